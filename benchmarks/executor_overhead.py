@@ -1,0 +1,145 @@
+"""How long the executor takes for near-empty partitions, beside one kafka-reassign-partitions --execute of all.
+
+Both are run as an operator runs them, on the same real KRaft cluster, one after the other in alternating directions:
+from the start of the command until the controller lists no reassignment any more and the assignment is the target.
+
+    python benchmarks/executor_overhead.py [--moves 2000] [--rounds 3] [--all-at-once]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from kafka import KafkaAdminClient
+from kafka.admin import NewTopic
+
+from shunter.testbed import tools
+from shunter.testbed.kraft import KRaftCluster
+
+BROKERS = (1, 2, 3)
+TOPICS = 4
+PATIENCE_S = 600.0
+TICKS = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def placements(moves: int, shift: int) -> dict[tuple[str, int], list[int]]:
+    """Two replicas for every partition; another shift is another placement, one replica of which is new."""
+    each = moves // TOPICS
+    return {
+        (f"bench{topic}", number): [BROKERS[(number + shift) % 3], BROKERS[(number + shift + 1) % 3]]
+        for topic in range(TOPICS)
+        for number in range(each)
+    }
+
+
+def write_plan(path: Path, wanted: dict[tuple[str, int], list[int]]) -> Path:
+    """A plan file."""
+    partitions = [{"topic": t, "partition": n, "replicas": r} for (t, n), r in wanted.items()]
+    path.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    return path
+
+
+def wait_until_there(admin: KafkaAdminClient, wanted: dict[tuple[str, int], list[int]]) -> None:
+    """Until nothing is under way and everything is where it should be."""
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        if not admin.list_partition_reassignments():
+            found = admin.describe_topics([f"bench{topic}" for topic in range(TOPICS)])
+            seen = {(t["name"], p["partition_index"]): p["replica_nodes"] for t in found for p in t["partitions"]}
+            if all(list(seen.get(key, ())) == replicas for key, replicas in wanted.items()):
+                return
+        time.sleep(0.1)
+    raise SystemExit("the moves did not end")
+
+
+def by_the_tool(cluster: KRaftCluster, plan: Path) -> float:
+    """When the tool was started; it returns when the controller has taken everything on."""
+    began = time.monotonic()
+    arguments = ["--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(plan), "--execute"]
+    done = tools.kafka_tool(tools.REASSIGN_PARTITIONS, *arguments, version=cluster.version, timeout_s=PATIENCE_S)
+    if done.returncode != 0:
+        raise SystemExit(done.stdout + done.stderr)
+    return began
+
+
+def by_the_executor(cluster: KRaftCluster, plan: Path, journal: Path, extra: list[str]) -> tuple[float, float, int]:
+    """Start, share of a core, greatest resident bytes."""
+    began = time.monotonic()
+    command = [sys.executable, "-c", "from shunter.cli import main; main()", "execute", str(plan), "--yes", *extra]
+    command += ["--bootstrap-server", cluster.bootstrap, "--journal", str(journal)]
+    told = journal.with_suffix(".out")
+    with told.open("w") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+    most = 0
+    seconds = 0.0
+    while process.poll() is None:
+        try:
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+            seconds = (int(fields[11]) + int(fields[12])) / TICKS
+            most = max(most, int(fields[21]) * PAGE)
+        except (OSError, IndexError):
+            break
+        time.sleep(0.1)
+    if process.wait() != 0:
+        raise SystemExit(f"the executor ended with {process.returncode}: {told.read_text()[-3000:]}")
+    return began, seconds, most
+
+
+def main() -> None:
+    """Run the rounds and print medians."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--moves", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--all-at-once", action="store_true")
+    parser.add_argument("--heap", type=int, default=512)
+    options = parser.parse_args()
+    extra = ["--all-at-once"] if options.all_at_once else []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with KRaftCluster(folder / "kraft", node_ids=BROKERS, heap_mib=options.heap) as cluster:
+            admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","), request_timeout_ms=120_000)
+            shift = 0
+            now = placements(options.moves, shift)
+            for topic in range(TOPICS):
+                listed = {n: replicas for (t, n), replicas in now.items() if t == f"bench{topic}"}
+                admin.create_topics([NewTopic(f"bench{topic}", replica_assignments=listed)])
+            for _look in range(10):  # Another broker answers each time: all of them must know the topics.
+                wait_until_there(admin, now)
+            tool: list[float] = []
+            ours: list[float] = []
+            for turn in range(options.rounds + 1):
+                shift += 1
+                wanted = placements(options.moves, shift)
+                began = by_the_tool(cluster, write_plan(folder / "tool.json", wanted))
+                wait_until_there(admin, wanted)
+                tool.append(time.monotonic() - began)
+                shift += 1
+                wanted = placements(options.moves, shift)
+                journal = folder / f"{turn}.journal"
+                began, seconds, most = by_the_executor(
+                    cluster, write_plan(folder / "ours.json", wanted), journal, extra
+                )
+                wait_until_there(admin, wanted)
+                ours.append(time.monotonic() - began)
+                print(
+                    f"round {turn}: tool {tool[-1]:.2f} s, executor {ours[-1]:.2f} s "
+                    f"({seconds:.2f} s of processor, {seconds / ours[-1]:.0%} of a core, {most / 1e6:.0f} MB)",
+                    flush=True,
+                )
+            admin.close()
+            # The first round warms both virtual machines and the brokers' page cache.
+            one, other = statistics.median(tool[1:]), statistics.median(ours[1:])
+            print(f"{len(now)} moves, medians: tool {one:.2f} s, executor {other:.2f} s, ratio {other / one:.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""`shunter pipeline collect`: snapshots of a live cluster, written where `ingest` finds them. Needs no Spark."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from shunter.drivers.inventory import take_inventory
+from shunter.errors import FormatError
+from shunter.formats.client_properties import client_configuration, parse_properties
+from shunter.formats.inventory_files import encode_inventory
+from shunter.model.inventory import Inventory
+
+
+def collect_once(bootstrap: str, properties: Path | None, folder: Path) -> tuple[Path, Inventory]:
+    """Take one snapshot and write it whole: a reader sees all of it, or nothing.
+
+    Raises:
+        DriverError: the cluster does not answer or does not let us in.
+        FormatError, SettingsError: the properties file can't be used.
+    """
+    taken = take_inventory(configuration_of(bootstrap, properties))
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{taken.cluster_id}-{taken.taken_at_ms}.jsonl"
+    path, unfinished = folder / name, folder / f".{name}"
+    with unfinished.open("wb") as stream:
+        stream.writelines(encode_inventory(taken))
+        stream.flush()
+        os.fsync(stream.fileno())
+    unfinished.rename(path)
+    return path, taken
+
+
+def collect_every(
+    bootstrap: str,
+    properties: Path | None,
+    folder: Path,
+    *,
+    every_seconds: float,
+    count: int | None,
+    wait: Callable[[float], bool],
+) -> Iterator[tuple[Path, Inventory]]:
+    """Take snapshots at a steady pace, `count` of them or until told to end.
+
+    Args:
+        wait: Waits so many seconds; True ends the collection.
+    """
+    done = 0
+    begun = time.monotonic()
+    while True:
+        yield collect_once(bootstrap, properties, folder)
+        done += 1
+        if count is not None and done >= count:
+            return
+        # Against the clock, not against the end of the last snapshot: a slow one must not shift all that follow.
+        due = begun + done * every_seconds
+        if wait(max(0.0, due - time.monotonic())):
+            return
+
+
+def configuration_of(bootstrap: str, properties: Path | None) -> dict[str, object]:
+    """kafka-python's configuration from Apache's properties file.
+
+    Raises:
+        FormatError, SettingsError: the file can't be read or used.
+    """
+    found: dict[str, str] = {}
+    place = "no properties file"
+    if properties is not None:
+        place = str(properties)
+        try:
+            found = parse_properties(properties.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise FormatError(place, f"can't be read: {error.strerror}") from error
+    return client_configuration(found, bootstrap, place)

@@ -1,0 +1,214 @@
+"""The composition root of `shunter controller`: one process that stands for, and does, the controller's work."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable
+
+from shunter.app.metrics import PrometheusPage, collect_metrics
+from shunter.app.settings import ControllerConfig
+from shunter.core.controller.events import SettingsChanged
+from shunter.core.controller.machine import ControllerMachine
+from shunter.drivers.channels import Channels
+from shunter.drivers.clock import SystemClock
+from shunter.drivers.controller_loop import ControllerLoop
+from shunter.drivers.controller_seat import ControllerSeat
+from shunter.drivers.handlers.context import Node
+from shunter.drivers.loop_lag import LoopLag
+from shunter.drivers.metrics_endpoint import MetricsEndpoint
+from shunter.drivers.relay import Relay
+from shunter.drivers.rpc_server import Listener, RpcServer, parse_listener
+from shunter.drivers.zookeeper import ZooKeeperClient
+from shunter.errors import DriverError, InvariantViolation, SettingsError
+from shunter.model.broker import Broker, Endpoint
+from shunter.model.settings import Takeover
+
+LOG = logging.getLogger("shunter.controller")
+CLOSING_SECONDS = 5.0
+"""How long SIGTERM waits for ZooKeeper to take the controllership back."""
+_FIXED = (
+    "zookeeper", "listener", "advertised_listener", "broker_id", "session_timeout_ms", "takeover", "takeover_cool_down_ms",
+    "inter_broker_protocol_version", "inter_broker_listener", "frame_bytes", "array_length", "connections",
+    "requests_in_flight", "metrics_port",
+)  # fmt: skip
+"""Settings of what is opened at the start."""
+COLLECTOR_THRESHOLDS = (50_000, 20, 50)
+"""How many new objects make Python look for cycles. A controller makes few, and many objects that live long; with the
+usual 700 a start-up spends as much time on looking as on working."""
+
+
+class ControllerProcess:
+    """Everything that one controller process consists of, joined; `run` lives until it is told to stop."""
+
+    def __init__(self, config: ControllerConfig) -> None:
+        """Join the parts; nothing is opened yet.
+
+        Raises:
+            SettingsError: a listener can't be understood.
+        """
+        self.config = config
+        self.listeners = tuple(parse_listener(text) for text in config.listener)
+        self.advertised = tuple(parse_listener(text) for text in config.advertised_listener)
+        registered_endpoints(self.listeners, self.advertised)
+        settings = config.controller_settings()
+        self.machine = ControllerMachine(settings)
+        self.loop = ControllerLoop(self.machine, SystemClock())
+        self.channels = Channels(
+            settings.broker_id,
+            self.loop.post,
+            listener=config.inter_broker_listener,
+            inter_broker_protocol=config.inter_broker_protocol_version,
+        )
+        self.relay = Relay(lambda: self.channels.brokers)
+        node = Node(self.machine.view, self.loop.callers, self.relay, self.channels.api_ranges)
+        self.server = RpcServer(node, config.wire_limits())
+        self.seat: ControllerSeat | None = None
+        self.lag = LoopLag()
+        self.metrics_port: int | None = None
+        page = PrometheusPage(lambda: collect_metrics(self.machine, self.loop, self.channels, self.lag))
+        self.metrics = MetricsEndpoint(page.render)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set.
+
+        Raises:
+            DriverError: ZooKeeper can't be reached, or a listener can't be opened.
+            InvariantViolation: our bug; we end, so that another controller takes over.
+        """
+        opened = await self.server.listen(self.listeners)
+        told = ", ".join(f"{listener.name}://{listener.host}:{listener.port}" for listener in opened)
+        LOG.info("broker id %d listens on %s", self.config.broker_id, told)
+        await self._serve_metrics()
+        client = ZooKeeperClient(self.config.zookeeper, session_timeout_ms=self.config.session_timeout_ms)
+        self.seat = ControllerSeat(
+            client,
+            self._registration(opened),
+            self.loop.post,
+            takeover=Takeover(self.config.takeover),
+            cool_down_seconds=self.config.takeover_cool_down_ms / 1000,
+        )
+        self.loop.attach(self.seat.store, self.channels)
+        working = asyncio.create_task(self.loop.run(), name="controller-loop")
+        stopping = asyncio.create_task(stop.wait(), name="stop")
+        starting = asyncio.create_task(self.seat.start(), name="start")
+        try:
+            await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                await starting
+                await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                await working
+        finally:
+            stopping.cancel()
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            await self._close(working)
+
+    def reload(self, config: ControllerConfig) -> None:
+        """Go on with other settings: what the core decides by counts at once, the rest from the next start."""
+        fixed = [name for name in _FIXED if getattr(config, name) != getattr(self.config, name)]
+        if fixed:
+            LOG.warning("settings that count from the next start only have changed: %s", ", ".join(sorted(fixed)))
+        kept = {name: getattr(self.config, name) for name in _FIXED}
+        self.config = config.model_copy(update=kept)
+        logging.getLogger().setLevel(self.config.log_level.upper())
+        self.loop.post(SettingsChanged(self.config.controller_settings()))
+        LOG.info("settings read again: control_request_epoch is %s", self.config.control_request_epoch)
+
+    async def _serve_metrics(self) -> None:
+        if self.config.metrics_port is None:
+            return
+        try:
+            self.metrics_port = await self.metrics.start(self.config.metrics_port)
+        except OSError as error:
+            told = f"metrics_port {self.config.metrics_port} can't be opened: {error}"
+            raise DriverError(told, retriable=False) from error
+        LOG.info("metrics at http://127.0.0.1:%d/metrics", self.metrics_port)
+        self.lag.start()
+
+    async def _close(self, working: asyncio.Task[None]) -> None:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        self.lag.stop()
+        await self.metrics.close()
+        await self.loop.close()
+        if self.seat is not None:
+            # ZooKeeper may be out of reach; then our session ends by itself, and nobody need wait for that.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSING_SECONDS):
+                    await self.seat.close()
+        await self.server.close()
+        await self.relay.close()
+        await self.channels.close()
+
+    def _registration(self, opened: tuple[Listener, ...]) -> Broker:
+        return Broker(self.config.broker_id, 0, registered_endpoints(opened, self.advertised))
+
+
+def registered_endpoints(opened: tuple[Listener, ...], advertised: tuple[Listener, ...]) -> tuple[Endpoint, ...]:
+    """What brokers and clients are told to connect to: what is advertised for a listener, else where it listens.
+
+    Raises:
+        SettingsError: nobody could connect to it from another machine, or no listener has that name.
+    """
+    by_name = {listener.name: listener for listener in advertised}
+    unknown = sorted(set(by_name) - {listener.name for listener in opened})
+    if unknown:
+        raise SettingsError(f"advertised_listener {unknown[0]}: no listener has that name")
+    told = [by_name.get(listener.name, listener) for listener in opened]
+    for listener in told:
+        if listener.host in {"0.0.0.0", "::"}:  # noqa: S104 - this is what is refused
+            raise SettingsError(
+                f"listener {listener.name}://{listener.host}:{listener.port} can't be connected to by that address: "
+                f"say which one others shall use, with advertised_listener={listener.name}://HOST:{listener.port}"
+            )
+    return tuple(
+        Endpoint(listener.name, "PLAINTEXT", listener.host or socket.getfqdn(), listener.port or bound.port)
+        for listener, bound in zip(told, opened, strict=True)
+    )
+
+
+def run_controller(config: ControllerConfig, reload: Callable[[], ControllerConfig] | None = None) -> int:
+    """Run a controller in this process until SIGTERM or SIGINT; returns the exit status.
+
+    Args:
+        config: the settings to start with.
+        reload: reads the settings again when SIGHUP asks for it; what can't be used is logged and changes nothing.
+    """
+    logging.basicConfig(
+        level=config.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    logging.getLogger("kazoo").setLevel(logging.WARNING)
+    gc.set_threshold(*COLLECTOR_THRESHOLDS)
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        process = ControllerProcess(config)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(signal.SIGHUP, _read_again, process, reload)
+        await process.run(stop)
+
+    try:
+        asyncio.run(main())
+    except InvariantViolation:
+        LOG.exception("a bug of ours; this process must not act as the controller any more")
+        return 70
+    return 0
+
+
+def _read_again(process: ControllerProcess, reload: Callable[[], ControllerConfig] | None) -> None:
+    if reload is None:
+        LOG.info("SIGHUP: there is nothing to read settings from again")
+        return
+    try:
+        process.reload(reload())
+    except SettingsError as error:
+        LOG.error("SIGHUP: nothing changes: %s", error)  # noqa: TRY400 - the message says it all

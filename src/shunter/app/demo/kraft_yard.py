@@ -1,0 +1,262 @@
+"""The demo on a KRaft cluster: the executor moves from outside, is killed, goes on, stops one, rolls one back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import orjson
+from kafka import KafkaAdminClient
+
+from shunter.app.demo.account import Account, Check, Progress, Screen
+from shunter.app.demo.cluster_proof import assignments_of, check_journal, check_nothing_ongoing, check_throttles
+from shunter.app.demo.executor_process import ExecutorProcess
+from shunter.app.demo.proof import check_assignments, check_records
+from shunter.app.demo.stage import (
+    FROM,
+    MOST_AT_ONCE,
+    MOVE_TIMEOUT_S,
+    READ_BACK_TIMEOUT_S,
+    THROTTLE_BYTES_PER_S,
+    TO,
+    TOPICS,
+    all_partitions,
+    be_quiet,
+    create_topics,
+    original_of,
+    start_traffic,
+    target_of,
+)
+from shunter.app.demo.traffic import Traffic, read_everything
+from shunter.app.exit_codes import ExitCode
+from shunter.errors import DriverError
+from shunter.model.partition import TopicPartition
+from shunter.testbed.artifacts import KRAFT_VERSION, ensure_kafka
+from shunter.testbed.kraft import KRaftCluster
+
+LOOK_EVERY_S = 0.5
+WAITS_SHOWN = 3
+
+
+@dataclass(slots=True)
+class KRaftYard:
+    """What this demo runs on."""
+
+    screen: Screen
+    folder: Path
+    cluster: KRaftCluster
+    executor: ExecutorProcess
+    started: float = field(default_factory=time.monotonic)
+
+
+def run_kraft_demo(screen: Screen, *, keep: bool) -> int:
+    """Run the whole demo; returns the exit status: 0 only if everything that is claimed was true."""
+    be_quiet()
+    folder = Path(tempfile.mkdtemp(prefix="shunter-demo-"))
+    os.environ["SHUNTER_STATE"] = str(folder / "state")
+    held = False
+    try:
+        screen.step(f"fetching Kafka {KRAFT_VERSION} (once; later runs find it in the cache)")
+        ensure_kafka(KRAFT_VERSION, progress=screen.detail)
+        screen.step("starting four Apache brokers, which are their own controllers (KRaft)")
+        with KRaftCluster(
+            folder, node_ids=FROM + TO, properties={"min.insync.replicas": 1}, progress=screen.detail
+        ) as cluster:
+            yard = KRaftYard(screen, folder, cluster, ExecutorProcess(folder / "executor", cluster.bootstrap))
+            with ExitStack() as stack:
+                stack.callback(yard.executor.kill)
+                account = _main_job(yard, stack)
+                screen.account(account)
+            held = account.holds
+            if keep:
+                _keep(yard)
+        return 0 if held else 1
+    finally:
+        if held:
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            screen.detail(f"logs are in {folder}")
+
+
+def _main_job(yard: KRaftYard, stack: ExitStack) -> Account:
+    screen, executor, bootstrap = yard.screen, yard.executor, yard.cluster.bootstrap
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap.split(","))
+    stack.callback(admin.close)
+    screen.step(f"creating {', '.join(TOPICS)} on brokers 1 and 2, and filling them")
+    create_topics(admin)
+    traffic = start_traffic(screen, bootstrap, stack)
+    targets = {tp: target_of(tp) for tp in all_partitions()}
+    yard.started = time.monotonic()
+    screen.step("moving every partition of brokers 1 and 2 to 3 and 4, one replica at a time")
+    options = ("--throttle", str(THROTTLE_BYTES_PER_S), "--max-concurrent", str(MOST_AT_ONCE), "--yes")
+    executor.start("execute", str(_write_plan(yard.folder)), *options)
+    screen.detail(f"replication throttle: {THROTTLE_BYTES_PER_S / 1e6:.0f} MB/s for each broker, set by the executor")
+    view = _watch(yard, traffic, lambda seen: seen["counts"].get("done", 0) * 3 >= len(targets))
+    back_s = _kill_and_go_on(yard, traffic)
+    stopped, rolled_back = _interrupt(yard, traffic)
+    view = _watch(yard, traffic, lambda seen: not seen["running"])
+    status = _end(yard)
+    moving_s = time.monotonic() - yard.started
+    screen.step("reading everything back, and looking for leftovers")
+    traffic.stop()
+    found = read_everything(bootstrap, all_partitions(), READ_BACK_TIMEOUT_S)
+    assignments = assignments_of(admin, TOPICS)
+    originals = {tp: original_of(tp) for tp in all_partitions()}
+    checks = (
+        *check_records(traffic.acks, found),
+        *check_assignments(assignments, targets, originals, stopped, rolled_back),
+        check_nothing_ongoing(admin),
+        check_throttles(admin, TOPICS, FROM + TO),
+        check_journal(executor.order("status")),
+        Check("the executor says that two moves were turned", status == ExitCode.TURNED, f"exit status {status}"),
+        Check("no write was refused", not traffic.failures, "; ".join(traffic.failures[:2]) or "none"),
+    )
+    return Account(
+        moved=len(targets) - 2,
+        stopped=f"{stopped} at {list(assignments[stopped].replicas)}",
+        rolled_back=f"{rolled_back} to {list(assignments[rolled_back].replicas)}",
+        records_acked=traffic.acked,
+        longest_ack_gap_s=traffic.longest_gap_s,
+        moving_s=moving_s,
+        killed="executor",
+        back_s=back_s,
+        bytes_copied=int(view["copied_bytes"]),
+        checks=checks,
+    )
+
+
+def _write_plan(folder: Path) -> Path:
+    partitions = [
+        {"topic": tp.topic, "partition": tp.partition, "replicas": list(target_of(tp))} for tp in all_partitions()
+    ]
+    path = folder / "plan.json"
+    path.write_bytes(orjson.dumps({"version": 1, "partitions": partitions}))
+    return path
+
+
+def _watch(yard: KRaftYard, traffic: Traffic, over: Callable[[Mapping[str, Any]], bool]) -> Mapping[str, Any]:
+    """Show the moves until `over`, or until the executor ended by itself; returns the last view.
+
+    Raises:
+        DriverError: it took longer than the demo may, or the executor ended without a view.
+    """
+    deadline = time.monotonic() + MOVE_TIMEOUT_S
+    pause = Event()
+    while True:
+        ended = yard.executor.ended()
+        view = yard.executor.look()
+        if view is not None and view["counts"]:
+            yard.screen.progress(progress_of(view, yard, traffic))
+            if over(view):
+                return view
+        if ended is not None:
+            if view is None or ended not in (ExitCode.DONE, ExitCode.TURNED):
+                told = f"the executor ended with status {ended}: {yard.executor.log_tail()}"
+                raise DriverError(told, retriable=False)
+            return view
+        if time.monotonic() > deadline:
+            raise DriverError(f"the moves did not come to an end within {MOVE_TIMEOUT_S:.0f} s", retriable=False)
+        pause.wait(LOOK_EVERY_S)
+
+
+def progress_of(view: Mapping[str, Any], yard: KRaftYard, traffic: Traffic) -> Progress:
+    """The executor's own account of itself, as the demo shows it."""
+    counts: Mapping[str, int] = view["counts"]
+    moving = counts.get("moving", 0) + counts.get("paused", 0)
+    pending = counts.get("pending", 0)
+    told = [f"{row['partition']}: {row['waits']}" for row in view["moves"] if row["state"] == "moving" and row["waits"]]
+    return Progress(
+        elapsed_s=time.monotonic() - yard.started,
+        partitions=sum(counts.values()),
+        done=sum(counts.values()) - moving - pending,
+        moving=moving,
+        pending=pending,
+        bytes_copied=int(view["copied_bytes"]),
+        bytes_total=int(view["total_bytes"]),
+        rate_bytes_per_s=view["bytes_per_s"],
+        eta_s=None if view["left_ms"] is None else view["left_ms"] / 1000,
+        acked=traffic.acked,
+        consumed=traffic.consumed,
+        waits=tuple(told[:WAITS_SHOWN]),
+        controller=yard.cluster.bootstrap,
+    )
+
+
+def _kill_and_go_on(yard: KRaftYard, traffic: Traffic) -> float:
+    yard.screen.step("killing the executor with SIGKILL, in the middle of it")
+    killed = time.monotonic()
+    yard.executor.kill()
+    told = yard.executor.order("status")
+    left = ", ".join(f"{count} {state}" for state, count in sorted(told["counts"].items()))
+    yard.screen.detail(f"shunter status, from the journal: driven by nobody; {left}")
+    killed_after_s = time.monotonic() - killed
+    resumed = time.monotonic()
+    yard.executor.start("resume")
+    _watch(yard, traffic, lambda seen: bool(seen["counts"]))
+    back_s = time.monotonic() - resumed
+    yard.screen.detail(f"shunter resume: it goes on after {back_s:.1f} s ({killed_after_s:.1f} s went into the look)")
+    return time.monotonic() - killed
+
+
+def _interrupt(yard: KRaftYard, traffic: Traffic) -> tuple[TopicPartition, TopicPartition]:
+    yard.screen.step("stopping one move and rolling another one back, from another shell")
+    stopped = _turn_one(yard, traffic, "stop", ())
+    yard.screen.detail(f"stopped: {stopped}")
+    rolled_back = _turn_one(yard, traffic, "rollback", (stopped,))
+    yard.screen.detail(f"being rolled back: {rolled_back}")
+    return stopped, rolled_back
+
+
+def _turn_one(yard: KRaftYard, traffic: Traffic, verb: str, sparing: tuple[TopicPartition, ...]) -> TopicPartition:
+    """Turn the move that began last; it may be over before we ask, then another one is taken."""
+    for _attempt in all_partitions():
+        view = _watch(yard, traffic, lambda seen: bool(_moving(seen, sparing)))
+        moving = _moving(view, sparing)
+        if not moving:
+            break
+        tp = moving[-1]
+        if yard.executor.order(verb, "--partition", str(tp))["accepted"]:
+            return tp
+    raise DriverError("all moves were over before one could be stopped and one rolled back", retriable=True)
+
+
+def _moving(view: Mapping[str, Any], sparing: tuple[TopicPartition, ...]) -> list[TopicPartition]:
+    """Moves that have begun and were not turned yet, in the plan's order."""
+    found: list[TopicPartition] = []
+    for row in view["moves"]:
+        topic, _dash, number = str(row["partition"]).rpartition("-")
+        tp = TopicPartition(topic, int(number))
+        if row["state"] == "moving" and row["direction"] == "forward" and tp not in sparing:
+            found.append(tp)
+    return found
+
+
+def _end(yard: KRaftYard) -> int:
+    """Wait for the executor to give everything back and end; returns its exit status."""
+    deadline = time.monotonic() + MOVE_TIMEOUT_S
+    pause = Event()
+    while (status := yard.executor.ended()) is None:
+        if time.monotonic() > deadline:
+            raise DriverError("the executor did not end after its last move", retriable=False)
+        pause.wait(0.1)
+    return status
+
+
+def _keep(yard: KRaftYard) -> None:
+    yard.screen.step("left running (--keep); ctrl-C ends it")
+    yard.screen.detail(f"brokers: {yard.cluster.bootstrap}")
+    where = f"--bootstrap-server {yard.cluster.bootstrap} --journal {yard.executor.journal}"
+    yard.screen.detail(f"try: shunter status {where}")
+    yard.screen.detail(f"or another plan: shunter execute PLAN --throttle 2M {where}")
+    try:
+        Event().wait()
+    except KeyboardInterrupt:
+        yard.screen.detail("ending")

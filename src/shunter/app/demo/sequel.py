@@ -1,0 +1,206 @@
+"""The demo's second half: the cluster that the first half left lopsided is sampled, modelled, planned, and set right.
+
+`shunter pipeline run` does it, as a process of its own and as anybody would call it. What it claims is then looked up in
+the cluster itself, not in its tables.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import orjson
+from kafka import KafkaAdminClient
+from pyarrow import dataset
+
+from shunter.app.demo.account import Check, Screen, SequelAccount
+from shunter.app.demo.proof import check_records
+from shunter.app.demo.traffic import Acks, Traffic, read_everything
+from shunter.drivers.inventory import take_inventory
+from shunter.model.inventory import Inventory
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
+
+THROTTLE_BYTES_PER_S = 4_000_000
+SNAPSHOTS = 3
+BETWEEN_SNAPSHOTS = "4s"
+BAND = 0.1
+"""How far from the mean a broker may be: the planner's own band."""
+READ_TIMEOUT_S = 120.0
+LOOKS = 20
+PREFERRED = 0
+"""Kafka's number of that kind of election."""
+HEADINGS = ("Load per broker", "Moves as flows", "Timeline of moves", "ETA against truth")
+SPARK = {
+    # Small tables: compiling queries costs more than running them.
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.log.level": "ERROR",
+}
+
+
+def run_sequel(
+    screen: Screen, bootstrap: str, partitions: Sequence[TopicPartition], folder: Path, report: Path
+) -> SequelAccount:
+    """Run the pipeline against a live cluster with clients at work, and prove what came of it.
+
+    Args:
+        partitions: Those that are written to meanwhile, and read back in the end.
+        folder: For its tables, snapshots, plan and journal.
+        report: Where the report is kept.
+
+    Raises:
+        DriverError: the cluster does not answer.
+    """
+    configuration = {"bootstrap_servers": bootstrap}
+    before = read_everything(bootstrap, partitions, READ_TIMEOUT_S)
+    shares_before = _shares(take_inventory(configuration))
+    traffic = Traffic(bootstrap, partitions, first={tp: max(found, default=-1) + 1 for tp, found in before.items()})
+    traffic.start()
+    screen.step(
+        "the second half: samples, a load model, a plan, its execution and its report, by `shunter pipeline run`"
+    )
+    screen.detail(f"before: {_told(shares_before)}")
+    began = time.monotonic()
+    try:
+        status = _run_pipeline(screen, bootstrap, folder)
+    finally:
+        traffic.stop()
+    seconds = time.monotonic() - began
+    screen.step("reading everything back, and looking at what the brokers hold")
+    found = read_everything(bootstrap, partitions, READ_TIMEOUT_S)
+    acks = {tp: Acks(sequence=[*before[tp], *traffic.acks[tp].sequence]) for tp in partitions}
+    _elect_preferred(bootstrap)
+    taken, accounted = _settled(bootstrap), _accounted(folder)
+    shares = _shares(taken)
+    checks = (
+        Check("`shunter pipeline run` ended well", status == 0, f"exit status {status}"),
+        _check_done(accounted),
+        _check_assignments(taken, folder),
+        Check(f"every broker is within {1 - BAND:g}-{1 + BAND:g} of the mean", _balanced(shares), _told(shares)),
+        *check_records(acks, found),
+        Check("no write was refused", not traffic.failures, "; ".join(traffic.failures[:2]) or "none"),
+        _check_report(folder / "run" / "report.html"),
+    )
+    if (folder / "run" / "report.html").exists():
+        shutil.copyfile(folder / "run" / "report.html", report)
+    return SequelAccount(
+        seconds=seconds,
+        copies=int(accounted.get("done") or 0),
+        bytes_copied=int(accounted.get("planned_bytes") or 0),
+        planned_s=accounted.get("planned_seconds"),
+        took_s=accounted.get("seconds"),
+        before=_told(shares_before),
+        after=_told(shares),
+        records_acked=traffic.acked,
+        report=report,
+        checks=checks,
+    )
+
+
+def _run_pipeline(screen: Screen, bootstrap: str, folder: Path) -> int:
+    command = [sys.executable, "-m", "shunter", "pipeline", "--root", str(folder / "lake")]
+    command += ["--master", "local[2]", "--memory", "512m"]
+    command += [part for name, value in SPARK.items() for part in ("--conf", f"{name}={value}")]
+    command += ["run", "--bootstrap-server", bootstrap, "--out", str(folder / "run")]
+    command += ["--snapshots", str(SNAPSHOTS), "--every", BETWEEN_SNAPSHOTS, "--throttle", str(THROTTLE_BYTES_PER_S)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            for line in process.stdout or ():
+                # Java's own word about how Spark starts it, on every start; nothing turns it off.
+                if line.strip() and "incubator modules" not in line:
+                    screen.detail(line.rstrip())
+        finally:
+            if process.poll() is None:
+                process.terminate()
+    return process.returncode
+
+
+def _shares(taken: Inventory) -> dict[str, dict[BrokerId, float]]:
+    """What brokers hold, as shares of their mean: `disk` from their log dirs, `replicas` and `leaders` as clients know them."""
+    brokers = [broker.id for broker in taken.brokers]
+    held = {what: dict.fromkeys(brokers, 0.0) for what in ("disk", "replicas", "leaders")}
+    for partition in taken.partitions:
+        held["leaders"][partition.leader] += 1
+        for broker in partition.replicas:
+            held["replicas"][broker] += 1
+        for broker, size in partition.sizes:
+            held["disk"][broker] += size
+    shares: dict[str, dict[BrokerId, float]] = {}
+    for what, amounts in held.items():
+        mean = sum(amounts.values()) / max(1, len(brokers))
+        shares[what] = {broker: amount / mean if mean else 1.0 for broker, amount in amounts.items()}
+    return shares
+
+
+def _elect_preferred(bootstrap: str) -> None:
+    """What `kafka-leader-election` does after a plan that changed orders: by itself the controller does it in minutes."""
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    try:
+        admin.elect_leaders(PREFERRED, raise_errors=False)  # Most lead already, which is an error of its own.
+    finally:
+        admin.close()
+
+
+def _settled(bootstrap: str) -> Inventory:
+    """The last elections may still be on their way to clients: give them a moment."""
+    waited = Event()
+    for _ in range(LOOKS):
+        taken = take_inventory({"bootstrap_servers": bootstrap})
+        if _balanced(_shares(taken)):
+            break
+        waited.wait(0.5)
+    return taken
+
+
+def _told(shares: Mapping[str, Mapping[BrokerId, float]]) -> str:
+    return ", ".join(f"{what} {min(of.values()):.2f}-{max(of.values()):.2f}" for what, of in shares.items())
+
+
+def _balanced(shares: Mapping[str, Mapping[BrokerId, float]]) -> bool:
+    return all(abs(share - 1) <= BAND + 1e-9 for of in shares.values() for share in of.values())
+
+
+def _accounted(folder: Path) -> dict[str, Any]:
+    """The account's row of the one plan that there is; empty where there is none."""
+    table = folder / "lake" / "account_plans"
+    if not table.exists():
+        return {}
+    rows = dataset.dataset(table, format="parquet", partitioning="hive").to_table().to_pylist()
+    return rows[0] if len(rows) == 1 else {}
+
+
+def _check_done(accounted: Mapping[str, Any]) -> Check:
+    moves, done = int(accounted.get("moves") or 0), int(accounted.get("done") or 0)
+    return Check("every planned move is accounted for, and done", 0 < moves == done, f"{done} of {moves} done")
+
+
+def _check_assignments(taken: Inventory, folder: Path) -> Check:
+    """Replicas are where the plan's file, as any tool would read it, asks for them."""
+    asked: dict[TopicPartition, Replicas] = {}
+    for path in (folder / "run").glob("*.json"):
+        for entry in orjson.loads(path.read_bytes())["partitions"]:
+            asked[TopicPartition(entry["topic"], entry["partition"])] = tuple(entry["replicas"])
+    there = {TopicPartition(found.topic, found.partition): found.replicas for found in taken.partitions}
+    wrong = [tp for tp, replicas in asked.items() if there.get(tp) != replicas]
+    claim = "every partition of the plan is where it was asked to be, in that order"
+    return Check(claim, bool(asked) and not wrong, f"{len(asked) - len(wrong)} of {len(asked)}")
+
+
+def _check_report(path: Path) -> Check:
+    claim = "the report has its four plots, in one file"
+    if not path.exists():
+        return Check(claim, holds=False, found="there is none")
+    page = path.read_text(encoding="utf-8")
+    missing = [heading for heading in HEADINGS if heading not in page]
+    outside = "<script src" in page or "<link" in page
+    seen = ", ".join(missing) or f"{page.count('<svg')} plots, {len(page) // 1000} kB, nothing from outside"
+    return Check(claim, not missing and not outside, seen)

@@ -1,0 +1,254 @@
+"""The demo's course of events: start real parts, move, kill, stop, roll back, prove."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+
+from kafka import KafkaAdminClient
+from kafka import TopicPartition as ClientPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from shunter.app.demo.account import Account, Check, Screen
+from shunter.app.demo.gauge import Gauge
+from shunter.app.demo.proof import Leftovers, check_assignments, check_records
+from shunter.app.demo.sequel import run_sequel
+from shunter.app.demo.stage import (
+    FROM,
+    MOST_AT_ONCE,
+    MOVE_TIMEOUT_S,
+    READ_BACK_TIMEOUT_S,
+    THROTTLE_BYTES_PER_S,
+    TO,
+    TOPICS,
+    all_partitions,
+    be_quiet,
+    create_topics,
+    original_of,
+    start_traffic,
+    target_of,
+)
+from shunter.app.demo.traffic import read_everything
+from shunter.drivers.reassignment_rpc import alter_reassignments
+from shunter.errors import DriverError, ErrorCode
+from shunter.model.partition import Replicas, TopicPartition
+from shunter.model.reassignment import CancelMode
+from shunter.testbed.artifacts import ZOOKEEPER_MODE_VERSION, ensure_kafka
+from shunter.testbed.cluster import ZooKeeperCluster
+from shunter.testbed.controller import ShunterController
+from shunter.testbed.waiting import wait_until
+from shunter.wire.reassignments import AlteredPartition, AlteredTopic, AlterReassignments
+
+RATE_CONFIGS = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+REPLICA_CONFIGS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+
+
+@dataclass(slots=True)
+class Yard:
+    """What the demo runs on, and what it remembers."""
+
+    screen: Screen
+    folder: Path
+    controller: ShunterController | None = None
+    stack: ExitStack = field(default_factory=ExitStack)
+    originals: dict[TopicPartition, Replicas] = field(
+        default_factory=lambda: {tp: original_of(tp) for tp in all_partitions()}
+    )
+    targets: dict[TopicPartition, Replicas] = field(
+        default_factory=lambda: {tp: target_of(tp) for tp in all_partitions()}
+    )
+
+    def start_controller(self, cluster: ZooKeeperCluster, stack: ExitStack) -> None:
+        """Between ZooKeeper and the brokers, so that no broker becomes the controller first."""
+        options = ("--set", f"reassignment-max-concurrent={MOST_AT_ONCE}")
+        self.controller = ShunterController(self.folder / "controller", cluster.zookeeper_connect, options=options)
+        stack.enter_context(self.controller)
+        self.screen.detail(f"Shunter is the controller, as broker 1000, at {self.controller.address}")
+
+    @property
+    def shunter(self) -> ShunterController:
+        """The controller, which is there once the cluster started."""
+        if self.controller is None:
+            raise DriverError("the controller was not started", retriable=False)
+        return self.controller
+
+
+def run_demo(screen: Screen, *, keep: bool, report: Path | None = None) -> int:
+    """Run the whole demo; returns the exit status: 0 only if everything that is claimed was true.
+
+    Args:
+        report: Where the second half keeps its report; None leaves the second half out.
+    """
+    be_quiet()
+    folder = Path(tempfile.mkdtemp(prefix="shunter-demo-"))
+    yard = Yard(screen, folder)
+    held = False
+    try:
+        screen.step(f"fetching Kafka {ZOOKEEPER_MODE_VERSION} (once; later runs find it in the cache)")
+        ensure_kafka(ZOOKEEPER_MODE_VERSION, progress=screen.detail)
+        screen.step("starting ZooKeeper, the controller, and four Apache brokers")
+        with ZooKeeperCluster(
+            folder,
+            broker_ids=FROM + TO,
+            before_brokers=yard.start_controller,
+            properties={"min.insync.replicas": 1},
+            progress=screen.detail,
+        ) as cluster:
+            with yard.stack:
+                account = _main_job(yard, cluster)
+                screen.account(account)
+            held = account.holds
+            if report is not None:
+                sequel = run_sequel(screen, cluster.bootstrap, all_partitions(), folder / "sequel", report)
+                screen.sequel(sequel)
+                held = held and sequel.holds
+            if keep:
+                _keep(yard, cluster)
+        return 0 if held else 1
+    finally:
+        if held:
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            screen.detail(f"logs are in {folder}")
+
+
+def _main_job(yard: Yard, cluster: ZooKeeperCluster) -> Account:
+    screen = yard.screen
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+    leftovers = Leftovers(cluster.zookeeper_connect)
+    screen.step(f"creating {', '.join(TOPICS)} on brokers 1 and 2, and filling them")
+    create_topics(admin)
+    traffic = start_traffic(screen, cluster.bootstrap, yard.stack)
+    gauge = Gauge(yard.shunter, admin, traffic, yard.originals, yard.targets)
+    started = time.monotonic()
+    screen.step("moving every partition of brokers 1 and 2 to 3 and 4, one replica at a time")
+    _throttle(admin, yard, on=True)
+    admin.alter_partition_reassignments({ClientPartition(*tp): list(target) for tp, target in yard.targets.items()})
+    _watch(yard, gauge, lambda: gauge.progress().done * 3 >= len(yard.targets))
+    back_s = _kill_and_return(yard, gauge)
+    stopped, rolled_back = _interrupt(yard, gauge)
+    _watch(yard, gauge, lambda: not gauge.ongoing())
+    moving_s = time.monotonic() - started
+    _throttle(admin, yard, on=False)
+    screen.step("reading everything back, and looking for leftovers")
+    traffic.stop()
+    found = read_everything(cluster.bootstrap, all_partitions(), READ_BACK_TIMEOUT_S)
+    assignments = leftovers.assignments(list(TOPICS))
+    checks = (
+        *check_records(traffic.acks, found),
+        *check_assignments(assignments, yard.targets, yard.originals, stopped, rolled_back),
+        _settled(leftovers),
+        leftovers.check_throttles(list(TOPICS), [*FROM, *TO]),
+        Check("no write was refused", not traffic.failures, "; ".join(traffic.failures[:2]) or "none"),
+    )
+    leftovers.close()
+    admin.close()
+    return Account(
+        moved=len(yard.targets) - 2,
+        stopped=f"{stopped} at {list(assignments[stopped].replicas)}",
+        rolled_back=f"{rolled_back} to {list(assignments[rolled_back].replicas)}",
+        records_acked=traffic.acked,
+        longest_ack_gap_s=traffic.longest_gap_s,
+        moving_s=moving_s,
+        killed="controller",
+        back_s=back_s,
+        bytes_copied=gauge.progress().bytes_copied,
+        checks=checks,
+    )
+
+
+def _settled(leftovers: Leftovers) -> Check:
+    """The last deletions may still be on their way to the records: give them a moment."""
+    waited = Event()
+    for _ in range(50):
+        check = leftovers.check_znodes()
+        if check.holds:
+            break
+        waited.wait(0.1)
+    return check
+
+
+def _throttle(admin: KafkaAdminClient, yard: Yard, *, on: bool) -> None:
+    rate = str(THROTTLE_BYTES_PER_S)
+    rates = dict.fromkeys(RATE_CONFIGS, ("SET", rate) if on else ("DELETE", None))
+    replicas = dict.fromkeys(REPLICA_CONFIGS, ("SET", "*") if on else ("DELETE", None))
+    resources = [ConfigResource(ConfigResourceType.BROKER, str(broker), configs=rates) for broker in (*FROM, *TO)]
+    resources += [ConfigResource(ConfigResourceType.TOPIC, topic, configs=replicas) for topic in TOPICS]
+    # The client knows no throttles by name; the brokers do.
+    admin.alter_configs(resources, incremental=True, raise_on_unknown=False)
+    told = f"{THROTTLE_BYTES_PER_S / 1e6:.0f} MB/s for each broker" if on else "taken off again"
+    yard.screen.detail(f"replication throttle: {told}")
+
+
+def _watch(yard: Yard, gauge: Gauge, over: Callable[[], bool]) -> None:
+    """Show the moves until `over`.
+
+    Raises:
+        DriverError: it took longer than the demo may.
+    """
+    deadline = time.monotonic() + MOVE_TIMEOUT_S
+    pause = Event()
+    while True:
+        gauge.look()
+        yard.screen.progress(gauge.progress())
+        if over():
+            return
+        if time.monotonic() > deadline:
+            raise DriverError(f"the moves did not come to an end within {MOVE_TIMEOUT_S:.0f} s", retriable=False)
+        pause.wait(0.5)
+
+
+def _kill_and_return(yard: Yard, gauge: Gauge) -> float:
+    yard.screen.step("killing the controller with SIGKILL, in the middle of it")
+    killed = time.monotonic()
+    yard.shunter.kill()
+    yard.shunter.start()
+    wait_until(gauge.look, what="the controller lists its moves again", timeout_s=30)
+    back_s = time.monotonic() - killed
+    yard.screen.detail(f"it is back and goes on, {back_s:.1f} s after it was killed")
+    return back_s
+
+
+def _interrupt(yard: Yard, gauge: Gauge) -> tuple[TopicPartition, TopicPartition]:
+    yard.screen.step("stopping one move and rolling another one back, through RPC 45")
+    stopped = _cancel_one(yard, gauge, CancelMode.STOP)
+    yard.screen.detail(f"stopped: {stopped}")
+    rolled_back = _cancel_one(yard, gauge, CancelMode.ROLL_BACK)
+    yard.screen.detail(f"being rolled back: {rolled_back}")
+    return stopped, rolled_back
+
+
+def _cancel_one(yard: Yard, gauge: Gauge, mode: CancelMode) -> TopicPartition:
+    """Cancel the move that began last; it may be over before we ask, then another one is taken."""
+    for _ in range(len(yard.targets)):
+        gauge.look()
+        begun = [tp for tp, ongoing in gauge.ongoing().items() if ongoing.replicas != yard.originals[tp]]
+        if not begun:
+            break
+        tp = begun[-1]
+        partition = AlteredPartition(tp.partition, None, cancel_mode=mode)
+        request = AlterReassignments((AlteredTopic(tp.topic, (partition,)),))
+        answer = alter_reassignments("127.0.0.1", yard.shunter.port, request)
+        result = answer.topics[0].partitions[0] if answer.topics else None
+        if result is not None and result.error is ErrorCode.NONE:
+            return tp
+        if result is None or result.error is not ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
+            raise DriverError(f"{mode.name} of {tp} was refused: {result or answer}", retriable=False)
+    raise DriverError("all moves were over before one could be stopped and one rolled back", retriable=True)
+
+
+def _keep(yard: Yard, cluster: ZooKeeperCluster) -> None:
+    yard.screen.step("left running (--keep); ctrl-C ends it")
+    yard.screen.detail(f"brokers: {cluster.bootstrap}")
+    yard.screen.detail(f"controller: {yard.shunter.address}; ZooKeeper: {cluster.zookeeper_connect}")
+    yard.screen.detail("try: shunter steps --replicas 3,4 --target 1,2 --leader 3")
+    try:
+        Event().wait()
+    except KeyboardInterrupt:
+        yard.screen.detail("ending")

@@ -1,0 +1,122 @@
+"""What an execution would do: its steps, bytes, time at the least, and what a rollback would cost at each point."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from shunter.core.executor.apply import apply
+from shunter.core.executor.eta import Forecast, forecast
+from shunter.core.executor.events import PlanSubmitted
+from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.submission import judge_submission, replicas_to_size
+from shunter.core.reassignment import Waiting, describe_waiting, plan_on_paper, step_costs
+from shunter.drivers.admin import AdminClient
+from shunter.model.execution import ExecutionOptions, JournalEntry, MoveOrder
+from shunter.model.partition import Replicas
+from shunter.model.reassignment import Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """One step on paper. `rollback_bytes`: what a rollback would copy once it is done; 0: it would be instant."""
+
+    replicas: Replicas
+    copied_bytes: int
+    rollback_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMove:
+    """One partition on paper; `problem` says why it can't be taken on, or what it would wait for."""
+
+    partition: str
+    original: Replicas
+    target: Replicas
+    size_bytes: int
+    steps: tuple[PlannedStep, ...]
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """A plan on paper. `most_rollback_bytes`: what a rollback of everything costs at its dearest point."""
+
+    moves: tuple[PlannedMove, ...]
+    forecast: Forecast
+    most_rollback_bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        document = asdict(self)
+        document["forecast"] = self.forecast._asdict()
+        return document
+
+
+async def dry_run(
+    admin: AdminClient, state: ExecutorState, moves: Sequence[MoveOrder], options: ExecutionOptions
+) -> DryRun:
+    """Lay a plan out without touching anything.
+
+    Args:
+        admin: The cluster.
+        state: The journal's fold, for rates learnt earlier; it is used up.
+        moves: The plan.
+        options: As for the execution.
+    """
+    cluster = state.cluster
+    cluster.ongoing = await admin.list_reassignments()
+    seen = await admin.observe_topics(sorted({move.tp.topic for move in moves}))
+    cluster.topics, cluster.brokers = dict(seen.topics), dict(seen.brokers)
+    event = PlanSubmitted("dry-run", tuple(moves), options)
+    sized = await admin.observe_log_dirs(
+        {broker: tps for broker, tps in replicas_to_size(state, event).items() if broker in cluster.brokers}
+    )
+    cluster.sizes.update(sized.sizes)
+    judged = judge_submission(state, event)
+    for record in judged.records:
+        apply(state, JournalEntry(state.next_sequence, 0, "dry-run", record))
+    refused = {result.tp: result.refused for result in judged.results}
+    planned = [_planned(state, order, refused[order.tp]) for order in moves]
+    taken = [move for move in state.moves.values() if move.open]
+    bandwidth = options.bandwidth or options.throttle or 0
+    dearest = sum(max((step.rollback_bytes for step in move.steps), default=0) for move in planned)
+    return DryRun(tuple(planned), forecast(taken, bandwidth=bandwidth, learnt=state.learnt_rates), dearest)
+
+
+def _planned(state: ExecutorState, order: MoveOrder, refused: str | None) -> PlannedMove:
+    move = state.moves.get(order.tp)
+    if refused is not None or move is None:
+        return PlannedMove(str(order.tp), (), order.target, 0, (), refused or "not taken on")
+    seen = state.cluster.partition(order.tp)
+    assert seen is not None, "a move is taken on only for a partition that was seen"
+    if move.strategy is Strategy.ALL_AT_ONCE:
+        new = sum(broker not in move.original for broker in move.target)
+        whole = (PlannedStep(move.target, new * move.size_bytes, _gone(move) * move.size_bytes),)
+        return PlannedMove(str(order.tp), move.original, move.target, move.size_bytes, whole, _adopted(move))
+    dead = [broker for broker in (*move.original, *move.target) if broker not in state.cluster.brokers]
+    paper = plan_on_paper(
+        move.original, move.target, seen.leader, isr=seen.isr, dead=dead, min_isr=state.cluster.min_isr(order.tp.topic)
+    )
+    costs = step_costs(paper.steps, original=move.original, partition_bytes=move.size_bytes)
+    steps = tuple(
+        PlannedStep(step.replicas, cost.copied_bytes, cost.rollback_bytes)
+        for step, cost in zip(paper.steps, costs, strict=True)
+    )
+    waiting = describe_waiting(paper.waiting) if isinstance(paper.waiting, Waiting) else None
+    problem = "; ".join(told for told in (_adopted(move), waiting) if told is not None) or None
+    return PlannedMove(str(order.tp), move.original, move.target, move.size_bytes, steps, problem)
+
+
+def _adopted(move: Move) -> str | None:
+    if not move.adopted:
+        return None
+    return "somebody else moves it: it would be taken over, and the order of its original replicas is a guess"
+
+
+def _gone(move: Move) -> int:
+    return sum(broker not in move.target for broker in move.original)
+
+
+__all__ = ["DryRun", "PlannedMove", "PlannedStep", "dry_run"]

@@ -1,0 +1,472 @@
+"""Puts an execution together: cluster, journal, core; and what other shells ask of one that runs elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from shunter.app.dry_run import DryRun, dry_run
+from shunter.app.journals import JournalPlace
+from shunter.core.executor import events as ev
+from shunter.core.executor.apply import apply
+from shunter.core.executor.machine import Executor
+from shunter.core.executor.rates import Meter
+from shunter.core.executor.ready import CommandReply, Finish, Notice, PlanReply, Reply
+from shunter.core.executor.state import ExecutorState
+from shunter.drivers.admin import AdminClient, KafkaPythonAdmin
+from shunter.drivers.driver_seat import DriverSeat, SeatTaken
+from shunter.drivers.execution import ExecutionDriver, SystemClock
+from shunter.drivers.journals import JournalDamaged, JournalHeld, LeasedJournal, OrderRow
+from shunter.errors import DriverError, FormatError, ShunterError
+from shunter.formats.client_properties import client_configuration, parse_properties
+from shunter.formats.journal import command_from_json, command_to_json, options_from_json, options_to_json
+from shunter.formats.reassignment_json import decode_plan, encode_plan
+from shunter.model.execution import Command, CommandKind, ExecutionOptions, LeaseHolder, MoveOrder
+from shunter.views.execution import ExecutionView, view_execution, view_to_json
+
+ORDERS_EVERY_S = 0.5
+VIEW_EVERY_S = 1.0
+VIEW_SHARE = 40
+"""Time between two views in processor time of one: thousands of moves are looked at less often."""
+ANSWER_WITHIN_S = 30.0
+VIEW_MOVES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which cluster, as whom, and under which journal (neither file nor topic: the cluster's in our state folder)."""
+
+    bootstrap: str
+    properties: Path | None = None
+    journal: Path | None = None
+    journal_topic: str | None = None
+
+
+def state_folder() -> Path:
+    """Where journals live: `$SHUNTER_STATE`, else `$XDG_STATE_HOME/shunter`, else `~/.local/state/shunter`."""
+    named = os.environ.get("SHUNTER_STATE")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "shunter"
+
+
+async def connect(target: Target) -> KafkaPythonAdmin:
+    """Connect to a cluster.
+
+    Raises:
+        DriverError: nobody answers, or we are not let in.
+        SettingsError, FormatError: the properties file can't be used.
+    """
+    return await KafkaPythonAdmin.connect(configuration_of(target))
+
+
+def configuration_of(target: Target) -> dict[str, Any]:
+    """What clients of the cluster are made with."""
+    properties: dict[str, str] = {}
+    place = "no properties file"
+    if target.properties is not None:
+        place = str(target.properties)
+        try:
+            properties = parse_properties(target.properties.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise FormatError(place, f"can't be read: {error.strerror}") from error
+    return client_configuration(properties, target.bootstrap, place)
+
+
+async def journal_place(target: Target, admin: AdminClient | None) -> JournalPlace:
+    """The journal: a topic or a file as named, else the file of the cluster's id."""
+    if target.journal_topic is not None:
+        beside = state_folder() / target.journal_topic
+        return JournalPlace(beside, target.journal_topic, configuration_of(target))
+    if target.journal is not None:
+        return JournalPlace(target.journal)
+    assert admin is not None, "without --journal the cluster has to be asked for its id"
+    return JournalPlace(state_folder() / f"{await admin.cluster_id()}.journal")
+
+
+def _named(target: Target) -> bool:
+    """Whether the journal can be found without asking the cluster for its id."""
+    return target.journal is not None or target.journal_topic is not None
+
+
+@dataclass(slots=True)
+class Session:
+    """An execution that this process drives: it has the lease, and the core at work."""
+
+    admin: AdminClient
+    journal: LeasedJournal
+    core: Executor
+    driver: ExecutionDriver
+    view_path: Path
+    plans: int = 0
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def view(self) -> ExecutionView:
+        """How it stands."""
+        core = self.core
+        return view_execution(core.state, core.meter, core.limit, self.driver.clock.now_ms())
+
+    async def submit(self, plan_id: str, moves: Sequence[MoveOrder], options: ExecutionOptions) -> PlanReply:
+        """Hand in a plan; answered once it is durable."""
+        reply = await self.driver.ask("plan", lambda token: ev.PlanSubmitted(plan_id, tuple(moves), options, token))
+        assert isinstance(reply, PlanReply)
+        return reply
+
+    async def command(self, command: Command) -> CommandReply:
+        """Hand in an order; answered once it is durable."""
+        reply = await self.driver.ask("command", lambda token: ev.CommandReceived(command, token))
+        assert isinstance(reply, CommandReply)
+        return reply
+
+    async def take_orders(self) -> None:
+        """Carry out what other shells ask through the journal, until cancelled."""
+        while True:
+            for order in await self.driver.with_journal(self.journal.orders):
+                text = await self._answer(order)
+                await self.driver.with_journal(lambda number=order.number, text=text: self.journal.answer(number, text))  # type: ignore[misc]
+            await asyncio.sleep(ORDERS_EVERY_S)
+
+    async def _answer(self, order: OrderRow) -> str:
+        try:
+            document = orjson.loads(order.body)
+            reply: Reply
+            if order.kind == "command":
+                reply = await self.command(command_from_json(document))
+                return orjson.dumps({"accepted": reply.accepted, "text": reply.text}).decode()
+            moves = decode_plan(orjson.dumps(document["plan"]), f"order {order.number}")
+            reply = await self.submit(f"order-{order.number}", moves, options_from_json(document["options"]))
+        except (ShunterError, ValueError, KeyError) as error:
+            return orjson.dumps({"accepted": False, "text": str(error)}).decode()
+        refused = [f"{move.tp}: {move.refused}" for move in reply.moves if move.refused is not None]
+        text = reply.error or f"{len(reply.moves) - len(refused)} moves taken on"
+        return orjson.dumps({"accepted": reply.error is None, "text": text, "refused": refused}).decode()
+
+    async def publish(self, listener: Callable[[ExecutionView], None] | None) -> None:
+        """Write the view beside the journal for other shells, and tell the listener, until cancelled."""
+        while True:
+            began = time.process_time()
+            view = self.view()
+            text = orjson.dumps(view_to_json(view, most_moves=VIEW_MOVES))
+            if listener is not None:
+                listener(view)
+            cost_s = time.process_time() - began
+            await asyncio.to_thread(_replace, self.view_path, text)
+            await asyncio.sleep(max(VIEW_EVERY_S, cost_s * VIEW_SHARE))
+
+
+def _replace(path: Path, text: bytes) -> None:
+    """Readers see the old file or the new one, never half of one; it is a glance, so it is not synced."""
+    beside = path.with_suffix(".new")
+    beside.write_bytes(text)
+    beside.replace(path)
+
+
+@contextlib.asynccontextmanager
+async def open_session(target: Target, listener: Callable[[Notice], None]) -> AsyncIterator[Session]:
+    """Connect, take the journal's lease, and load it; gives the lease back at the end.
+
+    Raises:
+        JournalHeld, SeatTaken: another executor drives the journal, or the cluster under another one.
+        JournalDamaged: it can't be trusted; says what can be read.
+        DriverError: the cluster does not answer.
+    """
+    admin = await connect(target)
+    journal: LeasedJournal | None = None
+    seat: DriverSeat | None = None
+    try:
+        clock = SystemClock()
+        cluster_id = await admin.cluster_id()
+        place = await journal_place(target, admin)
+        journal = await asyncio.to_thread(place.open, uuid.uuid4().hex)
+        await asyncio.to_thread(journal.acquire, clock.now_ms())
+        seat = DriverSeat(state_folder(), cluster_id, str(place))
+        core = Executor()
+        driver = ExecutionDriver(core, journal, admin, clock, listener)
+        entries = await asyncio.to_thread(journal.load)
+        driver.post("start", ev.JournalLoaded(entries, cluster_id))
+        yield Session(admin, journal, core, driver, place.view_path)
+    finally:
+        if journal is not None:
+            with contextlib.suppress(DriverError):
+                await asyncio.to_thread(journal.release)
+            await asyncio.to_thread(journal.close)
+        if seat is not None:
+            seat.leave()
+        await admin.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a session shall do first: a plan, or a command, or both absent (go on with what the journal says)."""
+
+    moves: tuple[MoveOrder, ...] = ()
+    options: ExecutionOptions = field(default_factory=ExecutionOptions)
+    command: Command | None = None
+    unpause: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a session ended: the core's word, the last view, what the plan or the work's command was answered."""
+
+    finish: Finish | None
+    view: ExecutionView
+    plan: PlanReply | None = None
+    command: CommandReply | None = None
+
+
+async def drive(
+    session: Session,
+    work: Work,
+    *,
+    on_view: Callable[[ExecutionView], None] | None = None,
+    on_plan: Callable[[PlanReply], None] | None = None,
+    leave: asyncio.Event | None = None,
+    forever: bool = False,
+) -> Ended:
+    """Drive a session until all is done, something fatal happens, or `leave` is set (then the journal keeps it)."""
+    asked: list[asyncio.Task[Any]] = []
+    plan: asyncio.Task[PlanReply] | None = None
+    command: asyncio.Task[CommandReply] | None = None
+    if work.moves:
+        plan_id = uuid.uuid4().hex[:12]
+        plan = asyncio.create_task(session.submit(plan_id, work.moves, work.options))
+        if on_plan is not None:
+            plan.add_done_callback(lambda done: on_plan(done.result()) if _answered(done) else None)
+        asked.append(plan)
+    first = work.command or (Command(CommandKind.RESUME, given_by="resume") if work.unpause else None)
+    if first is not None:
+        command = asyncio.create_task(session.command(first))
+        asked.append(command)
+    await asyncio.sleep(0)  # What is asked for first stands in the queue before the core can find itself idle.
+    background = [asyncio.create_task(session.take_orders()), asyncio.create_task(session.publish(on_view))]
+    running = asyncio.create_task(session.driver.run(forever=forever))
+    leaving = asyncio.create_task((leave or asyncio.Event()).wait())
+    await asyncio.wait({running, leaving, *background}, return_when=asyncio.FIRST_COMPLETED)
+    failed = [task for task in background if task.done()]
+    finish = running.result() if running.done() else None
+    for task in (running, leaving, *background):
+        task.cancel()
+    await asyncio.gather(running, leaving, *background, *asked, return_exceptions=True)
+    for task in failed:
+        task.result()
+    return Ended(
+        finish,
+        session.view(),
+        plan.result() if plan is not None and _answered(plan) else None,
+        command.result() if work.command is not None and command is not None and _answered(command) else None,
+    )
+
+
+def _answered(task: asyncio.Task[Any]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What a journal says, whether somebody drives it, and how it compares with the cluster where that was asked."""
+
+    place: JournalPlace
+    view: ExecutionView
+    holder: LeaseHolder | None
+    differences: tuple[str, ...] = ()
+    live: dict[str, Any] | None = None
+    """The driver's own view, as JSON, where somebody drives it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "journal": str(self.place),
+            "holder": None if self.holder is None else self.holder._asdict(),
+            "differences": list(self.differences),
+            **view_to_json(self.view),
+            "live": self.live,
+        }
+
+
+def read_journal(place: JournalPlace) -> tuple[ExecutorState, LeaseHolder | None]:
+    """Fold a journal, without driving it.
+
+    Raises:
+        FormatError: there is no journal, or it is damaged.
+    """
+    if not place.exists():
+        raise FormatError(str(place), "there is no journal: nothing was executed under it")
+    journal = place.open("reader")
+    try:
+        state = ExecutorState()
+        for entry in journal.load():
+            apply(state, entry)
+        return state, journal.holder(SystemClock().now_ms())
+    finally:
+        journal.close()
+
+
+def salvage(damaged: JournalDamaged) -> list[str]:
+    """What a damaged journal still tells of the moves that were open before the damage, a sentence each."""
+    state = ExecutorState()
+    try:
+        for entry in damaged.readable:
+            apply(state, entry)
+    except ShunterError:
+        pass  # What came before it is worth telling all the same.
+    return [
+        f"{move.tp}: originally {list(move.original)}, last known at {list(move.current)}, on its way to "
+        f"{list(move.goal)}"
+        for move in state.open_moves()
+    ]
+
+
+async def read_status(target: Target, *, check: bool) -> Status:
+    """What the journal says, checked against the cluster if asked."""
+    admin = await connect(target) if check or not _named(target) else None
+    try:
+        place = await journal_place(target, admin)
+        state, holder = await asyncio.to_thread(read_journal, place)
+        differences = await _differences(state, admin) if admin is not None and state.running else ()
+    finally:
+        if admin is not None:
+            await admin.close()
+    view = view_execution(state, Meter(), state.limit, SystemClock().now_ms())
+    return Status(place, view, holder, differences, read_view(place) if holder is not None else None)
+
+
+async def _differences(state: ExecutorState, admin: AdminClient) -> tuple[str, ...]:
+    """How the cluster differs from what the journal would lead one to expect."""
+    ongoing = await admin.list_reassignments()
+    moves = state.open_moves()
+    names = sorted({move.tp.topic for move in moves})
+    seen = await admin.observe_topics(names)
+    told: list[str] = []
+    for move in moves:
+        topic = seen.topics.get(move.tp.topic)
+        partition = None if topic is None else topic.partitions.get(move.tp.partition)
+        if topic is None or partition is None:
+            told.append(f"{move.tp} does not exist any more")
+        elif move.step is None and partition.replicas != move.current:
+            told.append(f"{move.tp} is at {list(partition.replicas)}, the journal says {list(move.current)}")
+        elif move.step is not None and move.tp not in ongoing and partition.replicas == move.step.after:
+            told.append(f"{move.tp} has finished its step to {list(move.step.after)}; the journal does not know yet")
+        elif move.step is not None and move.tp not in ongoing:
+            told.append(f"{move.tp} is at {list(partition.replicas)}, its step to {list(move.step.after)} does not run")
+    return tuple(told)
+
+
+def read_view(place: JournalPlace) -> dict[str, Any] | None:
+    """The last view that a driver left beside its journal."""
+    try:
+        document: dict[str, Any] = orjson.loads(place.view_path.read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return None
+    return document
+
+
+def read_plan(path: Path) -> tuple[MoveOrder, ...]:
+    """Read a plan file.
+
+    Raises:
+        FormatError: it can't be read, or is no plan.
+    """
+    try:
+        return decode_plan(path.read_bytes(), str(path))
+    except OSError as error:
+        raise FormatError(str(path), f"can't be read: {error.strerror}") from error
+
+
+async def lay_out(target: Target, moves: Sequence[MoveOrder], options: ExecutionOptions) -> DryRun:
+    """A plan on paper, with what the cluster's journal has learnt."""
+    admin = await connect(target)
+    try:
+        place = await journal_place(target, admin)
+        learnt = read_journal(place)[0].learnt_rates if place.exists() else {}
+        return await dry_run(admin, ExecutorState(learnt_rates=learnt), moves, options)
+    finally:
+        await admin.close()
+
+
+async def holder_of(target: Target) -> tuple[JournalPlace, LeaseHolder | None]:
+    """Where the journal is, and who drives it now."""
+    admin = None if _named(target) else await connect(target)
+    try:
+        place = await journal_place(target, admin)
+    finally:
+        if admin is not None:
+            await admin.close()
+    return place, await asyncio.to_thread(_holder, place)
+
+
+def _holder(place: JournalPlace) -> LeaseHolder | None:
+    if not place.exists():
+        return None
+    journal = place.open("reader")
+    try:
+        return journal.holder(SystemClock().now_ms())
+    finally:
+        journal.close()
+
+
+async def order(place: JournalPlace, kind: str, document: object) -> dict[str, Any]:
+    """Ask something of whoever drives a journal, and wait for the answer.
+
+    Raises:
+        DriverError: nobody answered in time.
+    """
+    clock = SystemClock()
+    journal = await asyncio.to_thread(place.open, "orders")
+    try:
+        number = await asyncio.to_thread(journal.order, kind, document, clock.now_ms())
+        until = clock.now_ms() + int(ANSWER_WITHIN_S * 1000)
+        while clock.now_ms() < until:
+            answer = await asyncio.to_thread(journal.answer_to, number)
+            if answer is not None:
+                answered: dict[str, Any] = orjson.loads(answer)
+                return answered
+            await asyncio.sleep(ORDERS_EVERY_S / 2)
+    finally:
+        await asyncio.to_thread(journal.close)
+    raise DriverError(f"{place}: nobody answered within {ANSWER_WITHIN_S:.0f} s", retriable=True)
+
+
+async def order_command(place: JournalPlace, command: Command) -> dict[str, Any]:
+    """Give a command to whoever drives a journal."""
+    return await order(place, "command", command_to_json(command))
+
+
+async def order_plan(place: JournalPlace, moves: Sequence[MoveOrder], options: ExecutionOptions) -> dict[str, Any]:
+    """Hand a plan to whoever drives a journal."""
+    document = {"plan": orjson.loads(encode_plan(moves)), "options": options_to_json(options)}
+    return await order(place, "plan", document)
+
+
+__all__ = [
+    "Ended",
+    "JournalDamaged",
+    "JournalHeld",
+    "SeatTaken",
+    "Session",
+    "Status",
+    "Target",
+    "Work",
+    "connect",
+    "drive",
+    "holder_of",
+    "journal_place",
+    "lay_out",
+    "open_session",
+    "order_command",
+    "order_plan",
+    "read_plan",
+    "read_status",
+    "read_view",
+    "salvage",
+    "state_folder",
+]

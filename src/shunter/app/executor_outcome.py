@@ -1,0 +1,52 @@
+"""What the end of a session means: an exit code, and sentences."""
+
+from __future__ import annotations
+
+from shunter.app.executor import Ended
+from shunter.app.exit_codes import ExitCode
+
+_TURNED = ("stopped", "rolled_back")
+_BAD = ("superseded", "foreign", "gone", "refused")
+
+
+def exit_code(ended: Ended) -> ExitCode:
+    """The exit code of a session that was driven to its end, or left."""
+    if ended.finish is None:
+        return ExitCode.LEFT
+    if ended.finish.fatal is not None:
+        return ExitCode.CLUSTER
+    if ended.plan is not None and ended.plan.error is not None:
+        return ExitCode.REFUSED
+    if ended.command is not None and not ended.command.accepted:
+        return ExitCode.REFUSED
+    refused = ended.plan is not None and any(move.refused is not None for move in ended.plan.moves)
+    if refused or any(ended.view.counts.get(state) for state in _BAD):
+        return ExitCode.PARTLY
+    if any(ended.view.counts.get(state) for state in _TURNED):
+        wanted = ended.command is not None and ended.command.accepted
+        return ExitCode.DONE if wanted else ExitCode.TURNED
+    return ExitCode.DONE
+
+
+def told_end(ended: Ended) -> list[str]:
+    """What to tell at the end."""
+    lines: list[str] = []
+    if ended.plan is not None:
+        if ended.plan.error is not None:
+            lines.append(ended.plan.error)
+        lines += [f"{move.tp} was not taken on: {move.refused}" for move in ended.plan.moves if move.refused]
+    if ended.command is not None and not ended.command.accepted:
+        lines.append(ended.command.text)
+    if ended.finish is None:
+        lines.append("left running under the journal: `shunter resume` goes on, `shunter rollback` restores")
+        if ended.view.throttles_left:
+            lines.append(f"{ended.view.throttles_left} throttle settings stay until then")
+        return lines
+    if ended.finish.fatal is not None:
+        return [*lines, f"gave up: {ended.finish.fatal}; the journal keeps where it stood"]
+    for row in ended.view.moves:
+        if row.state in _BAD:
+            lines.append(f"{row.partition} {row.state}: {row.waits}")
+    counts = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in sorted(ended.view.counts.items()))
+    lines.append(counts or "nothing to do")
+    return lines

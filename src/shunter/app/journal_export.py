@@ -1,0 +1,80 @@
+"""Journals as JSON lines, which Spark can read: one line an entry, with the cluster and the journal that it is from."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from shunter.errors import FormatError
+
+_SQLITE = b"SQLite format 3\x00"
+
+
+@contextmanager
+def as_json_lines(journals: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Give journals as JSON lines: SQLite files are written out beside, what is JSON lines already stays as it is.
+
+    Raises:
+        FormatError: a journal is missing or damaged; names the entry.
+    """
+    with tempfile.TemporaryDirectory(prefix="shunter-journals-") as folder:
+        yield tuple(_line_file(name, Path(folder) / f"{at}.jsonl") for at, name in enumerate(journals))
+
+
+def _line_file(name: str, beside: Path) -> str:
+    path = Path(name)
+    if "://" in name or path.is_dir():
+        return name
+    if not path.exists():
+        raise FormatError(name, "there is no such journal")
+    with path.open("rb") as stream:
+        if stream.read(len(_SQLITE)) != _SQLITE:
+            return name
+    return str(export_journal(path, beside))
+
+
+def export_journal(journal: Path, out: Path, *, plan_id: str | None = None) -> Path:
+    """Write an executor's journal as JSON lines, without taking its lease: it may be at work.
+
+    Args:
+        plan_id: What the last plan of the journal is called by whoever made it; the journal has a name of its own.
+
+    Raises:
+        FormatError: it is no journal, or an entry is damaged.
+    """
+    entries = list(_entries(journal))
+    plans = [at for at, entry in enumerate(entries) if entry["kind"] == "plan-accepted"]
+    clusters = [str(entries[at]["cluster_id"]) for at in plans]
+    if plans and plan_id is not None:
+        entries[plans[-1]]["plan_id"] = plan_id
+    cluster = clusters[-1] if clusters else journal.stem
+    with out.open("wb") as stream:
+        for entry in entries:
+            line = {**entry, "cluster_id": cluster, "journal": journal.stem}
+            stream.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+    return out
+
+
+def _entries(journal: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as connection:
+            rows = connection.execute("SELECT sequence, body, checksum FROM entries ORDER BY sequence").fetchall()
+    except sqlite3.DatabaseError as error:
+        raise FormatError(str(journal), f"not readable as a journal: {error}") from error
+    for sequence, body, checksum in rows:
+        place = f"{journal}, entry {sequence}"
+        if checksum is not None and zlib.crc32(body.encode()) != checksum:
+            raise FormatError(place, "the checksum does not fit: the entry was damaged")
+        entry: dict[str, Any] = orjson.loads(body)
+        if "kind" not in entry:
+            raise FormatError(
+                place, "is of journal version 1: let `shunter status` open the journal once, it upgrades it"
+            )
+        yield {"sequence": sequence, **entry}

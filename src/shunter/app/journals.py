@@ -1,0 +1,41 @@
+"""Where a journal is: a file of this host, or a topic of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shunter.drivers.journal_sqlite import SqliteJournal
+from shunter.drivers.journal_topic import TopicJournal, topic_exists
+from shunter.drivers.journals import LeasedJournal
+
+TOPIC_PREFIX = "kafka:"
+
+
+@dataclass(frozen=True, slots=True)
+class JournalPlace:
+    """A journal that may not exist yet. `topic` None: a file. `path` is the file, or where glances are left."""
+
+    path: Path
+    topic: str | None = None
+    configuration: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __str__(self) -> str:
+        return str(self.path) if self.topic is None else f"{TOPIC_PREFIX}{self.topic}"
+
+    def exists(self) -> bool:
+        """Whether anything was ever executed under it."""
+        return self.path.exists() if self.topic is None else topic_exists(self.configuration, self.topic)
+
+    def open(self, owner: str) -> LeasedJournal:
+        """Open it; it is made if it is not there."""
+        if self.topic is None:
+            return SqliteJournal(self.path, owner)
+        return TopicJournal(self.configuration, self.topic, owner)
+
+    @property
+    def view_path(self) -> Path:
+        """Where its driver leaves glances for other shells of this host."""
+        return self.path.with_name(self.path.name + ".view")

@@ -1,0 +1,173 @@
+"""A controller's counters as Prometheus reads them, collected from its parts when it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+from shunter.core.controller.machine import ControllerMachine
+from shunter.drivers.channels import Channels
+from shunter.drivers.controller_loop import ControllerLoop
+from shunter.drivers.loop_lag import LoopLag
+from shunter.views.metrics import (
+    ApiTraffic,
+    BrokerQueue,
+    ControllerMetrics,
+    FragmentCacheSize,
+    Lag,
+    Work,
+    cluster_metrics,
+)
+from shunter.wire.versions import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+
+API_NAMES = {LEADER_AND_ISR: "LeaderAndIsr", STOP_REPLICA: "StopReplica", UPDATE_METADATA: "UpdateMetadata"}
+
+
+def collect_metrics(
+    machine: ControllerMachine, loop: ControllerLoop, channels: Channels, lag: LoopLag
+) -> ControllerMetrics:
+    """Look at everything at once, between two events. Cost: O(topics, moves and queued requests)."""
+    stats, sent = loop.stats, channels.stats
+    cache = channels.cache_size()
+    return ControllerMetrics(
+        cluster=cluster_metrics(machine.view),
+        work=Work(
+            events=dict(stats.events),
+            handling_s=stats.handling_s,
+            longest_s=stats.longest_s,
+            events_waiting=loop.waiting(),
+            oldest_event_s=loop.oldest_s(),
+            items_waiting=machine.intake.queue.pending(),
+            barrier=len(machine.outbox.barrier),
+            slow_brokers=len(machine.outbox.slow),
+            batches=stats.batches,
+            records=stats.records,
+            writing_s=stats.writing_s,
+        ),
+        lag=Lag(lag.last_s, lag.take_worst()),
+        traffic=tuple(
+            ApiTraffic(name, sent.requests.get(key, 0), sent.bytes.get(key, 0), sent.answers.get(key, 0))
+            for key, name in API_NAMES.items()
+        ),
+        encode_s=sent.encode_seconds,
+        connections=sent.connections,
+        lost=sent.lost,
+        superseded=sent.superseded,
+        dropped=sent.dropped,
+        resident=channels.resident(),
+        cache=FragmentCacheSize(cache.topics, cache.partitions, cache.held),
+        queues=tuple(
+            BrokerQueue(each.broker, each.connected, each.queued, each.in_flight, each.oldest_seconds, each.resident)
+            for each in channels.queues()
+        ),
+    )
+
+
+class PrometheusPage:
+    """Renders the metrics that `collect` gives."""
+
+    def __init__(self, collect: Callable[[], ControllerMetrics]) -> None:
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(_Families(collect))
+
+    def render(self) -> tuple[str, bytes]:
+        """Give (content type, page)."""
+        return CONTENT_TYPE_LATEST, generate_latest(self._registry)
+
+
+class _Families(Collector):
+    def __init__(self, collect: Callable[[], ControllerMetrics]) -> None:
+        self._collect = collect
+
+    def collect(self) -> Iterator[Metric]:
+        """Give every family, from one look."""
+        seen = self._collect()
+        yield from _cluster(seen)
+        yield from _work(seen)
+        yield from _requests(seen)
+        yield from _queues(seen)
+
+
+def _gauge(name: str, help_text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"shunter_{name}", help_text, value=value)
+
+
+def _counter(name: str, help_text: str, value: float) -> Metric:
+    return CounterMetricFamily(f"shunter_{name}", help_text, value=value)
+
+
+def _cluster(seen: ControllerMetrics) -> Iterator[Metric]:
+    cluster = seen.cluster
+    yield _gauge("active", "1 while this process is the controller and has read the cluster", float(cluster.active))
+    yield _gauge("controller_epoch", "Epoch of the last election that was won", cluster.controller_epoch)
+    yield _gauge("brokers", "Live brokers, this node included", cluster.brokers)
+    yield _gauge("topics", "Topics", cluster.topics)
+    yield _gauge("partitions", "Partitions", cluster.partitions)
+    moves = GaugeMetricFamily("shunter_reassignments", "Accepted reassignments by phase", labels=["phase"])
+    for phase, count in sorted(cluster.moves.items()):
+        moves.add_metric([phase], count)
+    yield moves
+
+
+def _work(seen: ControllerMetrics) -> Iterator[Metric]:
+    work = seen.work
+    events = CounterMetricFamily("shunter_events", "Events handled", labels=["event"])
+    for event, count in sorted(work.events.items()):
+        events.add_metric([event], count)
+    yield events
+    yield _counter("event_handling_seconds", "Time spent on handling events", work.handling_s)
+    yield _gauge("event_handling_longest_seconds", "Longest time that one event took", work.longest_s)
+    yield _gauge("events_waiting", "Events that were not looked at yet", work.events_waiting)
+    yield _gauge("events_oldest_seconds", "Age of the oldest event that waits", work.oldest_event_s)
+    yield _gauge("decisions_waiting", "Partitions and topics that wait for their slice", work.items_waiting)
+    yield _gauge("barrier_brokers", "Brokers whose answers waiting work waits for", work.barrier)
+    yield _gauge("slow_brokers", "Brokers that are not waited for any more", work.slow_brokers)
+    yield _counter("write_batches", "Batches written to ZooKeeper", work.batches)
+    yield _counter("written_records", "Records in these batches", work.records)
+    yield _counter("write_seconds", "Time until batches were durable", work.writing_s)
+    yield _gauge("event_loop_lag_seconds", "How late the event loop was at the last probe", seen.lag.last_s)
+    yield _gauge("event_loop_lag_worst_seconds", "The longest lag since the last scrape", seen.lag.worst_s)
+
+
+def _requests(seen: ControllerMetrics) -> Iterator[Metric]:
+    requests = CounterMetricFamily("shunter_control_requests", "Control requests written", labels=["api"])
+    sizes = CounterMetricFamily("shunter_control_request_bytes", "Bytes of control requests written", labels=["api"])
+    answers = CounterMetricFamily("shunter_control_answers", "Control requests answered", labels=["api"])
+    for traffic in seen.traffic:
+        requests.add_metric([traffic.api], traffic.requests)
+        sizes.add_metric([traffic.api], traffic.bytes)
+        answers.add_metric([traffic.api], traffic.answers)
+    yield from (requests, sizes, answers)
+    yield _counter("encode_seconds", "Time spent on encoding control requests", seen.encode_s)
+    yield _counter("broker_connections", "Connections made to brokers", seen.connections)
+    yield _counter("broker_connections_lost", "Connections to brokers that were lost", seen.lost)
+    yield _counter(
+        "superseded_requests", "Metadata updates never sent because a newer one stood for them", seen.superseded
+    )
+    yield _counter(
+        "dropped_requests", "Requests thrown away with the queue of a broker that went or bounced", seen.dropped
+    )
+    yield _gauge("encoded_bytes", "Bytes of encoded requests that are held, each once", seen.resident)
+    yield _gauge("fragment_cache_topics", "Topics in the cache of encoded metadata", seen.cache.topics)
+    yield _gauge("fragment_cache_partitions", "Partitions in the cache of encoded metadata", seen.cache.partitions)
+    yield _gauge("fragment_cache_bytes", "Memory of the cache of encoded metadata", seen.cache.held)
+
+
+def _queues(seen: ControllerMetrics) -> Iterator[Metric]:
+    queued = GaugeMetricFamily("shunter_broker_queue", "Requests that wait to be sent", labels=["broker"])
+    flying = GaugeMetricFamily("shunter_broker_in_flight", "Requests sent and not answered", labels=["broker"])
+    oldest = GaugeMetricFamily(
+        "shunter_broker_oldest_seconds", "Age of the oldest unanswered request", labels=["broker"]
+    )
+    connected = GaugeMetricFamily("shunter_broker_connected", "1 while there is a connection", labels=["broker"])
+    for queue in seen.queues:
+        label = [str(queue.broker)]
+        queued.add_metric(label, queue.queued)
+        flying.add_metric(label, queue.in_flight)
+        oldest.add_metric(label, queue.oldest_s)
+        connected.add_metric(label, float(queue.connected))
+    yield from (queued, flying, oldest, connected)

@@ -1,0 +1,335 @@
+"""The pipeline's composition root: one function for each stage, from a session and a lake to what people want to hear.
+
+Import it only where Spark is wanted: it brings pyspark.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import orjson
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from shunter.core.planning.request import PlanRequest, Scope
+from shunter.errors import DriverError, FormatError, SettingsError
+from shunter.pipeline.fleet import PEAKS
+from shunter.pipeline.fleet_worker import ClusterLimit
+from shunter.pipeline.ingest import IngestOptions, IngestOutcome, ingest_files
+from shunter.pipeline.lake import Lake
+from shunter.pipeline.load_model import load_model, load_shape
+from shunter.pipeline.packaging import package
+from shunter.pipeline.plan_batch import ClusterOutcome, FleetPlan, plan_lake, reassignments
+from shunter.pipeline.rollup import compact, roll_up_days
+from shunter.pipeline.schemas import HOURLY, LOAD_MODEL, SAMPLES, SHAPES
+from shunter.pipeline.session import DELTA, DELTA_CONF, KAFKA_SOURCE, SessionSettings, open_session
+from shunter.pipeline.snapshot_batch import ingest_snapshots
+from shunter.pipeline.sources.cruise_control import read_cruise_control
+from shunter.pipeline.sources.kafka_topic import read_topic
+from shunter.pipeline.sources.log_dirs import read_log_dirs
+from shunter.pipeline.sources.prometheus import read_prometheus
+from shunter.pipeline.sources.tables import FORMATS, read_table
+from shunter.pipeline.stream import StreamOptions, start_stream
+
+KINDS = (*FORMATS, "prometheus", "log-dirs", "cruise-control", "snapshots")
+ROWS_PER_TASK = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSettings:
+    """Where the tables are and how Spark is opened; what spark-submit says wins where a field is None."""
+
+    root: str
+    file_format: str = "parquet"
+    master: str | None = None
+    memory: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def lake(self) -> Lake:
+        """The tables."""
+        return Lake(self.root.rstrip("/"), self.file_format)
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What `ingest` reads. `brokers` maps an `instance` label to a broker id."""
+
+    paths: tuple[str, ...]
+    kind: str
+    cluster: str | None = None
+    brokers: tuple[tuple[str, int], ...] = ()
+    at: datetime | None = None
+    many_clusters: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInput:
+    """What a stream reads. `seconds` 0 goes on until it is stopped; `until_caught_up` ends with the topic."""
+
+    bootstrap: str
+    topic: str
+    checkpoint: str
+    cluster: str | None = None
+    lateness_seconds: float = 3_600.0
+    every_seconds: float = 10.0
+    records_per_batch: int | None = None
+    until_caught_up: bool = False
+    kafka_options: tuple[tuple[str, str], ...] = ()
+
+
+def cache_folder() -> Path:
+    """Where jars are kept: `$SHUNTER_CACHE`, else `$XDG_CACHE_HOME/shunter`, else `~/.cache/shunter`."""
+    named = os.environ.get("SHUNTER_CACHE")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shunter"
+
+
+@contextmanager
+def spark_session(settings: PipelineSettings, *, packages: tuple[str, ...] = ()) -> Iterator[SparkSession]:
+    """Open Spark and stop it afterwards.
+
+    Raises:
+        DriverError: a job failed for a reason that is Spark's to tell.
+    """
+    if not _submitted():
+        # Workers on this machine run the Python that we run; Spark would take whatever `python3` is.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if settings.file_format == "delta":
+        packages = (*packages, DELTA)
+    opened = SessionSettings(
+        name="shunter pipeline",
+        # spark-submit has said its master already; a plain `shunter pipeline` runs on this machine.
+        master=settings.master if settings.master or _submitted() else "local[*]",
+        memory=settings.memory,
+        ivy_cache=cache_folder() / "ivy" if packages else None,
+        packages=packages,
+        conf={**(DELTA_CONF if settings.file_format == "delta" else {}), **settings.conf},
+    )
+    spark = open_session(opened)
+    try:
+        yield spark
+    except PySparkException as error:
+        told = str(error.getMessage() or error).strip().splitlines()
+        raise DriverError(f"Spark gave up: {told[0] if told else error!r}", retriable=False) from error
+    finally:
+        spark.stop()
+
+
+def _submitted() -> bool:
+    return "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def utc_now() -> datetime:
+    """Now, with its zone: a time without one would be taken for local time on its way into Spark."""
+    return datetime.now(UTC)
+
+
+def ingest(spark: SparkSession, lake: Lake, inputs: Inputs) -> IngestOutcome:
+    """Ingest files.
+
+    Raises:
+        FormatError: a file is missing, or can't be taken at all.
+        SettingsError: the kind needs an option that was not given.
+    """
+    options = IngestOptions(cluster=inputs.cluster, many_clusters=inputs.many_clusters)
+    if inputs.kind == "snapshots":
+        many = IngestOptions(cluster=inputs.cluster, many_clusters=True)
+        return ingest_snapshots(spark, lake, inputs.paths, now=utc_now(), options=many)
+    return ingest_files(spark, lake, inputs.paths, inputs.kind, partial(_read, inputs), now=utc_now(), options=options)
+
+
+def _read(inputs: Inputs, spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    cluster = inputs.cluster
+    if inputs.kind in FORMATS:
+        return read_table(spark, paths, inputs.kind, cluster=cluster)
+    if inputs.kind == "prometheus":
+        return read_prometheus(spark, paths, cluster=cluster, brokers=dict(inputs.brokers))
+    if cluster is None:
+        raise SettingsError(f"{inputs.kind} does not name its cluster: give --cluster")
+    if inputs.kind == "log-dirs":
+        return read_log_dirs(spark, paths, cluster=cluster, at=inputs.at)
+    if inputs.kind == "cruise-control":
+        return read_cruise_control(spark, paths, cluster=cluster)
+    raise SettingsError(f"kind {inputs.kind!r} is none of {', '.join(KINDS)}")
+
+
+def ingest_topic(settings: PipelineSettings, source: TopicInput) -> int:
+    """Ingest a topic as a stream; gives the number of batches in the manifest that this query made.
+
+    Raises:
+        FormatError: Spark ended the query: an offset that is gone, a broker that can't be reached for good.
+    """
+    with spark_session(settings, packages=(KAFKA_SOURCE,)) as spark:
+        records = read_topic(
+            spark,
+            source.bootstrap,
+            source.topic,
+            records_per_batch=source.records_per_batch,
+            kafka_options=dict(source.kafka_options),
+        )
+        options = StreamOptions(
+            checkpoint=source.checkpoint,
+            cluster=source.cluster,
+            lateness=timedelta(seconds=source.lateness_seconds),
+            every_seconds=source.every_seconds,
+            until_caught_up=source.until_caught_up,
+        )
+        query = start_stream(records, settings.lake, options, utc_now)
+        try:
+            query.awaitTermination()
+        except KeyboardInterrupt:
+            query.stop()
+        return sum(commit.ingest_id.startswith(f"stream-{query.id}-") for commit in settings.lake.commits(spark))
+
+
+@dataclass(frozen=True, slots=True)
+class Modelled:
+    """What the model holds."""
+
+    replicas: int
+    with_rates: int
+    with_weeks: int
+    mean_confidence: float
+
+
+def model(spark: SparkSession, lake: Lake, *, source: str = "samples", clusters: Sequence[str] = ()) -> Modelled:
+    """Model the load from samples (or from hours, where raw rows are gone), and the weeks where there are some.
+
+    Raises:
+        FormatError: there is nothing to model.
+    """
+    table = {"samples": SAMPLES, "hourly": HOURLY}[source]
+    rows = sum(commit.good for commit in lake.live(spark))
+    frame = lake.read(spark, table)
+    if clusters:
+        frame = frame.where(F.col("cluster_id").isin(*clusters))
+    lake.write(load_model(frame, tasks=max(2, rows // ROWS_PER_TASK)), LOAD_MODEL)
+    lake.write(load_shape(frame), SHAPES)
+    made = lake.read(spark, LOAD_MODEL)
+    if clusters:
+        made = made.where(F.col("cluster_id").isin(*clusters))
+    counted = made.agg(
+        F.count("*").alias("replicas"),
+        F.count_if(F.col("basis") == "rates").alias("rates"),
+        F.coalesce(F.avg("confidence"), F.lit(0.0)).alias("confidence"),
+    ).first()
+    if counted is None or counted["replicas"] == 0:
+        raise FormatError(lake.root, f"has no {source} to model: run `shunter pipeline ingest` first")
+    return Modelled(counted["replicas"], counted["rates"], lake.read(spark, SHAPES).count(), counted["confidence"])
+
+
+def roll_up(spark: SparkSession, lake: Lake, *, keep_days: int | None) -> str | None:
+    """Derive hours and days from the raw rows, then make one batch of the many; gives its id, None when it was one."""
+    live = [commit for commit in lake.live(spark) if commit.first_date is not None and commit.last_date is not None]
+    if not live:
+        return None
+    first = min(commit.first_date for commit in live if commit.first_date is not None)
+    last = max(commit.last_date for commit in live if commit.last_date is not None)
+    roll_up_days(spark, lake, first, last)
+    keep_from: date | None = None if keep_days is None else utc_now().date() - timedelta(days=keep_days)
+    made = compact(spark, lake, now=utc_now(), keep_from=keep_from)
+    lake.vacuum(spark)
+    return None if made is None else made.ingest_id
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What is planned, in the command line's words."""
+
+    scope: str = Scope.REBALANCE.value
+    brokers: tuple[int, ...] = ()
+    replacements: tuple[int, ...] = ()
+    replication: int = 0
+    clusters: tuple[str, ...] = ()
+    excluded_topics: tuple[str, ...] = ()
+    excluded_brokers: tuple[int, ...] = ()
+    peak: str = "p95"
+    days: float = 0.0
+    seconds_per_cluster: float = 600.0
+    max_bytes_percent: float | None = None
+    max_moves: int | None = None
+    tasks: int | None = None
+
+    def request(self) -> PlanRequest:
+        """As the planner takes it.
+
+        Raises:
+            SettingsError: the scope or the peak is unknown.
+        """
+        if self.scope not in {scope.value for scope in Scope}:
+            raise SettingsError(f"scope {self.scope!r} is none of {', '.join(scope.value for scope in Scope)}")
+        if self.peak not in PEAKS:
+            raise SettingsError(f"peak {self.peak!r} is none of {', '.join(PEAKS)}")
+        return PlanRequest(
+            scope=Scope(self.scope),
+            brokers=self.brokers,
+            replacements=self.replacements,
+            replication=self.replication,
+            excluded_topics=self.excluded_topics,
+            excluded_brokers=self.excluded_brokers,
+            max_bytes_percent=self.max_bytes_percent,
+            max_moves=self.max_moves,
+        )
+
+
+def plan(
+    spark: SparkSession, lake: Lake, options: PlanOptions, out: Path | None
+) -> tuple[str, tuple[ClusterOutcome, ...]]:
+    """Plan every cluster of the lake; writes Kafka's reassignment JSON of each to `out`, where it is given."""
+    plan_id = f"{utc_now():%Y%m%dT%H%M%S}-{options.scope}"
+    asked = FleetPlan(
+        plan_id,
+        options.request(),
+        options.clusters,
+        options.peak,
+        options.days,
+        ClusterLimit(options.seconds_per_cluster),
+        options.tasks,
+    )
+    outcomes = plan_lake(spark, lake, asked)
+    if out is not None:
+        write_reassignments(spark, lake, plan_id, out)
+    return plan_id, outcomes
+
+
+def write_reassignments(spark: SparkSession, lake: Lake, plan_id: str, out: Path) -> tuple[Path, ...]:
+    """Write a plan as Apache's tool takes it: one `CLUSTER.json` for each cluster that has something to do."""
+    out.mkdir(parents=True, exist_ok=True)
+    by_cluster: dict[str, list[dict[str, object]]] = {}
+    for cluster, topic, partition, replicas in reassignments(spark, lake, plan_id):
+        by_cluster.setdefault(cluster, []).append({"topic": topic, "partition": partition, "replicas": replicas})
+    written: list[Path] = []
+    for cluster, partitions in by_cluster.items():
+        path = out / f"{cluster}.json"
+        path.write_bytes(orjson.dumps({"version": 1, "partitions": partitions}))
+        written.append(path)
+    return tuple(written)
+
+
+__all__ = [
+    "KINDS",
+    "Inputs",
+    "Modelled",
+    "PipelineSettings",
+    "PlanOptions",
+    "TopicInput",
+    "ingest",
+    "ingest_topic",
+    "model",
+    "package",
+    "plan",
+    "roll_up",
+    "spark_session",
+    "utc_now",
+    "write_reassignments",
+]

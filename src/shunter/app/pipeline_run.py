@@ -1,0 +1,254 @@
+"""The later stages of the pipeline, and `run`, which does all of them against a live cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from shunter.app.collection import collect_every
+from shunter.app.pipeline import Inputs, PlanOptions, ingest, model, plan, utc_now, write_reassignments
+from shunter.errors import FormatError
+from shunter.pipeline.account import moves_of, plans_of, rates_of, read_journals, stalls_of, steps_of
+from shunter.pipeline.account_schemas import (
+    ACCOUNT_MOVES,
+    ACCOUNT_PLANS,
+    ACCOUNT_RATES,
+    ACCOUNT_STALLS,
+    ACCOUNT_STEPS,
+    JOURNAL,
+    PLAN_ASSIGNMENTS,
+    PLAN_LOADS,
+    PLAN_MOVES,
+    PLAN_UNDONE,
+    PLANS,
+    SCHEDULE_LOADS,
+    SCHEDULE_MOVES,
+    SCHEDULES,
+)
+from shunter.pipeline.lake import Lake
+from shunter.pipeline.plan_batch import ClusterOutcome, latest_plan
+from shunter.pipeline.report import gather
+from shunter.pipeline.report_page import page
+from shunter.pipeline.schedule import ScheduleOutcome, learnt, schedule_lake
+from shunter.pipeline.schedule_worker import Scenario, ScheduleOptions
+from shunter.pipeline.schemas import BROKERS, DAILY, HOURLY, LOAD_MODEL, REJECTS, REPLICAS, SHAPES, Table
+
+Execute = Callable[[Path, str], Path]
+"""Carries out a reassignment JSON under a plan's id, and gives the journal as JSON lines (`read_journals`)."""
+
+EXPORTED: tuple[Table, ...] = (
+    PLANS, PLAN_MOVES, PLAN_ASSIGNMENTS, PLAN_LOADS, PLAN_UNDONE, SCHEDULES, SCHEDULE_MOVES, SCHEDULE_LOADS, JOURNAL,
+    ACCOUNT_MOVES, ACCOUNT_STEPS, ACCOUNT_STALLS, ACCOUNT_RATES, ACCOUNT_PLANS, LOAD_MODEL, SHAPES, HOURLY, DAILY, BROKERS,
+    REPLICAS, REJECTS,
+)  # fmt: skip
+"""What `report --tables` writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """How moves shall run, and what else to ask. Rates are bytes per second; None: what was learnt, or an assumption."""
+
+    throttle: float | None = None
+    capacity: float | None = None
+    per_broker: int = 3
+    total: int = 0
+    traffic: tuple[float, ...] = ()
+    lost: tuple[int, ...] = ()
+
+
+def schedule(spark: SparkSession, lake: Lake, plan_id: str | None, asked: WhatIf) -> tuple[ScheduleOutcome, ...]:
+    """Schedule a plan (None: the newest) as it is, and under every scenario that is asked about.
+
+    Raises:
+        FormatError: there is no plan.
+    """
+    known, ratios = learnt(spark, lake)
+    scenarios = [
+        Scenario(),
+        *(Scenario(traffic=factor) for factor in asked.traffic),
+        *(Scenario(lost=broker) for broker in asked.lost),
+    ]
+    options = ScheduleOptions(
+        tuple(scenarios), asked.throttle, asked.capacity, asked.per_broker, asked.total, ratios, known
+    )
+    return schedule_lake(spark, lake, named_plan(spark, lake, plan_id), options)
+
+
+def named_plan(spark: SparkSession, lake: Lake, plan_id: str | None, cluster: str | None = None) -> str:
+    """A plan's id as given, or the newest.
+
+    Raises:
+        FormatError: there is no plan yet.
+    """
+    chosen = plan_id or latest_plan(spark, lake, cluster)
+    if chosen is None:
+        raise FormatError(lake.root, "holds no plan yet: run `shunter pipeline plan` first")
+    return chosen
+
+
+class Accounted(NamedTuple):
+    """What an account holds."""
+
+    entries: int
+    moves: int
+    done: int
+    stalled_seconds: float
+
+
+def account(spark: SparkSession, lake: Lake, journals: Sequence[str]) -> Accounted:
+    """Take journals (JSON lines) into the account's tables; the same journal again replaces what it said before."""
+    if journals:
+        lake.write(read_journals(spark, journals), JOURNAL)
+    journal = lake.read(spark, JOURNAL)
+    steps, moves = steps_of(journal), moves_of(journal)
+    lake.write(steps, ACCOUNT_STEPS)
+    lake.write(moves, ACCOUNT_MOVES)
+    lake.write(stalls_of(journal), ACCOUNT_STALLS)
+    lake.write(rates_of(lake.read(spark, ACCOUNT_STEPS)), ACCOUNT_RATES)
+    written = lake.read(spark, ACCOUNT_MOVES)
+    lake.write(plans_of(written, lake.read(spark, SCHEDULES), lake.read(spark, PLAN_LOADS)), ACCOUNT_PLANS)
+    sums = written.agg(
+        F.count("*").alias("moves"),
+        F.count_if(F.col("outcome") == "done").alias("done"),
+        F.coalesce(F.sum("stalled_seconds"), F.lit(0.0)).alias("stalled"),
+    ).first()
+    assert sums is not None, "an aggregate without groups has one row"
+    return Accounted(journal.count(), sums["moves"], sums["done"], sums["stalled"])
+
+
+def report(spark: SparkSession, lake: Lake, out: Path, *, plan_id: str | None, cluster: str | None) -> Path:
+    """Write the report of one plan of one cluster (the only one, where none is named) as one HTML file.
+
+    Raises:
+        FormatError: there is no plan, or it has several clusters and none was named.
+    """
+    chosen = named_plan(spark, lake, plan_id, cluster)
+    clusters = [
+        row["cluster_id"]
+        for row in lake.read(spark, PLANS)
+        .where(F.col("plan_id") == chosen)
+        .select("cluster_id")
+        .orderBy("cluster_id")
+        .collect()
+    ]
+    if cluster is None and len(clusters) != 1:
+        raise FormatError(
+            f"plan {chosen}", f"has {len(clusters)} clusters: name one with --cluster ({', '.join(clusters[:5])})"
+        )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(page(gather(spark, lake, cluster or clusters[0], chosen)), encoding="utf-8")
+    return out
+
+
+def export(spark: SparkSession, lake: Lake, folder: str, file_format: str) -> tuple[str, ...]:
+    """Write every table that has rows as Parquet or CSV; nested columns become JSON text in CSV."""
+    written: list[str] = []
+    for table in EXPORTED:
+        frame = lake.read(spark, table)
+        if frame.isEmpty():
+            continue
+        if file_format == "csv":
+            nested = {name for name, kind in frame.dtypes if kind.startswith(("array", "struct", "map"))}
+            columns = [F.to_json(name).alias(name) if name in nested else F.col(name) for name in frame.columns]
+            frame.select(*columns).write.mode("overwrite").option("header", "true").csv(f"{folder}/{table.name}")
+        else:
+            frame.write.mode("overwrite").parquet(f"{folder}/{table.name}")
+        written.append(table.name)
+    return tuple(written)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """All stages at once. `snapshots` are taken `every_seconds`; two are the least from which a rate follows."""
+
+    bootstrap: str
+    out: Path
+    properties: Path | None = None
+    snapshots: int = 2
+    every_seconds: float = 10.0
+    plan: PlanOptions = field(default_factory=PlanOptions)
+    what_if: WhatIf = field(default_factory=WhatIf)
+
+
+class RunOutcome(NamedTuple):
+    """What `run` did."""
+
+    plan_id: str
+    planned: tuple[ClusterOutcome, ...]
+    scheduled: tuple[ScheduleOutcome, ...]
+    accounted: Accounted | None
+    report: Path
+
+
+def run(
+    spark: SparkSession,
+    lake: Lake,
+    options: RunOptions,
+    *,
+    execute: Execute | None,
+    wait: Callable[[float], bool],
+    tell: Callable[[str], None],
+) -> RunOutcome:
+    """Collect, model, plan, schedule, execute, account, report.
+
+    Args:
+        execute: Carries the plan out; None leaves that, and the account, out.
+        wait: Waits so many seconds between snapshots; True ends them early.
+        tell: Hears what is going on, a sentence at a time.
+
+    Raises:
+        DriverError: the cluster does not answer.
+        FormatError: there was nothing to model or no plan came of it.
+    """
+    landing = options.out / "snapshots"
+    cluster = ""
+    pace = {"every_seconds": options.every_seconds, "count": options.snapshots}
+    for path, taken in collect_every(options.bootstrap, options.properties, landing, wait=wait, **pace):  # type: ignore[arg-type]
+        cluster = taken.cluster_id
+        tell(f"snapshot of {cluster}: {len(taken.brokers)} brokers, {len(taken.partitions)} partitions ({path.name})")
+    brought = ingest(spark, lake, Inputs((str(landing),), "snapshots"))
+    tell(f"ingested {brought.good} samples, put {brought.rejected} aside")
+    modelled = model_or_sizes(spark, lake)
+    tell(modelled)
+    plan_id, planned = plan(spark, lake, options.plan, None)
+    (reassignment,) = write_reassignments(spark, lake, plan_id, options.out) or (None,)
+    for outcome in planned:
+        tell(f"{outcome.cluster_id}: {outcome.status}, {outcome.moves} copies {outcome.message or ''}".rstrip())
+    scheduled = schedule(spark, lake, plan_id, options.what_if) if reassignment is not None else ()
+    for expected in scheduled:
+        tell(f"scheduled {expected.told}" + (f"; {expected.warning}" if expected.warning else ""))
+    accounted: Accounted | None = None
+    if reassignment is not None and execute is not None:
+        accounted = account(spark, lake, [str(execute(reassignment, plan_id))])
+        tell(f"executed: {accounted.done} of {accounted.moves} moves done")
+    written = report(spark, lake, options.out / "report.html", plan_id=plan_id, cluster=cluster)
+    return RunOutcome(plan_id, planned, scheduled, accounted, written)
+
+
+def model_or_sizes(spark: SparkSession, lake: Lake) -> str:
+    """Model what there is; a cluster that nothing was written to since the first snapshot is planned from its sizes."""
+    try:
+        made = model(spark, lake)
+    except FormatError:
+        return "no samples yet: planning from the snapshot's sizes"
+    return f"modelled {made.replicas} replicas, {made.with_rates} of them with rates, confidence {made.mean_confidence:.2f}"
+
+
+__all__ = [
+    "Accounted",
+    "Execute",
+    "RunOptions",
+    "RunOutcome",
+    "WhatIf",
+    "account",
+    "export",
+    "report",
+    "run",
+    "schedule",
+    "utc_now",
+]

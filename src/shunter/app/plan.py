@@ -1,0 +1,151 @@
+"""Plan from a file: read it, plan it, give Kafka's JSON and what people read. No JVM, no network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shunter.core.planning.balance import plan
+from shunter.core.planning.bounds import Bound, byte_bound, joint_bound
+from shunter.core.planning.cluster import ClusterLoad, Resource
+from shunter.core.planning.explain import Summary, broker_changes, move_reasons, summarise
+from shunter.core.planning.moves import Plan
+from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
+from shunter.errors import FormatError
+from shunter.formats.plan_files import PlanInput, read_plan_input, write_moves, write_reassignment
+
+SCOPES = tuple(scope.value for scope in Scope)
+AIMS = {
+    "disk": Resource.DISK,
+    "bytes-in": Resource.BYTES_IN,
+    "bytes-out": Resource.BYTES_OUT,
+    "replicas": Resource.REPLICAS,
+    "leaders": Resource.LEADERS,
+    "leader-bytes-in": Resource.LEADER_BYTES_IN,
+    "topics": None,
+}
+BOUNDS = ("bytes", "lp", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What the command line says, in its own words; shares are percents here."""
+
+    scope: str = Scope.REBALANCE.value
+    brokers: tuple[int, ...] = ()
+    replacements: tuple[int, ...] = ()
+    replication: int = 0
+    topics: tuple[str, ...] = ()
+    disk_limit_percent: float | None = None
+    excluded_topics: tuple[str, ...] = ()
+    excluded_brokers: tuple[int, ...] = ()
+    band_percent: float = 10.0
+    aims: tuple[str, ...] = ("disk", "bytes-in", "bytes-out", "replicas", "leaders", "leader-bytes-in")
+    headroom_percent: float = 20.0
+    max_replicas: int | None = None
+    max_bytes_percent: float | None = None
+    max_moves: int | None = None
+    ignore_racks: bool = False
+    bound: str = "bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A finished plan: Kafka's reassignment JSON, the summary, and the plan itself for whoever goes on with it."""
+
+    reassignment: bytes
+    summary: Summary
+    brokers: int
+    racks: int
+    partitions: int
+    plan: Plan
+
+
+def plan_file(path: Path, options: PlanOptions) -> Planned:
+    """Plan the cluster that a file describes.
+
+    Raises:
+        FormatError: The file can't be read or breaks a rule; names row or key.
+        PlanRefused: The request can't be served on this cluster.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise FormatError(str(path), f"can't be read: {error.strerror}") from None
+    cluster = cluster_from(read_plan_input(raw, str(path), ignore_racks=options.ignore_racks))
+    del raw
+    made = plan(cluster, request_from(options))
+    return Planned(
+        reassignment=write_reassignment(made.assignments()),
+        summary=summarise(made, _bound(made, options.bound)),
+        brokers=len(cluster.brokers),
+        racks=len(cluster.racks),
+        partitions=len(cluster.sizes),
+        plan=made,
+    )
+
+
+def cluster_from(found: PlanInput) -> ClusterLoad:
+    """Hand a file's columns to the planner."""
+    return ClusterLoad(**found._asdict())
+
+
+def request_from(options: PlanOptions) -> PlanRequest:
+    """Translate the command line's words."""
+    unknown = sorted(set(options.aims) - set(AIMS))
+    if unknown:
+        raise PlanRefused(f"aim {unknown[0]!r} is unknown; known are {', '.join(AIMS)}")
+    limit = options.disk_limit_percent
+    return PlanRequest(
+        scope=Scope(options.scope),
+        brokers=options.brokers,
+        replacements=options.replacements,
+        replication=options.replication,
+        topics=options.topics,
+        disk_limit=None if limit is None else limit / 100,
+        excluded_topics=options.excluded_topics,
+        excluded_brokers=options.excluded_brokers,
+        band=options.band_percent / 100,
+        aims=tuple(aim for name in options.aims if (aim := AIMS[name]) is not None),
+        spread_topics="topics" in options.aims,
+        headroom=options.headroom_percent / 100,
+        max_replicas=options.max_replicas,
+        max_bytes_percent=options.max_bytes_percent,
+        max_moves=options.max_moves,
+    )
+
+
+def _bound(made: Plan, asked: str) -> Bound | None:
+    if asked == "none":
+        return None
+    simple = byte_bound(made.cluster, made.request, made.targets)
+    if asked == "lp" and made.request.scope in {Scope.REBALANCE, Scope.FILL}:
+        joint = joint_bound(made.cluster, made.targets)
+        return joint if joint.size >= simple.size else _same_bound(simple)
+    return simple
+
+
+def _same_bound(simple: Bound) -> Bound:
+    """Say that the linear programme asked for no more than the simple bound."""
+    return simple._replace(rests_on=f"{simple.rests_on}; the linear programme gives no more")
+
+
+def write_explanation(made: Planned, path: Path) -> None:
+    """Write each move with its reason, then each broker before and after, one JSON object per line.
+
+    Raises:
+        FormatError: The file can't be written.
+    """
+    rows: list[dict[str, Any]] = [{"row": "move", **move._asdict()} for move in move_reasons(made.plan)]
+    for change in broker_changes(made.plan):
+        loads = {name: {"before": before, "after": after} for name, before, after in change.loads}
+        rows.append({"row": "broker", "broker": change.broker, "rack": change.rack, "loads": loads})
+    rows += [{"row": "undone", "what": what, "why": why} for what, why in made.summary.undone]
+    try:
+        path.write_bytes(write_moves(rows))
+    except OSError as error:
+        raise FormatError(str(path), f"can't be written: {error.strerror}") from None
+
+
+__all__ = ["AIMS", "BOUNDS", "SCOPES", "PlanOptions", "Planned", "plan_file", "write_explanation"]

@@ -1,0 +1,384 @@
+"""`shunter kafka-reassign-partitions` on the Admin API: what Apache 3.9's tool does, in its words.
+
+Source: Apache Kafka 3.9, `ReassignPartitionsCommand`; KIP-455's drafts for --incremental, --cancel-others, --cancel-all
+and --list --json. Where we differ on purpose: docs/kafka-reassign-partitions.md.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from shunter.app import reassign_log_dirs, reassign_throttles
+from shunter.app.java_order import hash_set_order
+from shunter.app.reassign_options import Options
+from shunter.core.controller.placement import place_partitions
+from shunter.drivers.reassign_cluster import ReassignCluster
+from shunter.drivers.reassignment_admin import (
+    AlterPartitionReassignmentsOptions,
+    NewPartitionReassignment,
+    PartitionReassignment,
+    ReassignmentAdmin,
+)
+from shunter.errors import RequestRejected, ShunterError
+from shunter.formats.tool_json import (
+    AskedFor,
+    PlanRefused,
+    check_executable,
+    format_reassignment,
+    parse_reassignment,
+    parse_topics,
+)
+from shunter.model.broker import Broker
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
+from shunter.model.reassignment import CancelMode
+
+EXISTING = (
+    "Cannot execute because there is an existing partition assignment.  Use --additional to override this and "
+    "create a new partition assignment in addition to the existing one. The --additional "
+    "flag can also be used to change the throttle by resubmitting the current reassignment."
+)
+RUN_VERIFY = (
+    "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
+)
+Echo = Callable[[str], None]
+
+
+class ToolFailed(ShunterError):
+    """The tool prints the message and nothing else, and exits with 1."""
+
+
+class ReassignPartitions:
+    """The tool's actions on one cluster."""
+
+    def __init__(self, cluster: ReassignCluster, admin: ReassignmentAdmin, echo: Echo, *, seed: int = 0) -> None:
+        """Prepare; `seed` is where --generate begins its round."""
+        self.cluster = cluster
+        self.admin = admin
+        self.echo = echo
+        self.random = random.Random(seed)  # noqa: S311 - where a round begins is no secret
+
+    def run(self, options: Options) -> None:
+        """Carry out a command line.
+
+        Raises:
+            ToolFailed: refused, with what to print.
+            ShunterError: what Apache's tool prints as `Error: …`.
+        """
+        actions = {
+            "verify": self.verify,
+            "verify-extra": self.verify,
+            "generate": self.generate,
+            "generate-extra": self.generate,
+            "execute": self.execute,
+            "cancel": self.cancel,
+            "cancel-all": self.cancel_all,
+            "list": self.list_moves,
+        }
+        actions[options.action](options)
+
+    # ---- list
+
+    def list_moves(self, options: Options) -> None:
+        """Print what is under way, as text or as a plan."""
+        moves = self._under_way()
+        if "json" in options:
+            self.echo(format_reassignment({tp: move.target for tp, move in moves.items()}) if moves else "{}")
+        elif moves:
+            lines = "\n".join(_described(tp, moves[tp]) for tp in sorted(moves))
+            self.echo(f"Current partition reassignments:\n{lines}")
+        else:
+            self.echo("No partition reassignments found.")
+
+    def _under_way(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        if partitions is None:
+            return self.admin.list_partition_reassignments().reassignments.result()
+        return self.admin.list_partition_reassignments(list(partitions)).reassignments.result()
+
+    # ---- verify
+
+    def verify(self, options: Options) -> None:
+        """Say how far the plan's partitions are; when nothing is going on any more, remove the throttles."""
+        asked = parse_reassignment(_read(options.values["reassignment-json-file"]))
+        under_way = self._under_way()
+        self.echo(self._states(asked, under_way))
+        moving_dirs = reassign_log_dirs.verify(self.cluster, asked.log_dirs, self.echo)
+        if not under_way and not moving_dirs and "preserve-throttles" not in options:
+            self._clear_throttles(asked)
+
+    def _states(self, asked: AskedFor, under_way: Mapping[TopicPartition, PartitionReassignment]) -> str:
+        targets = {tp: replicas or () for tp, replicas in asked.partitions}
+        topics = self.cluster.topics({tp.topic for tp in targets if tp not in under_way})
+        lines = ["Status of partition reassignment:"]
+        for tp in sorted(targets):
+            if tp in under_way:
+                lines.append(f"Reassignment of partition {tp} is still in progress.")
+                continue
+            known = topics.get(tp.topic) or {}
+            current = known[tp.partition].replicas if tp.partition in known else ()
+            if current == targets[tp]:
+                lines.append(f"Reassignment of partition {tp} is completed.")
+            else:
+                told = f"but replica set is {_joined(current)} rather than {_joined(targets[tp])}."
+                lines.append(f"There is no active reassignment of partition {tp}, {told}")
+        return "\n".join(lines)
+
+    def _clear_throttles(self, asked: AskedFor, told: str = "") -> None:
+        """As Apache's tool: on every node, and on the plan's brokers and topics. `told` stands on the same line."""
+        nodes = (node.id for node in self.cluster.nodes())
+        brokers = hash_set_order((*nodes, *(broker for _, replicas in asked.partitions for broker in replicas or ())))
+        topics = hash_set_order(tp.topic for tp, _ in asked.partitions)
+        self.echo(f"{told}Clearing broker-level throttles on broker{_s(brokers)} {_joined(brokers)}")
+        failed = reassign_throttles.clear(self.cluster, brokers, ())
+        self.echo(f"Clearing topic-level throttles on topic{_s(topics)} {','.join(topics)}")
+        failed |= reassign_throttles.clear(self.cluster, (), topics)
+        self._warn_of(failed)
+
+    def _warn_of(self, failed: Mapping[str, str]) -> None:
+        for name, why in failed.items():
+            self.echo(f"Warning: throttles of {name}: {why}")
+
+    # ---- generate
+
+    def generate(self, options: Options) -> None:
+        """Propose an assignment of topics to brokers."""
+        text = _read(options.values["topics-to-move-json-file"])
+        brokers, topics = _generate_arguments(text, options.values["broker-list"])
+        current = self._current_topics(topics)
+        racks = "disable-rack-aware" not in options
+        chosen = [node for node in self.cluster.nodes() if node.id in brokers]
+        rackless = sum(node.rack is None for node in chosen)
+        if racks and rackless not in (0, len(chosen)):
+            raise PlanRefused(
+                "Not all brokers have rack information. Add --disable-rack-aware in command line to make replica "
+                "assignment without rack information."
+            )
+        placed = [Broker(node.id, 0, (), node.rack if racks else None) for node in chosen]
+        proposed = self._proposed(current, placed)
+        self.echo(f"Current partition replica assignment\n{format_reassignment(current)}\n")
+        self.echo(f"Proposed partition reassignment configuration\n{format_reassignment(proposed)}")
+
+    def _proposed(
+        self, current: Mapping[TopicPartition, Replicas], brokers: list[Broker]
+    ) -> dict[TopicPartition, Replicas]:
+        by_topic: dict[str, list[TopicPartition]] = {}
+        for tp in sorted(current):
+            by_topic.setdefault(tp.topic, []).append(tp)
+        proposed: dict[TopicPartition, Replicas] = {}
+        for partitions in by_topic.values():
+            factor = len(current[partitions[0]])
+            if factor > len(brokers):
+                raise PlanRefused(f"Replication factor: {factor} larger than available brokers: {len(brokers)}.")
+            placed = place_partitions(brokers, len(partitions), factor, seed=self.random.getrandbits(32))
+            proposed.update(zip(partitions, placed, strict=True))
+        return proposed
+
+    def _current_topics(self, names: Iterable[str]) -> dict[TopicPartition, Replicas]:
+        current: dict[TopicPartition, Replicas] = {}
+        for name, partitions in self.cluster.topics(set(names)).items():
+            if partitions is None:
+                raise PlanRefused(_unknown(f"Topic {name} not found."))
+            current.update((TopicPartition(name, number), info.replicas) for number, info in partitions.items())
+        return current
+
+    # ---- execute
+
+    def execute(self, options: Options) -> None:
+        """Start the plan's reassignments, throttled if so asked."""
+        asked = parse_reassignment(_read(options.values["reassignment-json-file"]))
+        others = "cancel-others" in options
+        check_executable(asked, cancels=others or "incremental" in options)
+        under_way = self._under_way()
+        if under_way and not others and not {"additional", "incremental"} & options.flags:
+            raise ToolFailed(EXISTING)
+        proposed = {tp: replicas for tp, replicas in asked.partitions if replicas}
+        cancelled = [tp for tp, replicas in asked.partitions if not replicas]
+        if others:
+            cancelled += [tp for tp in sorted(under_way) if tp not in dict(asked.partitions)]
+        self._check_brokers(broker for replicas in proposed.values() for broker in replicas)
+        current = self._current(proposed)
+        if proposed:
+            self.echo(_rollback_plan(current))
+        self._throttle(options, asked, under_way, proposed, current)
+        self._start(proposed)
+        if cancelled:
+            self._cancel(cancelled, _cancel_mode(options))
+        if asked.log_dirs:
+            reassign_log_dirs.execute(self.cluster, asked.log_dirs, options.number("timeout", 10_000), self.echo)
+
+    def _check_brokers(self, brokers: Iterable[BrokerId]) -> None:
+        known = {node.id for node in self.cluster.nodes()}
+        unknown = next((broker for broker in hash_set_order(brokers) if broker not in known), None)
+        if unknown is not None:
+            raise PlanRefused(f"Unknown broker id {unknown}")
+
+    def _current(self, proposed: Mapping[TopicPartition, Replicas]) -> dict[TopicPartition, Replicas]:
+        everything = self._current_topics({tp.topic for tp in proposed})
+        missing = [tp for tp in proposed if tp not in everything]
+        if missing:
+            raise PlanRefused(_unknown(f"Unable to find partition: {', '.join(map(str, hash_set_order_of(missing)))}"))
+        return {tp: everything[tp] for tp in proposed}
+
+    def _throttle(
+        self,
+        options: Options,
+        asked: AskedFor,
+        under_way: Mapping[TopicPartition, PartitionReassignment],
+        proposed: Mapping[TopicPartition, Replicas],
+        current: Mapping[TopicPartition, Replicas],
+    ) -> None:
+        rate = options.number("throttle", -1)
+        log_dir_rate = options.number("replica-alter-log-dirs-throttle", -1)
+        if rate < 0 and log_dir_rate < 0:
+            return
+        self.echo(RUN_VERIFY)
+        failed: dict[str, str] = {}
+        if rate >= 0:
+            traffic = reassign_throttles.traffic_of(under_way, proposed, current)
+            failed |= reassign_throttles.throttle_moves(self.cluster, traffic, rate, self.echo)
+        if log_dir_rate >= 0:
+            brokers = sorted({broker for broker, _ in asked.log_dirs})
+            failed |= reassign_throttles.throttle_log_dirs(self.cluster, brokers, log_dir_rate, self.echo)
+        self._warn_of(failed)
+
+    def _start(self, proposed: Mapping[TopicPartition, Replicas]) -> None:
+        if not proposed:
+            return
+        new = {tp: NewPartitionReassignment(replicas) for tp, replicas in proposed.items()}
+        errors = _errors(self.admin.alter_partition_reassignments(new).futures)
+        if errors:
+            raise ToolFailed("Error reassigning partition(s):\n" + "\n".join(_listed(errors)))
+        named = ",".join(map(str, sorted(proposed)))
+        self.echo(f"Successfully started partition reassignment{_s(proposed)} for {named}")
+
+    # ---- cancel
+
+    def cancel(self, options: Options) -> None:
+        """Cancel the plan's partitions that are being moved."""
+        asked = parse_reassignment(_read(options.values["reassignment-json-file"]))
+        under_way = self._under_way(tp for tp, _ in asked.partitions) if asked.partitions else {}
+        # As Apache asks it: what only adds is passed over (KAFKA-15653 is not fixed in 3.9).
+        active = [tp for tp, move in sorted(under_way.items()) if not move.adding or move.removing]
+        if active:
+            self._cancel(active, _cancel_mode(options))
+        else:
+            self.echo("None of the specified partition reassignments are active.")
+        told = reassign_log_dirs.cancel(self.cluster, asked.log_dirs, options.number("timeout", 10_000), self.echo)
+        if "preserve-throttles" not in options:
+            self._clear_throttles(asked, told)
+        elif told:
+            self.echo(told)
+
+    def _cancel(self, partitions: Iterable[TopicPartition], mode: CancelMode | None) -> None:
+        chosen = AlterPartitionReassignmentsOptions(cancel_mode=self._sayable(mode))
+        cancelled = sorted(partitions)
+        errors = _errors(self.admin.alter_partition_reassignments(dict.fromkeys(cancelled), chosen).futures)
+        if errors:
+            told = "\n".join(_listed(errors))
+            raise ToolFailed(f"Error cancelling partition reassignment{_s(errors)} for:\n{told}")
+        named = ",".join(map(str, cancelled))
+        self.echo(f"Successfully cancelled partition reassignment{_s(cancelled)} for: {named}")
+
+    def _sayable(self, mode: CancelMode | None) -> CancelMode | None:
+        """What can be said to this controller: Shunter's is always told which; Apache's can only roll back."""
+        if self.admin.is_shunter():
+            return mode or CancelMode.ROLL_BACK
+        if mode is CancelMode.STOP:
+            raise ToolFailed("The controller is not Shunter's: it can only roll back. Use --rollback to do that.")
+        return None
+
+    def cancel_all(self, options: Options) -> None:
+        """Cancel everything: stop it where it stands (KIP-455's draft), or roll it back."""
+        mode = _cancel_mode(options) or CancelMode.STOP
+        under_way = self._under_way()
+        if not under_way:
+            self.echo("None of the specified partition reassignments are active.")
+        elif self.admin.is_shunter():
+            results = self.admin.cancel_whole(None, AlterPartitionReassignmentsOptions(cancel_mode=mode))
+            errors = {tp: error for tp, error in results.items() if error is not None}
+            if errors:
+                raise ToolFailed(
+                    f"Error cancelling partition reassignment{_s(errors)} for:\n" + "\n".join(_listed(errors))
+                )
+            named = ",".join(map(str, sorted(results)))
+            self.echo(f"Successfully cancelled partition reassignment{_s(results)} for: {named}")
+        else:
+            self._cancel(under_way, mode)
+        if "preserve-throttles" not in options:
+            self._clear_throttles(AskedFor(tuple((tp, move.replicas) for tp, move in sorted(under_way.items())), {}))
+
+
+def hash_set_order_of(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Partitions in name order: Java's own order of them is not worth having."""
+    return sorted(partitions)
+
+
+def _cancel_mode(options: Options) -> CancelMode | None:
+    if "stop" in options:
+        return CancelMode.STOP
+    return CancelMode.ROLL_BACK if "rollback" in options else None
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanRefused(f"Unable to read file {path}: {error}") from error
+
+
+def _generate_arguments(text: str, broker_list: str) -> tuple[list[BrokerId], tuple[str, ...]]:
+    try:
+        brokers = [int(part) for part in broker_list.split(",")]
+    except ValueError:
+        wrong = next(part for part in broker_list.split(",") if not part.strip().lstrip("-").isdecimal())
+        raise PlanRefused(f'For input string: "{wrong}"') from None
+    if len(set(brokers)) != len(brokers):
+        repeated = sorted({broker for broker in brokers if brokers.count(broker) > 1})
+        raise PlanRefused(f"Broker list contains duplicate entries: [{', '.join(map(str, repeated))}]")
+    topics = parse_topics(text)
+    if len(set(topics)) != len(topics):
+        twice = sorted({name for name in topics if topics.count(name) > 1})
+        raise PlanRefused(f"List of topics to reassign contains duplicate entries: [{', '.join(twice)}]")
+    return brokers, topics
+
+
+def _described(tp: TopicPartition, move: PartitionReassignment) -> str:
+    adding = f" adding: {_joined(move.adding)}." if move.adding else ""
+    removing = f" removing: {_joined(move.removing)}." if move.removing else ""
+    return f"{tp}: replicas: {_joined(move.replicas)}.{adding}{removing}"
+
+
+def _rollback_plan(current: Mapping[TopicPartition, Replicas]) -> str:
+    told = "Save this to use as the --reassignment-json-file option during rollback"
+    return f"Current partition replica assignment\n\n{format_reassignment(current)}\n\n{told}"
+
+
+def _errors(futures: Mapping[TopicPartition, object]) -> dict[TopicPartition, Exception]:
+    errors: dict[TopicPartition, Exception] = {}
+    for tp, future in futures.items():
+        error = future.exception()  # type: ignore[attr-defined]
+        if error is not None:
+            errors[tp] = error
+    return errors
+
+
+def _listed(errors: Mapping[TopicPartition, Exception]) -> Iterable[str]:
+    return (
+        f"{tp}: {error.message if isinstance(error, RequestRejected) else error}"
+        for tp, error in sorted(errors.items())
+    )
+
+
+def _unknown(told: str) -> str:
+    return f"org.apache.kafka.common.errors.UnknownTopicOrPartitionException: {told}"
+
+
+def _joined(brokers: Iterable[BrokerId]) -> str:
+    return ",".join(map(str, brokers))
+
+
+def _s(things: object) -> str:
+    return "" if len(things) == 1 else "s"  # type: ignore[arg-type]

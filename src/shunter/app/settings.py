@@ -1,0 +1,165 @@
+"""Where settings come from: command line over environment (`SHUNTER_…`) over a TOML file over defaults.
+
+Loaded once, handed down as frozen values. docs/settings.md describes every one of them; a test holds it to that.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from shunter.errors import SettingsError
+from shunter.model.reassignment import CancelMode, Strategy
+from shunter.model.settings import ControllerSettings, ControlRequestEpoch, Takeover, WireLimits
+
+STRATEGIES = {"incremental": Strategy.INCREMENTAL, "all-at-once": Strategy.ALL_AT_ONCE}
+CANCEL_MODES = {"rollback": CancelMode.ROLL_BACK, "stop": CancelMode.STOP}
+
+
+class ControllerConfig(BaseSettings):
+    """Everything that `shunter controller` can be told. Names in files and environment are these."""
+
+    model_config = SettingsConfigDict(env_prefix="SHUNTER_", extra="forbid", frozen=True)
+
+    zookeeper: str = Field(description="ZooKeeper's addresses and chroot: HOST:PORT[,HOST:PORT…][/CHROOT]")
+    listener: list[str] = Field(description="where clients, tools and brokers reach us: NAME://HOST:PORT, repeatable")
+    advertised_listener: list[str] = Field(
+        [],
+        description="what others are told to connect to, by listener name, where it is another address than `listener`",
+    )
+    broker_id: int = Field(ge=0, description="our broker id; no broker may have it, and it never holds data")
+    session_timeout_ms: int = Field(18_000, ge=1_000, description="ZooKeeper session timeout, ms")
+    takeover: str = Field("vacant", description="when to take the controllership: never, vacant or preempt")
+    takeover_cool_down_ms: int = Field(10_000, ge=0, description="pause between two takeovers of ours, ms")
+    control_request_epoch: str = Field("max", description="broker epoch in control requests: max, or per-broker")
+    inter_broker_protocol_version: str | None = Field(
+        None, description="newest protocol to speak; default: what brokers know"
+    )
+    inter_broker_listener: str | None = Field(
+        None, description="the brokers' listener for us; default: the first PLAINTEXT one"
+    )
+    strategy: str = Field("incremental", description="how moves proceed: incremental or all-at-once")
+    cancel_mode: str = Field("rollback", description="what a plain cancel does: rollback or stop")
+    reassignment_max_concurrent: int = Field(0, ge=0, description="moves under way at once; 0: no bound")
+    reassignment_max_concurrent_per_broker: int = Field(
+        0, ge=0, description="the same by receiving broker; 0: no bound"
+    )
+    reassignment_relax_after_ms: int = Field(600_000, ge=0, description="how long the floor may hold a move up, ms")
+    reassignment_roll_back_after_ms: int = Field(
+        0, ge=0, description="how long a move waits for a dead broker before it is rolled back, ms; 0: for ever"
+    )
+    write_target_replicas: bool = Field(False, description="write KIP-455's targetReplicas into partition states")
+    legacy_znode_original_replicas: str = Field(
+        "hidden", description="original_replicas in /admin/reassign_partitions: hidden, or shown (no Apache controller)"
+    )
+    slow_broker_ms: int = Field(10_000, ge=0, description="how long waiting work waits for one broker's answer, ms")
+    metadata_linger_ms: int = Field(
+        80, ge=0, le=100, description="how long ISR news may be gathered before all hear it, ms"
+    )
+    slice_partitions: int = Field(500, ge=1, le=1_000, description="znodes decided and written together")
+    default_partitions: int = Field(1, ge=1, description="num.partitions of new topics")
+    default_replication_factor: int = Field(1, ge=1, description="default.replication.factor of new topics")
+    default_min_isr: int = Field(1, ge=1, description="min.insync.replicas where neither topic nor cluster says")
+    unclean_leader_election: bool = Field(False, description="allow leaders that lose records, where topics don't say")
+    delete_topics: bool = Field(True, description="delete.topic.enable")
+    leader_rebalance_enable: bool = Field(True, description="give leadership back to preferred leaders now and then")
+    leader_rebalance_interval_ms: int = Field(
+        300_000, ge=1_000, description="how often leaders' balance is looked at, ms"
+    )
+    leader_imbalance_percent: int = Field(
+        10, ge=0, le=100, description="share of its preferred partitions that a broker may not lead"
+    )
+    frame_bytes: int = Field(104_857_600, ge=1_024, description="largest request taken, bytes")
+    array_length: int = Field(1_000_000, ge=1, description="longest array taken in a request")
+    connections: int = Field(2_000, ge=1, description="connections taken at once")
+    requests_in_flight: int = Field(64, ge=1, description="unanswered requests taken from one connection")
+    metrics_port: int | None = Field(None, description="port for Prometheus metrics on localhost; default: none")
+    log_level: str = Field("info", description="error, warning, info or debug")
+
+    @field_validator(
+        "takeover", "control_request_epoch", "strategy", "cancel_mode", "log_level", "legacy_znode_original_replicas"
+    )
+    @classmethod
+    def _known_word(cls, value: str, info: Any) -> str:
+        words = {
+            "takeover": [word.value for word in Takeover],
+            "control_request_epoch": [word.value for word in ControlRequestEpoch],
+            "strategy": list(STRATEGIES),
+            "cancel_mode": list(CANCEL_MODES),
+            "legacy_znode_original_replicas": ["hidden", "shown"],
+            "log_level": ["error", "warning", "info", "debug"],
+        }[info.field_name]
+        if value not in words:
+            raise ValueError(f"{value!r} is none of {', '.join(words)}")
+        return value
+
+    def controller_settings(self) -> ControllerSettings:
+        """The part of it that the core decides by."""
+        return ControllerSettings(
+            broker_id=self.broker_id,
+            takeover=Takeover(self.takeover),
+            control_request_epoch=ControlRequestEpoch(self.control_request_epoch),
+            strategy=STRATEGIES[self.strategy],
+            cancel_mode=CANCEL_MODES[self.cancel_mode],
+            max_concurrent=self.reassignment_max_concurrent,
+            max_concurrent_per_broker=self.reassignment_max_concurrent_per_broker,
+            relax_after_ms=self.reassignment_relax_after_ms,
+            slow_broker_ms=self.slow_broker_ms,
+            metadata_linger_ms=self.metadata_linger_ms,
+            slice_partitions=self.slice_partitions,
+            default_partitions=self.default_partitions,
+            default_replication_factor=self.default_replication_factor,
+            default_min_isr=self.default_min_isr,
+            unclean_leader_election=self.unclean_leader_election,
+            delete_topics=self.delete_topics,
+            leader_rebalance_enable=self.leader_rebalance_enable,
+            leader_rebalance_interval_ms=self.leader_rebalance_interval_ms,
+            leader_imbalance_percent=self.leader_imbalance_percent,
+            write_target_replicas=self.write_target_replicas,
+            roll_back_after_ms=self.reassignment_roll_back_after_ms,
+            show_original_replicas=self.legacy_znode_original_replicas == "shown",
+        )
+
+    def wire_limits(self) -> WireLimits:
+        """The part of it that protects us from peers."""
+        return WireLimits(self.frame_bytes, self.array_length, self.connections, self.requests_in_flight)
+
+
+def load_controller_config(file: Path | None, given: dict[str, Any]) -> ControllerConfig:
+    """Read settings: `given` (from the command line) over environment over `file` over defaults.
+
+    Raises:
+        SettingsError: names the setting, its value and the rule.
+    """
+    from_file: dict[str, Any] = {}
+    if file is not None:
+        try:
+            from_file = tomllib.loads(file.read_text())
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            raise SettingsError(f"settings file {file}: {error}") from error
+        from_file = {name.replace("-", "_").replace(".", "_"): value for name, value in from_file.items()}
+    try:
+        return _Layered.load(from_file, given)
+    except ValidationError as error:
+        told = "; ".join(
+            f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
+            + (f" (got {problem['input']!r})" if problem["type"] != "missing" else "")
+            for problem in error.errors()
+        )
+        raise SettingsError(f"settings can't be used: {told}") from error
+
+
+class _Layered:
+    """Environment beats the file, and the command line beats both; pydantic alone would let the file win."""
+
+    @staticmethod
+    def load(from_file: dict[str, Any], given: dict[str, Any]) -> ControllerConfig:
+        import os  # noqa: PLC0415 - only to see which names the environment sets
+
+        environment = {name.lower().removeprefix("shunter_") for name in os.environ if name.startswith("SHUNTER_")}
+        kept = {name: value for name, value in from_file.items() if name not in environment}
+        return ControllerConfig(**{**kept, **given})

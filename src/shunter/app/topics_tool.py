@@ -1,0 +1,87 @@
+"""`shunter kafka-topics --describe`: Apache 3.9's description, and KIP-455's `targetReplicas` for what is being moved.
+
+Source: Apache Kafka 3.9, `TopicCommand`; KIP-455, "kafka-topics.sh will show an additional field, targetReplicas".
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from shunter.app.reassign_tool import connect
+from shunter.drivers.reassign_cluster import ReassignCluster
+from shunter.drivers.reassignment_admin import PartitionReassignment, ReassignmentAdmin
+from shunter.errors import ShunterError
+from shunter.model.partition import TopicPartition
+
+Echo = Callable[[str], None]
+
+
+class TopicMissing(ShunterError):
+    """The topic is not there."""
+
+
+def describe(bootstrap: str, properties_file: Path | None, topic: str | None, echo: Echo) -> None:
+    """Describe topics whose name matches `topic`, a regular expression as in Apache's tool; None: all.
+
+    Raises:
+        TopicMissing: none matches.
+        DriverError: the cluster does not answer.
+    """
+    cluster = connect(bootstrap, str(properties_file) if properties_file else None)
+    admin = ReassignmentAdmin(cluster.client)
+    try:
+        pattern = re.compile(topic.strip('"') if topic else ".*")
+        names = [name for name in cluster.topic_names() if pattern.fullmatch(name)]
+        if topic and not names:
+            raise TopicMissing(f"Topic '{topic}' does not exist as expected")
+        moves = admin.list_partition_reassignments().reassignments.result()
+        for line in _lines(cluster, names, moves):
+            echo(line)
+    finally:
+        admin.close()
+        cluster.close()
+
+
+def _lines(
+    cluster: ReassignCluster, names: list[str], moves: Mapping[TopicPartition, PartitionReassignment]
+) -> Iterable[str]:
+    configs = cluster.configs_of_topics(names)
+    for topic in cluster.described(names):
+        name = str(topic["name"])
+        partitions = sorted(topic["partitions"], key=lambda one: int(one["partition_index"]))
+        first = partitions[0] if partitions else {"replica_nodes": ()}
+        move = moves.get(TopicPartition(name, 0))
+        factor = len(first["replica_nodes"]) - (len(move.adding) if move is not None else 0)
+        told = ",".join(f"{key}={value}" for key, value in configs.get(name, {}).items())
+        yield (
+            f"Topic: {name}\tTopicId: {_topic_id(topic['topic_id'])}\tPartitionCount: {len(partitions)}"
+            f"\tReplicationFactor: {factor}\tConfigs: {told}"
+        )
+        for one in partitions:
+            yield _partition_line(name, one, moves.get(TopicPartition(name, int(one["partition_index"]))))
+
+
+def _partition_line(name: str, one: Mapping[str, Any], move: PartitionReassignment | None) -> str:
+    leader = int(one["leader_id"])
+    line = (
+        f"\tTopic: {name}\tPartition: {one['partition_index']}\tLeader: {leader if leader >= 0 else 'none'}"
+        f"\tReplicas: {_joined(one['replica_nodes'])}\tIsr: {_joined(one['isr_nodes'])}"
+    )
+    if move is not None:
+        line += f"\tAdding Replicas: {_joined(move.adding)}\tRemoving Replicas: {_joined(move.removing)}"
+        line += f"\ttargetReplicas: {_joined(move.target)}"
+    return f"{line}\tElr: N/A\tLastKnownElr: N/A"
+
+
+def _topic_id(value: object) -> str:
+    identity = value if isinstance(value, UUID) else UUID(str(value))
+    return urlsafe_b64encode(identity.bytes)[:22].decode()
+
+
+def _joined(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, brokers))

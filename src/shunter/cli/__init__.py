@@ -1,0 +1,9 @@
+"""Room `cli`: what people see in a terminal.
+
+May touch: the terminal. Never: reach into core or drivers.
+Imports: `app`, `views`.
+"""
+
+from shunter.cli.main import main
+
+__all__ = ["main"]

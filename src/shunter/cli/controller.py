@@ -1,0 +1,67 @@
+"""`shunter controller`: be the controller of a ZooKeeper-mode cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from shunter.errors import DriverError, SettingsError
+
+
+@click.command()
+@click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="Settings file (TOML).")
+@click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="ZooKeeper of the cluster.")
+@click.option(
+    "--listener",
+    multiple=True,
+    metavar="NAME://HOST:PORT",
+    help="Where clients, tools and brokers reach us; repeat for several.",
+)
+@click.option("--broker-id", type=int, help="Our broker id. No broker may have it; it never holds data.")
+@click.option("--takeover", metavar="never|vacant|preempt", help="When to take the controllership [vacant].")
+@click.option("--strategy", metavar="incremental|all-at-once", help="How moves proceed [incremental].")
+@click.option("--log-level", metavar="LEVEL", help="error, warning, info or debug [info].")
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Any other setting by its name in docs/settings.md; repeat for several.",
+)
+def controller(config_file: Path | None, listener: tuple[str, ...], assignments: tuple[str, ...], **given: Any) -> None:
+    """Be the controller of a ZooKeeper-mode Kafka cluster of unmodified brokers.
+
+    Waits until the controllership is vacant (see --takeover), then leads the cluster until it is stopped: elections,
+    topics, and reassignments that can be stopped and rolled back at any moment. SIGTERM gives the controllership back;
+    after SIGKILL or a crash, an Apache broker or another Shunter takes over and goes on where this one was.
+
+    Settings come from the command line, over environment variables (SHUNTER_BROKER_ID, …), over the settings file.
+    SIGHUP reads the settings file again.
+
+    \b
+    Exit status: 0 stopped as told; 1 ZooKeeper or a listener can't be used; 2 a setting can't be used; 70 a bug of ours.
+
+    \b
+    Example:
+      shunter controller --zookeeper localhost:2181/kafka --listener PLAINTEXT://localhost:9090 --broker-id 1000
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    from shunter.app.controller import run_controller  # noqa: PLC0415 - other commands need not wait for it
+    from shunter.app.settings import load_controller_config  # noqa: PLC0415
+
+    told = {name: value for name, value in given.items() if value is not None}
+    if listener:
+        told["listener"] = list(listener)
+    for assignment in assignments:
+        name, _, value = assignment.partition("=")
+        told[name.strip().replace("-", "_").replace(".", "_")] = value.strip()
+    try:
+        status = run_controller(
+            load_controller_config(config_file, told), lambda: load_controller_config(config_file, told)
+        )
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from error
+    except DriverError as error:
+        raise click.ClickException(str(error)) from error
+    raise SystemExit(status)

@@ -1,0 +1,179 @@
+"""`shunter demo`: the main job on real parts of this machine."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from shunter.app.demo import Account, Check, Progress, SequelAccount, run_demo, run_kraft_demo
+from shunter.errors import ShunterError
+
+PLAIN_EVERY_S = 3.0
+
+
+class TerminalScreen:
+    """Shows the demo: a live panel on a terminal, plain lines elsewhere; understandable without colour."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._started = time.monotonic()
+        self._live: Live | None = None
+        self._last_plain = -PLAIN_EVERY_S
+
+    def _stamp(self) -> str:
+        return f"{time.monotonic() - self._started:6.1f} s"
+
+    def close(self) -> None:
+        """Leave the last panel standing."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def step(self, text: str) -> None:
+        """Something begins."""
+        self.close()
+        self._console.print(f"[bold]{self._stamp()}  {text}[/bold]", highlight=False, soft_wrap=True)
+
+    def detail(self, text: str) -> None:
+        """Something goes on, or is there."""
+        self.close()
+        self._console.print(f"{self._stamp()}    {text}", highlight=False, markup=False, soft_wrap=True)
+
+    def progress(self, progress: Progress) -> None:
+        """The moves as they stand."""
+        if not self._console.is_terminal:
+            now = time.monotonic()
+            if now - self._last_plain >= PLAIN_EVERY_S:
+                self._last_plain = now
+                self._console.print(
+                    f"{self._stamp()}    {plain(progress)}", highlight=False, markup=False, soft_wrap=True
+                )
+            return
+        if self._live is None:
+            self._live = Live(console=self._console, refresh_per_second=4)
+            self._live.start()
+        self._live.update(_panel(progress))
+
+    def account(self, account: Account) -> None:
+        """The end of the first half, on one screen."""
+        self.close()
+        self._console.print(_account(account))
+
+    def sequel(self, account: SequelAccount) -> None:
+        """The end of the second half, on one screen."""
+        self.close()
+        self._console.print(_sequel(account))
+        self._console.print(f"report: {account.report}", highlight=False, markup=False, soft_wrap=True)
+
+
+def plain(progress: Progress) -> str:
+    """One line for a log."""
+    rate = "rate not known yet" if progress.rate_bytes_per_s is None else f"{progress.rate_bytes_per_s / 1e6:.1f} MB/s"
+    eta = "ETA not known yet" if progress.eta_s is None else f"ETA {progress.eta_s:.0f} s"
+    waits = f"; {progress.waits[0]}" if progress.waits else ""
+    return (
+        f"{progress.done}/{progress.partitions} partitions, {progress.moving} moving, {progress.pending} pending, "
+        f"{progress.bytes_copied / 1e6:.0f}/{progress.bytes_total / 1e6:.0f} MB, {rate}, {eta}, "
+        f"{progress.acked:,} records acked{waits}"
+    )
+
+
+def _panel(progress: Progress) -> Panel:
+    table = Table.grid(padding=(0, 2))
+    table.add_row("partitions", ProgressBar(progress.partitions, progress.done, width=40), _parts(progress))
+    told = f"{progress.bytes_copied / 1e6:.0f} of {progress.bytes_total / 1e6:.0f} MB"
+    table.add_row("bytes", ProgressBar(max(1, progress.bytes_total), progress.bytes_copied, width=40), told)
+    rate = "not known yet" if progress.rate_bytes_per_s is None else f"{progress.rate_bytes_per_s / 1e6:.1f} MB/s"
+    eta = "not known yet" if progress.eta_s is None else f"{progress.eta_s:.0f} s"
+    table.add_row("rate", rate, f"ETA {eta}")
+    table.add_row("clients", f"{progress.acked:,} records acknowledged", f"{progress.consumed:,} consumed")
+    waits = Text("\n".join(progress.waits) or "nothing waits", style="dim")
+    return Panel(Group(table, waits), title=f"moving, {progress.elapsed_s:.0f} s", title_align="left")
+
+
+def _parts(progress: Progress) -> str:
+    return f"{progress.done} done, {progress.moving} moving, {progress.pending} pending of {progress.partitions}"
+
+
+def _account(account: Account) -> Panel:
+    table = Table.grid(padding=(0, 2))
+    table.add_row("moved", f"{account.moved} partitions, {account.bytes_copied / 1e6:.0f} MB, {account.moving_s:.1f} s")
+    table.add_row("stopped", account.stopped)
+    table.add_row("rolled back", account.rolled_back)
+    table.add_row("records acknowledged", f"{account.records_acked:,}")
+    table.add_row("longest ack gap", f"{account.longest_ack_gap_s:.2f} s")
+    table.add_row(f"{account.killed} back after", f"{account.back_s:.1f} s")
+    return _verdict(table, account.checks, holds=account.holds)
+
+
+def _sequel(account: SequelAccount) -> Panel:
+    table = Table.grid(padding=(0, 2))
+    expected = "nothing" if account.planned_s is None else f"{account.planned_s:.1f} s expected"
+    took = "nothing was executed" if account.took_s is None else f"{account.took_s:.1f} s taken, {expected}"
+    table.add_row("moved", f"{account.copies} partitions, {account.bytes_copied / 1e6:.0f} MB, {took}")
+    table.add_row("shares of the mean", f"{account.before} before")
+    table.add_row("", f"{account.after} after")
+    table.add_row("records acknowledged", f"{account.records_acked:,} meanwhile")
+    table.add_row("first snapshot to report", f"{account.seconds:.0f} s")
+    return _verdict(table, account.checks, holds=account.holds)
+
+
+def _verdict(table: Table, checks: Iterable[Check], *, holds: bool) -> Panel:
+    table.add_row("", "")
+    for check in checks:
+        mark = "[green]true [/green]" if check.holds else "[bold red]FALSE[/bold red]"
+        table.add_row(mark, f"{check.claim} ({check.found})")
+    return Panel(table, title="all of it held" if holds else "NOT all of it held", title_align="left")
+
+
+@click.command()
+@click.option("--kraft", is_flag=True, help="On a KRaft cluster (4.1), by the executor, instead of the controller.")
+@click.option("--keep", is_flag=True, help="Leave the cluster running at the end, and say how to play with it.")
+@click.option("--no-pipeline", is_flag=True, help="Leave the second half out.")
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("demo-report.html"),
+    show_default=True,
+    help="Where the second half keeps its report.",
+)
+def demo(*, kraft: bool, keep: bool, no_pipeline: bool, report: Path) -> None:
+    """Show the main job on real parts of this machine: ZooKeeper, four Apache brokers, and Shunter's controller.
+
+    Moves every partition of two brokers to two others while producers with acks=all and a consumer run, kills the
+    controller with SIGKILL in the middle, stops one move, rolls another one back, and proves that nothing was lost.
+
+    Then `shunter pipeline run` on the same cluster, which is lopsided now: it takes snapshots, models, plans, schedules,
+    moves, accounts and writes a report, and the brokers' shares are measured before and after.
+
+    With --kraft the cluster is its own controller, and Shunter's executor does the first half from outside; it is the
+    one that is killed. There is no second half then.
+
+    Exit status: 0 only if every claim was true.
+    """
+    screen = TerminalScreen(Console())
+    try:
+        if kraft:
+            status = run_kraft_demo(screen, keep=keep)
+        else:
+            status = run_demo(screen, keep=keep, report=None if no_pipeline else report)
+    except ShunterError as error:
+        screen.close()
+        raise click.ClickException(str(error)) from error
+    except KeyboardInterrupt:
+        screen.close()
+        click.echo("interrupted; everything that was started has been stopped", err=True)
+        status = 130
+    finally:
+        screen.close()
+    sys.exit(status)

@@ -1,0 +1,341 @@
+"""`shunter execute` and its kin: run a plan under a journal, and turn, slow down or watch one that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import click
+
+from shunter.app.executor import (
+    Ended,
+    JournalDamaged,
+    JournalHeld,
+    SeatTaken,
+    Session,
+    Target,
+    Work,
+    drive,
+    holder_of,
+    open_session,
+    order_command,
+    order_plan,
+    read_plan,
+    read_status,
+    read_view,
+    salvage,
+)
+from shunter.app.executor_outcome import exit_code, told_end
+from shunter.app.exit_codes import ExitCode
+from shunter.cli.execution_display import Display, make_display, say_json, told_bytes, told_view
+from shunter.cli.execution_options import cluster_options, execution_options, parse_partitions, parse_rate
+from shunter.cli.execution_plan import show_dry_run
+from shunter.errors import DriverError, FormatError, SettingsError, ShunterError
+from shunter.model.execution import Command, CommandKind, ExecutionOptions
+
+WATCH_EVERY_S = 1.0
+
+
+def run(work: Coroutine[Any, Any, int]) -> None:
+    """Run a command's coroutine and leave with its exit code; what goes wrong is said in one sentence."""
+    try:
+        code = asyncio.run(work)
+    except (JournalHeld, SeatTaken) as error:
+        code = _complain(error, ExitCode.HELD)
+    except DriverError as error:
+        code = _complain(error, ExitCode.CLUSTER)
+    except JournalDamaged as error:
+        code = _complain(error, ExitCode.JOURNAL)
+        for told in salvage(error):
+            click.echo(f"  {told}", err=True)
+    except FormatError as error:
+        code = _complain(error, ExitCode.JOURNAL)
+    except SettingsError as error:
+        code = _complain(error, ExitCode.USAGE)
+    except ShunterError as error:
+        code = _complain(error, ExitCode.REFUSED)
+    sys.exit(code)
+
+
+def _complain(error: Exception, code: ExitCode) -> int:
+    click.echo(f"shunter: {error}", err=True)
+    return int(code)
+
+
+@click.command()
+@click.argument("plan", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@cluster_options
+@execution_options
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--yes", is_flag=True, help="Don't ask before beginning.")
+def execute(plan: Path, target: Target, options: ExecutionOptions, *, dry_run: bool, as_json: bool, yes: bool) -> None:
+    """Carry out PLAN (as Apache's tool takes it) on any cluster, under a journal.
+
+    If an executor already drives the cluster's journal (`shunter executor`), the plan is handed to it.
+    """
+    run(_execute(plan, target, options, dry_run=dry_run, as_json=as_json, yes=yes))
+
+
+async def _execute(
+    plan: Path, target: Target, options: ExecutionOptions, *, dry_run: bool, as_json: bool, yes: bool
+) -> int:
+    moves = read_plan(plan)
+    if not moves:
+        click.echo("the plan names no partition: nothing to do", err=True)
+        return int(ExitCode.DONE)
+    asks = not yes and not as_json and sys.stdin.isatty()
+    if options.take_over and not (dry_run or yes or asks):
+        raise SettingsError("--take-over adopts moves whose original order nobody knows: look at --dry-run, say --yes")
+    if dry_run or asks:
+        await show_dry_run(target, moves, options, as_json=as_json)
+        if dry_run:
+            return int(ExitCode.DONE)
+        if not click.confirm("Begin?"):
+            return int(ExitCode.REFUSED)
+    place, holder = await holder_of(target)
+    if holder is not None:
+        answer = await order_plan(place, moves, options)
+        click.echo(f"handed to {holder}: {answer['text']}", err=as_json)
+        return int(ExitCode.DONE if answer["accepted"] else ExitCode.REFUSED)
+    return await run_session(target, Work(moves, options), as_json=as_json)
+
+
+async def run_session(target: Target, work: Work, *, as_json: bool, forever: bool = False) -> int:
+    """Drive an execution in the foreground: show it, ask at the first ctrl-C, leave at the second."""
+    leave = asyncio.Event()
+    with make_display(as_json=as_json) as display:
+        async with open_session(target, display.notice) as session:
+            interruption = Interruption(
+                session, display, leave, asks=not forever and not as_json and sys.stdin.isatty()
+            )
+            interruption.install()
+            try:
+                ended = await drive(session, work, on_view=display.view, leave=leave, forever=forever)
+            finally:
+                interruption.remove()
+        display.quiet()
+    return _told(ended, as_json=as_json)
+
+
+def _told(ended: Ended, *, as_json: bool) -> int:
+    code = exit_code(ended)
+    lines = told_end(ended)
+    if as_json:
+        say_json({"event": "end", "exit": int(code), "counts": ended.view.counts, "told": lines})
+    else:
+        for line in lines:
+            click.echo(line)
+    return int(code)
+
+
+class Interruption:
+    """Ctrl-C: the first asks what to do, the second leaves everything running under the journal."""
+
+    def __init__(self, session: Session, display: Display, leave: asyncio.Event, *, asks: bool) -> None:
+        self._session = session
+        self._display = display
+        self._leave = leave
+        self._asks = asks
+        self._asking: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+
+    def install(self) -> None:
+        """Take SIGINT and SIGTERM."""
+        self._loop.add_signal_handler(signal.SIGINT, self._interrupted)
+        self._loop.add_signal_handler(signal.SIGTERM, self._leave.set)
+
+    def remove(self) -> None:
+        """Give them back."""
+        self._loop.remove_signal_handler(signal.SIGINT)
+        self._loop.remove_signal_handler(signal.SIGTERM)
+
+    def _interrupted(self) -> None:
+        if not self._asks or (self._asking is not None and not self._asking.done()):
+            self._leave.set()
+            return
+        self._asking = self._loop.create_task(self._ask())
+
+    async def _ask(self) -> None:
+        with self._display.quieted():
+            view = self._session.view()
+            click.echo(f"\n{told_view(view)}")
+            click.echo(f"a rollback would copy {told_bytes(view.rollback_bytes)}; ctrl-C again leaves")
+            click.echo("[s]top, [r]oll back, [p]ause, [l]eave running, [c]ontinue? ", nl=False)
+            answer = await self._line()
+        kind = {"s": CommandKind.STOP, "r": CommandKind.ROLL_BACK, "p": CommandKind.PAUSE}.get(answer[:1].lower())
+        if kind is not None:
+            reply = await self._session.command(Command(kind, given_by="ctrl-C"))
+            click.echo(reply.text)
+        elif answer[:1].lower() == "l":
+            self._leave.set()
+
+    async def _line(self) -> str:
+        """A line from the terminal, read without a thread that nobody could end."""
+        answered: asyncio.Future[str] = self._loop.create_future()
+
+        def readable() -> None:
+            if not answered.done():
+                answered.set_result(sys.stdin.readline())
+
+        self._loop.add_reader(sys.stdin.fileno(), readable)
+        try:
+            return (await answered).strip()
+        finally:
+            self._loop.remove_reader(sys.stdin.fileno())
+
+
+@click.command()
+@cluster_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def executor(target: Target, *, as_json: bool) -> None:
+    """Drive the cluster's journal as a daemon: plans and orders come from other shells."""
+    run(run_session(target, Work(), as_json=as_json, forever=True))
+
+
+@click.command()
+@cluster_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def resume(target: Target, *, as_json: bool) -> None:
+    """Go on: after a crash from the journal, or after a pause at whoever drives it."""
+    run(_go_on(target, Command(CommandKind.RESUME, given_by="resume"), as_json=as_json))
+
+
+@click.command()
+@cluster_options
+@click.option("--partition", "partitions", multiple=True, help="topic-number; may be repeated; all without it.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def rollback(target: Target, partitions: tuple[str, ...], *, as_json: bool) -> None:
+    """Bring the original replicas back, in their order."""
+    command = Command(CommandKind.ROLL_BACK, parse_partitions(partitions), given_by="rollback")
+    run(_go_on(target, command, as_json=as_json))
+
+
+@click.command()
+@cluster_options
+@click.option("--partition", "partitions", multiple=True, help="topic-number; may be repeated; all without it.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def stop(target: Target, partitions: tuple[str, ...], *, as_json: bool) -> None:
+    """End moves where they stand: what is in sync stays, what is not goes."""
+    run(_go_on(target, Command(CommandKind.STOP, parse_partitions(partitions), given_by="stop"), as_json=as_json))
+
+
+async def _go_on(target: Target, command: Command, *, as_json: bool) -> int:
+    """Give a command to whoever drives the journal, or drive it here if nobody does."""
+    place, holder = await holder_of(target)
+    if holder is not None:
+        return _told_order(await order_command(place, command), as_json=as_json)
+    if not place.exists():
+        raise FormatError(str(place), "there is no journal: nothing was executed under it")
+    unpause = command.kind is CommandKind.RESUME
+    work = Work(unpause=True) if unpause else Work(command=command)
+    return await run_session(target, work, as_json=as_json)
+
+
+def _told_order(answer: dict[str, Any], *, as_json: bool) -> int:
+    if as_json:
+        say_json({"event": "order", **answer})
+    else:
+        click.echo(answer["text"])
+    return int(ExitCode.DONE if answer["accepted"] else ExitCode.REFUSED)
+
+
+async def _order(target: Target, command: Command, *, as_json: bool) -> int:
+    place, holder = await holder_of(target)
+    if holder is None:
+        raise DriverError(f"{place}: nobody drives it; `shunter resume` does", retriable=False)
+    return _told_order(await order_command(place, command), as_json=as_json)
+
+
+@click.command()
+@cluster_options
+@click.option("--partition", "partitions", multiple=True, help="topic-number; may be repeated; all without it.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def pause(target: Target, partitions: tuple[str, ...], *, as_json: bool) -> None:
+    """Begin no step, and let running copies trickle: what is copied stays."""
+    command = Command(CommandKind.PAUSE, parse_partitions(partitions), given_by="pause")
+    run(_order(target, command, as_json=as_json))
+
+
+@click.command()
+@click.argument("rate")
+@cluster_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def limit(rate: str, target: Target, *, as_json: bool) -> None:
+    """Set the rate in force to RATE bytes per second and broker (50M, 1G; none lifts it)."""
+    wanted = None if rate.lower() == "none" else parse_rate(rate)
+    command = Command(CommandKind.LIMIT, bytes_per_s=wanted, given_by="limit")
+    run(_order(target, command, as_json=as_json))
+
+
+@click.command()
+@cluster_options
+@click.option("--partition", "partitions", multiple=True, help="topic-number; may be repeated; all without it.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def relax(target: Target, partitions: tuple[str, ...], *, as_json: bool) -> None:
+    """Relax the floor now: let moves go on without replicas that are out of sync."""
+    command = Command(CommandKind.RELAX, parse_partitions(partitions), given_by="relax")
+    run(_order(target, command, as_json=as_json))
+
+
+@click.command()
+@cluster_options
+@click.option("--offline", is_flag=True, help="Read the journal alone; don't ask the cluster (needs --journal).")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def status(target: Target, *, offline: bool, as_json: bool) -> None:
+    """Tell how an execution stands: its journal, checked against the cluster."""
+    run(_status(target, offline=offline, as_json=as_json))
+
+
+async def _status(target: Target, *, offline: bool, as_json: bool) -> int:
+    found = await read_status(target, check=not offline)
+    if as_json:
+        say_json(found.to_json())
+        return int(ExitCode.DONE)
+    click.echo(f"journal {found.place}")
+    click.echo(f"driven by {found.holder}" if found.holder is not None else "driven by nobody")
+    if not found.view.counts:
+        click.echo("nothing was executed under it yet")
+        return int(ExitCode.DONE)
+    click.echo(told_view(found.view))
+    waits = {} if found.live is None else {row["partition"]: row["waits"] for row in found.live["moves"]}
+    for row in found.view.moves:
+        if row.state in ("pending", "moving", "paused"):
+            told = f"  {row.partition} {list(row.current)} → {list(row.target)} ({row.direction}, {row.state})"
+            click.echo(f"{told}: {waits[row.partition]}" if waits.get(row.partition) else told)
+    for difference in found.differences:
+        click.echo(f"  the cluster differs: {difference}")
+    if found.view.running and found.holder is None:
+        click.echo("`shunter resume` goes on, `shunter rollback` restores, `shunter stop` ends it here")
+    return int(ExitCode.DONE)
+
+
+@click.command()
+@cluster_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def watch(target: Target, *, as_json: bool) -> None:
+    """Watch an execution that another process drives, until it ends."""
+    run(_watch(target, as_json=as_json))
+
+
+async def _watch(target: Target, *, as_json: bool) -> int:
+    last = -1
+    place, holder = await holder_of(target)
+    while holder is not None:
+        view = read_view(place)
+        if view is not None and view["at_ms"] != last:
+            last = int(view["at_ms"])
+            if as_json:
+                say_json({"event": "progress", **view})
+            else:
+                counts = ", ".join(f"{count} {state}" for state, count in sorted(view["counts"].items()))
+                left = "end unknown yet" if view["left_ms"] is None else f"ends in {view['left_ms'] // 1000} s"
+                click.echo(f"{view['share']:.1%} · {counts or 'idle'} · {left}")
+        await asyncio.sleep(WATCH_EVERY_S)
+        place, holder = await holder_of(target)
+    click.echo("nobody drives it", err=True)
+    return int(ExitCode.DONE)

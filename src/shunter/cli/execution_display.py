@@ -1,0 +1,231 @@
+"""How an execution shows itself: bars on a terminal, plain lines elsewhere, JSON lines where asked."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import click
+import orjson
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from shunter.views.execution import OPEN_STATES, ExecutionView, view_to_json
+
+SHOWN_MOVES = 12
+PLAIN_EVERY_MS = 5_000
+
+
+class Told(Protocol):
+    """A notice of the executor."""
+
+    @property
+    def kind(self) -> str:
+        """A stable name."""
+        ...
+
+    @property
+    def about(self) -> str:
+        """What it concerns."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """The sentence."""
+        ...
+
+
+class Display(Protocol):
+    """Shows views and notices as they come."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def view(self, view: ExecutionView) -> None:
+        """Show how things stand."""
+        ...
+
+    def notice(self, notice: Told) -> None:
+        """Show a notice."""
+        ...
+
+    def quiet(self) -> None:
+        """Draw no more."""
+        ...
+
+    def quieted(self) -> AbstractContextManager[None]:
+        """Leave the terminal to a question as long as this is open: no view is shown meanwhile."""
+        ...
+
+
+def make_display(*, as_json: bool) -> Display:
+    """The display that suits where output goes."""
+    if as_json:
+        return JsonLines()
+    return Bars() if sys.stdout.isatty() else PlainLines()
+
+
+class _Base:
+    asking = False
+    """A question stands on the terminal."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing to put away."""
+
+    def quiet(self) -> None:
+        """Nothing is drawn."""
+
+    @contextmanager
+    def quieted(self) -> Iterator[None]:
+        """No view is shown as long as this is open."""
+        self.quiet()
+        self.asking = True
+        try:
+            yield
+        finally:
+            self.asking = False
+
+
+class JsonLines(_Base):
+    """One JSON object a line: `{"event": "progress" | "notice", ...}`."""
+
+    def view(self, view: ExecutionView) -> None:
+        """A line of progress."""
+        say_json({"event": "progress", **view_to_json(view, most_moves=SHOWN_MOVES)})
+
+    def notice(self, notice: Told) -> None:
+        """A line for a notice."""
+        say_json({"event": "notice", "kind": notice.kind, "about": notice.about, "text": notice.text})
+
+
+class PlainLines(_Base):
+    """A line every few seconds, and one whenever the counts change."""
+
+    def __init__(self) -> None:
+        self._last: tuple[int, dict[str, int]] = (0, {})
+
+    def view(self, view: ExecutionView) -> None:
+        """Perhaps a line of progress."""
+        at_ms, counts = self._last
+        due_ms = at_ms + PLAIN_EVERY_MS
+        if self.asking or not view.counts or (counts == view.counts and (view.at_ms < due_ms or not view.running)):
+            return
+        self._last = (view.at_ms, dict(view.counts))
+        click.echo(told_view(view))
+
+    def notice(self, notice: Told) -> None:
+        """A line for a notice."""
+        click.echo(f"{notice.about}: {notice.text}" if notice.about else notice.text)
+
+
+class Bars(_Base):
+    """Progress bars on a terminal, redrawn as things change; notices scroll by above them."""
+
+    def __init__(self) -> None:
+        self._console = Console()
+        self._live = Live(console=self._console, refresh_per_second=4, transient=False)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def quiet(self) -> None:
+        """Stop redrawing."""
+        self._live.stop()
+
+    def view(self, view: ExecutionView) -> None:
+        """Redraw."""
+        if self.asking or not view.counts:
+            return
+        if not self._live.is_started:
+            self._live.start()
+        self._live.update(_drawn(view))
+
+    def notice(self, notice: Told) -> None:
+        """A line above the bars."""
+        self._console.print(Text(f"{notice.about}: {notice.text}" if notice.about else notice.text))
+
+
+def _drawn(view: ExecutionView) -> Group:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for _column in range(4):
+        table.add_column(no_wrap=True)
+    for row in [row for row in view.moves if row.state in OPEN_STATES][:SHOWN_MOVES]:
+        share = 0.0 if row.total_bytes == 0 else row.copied_bytes / row.total_bytes
+        bar = ProgressBar(total=1.0, completed=share, width=20)
+        table.add_row(row.partition, bar, f"{list(row.current)} → {list(row.target)}", row.waits or row.state)
+    hidden = sum(view.counts.get(state, 0) for state in OPEN_STATES) - SHOWN_MOVES
+    more = Text(f"… and {hidden} more") if hidden > 0 else Text("")
+    whole = Table.grid()  # A bar alone does not end its line.
+    whole.add_row(ProgressBar(total=1.0, completed=view.share, width=60))
+    return Group(Text(told_view(view)), whole, table, more)
+
+
+def told_view(view: ExecutionView) -> str:
+    """One line: how much is done, how fast, when it ends."""
+    counts = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in sorted(view.counts.items()))
+    parts = [f"{view.share:.1%}", counts, f"{told_bytes(view.copied_bytes)} of {told_bytes(view.total_bytes)}"]
+    if view.running:
+        parts.append(told_eta(view))
+    waiting = Counter(row.waits for row in view.moves if row.state in OPEN_STATES and row.waits.startswith("waits"))
+    for told, count in waiting.most_common(1):
+        parts.append(f"{count} {told}")
+    if view.limit is not None:
+        parts.append(f"limit {told_bytes(view.limit)}/s")
+    if view.silent_ms:
+        parts.append(f"the cluster has not answered for {told_ms(view.silent_ms)}")
+    if view.brokers_down:
+        parts.append(f"down: broker {', '.join(str(broker) for broker in view.brokers_down)}")
+    return " · ".join(parts)
+
+
+def told_eta(view: ExecutionView) -> str:
+    """When it ends, with its interval, or that nobody knows yet."""
+    if view.left_ms is None or view.low_ms is None or view.high_ms is None or view.bytes_per_s is None:
+        return "end unknown yet"
+    rate = f"{told_bytes(int(view.bytes_per_s))}/s"
+    return f"{rate}, ends in {told_ms(view.left_ms)} ({told_ms(view.low_ms)} to {told_ms(view.high_ms)})"
+
+
+def told_ms(milliseconds: int) -> str:
+    """A duration for people."""
+    seconds = milliseconds // 1000
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60:02d} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
+
+
+def told_bytes(count: int) -> str:
+    """Bytes for people, in powers of ten."""
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(size) < 1000 or unit == "TB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    raise AssertionError("the loop returns")
+
+
+def say_json(document: dict[str, Any]) -> None:
+    """One JSON object on a line of its own."""
+    click.echo(orjson.dumps(document).decode())

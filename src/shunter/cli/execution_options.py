@@ -1,0 +1,163 @@
+"""Options that the commands of an execution share, and how their values are written."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from shunter.app.executor import Target
+from shunter.model.execution import ExecutionOptions, Order
+from shunter.model.partition import TopicPartition
+from shunter.model.reassignment import Strategy
+
+_UNITS = {"": 1, "K": 1_000, "M": 1_000_000, "G": 1_000_000_000}
+
+
+def parse_rate(text: str) -> int:
+    """`50M` as bytes per second; powers of ten.
+
+    Raises:
+        click.BadParameter: it is no number above 0 with K, M or G.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:B|B/S)?", text.strip().upper())
+    rate = int(float(found[1]) * _UNITS[found[2]]) if found else 0
+    if rate <= 0:
+        raise click.BadParameter(f"{text!r} is no rate in bytes per second: write 50000000, 50M or 1G")
+    return rate
+
+
+def parse_window(text: str) -> tuple[int, int]:
+    """`22:00-06:00` as minutes of the local day."""
+    found = re.fullmatch(r"(\d{1,2}):(\d{2})-(\d{1,2}):(\d{2})", text.strip())
+    numbers = [int(part) for part in found.groups()] if found else []
+    if not numbers or numbers[0] > 24 or numbers[2] > 24 or numbers[1] > 59 or numbers[3] > 59:
+        raise click.BadParameter(f"{text!r} is no time window: write 22:00-06:00")
+    first, after = numbers[0] * 60 + numbers[1], numbers[2] * 60 + numbers[3]
+    if first == after:
+        raise click.BadParameter(f"{text!r} is empty: it begins when it ends")
+    return first, after
+
+
+def parse_partitions(texts: tuple[str, ...]) -> tuple[TopicPartition, ...]:
+    """`topic-0` as partitions."""
+    parsed: list[TopicPartition] = []
+    for text in texts:
+        topic, dash, number = text.rpartition("-")
+        if not dash or not topic or not number.isdigit():
+            raise click.BadParameter(f"{text!r} is no partition: write topic-number, for instance orders-0")
+        parsed.append(TopicPartition(topic, int(number)))
+    return tuple(parsed)
+
+
+def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Which cluster, as whom, under which journal; hands the command a `target`."""
+
+    @click.option("--bootstrap-server", required=True, help="HOST:PORT, several with commas.")
+    @click.option(
+        "--command-config",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="Client properties file, as Apache's tools take it.",
+    )
+    @click.option("--journal", type=click.Path(path_type=Path), help="Journal file; by the cluster's id without it.")
+    @click.option("--journal-topic", help="Keep the journal in this topic of the cluster instead of a file.")
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any,
+        bootstrap_server: str,
+        command_config: Path | None,
+        journal: Path | None,
+        journal_topic: str | None,
+        **rest: Any,
+    ) -> Any:
+        if journal is not None and journal_topic is not None:
+            raise click.UsageError("--journal and --journal-topic: a journal is in one place, name one")
+        return command(*args, target=Target(bootstrap_server, command_config, journal, journal_topic), **rest)
+
+    return wrapped
+
+
+_OPTIONS = (
+    click.option("--incremental/--all-at-once", "incremental", default=True, help="One new replica at a time, or all."),
+    click.option("--throttle", help="Bytes per second and broker for moves (50M, 1G)."),
+    click.option("--throttle-floor", help="Adapt the throttle to how others fare, down to this."),
+    click.option("--log-dir-throttle", help="Bytes per second and broker for moves between log dirs."),
+    click.option("--max-concurrent", type=click.IntRange(0), default=0, help="Copies at a time; 0: no bound."),
+    click.option("--max-in", type=click.IntRange(0), default=0, help="Copies that one broker receives at a time."),
+    click.option("--max-out", type=click.IntRange(0), default=0, help="Copies that one broker sends at a time."),
+    click.option("--max-per-rack", type=click.IntRange(0), default=0, help="Copies that one rack receives at a time."),
+    click.option("--max-per-log-dir", type=click.IntRange(0), default=0, help="Copies into one log dir at a time."),
+    click.option(
+        "--order",
+        "orders",
+        multiple=True,
+        type=click.Choice([order.value for order in Order]),
+        help="What starts first; repeated options are chained.",
+    ),
+    click.option("--disk-share", type=click.FloatRange(0.0, 1.0), default=1.0, help="Fullest that a broker may get."),
+    click.option("--bandwidth", help="Bytes per second that a broker can carry; learnt without it."),
+    click.option("--only-between", help="Begin steps only then, local time: 22:00-06:00."),
+    click.option("--relax-after", type=click.IntRange(0), default=600, help="Seconds until the floor is relaxed."),
+    click.option("--take-over", is_flag=True, help="Adopt moves that others began; their original order is a guess."),
+)
+
+
+def execution_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How an execution goes about it; hands the command `options`."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **rest: Any) -> Any:
+        taken = {name: rest.pop(name) for name in _NAMES}
+        return command(*args, options=_options(taken), **rest)
+
+    for option in reversed(_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+_NAMES = (
+    "incremental",
+    "throttle",
+    "throttle_floor",
+    "log_dir_throttle",
+    "max_concurrent",
+    "max_in",
+    "max_out",
+    "max_per_rack",
+    "max_per_log_dir",
+    "orders",
+    "disk_share",
+    "bandwidth",
+    "only_between",
+    "relax_after",
+    "take_over",
+)
+
+
+def _options(taken: dict[str, Any]) -> ExecutionOptions:
+    defaults = ExecutionOptions()
+    return ExecutionOptions(
+        strategy=Strategy.INCREMENTAL if taken["incremental"] else Strategy.ALL_AT_ONCE,
+        throttle=_rate(taken["throttle"]),
+        throttle_floor=_rate(taken["throttle_floor"]),
+        log_dir_throttle=_rate(taken["log_dir_throttle"]),
+        max_concurrent=taken["max_concurrent"],
+        max_in=taken["max_in"],
+        max_out=taken["max_out"],
+        max_per_rack=taken["max_per_rack"],
+        max_per_log_dir=taken["max_per_log_dir"],
+        orders=tuple(Order(order) for order in taken["orders"]) or defaults.orders,
+        disk_share=taken["disk_share"],
+        bandwidth=_rate(taken["bandwidth"]) or 0,
+        window=None if taken["only_between"] is None else parse_window(taken["only_between"]),
+        relax_after_ms=taken["relax_after"] * 1000,
+        take_over=taken["take_over"],
+    )
+
+
+def _rate(text: str | None) -> int | None:
+    return None if text is None else parse_rate(text)

@@ -1,0 +1,46 @@
+"""What a plan would do, for people and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from shunter.app.dry_run import DryRun, PlannedMove
+from shunter.app.executor import Target, lay_out
+from shunter.cli.execution_display import say_json, told_bytes, told_ms
+from shunter.model.execution import ExecutionOptions, MoveOrder
+
+SHOWN = 40
+
+
+async def show_dry_run(target: Target, moves: Sequence[MoveOrder], options: ExecutionOptions, *, as_json: bool) -> None:
+    """Lay a plan out and show it: steps, bytes, time at the least, what a rollback costs at each point."""
+    found = await lay_out(target, moves, options)
+    if as_json:
+        say_json({"event": "dry-run", **found.to_json()})
+        return
+    for move in found.moves[:SHOWN]:
+        _show_move(move)
+    if len(found.moves) > SHOWN:
+        click.echo(f"… and {len(found.moves) - SHOWN} more partitions")
+    _show_sum(found)
+
+
+def _show_move(move: PlannedMove) -> None:
+    click.echo(f"{move.partition}  {list(move.original)} → {list(move.target)}  {told_bytes(move.size_bytes)}")
+    for number, step in enumerate(move.steps, start=1):
+        back = "instant" if step.rollback_bytes == 0 else f"copies {told_bytes(step.rollback_bytes)}"
+        click.echo(f"  {number}. {list(step.replicas)}  copies {told_bytes(step.copied_bytes)}; rollback {back}")
+    if move.problem is not None:
+        click.echo(f"  ! {move.problem}")
+
+
+def _show_sum(found: DryRun) -> None:
+    forecast = found.forecast
+    guess = " (a guess: nothing was measured yet)" if forecast.guessed else ""
+    click.echo(
+        f"{len(found.moves)} partitions, {told_bytes(forecast.total_bytes)} to copy, at least "
+        f"{told_ms(int(forecast.seconds * 1000))} at {told_bytes(forecast.bandwidth)}/s and broker{guess}; "
+        f"a rollback copies {told_bytes(found.most_rollback_bytes)} at the most"
+    )

@@ -1,0 +1,54 @@
+"""`shunter`: the command, and its verbs."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+from shunter import __version__
+
+_VERBS = {
+    "controller": "shunter.cli.controller:controller",
+    "demo": "shunter.cli.demo:demo",
+    "execute": "shunter.cli.execute:execute",
+    "executor": "shunter.cli.execute:executor",
+    "kafka-reassign-partitions": "shunter.cli.reassign_partitions:kafka_reassign_partitions",
+    "kafka-topics": "shunter.cli.topics:kafka_topics",
+    "limit": "shunter.cli.execute:limit",
+    "pause": "shunter.cli.execute:pause",
+    "pipeline": "shunter.cli.pipeline:pipeline",
+    "plan": "shunter.cli.plan:plan",
+    "reassign": "shunter.cli.reassign:reassign",
+    "relax": "shunter.cli.execute:relax",
+    "resume": "shunter.cli.execute:resume",
+    "rollback": "shunter.cli.execute:rollback",
+    "simulate": "shunter.cli.simulate:simulate",
+    "status": "shunter.cli.execute:status",
+    "steps": "shunter.cli.steps:steps",
+    "stop": "shunter.cli.execute:stop",
+    "throttles": "shunter.cli.throttles:throttles",
+    "watch": "shunter.cli.execute:watch",
+}
+"""Verb by verb, where it lives. A verb is imported when it is called: `shunter plan` starts without Spark or kio."""
+
+
+class _LazyGroup(click.Group):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *_VERBS})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _VERBS:
+            return super().get_command(ctx, cmd_name)
+        module, name = _VERBS[cmd_name].split(":")
+        command = getattr(import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="shunter")
+def main() -> None:
+    """Move Kafka partitions between brokers: stoppable, reversible, nothing lost."""

@@ -1,0 +1,497 @@
+"""`shunter pipeline`: from samples to a plan, its schedule, and an account of what came of it. On Spark."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shunter.errors import DriverError, FormatError, SettingsError, ShunterError
+
+if TYPE_CHECKING:
+    from shunter.app.pipeline import PipelineSettings
+
+KINDS = ("parquet", "json", "csv", "prometheus", "log-dirs", "cruise-control", "snapshots")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+
+
+class Duration(click.ParamType[float]):
+    """`30s`, `1m`, `2h`, `1d`; a bare number is seconds."""
+
+    name = "TIME"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read a duration in seconds."""
+        if isinstance(value, float):
+            return value
+        text = str(value).strip()
+        unit = _SECONDS.get(text[-1:])
+        try:
+            seconds = float(text[:-1]) * unit if unit is not None else float(text)
+        except ValueError:
+            self.fail(f"{text!r} is no duration: write 30s, 1m, 2h or 1d", param, ctx)
+        if seconds <= 0:
+            self.fail(f"{text!r} is no duration above 0", param, ctx)
+        return seconds
+
+
+def _complaining(command: Callable[..., None]) -> Callable[..., None]:
+    """Say what went wrong in a sentence; 2 for a wrong option, 1 for the rest."""
+
+    @wraps(command)
+    def guarded(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except SettingsError as error:
+            raise click.UsageError(str(error)) from error
+        except (DriverError, FormatError) as error:
+            raise click.ClickException(str(error)) from error
+        except ShunterError as error:
+            raise click.ClickException(f"refused: {error}") from error
+
+    return guarded
+
+
+@click.group()
+@click.option(
+    "--root",
+    envvar="SHUNTER_LAKE",
+    default="lake",
+    show_default=True,
+    metavar="URL",
+    help="Folder of the tables; any file system that Spark has. [env: SHUNTER_LAKE]",
+)
+@click.option(
+    "--table-format", default="parquet", show_default=True, help="parquet, or delta (its jars are fetched once)."
+)
+@click.option("--master", metavar="URL", help="Spark's master; this machine, unless spark-submit says another.")
+@click.option("--memory", metavar="SIZE", help="Java heap on this machine, e.g. 4g.")
+@click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark; repeat for several.")
+@click.pass_context
+def pipeline(
+    ctx: click.Context, root: str, table_format: str, master: str | None, memory: str | None, conf: tuple[str, ...]
+) -> None:
+    """Turn samples and snapshots into a load model, plans, schedules, and accounts of past moves.
+
+    Every stage reads and writes tables under --root (docs/data.md) and can be run again: what was done stays done.
+    """
+    pairs = tuple(entry.partition("=") for entry in conf)
+    if any(not separator for _, separator, _ in pairs):
+        raise click.UsageError("--conf takes NAME=VALUE")
+    ctx.obj = {
+        "root": root,
+        "file_format": table_format,
+        "master": master,
+        "memory": memory,
+        "conf": {name: value for name, _, value in pairs},
+    }
+
+
+def _settings(ctx: click.Context) -> PipelineSettings:
+    from shunter.app.pipeline import PipelineSettings  # noqa: PLC0415
+
+    return PipelineSettings(**ctx.obj)
+
+
+@pipeline.command()
+@click.option("--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="Brokers to ask first.")
+@click.option("--command-config", type=click.Path(path_type=Path), help="Properties file, as Apache's tools take it.")
+@click.option("--every", type=Duration(), help="Take a snapshot so often; without it, one.")
+@click.option("--count", type=click.IntRange(min=1), help="End after so many snapshots.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("snapshots"),
+    show_default=True,
+    help="Folder for the snapshots; `ingest --kind snapshots` reads it.",
+)
+@_complaining
+def collect(
+    bootstrap_server: str, command_config: Path | None, every: float | None, count: int | None, out: Path
+) -> None:
+    """Take snapshots of a live cluster through the Admin API: assignments, racks, sizes, offsets, min.insync.replicas.
+
+    Two snapshots tell the rate in between, so nobody needs JMX. Starts no Spark.
+    """
+    from shunter.app.collection import collect_every  # noqa: PLC0415
+
+    wait = threading.Event().wait
+    number = count if every is not None else 1
+    for path, taken in collect_every(
+        bootstrap_server, command_config, out, every_seconds=every or 1.0, count=number, wait=wait
+    ):
+        click.echo(f"{path}: {len(taken.brokers)} brokers, {len(taken.partitions)} partitions")
+        for broker, why in taken.unanswered:
+            click.echo(f"broker {broker} did not tell its log dirs: {why}", err=True)
+
+
+@pipeline.command()
+@click.argument("paths", nargs=-1)
+@click.option("--kind", type=click.Choice(KINDS), default="parquet", show_default=True, help="What the files are.")
+@click.option("--cluster", help="The cluster, where the input does not say; rows of others are refused.")
+@click.option("--many-clusters", is_flag=True, help="Let one file hold rows of several clusters.")
+@click.option(
+    "--broker", "brokers", multiple=True, metavar="INSTANCE=ID", help="Prometheus: which broker an instance is."
+)
+@click.option("--at", type=click.DateTime(), help="log-dirs: when the tool ran (UTC); else the file's own time.")
+@click.option(
+    "--bootstrap-server", metavar="HOST:PORT[,…]", help="Stream from a topic of these brokers instead of files."
+)
+@click.option("--topic", help="The topic with samples as JSON objects.")
+@click.option("--checkpoint", metavar="URL", help="Where the stream remembers its place.")
+@click.option("--until-caught-up", is_flag=True, help="End when all that is there has been taken.")
+@click.option(
+    "--lateness", type=Duration(), default="1h", show_default=True, help="How late a row of a stream may come."
+)
+@click.option("--every", type=Duration(), default="10s", show_default=True, help="How often a stream commits.")
+@click.option("--records-per-batch", type=click.IntRange(min=1), help="The most that one batch of a stream takes.")
+@click.option(
+    "--kafka-option",
+    "kafka_options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the stream's Kafka client.",
+)
+@click.pass_context
+@_complaining
+def ingest(ctx: click.Context, paths: tuple[str, ...], kind: str, **given: Any) -> None:
+    """Take samples in from files, or from a Kafka topic as a stream.
+
+    Good rows go to `samples`, the others to `rejects` with the rule that they break. Files whose contents were taken
+    before are skipped.
+    """
+    if given["bootstrap_server"] is not None:
+        _ingest_topic(_settings(ctx), given)
+        return
+    if not paths:
+        raise click.UsageError("name files or folders, or a topic with --bootstrap-server, --topic and --checkpoint")
+    from shunter.app.pipeline import Inputs, spark_session  # noqa: PLC0415
+    from shunter.app.pipeline import ingest as take  # noqa: PLC0415
+
+    brokers = tuple((name, _broker_id(text)) for name, text in _pairs(given["brokers"], "--broker"))
+    inputs = Inputs(paths, kind, given["cluster"], brokers, _utc(given["at"]), given["many_clusters"])
+    settings = _settings(ctx)
+    with spark_session(settings) as spark:
+        outcome = take(spark, settings.lake, inputs)
+    for path in outcome.skipped:
+        click.echo(f"{path}: taken before, skipped", err=True)
+    if outcome.ingest_id is not None:
+        click.echo(f"batch {outcome.ingest_id}: {outcome.good:,} rows taken, {outcome.rejected:,} put aside")
+        examples = dict(outcome.examples)
+        for rule, rows in outcome.rules:
+            click.echo(f"  {rule}: {rows:,}" + (f", such as: {examples[rule]}" if rule in examples else ""))
+        if outcome.rejected:
+            click.echo(f"all of them are kept in {settings.lake.rejects}")
+
+
+def _ingest_topic(settings: PipelineSettings, given: dict[str, Any]) -> None:
+    from shunter.app.pipeline import TopicInput, ingest_topic  # noqa: PLC0415
+
+    if given["topic"] is None or given["checkpoint"] is None:
+        raise click.UsageError("a stream needs --topic and --checkpoint")
+    source = TopicInput(
+        given["bootstrap_server"],
+        given["topic"],
+        given["checkpoint"],
+        cluster=given["cluster"],
+        lateness_seconds=given["lateness"],
+        every_seconds=given["every"],
+        records_per_batch=given["records_per_batch"],
+        until_caught_up=given["until_caught_up"],
+        kafka_options=_pairs(given["kafka_options"], "--kafka-option"),
+    )
+    click.echo(f"{ingest_topic(settings, source)} batches committed")
+
+
+def _pairs(entries: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]:
+    found = tuple(entry.rpartition("=") for entry in entries)
+    if any(not separator for _, separator, _ in found):
+        raise click.UsageError(f"{option} takes NAME=VALUE")
+    return tuple((name, value) for name, _, value in found)
+
+
+def _utc(given: datetime | None) -> datetime | None:
+    return None if given is None else given.replace(tzinfo=UTC)
+
+
+def _broker_id(text: str) -> int:
+    if not text.isdigit():
+        raise click.UsageError(f"--broker: {text!r} is no broker id")
+    return int(text)
+
+
+@pipeline.command()
+@click.option(
+    "--from",
+    "source",
+    type=click.Choice(["samples", "hourly"]),
+    default="samples",
+    show_default=True,
+    help="Raw rows, or hours where raw rows are gone.",
+)
+@click.option("--cluster", "clusters", multiple=True, help="Only this cluster; repeat for several.")
+@click.pass_context
+@_complaining
+def model(ctx: click.Context, source: str, clusters: tuple[str, ...]) -> None:
+    """Model the load of each replica: rates with percentiles, size, growth, the shape of its week, and the confidence."""
+    from shunter.app import pipeline as stages  # noqa: PLC0415
+
+    settings = _settings(ctx)
+    with stages.spark_session(settings) as spark:
+        made = stages.model(spark, settings.lake, source=source, clusters=clusters)
+    click.echo(
+        f"{made.replicas:,} replicas, {made.with_rates:,} with rates, {made.with_weeks:,} with a week's shape, mean confidence {made.mean_confidence:.2f}"
+    )
+    if made.with_rates < made.replicas:
+        click.echo(f"{made.replicas - made.with_rates:,} have sizes and no rates: they are planned from their sizes")
+
+
+@pipeline.command()
+@click.option(
+    "--keep-days", type=click.IntRange(min=1), help="Let raw rows go that are older, once they are in hours and days."
+)
+@click.pass_context
+@_complaining
+def compact(ctx: click.Context, keep_days: int | None) -> None:
+    """Roll raw rows up to hours and days, and make one batch of the many."""
+    from shunter.app import pipeline as stages  # noqa: PLC0415
+
+    settings = _settings(ctx)
+    with stages.spark_session(settings) as spark:
+        made = stages.roll_up(spark, settings.lake, keep_days=keep_days)
+    click.echo("rolled up" + ("" if made is None else f"; all rows are in batch {made} now"))
+
+
+_PLAN_OPTIONS = (
+    click.option("--scope", default="rebalance", show_default=True, help="rebalance, drain, fill, fix-racks, change-replication, replace, empty-disks or leaders."),
+    click.option("--brokers", default="", metavar="IDS", help="The brokers that the scope is about, with commas between."),
+    click.option("--replacements", default="", metavar="IDS", help="replace: who takes over from each of --brokers."),
+    click.option("--replication", type=int, default=0, help="change-replication: how many replicas."),
+    click.option("--cluster", "clusters", multiple=True, help="Only this cluster; repeat for several."),
+    click.option("--exclude-topic", "excluded_topics", multiple=True, help="Leave this topic as it is."),
+    click.option("--exclude-brokers", "excluded_brokers", default="", metavar="IDS", help="Nothing comes to these, nothing leaves."),
+    click.option("--peak", default="p95", show_default=True, help="The load that brokers must carry: mean, p50, p95, p99 or max."),
+    click.option("--days", type=float, default=0.0, show_default=True, help="Plan for sizes so many days ahead."),
+    click.option("--max-bytes-percent", type=float, help="Copy at most this share of all bytes."),
+    click.option("--max-moves", type=int, help="Copy at most so many replicas."),
+    click.option("--limit", "seconds_per_cluster", type=Duration(), default="10m", show_default=True, help="Give a cluster up after this."),
+)  # fmt: skip
+
+
+def _plan_options(command: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(_PLAN_OPTIONS):
+        command = option(command)
+    return command
+
+
+def _ids(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError as error:
+        raise click.UsageError(f"{text!r} is no list of broker ids: write 1,2,3") from error
+
+
+def _asked(given: dict[str, Any]) -> Any:
+    from shunter.app.pipeline import PlanOptions  # noqa: PLC0415
+
+    for name in ("brokers", "replacements", "excluded_brokers"):
+        given[name] = _ids(given[name])
+    return PlanOptions(**given)
+
+
+@pipeline.command()
+@_plan_options
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("plans"),
+    show_default=True,
+    help="Folder for Kafka's reassignment JSON, one file a cluster.",
+)
+@click.pass_context
+@_complaining
+def plan(ctx: click.Context, out: Path, **given: Any) -> None:
+    """Plan every cluster of the lake, side by side; one that fails or takes too long does not stop the others."""
+    from shunter.app import pipeline as stages  # noqa: PLC0415
+
+    settings, asked = _settings(ctx), _asked(given)
+    with stages.spark_session(settings) as spark:
+        plan_id, outcomes = stages.plan(spark, settings.lake, asked, out)
+    click.echo(f"plan {plan_id}")
+    for outcome in outcomes:
+        click.echo(_told_plan(outcome))
+    if any(outcome.status != "planned" for outcome in outcomes):
+        raise SystemExit(1)
+
+
+def _told_plan(outcome: Any) -> str:
+    if outcome.status != "planned":
+        return f"{outcome.cluster_id}: {outcome.status} after {outcome.seconds:.1f} s: {outcome.message}"
+    bound = "" if outcome.bound_percent is None else f" (no plan copies less than {outcome.bound_percent:.2f} %)"
+    return f"{outcome.cluster_id}: {outcome.moves:,} copies, {outcome.bytes_percent:.2f} % of all bytes{bound}, {outcome.seconds:.1f} s"
+
+
+@pipeline.command()
+@click.option("--plan", "plan_id", help="The plan; else the newest.")
+@click.option(
+    "--throttle",
+    type=float,
+    metavar="BYTES/S",
+    help="What each broker may send and receive for moves; else what past moves reached.",
+)
+@click.option(
+    "--capacity", type=float, metavar="BYTES/S", help="What a broker's network carries each way; traffic goes first."
+)
+@click.option(
+    "--per-broker",
+    type=click.IntRange(min=0),
+    default=3,
+    show_default=True,
+    help="Copies at once from or to one broker; 0: no bound.",
+)
+@click.option(
+    "--total", type=click.IntRange(min=0), default=0, show_default=True, help="Copies at once in all; 0: no bound."
+)
+@click.option(
+    "--traffic",
+    type=float,
+    multiple=True,
+    metavar="FACTOR",
+    help="What if traffic is so many times as much; repeat for several.",
+)
+@click.option(
+    "--without-broker",
+    "lost",
+    type=int,
+    multiple=True,
+    metavar="ID",
+    help="What if this broker is lost; repeat for several.",
+)
+@click.pass_context
+@_complaining
+def schedule(ctx: click.Context, plan_id: str | None, throttle: float | None, **given: Any) -> None:
+    """Say when each copy of a plan runs, how long all takes with an interval, and what if."""
+    from shunter.app import pipeline as stages  # noqa: PLC0415
+    from shunter.app.pipeline_run import WhatIf  # noqa: PLC0415
+    from shunter.app.pipeline_run import schedule as scheduled  # noqa: PLC0415
+
+    settings = _settings(ctx)
+    with stages.spark_session(settings) as spark:
+        for outcome in scheduled(spark, settings.lake, plan_id, WhatIf(throttle=throttle, **given)):
+            click.echo(outcome.told)
+            if outcome.warning:
+                click.echo(f"  {outcome.warning}")
+
+
+@pipeline.command()
+@click.argument("journals", nargs=-1)
+@click.pass_context
+@_complaining
+def account(ctx: click.Context, journals: tuple[str, ...]) -> None:
+    """Account for past moves from JOURNALS: an executor's journal files, or journals as JSON lines.
+
+    What is learnt (rates between brokers, real over planned duration) feeds the next schedule.
+    """
+    from shunter.app import pipeline as stages  # noqa: PLC0415
+    from shunter.app.journal_export import as_json_lines  # noqa: PLC0415
+    from shunter.app.pipeline_run import account as accounted  # noqa: PLC0415
+
+    settings = _settings(ctx)
+    with as_json_lines(journals) as lines, stages.spark_session(settings) as spark:
+        found = accounted(spark, settings.lake, lines)
+    click.echo(
+        f"{found.entries:,} entries, {found.done:,} of {found.moves:,} moves done, stood still for {found.stalled_seconds:.0f} s in all"
+    )
+
+
+@pipeline.command()
+@click.option("--plan", "plan_id", help="The plan; else the newest.")
+@click.option("--cluster", help="The cluster; else the plan's only one.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("report.html"),
+    show_default=True,
+    help="The file to write.",
+)
+@click.option("--tables", metavar="URL", help="Also write every table into this folder.")
+@click.option("--tables-as", type=click.Choice(["parquet", "csv"]), default="parquet", show_default=True, help="How.")
+@click.pass_context
+@_complaining
+def report(
+    ctx: click.Context, plan_id: str | None, cluster: str | None, out: Path, tables: str | None, tables_as: str
+) -> None:
+    """Write one HTML file that needs nothing else: loads before and after, flows, timeline, ETA against truth."""
+    from shunter.app import pipeline as stages  # noqa: PLC0415
+    from shunter.app.pipeline_run import export  # noqa: PLC0415
+    from shunter.app.pipeline_run import report as reported  # noqa: PLC0415
+
+    settings = _settings(ctx)
+    with stages.spark_session(settings) as spark:
+        click.echo(reported(spark, settings.lake, out, plan_id=plan_id, cluster=cluster))
+        if tables is not None:
+            click.echo(f"{tables}: {', '.join(export(spark, settings.lake, tables, tables_as))}")
+
+
+@pipeline.command()
+@click.option("--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="Brokers to ask first.")
+@click.option("--command-config", type=click.Path(path_type=Path), help="Properties file, as Apache's tools take it.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("run"),
+    show_default=True,
+    help="Folder for snapshots, plan and report.",
+)
+@click.option(
+    "--snapshots", type=click.IntRange(min=1), default=2, show_default=True, help="How many to take; two tell a rate."
+)
+@click.option("--every", type=Duration(), default="10s", show_default=True, help="How far apart.")
+@click.option("--throttle", type=float, metavar="BYTES/S", help="What each broker may send and receive for moves.")
+@click.option("--dry-run", is_flag=True, help="All but the execution.")
+@_plan_options
+@click.pass_context
+@_complaining
+def run(ctx: click.Context, bootstrap_server: str, command_config: Path | None, out: Path, **given: Any) -> None:
+    """Collect, model, plan, schedule, execute, account and report, against a live cluster."""
+    from shunter.app import pipeline as stages  # noqa: PLC0415
+    from shunter.app.pipeline_execution import executor_for  # noqa: PLC0415
+    from shunter.app.pipeline_run import RunOptions, WhatIf  # noqa: PLC0415
+    from shunter.app.pipeline_run import run as run_all  # noqa: PLC0415
+
+    settings = _settings(ctx)
+    snapshots, every, throttle, dry = (given.pop(name) for name in ("snapshots", "every", "throttle", "dry_run"))
+    options = RunOptions(
+        bootstrap_server, out, command_config, snapshots, every, _asked(given), WhatIf(throttle=throttle)
+    )
+    execute = None if dry else executor_for(bootstrap_server, command_config, throttle, out)
+    wait = threading.Event().wait
+    with stages.spark_session(settings) as spark:
+        outcome = run_all(
+            spark, settings.lake, options, execute=execute, wait=wait, tell=lambda text: click.echo(text, err=True)
+        )
+    click.echo(outcome.report)
+
+
+@pipeline.command("package")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("package"),
+    show_default=True,
+    help="Folder for the files.",
+)
+def package_for_spark(out: Path) -> None:
+    """Write what spark-submit takes along to machines that have no Shunter."""
+    from shunter.app.pipeline import package  # noqa: PLC0415
+
+    archive, main = package(out)
+    click.echo(f"spark-submit --py-files {archive} {main} --root URL COMMAND …")
+
+
+__all__ = ["Duration", "pipeline"]

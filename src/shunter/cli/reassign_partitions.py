@@ -1,0 +1,19 @@
+"""`shunter kafka-reassign-partitions`: a drop-in for Apache 3.9's tool, with what the KIPs' tools have besides."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(
+    "kafka-reassign-partitions",
+    context_settings={"ignore_unknown_options": True, "help_option_names": []},
+    add_help_option=False,
+    short_help="Stand in for Apache's tool of that name: same options, output and exit status.",
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def kafka_reassign_partitions(arguments: tuple[str, ...]) -> None:
+    """Move partitions as Apache 3.9's `kafka-reassign-partitions` does; call it with --help for its options."""
+    from shunter.app.reassign_tool import run  # noqa: PLC0415 - other commands need not wait for it
+
+    raise SystemExit(run(arguments, click.echo, lambda line: click.echo(line, err=True)))

@@ -1,0 +1,135 @@
+"""`shunter simulate`: worlds from seeds, until one breaks a rule."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import click
+
+from shunter import __version__
+from shunter.simulation.actions import FAULTS
+from shunter.simulation.coverage import Coverage
+from shunter.simulation.runs import STEPS, Outcome, run_seed, shrink
+
+TAIL_LINES = 40
+
+
+@click.command()
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="The first world's seed.")
+@click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="How many worlds, at most.")
+@click.option("--steps", type=click.IntRange(min=0), default=STEPS, show_default=True, help="Actions in each world.")
+@click.option("--faults", metavar="LIST", help="Kinds of faults, with commas between; 'none' for none. [all]")
+@click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Begin no further world after this long.")
+@click.option("--keep", metavar="LIST", help="Carry out these actions alone, by number (what --shrink prints).")
+@click.option("--shrink", "shrinking", is_flag=True, help="Find few actions with which a failing world still fails.")
+@click.option("--coverage", is_flag=True, help="Print what happened, how often, and what never did.")
+@click.option("--trace", is_flag=True, help="Print the end of each world's trace.")
+def simulate(
+    *,
+    seed: int,
+    seeds: int,
+    steps: int,
+    faults: str | None,
+    minutes: float | None,
+    keep: str | None,
+    shrinking: bool,
+    coverage: bool,
+    trace: bool,
+) -> None:
+    """Run simulated clusters against the real controller, with faults, and check that nothing is lost.
+
+    Each world follows from its seed alone: brokers, ZooKeeper, network, several controllers and operators, on virtual
+    time, in this process. It touches no cluster. The first world that breaks a rule ends the run, with the command
+    that runs it again.
+
+    \b
+    Exit status: 0 every world kept every rule; 1 one did not.
+
+    \b
+    Example:
+      shunter simulate --seed 1 --seeds 200 --coverage
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    chosen = _faults(faults)
+    kept = None if keep is None else {_number(part) for part in keep.split(",") if part.strip()}
+    seen = Coverage()
+    worlds = events = acknowledged = 0
+    virtual = 0.0
+    began = time.perf_counter()
+    failed: Outcome | None = None
+    for number in range(seed, seed + seeds):
+        if minutes is not None and worlds and time.perf_counter() - began > minutes * 60:
+            break
+        outcome = run_seed(number, steps=steps, faults=chosen, kept=kept)
+        worlds, events = worlds + 1, events + outcome.events
+        acknowledged, virtual = acknowledged + outcome.acknowledged, virtual + outcome.virtual_s
+        seen.add(outcome.coverage)
+        if trace:
+            click.echo("\n".join(outcome.tail[-TAIL_LINES:]))
+            click.echo(f"seed {number}: {outcome.events} events, trace {outcome.digest}")
+        if outcome.violation is not None:
+            failed = outcome
+            break
+    spent = time.perf_counter() - began
+    click.echo(
+        f"{worlds} worlds (seeds {seed} to {seed + worlds - 1}): {events} events in {spent:.1f} s"
+        f" ({events / max(spent, 0.001):.0f} a second), {virtual / 3600:.2f} h of virtual time,"
+        f" {acknowledged} records acknowledged"
+    )
+    if coverage:
+        _show_coverage(seen)
+    if failed is not None:
+        _show_failure(failed, steps=steps, faults=faults, chosen=chosen, shrinking=shrinking, keep=keep)
+        raise SystemExit(1)
+
+
+def _faults(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return FAULTS
+    named = tuple(part.strip() for part in text.split(",") if part.strip() not in {"", "none"})
+    unknown = [name for name in named if name not in FAULTS]
+    if unknown:
+        raise click.UsageError(f"--faults names {', '.join(unknown)}; known are {', '.join(FAULTS)}")
+    return named
+
+
+def _number(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise click.UsageError(f"--keep names {text.strip()!r}: numbers of actions with commas between, as in 3,17,18")
+    return int(text)
+
+
+def _show_coverage(seen: Coverage) -> None:
+    for category, name, count in seen.rows():
+        click.echo(f"{category:16} {count:>9}  {name}")
+    gaps = seen.gaps()
+    click.echo(f"never happened ({len(gaps)}): {', '.join(gaps) or 'nothing that is expected'}")
+
+
+def _show_failure(
+    failed: Outcome, *, steps: int, faults: str | None, chosen: tuple[str, ...], shrinking: bool, keep: str | None
+) -> None:
+    click.echo(f"seed {failed.seed} FAILED: {failed.violation}")
+    click.echo("\n".join(failed.tail[-TAIL_LINES:]))
+    if shrinking:
+        smaller = shrink(failed, steps=steps, faults=chosen)
+        keep = ",".join(str(number) for number, _ in smaller.kinds)
+        click.echo(f"shrunk from {len(failed.kinds)} actions to {len(smaller.kinds)}: {smaller.violation}")
+        click.echo("  " + ", ".join(f"{number} {kind}" for number, kind in smaller.kinds))
+    command = f"shunter simulate --seed {failed.seed} --steps {steps}"
+    command += f" --faults {faults}" if faults is not None else ""
+    command += f" --keep {keep}" if keep else ""
+    click.echo(f"again: git checkout {_commit()} && {command} --trace")
+
+
+def _commit() -> str:
+    """The commit that this is run from; the version where it is installed without one."""
+    here = Path(__file__).parent
+    try:
+        found = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], cwd=here, capture_output=True, text=True, check=True, timeout=10
+        )
+    except (OSError, subprocess.SubprocessError):
+        return f"v{__version__}"
+    return found.stdout.strip()

@@ -1,0 +1,59 @@
+"""`shunter throttles`: find what was left behind, and take it away."""
+
+from __future__ import annotations
+
+import click
+
+from shunter.app.executor import Target
+from shunter.app.exit_codes import ExitCode
+from shunter.app.throttles import clear_throttles, list_throttles
+from shunter.cli.execute import run
+from shunter.cli.execution_display import say_json
+from shunter.cli.execution_options import cluster_options
+
+
+@click.group()
+def throttles() -> None:
+    """Replication throttles that are set in a cluster, whoever set them."""
+
+
+@throttles.command("list")
+@cluster_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def list_(target: Target, *, as_json: bool) -> None:
+    """List throttles of brokers and topics, and which of them an execution will restore."""
+    run(_list(target, as_json=as_json))
+
+
+async def _list(target: Target, *, as_json: bool) -> int:
+    found = await list_throttles(target)
+    for throttle in found:
+        if as_json:
+            say_json({**throttle.key._asdict(), "value": throttle.value, "journaled": throttle.journaled})
+        else:
+            click.echo(str(throttle))
+    if not found and not as_json:
+        click.echo("no throttle is set")
+    return int(ExitCode.DONE)
+
+
+@throttles.command()
+@cluster_options
+@click.option("--yes", is_flag=True, help="Don't ask.")
+def clear(target: Target, *, yes: bool) -> None:
+    """Take all throttles away that no execution will restore by itself."""
+    run(_clear(target, yes=yes))
+
+
+async def _clear(target: Target, *, yes: bool) -> int:
+    found = await list_throttles(target)
+    for throttle in found:
+        click.echo(str(throttle))
+    if not found:
+        click.echo("no throttle is set")
+        return int(ExitCode.DONE)
+    if not yes and not click.confirm(f"Take {len(found)} away?"):
+        return int(ExitCode.REFUSED)
+    await clear_throttles(target, found)
+    click.echo(f"{len(found)} taken away")
+    return int(ExitCode.DONE)

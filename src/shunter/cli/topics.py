@@ -1,0 +1,31 @@
+"""`shunter kafka-topics`: Apache's description of topics, with where they are being moved to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("kafka-topics")
+@click.option("--bootstrap-server", required=True, help="HOST:PORT, several with commas.")
+@click.option(
+    "--command-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Client properties file, as Apache's tools take it.",
+)
+@click.option(
+    "--describe", "describing", is_flag=True, required=True, help="Describe topics; nothing else is done here."
+)
+@click.option("--topic", help="Name, or a regular expression; all topics without it.")
+def kafka_topics(*, bootstrap_server: str, command_config: Path | None, describing: bool, topic: str | None) -> None:
+    """Describe topics as Apache's tool does, with `targetReplicas` for what is being moved (KIP-455)."""
+    from shunter.app.topics_tool import describe  # noqa: PLC0415 - other commands need not wait for it
+    from shunter.errors import ShunterError  # noqa: PLC0415
+
+    assert describing, "click requires the flag"
+    try:
+        describe(bootstrap_server, command_config, topic, click.echo)
+    except ShunterError as error:
+        click.echo(f"Error while executing topic command : {error}")
+        raise SystemExit(1) from None

@@ -1,0 +1,271 @@
+"""Apply: the only place where the controller's state changes, by replaying what was written or read.
+
+Every function returns what changed, so that the requests to brokers follow from the difference alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from shunter.core.controller.state import ControllerState, TopicState
+from shunter.model.partition import BrokerId, LeaderAndIsr, PartitionState, Replicas, TopicPartition
+from shunter.model.records import (
+    CloseOwedDeletion,
+    CloseReassignment,
+    CreateReassignmentRequest,
+    DeleteQueueEntry,
+    DeleteReassignmentRequest,
+    DeleteTopic,
+    PutDeletionMark,
+    PutExtraReassignments,
+    PutLegacyReassignments,
+    PutOwedDeletion,
+    PutPartition,
+    PutProducerIdBlock,
+    PutReassignment,
+    PutTopic,
+    Record,
+)
+from shunter.model.snapshot import ClusterSnapshot, LegacyReassignments, OwedDeletions
+from shunter.model.topic import Topic, TopicSnapshot
+
+
+@dataclass(slots=True)
+class Changes:
+    """What an apply changed, as far as brokers have to hear of it."""
+
+    led: dict[TopicPartition, Replicas] = field(default_factory=dict[TopicPartition, Replicas])
+    """Leader, epoch or replicas changed: replicas before the change (() for a new partition)."""
+    isr: set[TopicPartition] = field(default_factory=set[TopicPartition])
+    """Only the ISR changed: metadata for all, nothing for the replicas."""
+    deleted: list[TopicPartition] = field(default_factory=list[TopicPartition])
+    urgent: bool = False
+    """Some partition's leader changed: clients can't go on before they hear of it."""
+
+    def add(self, other: Changes) -> None:
+        """Take in what a later apply changed."""
+        for tp, before in other.led.items():
+            self.led.setdefault(tp, before)
+        self.isr |= other.isr
+        self.deleted += other.deleted
+        self.urgent |= other.urgent
+
+
+def apply_snapshot(state: ControllerState, snapshot: ClusterSnapshot) -> None:
+    """Fill an empty state with all that was read but the topics, which `take_in` takes one by one."""
+    state.cluster_id = snapshot.cluster_id
+    state.brokers = {broker.id: broker for broker in snapshot.brokers}
+    state.shutting_down.clear()
+    state.topics = {}
+    state.topic_names = {}
+    state.unreadable = set()
+    state.left_out = snapshot.left_out
+    state.deleting = {topic.topic.name for topic in snapshot.topics}.intersection(snapshot.deleting_topics)
+    state.reassignments = dict(snapshot.reassignments)
+    state.legacy = snapshot.legacy
+    state.extra = snapshot.extra
+    state.requests = {request.name: request for request in snapshot.requests}
+    state.cancel = snapshot.cancel
+    state.owed_deletions = dict(snapshot.owed_deletions)
+    state.offline_replicas = {}
+    state.producer_id_block = snapshot.producer_id_block
+    state.broker_configs = dict(snapshot.broker_configs)
+
+
+def take_in(state: ControllerState, read: TopicSnapshot) -> TopicState:
+    """Take in a topic that nothing is known of yet."""
+    topic, states = read.topic, read.states
+    name = topic.name
+    assignments = topic.assignments
+    partitions = {number: PartitionState(assignments[number], states.get(number)) for number in sorted(assignments)}
+    known = TopicState(name, topic.topic_id, topic.version, partitions, dict(read.configs))
+    state.topics[name] = known
+    if topic.topic_id is not None:
+        state.topic_names[topic.topic_id] = name
+    state.unreadable.update(TopicPartition(name, number) for number in read.unreadable)
+    return known
+
+
+def apply_topic_read(state: ControllerState, read: TopicSnapshot) -> Changes:
+    """Take in a topic as somebody else wrote it. A read that is older than what we know changes nothing."""
+    changes = Changes()
+    topic = read.topic
+    known = state.topics.get(topic.name)
+    if known is not None and known.topic_id == topic.topic_id and topic.version < known.version:
+        return changes
+    if known is None or (known.topic_id is not None and known.topic_id != topic.topic_id):
+        if known is not None:
+            _forget_topic(state, known, changes)
+        known = TopicState(topic.name, topic.topic_id, topic.version)
+        state.topics[topic.name] = known
+        _read_at_last(state, topic.name)
+    known.topic_id, known.version, known.configs = topic.topic_id, topic.version, dict(read.configs)
+    if topic.topic_id is not None:
+        state.topic_names[topic.topic_id] = topic.name
+    for number in sorted(topic.assignments):
+        tp = TopicPartition(topic.name, number)
+        if number in read.unreadable:
+            state.unreadable.add(tp)
+        else:
+            state.unreadable.discard(tp)
+        before = known.partitions.get(number)
+        leadership = _newer(before.leadership if before else None, read.states.get(number))
+        after = PartitionState(topic.assignments[number], leadership)
+        known.partitions[number] = after
+        _note(changes, tp, before, after)
+    return changes
+
+
+def _newer(known: LeaderAndIsr | None, read: LeaderAndIsr | None) -> LeaderAndIsr | None:
+    if known is None or read is None:
+        return read or known
+    return known if known.partition_epoch > read.partition_epoch else read
+
+
+def apply_topic_gone(state: ControllerState, name: str) -> Changes:
+    """Forget a topic whose znode is gone."""
+    changes = Changes()
+    known = state.topics.get(name)
+    if known is not None:
+        _forget_topic(state, known, changes)
+    _read_at_last(state, name)
+    return changes
+
+
+def _read_at_last(state: ControllerState, name: str) -> None:
+    """A topic that could not be read has been mended, or removed."""
+    if name in state.left_out.topics:
+        state.left_out = state.left_out._replace(topics=state.left_out.topics - {name})
+
+
+def _forget_topic(state: ControllerState, topic: TopicState, changes: Changes) -> None:
+    del state.topics[topic.name]
+    if topic.topic_id is not None:
+        state.topic_names.pop(topic.topic_id, None)
+    state.deleting.discard(topic.name)
+    for number in topic.partitions:
+        tp = TopicPartition(topic.name, number)
+        changes.deleted.append(tp)
+        state.unreadable.discard(tp)
+        state.offline_replicas.pop(tp, None)
+
+
+def apply_leadership_read(state: ControllerState, tp: TopicPartition, read: LeaderAndIsr) -> Changes:
+    """Take in a partition's state that a broker wrote by itself, or that a refused write met."""
+    changes = Changes()
+    before = state.partition(tp)
+    if before is None:
+        return changes
+    mended = tp in state.unreadable
+    if not mended and before.leadership is not None and before.leadership.partition_epoch >= read.partition_epoch:
+        return changes
+    state.unreadable.discard(tp)
+    after = PartitionState(before.assignment, read)
+    state.topics[tp.topic].partitions[tp.partition] = after
+    _note(changes, tp, before, after)
+    return changes
+
+
+def apply_records(
+    state: ControllerState, records: tuple[Record, ...], versions: tuple[int, ...], czxids: tuple[int, ...]
+) -> Changes:
+    """Replay a batch that is durable now. `versions` and `czxids` belong to the records, in order."""
+    changes = Changes()
+    for index, record in enumerate(records):
+        czxid = czxids[index] if index < len(czxids) else 0
+        _apply_record(state, record, versions[index], czxid, changes)
+    return changes
+
+
+def _apply_record(state: ControllerState, record: Record, version: int, czxid: int, changes: Changes) -> None:
+    match record:
+        case PutPartition(tp, leadership):
+            before = state.topics[tp.topic].partitions[tp.partition]
+            after = PartitionState(before.assignment, leadership._replace(partition_epoch=version))
+            state.topics[tp.topic].partitions[tp.partition] = after
+            _note(changes, tp, before, after)
+        case PutTopic(topic, configs):
+            _apply_topic(state, topic, dict(configs), version, changes)
+        case PutReassignment(tp, reassignment):
+            state.reassignments[tp] = reassignment._replace(version=version, czxid=czxid or reassignment.czxid)
+        case CloseReassignment(tp):
+            state.reassignments.pop(tp, None)
+        case PutOwedDeletion(broker, partitions):
+            state.owed_deletions[broker] = OwedDeletions(partitions, version)
+        case CloseOwedDeletion(broker):
+            state.owed_deletions.pop(broker, None)
+        case PutLegacyReassignments(targets):
+            state.legacy = _rewritten(state.legacy, targets, version, czxid)
+        case PutExtraReassignments(targets):
+            state.extra = _rewritten(state.extra, targets, version, czxid)
+        case DeleteReassignmentRequest(name):
+            state.requests.pop(name, None)
+        case CreateReassignmentRequest():
+            pass  # Its name is ZooKeeper's choice: the watch tells it.
+        case PutDeletionMark(name):
+            state.deleting.add(name)
+        case DeleteTopic(name):
+            changes.add(apply_topic_gone(state, name))
+            for moved in [tp for tp in state.reassignments if tp.topic == name]:
+                del state.reassignments[moved]  # Their znodes went in the same batch.
+        case PutProducerIdBlock(last=last):
+            state.producer_id_block = (last + 1, version)
+        case DeleteQueueEntry():
+            pass
+
+
+def _rewritten(
+    known: LegacyReassignments | None,
+    targets: tuple[tuple[TopicPartition, Replicas], ...] | None,
+    version: int,
+    czxid: int,
+) -> LegacyReassignments | None:
+    if targets is None:
+        return None
+    kept: Mapping[TopicPartition, Replicas] = known.originals if known is not None else {}
+    return LegacyReassignments(dict(targets), kept, version, known.czxid if known is not None else czxid)
+
+
+def _apply_topic(state: ControllerState, topic: Topic, configs: dict[str, str], version: int, changes: Changes) -> None:
+    known = state.topics.get(topic.name)
+    if known is None:
+        known = TopicState(topic.name, topic.topic_id, version, configs=configs)
+        state.topics[topic.name] = known
+    known.version, known.topic_id = version, topic.topic_id
+    if topic.topic_id is not None:
+        state.topic_names[topic.topic_id] = topic.name
+    for number, assignment in topic.assignments.items():
+        before = known.partitions.get(number)
+        if before is not None and before.assignment is assignment:
+            continue
+        after = PartitionState(assignment, before.leadership if before else None)
+        known.partitions[number] = after
+        _note(changes, TopicPartition(topic.name, number), before, after)
+
+
+def _note(changes: Changes, tp: TopicPartition, before: PartitionState | None, after: PartitionState) -> None:
+    if before is None:
+        changes.led.setdefault(tp, ())
+        return
+    old, new = before.leadership, after.leadership
+    moved = old is None or new is None or (old.leader, old.leader_epoch) != (new.leader, new.leader_epoch)
+    if (old.leader if old else None) != (new.leader if new else None):
+        changes.urgent = True
+    if moved or before.assignment != after.assignment:
+        changes.led.setdefault(tp, before.assignment.replicas)
+    elif old != new:
+        changes.isr.add(tp)
+
+
+def brokers_changed(
+    state: ControllerState, live: dict[BrokerId, int]
+) -> tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]:
+    """Compare live brokers (id -> epoch) with what is known: (came or bounced, went or bounced), ids ascending."""
+    came = tuple(
+        broker for broker in sorted(live) if broker not in state.brokers or state.brokers[broker].epoch != live[broker]
+    )
+    went = tuple(
+        broker for broker in sorted(state.brokers) if broker not in live or state.brokers[broker].epoch != live[broker]
+    )
+    return came, went

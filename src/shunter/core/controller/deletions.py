@@ -1,0 +1,208 @@
+"""Replicas and topics that have to go: asked for, acknowledged, owed by dead brokers, and closed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from shunter.core.controller.changes import Changes
+from shunter.core.controller.draft import Draft
+from shunter.core.controller.events import RequestAnswered
+from shunter.core.controller.moves import Moves, dropped_before
+from shunter.core.controller.outbox import Outbox
+from shunter.core.controller.ready import Request
+from shunter.core.controller.state import ControllerState
+from shunter.core.controller.tasks import Priority, Task, TaskQueue
+from shunter.errors import ErrorCode
+from shunter.model.partition import BrokerId, PartitionState, TopicPartition
+from shunter.model.records import DeleteTopic, PutOwedDeletion, Record
+
+
+@dataclass(slots=True)
+class Deletions:
+    """Three kinds of deletion share one acknowledgement: of a move's dropped replica, of a topic's, and an owed one."""
+
+    state: ControllerState
+    outbox: Outbox
+    queue: TaskQueue
+    moves: Moves
+    doomed: dict[str, set[tuple[TopicPartition, BrokerId]]] = field(
+        default_factory=dict[str, set[tuple[TopicPartition, BrokerId]]]
+    )
+    """By topic that is being deleted: replicas that have not been acknowledged as gone, dead brokers' included."""
+
+    # ---- topics
+
+    def begin(self, names: Iterable[str], now_ms: int) -> list[Request]:
+        """Delete topics: their moves end, clients are told, replicas are deleted, dead brokers are waited for."""
+        requests: list[Request] = []
+        changes = Changes(urgent=True)
+        stop: dict[TopicPartition, set[BrokerId]] = {}
+        for name in sorted(set(names) - set(self.doomed)):
+            topic = self.state.topics.get(name)
+            if topic is None:
+                continue
+            self.state.deleting.add(name)
+            self.close_moves(name)
+            everywhere: set[tuple[TopicPartition, BrokerId]] = set()
+            for number, partition in topic.partitions.items():
+                tp = TopicPartition(name, number)
+                changes.isr.add(tp)
+                stop[tp] = self._holders(tp, partition)
+                everywhere.update((tp, broker) for broker in stop[tp])
+            self.doomed[name] = {(tp, broker) for tp, broker in everywhere if broker != self.state.controller_id}
+            if not self.doomed[name]:
+                self._bury(name)
+        requests += self.outbox.note_metadata(changes, now_ms)
+        requests += self.outbox.stop_replicas(stop, now_ms, delete=True)
+        return requests
+
+    def _holders(self, tp: TopicPartition, partition: PartitionState) -> set[BrokerId]:
+        """Who has a replica: who is assigned, and live brokers that a move has dropped and that may not have heard."""
+        move = self.state.reassignments.get(tp)
+        dropped = dropped_before(move, partition.assignment) if move is not None else ()
+        return {*partition.assignment.replicas, *(broker for broker in dropped if broker in self.state.brokers)}
+
+    def close_moves(self, name: str) -> None:
+        """A topic goes, and with it whatever moved its partitions."""
+        moving = [tp for tp in self.state.reassignments if tp.topic == name]
+        if moving:
+            self.queue.add(Task(Priority.CANCEL, moving, self._close_move))
+
+    def _close_move(self, draft: Draft, tp: TopicPartition) -> None:
+        known = draft.reassignment(tp)
+        if known is None:
+            return
+        self.moves.undeleted.pop(tp, None)
+        partition = draft.partition(tp)
+        if partition is not None and dropped_before(known, partition.assignment):
+            # The record is all that a successor has to know of replicas elsewhere: it goes with the topic.
+            self.moves.end(draft, tp, known, keep=partition.assignment)
+        else:
+            self.moves.end(draft, tp, known)
+
+    def _bury(self, name: str) -> None:
+        self.queue.add(Task(Priority.NORMAL, (name,), self._delete_topic))
+
+    def _delete_topic(self, draft: Draft, name: str) -> None:
+        topic = self.state.topics.get(name)
+        if topic is not None and name in self.state.deleting:
+            draft.other_records.append(DeleteTopic(name, tuple(sorted(topic.partitions))))
+
+    def forget(self, deleted: list[TopicPartition]) -> None:
+        """These partitions exist no more."""
+        for name in sorted({tp.topic for tp in deleted}):
+            if name not in self.state.topics:
+                self.doomed.pop(name, None)
+
+    # ---- acknowledgements
+
+    def on_acknowledged(self, event: RequestAnswered, asked: tuple[TopicPartition, ...]) -> None:
+        """A broker answered a request to delete replicas."""
+        if not asked:
+            return
+        if event.error is not ErrorCode.NONE:
+            self._refused(event.broker, list(asked))
+            return
+        gone = tuple(tp for tp in asked if tp not in event.partition_errors)
+        failed = [tp for tp in asked if tp in event.partition_errors]
+        self._buried(event.broker, gone)
+        over = self.moves.deleted(event.broker, gone)
+        if over:
+            self.queue.add(Task(Priority.CLEANUP, over, self.moves.finish_dropping))
+        owed = self.state.owed_deletions.get(event.broker)
+        settled = tuple(tp for tp in gone if owed is not None and any(tp == known for known, _ in owed.partitions))
+        if settled:
+            self.queue.add(Task(Priority.CLEANUP, ((event.broker, settled),), _settle))
+        if failed:
+            self._refused(event.broker, failed)
+
+    def _refused(self, broker: BrokerId, partitions: list[TopicPartition]) -> None:
+        self.moves.refused.update((broker, tp) for tp in partitions)
+        self.on_brokers_lost({broker: partitions})
+
+    def _buried(self, broker: BrokerId, gone: tuple[TopicPartition, ...]) -> None:
+        for tp in gone:
+            left = self.doomed.get(tp.topic)
+            if left is not None and (tp, broker) in left:
+                left.discard((tp, broker))
+                if not left:
+                    self._bury(tp.topic)
+
+    def on_brokers_lost(self, lost: dict[BrokerId, list[TopicPartition]]) -> None:
+        """Brokers died (or failed) before they acknowledged deletions: moves' are owed durably, topics' wait."""
+        for broker in sorted(lost):
+            over = [(broker, tp) for tp in lost[broker] if not self._waited_for(broker, tp)]
+            for _, tp in over:
+                self._buried(broker, (tp,))
+                self.moves.undeleted.get(tp, set()).discard(broker)
+                if not self.moves.undeleted.get(tp, True):
+                    del self.moves.undeleted[tp]
+            if over:
+                self.queue.add(Task(Priority.CLEANUP, over, self.moves.owe_instead))
+
+    def _waited_for(self, broker: BrokerId, tp: TopicPartition) -> bool:
+        """Whether a topic's deletion waits for a broker's return: for those that are assigned, as in Apache."""
+        partition = self.state.partition(tp)
+        return tp.topic in self.doomed and partition is not None and broker in partition.assignment.replicas
+
+    # ---- brokers that came (back), and our own start
+
+    def resume(self, came: tuple[BrokerId, ...], now_ms: int) -> list[Request]:
+        """Ask brokers for what they owe: replicas of doomed topics, of former steps, of moves while they were dead."""
+        requests = self.begin(self.state.deleting, now_ms)
+        self.moves.refused = {each for each in self.moves.refused if each[0] not in came}
+        stop: dict[TopicPartition, set[BrokerId]] = {}
+        for name, left in sorted(self.doomed.items()):
+            if name in self.state.topics:
+                for tp, broker in sorted(left):
+                    if broker in came:
+                        stop.setdefault(tp, set()).add(broker)
+        for broker in came:
+            owed = self.state.owed_deletions.get(broker)
+            for tp, _ in owed.partitions if owed is not None else ():
+                self._ask_owed(stop, tp, broker)
+        dead: list[tuple[BrokerId, TopicPartition]] = []
+        for tp, move in self.state.reassignments.items():
+            partition = self.state.partition(tp)
+            if partition is None:
+                continue
+            for broker in dropped_before(move, partition.assignment):
+                if broker in came:
+                    stop.setdefault(tp, set()).add(broker)
+                    self.moves.undeleted.setdefault(tp, set()).add(broker)
+                elif broker not in self.state.brokers and not self._owes(broker, tp):
+                    dead.append((broker, tp))
+        if dead:
+            # They may have died before they heard of it, and our predecessor before it wrote that down.
+            self.queue.add(Task(Priority.CLEANUP, dead, self.moves.owe_instead))
+        return requests + self.outbox.stop_replicas(stop, now_ms, delete=True)
+
+    def ask_who_is_back(self, records: Iterable[Record], now_ms: int) -> list[Request]:
+        """Ask brokers that came back while what they owe was being written down: their return was seen before it."""
+        stop: dict[TopicPartition, set[BrokerId]] = {}
+        asked = {(broker, tp) for (_, broker), partitions in self.outbox.deletions.items() for tp in partitions}
+        for record in records:
+            if isinstance(record, PutOwedDeletion) and record.broker in self.state.brokers:
+                for tp, _ in record.partitions:
+                    if (record.broker, tp) not in asked | self.moves.refused:
+                        self._ask_owed(stop, tp, record.broker)
+        return self.outbox.stop_replicas(stop, now_ms, delete=True)
+
+    def _owes(self, broker: BrokerId, tp: TopicPartition) -> bool:
+        owed = self.state.owed_deletions.get(broker)
+        return owed is not None and any(tp == known for known, _ in owed.partitions)
+
+    def _ask_owed(self, stop: dict[TopicPartition, set[BrokerId]], tp: TopicPartition, broker: BrokerId) -> None:
+        """Ask for an owed deletion, unless the replica is assigned again by now."""
+        partition = self.state.partition(tp)
+        if partition is not None and broker in partition.assignment.replicas:
+            self.queue.add(Task(Priority.CLEANUP, ((broker, (tp,)),), _settle))
+        else:
+            stop.setdefault(tp, set()).add(broker)
+
+
+def _settle(draft: Draft, item: tuple[BrokerId, tuple[TopicPartition, ...]]) -> None:
+    broker, partitions = item
+    if broker in draft.state.owed_deletions or broker in draft.owed:
+        draft.settle(broker, partitions)

@@ -1,0 +1,266 @@
+"""A decision in the making: what shall be written, over a state that it must not touch.
+
+Later decisions of the same slice see earlier ones, so an ISR change and the step that it allows are one write. The
+draft becomes one atomic batch of records; a refused batch leaves no trace, because only `apply` changes the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from uuid import NAMESPACE_OID, UUID, uuid5
+
+from shunter.core.controller.events import ReplyToken
+from shunter.core.controller.ready import Notice, Reply
+from shunter.core.controller.state import ControllerState
+from shunter.errors import InvariantViolation
+from shunter.model.partition import (
+    BrokerId,
+    LeaderAndIsr,
+    PartitionState,
+    ReplicaAssignment,
+    Replicas,
+    TopicPartition,
+)
+from shunter.model.reassignment import Reassignment
+from shunter.model.records import (
+    CloseOwedDeletion,
+    CloseReassignment,
+    PutExtraReassignments,
+    PutLegacyReassignments,
+    PutOwedDeletion,
+    PutPartition,
+    PutReassignment,
+    PutTopic,
+    Record,
+)
+from shunter.model.snapshot import OwedDeletions
+from shunter.model.topic import Topic
+
+ENTRIES_PER_ZNODE = 9
+"""Entries of a legacy znode weigh about as much as what is written for one partition: 75 bytes of 700."""
+PARTITIONS_PER_ZNODE = 10
+"""A topic's znode is written whole: 30 bytes for each of its partitions, where another znode has 290."""
+SPARE_ZNODES = 900
+"""What a request to ZooKeeper holds beside a whole slice of partitions."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """One slice of decisions. Everything in it stands or falls together."""
+
+    state: ControllerState
+    now_ms: int
+    leaderships: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict[TopicPartition, LeaderAndIsr])
+    """New values; `partition_epoch` is the expected version."""
+    assignments: dict[str, dict[int, ReplicaAssignment]] = field(
+        default_factory=dict[str, dict[int, ReplicaAssignment]]
+    )
+    new_topics: dict[str, PutTopic] = field(default_factory=dict[str, PutTopic])
+    topic_ids: dict[str, UUID] = field(default_factory=dict[str, UUID])
+    reassignments: dict[TopicPartition, Reassignment | None] = field(
+        default_factory=dict[TopicPartition, Reassignment | None]
+    )
+    owed: dict[BrokerId, dict[TopicPartition, int]] = field(default_factory=dict[BrokerId, dict[TopicPartition, int]])
+    """Whole new lists of owed deletions by broker; empty closes."""
+    legacy: dict[TopicPartition, Replicas] | None = None
+    """What the legacy znode shall hold; None: as it is."""
+    extra: dict[TopicPartition, Replicas] | None = None
+    show_originals: bool = False
+    ended: bool = False
+    """Some move ends with this draft, or began and ended within it: others may begin."""
+    other_records: list[Record] = field(default_factory=list[Record])
+    dropped: dict[TopicPartition, set[BrokerId]] = field(default_factory=dict[TopicPartition, set[BrokerId]])
+    """Replicas to delete once this is durable."""
+    stopped: dict[TopicPartition, set[BrokerId]] = field(default_factory=dict[TopicPartition, set[BrokerId]])
+    """Replicas to stop, not delete (controlled shutdown)."""
+    replies: list[tuple[ReplyToken, Reply]] = field(default_factory=list[tuple[ReplyToken, Reply]])
+    notices: list[Notice] = field(default_factory=list[Notice])
+    follow_ups: list[object] = field(default_factory=list[object])
+    """Tasks to queue once this is durable."""
+    live: frozenset[BrokerId] | None = None
+    topics_size: int = 0
+    """Size of the topics in `assignments`, in znodes."""
+
+    @property
+    def size(self) -> int:
+        """How much was decided, in znodes; in proportion to bytes, for a batch has to fit ZooKeeper's `jute.maxbuffer`."""
+        topics = sum(1 + len(put.topic.assignments) // 50 for put in self.new_topics.values())
+        entries = sum(len(targets) for targets in (self.legacy, self.extra) if targets is not None)
+        lists = max(0, entries // ENTRIES_PER_ZNODE - SPARE_ZNODES)
+        return len(self.leaderships) + len(self.reassignments) + self.topics_size + topics + lists
+
+    def partition(self, tp: TopicPartition) -> PartitionState | None:
+        """The partition as it will be when this is durable; without leader and ISR where those can't be read."""
+        known = self.state.partition(tp)
+        if known is not None and self.state.unreadable and tp in self.state.unreadable:
+            known = PartitionState(known.assignment, None)
+        changed = self.assignments.get(tp.topic)
+        assignment = changed.get(tp.partition) if changed else None
+        leadership = self.leaderships.get(tp)
+        if assignment is None and leadership is None:
+            return known
+        if known is None:
+            return None if assignment is None else PartitionState(assignment, leadership)
+        return PartitionState(assignment or known.assignment, leadership or known.leadership)
+
+    def reassignment(self, tp: TopicPartition) -> Reassignment | None:
+        """The move of a partition as it will be when this is durable."""
+        if tp in self.reassignments:
+            return self.reassignments[tp]
+        return self.state.reassignments.get(tp)
+
+    def serving(self, tp: TopicPartition) -> frozenset[BrokerId]:
+        """Brokers that can serve a partition: live, not leaving, not us, and with a working log dir for it."""
+        if self.live is None:
+            self.live = frozenset(self.state.brokers) - self.state.shutting_down - {self.state.controller_id}
+        failed = self.state.offline_replicas.get(tp)
+        return self.live - failed if failed else self.live
+
+    def lead(self, tp: TopicPartition, leadership: LeaderAndIsr) -> None:
+        """Write a partition's leader and ISR, expecting the version that is known now."""
+        known = self.state.partition(tp)
+        expected = known.leadership.partition_epoch if known is not None and known.leadership is not None else -1
+        self.leaderships[tp] = leadership._replace(
+            partition_epoch=expected, controller_epoch=self.state.controller_epoch
+        )
+
+    def place(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
+        """Write where a partition's replicas are; all of a topic's changes go into one write of its znode."""
+        self._topic_changes(tp.topic)[tp.partition] = assignment
+
+    def _topic_changes(self, name: str) -> dict[int, ReplicaAssignment]:
+        changes = self.assignments.get(name)
+        if changes is None:
+            changes = self.assignments[name] = {}
+            topic = self.state.topics.get(name)
+            self.topics_size += 1 + (0 if topic is None else len(topic.partitions) // PARTITIONS_PER_ZNODE)
+        return changes
+
+    def move(self, tp: TopicPartition, reassignment: Reassignment | None) -> None:
+        """Write (None: close) the durable record of a partition's move."""
+        known = self.state.reassignments.get(tp)
+        if reassignment is None:
+            self.ended = True
+            if known is None:
+                self.reassignments.pop(tp, None)
+            else:
+                self.reassignments[tp] = None
+            return
+        version, czxid = (-1, 0) if known is None else (known.version, known.czxid)
+        self.reassignments[tp] = reassignment._replace(version=version, czxid=czxid)
+
+    def drop(self, tp: TopicPartition, replicas: Replicas, leader_epoch: int) -> None:
+        """Delete replicas once this is durable; what a dead broker holds is remembered durably until it returns."""
+        for broker in replicas:
+            if broker in self.state.brokers:
+                self.dropped.setdefault(tp, set()).add(broker)
+            else:
+                self.owe(broker, tp, leader_epoch)
+
+    def owe(self, broker: BrokerId, tp: TopicPartition, leader_epoch: int) -> None:
+        """Remember durably that a broker still holds a replica that is assigned to it no more."""
+        if broker in self.state.left_out.owed:
+            told = f"broker {broker} is to delete its replica, but its list of owed deletions can't be read"
+            self.notices.append(Notice("not-owed", str(tp), told))
+            return
+        self._owed_list(broker)[tp] = leader_epoch
+
+    def settle(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
+        """Forget owed deletions that were done."""
+        owed = self._owed_list(broker)
+        for tp in partitions:
+            owed.pop(tp, None)
+
+    def keep(self, tp: TopicPartition, broker: BrokerId) -> None:
+        """A replica is wanted again: neither delete it nor owe its deletion."""
+        self.dropped.get(tp, set()).discard(broker)
+        known = self.state.owed_deletions.get(broker)
+        if broker in self.owed or (known is not None and any(owed == tp for owed, _ in known.partitions)):
+            self._owed_list(broker).pop(tp, None)
+
+    def _owed_list(self, broker: BrokerId) -> dict[TopicPartition, int]:
+        if broker not in self.owed:
+            known = self.state.owed_deletions.get(broker)
+            self.owed[broker] = dict(known.partitions) if known is not None else {}
+        return self.owed[broker]
+
+    def records(self) -> tuple[Record, ...]:
+        """The batch, in an order in which every znode's parents come first."""
+        return tuple(self._records())
+
+    def _records(self) -> Iterator[Record]:
+        yield from (self.new_topics[name] for name in sorted(self.new_topics))
+        for name in sorted(self.assignments):
+            yield PutTopic(self._whole_topic(name, self.assignments[name]))
+        for tp, leadership in self.leaderships.items():
+            yield PutPartition(tp, leadership)
+        yield from self._reassignment_records()
+        yield from self._owed_records()
+        if self.legacy is not None and (self.legacy or self.state.legacy is not None):
+            yield self._legacy_record(self.legacy)
+        if self.extra is not None and self.state.extra is not None:
+            yield PutExtraReassignments(tuple(sorted(self.extra.items())) or None, self.state.extra.version)
+        yield from self.other_records
+
+    def legacy_targets(self) -> dict[TopicPartition, Replicas]:
+        """The legacy znode's entries, to be changed: it is written again with this draft, or deleted when empty."""
+        if self.legacy is None:
+            self.legacy = dict(self.state.legacy.targets) if self.state.legacy is not None else {}
+        return self.legacy
+
+    def extra_targets(self) -> dict[TopicPartition, Replicas]:
+        """The extra znode's entries, to be changed likewise."""
+        if self.extra is None:
+            self.extra = dict(self.state.extra.targets) if self.state.extra is not None else {}
+        return self.extra
+
+    def _legacy_record(self, targets: dict[TopicPartition, Replicas]) -> PutLegacyReassignments:
+        known = self.state.legacy
+        originals: list[tuple[TopicPartition, Replicas]] = []
+        if self.show_originals:
+            given: Mapping[TopicPartition, Replicas] = known.originals if known is not None else {}
+            for tp in sorted(targets):
+                move = self.reassignment(tp)
+                original = move.original if move is not None else given.get(tp)
+                if original is not None:
+                    originals.append((tp, original))
+        version = known.version if known is not None else -1
+        return PutLegacyReassignments(tuple(sorted(targets.items())) or None, version, tuple(originals))
+
+    def identify(self, name: str, salt: int) -> None:
+        """Give an id to a topic from before Kafka 2.8. `salt` makes it another one for another topic of that name."""
+        self.topic_ids[name] = uuid5(NAMESPACE_OID, f"{self.state.cluster_id}/{name}/{salt}")
+        self._topic_changes(name)
+
+    def _whole_topic(self, name: str, changed: Mapping[int, ReplicaAssignment]) -> Topic:
+        topic = self.state.topics.get(name)
+        if topic is None:
+            raise InvariantViolation("an assignment is written only for a known topic", topic=name)
+        assignments = {number: partition.assignment for number, partition in topic.partitions.items()}
+        assignments.update(changed)
+        return Topic(name, self.topic_ids.get(name, topic.topic_id), assignments, topic.version)
+
+    def _reassignment_records(self) -> Iterator[Record]:
+        closed = {tp for tp, reassignment in self.reassignments.items() if reassignment is None}
+        staying = {tp.topic for tp in self.state.reassignments if tp not in closed} if closed else set[str]()
+        for tp, reassignment in self.reassignments.items():
+            if reassignment is not None:
+                staying.add(tp.topic)
+                yield PutReassignment(tp, reassignment)
+        last = {tp.topic: tp for tp in self.reassignments if tp in closed and tp.topic not in staying}
+        for tp in self.reassignments:
+            if tp in closed:
+                known = self.state.reassignments[tp]
+                yield CloseReassignment(tp, known.version, last=last.get(tp.topic) == tp)
+
+    def _owed_records(self) -> Iterator[Record]:
+        for broker in sorted(self.owed):
+            known = self.state.owed_deletions.get(broker, OwedDeletions((), -1))
+            wanted = tuple(sorted(self.owed[broker].items()))
+            if wanted == known.partitions:
+                continue
+            if wanted:
+                yield PutOwedDeletion(broker, wanted, known.version)
+            elif known.version >= 0:
+                yield CloseOwedDeletion(broker, known.version)

@@ -1,0 +1,196 @@
+"""Who leads, decided into a draft: first elections, deaths, controlled shutdowns, preferred and unclean elections.
+
+Source: Kafka's PartitionLeaderElectionAlgorithms, and the controller redesign (2.B).
+"""
+
+from __future__ import annotations
+
+from shunter.core import election
+from shunter.core.controller.draft import Draft
+from shunter.core.controller.ready import Notice
+from shunter.core.controller.state import ControllerState
+from shunter.core.election import Elected
+from shunter.errors import ErrorCode
+from shunter.model.partition import (
+    INITIAL_LEADER_EPOCH,
+    NO_LEADER,
+    BrokerId,
+    LeaderAndIsr,
+    PartitionState,
+    ReplicaAssignment,
+    Replicas,
+    TopicPartition,
+)
+from shunter.model.settings import ControllerSettings
+
+
+def topic_setting(state: ControllerState, topic: str, key: str, default: str) -> str:
+    """A topic's configuration: its own, else the brokers' dynamic default, else the given one."""
+    known = state.topics.get(topic)
+    if known is not None and key in known.configs:
+        return known.configs[key]
+    return state.broker_configs.get("<default>", {}).get(key, default)
+
+
+def unclean_allowed(state: ControllerState, settings: ControllerSettings, topic: str) -> bool:
+    """Whether the operator allows a leader that was out of sync for this topic."""
+    default = "true" if settings.unclean_leader_election else "false"
+    return topic_setting(state, topic, "unclean.leader.election.enable", default).lower() == "true"
+
+
+def min_isr(state: ControllerState, settings: ControllerSettings, topic: str) -> int:
+    """min.insync.replicas of a topic; an unreadable value counts as the default."""
+    text = topic_setting(state, topic, "min.insync.replicas", str(settings.default_min_isr))
+    return int(text) if text.isdecimal() else settings.default_min_isr
+
+
+def unreadable_state(tp: TopicPartition) -> str:
+    """Say in a sentence why nothing is decided about a partition."""
+    return f"leader and ISR of {tp} can't be read; nothing is decided about it until somebody mends its state znode"
+
+
+def elect_first(draft: Draft, tp: TopicPartition) -> None:
+    """Give a partition without state its first leader and ISR: its live replicas, the first of them leading.
+
+    A broker that made this assignment may have placed replicas on us: they are moved to other brokers first.
+    """
+    partition = draft.partition(tp)
+    if partition is None or partition.leadership is not None or tp.topic in draft.state.deleting:
+        return
+    if tp in draft.state.unreadable:
+        return
+    if draft.state.controller_id in partition.assignment.replicas:
+        mended = _without_us(draft, tp, partition.assignment.replicas)
+        draft.place(tp, ReplicaAssignment(mended))
+        draft.notices.append(
+            Notice("assignment-mended", str(tp), f"replicas {list(partition.assignment.replicas)} named us: {mended}")
+        )
+        partition = PartitionState(ReplicaAssignment(mended), None)
+    elected = election.elect_first(partition.assignment.replicas, draft.serving(tp))
+    if elected is None:
+        draft.notices.append(Notice("partition-offline", str(tp), "none of its replicas is live yet"))
+        return
+    draft.lead(tp, LeaderAndIsr(elected.leader, INITIAL_LEADER_EPOCH, elected.isr))
+
+
+def _without_us(draft: Draft, tp: TopicPartition, replicas: Replicas) -> Replicas:
+    us = draft.state.controller_id
+    kept = tuple(broker for broker in replicas if broker != us)
+    spare = sorted(draft.serving(tp).difference(kept))
+    if not spare:
+        return kept
+    instead = spare[tp.partition % len(spare)]
+    return tuple(instead if broker == us else broker for broker in replicas)
+
+
+def elect_offline(draft: Draft, settings: ControllerSettings, tp: TopicPartition, *, unclean: bool = False) -> bool:
+    """Elect a leader for a partition whose leader is gone, and take the dead out of its ISR; whether it has one.
+
+    The ISR never becomes empty: its last member stays in it, dead or not, for it has all acknowledged records.
+    """
+    partition = draft.partition(tp)
+    if partition is None or tp.topic in draft.state.deleting:
+        return False
+    if partition.leadership is None:
+        elect_first(draft, tp)
+        return tp in draft.leaderships
+    leadership = partition.leadership
+    if eligible_leader(draft.state, tp, leadership.leader):
+        return True
+    elected = election.elect_for_offline(
+        partition.assignment.replicas,
+        leadership.isr,
+        draft.serving(tp),
+        unclean_allowed=unclean or unclean_allowed(draft.state, settings, tp.topic),
+    )
+    if elected is not None:
+        if elected.unclean:
+            told = f"{elected.leader} leads though it was out of sync; the ISR was {list(leadership.isr)}"
+            draft.notices.append(Notice("unclean-election", str(tp), told))
+        draft.lead(tp, _led_by(leadership, elected))
+        return True
+    if leadership.leader != NO_LEADER:
+        draft.lead(tp, leadership._replace(leader=NO_LEADER, leader_epoch=leadership.leader_epoch + 1))
+        draft.notices.append(Notice("partition-offline", str(tp), f"no replica of ISR {leadership.isr} is live"))
+    return False
+
+
+def eligible_leader(state: ControllerState, tp: TopicPartition, leader: BrokerId) -> bool:
+    """Whether a sitting leader may stay: it is live and its log dir works (leaving brokers lead until relieved)."""
+    return leader in state.brokers and leader not in state.offline_replicas.get(tp, ())
+
+
+def _led_by(leadership: LeaderAndIsr, elected: Elected) -> LeaderAndIsr:
+    return leadership._replace(
+        leader=elected.leader,
+        leader_epoch=leadership.leader_epoch + 1,
+        isr=elected.isr,
+        recovering=leadership.recovering or elected.unclean,
+    )
+
+
+def shrink_isr(draft: Draft, tp: TopicPartition, broker: BrokerId) -> None:
+    """Take a dead, failed or leaving follower out of the ISR, unless it is the last in it or leads."""
+    partition = draft.partition(tp)
+    if partition is None or partition.leadership is None or tp.topic in draft.state.deleting:
+        return
+    leadership = partition.leadership
+    isr = tuple(member for member in leadership.isr if member != broker)
+    if leadership.leader in (broker, NO_LEADER) or not isr or isr == leadership.isr:
+        return
+    draft.lead(tp, leadership._replace(isr=isr, leader_epoch=leadership.leader_epoch + 1))
+
+
+def relieve(draft: Draft, tp: TopicPartition, broker: BrokerId) -> bool:
+    """Controlled shutdown of one replica; returns whether the broker still leads the partition."""
+    partition = draft.partition(tp)
+    if partition is None or partition.leadership is None:
+        return False
+    leadership = partition.leadership
+    if leadership.leader != broker:
+        if broker in leadership.isr:
+            shrink_isr(draft, tp, broker)
+        draft.stopped.setdefault(tp, set()).add(broker)
+        return False
+    elected = election.elect_for_shutdown(
+        partition.assignment.replicas, leadership.isr, draft.serving(tp), draft.state.shutting_down
+    )
+    if elected is None:
+        return len(partition.assignment.replicas) > 1
+    draft.lead(tp, _led_by(leadership, elected))
+    return False
+
+
+def elect_preferred(draft: Draft, tp: TopicPartition) -> tuple[TopicPartition, ErrorCode, str | None]:
+    """Make the first replica lead, if it is live and in sync."""
+    partition = draft.partition(tp)
+    if partition is None or tp.topic in draft.state.deleting:
+        return tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, draft.state.why_missing(tp)
+    if tp in draft.state.unreadable:
+        return tp, ErrorCode.LEADER_NOT_AVAILABLE, unreadable_state(tp)
+    leadership = partition.leadership
+    preferred = partition.assignment.replicas[0]
+    if leadership is not None and leadership.leader == preferred:
+        return tp, ErrorCode.ELECTION_NOT_NEEDED, f"{preferred} leads {tp} already"
+    elected = leadership and election.elect_preferred((preferred,), leadership.isr, draft.serving(tp))
+    if leadership is None or not elected:
+        return tp, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"{preferred}, preferred for {tp}, is not live and in sync"
+    draft.lead(tp, _led_by(leadership, elected))
+    return tp, ErrorCode.NONE, None
+
+
+def elect_unclean(
+    draft: Draft, settings: ControllerSettings, tp: TopicPartition
+) -> tuple[TopicPartition, ErrorCode, str | None]:
+    """Elect a leader at the operator's word, out of sync if it must be."""
+    partition = draft.partition(tp)
+    if partition is None or tp.topic in draft.state.deleting:
+        return tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, draft.state.why_missing(tp)
+    if tp in draft.state.unreadable:
+        return tp, ErrorCode.LEADER_NOT_AVAILABLE, unreadable_state(tp)
+    leadership = partition.leadership
+    if leadership is not None and leadership.leader >= 0 and eligible_leader(draft.state, tp, leadership.leader):
+        return tp, ErrorCode.ELECTION_NOT_NEEDED, f"{leadership.leader} leads {tp} already"
+    if elect_offline(draft, settings, tp, unclean=True):
+        return tp, ErrorCode.NONE, None
+    return tp, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"no replica of {tp} is live"

@@ -1,0 +1,318 @@
+"""What the controller is told. Every event comes in an `Envelope`; nothing else ever changes its mind.
+
+The controller redesign names eight event types; each is here under the name of what happened (`source` in brackets).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+from uuid import UUID
+
+from shunter.errors import ErrorCode
+from shunter.model.broker import Broker
+from shunter.model.partition import BrokerId, LeaderAndIsr, Replicas, TopicPartition
+from shunter.model.reassignment import CancelMode, Strategy
+from shunter.model.settings import ControllerSettings
+from shunter.model.snapshot import ClusterSnapshot, LegacyReassignments, ReassignmentRequest
+from shunter.model.topic import TopicSnapshot
+
+ReplyToken: TypeAlias = int
+"""Names a waiting caller; 0 when nobody waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """We created `/controller`: our epoch, and the version of `/controller_epoch` that fences every write."""
+
+    controller_epoch: int
+    epoch_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLoaded:
+    """Start-up: everything was read. The answer to `LoadCluster`."""
+
+    snapshot: ClusterSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class SessionExpired:
+    """Resignation: somebody else is the controller, or may be. Nothing may be sent or answered as controller."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersRead:
+    """[BrokerChange] All live brokers with their epochs, from one consistent read."""
+
+    brokers: tuple[Broker, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsRead:
+    """[TopicChange, AddPartition] Topics that are new or whose znode changed, and the names of those that are gone."""
+
+    topics: tuple[TopicSnapshot, ...]
+    gone: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsRead:
+    """State znodes as they are now: after brokers announced ISR changes of their own, or a write met other versions."""
+
+    states: Mapping[TopicPartition, LeaderAndIsr]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeletionsFound:
+    """[DeleteTopic] Names in `/admin/delete_topics`."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigsRead:
+    """Dynamic configurations that changed: by topic, and by broker id as text ('<default>' for all)."""
+
+    topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    brokers: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionRequested:
+    """[PreferredReplicaElection] Elect leaders; `partitions` None means all; `unclean` is never implied."""
+
+    partitions: tuple[TopicPartition, ...] | None
+    unclean: bool = False
+    reply_to: ReplyToken = 0
+    queue_entry: bool = False
+    """It came through `/admin/preferred_replica_election`, which is deleted when done."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentChange:
+    """One partition of a RPC 45. `replicas` None or () cancels."""
+
+    tp: TopicPartition
+    replicas: Replicas | None
+    strategy: Strategy | None = None
+    cancel_mode: CancelMode | None = None
+    forced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentsSubmitted:
+    """[PartitionReassigned] A RPC 45. `cancel_topics`: cancel every move of these topics; `cancel_all`: of all."""
+
+    changes: tuple[ReassignmentChange, ...]
+    cancel_topics: tuple[str, ...] = ()
+    cancel_all: bool = False
+    cancel_mode: CancelMode | None = None
+    reply_to: ReplyToken = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyReassignmentsFound:
+    """[PartitionReassigned] `/admin/reassign_partitions` was written; None when it is gone."""
+
+    legacy: LegacyReassignments | None
+
+
+@dataclass(frozen=True, slots=True)
+class CancelZnodeFound:
+    """[PartitionReassigned] `/admin/reassign_cancel` was created: its czxid; None when it is gone (KIP-236)."""
+
+    czxid: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraReassignmentsFound:
+    """[PartitionReassigned] `/admin/reassign_partitions_extra` was written; None when it is gone (KIP-236)."""
+
+    extra: LegacyReassignments | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentRequestsFound:
+    """[PartitionReassigned] All children of `/admin/reassignment_requests` that are there now (KIP-236)."""
+
+    requests: tuple[ReassignmentRequest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsrProposal:
+    """One partition of an AlterPartition; `isr` is (broker, broker epoch or -1)."""
+
+    tp: TopicPartition
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[BrokerId, int], ...]
+    recovering: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionReceived:
+    """[ReassignedPartitionIsrChange] A leader asks for ISR changes. Topics by id are resolved before (`by_id`)."""
+
+    broker: BrokerId
+    broker_epoch: int
+    proposals: tuple[IsrProposal, ...]
+    reply_to: ReplyToken
+
+
+@dataclass(frozen=True, slots=True)
+class ControlledShutdownRequested:
+    """[ControlledShutdown] A broker asks to be relieved of its leaderships."""
+
+    broker: BrokerId
+    broker_epoch: int
+    reply_to: ReplyToken
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsRequested:
+    """A broker asks for a block of producer ids."""
+
+    broker: BrokerId
+    broker_epoch: int
+    reply_to: ReplyToken
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """One topic to create. Either `assignments`, or partitions and replication factor (-1: the default).
+
+    `topic_id` is drawn by the driver (the core has no randomness), as is `placement_seed`.
+    """
+
+    name: str
+    topic_id: UUID
+    partition_count: int
+    replication_factor: int
+    assignments: Mapping[int, Replicas]
+    configs: Mapping[str, str]
+    placement_seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsSubmitted:
+    """A CreateTopics."""
+
+    topics: tuple[NewTopic, ...]
+    validate_only: bool
+    reply_to: ReplyToken
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsSubmitted:
+    """A CreatePartitions: topic -> (new total, assignments of the new ones or None)."""
+
+    topics: Mapping[str, tuple[int, tuple[Replicas, ...] | None]]
+    validate_only: bool
+    reply_to: ReplyToken
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeletionsSubmitted:
+    """A DeleteTopics, names resolved."""
+
+    names: tuple[str, ...]
+    reply_to: ReplyToken
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirsFailed:
+    """Brokers announced that a log dir of theirs went offline; they are asked which replicas were on it."""
+
+    brokers: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestAnswered:
+    """A broker answered a control request. `partition_errors` holds only what went wrong."""
+
+    request_id: int
+    broker: BrokerId
+    error: ErrorCode = ErrorCode.NONE
+    partition_errors: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict[TopicPartition, ErrorCode])
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWritten:
+    """The outstanding batch of writes is durable. `versions` has the new version of each record, in order.
+
+    A record that deletes has version -1; `czxids` has the czxid of each created reassignment record, else 0.
+    """
+
+    batch_id: int
+    versions: tuple[int, ...]
+    czxids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRefused:
+    """The outstanding batch left no trace, and why: 'fenced', 'version' (somebody else wrote), 'failed'.
+
+    `reread` has what stands there now, for every topic and partition that the batch named.
+    """
+
+    batch_id: int
+    reason: str
+    topics: tuple[TopicSnapshot, ...] = ()
+    gone: tuple[str, ...] = ()
+    legacy: LegacyReassignments | None = None
+    extra: LegacyReassignments | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsChanged:
+    """The operator changed how we decide; what was decided stays. `broker_id` is never another one."""
+
+    settings: ControllerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """The moment that `Ready.wake_at_ms` asked for has come, or there is more work to slice."""
+
+
+Event: TypeAlias = (
+    Elected
+    | ClusterLoaded
+    | SessionExpired
+    | BrokersRead
+    | TopicsRead
+    | PartitionsRead
+    | TopicDeletionsFound
+    | ConfigsRead
+    | ElectionRequested
+    | ReassignmentsSubmitted
+    | LegacyReassignmentsFound
+    | CancelZnodeFound
+    | ExtraReassignmentsFound
+    | ReassignmentRequestsFound
+    | AlterPartitionReceived
+    | ControlledShutdownRequested
+    | ProducerIdsRequested
+    | TopicsSubmitted
+    | PartitionsSubmitted
+    | TopicDeletionsSubmitted
+    | LogDirsFailed
+    | RequestAnswered
+    | BatchWritten
+    | BatchRefused
+    | SettingsChanged
+    | TimePassed
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """An event with what the core may not find out by itself: the time, and the cause that everything it brings carries."""
+
+    now_ms: int
+    cause: str
+    event: Event

@@ -1,0 +1,501 @@
+"""What each event asks for: at once where it only reports a fact, as a task where something has to be decided.
+
+Every `on_…` returns effects: requests and replies that need no write, and notices. Tasks go into the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+from shunter.core.controller import changes as applied
+from shunter.core.controller import elections, pauses, topics
+from shunter.core.controller.changes import Changes
+from shunter.core.controller.deletions import Deletions
+from shunter.core.controller.draft import Draft
+from shunter.core.controller.events import (
+    AlterPartitionReceived,
+    BrokersRead,
+    CancelZnodeFound,
+    ConfigsRead,
+    ControlledShutdownRequested,
+    ElectionRequested,
+    Event,
+    ExtraReassignmentsFound,
+    LegacyReassignmentsFound,
+    LogDirsFailed,
+    NewTopic,
+    PartitionsRead,
+    PartitionsSubmitted,
+    ProducerIdsRequested,
+    ReassignmentRequestsFound,
+    ReassignmentsSubmitted,
+    ReplyToken,
+    RequestAnswered,
+    TimePassed,
+    TopicDeletionsFound,
+    TopicDeletionsSubmitted,
+    TopicsRead,
+    TopicsSubmitted,
+)
+from shunter.core.controller.full_state import FullState
+from shunter.core.controller.isr import decide_isr
+from shunter.core.controller.liveness import Liveness
+from shunter.core.controller.moves import Moves
+from shunter.core.controller.outbox import Outbox
+from shunter.core.controller.ready import (
+    AlterPartitionReply,
+    ControlledShutdownReply,
+    Notice,
+    PartitionResultsReply,
+    ProducerIdsReply,
+    Read,
+    ReadPartitions,
+    Reply,
+    Request,
+    TopicResult,
+    TopicResultsReply,
+)
+from shunter.core.controller.rebalance import Rebalance
+from shunter.core.controller.state import ControllerState
+from shunter.core.controller.submissions import Submissions
+from shunter.core.controller.tasks import Priority, Task, TaskQueue
+from shunter.core.controller.znode_protocols import ZnodeProtocols
+from shunter.errors import ErrorCode
+from shunter.model.partition import BrokerId, LeaderAndIsr, TopicPartition
+from shunter.model.reassignment import Phase
+from shunter.model.records import (
+    DeleteQueueEntry,
+    PutDeletionMark,
+    PutPartition,
+    PutProducerIdBlock,
+    PutTopic,
+    Record,
+)
+from shunter.model.settings import ControllerSettings
+from shunter.model.snapshot import ClusterSnapshot
+
+Effects = tuple[list[Request], list[tuple[ReplyToken, Reply]], list[Notice]]
+
+PRODUCER_IDS_PER_BLOCK = 1_000
+CHECK_EVERY_MS = 1_000
+READ_AGAIN_EVERY_MS = 10_000
+
+
+@dataclass(slots=True)
+class Intake:
+    """Turns events into facts and tasks. One per election of ours."""
+
+    state: ControllerState
+    settings: ControllerSettings
+    outbox: Outbox
+    queue: TaskQueue = field(default_factory=TaskQueue)
+    now_ms: int = 0
+    """The moment of a start-up that goes on; whoever goes on with it sets it."""
+    next_check_ms: int | None = None
+    read_again_ms: int | None = None
+    moves: Moves = field(init=False)
+    liveness: Liveness = field(init=False)
+    deletions: Deletions = field(init=False)
+    submissions: Submissions = field(init=False)
+    rebalance: Rebalance = field(init=False)
+    znodes: ZnodeProtocols = field(init=False)
+    awaited_topics: dict[str, tuple[ReplyToken, TopicResultsReply]] = field(
+        default_factory=dict[str, tuple[ReplyToken, TopicResultsReply]]
+    )
+
+    def __post_init__(self) -> None:
+        """Join the parts that share the state and the queue."""
+        self.moves = Moves(self.state, self.settings)
+        self.deletions = Deletions(self.state, self.outbox, self.queue, self.moves)
+        self.liveness = Liveness(self.state, self.settings, self.outbox, self.queue, self.moves, self.deletions)
+        self.submissions = Submissions(self.state, self.settings, self.queue, self.moves)
+        self.rebalance = Rebalance(self.state, self.settings, self.queue)
+        self.znodes = ZnodeProtocols(self.state, self.settings, self.queue, self.moves)
+
+    def use(self, settings: ControllerSettings, now_ms: int) -> None:
+        """Decide by other settings from now on; moves that may begin now do."""
+        self.settings = settings
+        for part in (self.moves, self.liveness, self.submissions, self.znodes):
+            part.settings = settings
+        self.rebalance.use(settings, now_ms)
+        pending = [tp for tp, move in self.state.reassignments.items() if move.phase is Phase.PENDING]
+        if pending:
+            self.queue.add(Task(Priority.NORMAL, pending, self.moves.advance))
+
+    def start_up(self, snapshot: ClusterSnapshot) -> Iterator[tuple[int, Effects]]:
+        """Everything was read: tell the brokers, then mend what has changed while nobody was the controller.
+
+        Done in pieces, so that others have turns in between; nothing else may be taken in before the last.
+
+        Yields:
+            How many partitions the piece looked at, and its effects. `now_ms` may be set anew after each.
+        """
+        notices = [Notice("unreadable", path, f"{why}; it is left out") for path, why in snapshot.unreadable]
+        applied.apply_snapshot(self.state, snapshot)
+        everyone = self.outbox.others()
+        full = FullState(self.state, everyone)
+        for topic in snapshot.topics:
+            full.add(applied.take_in(self.state, topic))
+            yield len(topic.topic.assignments), ([], [], [])
+        requests: list[Request] = [self.outbox.connect()]
+        requests += self.outbox.full_metadata(everyone, self.now_ms, full)
+        yield len(full.metadata), (requests, [], notices)
+        for broker in everyone:
+            request = self.outbox.hosted_by(broker, full, self.now_ms)
+            yield len(full.hosted.pop(broker)), ([request], [], [])
+        paused = pauses.woken(self.state, self.state.reassignments)
+        yield len(paused), (self.outbox.stop_replicas(paused, self.now_ms, delete=False), [], [])
+        self._identify_topics(tuple(self.state.topics), self.now_ms)
+        self.liveness.mend_all()
+        yield len(full.metadata), ([], [], [])
+        self.submissions.reconcile()
+        self.rebalance.schedule(self.now_ms)
+        told = self.znodes.start_up(self.submissions.reconcile_legacy())
+        yield len(full.metadata), (self.deletions.resume(everyone, self.now_ms), [], told)
+
+    def in_charge(self) -> Notice:
+        """Say what we are the controller of."""
+        state = self.state
+        partitions = [partition for topic in state.topics.values() for partition in topic.partitions.values()]
+        leaderless = sum(leadership is None or leadership.leader not in state.brokers for _, leadership in partitions)
+        told = (
+            f"epoch {state.controller_epoch}: {len(self.outbox.others())} brokers, {len(state.topics)} topics, "
+            f"{len(partitions)} partitions ({leaderless} without a leader), {len(state.reassignments)} moves under way"
+        )
+        return Notice("in-charge", "controller", told)
+
+    def _identify_topics(self, names: Iterable[str], now_ms: int) -> None:
+        """Give ids to topics that have none: from before Kafka 2.8, or made by a tool of that time."""
+        nameless = [name for name in names if name in self.state.topics and self.state.topics[name].topic_id is None]
+        if nameless:
+            self.queue.add(Task(Priority.NORMAL, nameless, partial(_identify, salt=now_ms)))
+
+    def take(self, event: Event, now_ms: int, cause: str) -> Effects:  # noqa: ARG002 - the cause is for the renderings
+        """Dispatch one event."""
+        match event:
+            case BrokersRead(brokers):
+                return self.liveness.on_brokers_read(brokers, now_ms), [], []
+            case TopicsRead():
+                return self.on_topics_read(event, now_ms)
+            case PartitionsRead():
+                return self.on_partitions_read(event, now_ms)
+            case RequestAnswered():
+                return self.on_request_answered(event, now_ms)
+            case AlterPartitionReceived():
+                return [], self.on_alter_partition_received(event), []
+            case ControlledShutdownRequested():
+                return [], self.on_controlled_shutdown_requested(event), []
+            case ProducerIdsRequested():
+                return [], self.on_producer_ids_requested(event), []
+            case ReassignmentsSubmitted():
+                return [], self.submissions.on_submitted(event), []
+            case LegacyReassignmentsFound(legacy):
+                return [], [], self.znodes.on_legacy_found(legacy)
+            case ExtraReassignmentsFound(extra):
+                return [], [], self.znodes.on_extra_found(extra)
+            case CancelZnodeFound(czxid):
+                return [], [], self.znodes.on_cancel_found(czxid)
+            case ReassignmentRequestsFound(requests):
+                return [], [], self.znodes.on_requests_found(requests)
+            case ElectionRequested():
+                self.on_election_requested(event)
+            case TopicsSubmitted():
+                self.on_topics_submitted(event)
+            case PartitionsSubmitted():
+                self.on_partitions_submitted(event, now_ms)
+            case TopicDeletionsSubmitted():
+                self.on_topic_deletions_submitted(event)
+            case TopicDeletionsFound(names):
+                return self.deletions.begin([name for name in names if name in self.state.topics], now_ms), [], []
+            case ConfigsRead():
+                self.on_configs_read(event)
+            case LogDirsFailed(brokers):
+                live = [broker for broker in brokers if broker in self.state.brokers]
+                return self.outbox.full_leader_and_isr(live, now_ms), [], []
+            case TimePassed():
+                self.on_time_passed(now_ms)
+            case _:
+                pass
+        return [], [], []
+
+    # ---- facts
+
+    def announce(self, changes: Changes, now_ms: int) -> list[Request]:
+        """Tell the brokers what changed, and queue what follows from it."""
+        requests = self.outbox.leader_and_isr(changes.led, now_ms)
+        requests += self.outbox.stop_replicas(pauses.woken(self.state, changes.led), now_ms, delete=False)
+        requests += self.outbox.note_metadata(changes, now_ms)
+        self.deletions.forget(changes.deleted)
+        unelected = [tp for tp in changes.led if _unelected(self.state, tp)]
+        if unelected:
+            self.queue.add(Task(Priority.NORMAL, unelected, elections.elect_first, finish=self._topics_awaited))
+        return requests
+
+    def on_topics_read(self, event: TopicsRead, now_ms: int) -> Effects:
+        """Topics came, grew, were written by others, or went."""
+        changes = Changes()
+        for topic in event.topics:
+            changes.add(applied.apply_topic_read(self.state, topic))
+        for name in event.gone:
+            changes.add(applied.apply_topic_gone(self.state, name))
+            self.deletions.close_moves(name)
+        self._identify_topics((read.topic.name for read in event.topics), now_ms)
+        return self.announce(changes, now_ms), [], []
+
+    def on_partitions_read(self, event: PartitionsRead, now_ms: int) -> Effects:
+        """Brokers below 2.7 write the ISR themselves and announce it; or somebody mended what could not be read."""
+        changes = Changes()
+        mended = sorted({tp.topic for tp in event.states if tp in self.state.unreadable})
+        for tp in sorted(event.states):
+            changes.add(applied.apply_leadership_read(self.state, tp, event.states[tp]))
+        self.liveness.mend_leaderless(mended)
+        moving = [tp for tp in sorted(event.states) if tp in self.state.reassignments]
+        if moving:
+            self.queue.add(Task(Priority.ISR, moving, self.moves.advance))
+        return self.announce(changes, now_ms), [], []
+
+    def on_request_answered(self, event: RequestAnswered, now_ms: int) -> Effects:
+        """A broker answered: the barrier opens a little, deletions are done, a log dir turns out to be dead."""
+        asked = self.outbox.answered(event.request_id, event.broker)
+        self.deletions.on_acknowledged(event, asked)
+        notices: list[Notice] = []
+        if event.error is ErrorCode.STALE_CONTROLLER_EPOCH:
+            told = f"broker {event.broker} has heard of a newer controller; the next write will tell"
+            notices.append(Notice("stale-controller", f"broker {event.broker}", told))
+        failed = [tp for tp, error in event.partition_errors.items() if error is ErrorCode.KAFKA_STORAGE_ERROR]
+        if failed:
+            self.liveness.on_replicas_failed(event.broker, failed)
+            told = f"{len(failed)} replicas are on a failed log dir, {failed[0]} for one"
+            notices.append(Notice("log-dir-failed", f"broker {event.broker}", told))
+        return self.outbox.maybe_metadata(now_ms), [], notices
+
+    def on_configs_read(self, event: ConfigsRead) -> None:
+        """Dynamic configuration changed; elections that became possible are tried."""
+        for name, configs in event.topics.items():
+            topic = self.state.topics.get(name)
+            if topic is not None:
+                topic.configs = dict(configs)
+        for broker, configs in event.brokers.items():
+            self.state.broker_configs[broker] = dict(configs)
+        self.liveness.mend_leaderless(None if event.brokers else sorted(event.topics))
+
+    def on_time_passed(self, now_ms: int) -> None:
+        """Look at what is overdue, at most once a second, and at the balance of leaders when that is due."""
+        self.rebalance.on_time_passed(now_ms)
+        if self.next_check_ms is None or now_ms < self.next_check_ms:
+            return
+        self.next_check_ms = None
+        waiting = sorted(self.moves.waiting)
+        if waiting:
+            self.next_check_ms = now_ms + CHECK_EVERY_MS
+            self.queue.add(Task(Priority.CLEANUP, waiting, self.moves.relax_overdue))
+
+    def read_again(self, now_ms: int) -> list[Read]:
+        """Look now and then whether somebody mended the state znodes that can't be read: nothing watches them."""
+        if not self.state.unreadable:
+            self.read_again_ms = None
+            return []
+        if self.read_again_ms is None or now_ms >= self.read_again_ms:
+            due = self.read_again_ms is not None
+            self.read_again_ms = now_ms + READ_AGAIN_EVERY_MS
+            return [ReadPartitions(tuple(sorted(self.state.unreadable)))] if due else []
+        return []
+
+    # ---- requests of brokers
+
+    def on_alter_partition_received(self, event: AlterPartitionReceived) -> list[tuple[ReplyToken, Reply]]:
+        """A leader asks for ISR changes: fence it, then decide partition by partition."""
+        if self._stale(event.broker, event.broker_epoch):
+            return [(event.reply_to, AlterPartitionReply(ErrorCode.STALE_BROKER_EPOCH))]
+
+        def finish(results: list[LeaderAndIsr | ErrorCode]) -> list[tuple[ReplyToken, Reply]]:
+            partitions = [
+                (proposal.tp, self._as_it_is(proposal.tp) if isinstance(result, LeaderAndIsr) else result)
+                for proposal, result in zip(event.proposals, results, strict=True)
+            ]
+            return [(event.reply_to, AlterPartitionReply(ErrorCode.NONE, tuple(partitions)))]
+
+        def decide(draft: Draft, index: int) -> LeaderAndIsr | ErrorCode:
+            result = decide_isr(draft, event.broker, event.proposals[index])
+            if isinstance(result, LeaderAndIsr):
+                self.moves.advance(draft, event.proposals[index].tp)
+            return result
+
+        self.queue.add(Task(Priority.ISR, range(len(event.proposals)), decide, finish))
+        return []
+
+    def _as_it_is(self, tp: TopicPartition) -> LeaderAndIsr | ErrorCode:
+        partition = self.state.partition(tp)
+        if partition is None or partition.leadership is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return partition.leadership
+
+    def _stale(self, broker: BrokerId, epoch: int) -> bool:
+        known = self.state.brokers.get(broker)
+        return known is None or (epoch >= 0 and epoch < known.epoch)
+
+    def on_controlled_shutdown_requested(self, event: ControlledShutdownRequested) -> list[tuple[ReplyToken, Reply]]:
+        """A broker leaves: fence an obsolete request by its epoch (seed 003), then relieve it of its leaderships."""
+        if self._stale(event.broker, event.broker_epoch):
+            return [(event.reply_to, ControlledShutdownReply(ErrorCode.STALE_BROKER_EPOCH))]
+        self.state.shutting_down.add(event.broker)
+        hosted = self.liveness.hosted_by(event.broker)
+
+        def finish(results: list[bool]) -> list[tuple[ReplyToken, Reply]]:
+            remaining = tuple(tp for tp, leads in zip(hosted, results, strict=True) if leads)
+            return [(event.reply_to, ControlledShutdownReply(ErrorCode.NONE, remaining))]
+
+        self.queue.add(Task(Priority.LIVENESS, hosted, partial(_relieve, broker=event.broker), finish))
+        if not hosted:
+            self.queue.queues[Priority.LIVENESS].pop()
+            return finish([])
+        return []
+
+    def on_producer_ids_requested(self, event: ProducerIdsRequested) -> list[tuple[ReplyToken, Reply]]:
+        """A broker needs producer ids: the next block, durable before it is told."""
+        if self._stale(event.broker, event.broker_epoch):
+            return [(event.reply_to, ProducerIdsReply(ErrorCode.STALE_BROKER_EPOCH))]
+        if self.state.left_out.producer_ids:
+            # Ids that were given out before must never be given out again.
+            return [(event.reply_to, ProducerIdsReply(ErrorCode.UNKNOWN_SERVER_ERROR))]
+
+        def finish(results: list[int]) -> list[tuple[ReplyToken, Reply]]:
+            return [(event.reply_to, ProducerIdsReply(ErrorCode.NONE, results[0], PRODUCER_IDS_PER_BLOCK))]
+
+        self.queue.add(Task(Priority.ISR, (event.broker,), _next_producer_ids, finish))
+        return []
+
+    # ---- requests of clients
+
+    def on_election_requested(self, event: ElectionRequested) -> None:
+        """Preferred or unclean elections, asked for by RPC or znode."""
+        everything = event.partitions is None
+        partitions = event.partitions if event.partitions is not None else tuple(self._not_preferred())
+
+        def decide(draft: Draft, tp: TopicPartition) -> tuple[TopicPartition, ErrorCode, str | None]:
+            if event.unclean:
+                return elections.elect_unclean(draft, self.settings, tp)
+            return elections.elect_preferred(draft, tp)
+
+        def finish(
+            results: list[tuple[TopicPartition, ErrorCode, str | None]],
+        ) -> list[tuple[ReplyToken, Reply]]:
+            told = tuple(
+                result for result in results if not (everything and result[1] is ErrorCode.ELECTION_NOT_NEEDED)
+            )
+            return [(event.reply_to, PartitionResultsReply(ErrorCode.NONE, None, told))] if event.reply_to else []
+
+        self.queue.add(Task(Priority.NORMAL, partitions, decide, finish))
+        if event.queue_entry:
+            self.queue.add(Task(Priority.NORMAL, ("preferred_replica_election",), _delete_queue_entry))
+
+    def _not_preferred(self) -> list[TopicPartition]:
+        return [
+            TopicPartition(name, number)
+            for name, topic in sorted(self.state.topics.items())
+            for number, partition in sorted(topic.partitions.items())
+            if partition.leadership is None or partition.leadership.leader != partition.assignment.replicas[0]
+        ]
+
+    def on_topics_submitted(self, event: TopicsSubmitted) -> None:
+        """CreateTopics: answered when the partitions have leaders, so that the client can go on at once."""
+
+        def decide(draft: Draft, new: NewTopic) -> TopicResult:
+            return topics.create_topic(draft, self.settings, new, validate_only=event.validate_only)
+
+        def finish(results: list[TopicResult]) -> list[tuple[ReplyToken, Reply]]:
+            reply = TopicResultsReply(ErrorCode.NONE, tuple(results))
+            created = [result.name for result in results if result.error is ErrorCode.NONE]
+            if event.validate_only or not created:
+                return [(event.reply_to, reply)]
+            self.awaited_topics[created[-1]] = (event.reply_to, reply)
+            return []
+
+        self.queue.add(Task(Priority.NORMAL, event.topics, decide, finish))
+
+    def _topics_awaited(self, _: list[None]) -> list[tuple[ReplyToken, Reply]]:
+        """First elections are durable: answer the CreateTopics whose topics are led now, or never will be soon."""
+        answered: list[tuple[ReplyToken, Reply]] = []
+        for name in sorted(self.awaited_topics):
+            topic = self.state.topics.get(name)
+            if (
+                topic is None
+                or not any(_unelected(self.state, TopicPartition(name, n)) for n in topic.partitions)
+                or not any(partition.leadership for partition in topic.partitions.values())
+            ):
+                answered.append(self.awaited_topics.pop(name))
+        return answered
+
+    def on_partitions_submitted(self, event: PartitionsSubmitted, now_ms: int) -> None:
+        """CreatePartitions."""
+
+        def decide(draft: Draft, name: str) -> TopicResult:
+            total, asked = event.topics[name]
+            return topics.grow_topic(draft, (name, total, asked), validate_only=event.validate_only, seed=now_ms)
+
+        self.queue.add(Task(Priority.NORMAL, tuple(event.topics), decide, partial(_topic_results, event.reply_to)))
+
+    def on_topic_deletions_submitted(self, event: TopicDeletionsSubmitted) -> None:
+        """DeleteTopics: answered when the deletion can't be forgotten any more."""
+
+        def decide(draft: Draft, name: str) -> TopicResult:
+            return topics.mark_for_deletion(draft, self.settings, name)
+
+        self.queue.add(Task(Priority.NORMAL, event.names, decide, partial(_topic_results, event.reply_to)))
+
+    # ---- after a write
+
+    def committed(self, draft: Draft, records: tuple[Record, ...], changes: Changes, now_ms: int) -> Effects:
+        """A draft is durable: tell the brokers, and queue what follows."""
+        self.moves.told_to_delete(draft)
+        requests = self.announce(changes, now_ms)
+        requests += self.outbox.stop_replicas(draft.stopped, now_ms, delete=False)
+        requests += self.outbox.stop_replicas(draft.dropped, now_ms, delete=True)
+        requests += self.deletions.ask_who_is_back(records, now_ms)
+        doomed = [record.name for record in records if isinstance(record, PutDeletionMark)]
+        if doomed:
+            requests += self.deletions.begin(doomed, now_ms)
+        self.liveness.mend_written(record.tp for record in records if isinstance(record, PutPartition))
+        self.submissions.on_committed(draft)
+        self.znodes.on_committed(draft)
+        if self.moves.waiting and self.next_check_ms is None:
+            self.next_check_ms = now_ms + CHECK_EVERY_MS
+        created = {record.topic.name for record in records if isinstance(record, PutTopic)}
+        lost = [name for name in created & set(self.awaited_topics) if not self.state.topics[name].partitions]
+        return requests, [self.awaited_topics.pop(name) for name in sorted(lost)], []
+
+
+def _unelected(state: ControllerState, tp: TopicPartition) -> bool:
+    partition = state.partition(tp)
+    if partition is None or tp in state.unreadable:
+        return False
+    return partition.leadership is None and tp.topic not in state.deleting
+
+
+def _identify(draft: Draft, name: str, *, salt: int) -> None:
+    topic = draft.state.topics.get(name)
+    if topic is not None and topic.topic_id is None:
+        draft.identify(name, salt)
+
+
+def _relieve(draft: Draft, tp: TopicPartition, *, broker: BrokerId) -> bool:
+    return elections.relieve(draft, tp, broker)
+
+
+def _next_producer_ids(draft: Draft, broker: BrokerId) -> int:
+    first, version = draft.state.producer_id_block
+    taken = sum(isinstance(record, PutProducerIdBlock) for record in draft.other_records)
+    first += taken * PRODUCER_IDS_PER_BLOCK
+    expected = version if version < 0 and not taken else version + taken
+    draft.other_records.append(PutProducerIdBlock(broker, first, first + PRODUCER_IDS_PER_BLOCK - 1, expected))
+    return first
+
+
+def _delete_queue_entry(draft: Draft, kind: str) -> None:
+    draft.other_records.append(DeleteQueueEntry(kind, ""))
+
+
+def _topic_results(reply_to: ReplyToken, results: list[TopicResult]) -> list[tuple[ReplyToken, Reply]]:
+    return [(reply_to, TopicResultsReply(ErrorCode.NONE, tuple(results)))]

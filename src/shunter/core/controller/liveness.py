@@ -1,0 +1,169 @@
+"""Brokers that come, die and bounce, and replicas on failed log dirs: who leads now, who is in sync."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from shunter.core.controller import elections, pauses
+from shunter.core.controller.changes import brokers_changed
+from shunter.core.controller.deletions import Deletions
+from shunter.core.controller.draft import Draft
+from shunter.core.controller.moves import Moves
+from shunter.core.controller.outbox import Outbox
+from shunter.core.controller.ready import Request
+from shunter.core.controller.state import ControllerState
+from shunter.core.controller.tasks import Priority, Task, TaskQueue
+from shunter.model.broker import Broker
+from shunter.model.partition import NO_LEADER, BrokerId, TopicPartition
+from shunter.model.settings import ControllerSettings
+
+
+@dataclass(slots=True)
+class Liveness:
+    """What follows from the set of live brokers. Source: KafkaController's onBrokerStartup and onBrokerFailure."""
+
+    state: ControllerState
+    settings: ControllerSettings
+    outbox: Outbox
+    queue: TaskQueue
+    moves: Moves
+    deletions: Deletions
+
+    def on_brokers_read(self, brokers: tuple[Broker, ...], now_ms: int) -> list[Request]:
+        """Compare with what is known; a broker with another epoch has died and come back (KIP-380)."""
+        came, went = brokers_changed(self.state, {broker.id: broker.epoch for broker in brokers})
+        if not came and not went:
+            self.state.brokers = {broker.id: broker for broker in brokers}
+            return []
+        self.state.brokers = {broker.id: broker for broker in brokers}
+        self.state.shutting_down.difference_update(went)
+        self._forget_log_dirs(went)
+        lost = self.outbox.forget(went)
+        self.deletions.on_brokers_lost(lost)
+        requests: list[Request] = [self.outbox.connect()]
+        if went:
+            self._mourn(set(went))
+        requests += self.outbox.metadata(now_ms)
+        # Our own registration may come anew too; we have nothing to tell ourselves.
+        others = tuple(broker for broker in came if broker != self.state.controller_id)
+        if others:
+            requests += self._welcome(others, now_ms)
+        if self.state.reassignments:
+            self.queue.add(Task(Priority.NORMAL, tuple(self.state.reassignments), self.moves.advance))
+        return requests
+
+    def _mourn(self, dead: set[BrokerId]) -> None:
+        led: list[TopicPartition] = []
+        followed: list[tuple[TopicPartition, BrokerId]] = []
+        for name, topic in self.state.topics.items():
+            for number, (_, leadership) in topic.partitions.items():
+                # A leader is in its ISR: one look passes over everything that the dead were not in sync with.
+                if leadership is None or dead.isdisjoint(leadership.isr):
+                    continue
+                tp = TopicPartition(name, number)
+                if leadership.leader in dead:
+                    led.append(tp)
+                if len(leadership.isr) > 1:
+                    followed.extend((tp, member) for member in leadership.isr if member in dead)
+        self._elect(led)
+        if followed:
+            self.queue.add(Task(Priority.LIVENESS, followed, _shrink))
+
+    def _welcome(self, came: tuple[BrokerId, ...], now_ms: int) -> list[Request]:
+        full = self.outbox.full_state(came)
+        requests = self.outbox.full_metadata(came, now_ms, full)
+        requests += [self.outbox.hosted_by(broker, full, now_ms) for broker in sorted(full.hosted)]
+        paused = pauses.woken(self.state, self.state.reassignments, frozenset(came))
+        requests += self.outbox.stop_replicas(paused, now_ms, delete=False)
+        self.mend_leaderless(None)
+        requests += self.deletions.resume(came, now_ms)
+        return requests
+
+    def mend_all(self) -> None:
+        """At start-up: first elections, elections for leaders that are gone, and ISRs with dead members."""
+        led: list[TopicPartition] = []
+        followed: list[tuple[TopicPartition, BrokerId]] = []
+        live = frozenset(self.state.brokers)
+        for name, topic in self.state.topics.items():
+            for number, (_, leadership) in topic.partitions.items():
+                if leadership is None or leadership.leader not in live:
+                    led.append(TopicPartition(name, number))
+                elif len(leadership.isr) > 1 and not live.issuperset(leadership.isr):
+                    tp = TopicPartition(name, number)
+                    followed.extend((tp, member) for member in leadership.isr if member not in live)
+        self._elect(led)
+        if followed:
+            self.queue.add(Task(Priority.LIVENESS, followed, _shrink))
+
+    def mend_leaderless(self, topics: list[str] | None) -> None:
+        """Try elections for partitions without a leader, of some topics or of all."""
+        names = self.state.topics if topics is None else [name for name in topics if name in self.state.topics]
+        brokers = self.state.brokers
+        leaderless = [
+            TopicPartition(name, number)
+            for name in names
+            for number, (_, leadership) in self.state.topics[name].partitions.items()
+            if leadership is None or leadership.leader not in brokers
+        ]
+        self._elect(leaderless)
+
+    def mend_written(self, written: Iterable[TopicPartition]) -> None:
+        """Look again at what was just written: whoever died or came back meanwhile was compared with what stood before."""
+        brokers = self.state.brokers
+        led: list[TopicPartition] = []
+        followed: list[tuple[TopicPartition, BrokerId]] = []
+        for tp in written:
+            partition = self.state.partition(tp)
+            leadership = partition.leadership if partition is not None else None
+            if leadership is None:
+                continue
+            if leadership.leader not in brokers:
+                if leadership.leader != NO_LEADER or not brokers.keys().isdisjoint(leadership.isr):
+                    led.append(tp)
+            elif len(leadership.isr) > 1:
+                followed.extend((tp, member) for member in leadership.isr if member not in brokers)
+        self._elect(led)
+        if followed:
+            self.queue.add(Task(Priority.LIVENESS, followed, _shrink))
+
+    def _elect(self, partitions: list[TopicPartition]) -> None:
+        if partitions:
+            decide = partial(_elect_offline, settings=self.settings)
+            self.queue.add(Task(Priority.LIVENESS, partitions, decide))
+
+    def on_replicas_failed(self, broker: BrokerId, failed: list[TopicPartition]) -> None:
+        """A broker can't serve these replicas any more: its log dir is gone, the broker is not."""
+        for tp in failed:
+            self.state.offline_replicas[tp] = self.state.offline_replicas.get(tp, frozenset()) | {broker}
+        self._elect(failed)
+        self.queue.add(Task(Priority.LIVENESS, [(tp, broker) for tp in failed], _shrink))
+
+    def _forget_log_dirs(self, went: tuple[BrokerId, ...]) -> None:
+        for tp, brokers in list(self.state.offline_replicas.items()):
+            left = brokers.difference(went)
+            if left:
+                self.state.offline_replicas[tp] = left
+            else:
+                del self.state.offline_replicas[tp]
+
+    def hosted_by(self, broker: BrokerId) -> list[TopicPartition]:
+        """Partitions with a replica on a broker, those that it leads first."""
+        hosted = [
+            (partition.leadership.leader != broker, TopicPartition(name, number))
+            for name, topic in self.state.topics.items()
+            for number, partition in topic.partitions.items()
+            if partition.leadership is not None and broker in partition.assignment.replicas
+        ]
+        return [tp for _, tp in sorted(hosted)]
+
+
+def _shrink(draft: Draft, item: tuple[TopicPartition, BrokerId]) -> None:
+    tp, broker = item
+    if not elections.eligible_leader(draft.state, tp, broker):
+        elections.shrink_isr(draft, tp, broker)
+
+
+def _elect_offline(draft: Draft, tp: TopicPartition, *, settings: ControllerSettings) -> None:
+    elections.elect_offline(draft, settings, tp)

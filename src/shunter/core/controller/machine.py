@@ -1,0 +1,327 @@
+"""The controller's state machine: one owner of the state, one event at a time, one batch of writes outstanding.
+
+`handle` takes an event in, decides as much as one slice allows, and says what is to be done. Source: the controller
+redesign ("Have a single execution thread to serially process events one at a time"), and etcd's raft for `Ready`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from shunter.core.controller import changes as applied
+from shunter.core.controller.changes import Changes
+from shunter.core.controller.draft import Draft
+from shunter.core.controller.events import (
+    BatchRefused,
+    BatchWritten,
+    ClusterLoaded,
+    Elected,
+    Envelope,
+    Event,
+    ReplyToken,
+    SessionExpired,
+    SettingsChanged,
+    TimePassed,
+)
+from shunter.core.controller.intake import Effects, Intake
+from shunter.core.controller.outbox import Outbox
+from shunter.core.controller.ready import LoadCluster, Notice, Read, Ready, Reply, Request, WriteBatch
+from shunter.core.controller.state import ClusterView, ControllerState
+from shunter.core.controller.tasks import CANCELLED_TIMES, EXAMINED_AT_MOST, Priority, Task
+from shunter.errors import InvariantViolation
+from shunter.model.records import Record
+from shunter.model.settings import ControllerSettings
+
+RETRY_AFTER_MS = 200
+STARTED_AT_MOST = 2_000
+"""Partitions that one slice of a start-up takes in or hands out: some 10 ms of work."""
+REFUSALS_BEFORE_RELOAD = 5
+"""Refused writes in a row after which what we believe is thrown away and read again."""
+
+
+@dataclass(slots=True)
+class Outstanding:
+    """The batch that is being written, with what it was decided from."""
+
+    batch_id: int
+    records: tuple[Record, ...]
+    draft: Draft
+    tasks: list[Task]
+
+
+@dataclass(slots=True)
+class Bundle:
+    """What becomes a `Ready`."""
+
+    requests: list[Request] = field(default_factory=list[Request])
+    replies: list[tuple[ReplyToken, Reply]] = field(default_factory=list[tuple[ReplyToken, Reply]])
+    reads: list[Read] = field(default_factory=list[Read])
+    writes: WriteBatch | None = None
+    notices: list[Notice] = field(default_factory=list[Notice])
+    more: bool = False
+    resigned: bool = False
+
+
+class ControllerMachine:
+    """Decides for the whole cluster. Feed it with `handle`; look at it through `view`."""
+
+    def __init__(self, settings: ControllerSettings) -> None:
+        """Start as a standby that knows nothing."""
+        self.settings = settings
+        self.state = ControllerState(settings.broker_id)
+        self.outbox = Outbox(self.state, settings)
+        self.intake = Intake(self.state, settings, self.outbox)
+        self.outstanding: Outstanding | None = None
+        self.held: list[Event] = []
+        """Events that came between election and start; none of them is lost, none is acted on early."""
+        self.loading = False
+        self.starting: Iterator[tuple[int, Effects]] | None = None
+        self.next_batch_id = 1
+        self.retry_at_ms: int | None = None
+        self.refusals = 0
+
+    @property
+    def view(self) -> ClusterView:
+        """What queries may read, between two calls of `handle`."""
+        return self.state
+
+    def handle(self, envelope: Envelope) -> Ready:
+        """Take in one event and say what is to be done now.
+
+        Raises:
+            InvariantViolation: our bug; the caller must stop acting as the controller.
+
+        Cost: bounded by one slice of work (`slice_partitions`, or `STARTED_AT_MOST` during a start-up).
+        """
+        bundle = Bundle()
+        now_ms = envelope.now_ms
+        self._take(envelope.event, now_ms, envelope.cause, bundle)
+        if self.state.active:
+            self._process(now_ms, bundle)
+            bundle.requests += self.outbox.maybe_metadata(now_ms)
+            bundle.reads += self.intake.read_again(now_ms)
+        return Ready(
+            requests=tuple(bundle.requests),
+            replies=tuple(bundle.replies),
+            reads=tuple(bundle.reads),
+            writes=bundle.writes,
+            notices=tuple(bundle.notices),
+            wake_at_ms=self._wake_at_ms() if self.state.active else None,
+            more=bundle.more,
+            resigned=bundle.resigned,
+        )
+
+    # ---- events
+
+    def _take(self, event: Event, now_ms: int, cause: str, bundle: Bundle) -> None:
+        match event:
+            case Elected(epoch):
+                self._start_over()
+                self.state.controller_epoch = epoch
+                self.loading = True
+                bundle.reads.append(LoadCluster())
+            case ClusterLoaded(snapshot):
+                if not self.loading:
+                    return
+                self.loading = False
+                self.starting = self.intake.start_up(snapshot)
+                self._go_on_starting(now_ms, cause, bundle)
+            case SessionExpired(reason):
+                self._resign(reason, bundle)
+            case BatchWritten() | BatchRefused():
+                self._outcome(event, now_ms, bundle)
+            case SettingsChanged(settings):
+                self._use(settings, now_ms)
+            case TimePassed() if self.starting is not None:
+                self._go_on_starting(now_ms, cause, bundle)
+            case _ if self.loading or self.starting is not None:
+                self.held.append(event)
+            case _:
+                self._settle(self.intake.take(event, now_ms, cause), bundle)
+
+    def _use(self, settings: ControllerSettings, now_ms: int) -> None:
+        """Decide by other settings from now on; requests that were handed out keep the epochs that they have."""
+        if settings.broker_id != self.settings.broker_id:
+            raise InvariantViolation("a controller keeps its broker id", old=self.settings, new=settings)
+        self.settings = settings
+        self.outbox.settings = settings
+        self.intake.use(settings, now_ms)
+
+    def _go_on_starting(self, now_ms: int, cause: str, bundle: Bundle) -> None:
+        """Take one slice of the start-up; with the last of it we are the controller, and hear what came meanwhile."""
+        if self.starting is None:
+            return
+        self.intake.now_ms = now_ms
+        examined = 0
+        for count, effects in self.starting:
+            self._settle(effects, bundle)
+            examined += count
+            if examined >= STARTED_AT_MOST:
+                bundle.more = True
+                return
+        self.starting = None
+        self.state.active = True
+        bundle.notices.append(self.intake.in_charge())
+        held, self.held = self.held, []
+        for earlier in held:
+            self._settle(self.intake.take(earlier, now_ms, cause), bundle)
+
+    def _settle(
+        self, effects: tuple[list[Request], list[tuple[ReplyToken, Reply]], list[Notice]], bundle: Bundle
+    ) -> None:
+        requests, replies, notices = effects
+        bundle.requests += requests
+        bundle.replies += replies
+        bundle.notices += notices
+
+    def _start_over(self) -> None:
+        self.state.reset()
+        self.outbox = Outbox(self.state, self.settings, next_request_id=self.outbox.next_request_id)
+        self.intake = Intake(self.state, self.settings, self.outbox)
+        self.outstanding = None
+        self.held = []
+        self.starting = None
+        self.retry_at_ms = None
+        self.refusals = 0
+
+    def _resign(self, reason: str, bundle: Bundle) -> None:
+        self._start_over()
+        self.loading = False
+        bundle.notices.append(Notice("resigned", "controller", reason))
+        bundle.resigned = True
+
+    # ---- outcomes of writes
+
+    def _outcome(self, event: BatchWritten | BatchRefused, now_ms: int, bundle: Bundle) -> None:
+        outstanding = self.outstanding
+        if outstanding is None or outstanding.batch_id != event.batch_id:
+            return  # An answer to a batch of an epoch of ours that is over.
+        self.outstanding = None
+        if isinstance(event, BatchWritten):
+            self.refusals = 0
+            changes = applied.apply_records(self.state, outstanding.records, event.versions, event.czxids)
+            self._committed(outstanding.draft, outstanding.records, outstanding.tasks, changes, now_ms, bundle)
+        elif event.reason == "fenced":
+            self._resign("a write was refused: another controller has a newer epoch", bundle)
+        else:
+            self._refused(outstanding, event, now_ms, bundle)
+
+    def _refused(self, outstanding: Outstanding, event: BatchRefused, now_ms: int, bundle: Bundle) -> None:
+        self.refusals += 1
+        if self.refusals >= REFUSALS_BEFORE_RELOAD:
+            self._reload(bundle)
+            return
+        changes = Changes()
+        for topic in event.topics:
+            changes.add(applied.apply_topic_read(self.state, topic))
+        for name in event.gone:
+            changes.add(applied.apply_topic_gone(self.state, name))
+        for task in outstanding.tasks:
+            task.roll_back()
+        self.intake.queue.put_back(outstanding.tasks)
+        bundle.notices += self.intake.znodes.on_refused(event, outstanding.records)
+        self._settle((self.intake.announce(changes, now_ms), [], []), bundle)
+        if event.reason != "version" or self.refusals > 1:
+            self.retry_at_ms = now_ms + RETRY_AFTER_MS
+            told = f"batch of {len(outstanding.records)} records was refused ({event.reason}), {self.refusals} in a row"
+            bundle.notices.append(Notice("write-refused", "zookeeper", told))
+
+    def _reload(self, bundle: Bundle) -> None:
+        """Read everything again, within the same election: somebody changed what nobody but us should write.
+
+        Waiting callers are refused, as on a resignation: what they asked for may be decided by now, or not.
+        """
+        epoch = self.state.controller_epoch
+        told = f"{self.refusals} writes in a row met something else than expected; reading the cluster again"
+        self._start_over()
+        self.state.controller_epoch = epoch
+        self.loading = True
+        bundle.notices.append(Notice("reload", "zookeeper", told))
+        bundle.reads.append(LoadCluster())
+        bundle.resigned = True
+
+    def _committed(
+        self,
+        draft: Draft,
+        records: tuple[Record, ...],
+        tasks: list[Task],
+        changes: Changes,
+        now_ms: int,
+        bundle: Bundle,
+    ) -> None:
+        replies = list(draft.replies)
+        for task in tasks:
+            replies += task.commit()
+            if not task.exhausted:
+                self.intake.queue.put_back([task])
+        self._settle(self.intake.committed(draft, records, changes, now_ms), bundle)
+        bundle.replies += replies
+
+    # ---- slices
+
+    def _process(self, now_ms: int, bundle: Bundle) -> None:
+        """Decide one slice: until something is to be written, or so much was looked at that others get a turn."""
+        if self.outstanding is not None:
+            return
+        if self.retry_at_ms is not None:
+            if now_ms < self.retry_at_ms:
+                return
+            self.retry_at_ms = None
+        examined = 0
+        while self.outstanding is None:
+            if examined >= EXAMINED_AT_MOST:
+                bundle.more = True
+                return
+            draft, tasks, looked_at = self._draft_slice(now_ms, EXAMINED_AT_MOST - examined)
+            examined += looked_at
+            if not tasks:
+                return
+            records = draft.records()
+            if records:
+                self._hand_out(records, draft, tasks, bundle)
+            else:
+                self._committed(draft, (), tasks, Changes(), now_ms, bundle)
+
+    def _draft_slice(self, now_ms: int, examine_limit: int) -> tuple[Draft, list[Task], int]:
+        draft = Draft(self.state, now_ms)
+        tasks: list[Task] = []
+        queue = self.intake.queue
+        examined = 0
+        while examined < examine_limit:
+            task = queue.first(barrier_holds=self.outbox.barrier_holds(now_ms))
+            if task is None or draft.size >= (limit := self._slice_limit(task)):
+                break
+            queue.take(task)
+            tasks.append(task)
+            examined += max(1, task.draft_slice(draft, limit, examine_limit - examined))
+            if not task.exhausted:
+                break
+        return draft, tasks, examined
+
+    def _slice_limit(self, task: Task) -> int:
+        """How much goes into one batch; more of a cancel, for relief waits for its last slice."""
+        return self.settings.slice_partitions * (CANCELLED_TIMES if task.priority is Priority.CANCEL else 1)
+
+    def _hand_out(self, records: tuple[Record, ...], draft: Draft, tasks: list[Task], bundle: Bundle) -> None:
+        if bundle.writes is not None:
+            raise InvariantViolation("one batch of writes is outstanding at a time", batch=bundle.writes.batch_id)
+        batch = WriteBatch(self.next_batch_id, records)
+        self.next_batch_id += 1
+        self.outstanding = Outstanding(batch.batch_id, records, draft, tasks)
+        bundle.writes = batch
+        bundle.notices += draft.notices
+
+    def _wake_at_ms(self) -> int | None:
+        due = [
+            self.retry_at_ms,
+            self.intake.next_check_ms,
+            self.intake.read_again_ms,
+            self.intake.rebalance.due_ms,
+        ]
+        if self.outbox.pending_metadata:
+            due.append(self.outbox.metadata_due_ms)
+        if self.outstanding is None and self.intake.queue.waits_for_barrier():
+            # While a batch is being written its outcome is waited for, whatever the barrier does.
+            due.append(self.outbox.barrier_deadline_ms)
+        return min((moment for moment in due if moment is not None), default=None)

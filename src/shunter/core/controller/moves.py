@@ -1,0 +1,486 @@
+"""Reassignments, decided into a draft: accepted, begun, advanced, stopped, rolled back, superseded, adopted.
+
+How one partition moves is decided by `core.reassignment`; this module decides when, and what becomes durable with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shunter.core.controller import pauses
+from shunter.core.controller.draft import Draft
+from shunter.core.controller.elections import min_isr, unreadable_state
+from shunter.core.controller.events import ReassignmentChange
+from shunter.core.controller.ready import Notice
+from shunter.core.controller.state import ControllerState
+from shunter.core.reassignment import (
+    Situation,
+    Step,
+    Waiting,
+    WaitReason,
+    describe_waiting,
+    next_step,
+    roll_back,
+    stop,
+    supersede,
+    validate_target,
+)
+from shunter.errors import ErrorCode
+from shunter.model.partition import (
+    EPOCH_DURING_DELETE,
+    BrokerId,
+    PartitionState,
+    ReplicaAssignment,
+    Replicas,
+    TopicPartition,
+)
+from shunter.model.reassignment import CancelMode, Phase, Reassignment, Strategy
+from shunter.model.settings import ControllerSettings
+
+MoveResult = tuple[TopicPartition, ErrorCode, str | None]
+
+CANCEL_IN_PLACE = (
+    "/admin/reassign_cancel exists: everything is being rolled back, and nothing new starts until it is removed"
+    " (--remove-cancel)"
+)
+BEGUN = frozenset({Phase.MOVING, Phase.STOPPING, Phase.ROLLING_BACK})
+
+
+@dataclass(slots=True)
+class Load:
+    """How many moves are under way, in all and by broker that receives one; counted once per draft."""
+
+    total: int = 0
+    by_broker: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
+
+    def add(self, brokers: Replicas, by: int = 1) -> None:
+        """Count a move that begins (or, by -1, ends)."""
+        self.total += by
+        for broker in brokers:
+            self.by_broker[broker] = self.by_broker.get(broker, 0) + by
+
+
+@dataclass(slots=True)
+class Moves:
+    """Decides about moves. What waits for whom is kept here for people to see; it is not part of any decision."""
+
+    state: ControllerState
+    settings: ControllerSettings
+    undeleted: dict[TopicPartition, set[BrokerId]] = field(default_factory=dict[TopicPartition, set[BrokerId]])
+    """Live brokers that were told to delete a dropped replica and have not answered."""
+    refused: set[tuple[BrokerId, TopicPartition]] = field(default_factory=set[tuple[BrokerId, TopicPartition]])
+    """Deletions that a live broker could not do: owed until it comes back, not asked for again and again."""
+    load: tuple[Draft, Load] | None = None
+
+    @property
+    def waiting(self) -> dict[TopicPartition, tuple[Waiting, int]]:
+        """What a move waits for, and since when, ms."""
+        return self.state.waiting
+
+    # ---- accepting
+
+    def submit(
+        self,
+        draft: Draft,
+        change: ReassignmentChange,
+        *,
+        legacy_original: Replicas | None = None,
+        requested: bool = False,
+    ) -> MoveResult:
+        """Accept one partition's new target, or say why not.
+
+        `legacy_original` is given for the legacy znode's, `requested` for a request znode's without the legacy flag.
+        """
+        tp = change.tp
+        if draft.state.cancel is not None:
+            return tp, ErrorCode.REASSIGNMENT_IN_PROGRESS, CANCEL_IN_PLACE
+        partition = draft.partition(tp)
+        if partition is None or tp.topic in draft.state.deleting:
+            return tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, draft.state.why_missing(tp)
+        target = change.replicas or ()
+        known = draft.reassignment(tp)
+        again = known is not None and known.phase is not Phase.DROPPING and target == known.target
+        # What was taken on once is not refused the second time, for a broker that has died since.
+        refused = _unreadable(draft, tp)
+        if refused is None and not again:
+            refused = self._refusal(draft, tp, target, forced=change.forced)
+        if refused is not None:
+            return tp, *refused
+        strategy = change.strategy or self.settings.strategy
+        if known is not None and known.phase is not Phase.DROPPING:
+            known = known._replace(
+                legacy=legacy_original is not None,
+                requested=requested or (known.requested and legacy_original is None),
+                changes=known.changes + (target != known.target),
+            )
+            return self._change_target(draft, tp, known, target, strategy, forced=change.forced)
+        if target == partition.assignment.replicas and not partition.assignment.in_motion:
+            return tp, ErrorCode.NONE, None
+        if known is not None:
+            self._owe_undeleted(draft, tp, partition)
+        original = legacy_original or partition.assignment.original
+        accepted = Reassignment(
+            topic_id=draft.state.topics[tp.topic].topic_id,
+            original=original,
+            target=target,
+            strategy=strategy,
+            phase=Phase.PENDING,
+            written=partition.assignment,
+            accepted_at_ms=draft.now_ms,
+            top=len(original),
+            legacy=legacy_original is not None,
+            forced=change.forced,
+            requested=requested,
+        )
+        draft.move(tp, accepted)
+        self.advance(draft, tp)
+        return tp, ErrorCode.NONE, None
+
+    def _owe_undeleted(self, draft: Draft, tp: TopicPartition, partition: PartitionState) -> None:
+        """Another move takes the place of one whose deletions are not acknowledged: remember them elsewhere."""
+        epoch = partition.leadership.leader_epoch if partition.leadership is not None else 0
+        for broker in sorted(self.undeleted.get(tp, set()) | draft.dropped.get(tp, set())):
+            draft.owe(broker, tp, epoch)
+
+    def _refusal(
+        self, draft: Draft, tp: TopicPartition, target: Replicas, *, forced: bool
+    ) -> tuple[ErrorCode, str] | None:
+        return validate_target(
+            target,
+            draft.state.brokers,
+            place=tp,
+            ours=draft.state.controller_id,
+            min_isr=min_isr(draft.state, self.settings, tp.topic),
+            forced=forced,
+        )
+
+    def _change_target(
+        self,
+        draft: Draft,
+        tp: TopicPartition,
+        known: Reassignment,
+        target: Replicas,
+        strategy: Strategy,
+        *,
+        forced: bool,
+    ) -> MoveResult:
+        changed = known._replace(target=target, strategy=strategy, forced=forced, relaxed_since_ms=None)
+        if forced and not known.legacy and target == known.target and known.phase is Phase.MOVING:
+            # The operator's word, for a move that the floor holds up (KAFKA-19975).
+            draft.move(tp, changed._replace(relaxed_since_ms=draft.now_ms))
+            self.advance(draft, tp)
+            return tp, ErrorCode.NONE, None
+        if known.phase is Phase.PENDING:
+            partition = draft.partition(tp)
+            if partition is not None and partition.assignment.in_motion:
+                # Somebody else has begun it meanwhile: there is something to finish, or to take back.
+                draft.move(tp, changed._replace(phase=Phase.MOVING, written=partition.assignment))
+            elif partition is not None and target == partition.assignment.replicas:
+                self.end(draft, tp, known)
+            else:
+                draft.move(tp, changed)
+            return tp, ErrorCode.NONE, None
+        if target == known.target and known.phase is Phase.MOVING:
+            draft.move(tp, changed)
+            return tp, ErrorCode.NONE, None
+        situation = self._situation(draft, tp)
+        if situation is None:
+            draft.move(tp, changed._replace(phase=Phase.MOVING))
+            return tp, ErrorCode.NONE, None
+        step = supersede(
+            situation,
+            original=known.original,
+            new_target=target,
+            top=known.top,
+            strategy=strategy,
+        )
+        changed = changed._replace(phase=Phase.MOVING)
+        draft.move(tp, changed)
+        self._follow(draft, tp, changed, step)
+        return tp, ErrorCode.NONE, None
+
+    # ---- ending early
+
+    def cancel(self, draft: Draft, tp: TopicPartition, mode: CancelMode | None) -> MoveResult:
+        """Stop a move or roll it back; in any state, and as often as one likes."""
+        known = draft.reassignment(tp)
+        if draft.partition(tp) is None or tp.topic in draft.state.deleting:
+            return tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, draft.state.why_missing(tp)
+        if known is None or known.phase is Phase.DROPPING:
+            return tp, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"nothing moves {tp}"
+        if known.phase is not Phase.PENDING and tp in draft.state.unreadable:
+            return tp, ErrorCode.LEADER_NOT_AVAILABLE, unreadable_state(tp)
+        if mode is CancelMode.PAUSE:
+            return tp, *pauses.pause(draft, tp, known)
+        if mode is CancelMode.RESUME:
+            return self._resume(draft, tp, known)
+        if known.phase is Phase.PENDING:
+            self.end(draft, tp, known)
+            return tp, ErrorCode.NONE, None
+        if (mode or self.settings.cancel_mode) is CancelMode.STOP:
+            situation = self._situation(draft, tp)
+            if situation is not None:
+                self._follow(draft, tp, known, stop(situation, original=known.original))
+                return tp, ErrorCode.NONE, None
+        changed = known._replace(phase=Phase.ROLLING_BACK, relaxed_since_ms=None)
+        draft.move(tp, changed)
+        self.advance(draft, tp)
+        return tp, ErrorCode.NONE, None
+
+    def _resume(self, draft: Draft, tp: TopicPartition, known: Reassignment) -> MoveResult:
+        if draft.state.cancel is not None:
+            return tp, ErrorCode.REASSIGNMENT_IN_PROGRESS, CANCEL_IN_PLACE
+        if pauses.resume(draft, tp, known):
+            self.advance(draft, tp)
+        return tp, ErrorCode.NONE, None
+
+    # ---- going on
+
+    def advance(self, draft: Draft, tp: TopicPartition) -> None:
+        """Take the next step of a move if it can be taken now; else remember what it waits for."""
+        move = draft.reassignment(tp)
+        if move is None or move.phase in (Phase.PAUSED, Phase.DROPPING) or tp.topic in draft.state.deleting:
+            return
+        if move.phase is Phase.PENDING and (draft.state.cancel is not None or not self._may_begin(draft, move)):
+            return
+        situation = self._situation(draft, tp)
+        if situation is None:
+            return
+        if move.phase is Phase.ROLLING_BACK:
+            outcome = roll_back(situation, original=move.original)
+        else:
+            outcome = next_step(
+                situation,
+                original=move.original,
+                target=move.target,
+                strategy=move.strategy,
+                relaxed=move.relaxed_since_ms is not None,
+            )
+        if move.phase is Phase.PENDING and not isinstance(outcome, Waiting):
+            self._count(draft).add(_added(move))
+            move = move._replace(phase=Phase.MOVING)
+        self._follow(draft, tp, move, outcome)
+
+    def _follow(self, draft: Draft, tp: TopicPartition, move: Reassignment, outcome: Step | Waiting | None) -> None:
+        if isinstance(outcome, Waiting):
+            reason, since = self.waiting.get(tp, (None, draft.now_ms))
+            self.waiting[tp] = (outcome, since if reason == outcome else draft.now_ms)
+            return
+        self.waiting.pop(tp, None)
+        if outcome is None:
+            self.end(draft, tp, move)
+            return
+        partition = draft.partition(tp)
+        if partition is None or partition.leadership is None:
+            return
+        self._write_step(draft, tp, partition, move, outcome)
+        if not outcome.final:
+            # The record names the originals; what else is dropped on the way has to be remembered by itself.
+            for broker in outcome.dropped:
+                if broker not in move.original:
+                    draft.owe(broker, tp, partition.leadership.leader_epoch + 1)
+            draft.move(tp, move._replace(written=outcome.assignment))
+        elif draft.dropped.get(tp) or self.undeleted.get(tp):
+            self._uncount(draft, move)
+            self._drop_legacy(draft, tp, move)
+            draft.move(tp, move._replace(phase=Phase.DROPPING, written=partition.assignment))
+        else:
+            self.end(draft, tp, move)
+
+    def _write_step(
+        self, draft: Draft, tp: TopicPartition, partition: PartitionState, move: Reassignment, step: Step
+    ) -> None:
+        leadership = partition.leadership
+        if leadership is None:
+            return
+        epoch = leadership.leader_epoch + 1
+        draft.place(tp, step.assignment)
+        wanted: Replicas | None = None
+        if self.settings.write_target_replicas and not step.final:
+            # Kept whole until the end (KIP-455's draft).
+            wanted = move.original if move.phase is Phase.ROLLING_BACK else move.target
+        changed = leadership._replace(leader=step.leader, leader_epoch=epoch, isr=step.isr, target_replicas=wanted)
+        draft.lead(tp, changed)
+        for broker in step.assignment.replicas:
+            draft.keep(tp, broker)
+        draft.drop(tp, step.dropped, epoch)
+
+    def end(
+        self, draft: Draft, tp: TopicPartition, move: Reassignment, *, keep: ReplicaAssignment | None = None
+    ) -> None:
+        """Close a move's record, and take it out of the legacy znode if it came by that.
+
+        `keep` is the assignment with which the record stays for the sake of replicas that are still to be deleted.
+        """
+        self.waiting.pop(tp, None)
+        self._uncount(draft, move)
+        self._drop_legacy(draft, tp, move)
+        self._drop_target_replicas(draft, tp)
+        draft.move(tp, None if keep is None else move._replace(phase=Phase.DROPPING, written=keep))
+
+    def _drop_target_replicas(self, draft: Draft, tp: TopicPartition) -> None:
+        """Nothing moves it any more: a `targetReplicas` left behind would start it again at the next failover."""
+        partition = draft.partition(tp)
+        leadership = partition.leadership if partition is not None else None
+        if leadership is None or leadership.target_replicas is None or tp.topic in draft.state.deleting:
+            return
+        # A new leader epoch, for the leader has to hear of the new version before its next AlterPartition.
+        draft.lead(tp, leadership._replace(leader_epoch=leadership.leader_epoch + 1, target_replicas=None))
+
+    def _drop_legacy(self, draft: Draft, tp: TopicPartition, move: Reassignment) -> None:
+        if move.legacy:
+            self.forget_legacy(draft, {tp})
+
+    def forget_legacy(self, draft: Draft, partitions: set[TopicPartition]) -> None:
+        """Take partitions out of `/admin/reassign_partitions`; the znode goes with the last one."""
+        known = draft.state.legacy
+        if known is None and draft.legacy is None:
+            return
+        before = known.targets if draft.legacy is None and known is not None else draft.legacy or {}
+        if before and not any(tp in before for tp in partitions):
+            return
+        left = draft.legacy_targets()
+        for tp in sorted(partitions):
+            left.pop(tp, None)
+
+    def _situation(self, draft: Draft, tp: TopicPartition) -> Situation | None:
+        partition = draft.partition(tp)
+        if partition is None or partition.leadership is None:
+            return None
+        return Situation(
+            assignment=partition.assignment,
+            isr=partition.leadership.isr,
+            leader=partition.leadership.leader,
+            live=draft.serving(tp),
+            min_isr=min_isr(draft.state, self.settings, tp.topic),
+        )
+
+    # ---- staggering
+
+    def _may_begin(self, draft: Draft, move: Reassignment) -> bool:
+        if not self.settings.max_concurrent and not self.settings.max_concurrent_per_broker:
+            return True
+        load = self._count(draft)
+        if self.settings.max_concurrent and load.total >= self.settings.max_concurrent:
+            return False
+        bound = self.settings.max_concurrent_per_broker
+        return not bound or all(load.by_broker.get(broker, 0) < bound for broker in _added(move))
+
+    def _uncount(self, draft: Draft, move: Reassignment) -> None:
+        """A move that had begun ends: what is accepted in the same draft may begin in its place."""
+        if move.phase in BEGUN and (self.settings.max_concurrent or self.settings.max_concurrent_per_broker):
+            self._count(draft).add(_added(move), -1)
+
+    def _count(self, draft: Draft) -> Load:
+        if self.load is None or self.load[0] is not draft:
+            load = Load()
+            for move in (draft.reassignment(tp) for tp in {**draft.state.reassignments, **draft.reassignments}):
+                if move is not None and move.phase in BEGUN:
+                    load.add(_added(move))
+            self.load = (draft, load)
+        return self.load[1]
+
+    # ---- after the write
+
+    def told_to_delete(self, draft: Draft) -> None:
+        """The draft is durable: its dropped replicas are being deleted."""
+        for tp, brokers in draft.dropped.items():
+            if brokers:
+                self.undeleted.setdefault(tp, set()).update(brokers)
+
+    def deleted(self, broker: BrokerId, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
+        """A broker acknowledged deletions; returns the partitions with nothing left to delete."""
+        over: list[TopicPartition] = []
+        for tp in partitions:
+            left = self.undeleted.get(tp)
+            if left is not None:
+                left.discard(broker)
+                if not left:
+                    del self.undeleted[tp]
+                    over.append(tp)
+        return over
+
+    def finish_dropping(self, draft: Draft, tp: TopicPartition) -> None:
+        """Close a move whose dropped replicas are gone."""
+        move = draft.reassignment(tp)
+        if tp.topic in draft.state.deleting:
+            return
+        if move is not None and move.phase is Phase.DROPPING and tp not in self.undeleted:
+            draft.move(tp, None)
+
+    def owe_instead(self, draft: Draft, item: tuple[BrokerId, TopicPartition]) -> None:
+        """A broker died, or failed, before it acknowledged a deletion: owe it, and let the move end.
+
+        Where it is back already (a bounce), it is simply told again.
+        """
+        broker, tp = item
+        partition = draft.partition(tp)
+        if partition is None:
+            if (broker, tp) in self.refused:
+                draft.owe(broker, tp, EPOCH_DURING_DELETE)
+            else:
+                draft.drop(tp, (broker,), EPOCH_DURING_DELETE)
+            return
+        if partition.leadership is not None and broker not in partition.assignment.replicas:
+            if broker in draft.state.brokers and (broker, tp) not in self.refused:
+                draft.drop(tp, (broker,), partition.leadership.leader_epoch)
+                return
+            draft.owe(broker, tp, partition.leadership.leader_epoch)
+        self.finish_dropping(draft, tp)
+
+    def relax_overdue(self, draft: Draft, tp: TopicPartition) -> None:
+        """A move has waited too long: relax its floor, durably (KAFKA-19975), or roll it back (2.A)."""
+        move = draft.reassignment(tp)
+        waiting = self.waiting.get(tp)
+        if move is None or waiting is None or move.phase not in BEGUN | {Phase.PENDING}:
+            return
+        if waiting[0].reason is WaitReason.DEAD and move.phase is not Phase.ROLLING_BACK:
+            self._roll_back_overdue(draft, tp, *waiting)
+            return
+        if waiting[0].reason is not WaitReason.FLOOR or move.relaxed_since_ms is not None:
+            return
+        if draft.now_ms - waiting[1] >= self.settings.relax_after_ms:
+            draft.notices.append(Notice("floor-relaxed", str(tp), describe_waiting(waiting[0])))
+            draft.move(tp, move._replace(relaxed_since_ms=draft.now_ms))
+            self.advance(draft, tp)
+
+    def _roll_back_overdue(self, draft: Draft, tp: TopicPartition, waiting: Waiting, since_ms: int) -> None:
+        """A broker of the target has been dead for `roll_back_after_ms`, where that is configured."""
+        bound = self.settings.roll_back_after_ms
+        if bound and draft.now_ms - since_ms >= bound:
+            told = f"{describe_waiting(waiting)}, for {draft.now_ms - since_ms} ms: it is rolled back"
+            draft.notices.append(Notice("rolled-back-overdue", str(tp), told))
+            self.cancel(draft, tp, CancelMode.ROLL_BACK)
+
+    def relax_due_ms(self) -> int | None:
+        """When the next floor is to be relaxed."""
+        due = [
+            since + self.settings.relax_after_ms
+            for tp, (waiting, since) in self.waiting.items()
+            if waiting.reason is WaitReason.FLOOR and self._unrelaxed(tp)
+        ]
+        return min(due, default=None)
+
+    def _unrelaxed(self, tp: TopicPartition) -> bool:
+        move = self.state.reassignments.get(tp)
+        return move is not None and move.relaxed_since_ms is None
+
+
+def _unreadable(draft: Draft, tp: TopicPartition) -> tuple[ErrorCode, str] | None:
+    """What stands in the way of a new move because nobody can read it."""
+    if tp in draft.state.unreadable:
+        return ErrorCode.LEADER_NOT_AVAILABLE, unreadable_state(tp)
+    if tp in draft.state.left_out.moves:
+        told = f"the durable record of a move of {tp} can't be read; mend or remove it, and start the controller again"
+        return ErrorCode.REASSIGNMENT_IN_PROGRESS, told
+    return None
+
+
+def _added(move: Reassignment) -> Replicas:
+    return tuple(broker for broker in move.target if broker not in move.original)
+
+
+def dropped_before(move: Reassignment, assignment: ReplicaAssignment) -> Replicas:
+    """Replicas that a move had and that are assigned no more: a former controller may not have told them."""
+    had = {*move.original, *move.written.replicas, *(move.target if move.phase is Phase.DROPPING else ())}
+    return tuple(sorted(had - set(assignment.replicas)))

@@ -1,0 +1,299 @@
+"""What brokers have to hear, made from what changed; and who has not answered yet.
+
+LeaderAndIsr goes out at once, one request per broker and decision however many partitions. Metadata goes to everybody:
+at once when a leader changed, else at most once per `metadata_linger_ms`, so that what waits together goes out together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from shunter.core.controller.changes import Changes
+from shunter.core.controller.full_state import FullState, note_offline
+from shunter.core.controller.ready import (
+    ConnectBrokers,
+    Request,
+    SendLeaderAndIsr,
+    SendStopReplica,
+    SendUpdateMetadata,
+    StopPartition,
+    TopicSlice,
+)
+from shunter.core.controller.state import ControllerState
+from shunter.model.broker import Broker
+from shunter.model.partition import (
+    EPOCH_DURING_DELETE,
+    LEADER_DURING_DELETE,
+    BrokerId,
+    PartitionState,
+    Replicas,
+    TopicPartition,
+)
+from shunter.model.settings import ControllerSettings, ControlRequestEpoch
+
+
+@dataclass(slots=True)
+class Outbox:
+    """Builds requests from changes and remembers the unanswered ones.
+
+    Invariant: `unanswered` names live brokers alone; `pending_metadata` is empty or `metadata_due_ms` is set.
+    """
+
+    state: ControllerState
+    settings: ControllerSettings
+    next_request_id: int = 1
+    unanswered: dict[BrokerId, dict[int, int]] = field(default_factory=dict[BrokerId, dict[int, int]])
+    """By broker: request id -> when it was handed out, ms."""
+    deletions: dict[tuple[int, BrokerId], tuple[TopicPartition, ...]] = field(
+        default_factory=dict[tuple[int, BrokerId], tuple[TopicPartition, ...]]
+    )
+    """Replica deletions that were asked for and not acknowledged."""
+    pending_metadata: set[TopicPartition] = field(default_factory=set[TopicPartition])
+    last_metadata_ms: int = -(1 << 62)
+    barrier: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
+    """Brokers that an event spoke to: the last request id that each has to answer before waiting work goes on."""
+    slow: set[BrokerId] = field(default_factory=set[BrokerId])
+    """Brokers that the barrier gave up waiting for, until they have answered everything."""
+
+    def others(self) -> tuple[BrokerId, ...]:
+        """Live brokers but ourselves, ascending."""
+        return tuple(broker for broker in sorted(self.state.brokers) if broker != self.state.controller_id)
+
+    def connect(self) -> ConnectBrokers:
+        """The channels to have from now on."""
+        return ConnectBrokers(tuple(self.state.brokers[broker] for broker in self.others()))
+
+    # ---- from changes to requests
+
+    def leader_and_isr(self, led: Mapping[TopicPartition, Replicas], now_ms: int) -> list[Request]:
+        """One request per replica's broker for all partitions whose leader, epoch or replicas changed."""
+        by_broker: dict[BrokerId, dict[str, list[tuple[int, PartitionState]]]] = {}
+        new: dict[BrokerId, set[TopicPartition]] = {}
+        for tp, before in led.items():
+            partition = self.state.partition(tp)
+            if partition is None or partition.leadership is None or tp.topic in self.state.deleting:
+                continue
+            for broker in partition.assignment.replicas:
+                by_broker.setdefault(broker, {}).setdefault(tp.topic, []).append((tp.partition, partition))
+                if broker not in before:
+                    new.setdefault(broker, set()).add(tp)
+        return [
+            self._leader_and_isr(
+                broker, self._slices(by_broker[broker]), frozenset(new.get(broker, ())), now_ms, full=False
+            )
+            for broker in self.others()
+            if broker in by_broker
+        ]
+
+    def full_leader_and_isr(self, brokers: Iterable[BrokerId], now_ms: int) -> list[Request]:
+        """All that each of `brokers` hosts: after a start-up of theirs."""
+        full = self.full_state(brokers)
+        return [self.hosted_by(broker, full, now_ms) for broker in sorted(full.hosted)]
+
+    def full_state(self, brokers: Iterable[BrokerId] = ()) -> FullState:
+        """Gather the whole cluster, with what each of `brokers` hosts (we host nothing)."""
+        full = FullState(self.state, (broker for broker in brokers if broker != self.state.controller_id))
+        for topic in self.state.topics.values():
+            full.add(topic)
+        return full
+
+    def hosted_by(self, broker: BrokerId, full: FullState, now_ms: int) -> Request:
+        """One broker's full LeaderAndIsr out of what was gathered."""
+        return self._leader_and_isr(broker, tuple(full.hosted[broker]), frozenset(), now_ms, full=True)
+
+    def _leader_and_isr(
+        self,
+        broker: BrokerId,
+        topics: tuple[TopicSlice, ...],
+        new: frozenset[TopicPartition],
+        now_ms: int,
+        *,
+        full: bool,
+    ) -> SendLeaderAndIsr:
+        leaders = {
+            leadership.leader
+            for _, _, partitions in topics
+            for _, (_, leadership) in partitions
+            if leadership is not None
+        }
+        return SendLeaderAndIsr(
+            request_id=self._handed_out((broker,), now_ms),
+            broker=broker,
+            controller_epoch=self.state.controller_epoch,
+            broker_epoch=self._broker_epoch(broker),
+            leaders=tuple(self.state.brokers[leader] for leader in sorted(leaders) if leader in self.state.brokers),
+            topics=topics,
+            new=new,
+            full=full,
+        )
+
+    def _slices(self, topics: Mapping[str, list[tuple[int, PartitionState]]]) -> tuple[TopicSlice, ...]:
+        return tuple(
+            TopicSlice(name, self.state.topics[name].topic_id, tuple(partitions)) for name, partitions in topics.items()
+        )
+
+    def stop_replicas(
+        self, stopped: Mapping[TopicPartition, set[BrokerId]], now_ms: int, *, delete: bool
+    ) -> list[Request]:
+        """One request per broker for all replicas that it has to stop; deletions are remembered until answered."""
+        by_broker: dict[BrokerId, list[StopPartition]] = {}
+        for tp, brokers in stopped.items():
+            partition = self.state.partition(tp)
+            if tp.topic in self.state.deleting or partition is None or partition.leadership is None:
+                epoch = EPOCH_DURING_DELETE
+            else:
+                epoch = partition.leadership.leader_epoch
+            for broker in sorted(brokers):
+                by_broker.setdefault(broker, []).append(StopPartition(tp, epoch, delete))
+        requests: list[Request] = []
+        for broker in self.others():
+            if broker not in by_broker:
+                continue
+            request_id = self._handed_out((broker,), now_ms)
+            partitions = tuple(by_broker[broker])
+            if delete:
+                self.deletions[request_id, broker] = tuple(stop.tp for stop in partitions)
+            requests.append(
+                SendStopReplica(request_id, broker, self.state.controller_epoch, self._broker_epoch(broker), partitions)
+            )
+        return requests
+
+    # ---- metadata
+
+    def note_metadata(self, changes: Changes, now_ms: int) -> list[Request]:
+        """Remember what everybody has to hear, and say it now if it can't or need not wait."""
+        self.pending_metadata.update(changes.led)
+        self.pending_metadata.update(changes.isr)
+        return self.maybe_metadata(now_ms, urgent=changes.urgent)
+
+    def maybe_metadata(self, now_ms: int, *, urgent: bool = False) -> list[Request]:
+        """Send what is pending when it is urgent or has waited long enough."""
+        if not self.pending_metadata or not (urgent or now_ms >= self.metadata_due_ms):
+            return []
+        return self.metadata(now_ms)
+
+    @property
+    def metadata_due_ms(self) -> int:
+        """When pending metadata goes out at the latest."""
+        return self.last_metadata_ms + self.settings.metadata_linger_ms
+
+    def metadata(self, now_ms: int) -> list[Request]:
+        """Everything pending to everybody; with nothing pending, the list of live brokers alone."""
+        topics: dict[str, list[tuple[int, PartitionState]]] = {}
+        for tp in sorted(self.pending_metadata):
+            partition = self.state.partition(tp)
+            if partition is not None:
+                self._collect(topics, tp, partition)
+        self.pending_metadata.clear()
+        self.last_metadata_ms = now_ms
+        slices = self._slices(topics)
+        offline: dict[TopicPartition, Replicas] = {}
+        live = frozenset(self.state.brokers)
+        for topic in slices:
+            note_offline(offline, topic, live, self.state.offline_replicas)
+        return self._metadata(self.others(), slices, offline, now_ms, full=False)
+
+    def full_metadata(self, brokers: tuple[BrokerId, ...], now_ms: int, full: FullState | None = None) -> list[Request]:
+        """The whole cluster's metadata to `brokers`; `full` where it is gathered already."""
+        full = full or self.full_state()
+        return self._metadata(brokers, tuple(full.metadata), full.offline, now_ms, full=True)
+
+    def _collect(
+        self, topics: dict[str, list[tuple[int, PartitionState]]], tp: TopicPartition, partition: PartitionState
+    ) -> None:
+        leadership = partition.leadership
+        if leadership is None:
+            return
+        if tp.topic in self.state.deleting:
+            partition = partition._replace(leadership=leadership._replace(leader=LEADER_DURING_DELETE))
+        topics.setdefault(tp.topic, []).append((tp.partition, partition))
+
+    def _metadata(
+        self,
+        brokers: tuple[BrokerId, ...],
+        slices: tuple[TopicSlice, ...],
+        offline: Mapping[TopicPartition, Replicas],
+        now_ms: int,
+        *,
+        full: bool,
+    ) -> list[Request]:
+        if not brokers:
+            return []
+        live = tuple(self.state.brokers[broker] for broker in sorted(self.state.brokers))
+        shared = self.settings.control_request_epoch is ControlRequestEpoch.MAX
+        groups = [brokers] if shared else [(broker,) for broker in brokers]
+        return [
+            SendUpdateMetadata(
+                request_id=self._handed_out(group, now_ms),
+                brokers=group,
+                controller_epoch=self.state.controller_epoch,
+                broker_epoch=self._broker_epoch(group[0]),
+                live=live,
+                topics=slices,
+                offline=offline,
+                full=full,
+            )
+            for group in groups
+        ]
+
+    def _broker_epoch(self, broker: BrokerId) -> int:
+        if self.settings.control_request_epoch is ControlRequestEpoch.PER_BROKER:
+            return self.state.brokers[broker].epoch
+        return max(known.epoch for known in self.state.brokers.values())
+
+    # ---- who has answered
+
+    def _handed_out(self, brokers: tuple[BrokerId, ...], now_ms: int) -> int:
+        request_id = self.next_request_id
+        self.next_request_id += 1
+        for broker in brokers:
+            self.unanswered.setdefault(broker, {})[request_id] = now_ms
+            if broker not in self.slow:
+                self.barrier[broker] = request_id
+        return request_id
+
+    def answered(self, request_id: int, broker: BrokerId) -> tuple[TopicPartition, ...]:
+        """Take note of an answer; returns the replica deletions that it acknowledges."""
+        waiting = self.unanswered.get(broker)
+        if waiting is not None:
+            waiting.pop(request_id, None)
+            if not waiting:
+                del self.unanswered[broker]
+                self.slow.discard(broker)
+        if self.barrier.get(broker, request_id + 1) <= request_id:
+            del self.barrier[broker]
+        return self.deletions.pop((request_id, broker), ())
+
+    def forget(self, brokers: Iterable[BrokerId]) -> dict[BrokerId, list[TopicPartition]]:
+        """Nobody waits for dead or bounced brokers; returns the deletions that they never acknowledged."""
+        gone = set(brokers)
+        for broker in gone:
+            self.unanswered.pop(broker, None)
+            self.barrier.pop(broker, None)
+            self.slow.discard(broker)
+        lost: dict[BrokerId, list[TopicPartition]] = {}
+        for request_id, broker in [key for key in self.deletions if key[1] in gone]:
+            lost.setdefault(broker, []).extend(self.deletions.pop((request_id, broker)))
+        return lost
+
+    def barrier_holds(self, now_ms: int) -> bool:
+        """Whether waiting work has to wait; gives up on brokers that took too long, which are slow from then on."""
+        for broker in [broker for broker in self.barrier if self._patience_ends_ms(broker) <= now_ms]:
+            del self.barrier[broker]
+            self.slow.add(broker)
+        return bool(self.barrier)
+
+    @property
+    def barrier_deadline_ms(self) -> int | None:
+        """When the barrier gives up on the next broker; None when nothing is waited for."""
+        return min(map(self._patience_ends_ms, self.barrier), default=None)
+
+    def _patience_ends_ms(self, broker: BrokerId) -> int:
+        oldest = next(iter(self.unanswered[broker].values()))
+        return oldest + self.settings.slow_broker_ms
+
+
+def live_replicas(brokers: Mapping[BrokerId, Broker], replicas: Replicas) -> Replicas:
+    """Those of `replicas` whose brokers are live, in order."""
+    return tuple(broker for broker in replicas if broker in brokers)

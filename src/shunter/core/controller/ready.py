@@ -1,0 +1,208 @@
+"""What the controller wants done. A driver carries it out in the ORDER of the fields and decides nothing.
+
+"Durable before sent, sent before answered": requests and replies that depend on a batch of writes do not exist until
+the batch's outcome (`BatchWritten`) came back, so they can't be sent early; within one `Ready` requests go out
+before replies, and replies before the next batch is begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+from uuid import UUID
+
+from shunter.core.controller.events import ReplyToken
+from shunter.errors import ErrorCode
+from shunter.model.broker import Broker
+from shunter.model.partition import BrokerId, LeaderAndIsr, PartitionState, TopicPartition
+from shunter.model.records import Record
+
+
+class TopicSlice(NamedTuple):
+    """Some partitions of a topic, for one request: a named tuple, for a start-up makes one per topic and broker."""
+
+    name: str
+    topic_id: UUID | None
+    partitions: tuple[tuple[int, PartitionState], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendUpdateMetadata:
+    """The same metadata to each of `brokers`, with all live brokers (a broker replaces its list by it).
+
+    `broker_epoch` is the greatest of all brokers' epochs at the moment of the decision (seed 003).
+    `full` says that `topics` is the whole cluster.
+    `offline` has (topic, partition) -> offline replicas, where there are any.
+    """
+
+    request_id: int
+    brokers: tuple[BrokerId, ...]
+    controller_epoch: int
+    broker_epoch: int
+    live: tuple[Broker, ...]
+    topics: tuple[TopicSlice, ...]
+    offline: Mapping[TopicPartition, tuple[BrokerId, ...]]
+    full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SendLeaderAndIsr:
+    """One broker's replicas. `new` names the replicas that the broker must create. `full`: all that it hosts."""
+
+    request_id: int
+    broker: BrokerId
+    controller_epoch: int
+    broker_epoch: int
+    leaders: tuple[Broker, ...]
+    topics: tuple[TopicSlice, ...]
+    new: frozenset[TopicPartition]
+    full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StopPartition:
+    """One replica to stop; `leader_epoch` -2 says that its topic is being deleted."""
+
+    tp: TopicPartition
+    leader_epoch: int
+    delete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SendStopReplica:
+    """Replicas for one broker to stop, and to delete where so said."""
+
+    request_id: int
+    broker: BrokerId
+    controller_epoch: int
+    broker_epoch: int
+    partitions: tuple[StopPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectBrokers:
+    """The live brokers from now on (ourselves left out): channels to others close, and what they held is dropped.
+
+    A broker with another epoch has bounced: its queue is thrown away too, for it was decided for the one before.
+    """
+
+    brokers: tuple[Broker, ...]
+
+
+Request: TypeAlias = ConnectBrokers | SendUpdateMetadata | SendLeaderAndIsr | SendStopReplica
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionReply:
+    """To AlterPartition: a top-level error, or per partition the state that now holds, or an error."""
+
+    error: ErrorCode
+    partitions: tuple[tuple[TopicPartition, LeaderAndIsr | ErrorCode], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionResultsReply:
+    """To AlterPartitionReassignments and ElectLeaders: per partition an error and a sentence that says why."""
+
+    error: ErrorCode
+    message: str | None = None
+    partitions: tuple[tuple[TopicPartition, ErrorCode, str | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicResult:
+    """One topic of CreateTopics, CreatePartitions or DeleteTopics."""
+
+    name: str
+    error: ErrorCode
+    message: str | None = None
+    topic_id: UUID | None = None
+    partition_count: int = -1
+    replication_factor: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicResultsReply:
+    """To CreateTopics, CreatePartitions and DeleteTopics."""
+
+    error: ErrorCode
+    topics: tuple[TopicResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ControlledShutdownReply:
+    """To ControlledShutdown: the partitions that the broker still leads."""
+
+    error: ErrorCode
+    remaining: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsReply:
+    """To AllocateProducerIds: `length` ids from `first`."""
+
+    error: ErrorCode
+    first: int = -1
+    length: int = 0
+
+
+Reply: TypeAlias = (
+    AlterPartitionReply | PartitionResultsReply | TopicResultsReply | ControlledShutdownReply | ProducerIdsReply
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadCluster:
+    """Read everything; answered by `ClusterLoaded`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPartitions:
+    """Read these partitions' states; answered by `PartitionsRead`."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+Read: TypeAlias = LoadCluster | ReadPartitions
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBatch:
+    """Records that become durable together or not at all, checked against the controller epoch."""
+
+    batch_id: int
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something worth telling a person: `kind` is a stable name, `about` what it concerns, `text` the sentence."""
+
+    kind: str
+    about: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Everything to be done now, in the order of the fields.
+
+    Invariant: `requests` and `replies` follow only from what is already durable.
+    Invariant: at most one `WriteBatch` is outstanding; none is handed out before the last one's outcome came in.
+    """
+
+    requests: tuple[Request, ...] = ()
+    """To be queued to their brokers' channels, in this order, BEFORE any reply is sent."""
+    replies: tuple[tuple[ReplyToken, Reply], ...] = ()
+    """To be sent to waiting callers."""
+    reads: tuple[Read, ...] = ()
+    writes: WriteBatch | None = None
+    """To be made durable; its outcome is the next thing that the core needs to hear."""
+    notices: tuple[Notice, ...] = ()
+    wake_at_ms: int | None = None
+    """Call again with `TimePassed` at this moment, whatever happens before; None: nothing is due."""
+    more: bool = False
+    """There is more work that could be done at once: call again with `TimePassed` as soon as others had a turn."""
+    resigned: bool = False
+    """We are not the controller any more: drop channels and waiting callers."""

@@ -1,0 +1,234 @@
+"""Reassignments as they come in: by RPC 45, and from former controllers at start-up; znodes are `znode_protocols`.
+
+A large submission is taken in slices; cancels overtake it, and mark what has not been taken yet as cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from shunter.core.controller.draft import Draft
+from shunter.core.controller.events import ReassignmentChange, ReassignmentsSubmitted, ReplyToken
+from shunter.core.controller.moves import MoveResult, Moves, dropped_before
+from shunter.core.controller.ready import Notice, PartitionResultsReply, Reply
+from shunter.core.controller.state import ControllerState
+from shunter.core.controller.tasks import PartitionResults, Priority, Task, TaskQueue
+from shunter.core.reassignment.reconciliation import Reconciled, Row, Sources, reconcile
+from shunter.errors import ErrorCode
+from shunter.model.partition import Replicas, TopicPartition
+from shunter.model.reassignment import CancelMode, Phase, Reassignment, Strategy
+from shunter.model.settings import ControllerSettings
+
+
+@dataclass(slots=True)
+class Submission:
+    """A submission that is being taken: what of it was cancelled before its turn came."""
+
+    waiting: dict[TopicPartition, None]
+    cancelled: set[TopicPartition] = field(default_factory=set[TopicPartition])
+
+
+@dataclass(slots=True)
+class Submissions:
+    """Turns what people and tools ask for into tasks over single partitions."""
+
+    state: ControllerState
+    settings: ControllerSettings
+    queue: TaskQueue
+    moves: Moves
+    open: list[Submission] = field(default_factory=list[Submission])
+    """Submissions with partitions whose turn has not come."""
+
+    # ---- RPC 45
+
+    def on_submitted(self, event: ReassignmentsSubmitted) -> list[tuple[ReplyToken, Reply]]:
+        """Queue a request's changes, and before them its cancels; one reply when all of it is durable."""
+        cancels = {change.tp: change.cancel_mode for change in event.changes if not change.replicas}
+        for tp in self._whole(event):
+            cancels.setdefault(tp, event.cancel_mode)
+        changes = [change for change in event.changes if change.replicas]
+        tasks = bool(cancels) + bool(changes)
+        if not tasks:
+            return [(event.reply_to, PartitionResultsReply(ErrorCode.NONE))] if event.reply_to else []
+        order = tuple(dict.fromkeys((*(change.tp for change in event.changes), *cancels)))
+        gathered = PartitionResults(event.reply_to, order, tasks)
+        if cancels:
+            mode = event.cancel_mode
+            items = [(tp, cancel or mode) for tp, cancel in cancels.items()]
+            # It concerns what was asked for before it; what comes after it may be open too when its turn comes.
+            decide = partial(self._cancel, before=tuple(self.open))
+            self.queue.add(Task(Priority.CANCEL, items, decide, gathered.task_finished))
+        if changes:
+            self._queue_changes(changes, gathered)
+        return []
+
+    def _queue_changes(self, changes: list[ReassignmentChange], gathered: PartitionResults) -> None:
+        # One topic's partitions together: its znode is written once per slice.
+        changes = sorted(changes, key=lambda change: change.tp)
+        submission = Submission(dict.fromkeys(change.tp for change in changes))
+        self.open.append(submission)
+
+        def finish(results: list[MoveResult]) -> list[tuple[ReplyToken, Reply]]:
+            self.open.remove(submission)
+            return gathered.task_finished(results)
+
+        self.queue.add(Task(Priority.NORMAL, changes, partial(self._submit, submission=submission), finish))
+
+    def _whole(self, event: ReassignmentsSubmitted) -> list[TopicPartition]:
+        """Partitions of a cancel of whole topics, or of everything, begun or not."""
+        if not event.cancel_all and not event.cancel_topics:
+            return []
+        known = dict.fromkeys(tp for tp, move in self.state.reassignments.items() if move.phase is not Phase.DROPPING)
+        for submission in self.open:
+            known.update(submission.waiting)
+        return sorted(tp for tp in known if event.cancel_all or tp.topic in event.cancel_topics)
+
+    def _submit(self, draft: Draft, change: ReassignmentChange, *, submission: Submission) -> MoveResult:
+        if change.tp in submission.cancelled:
+            return change.tp, ErrorCode.NONE, "cancelled before it was begun"
+        result = self.moves.submit(draft, change)
+        listed: Mapping[TopicPartition, Replicas] = self.state.legacy.targets if self.state.legacy is not None else {}
+        if result[1] is ErrorCode.NONE and change.tp in (listed if draft.legacy is None else draft.legacy):
+            # As Apache does: an acknowledged request must not be lost to an older legacy entry at a failover.
+            self.moves.forget_legacy(draft, {change.tp})
+        return result
+
+    def _cancel(
+        self, draft: Draft, item: tuple[TopicPartition, CancelMode | None], *, before: Sequence[Submission]
+    ) -> MoveResult:
+        tp, mode = item
+        result = self.moves.cancel(draft, tp, mode)
+        # A pause forgets nothing, so it does not end what has not begun; neither does a resume.
+        kept = mode in (CancelMode.PAUSE, CancelMode.RESUME)
+        if kept or result[1] not in (ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS):
+            return result
+        waiting = [each for each in before if tp in each.waiting and any(each is other for other in self.open)]
+        for submission in waiting:
+            submission.cancelled.add(tp)
+        return (tp, ErrorCode.NONE, None) if waiting else result
+
+    # ---- what former controllers left
+
+    def reconcile(self) -> None:
+        """At start-up: who is right about each partition that any source says is moving.
+
+        Where the legacy znode alone names a partition that a request znode names too, the request comes first
+        (KIP-236, "On controller failover"); `reconcile_legacy` looks at it again after the requests.
+        """
+        seen: dict[TopicPartition, None] = dict.fromkeys(self.state.reassignments)
+        for name, topic in self.state.topics.items():
+            for number, known in topic.partitions.items():
+                asked = known.leadership.target_replicas if known.leadership is not None else None
+                if known.assignment.in_motion or (asked and asked != known.assignment.replicas):
+                    seen[TopicPartition(name, number)] = None
+        if self.state.legacy is not None:
+            requested = {tp for request in self.state.requests.values() for tp in request.targets}
+            seen.update(dict.fromkeys(tp for tp in self.state.legacy.targets if tp not in requested))
+        if seen:
+            self.queue.add(Task(Priority.NORMAL, sorted(seen), self._reconcile))
+
+    def reconcile_legacy(self) -> Task | None:
+        """A look, after the requests were taken over, at what the legacy znode says about the same partitions."""
+        named = {tp for request in self.state.requests.values() for tp in request.targets if self._in_legacy(tp)}
+        return Task(Priority.NORMAL, sorted(named), self._reconcile) if named else None
+
+    def _reconcile(self, draft: Draft, tp: TopicPartition) -> None:
+        partition = draft.partition(tp)
+        record = draft.reassignment(tp)
+        left_out = draft.state.left_out
+        if tp.topic in left_out.topics or tp in left_out.moves:
+            return  # It is there, and nobody knows what it says: neither closed nor begun anew.
+        if partition is None or tp.topic in draft.state.deleting:
+            # What moves a topic that is being deleted is over, whoever began it; its record may stay (Deletions).
+            if record is not None and not (partition and dropped_before(record, partition.assignment)):
+                self.moves.end(draft, tp, record)
+            self.moves.forget_legacy(draft, {tp})
+            return
+        if record is not None and record.phase is Phase.DROPPING:
+            for broker in dropped_before(record, partition.assignment):
+                if broker not in draft.state.brokers:
+                    self.moves.owe_instead(draft, (broker, tp))
+            self.moves.finish_dropping(draft, tp)
+            record = None
+            if partition.assignment.in_motion is False and not self._in_legacy(tp):
+                return
+        legacy = self.state.legacy
+        decided = reconcile(
+            Sources(
+                topic_id=draft.state.topics[tp.topic].topic_id,
+                assignment=partition.assignment,
+                record=record,
+                legacy_target=legacy.targets.get(tp) if legacy is not None else None,
+                legacy_original=legacy.originals.get(tp) if legacy is not None else None,
+                target_replicas=partition.leadership.target_replicas if partition.leadership else None,
+                requested=record is not None and record.requested,
+            )
+        )
+        self._follow(draft, tp, record, decided)
+
+    def _in_legacy(self, tp: TopicPartition) -> bool:
+        return self.state.legacy is not None and tp in self.state.legacy.targets
+
+    def _follow(self, draft: Draft, tp: TopicPartition, record: Reassignment | None, decided: Reconciled) -> None:
+        draft.notices.append(Notice("reconciled", str(tp), decided.row.value))
+        if decided.closing is not None:
+            told = f"record closed: {decided.closing.value.replace('_', ' ')}"
+            draft.notices.append(Notice("record-closed", str(tp), told))
+        partition = draft.partition(tp)
+        if decided.row is Row.START_LEGACY and draft.state.cancel is not None:
+            return  # What came before the cancel znode goes with it, what came after waits.
+        if partition is None or decided.row is Row.IDLE or decided.target is None or decided.original is None:
+            if record is not None:
+                self.moves.end(draft, tp, record)
+            return
+        if decided.row is Row.CONTINUE and record is not None:
+            if decided.legacy != record.legacy:
+                draft.move(tp, record._replace(legacy=decided.legacy))
+        elif decided.row is Row.LEGACY_WINS and record is not None:
+            change = ReassignmentChange(tp, decided.target, forced=True)
+            self.moves.submit(draft, change, legacy_original=record.original)
+            changed = draft.reassignment(tp)
+            if changed is not None:
+                draft.move(tp, changed._replace(legacy=True))
+        else:
+            adopted = Reassignment(
+                topic_id=draft.state.topics[tp.topic].topic_id,
+                original=decided.original,
+                target=decided.target,
+                strategy=Strategy.ALL_AT_ONCE if partition.assignment.in_motion else self.settings.strategy,
+                phase=Phase.MOVING if partition.assignment.in_motion else Phase.PENDING,
+                written=partition.assignment,
+                accepted_at_ms=draft.now_ms,
+                top=len(decided.original),
+                legacy=decided.legacy,
+                forced=True,
+            )
+            draft.move(tp, adopted)
+        if decided.row is Row.LEGACY_IGNORED:
+            self.moves.forget_legacy(draft, {tp})
+        self.moves.advance(draft, tp)
+
+    # ---- staggering
+
+    def on_committed(self, draft: Draft) -> None:
+        """Go on with moves whose step waits for nobody; when moves end and others are pending, let those begin."""
+        unhindered = [tp for tp in draft.reassignments if self._stepped_in_sync(draft, tp)]
+        if unhindered:
+            # A step that only drops is followed by no news of an ISR that could make the move go on.
+            self.queue.add(Task(Priority.NORMAL, unhindered, self.moves.advance))
+        if not (self.settings.max_concurrent or self.settings.max_concurrent_per_broker):
+            return
+        out_of_the_way = {Phase.DROPPING, Phase.PAUSED}
+        if draft.ended or any(move and move.phase in out_of_the_way for move in draft.reassignments.values()):
+            pending = [tp for tp, move in self.state.reassignments.items() if move.phase is Phase.PENDING]
+            if pending:
+                self.queue.add(Task(Priority.NORMAL, pending, self.moves.advance))
+
+    def _stepped_in_sync(self, draft: Draft, tp: TopicPartition) -> bool:
+        """Whether a step of a partition was written that is over as it is."""
+        partition = self.state.partition(tp)
+        if partition is None or partition.leadership is None or tp.partition not in draft.assignments.get(tp.topic, ()):
+            return False
+        return set(partition.assignment.replicas) == set(partition.leadership.isr)

@@ -1,0 +1,363 @@
+"""Reassignments by znode: KIP-236's cancel, extra and request znodes, and the legacy znode that they stand beside.
+
+One rule tells what a cancel ends from what it holds back: whatever was created before `/admin/reassign_cancel` is
+cancelled with everything else; whatever is created while it is there waits until it is removed.
+
+Source: KIP-236; docs/decisions/0110-znode-protocols.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from shunter.core.controller.draft import Draft
+from shunter.core.controller.elections import min_isr
+from shunter.core.controller.events import BatchRefused, ReassignmentChange, ReplyToken
+from shunter.core.controller.moves import Moves
+from shunter.core.controller.ready import Notice, Reply
+from shunter.core.controller.state import ControllerState
+from shunter.core.controller.tasks import Priority, Task, TaskQueue
+from shunter.core.reassignment import same_route, validate_top
+from shunter.errors import ErrorCode
+from shunter.model.partition import Replicas, TopicPartition
+from shunter.model.reassignment import CancelMode, Phase
+from shunter.model.records import (
+    CreateReassignmentRequest,
+    DeleteReassignmentRequest,
+    PutExtraReassignments,
+    PutLegacyReassignments,
+    Record,
+)
+from shunter.model.settings import ControllerSettings
+from shunter.model.snapshot import LegacyReassignments, ReassignmentRequest
+
+LEGACY = "/admin/reassign_partitions"
+EXTRA = "/admin/reassign_partitions_extra"
+CANCEL = "/admin/reassign_cancel"
+
+LEGACY_WEIGHT_AT_MOST = 600_000
+"""Bytes of the legacy znode, roughly, beyond which extra entries wait until others have left it: it has to fit in a
+ZooKeeper request together with what is written beside it."""
+
+Item = tuple[TopicPartition, Replicas]
+
+
+@dataclass(slots=True)
+class ZnodeProtocols:
+    """Takes over what tools and people write into znodes. One per election of ours."""
+
+    state: ControllerState
+    settings: ControllerSettings
+    queue: TaskQueue
+    moves: Moves
+    taking: set[str] = field(default_factory=set[str])
+    """Request znodes whose partitions are being taken."""
+    done: set[str] = field(default_factory=set[str])
+    """Request znodes that were deleted; a read that is older than that may still name them."""
+    weight: tuple[Draft, int] | None = None
+    bridged: int | None = None
+    """czxid of the legacy znode that was made into a request."""
+
+    # ---- start-up
+
+    def start_up(self, reconcile_legacy: Task | None = None) -> list[Notice]:
+        """Take over what was written while there was no controller, after the records: requests, then the rest.
+
+        `reconcile_legacy` looks again at what the legacy znode says about partitions that requests name too.
+        Source: KIP-236, "On controller failover".
+        """
+        if self.state.cancel is not None:
+            return self._begin_cancel(Priority.NORMAL)
+        if self.state.legacy is not None:
+            self.bridged = self.state.legacy.czxid
+            if not self.state.legacy.targets:
+                # It names nothing, so no partition brings it to an end; tools refuse to write while it is there.
+                self.queue.add(Task(Priority.NORMAL, (None,), self._bridge))
+        self._take_requests(self.state.requests.values())
+        if reconcile_legacy is not None:
+            self.queue.add(reconcile_legacy)
+        self._take_extra()
+        return []
+
+    # ---- /admin/reassign_cancel
+
+    def on_cancel_found(self, czxid: int | None) -> list[Notice]:
+        """The cancel znode came or went; we never delete it ourselves."""
+        before, self.state.cancel = self.state.cancel, czxid
+        if czxid == before:
+            return []
+        if czxid is not None:
+            return self._begin_cancel(Priority.CANCEL)
+        notices = [Notice("cancel-removed", CANCEL, "new reassignments are taken again")]
+        if self.state.legacy is not None:
+            notices += self._take_legacy(self.state.legacy)
+        self._take_requests(self.state.requests.values())
+        self._take_extra()
+        return notices
+
+    def _begin_cancel(self, priority: Priority) -> list[Notice]:
+        """Roll back every move there is, together, and drop what was asked for before."""
+
+        def gathered(_: list[Any]) -> list[tuple[ReplyToken, Reply]]:
+            # Only now: a batch that was being written when the znode came may have accepted more moves.
+            moving = [tp for tp, move in self.state.reassignments.items() if move.phase is not Phase.DROPPING]
+            if moving:
+                self.queue.add(Task(Priority.CANCEL, sorted(moving), self._roll_back))
+            return []
+
+        self.queue.add(Task(priority, (None,), self._drop_older, gathered))
+        told = f"rolling back {len(self.state.reassignments)} moves; nothing new starts while it exists"
+        return [Notice("cancel-found", CANCEL, told)]
+
+    def _roll_back(self, draft: Draft, tp: TopicPartition) -> None:
+        self.moves.cancel(draft, tp, CancelMode.ROLL_BACK)
+
+    def _drop_older(self, draft: Draft, _: None) -> None:
+        """Take out of the znodes what was written before the cancel and has not begun."""
+        cancel = self.state.cancel
+        if cancel is None:
+            return
+        legacy, extra = self.state.legacy, self.state.extra
+        if legacy is not None and legacy.czxid < cancel:
+            unbegun = {tp for tp in legacy.targets if self._legacy_move(draft, tp) is not True}
+            if unbegun or not legacy.targets:
+                self.moves.forget_legacy(draft, unbegun)
+        if extra is not None and extra.czxid < cancel:
+            draft.extra_targets().clear()
+            told = f"{len(extra.targets)} entries were written before the cancel and had not begun; they are dropped"
+            draft.notices.append(Notice("extra-cancelled", EXTRA, told))
+        for name, request in sorted(self.state.requests.items()):
+            if request.czxid < cancel:
+                draft.other_records.append(DeleteReassignmentRequest(name))
+                told = f"{len(request.targets)} partitions: written before the cancel; dropped"
+                draft.notices.append(Notice("request-cancelled", name, told))
+
+    def _waits(self, place: str, czxid: int) -> list[Notice] | None:
+        """What to say of something written while the cancel znode is there; None when there is none."""
+        if self.state.cancel is None:
+            return None
+        if czxid < self.state.cancel:
+            self.queue.add(Task(Priority.CANCEL, (None,), self._drop_older))
+            return []
+        return [Notice("held-back", place, f"waits: {CANCEL} exists")]
+
+    # ---- /admin/reassign_partitions
+
+    def on_legacy_found(self, legacy: LegacyReassignments | None) -> list[Notice]:
+        """The legacy znode was written. While its moves are under way, further writes are ignored."""
+        before, self.state.legacy = self.state.legacy, legacy
+        if legacy is None:
+            self.bridged = None
+            return []
+        if before is not None and before.czxid == legacy.czxid and dict(before.targets) == dict(legacy.targets):
+            return []
+        return self._take_legacy(legacy)
+
+    def _take_legacy(self, legacy: LegacyReassignments) -> list[Notice]:
+        held = self._waits(LEGACY, legacy.czxid)
+        if held is not None:
+            return held
+        if self.bridged == legacy.czxid and self._legacy_under_way():
+            return self._ignore_further(legacy)
+        self.bridged = legacy.czxid
+        if legacy.originals and not self.settings.show_original_replicas:
+            self.queue.add(Task(Priority.NORMAL, (None,), self._hide_originals))
+        self.queue.add(Task(Priority.NORMAL, (None,), self._bridge))
+        return []
+
+    def _legacy_under_way(self) -> bool:
+        begun = any(move.legacy and move.phase is not Phase.DROPPING for move in self.state.reassignments.values())
+        return begun or any(request.legacy for request in self.state.requests.values())
+
+    def _ignore_further(self, legacy: LegacyReassignments) -> list[Notice]:
+        """KIP-455: "Once the znode is non-empty, further writes to it will be ignored."."""
+        asked = {tp for request in self.state.requests.values() if request.legacy for tp in request.targets}
+        moved = {tp for tp, move in self.state.reassignments.items() if move.legacy}
+        foreign = set(legacy.targets) - asked - moved
+        if not foreign:
+            return []
+        self.queue.add(Task(Priority.NORMAL, (foreign,), self.moves.forget_legacy))
+        told = f"{len(foreign)} partitions were written into it while its moves are under way; they are ignored"
+        return [Notice("legacy-ignored", LEGACY, told)]
+
+    def _hide_originals(self, draft: Draft, _: None) -> None:
+        """Apache's parser rejects the whole znode for an unknown field: keep the originals in our own records."""
+        if self.state.legacy is not None:
+            draft.legacy_targets()
+
+    def _bridge(self, draft: Draft, _: None) -> None:
+        """Make the legacy znode into a request, which comes back by the watch (KIP-236)."""
+        legacy = self.state.legacy
+        if legacy is None or draft.state.cancel is not None:
+            return
+        wanted = {tp: replicas for tp, replicas in legacy.targets.items() if self._legacy_move(draft, tp) is not False}
+        foreign = {tp for tp in legacy.targets if self._legacy_move(draft, tp) is False}
+        for tp in sorted(foreign):
+            self._warn_of_conflict(draft, tp, legacy=True)
+        if foreign or not legacy.targets:
+            self.moves.forget_legacy(draft, foreign)
+        if wanted:
+            draft.other_records.append(CreateReassignmentRequest(tuple(sorted(wanted.items()))))
+
+    def _legacy_move(self, draft: Draft, tp: TopicPartition) -> bool | None:
+        """By which route a partition is being moved: the legacy one or another; None when it is not."""
+        move = draft.reassignment(tp)
+        return None if move is None or move.phase is Phase.DROPPING else move.legacy
+
+    def _warn_of_conflict(self, draft: Draft, tp: TopicPartition, *, legacy: bool) -> None:
+        theirs, ours = ("the legacy znode", "another way") if legacy else ("a request znode", "the legacy znode")
+        told = f"asked for by {theirs}, but it is being moved by {ours}: the request is ignored"
+        draft.notices.append(Notice("legacy-ignored" if legacy else "request-ignored", str(tp), told))
+
+    # ---- /admin/reassignment_requests
+
+    def on_requests_found(self, requests: tuple[ReassignmentRequest, ...]) -> list[Notice]:
+        """Children of the requests' folder: take over those that are new."""
+        known = self.state.requests
+        self.done &= {request.name for request in requests}
+        requests = tuple(request for request in requests if request.name not in self.done)
+        self.state.requests = {request.name: request for request in requests}
+        notices: list[Notice] = []
+        for request in requests:
+            held = self._waits(request.name, request.czxid) if request.name not in known else []
+            notices += held or []
+        if self.state.cancel is None:
+            self._take_requests(requests)
+        return notices
+
+    def _take_requests(self, requests: Iterable[ReassignmentRequest]) -> None:
+        for request in sorted(requests, key=lambda each: each.name):
+            if request.name in self.taking:
+                continue
+            self.taking.add(request.name)
+            items: list[Item | None] = [*sorted(request.targets.items()), None]
+            decide = partial(self._take_request, request=request)
+            self.queue.add(Task(Priority.NORMAL, items, decide, partial(self._taken, name=request.name)))
+
+    def _taken(self, _: list[None], *, name: str) -> list[tuple[ReplyToken, Reply]]:
+        self.taking.discard(name)
+        return []
+
+    def _take_request(self, draft: Draft, item: Item | None, *, request: ReassignmentRequest) -> None:
+        """Take one partition of a request; after the last, delete it."""
+        if request.name not in self.state.requests or draft.state.cancel is not None:
+            return  # Somebody withdrew it, or it is cancelled, or it waits.
+        if item is None:
+            draft.other_records.append(DeleteReassignmentRequest(request.name))
+            if request.legacy and self.settings.show_original_replicas and self.state.legacy is not None:
+                draft.show_originals = True
+                draft.legacy_targets()
+            return
+        tp, target = item
+        known = draft.reassignment(tp)
+        current = None if known is None or known.phase is Phase.DROPPING else known.legacy
+        if not same_route(current, legacy=request.legacy):
+            self._warn_of_conflict(draft, tp, legacy=request.legacy)
+            if request.legacy:
+                self.moves.forget_legacy(draft, {tp})
+        elif request.legacy:
+            self._submit_legacy(draft, tp, target)
+        else:
+            self._submit_requested(draft, tp, target)
+
+    def _submit_legacy(self, draft: Draft, tp: TopicPartition, target: Replicas) -> bool:
+        """Begin a move by the legacy route; whether one is under way now."""
+        legacy, partition = self.state.legacy, draft.partition(tp)
+        given = legacy.originals.get(tp) if legacy is not None else None
+        original: Replicas = given or (partition.assignment.original if partition is not None else ())
+        change = ReassignmentChange(tp, target, forced=True)
+        _, error, message = self.moves.submit(draft, change, legacy_original=original)
+        if error is ErrorCode.NONE and self._legacy_move(draft, tp):
+            return True
+        if message:
+            draft.notices.append(Notice("legacy-refused", str(tp), message))
+        self.moves.forget_legacy(draft, {tp})
+        return False
+
+    def _submit_requested(self, draft: Draft, tp: TopicPartition, target: Replicas) -> None:
+        known, partition = draft.reassignment(tp), draft.partition(tp)
+        if partition is not None:
+            moving = known is not None and known.phase is not Phase.DROPPING
+            top = known.top if known is not None and moving else len(partition.assignment.original)
+            warning = validate_top(top, min_isr(self.state, self.settings, tp.topic), place=tp)
+            if warning is not None:
+                draft.notices.append(Notice("request-ignored", str(tp), warning))
+                return
+        _, error, message = self.moves.submit(draft, ReassignmentChange(tp, target or None), requested=True)
+        if error is not ErrorCode.NONE:
+            draft.notices.append(Notice("request-refused", str(tp), message or error.name))
+
+    # ---- /admin/reassign_partitions_extra
+
+    def on_extra_found(self, extra: LegacyReassignments | None) -> list[Notice]:
+        """The extra znode was written: more reassignments while some are in flight."""
+        self.state.extra = extra
+        if extra is None:
+            return []
+        held = self._waits(EXTRA, extra.czxid)
+        if held is not None:
+            return held
+        self._take_extra()
+        return []
+
+    def _take_extra(self) -> None:
+        extra = self.state.extra
+        if extra is None:
+            return
+        items: list[TopicPartition | None] = [*sorted(extra.targets), None]
+        self.queue.add(Task(Priority.NORMAL, items, self._take_extra_entry))
+
+    def _take_extra_entry(self, draft: Draft, tp: TopicPartition | None) -> None:
+        """Put one entry into the legacy znode and begin it, in one write with its removal from the extra znode."""
+        extra = self.state.extra
+        if extra is None or draft.state.cancel is not None:
+            return
+        if tp is None:
+            if not extra.targets:
+                draft.extra_targets()
+            return
+        left = extra.targets if draft.extra is None else draft.extra
+        target = left.get(tp)
+        if target is None:
+            return
+        if self._legacy_move(draft, tp) is False:
+            self._warn_of_conflict(draft, tp, legacy=True)
+        else:
+            known = self.state.legacy
+            listed: Mapping[TopicPartition, Replicas] = known.targets if known is not None else {}
+            if draft.legacy is not None:
+                listed = draft.legacy
+            if tp not in listed and self._weigh(draft, listed) > LEGACY_WEIGHT_AT_MOST:
+                return  # Its turn comes when others have left the legacy znode.
+            draft.legacy_targets()[tp] = target
+            self._submit_legacy(draft, tp, target)
+        draft.extra_targets().pop(tp)
+
+    def _weigh(self, draft: Draft, listed: Mapping[TopicPartition, Replicas]) -> int:
+        """Bytes of the legacy znode, roughly; counted once per draft, and then by number."""
+        if self.weight is None or self.weight[0] is not draft:
+            self.weight = (draft, sum(80 + len(tp.topic) for tp in listed) - 110 * len(listed))
+        return self.weight[1] + 110 * len(listed)
+
+    # ---- after a write
+
+    def on_committed(self, draft: Draft) -> None:
+        """Room came free in the legacy znode: let extra entries that waited for it follow."""
+        self.done.update(each.name for each in draft.other_records if isinstance(each, DeleteReassignmentRequest))
+        if draft.legacy is not None and self.state.legacy is not None:
+            self.bridged = self.state.legacy.czxid
+        waiting = self.state.extra is not None and self.state.cancel is None
+        if waiting and draft.legacy is not None and draft.extra is None:
+            self._take_extra()
+
+    def on_refused(self, event: BatchRefused, records: tuple[Record, ...]) -> list[Notice]:
+        """Somebody wrote into a znode that we were writing: what stands there now counts."""
+        notices: list[Notice] = []
+        if any(isinstance(record, PutLegacyReassignments) for record in records):
+            notices += self.on_legacy_found(event.legacy)
+        if any(isinstance(record, PutExtraReassignments) for record in records):
+            notices += self.on_extra_found(event.extra)
+        return notices

@@ -1,0 +1,238 @@
+"""The state changes only here, by entries that are durable; a restart applies the same entries again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shunter.core.executor.state import ExecutorState, Move, Step, Throttle, Watch
+from shunter.errors import InvariantViolation
+from shunter.model.execution import (
+    CommandTaken,
+    DirectionChanged,
+    ExecutionClosed,
+    FloorRelaxed,
+    JournalEntry,
+    LimitChanged,
+    MoveAccepted,
+    MoveClosed,
+    MovePaused,
+    PlanAccepted,
+    RateObserved,
+    StepAccepted,
+    StepBegun,
+    StepDropped,
+    StepFinished,
+    ThrottleRemembered,
+    ThrottleRestored,
+    ThrottleSet,
+)
+from shunter.model.partition import TopicPartition
+
+RATES_KEPT = 64
+"""Observed rates kept per broker: enough for a median, little enough to follow a changed cluster."""
+
+
+def apply(state: ExecutorState, entry: JournalEntry) -> None:
+    """Make what the entry says true of the state.
+
+    Raises:
+        InvariantViolation: the entry doesn't follow from the ones before it (a gap, a step of no move).
+    """
+    if entry.sequence != state.next_sequence:
+        raise InvariantViolation("journal entries follow one another", found=entry.sequence, due=state.next_sequence)
+    state.next_sequence += 1
+    _APPLIERS[type(entry.record)](state, entry)
+
+
+def _move(state: ExecutorState, tp: TopicPartition, entry: JournalEntry) -> Move:
+    move = state.moves.get(tp)
+    if move is None or not move.open:
+        raise InvariantViolation("an entry names an open move", entry=entry)
+    return move
+
+
+def _plan_accepted(state: ExecutorState, entry: JournalEntry) -> None:
+    record = entry.record
+    assert isinstance(record, PlanAccepted)
+    if not state.running:
+        state.moves = {}
+    state.plan_id, state.cluster_id, state.options = record.plan_id, record.cluster_id, record.options
+    state.limit = record.options.throttle
+    state.running = True
+
+
+def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
+    record = entry.record
+    assert isinstance(record, MoveAccepted)
+    move = Move(
+        record.tp,
+        state.plan_id,
+        record.topic_id,
+        record.original,
+        record.target,
+        record.strategy,
+        record.size_bytes,
+        record.log_dirs,
+        record.adopted,
+        entry.at_ms,
+        current=record.original,
+    )
+    move.passed.add(frozenset(record.original))
+    before = state.moves.get(record.tp)
+    if before is not None and before.open:
+        move.passed |= before.passed
+        # A second plan for a partition in motion keeps the first original, and its running step.
+        move.original, move.current = before.original, before.current
+        move.step, move.steps, move.watch = before.step, before.steps, before.watch
+        move.copied_bytes, move.began_at_ms = before.copied_bytes, before.began_at_ms
+        move.turned, move.relaxed = before.step is not None, before.relaxed
+        move.turned_at_ms = entry.at_ms
+    state.moves[record.tp] = move
+
+
+def _step_begun(state: ExecutorState, entry: JournalEntry) -> None:
+    record = entry.record
+    assert isinstance(record, StepBegun)
+    move = _move(state, record.tp, entry)
+    if record.number != move.steps + 1:
+        raise InvariantViolation("steps of a move are numbered without gaps", entry=entry, steps=move.steps)
+    superseded = move.step
+    move.step = Step(record.number, record.before, record.after, record.reason, record.cancels, entry.at_ms)
+    move.step.redirected_from = None if superseded is None else superseded.after
+    move.steps = record.number
+    move.passed |= {frozenset(record.before), frozenset(record.after), frozenset(record.before + record.after)}
+    move.turned, move.order = False, ()
+    move.watch = Watch()
+    if move.began_at_ms is None:
+        move.began_at_ms = entry.at_ms
+
+
+def _running_step(state: ExecutorState, tp: TopicPartition, number: int, entry: JournalEntry) -> tuple[Move, Step]:
+    move = _move(state, tp, entry)
+    if move.step is None or move.step.number != number:
+        raise InvariantViolation("an entry names the step under way", entry=entry, step=move.step)
+    return move, move.step
+
+
+def _step_accepted(state: ExecutorState, entry: JournalEntry) -> None:
+    record = entry.record
+    assert isinstance(record, StepAccepted)
+    _move_of_it, step = _running_step(state, record.tp, record.number, entry)
+    step.accepted = True
+
+
+def _step_finished(state: ExecutorState, entry: JournalEntry) -> None:
+    record = entry.record
+    assert isinstance(record, StepFinished)
+    move, step = _running_step(state, record.tp, record.number, entry)
+    move.current, move.turned = record.replicas, False
+    if step.cancels and record.replicas != step.after and set(record.replicas) == set(step.after):
+        move.order = step.after
+    move.copied_bytes += record.copied_bytes
+    move.step, move.watch = None, Watch()
+    move.blocked_since_ms = None
+
+
+def _step_dropped(state: ExecutorState, entry: JournalEntry) -> None:
+    record = entry.record
+    assert isinstance(record, StepDropped)
+    move, _step = _running_step(state, record.tp, record.number, entry)
+    attempts = move.watch.attempts
+    move.step, move.watch = None, Watch()
+    move.watch.attempts = attempts
+
+
+def _direction_changed(state: ExecutorState, entry: JournalEntry) -> None:
+    record = entry.record
+    assert isinstance(record, DirectionChanged)
+    move = _move(state, record.tp, entry)
+    move.direction, move.paused = record.direction, False
+    move.turned, move.turned_at_ms = move.step is not None, entry.at_ms
+
+
+def _move_paused(state: ExecutorState, entry: JournalEntry) -> None:
+    record = entry.record
+    assert isinstance(record, MovePaused)
+    _move(state, record.tp, entry).paused = record.paused
+
+
+def _floor_relaxed(state: ExecutorState, entry: JournalEntry) -> None:
+    record = entry.record
+    assert isinstance(record, FloorRelaxed)
+    _move(state, record.tp, entry).relaxed = True
+
+
+def _move_closed(state: ExecutorState, entry: JournalEntry) -> None:
+    record = entry.record
+    assert isinstance(record, MoveClosed)
+    move = _move(state, record.tp, entry)
+    move.outcome, move.reason, move.closed_at_ms = record.outcome, record.reason, entry.at_ms
+    move.current, move.step, move.waits = record.replicas, None, ""
+
+
+def _throttle_remembered(state: ExecutorState, entry: JournalEntry) -> None:
+    record = entry.record
+    assert isinstance(record, ThrottleRemembered)
+    state.throttles.setdefault(record.key, Throttle(record.value))
+
+
+def _throttle_set(state: ExecutorState, entry: JournalEntry) -> None:
+    record = entry.record
+    assert isinstance(record, ThrottleSet)
+    throttle = state.throttles.get(record.key)
+    if throttle is None:
+        raise InvariantViolation("a setting is remembered before it is changed", entry=entry)
+    throttle.value, throttle.retry_at_ms = record.value, 0
+
+
+def _throttle_restored(state: ExecutorState, entry: JournalEntry) -> None:
+    record = entry.record
+    assert isinstance(record, ThrottleRestored)
+    state.throttles.pop(record.key, None)
+
+
+def _limit_changed(state: ExecutorState, entry: JournalEntry) -> None:
+    record = entry.record
+    assert isinstance(record, LimitChanged)
+    state.limit = record.bytes_per_s
+
+
+def _nothing(state: ExecutorState, entry: JournalEntry) -> None:
+    """Commands are journaled for people; what they changed has entries of its own."""
+
+
+def _rate_observed(state: ExecutorState, entry: JournalEntry) -> None:
+    record = entry.record
+    assert isinstance(record, RateObserved)
+    if record.limited:
+        return
+    rates = state.learnt_rates.setdefault(record.broker, [])
+    rates.append(record.bytes_per_s)
+    del rates[:-RATES_KEPT]
+
+
+def _execution_closed(state: ExecutorState, entry: JournalEntry) -> None:
+    if any(move.open for move in state.moves.values()) or state.throttles:
+        raise InvariantViolation("an execution is closed when all is done", entry=entry)
+    state.running = False
+
+
+_APPLIERS: dict[type, Callable[[ExecutorState, JournalEntry], None]] = {
+    PlanAccepted: _plan_accepted,
+    MoveAccepted: _move_accepted,
+    StepBegun: _step_begun,
+    StepAccepted: _step_accepted,
+    StepFinished: _step_finished,
+    StepDropped: _step_dropped,
+    DirectionChanged: _direction_changed,
+    MovePaused: _move_paused,
+    FloorRelaxed: _floor_relaxed,
+    MoveClosed: _move_closed,
+    ThrottleRemembered: _throttle_remembered,
+    ThrottleSet: _throttle_set,
+    ThrottleRestored: _throttle_restored,
+    LimitChanged: _limit_changed,
+    CommandTaken: _nothing,
+    RateObserved: _rate_observed,
+    ExecutionClosed: _execution_closed,
+}

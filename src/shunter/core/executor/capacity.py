@@ -1,0 +1,147 @@
+"""The rolling schedule: which moves may begin a step now, within what brokers, racks and log dirs can carry.
+
+Nothing waits for a batch's slowest partition (KIP-236): whatever capacity a finished step frees is given at once to
+the first move, in the chained order, that fits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from shunter.core.executor.state import ClusterView, ExecutorState, Move
+from shunter.model.execution import ExecutionOptions, Order
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
+
+
+@dataclass(slots=True)
+class Capacity:
+    """What running steps take, counted in replicas being copied (in) and partitions being read (out)."""
+
+    options: ExecutionOptions
+    cluster: ClusterView
+    total: int = 0
+    incoming: Counter[BrokerId] = field(default_factory=Counter[BrokerId])
+    outgoing: Counter[BrokerId] = field(default_factory=Counter[BrokerId])
+    racks: Counter[str] = field(default_factory=Counter[str])
+    log_dirs: Counter[tuple[BrokerId, str]] = field(default_factory=Counter[tuple[BrokerId, str]])
+    reserved: Counter[BrokerId] = field(default_factory=Counter[BrokerId])
+    """Bytes that running steps will still add to a broker's disks."""
+
+    @classmethod
+    def of(cls, state: ExecutorState) -> Capacity:
+        """Count what the steps under way take."""
+        capacity = cls(state.options, state.cluster)
+        for move in state.stepping():
+            assert move.step is not None
+            capacity.take(move, move.step.adding)
+        return capacity
+
+    def take(self, move: Move, adding: Replicas) -> None:
+        """Count a step that copies `adding`."""
+        if not adding:
+            return
+        self.total += 1
+        leader = self._leader(move.tp)
+        self.outgoing[leader] += len(adding)
+        for broker in adding:
+            self.incoming[broker] += 1
+            rack = self.cluster.brokers.get(broker)
+            if rack is not None:
+                self.racks[rack] += 1
+            log_dir = _log_dir(move, broker)
+            if log_dir is not None:
+                self.log_dirs[broker, log_dir] += 1
+            present = self.cluster.sizes.get((broker, move.tp))
+            self.reserved[broker] += max(0, move.size_bytes - (0 if present is None else present.bytes))
+
+    @property
+    def full(self) -> bool:
+        """Whether no step that copies anything may begin, wherever it is."""
+        return 0 < self.options.max_concurrent <= self.total
+
+    def refusal(self, move: Move, adding: Replicas) -> str | None:
+        """Why a step that copies `adding` may not begin now; None: it may."""
+        if not adding:
+            return None
+        options = self.options
+        if self.full:
+            return f"waits for its turn: {self.total} copies run, {options.max_concurrent} may"
+        leader = self._leader(move.tp)
+        if 0 < options.max_out <= self.outgoing[leader]:
+            return f"waits for its turn: broker {leader} sends {self.outgoing[leader]} copies, {options.max_out} may"
+        for broker in adding:
+            told = self._refusal_of(move, broker)
+            if told is not None:
+                return told
+        return None
+
+    def _refusal_of(self, move: Move, broker: BrokerId) -> str | None:
+        options = self.options
+        if 0 < options.max_in <= self.incoming[broker]:
+            return f"waits for its turn: broker {broker} receives {self.incoming[broker]} copies, {options.max_in} may"
+        rack = self.cluster.brokers.get(broker)
+        if rack is not None and 0 < options.max_per_rack <= self.racks[rack]:
+            return f"waits for its turn: rack {rack} receives {self.racks[rack]} copies, {options.max_per_rack} may"
+        log_dir = _log_dir(move, broker)
+        if log_dir is not None and 0 < options.max_per_log_dir <= self.log_dirs[broker, log_dir]:
+            return f"waits for its turn: log dir {log_dir} of broker {broker} receives {self.log_dirs[broker, log_dir]}"
+        return self._disk_refusal(move, broker)
+
+    def _disk_refusal(self, move: Move, broker: BrokerId) -> str | None:
+        if self.options.disk_share >= 1.0:
+            return None
+        total = used = 0
+        for (owner, _path), space in self.cluster.spaces.items():
+            if owner == broker and space.total > 0:
+                total += space.total
+                used += space.total - space.usable
+        if total == 0:
+            return None
+        would = (used + self.reserved[broker] + move.size_bytes) / total
+        if would <= self.options.disk_share:
+            return None
+        return (
+            f"waits for disk: with it broker {broker} would be {would:.1%} full, "
+            f"{self.options.disk_share:.1%} may be used"
+        )
+
+    def _leader(self, tp: TopicPartition) -> BrokerId:
+        seen = self.cluster.partition(tp)
+        return -1 if seen is None else seen.leader
+
+
+def in_order(moves: Iterable[Move], options: ExecutionOptions, cluster: ClusterView) -> list[Move]:
+    """Sort waiting moves: begun ones first (they hold disk on two brokers), then by the chained orders."""
+
+    def key(move: Move) -> tuple[float, ...]:
+        return (
+            move.began_at_ms is None,
+            *(_rank(order, move, cluster) for order in options.orders),
+            move.accepted_at_ms,
+        )
+
+    return sorted(moves, key=key)
+
+
+def _rank(order: Order, move: Move, cluster: ClusterView) -> float:
+    if order is Order.LONGEST_FIRST:
+        return -_bytes_left(move)
+    if order is Order.SMALLEST_FIRST:
+        return _bytes_left(move)
+    seen = cluster.partition(move.tp)
+    if seen is None:
+        return 1
+    if order is Order.UNDER_MIN_ISR_FIRST:
+        return len(seen.isr) >= cluster.min_isr(move.tp.topic)
+    return len(seen.isr) >= len(seen.replicas)
+
+
+def _bytes_left(move: Move) -> int:
+    """The longest chain of a move: its replicas are copied one after another when it is incremental."""
+    return move.size_bytes * sum(broker not in move.current for broker in move.goal)
+
+
+def _log_dir(move: Move, broker: BrokerId) -> str | None:
+    return next((path for owner, path in move.log_dirs if owner == broker), None)

@@ -1,0 +1,187 @@
+"""What one move does next, through a controller that carries out each step by itself.
+
+Apache's controllers keep what a step removes until every replica that stays is in sync, so the floor of a step holds
+by itself; in return a step never ends while a replica that stays is out of sync. Steps therefore leave out what is
+unhealthy and not wanted in the end, and, once the floor is relaxed, what is unhealthy at all: it is added again later.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from shunter.core.executor.state import Move
+from shunter.core.reassignment import Situation, Waiting, describe_waiting, next_step, roll_back
+from shunter.model.execution import Direction, ObservedPartition
+from shunter.model.partition import BrokerId, ReplicaAssignment, Replicas
+from shunter.model.reassignment import Strategy
+
+
+class Begin(NamedTuple):
+    """Begin a step: ask for exactly `after`, or cancel by null (`cancels`), which must come to the same replicas."""
+
+    before: Replicas
+    after: Replicas
+    reason: str
+    cancels: bool = False
+
+
+class Reached(NamedTuple):
+    """Nothing is left to be done; the replicas are these."""
+
+    replicas: Replicas
+
+
+class Waits(NamedTuple):
+    """Nothing can be done now, and why."""
+
+    reason: str
+
+
+Choice: TypeAlias = Begin | Reached | Waits
+
+
+def choose(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int) -> Choice:
+    """Choose what a move without a step under way does next.
+
+    Args:
+        move: An open move whose `step` is None.
+        seen: The partition as it is; nothing is under way there.
+        live: Brokers that are up.
+        min_isr: The topic's min.insync.replicas.
+    """
+    if move.order and set(move.order) == set(seen.replicas) and move.order != seen.replicas:
+        return Begin(seen.replicas, move.order, "a cancel did not keep the order of replicas")
+    if move.direction is Direction.STOP:
+        return Reached(seen.replicas)
+    if seen.replicas == move.goal:
+        return Reached(seen.replicas)
+    if move.direction is Direction.FORWARD and move.strategy is Strategy.ALL_AT_ONCE:
+        return _all_at_once(move, seen, live)
+    situation = _situation(seen, live, min_isr)
+    if move.direction is Direction.BACK:
+        decided = roll_back(situation, original=move.original)
+    else:
+        decided = next_step(
+            situation, original=move.original, target=move.target, strategy=Strategy.INCREMENTAL, relaxed=move.relaxed
+        )
+    if decided is None:
+        return Reached(seen.replicas)
+    if isinstance(decided, Waiting):
+        return Waits(describe_waiting(decided))
+    after = completable(move, folded(decided.replicas, move.goal), seen, live, min_isr)
+    if after == seen.replicas:
+        return Waits(_waits_for_health(seen, live))
+    return Begin(seen.replicas, after, _reason(move, seen.replicas, after))
+
+
+def folded(after: Replicas, goal: Replicas) -> Replicas:
+    """The step that adds the last new replica, and the last step, which only drops and orders, in one request.
+
+    Apache's controllers drop nothing before all that stays is in sync, so the two come to the same: one copy at a
+    time, the floor holds, a rollback before the end is as cheap. It saves each partition a round through the
+    controller, a leader epoch and a journal entry.
+    """
+    return goal if set(goal) <= set(after) else after
+
+
+def undo(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int) -> Begin | Waits | None:
+    """What to do with a step that was under way when its move was turned; None: let it finish.
+
+    A stop keeps additions that are in sync (KIP-455's draft); a rollback, or another target, keeps those that it
+    wants too, in sync or not, so that nothing is deleted and fetched again (KIP-236).
+    """
+    step = move.step
+    assert step is not None
+    if move.direction is Direction.STOP:
+        kept = tuple(broker for broker in step.adding if broker in seen.isr)
+    else:
+        kept = tuple(broker for broker in step.adding if broker in move.goal)
+    if kept == step.adding and (kept or step.after == step.before):
+        return None
+    after = step.before + kept
+    if after == step.after and not step.cancels:
+        return None
+    healthy = tuple(broker for broker in step.before if broker in seen.isr and broker in live)
+    if len(healthy) == len(step.before):
+        return Begin(step.before, after, _turned(move))
+    if kept and move.direction is not Direction.STOP:
+        return None
+    need = max(1, min(min_isr, len(step.before)))
+    if len(healthy) < need:
+        return Waits(
+            f"only {len(healthy)} of the replicas {list(step.before)} are live and in sync and {need} must be: "
+            "the additions stay until then"
+        )
+    return Begin(step.before, step.before, _turned(move), cancels=True)
+
+
+def relax(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int) -> Begin | None:
+    """The step under way without the replicas that keep it from ending; None when that would be too few."""
+    step = move.step
+    assert step is not None
+    after = completable(move, step.after, seen, live, min_isr)
+    return None if after == step.after else Begin(step.before, after, "the floor was relaxed")
+
+
+def blockers(move: Move, seen: ObservedPartition) -> Replicas:
+    """Replicas that stay, are out of sync, and are not being copied by this step: the step can't end before them."""
+    step = move.step
+    assert step is not None
+    return tuple(broker for broker in step.after if broker not in seen.isr and broker not in step.adding)
+
+
+def completable(
+    move: Move, after: Replicas, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int
+) -> Replicas:
+    """`after` without old replicas that are dead or out of sync, as far as they may be left out."""
+    sick = tuple(broker for broker in after if broker in seen.replicas and not _healthy(broker, seen, live))
+    leaving = tuple(broker for broker in sick if broker not in move.goal)
+    slim = tuple(broker for broker in after if broker not in leaving)
+    if move.relaxed:
+        relaxed = tuple(broker for broker in slim if broker not in sick)
+        originals = sum(_healthy(broker, seen, live) for broker in move.original)
+        if len(relaxed) >= max(1, min_isr, min(originals, len(move.goal))):
+            return relaxed
+    if not any(_healthy(broker, seen, live) for broker in slim):
+        return after
+    return slim
+
+
+def _healthy(broker: BrokerId, seen: ObservedPartition, live: frozenset[BrokerId]) -> bool:
+    return broker in seen.isr and broker in live and broker not in seen.offline
+
+
+def _all_at_once(move: Move, seen: ObservedPartition, live: frozenset[BrokerId]) -> Choice:
+    """KIP-455: one request to the target; the controller keeps the old replicas to the end."""
+    dead = tuple(broker for broker in move.target if broker not in live and broker not in seen.replicas)
+    if dead:
+        return Waits(f"waits for {_brokers(dead)} to come back: not live, and part of the target")
+    if not any(_healthy(broker, seen, live) for broker in seen.replicas):
+        return Waits("waits for a leader: no replica is live and in sync")
+    return Begin(seen.replicas, move.target, _reason(move, seen.replicas, move.target))
+
+
+def _situation(seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int) -> Situation:
+    serving = frozenset(broker for broker in live if broker not in seen.offline)
+    return Situation(ReplicaAssignment(seen.replicas), seen.isr, seen.leader, serving, min_isr)
+
+
+def _reason(move: Move, before: Replicas, after: Replicas) -> str:
+    told = [f"+{broker}" for broker in after if broker not in before]
+    told += [f"-{broker}" for broker in before if broker not in after]
+    return f"{move.direction.value}: {' '.join(told) or 'order'}"
+
+
+def _turned(move: Move) -> str:
+    if move.direction is Direction.FORWARD:
+        return "another target was given"
+    return {Direction.STOP: "stop", Direction.BACK: "roll back"}[move.direction]
+
+
+def _waits_for_health(seen: ObservedPartition, live: frozenset[BrokerId]) -> str:
+    sick = tuple(broker for broker in seen.replicas if not _healthy(broker, seen, live))
+    return f"waits for {_brokers(sick)} to be live and in sync"
+
+
+def _brokers(brokers: Replicas) -> str:
+    return f"broker{'s' if len(brokers) != 1 else ''} {', '.join(str(broker) for broker in brokers)}"

@@ -1,0 +1,326 @@
+"""What every open move does next: one pass over all of them, which changes nothing and only writes entries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shunter.core.executor.capacity import Capacity, in_order
+from shunter.core.executor.choice import Begin, Reached, Waits, blockers, choose, relax, undo
+from shunter.core.executor.judgement import CONFIRM_MS, LAG_MS, Verdict, judge, patience
+from shunter.core.executor.ready import Notice, Outbox
+from shunter.core.executor.state import ExecutorState, Move
+from shunter.model.execution import (
+    Direction,
+    FloorRelaxed,
+    JournalRecord,
+    MoveClosed,
+    ObservedPartition,
+    Outcome,
+    StepAccepted,
+    StepBegun,
+    StepFinished,
+)
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
+
+STALE_MS = 10_000
+"""Metadata older than this are read again before a step is begun from them."""
+
+_REACHED = {
+    Direction.FORWARD: (Outcome.DONE, "the target is reached"),
+    Direction.STOP: (Outcome.STOPPED, "stopped; what was in sync stays"),
+    Direction.BACK: (Outcome.ROLLED_BACK, "the original replicas are back in their order"),
+}
+
+
+@dataclass(slots=True)
+class Pass:
+    """One pass over the moves: what it may look at, and what it decides."""
+
+    state: ExecutorState
+    now_ms: int
+    out: Outbox
+    window_open: bool
+    late: set[str]
+    """Resources whose throttle is not in force yet."""
+    records: list[JournalRecord] = field(default_factory=list[JournalRecord])
+    touched: set[TopicPartition] = field(default_factory=set[TopicPartition])
+    stale_topics: set[str] = field(default_factory=set[str])
+    """Topics whose metadata must be read again before their moves can go on."""
+
+    @property
+    def live(self) -> frozenset[BrokerId]:
+        """Brokers that were up when seen last."""
+        return frozenset(self.state.cluster.brokers)
+
+    def write(self, move: Move, *records: JournalRecord) -> None:
+        """Decide these entries for a move; nothing else is decided for it in this pass."""
+        self.records.extend(records)
+        self.touched.add(move.tp)
+
+
+def decide_moves(work: Pass) -> None:
+    """Go over all open moves: finish, turn, relax and begin steps, and close what has come to its end."""
+    live = work.live
+    idle: list[Move] = []
+    for move in work.state.moves.values():
+        if not move.open or move.tp in work.touched:
+            continue
+        if _gone(work, move):
+            continue
+        if move.step is None:
+            idle.append(move)
+        else:
+            _decide_stepping(work, move, live)
+    if idle:
+        _decide_idle(work, idle, live)
+
+
+def _gone(work: Pass, move: Move) -> bool:
+    cluster = work.state.cluster
+    if move.tp.topic not in cluster.topics:
+        work.stale_topics.add(move.tp.topic)
+        return True  # Nothing can be decided before it was seen.
+    topic = cluster.topics[move.tp.topic]
+    if topic is None:
+        reason = f"topic {move.tp.topic} was deleted"
+    elif move.topic_id is not None and topic.topic_id is not None and topic.topic_id != move.topic_id:
+        reason = f"topic {move.tp.topic} was deleted and made anew"
+    elif move.tp.partition not in topic.partitions:
+        reason = f"{move.tp} does not exist any more"
+    else:
+        return False
+    watch = move.watch
+    if watch.unexplained_since_ms is None:
+        watch.unexplained_since_ms = work.now_ms
+    if work.now_ms - watch.unexplained_since_ms < CONFIRM_MS:
+        work.stale_topics.add(move.tp.topic)
+        work.out.wake(work.now_ms + CONFIRM_MS)
+        return True
+    _close(work, move, Outcome.GONE, reason, ())
+    return True
+
+
+def _close(work: Pass, move: Move, outcome: Outcome, reason: str, replicas: Replicas) -> None:
+    work.write(move, MoveClosed(move.tp, outcome, reason, replicas, move.copied_bytes))
+    if outcome in (Outcome.SUPERSEDED, Outcome.GONE, Outcome.REFUSED):
+        work.out.notices.append(Notice(f"move-{outcome.value}", str(move.tp), reason))
+
+
+def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
+    step, watch = move.step, move.watch
+    assert step is not None
+    if watch.request_id:
+        return
+    if watch.accepted_at_ms >= 0 and not step.accepted:
+        work.write(move, StepAccepted(move.tp, step.number))
+        return
+    if step.accepted and watch.accepted_at_ms < 0:
+        watch.accepted_at_ms = step.begun_at_ms  # Taken on before this process began.
+    if watch.ours and not watch.asked:
+        return
+    seen = _fresh(work, move)
+    if seen is None:
+        return
+    verdict = judge(move, seen, work.state.cluster.ongoing.get(move.tp), work.now_ms)
+    if verdict is Verdict.FINISHED and _lags(work, move, seen):
+        return
+    if verdict is Verdict.FINISHED:
+        copied = _copied(work.state, move)
+        work.write(move, StepFinished(move.tp, step.number, seen.replicas, seen.isr, copied))
+    elif verdict is Verdict.TAKEN:
+        work.write(move, StepAccepted(move.tp, step.number))
+    elif verdict is Verdict.SEND:
+        watch.ours, watch.asked, watch.accepted_at_ms = True, False, -1
+    elif verdict is Verdict.CANCELLED:
+        _close(work, move, Outcome.SUPERSEDED, "somebody else cancelled the step under way", seen.replicas)
+    elif verdict is Verdict.CHANGED:
+        told = f"somebody else changed it to {list(seen.replicas)} while {list(step.after)} was under way"
+        _close(work, move, Outcome.SUPERSEDED, told, seen.replicas)
+    else:
+        if watch.unexplained_since_ms is not None:
+            work.stale_topics.add(move.tp.topic)
+        _decide_running(work, move, seen, live)
+
+
+def _lags(work: Pass, move: Move, seen: ObservedPartition) -> bool:
+    """Whether metadata show the step's end but not yet the ISR that it ended with: the next step is chosen from it."""
+    step, watch = move.step, move.watch
+    assert step is not None
+    if all(broker in seen.isr for broker in step.adding):
+        return False
+    if watch.lagging_since_ms is None:
+        watch.lagging_since_ms = work.now_ms
+    if work.now_ms - watch.lagging_since_ms >= LAG_MS:
+        return False
+    work.stale_topics.add(move.tp.topic)
+    return True
+
+
+def _fresh(work: Pass, move: Move) -> ObservedPartition | None:
+    """The partition as seen after the step's last request; None: not seen since, or only by half."""
+    cluster, watch = work.state.cluster, move.watch
+    asked_since = max(watch.accepted_at_ms, watch.retry_at_ms)
+    if cluster.listed_at_ms <= asked_since or cluster.listed_at_ms < 0:
+        return None
+    seen = cluster.partition(move.tp)
+    if move.tp in cluster.ongoing:
+        watch.vanished_at_ms = None
+        return seen
+    if watch.vanished_at_ms is None or watch.vanished_at_ms <= asked_since:
+        watch.vanished_at_ms = cluster.listed_at_ms
+    if cluster.topics_at_ms.get(move.tp.topic, -1) <= watch.vanished_at_ms:
+        work.stale_topics.add(move.tp.topic)
+        return None
+    return seen
+
+
+def _copied(state: ExecutorState, move: Move) -> int:
+    """Bytes of the step's new replicas as last seen, or of the leader's size when they were too quick to be seen."""
+    assert move.step is not None
+    sizes = state.cluster.sizes
+    copied = 0
+    for broker in move.step.adding:
+        seen = sizes.get((broker, move.tp))
+        copied += move.size_bytes if seen is None else max(seen.bytes, move.size_bytes)
+    return copied
+
+
+def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: frozenset[BrokerId]) -> None:
+    step = move.step
+    assert step is not None
+    min_isr = work.state.cluster.min_isr(move.tp.topic)
+    if move.turned:
+        if work.state.cluster.topics_at_ms.get(move.tp.topic, -1) <= move.turned_at_ms:
+            work.stale_topics.add(move.tp.topic)  # Who is alive and in sync is looked at before anything is undone.
+            return
+        turned = undo(move, seen, live, min_isr)
+        if isinstance(turned, Begin):
+            _begin(work, move, turned)
+            return
+        if isinstance(turned, Waits):
+            move.waits = turned.reason
+            return
+    if step.cancels:
+        return
+    holding = blockers(move, seen)
+    copying = tuple(broker for broker in step.adding if broker not in seen.isr)
+    if not holding:
+        move.blocked_since_ms = None
+        move.waits = _catching_up(work, copying, live)
+        return
+    if move.blocked_since_ms is None:
+        move.blocked_since_ms = work.now_ms
+    move.waits = _held(work, holding, live)
+    due = move.blocked_since_ms + work.state.options.relax_after_ms
+    if not move.relaxed and work.now_ms >= due:
+        work.write(move, FloorRelaxed(move.tp))
+        work.out.notices.append(Notice("floor-relaxed", str(move.tp), move.waits))
+        return
+    if not move.relaxed:
+        work.out.wake(due)
+        return
+    relaxed = relax(move, seen, live, min_isr)
+    if relaxed is not None:
+        _begin(work, move, relaxed)
+
+
+def _catching_up(work: Pass, copying: Replicas, live: frozenset[BrokerId]) -> str:
+    dead = tuple(broker for broker in copying if broker not in live)
+    if dead:
+        return _held(work, dead, live)
+    return f"broker {', '.join(str(broker) for broker in copying)} catches up" if copying else "is about to end"
+
+
+def _held(work: Pass, brokers: Replicas, live: frozenset[BrokerId]) -> str:
+    told: list[str] = []
+    for broker in brokers:
+        since = work.state.cluster.down_since_ms.get(broker)
+        if broker in live:
+            told.append(f"broker {broker} is out of sync")
+        elif since is None:
+            told.append(f"broker {broker} is down")
+        else:
+            told.append(f"broker {broker} is down since {(work.now_ms - since) // 1000} s ago")
+    return "waits: " + ", ".join(told)
+
+
+def _decide_idle(work: Pass, idle: list[Move], live: frozenset[BrokerId]) -> None:
+    capacity = Capacity.of(work.state)
+    for move in in_order(idle, work.state.options, work.state.cluster):
+        if capacity.full and move.began_at_ms is None and move.direction is Direction.FORWARD:
+            move.waits = "waits for its turn"
+            continue
+        _decide_one_idle(work, move, live, capacity)
+
+
+def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity: Capacity) -> None:
+    cluster = work.state.cluster
+    seen = cluster.partition(move.tp)
+    assert seen is not None, "gone partitions were sorted out before"
+    if cluster.topics_at_ms.get(move.tp.topic, -1) < work.now_ms - STALE_MS:
+        work.stale_topics.add(move.tp.topic)
+        return
+    if _unexplained(work, move, seen):
+        return
+    if move.paused:
+        move.waits = "is paused"
+        return
+    choice = choose(move, seen, live, cluster.min_isr(move.tp.topic))
+    if isinstance(choice, Waits):
+        move.waits = choice.reason
+        return
+    if isinstance(choice, Reached):
+        if move.direction is Direction.FORWARD and move.log_dirs and not move.log_dirs_done:
+            move.waits = "waits for its log dirs"
+            return
+        outcome, reason = _REACHED[move.direction]
+        _close(work, move, outcome, reason, choice.replicas)
+        return
+    adding = tuple(broker for broker in choice.after if broker not in seen.replicas)
+    refusal = _refusal(work, move, adding, capacity)
+    if refusal is not None:
+        move.waits = refusal
+        return
+    capacity.take(move, adding)
+    _begin(work, move, choice)
+
+
+def _unexplained(work: Pass, move: Move, seen: ObservedPartition) -> bool:
+    """Whether an idle partition is not as we left it: others are at it, or metadata lag."""
+    cluster, watch = work.state.cluster, move.watch
+    foreign = cluster.ongoing.get(move.tp)
+    moved = seen.replicas != move.current
+    if foreign is None and not moved:
+        watch.unexplained_since_ms = None
+        return False
+    if watch.unexplained_since_ms is None:
+        watch.unexplained_since_ms = work.now_ms
+    if work.now_ms - watch.unexplained_since_ms < patience(move, seen, foreign):
+        work.stale_topics.add(move.tp.topic)
+        return True
+    if foreign is not None:
+        told = f"somebody else moves it to {list(foreign.target)}: left alone"
+    elif seen.replicas == move.goal:
+        return False
+    else:
+        told = f"somebody else changed it from {list(move.current)} to {list(seen.replicas)}"
+    _close(work, move, Outcome.SUPERSEDED, told, seen.replicas)
+    return True
+
+
+def _refusal(work: Pass, move: Move, adding: Replicas, capacity: Capacity) -> str | None:
+    if not adding:
+        return None
+    if not work.window_open:
+        return "waits for its time window"
+    if work.late:
+        names = [f"topic {move.tp.topic}", *(f"broker {broker}" for broker in (*move.current, *move.goal))]
+        if any(name in work.late for name in names):
+            return "waits for its throttle to be in force"
+    return capacity.refusal(move, adding)
+
+
+def _begin(work: Pass, move: Move, choice: Begin) -> None:
+    move.waits = ""
+    record = StepBegun(move.tp, move.steps + 1, choice.before, choice.after, choice.reason, choice.cancels)
+    work.write(move, record)

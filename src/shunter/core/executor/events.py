@@ -1,0 +1,182 @@
+"""What the executor is told. Every event comes in an `Envelope`; nothing else ever changes its mind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from shunter.errors import ErrorCode
+from shunter.model.execution import (
+    Command,
+    ExecutionOptions,
+    JournalEntry,
+    LogDirSpace,
+    MoveOrder,
+    ObservedTopic,
+    OngoingReassignment,
+    ReplicaSize,
+    ThrottleKey,
+)
+from shunter.model.partition import BrokerId, TopicPartition
+
+ReplyToken: TypeAlias = int
+"""Names a waiting caller; 0 when nobody waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalLoaded:
+    """Start-up: all entries that the journal holds, in order, and the cluster that it belongs to."""
+
+    entries: tuple[JournalEntry, ...]
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class JournalWritten:
+    """The outstanding batch is durable."""
+
+    batch_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class JournalRefused:
+    """The outstanding batch left no trace. `fenced`: another executor has the journal; nothing may be sent any more."""
+
+    batch_id: int
+    reason: str
+    fenced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSubmitted:
+    """A plan to take on."""
+
+    plan_id: str
+    moves: tuple[MoveOrder, ...]
+    options: ExecutionOptions
+    reply_to: ReplyToken = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CommandReceived:
+    """An operator's order."""
+
+    command: Command
+    reply_to: ReplyToken = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentsListed:
+    """All that is under way in the cluster, ours and others'. `asked_at_ms`: when the question was put.
+
+    `cost_ms` is processor time that asking took: the executor polls the more gently the dearer it is.
+    """
+
+    ongoing: Mapping[TopicPartition, OngoingReassignment]
+    asked_at_ms: int
+    cost_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsObserved:
+    """Topics that were asked for (None: there is no such topic), live brokers with their racks, the controller.
+
+    `asked_at_ms`: when the question was put; `controller` -1 when nobody said.
+    """
+
+    topics: Mapping[str, ObservedTopic | None]
+    brokers: Mapping[BrokerId, str | None]
+    controller: BrokerId
+    asked_at_ms: int
+    cost_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirsObserved:
+    """Sizes of the replicas that were asked for, space of log dirs, and the brokers that answered."""
+
+    sizes: Mapping[tuple[BrokerId, TopicPartition], ReplicaSize]
+    spaces: Mapping[tuple[BrokerId, str], LogDirSpace]
+    brokers: tuple[BrokerId, ...]
+    asked_at_ms: int
+    cost_ms: int = 0
+    futures: Mapping[tuple[BrokerId, TopicPartition], ReplicaSize] = field(
+        default_factory=dict[tuple[BrokerId, TopicPartition], ReplicaSize]
+    )
+    """Replicas that a broker is copying to another of its log dirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsRead:
+    """Settings as set at each resource itself (None: not set there), and what is in force from wherever it comes."""
+
+    own: Mapping[ThrottleKey, str | None]
+    effective: Mapping[ThrottleKey, str | None] = field(default_factory=dict[ThrottleKey, str | None])
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentsAnswered:
+    """The answer to `AlterReassignments`: per partition an error with its sentence; NONE is success."""
+
+    request_id: int
+    results: Mapping[TopicPartition, tuple[ErrorCode, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsAltered:
+    """The answer to `AlterSettings`: what went wrong, per setting."""
+
+    request_id: int
+    errors: Mapping[ThrottleKey, str] = field(default_factory=dict[ThrottleKey, str])
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirsAltered:
+    """The answer to `AlterLogDirs`: per replica an error; NONE is success."""
+
+    request_id: int
+    results: Mapping[tuple[BrokerId, TopicPartition], ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class AdminFailed:
+    """A request (its id) or a read (0, named by `what`) got no answer. Not retriable: it never will, as things are."""
+
+    request_id: int
+    what: str
+    message: str
+    retriable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """The moment that `Ready.wake_at_ms` asked for has come."""
+
+
+Event: TypeAlias = (
+    JournalLoaded
+    | JournalWritten
+    | JournalRefused
+    | PlanSubmitted
+    | CommandReceived
+    | ReassignmentsListed
+    | TopicsObserved
+    | LogDirsObserved
+    | SettingsRead
+    | ReassignmentsAnswered
+    | SettingsAltered
+    | LogDirsAltered
+    | AdminFailed
+    | TimePassed
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """An event with what the core may not find out by itself: the time, the local clock's offset, and the cause."""
+
+    now_ms: int
+    cause: str
+    event: Event
+    utc_offset_minutes: int = 0

@@ -1,0 +1,104 @@
+"""What an observation says about a step under way."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from shunter.core.executor.state import Move, Step
+from shunter.model.execution import ObservedPartition, OngoingReassignment
+from shunter.model.partition import Replicas
+
+CONFIRM_MS = 3_000
+"""What looks like a foreign act must last longer than this."""
+LAG_MS = 30_000
+"""Brokers' metadata lag behind the controller, by seconds when thousands of partitions move on busy machines: a
+partition that looks as it looked before must look so for longer than this until somebody else is held to account."""
+RESEND_MS = 5_000
+"""A step that was taken on and never seen under way is asked for again after this: it does no harm if it is done."""
+RESENDS = 3
+
+
+class Verdict(Enum):
+    """What to do about a step."""
+
+    KEEP = "keep"
+    """It runs, or it can't be told yet."""
+    SEND = "send"
+    """It was never asked for, or the asking was lost."""
+    TAKEN = "taken"
+    """It runs, and nobody told us so: its answer was lost."""
+    FINISHED = "finished"
+    CANCELLED = "cancelled"
+    """Somebody else cancelled it."""
+    CHANGED = "changed"
+    """Somebody else changed the partition."""
+
+
+class Sight(Enum):
+    """How the partition looks, compared with the step."""
+
+    BEFORE = "before"
+    RUNNING = "running"
+    REACHED = "reached"
+    OTHER = "other"
+
+
+def sight(step: Step, seen: ObservedPartition, ongoing: OngoingReassignment | None) -> Sight:
+    """Compare what was seen with what the step wants.
+
+    The order of replicas counts for what is reached, but not for what was there before: while a step runs, Apache
+    writes the target first and what it removes last, and a cancel leaves that order.
+    """
+    if ongoing is not None:
+        # What waits for its turn is listed without the order in which it will be.
+        asked = ongoing.target == step.after or (not ongoing.written and _same(ongoing.target, step.after))
+        if asked and not step.cancels:
+            return Sight.RUNNING
+        return Sight.BEFORE if ongoing.target == step.redirected_from else Sight.OTHER
+    if seen.replicas == step.after or (step.cancels and _same(seen.replicas, step.after)):
+        return Sight.REACHED
+    if step.redirected_from is not None and seen.replicas == step.redirected_from:
+        # The step that this one takes the place of was faster: nothing is left to cancel, or the request stands.
+        return Sight.REACHED if step.cancels else Sight.BEFORE
+    return Sight.BEFORE if _same(seen.replicas, step.before) else Sight.OTHER
+
+
+def judge(move: Move, seen: ObservedPartition, ongoing: OngoingReassignment | None, now_ms: int) -> Verdict:
+    """Say what to do about the step under way; keeps in `move.watch` since when something is unexplained.
+
+    Pre: what was seen is newer than the step's last request, and metadata are newer than the list.
+    """
+    step, watch = move.step, move.watch
+    assert step is not None
+    looks = sight(step, seen, ongoing)
+    if looks is Sight.RUNNING:
+        watch.seen_ongoing, watch.unexplained_since_ms = True, None
+        return Verdict.KEEP if step.accepted else Verdict.TAKEN
+    if looks is Sight.REACHED:
+        return Verdict.FINISHED
+    if looks is Sight.BEFORE and not step.accepted:
+        watch.unexplained_since_ms = None
+        return Verdict.SEND
+    if watch.unexplained_since_ms is None:
+        watch.unexplained_since_ms = now_ms
+    lasted = now_ms - watch.unexplained_since_ms
+    if looks is Sight.OTHER:
+        return Verdict.CHANGED if lasted >= patience(move, seen, ongoing) else Verdict.KEEP
+    if watch.seen_ongoing:
+        return Verdict.CANCELLED if lasted >= LAG_MS else Verdict.KEEP
+    if lasted < RESEND_MS:
+        return Verdict.KEEP
+    watch.unexplained_since_ms = None
+    return Verdict.SEND if watch.attempts < RESENDS else Verdict.CANCELLED
+
+
+def patience(move: Move, seen: ObservedPartition, ongoing: OngoingReassignment | None) -> int:
+    """How long something must look strange before somebody else is held to account, in milliseconds.
+
+    What is under way comes from the controller itself; where replicas are comes from a broker that may be late.
+    """
+    return LAG_MS if ongoing is None and move.went_through(seen.replicas) else CONFIRM_MS
+
+
+def _same(some: Replicas, others: Replicas) -> bool:
+    return len(some) == len(others) and set(some) == set(others)

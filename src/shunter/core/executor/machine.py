@@ -1,0 +1,495 @@
+"""The executor: events in, `Ready` out. Everything that is durable changes by `apply` alone."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from shunter.core.executor import events as ev
+from shunter.core.executor.apply import apply
+from shunter.core.executor.decisions import Pass, decide_moves
+from shunter.core.executor.orders import decide_command
+from shunter.core.executor.placement import decide_log_dirs, send_log_dirs
+from shunter.core.executor.polling import Polls, poll
+from shunter.core.executor.pressure import Pressure, decide_limit, effective_limit, window_is_open
+from shunter.core.executor.rates import Meter, observe_rates
+from shunter.core.executor.ready import (
+    AlterReassignments,
+    CommandReply,
+    Finish,
+    JournalBatch,
+    Notice,
+    Outbox,
+    Ready,
+    Reply,
+)
+from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.submission import Submission, judge_submission
+from shunter.core.executor.throttles import (
+    ThrottleBook,
+    decide_throttles,
+    desired_settings,
+    not_in_force,
+    send_settings,
+)
+from shunter.errors import ErrorCode, InvariantViolation
+from shunter.model.execution import (
+    ExecutionClosed,
+    JournalEntry,
+    JournalRecord,
+    MoveAccepted,
+    MoveClosed,
+    Outcome,
+    StepDropped,
+    ThrottleKey,
+)
+from shunter.model.partition import Replicas, TopicPartition
+
+REQUEST_PARTITIONS = 1_000
+"""Partitions in one AlterPartitionReassignments: Apache's KRaft controller refuses more than 10,000 records at once."""
+RETRY_MS = 500
+RETRY_MAX_MS = 30_000
+PATIENCE = 5
+"""Times that a partition is asked for again after an error that Kafka calls final, before its move is given up."""
+LEFT_BEHIND_MS = 60_000
+"""Throttles of a broker that is down keep an execution open this long after its last move."""
+
+_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_RETRIABLE = (
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.BROKER_NOT_AVAILABLE,
+)
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A request under way: which steps it carries."""
+
+    steps: tuple[tuple[TopicPartition, int], ...]
+
+
+@dataclass(slots=True)
+class _Outstanding:
+    batch: JournalBatch
+    replies: list[tuple[ev.ReplyToken, Reply]]
+
+
+@dataclass(slots=True)
+class Executor:
+    """Moves partitions through somebody else's controller, under a journal.
+
+    Feed it events by `handle`, carry out what comes back in order, and feed in what came of it.
+    Invariant: at most one journal batch is outstanding, and nothing is asked for before its entry is durable.
+    """
+
+    state: ExecutorState = field(default_factory=ExecutorState)
+    book: ThrottleBook = field(default_factory=ThrottleBook)
+    polls: Polls = field(default_factory=Polls)
+    meter: Meter = field(default_factory=Meter)
+    pressure: Pressure = field(default_factory=Pressure)
+    _requests: dict[int, _Asked] = field(default_factory=dict[int, _Asked])
+    _submissions: deque[Submission] = field(default_factory=deque[Submission])
+    _commands: deque[ev.CommandReceived] = field(default_factory=deque[ev.CommandReceived])
+    _refusals: list[JournalRecord] = field(default_factory=list[JournalRecord])
+    """Entries for steps that the cluster refused; written with the next batch."""
+    _outstanding: _Outstanding | None = None
+    _replies: list[tuple[ev.ReplyToken, Reply]] = field(default_factory=list[tuple[ev.ReplyToken, Reply]])
+    """Answers that go out once the batch that is being made is durable."""
+    _last_id: int = 0
+    _now_ms: int = 0
+    _cause: str = ""
+    _utc_offset_minutes: int = 0
+    _fatal: str | None = None
+    _idle_since_ms: int | None = None
+    loaded: bool = False
+
+    def handle(self, envelope: ev.Envelope) -> Ready:
+        """Take in one event and say what is to be done now.
+
+        Raises:
+            InvariantViolation: our bug; stop acting.
+        """
+        self._now_ms, self._cause = envelope.now_ms, envelope.cause
+        self._utc_offset_minutes = envelope.utc_offset_minutes
+        out = Outbox()
+        self._take_in(envelope.event, out)
+        return out.seal(self._advance(out))
+
+    @property
+    def limit(self) -> int | None:
+        """Bytes per second in force now."""
+        return effective_limit(self.state)
+
+    # What happened.
+
+    def _take_in(self, event: ev.Event, out: Outbox) -> None:
+        match event:
+            case ev.JournalLoaded():
+                self._on_loaded(event)
+            case ev.JournalWritten():
+                self._on_written(event, out)
+            case ev.JournalRefused():
+                self._on_refused(event)
+            case ev.PlanSubmitted():
+                self._on_plan(event)
+            case ev.CommandReceived():
+                self._on_command(event)
+            case ev.ReassignmentsListed():
+                self._on_listed(event, out)
+            case ev.TopicsObserved():
+                self._on_topics(event, out)
+            case ev.LogDirsObserved():
+                self._on_log_dirs(event)
+            case ev.SettingsRead():
+                self._on_settings(event)
+            case ev.ReassignmentsAnswered():
+                self._on_answered(event, out)
+            case ev.SettingsAltered():
+                self._on_altered(event, out)
+            case ev.LogDirsAltered():
+                self._on_log_dirs_altered(event, out)
+            case ev.AdminFailed():
+                self._on_failed(event, out)
+            case ev.TimePassed():
+                pass  # Nothing but time happened; what is due is found below.
+
+    def _on_loaded(self, event: ev.JournalLoaded) -> None:
+        if self.loaded:
+            raise InvariantViolation("a journal is loaded once")
+        self.loaded = True
+        for entry in event.entries:
+            apply(self.state, entry)
+        if self.state.cluster_id and event.cluster_id != self.state.cluster_id:
+            told = f"the journal belongs to cluster {self.state.cluster_id}, and this is {event.cluster_id}"
+            self._fatal = f"{told}: nothing was touched"
+        self.state.cluster_id = self.state.cluster_id or event.cluster_id
+
+    def _on_written(self, event: ev.JournalWritten, out: Outbox) -> None:
+        done = self._outstanding
+        if done is None or done.batch.batch_id != event.batch_id:
+            raise InvariantViolation("a journal batch is answered once", event=event, outstanding=done)
+        self._outstanding = None
+        for entry in done.batch.entries:
+            apply(self.state, entry)
+        for entry in done.batch.entries:
+            self._note(entry)
+            if isinstance(entry.record, MoveAccepted) and entry.record.adopted:
+                told = f"taken over; its original replicas {list(entry.record.original)} may have had another order"
+                out.notices.append(Notice("taken-over", str(entry.record.tp), told))
+        out.replies.extend(done.replies)
+
+    def _note(self, entry: JournalEntry) -> None:
+        """Soft state that follows from a new entry of this process."""
+        record = entry.record
+        tp = getattr(record, "tp", None)
+        move = None if tp is None else self.state.moves.get(tp)
+        if (
+            move is not None
+            and move.step is not None
+            and move.step.begun_at_ms == entry.at_ms
+            and not move.step.accepted
+        ):
+            move.watch.ours = True
+        self.polls.hurry(self._now_ms)
+
+    def _on_refused(self, event: ev.JournalRefused) -> None:
+        self._fatal = event.reason
+
+    def _on_plan(self, event: ev.PlanSubmitted) -> None:
+        self._submissions.append(Submission(event, self._now_ms))
+
+    def _on_command(self, event: ev.CommandReceived) -> None:
+        self._commands.append(event)
+
+    def _on_listed(self, event: ev.ReassignmentsListed, out: Outbox) -> None:
+        cluster = self.state.cluster
+        self._tell_foreign(event, out)
+        changed = cluster.ongoing.keys() != event.ongoing.keys()
+        cluster.ongoing, cluster.listed_at_ms = dict(event.ongoing), event.asked_at_ms
+        cluster.silent_since_ms = None
+        self.pressure.on_answer(self._now_ms - event.asked_at_ms)
+        self.polls.on_listed(self._now_ms, event.cost_ms, changed=changed)
+
+    def _tell_foreign(self, event: ev.ReassignmentsListed, out: Outbox) -> None:
+        known = self.state.cluster.ongoing
+        for tp in sorted(event.ongoing.keys() - known.keys()):
+            move = self.state.moves.get(tp)
+            if move is None or not move.open:
+                target = list(event.ongoing[tp].target)
+                out.notices.append(Notice("foreign-move", str(tp), f"somebody else moves it to {target}: left alone"))
+
+    def _on_topics(self, event: ev.TopicsObserved, out: Outbox) -> None:
+        cluster = self.state.cluster
+        for name in sorted(event.topics):
+            topic, before = event.topics[name], cluster.topics.get(name)
+            if before is not None and topic is not None and topic.topic_id == before.topic_id:
+                added = len(topic.partitions) - len(before.partitions)
+                if added > 0:
+                    told = f"{added} partitions were added to it; they are not in the plan"
+                    out.notices.append(Notice("partitions-added", name, told))
+            cluster.topics[name] = topic
+            cluster.topics_at_ms[name] = event.asked_at_ms
+        self._see_brokers(event, out)
+        self.pressure.on_answer(self._now_ms - event.asked_at_ms)
+        self.polls.on_topics(self._now_ms, event.cost_ms, event.topics)
+
+    def _see_brokers(self, event: ev.TopicsObserved, out: Outbox) -> None:
+        cluster = self.state.cluster
+        for broker in sorted(cluster.brokers.keys() - event.brokers.keys()):
+            cluster.down_since_ms[broker] = self._now_ms
+            out.notices.append(Notice("broker-down", str(broker), f"broker {broker} is gone"))
+        for broker in sorted(event.brokers.keys() & cluster.down_since_ms.keys()):
+            down = (self._now_ms - cluster.down_since_ms.pop(broker)) // 1000
+            out.notices.append(Notice("broker-up", str(broker), f"broker {broker} is back after {down} s"))
+        if event.controller >= 0:
+            if cluster.controller not in (-1, event.controller):
+                told = f"the controller moved from {cluster.controller} to {event.controller}"
+                out.notices.append(Notice("controller-moved", str(event.controller), told))
+            cluster.controller = event.controller
+        cluster.brokers = dict(event.brokers)
+
+    def _on_log_dirs(self, event: ev.LogDirsObserved) -> None:
+        cluster = self.state.cluster
+        cluster.sizes.update(event.sizes)
+        answered = set(event.brokers)
+        cluster.futures = {key: size for key, size in cluster.futures.items() if key[0] not in answered}
+        cluster.futures.update(event.futures)
+        cluster.spaces.update(event.spaces)
+        cluster.log_dirs_at_ms = event.asked_at_ms
+        self.polls.on_log_dirs(self._now_ms, event.cost_ms)
+        if self._submissions and self._submissions[0].sizes_asked:
+            self._submissions[0].sizes_known = True
+        self.meter.sample(self.state, event.asked_at_ms, set(event.sizes))
+
+    def _on_settings(self, event: ev.SettingsRead) -> None:
+        self.book.on_read(dict(event.own), dict(event.effective))
+
+    def _on_altered(self, event: ev.SettingsAltered, out: Outbox) -> None:
+        for key in sorted(event.errors):
+            out.notices.append(Notice("throttle-refused", f"{key.kind} {key.name}", event.errors[key]))
+        self.book.on_altered(self.state, event.request_id, dict(event.errors), self._now_ms)
+
+    def _on_answered(self, event: ev.ReassignmentsAnswered, out: Outbox) -> None:
+        asked = self._requests.pop(event.request_id)
+        for tp, number in asked.steps:
+            move = self.state.moves.get(tp)
+            if move is None or move.step is None or move.step.number != number:
+                continue
+            move.watch.request_id = 0
+            code, told = event.results.get(tp, (ErrorCode.UNKNOWN_SERVER_ERROR, "the answer does not name it"))
+            self._take_answer(move, code, told, out)
+        self.polls.hurry(self._now_ms)
+
+    def _take_answer(self, move: Move, code: ErrorCode, told: str, out: Outbox) -> None:
+        step, watch = move.step, move.watch
+        assert step is not None
+        nothing_left = step.cancels and code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+        if code is ErrorCode.NONE or nothing_left:
+            watch.accepted_at_ms = self._now_ms
+            return
+        self._retry_later(move)
+        if code in _RETRIABLE:
+            return
+        move.waits = f"the cluster refuses the step to {list(step.after)}: {code.name}: {told}"
+        if code in _GONE:
+            return  # Metadata will tell whether it is gone.
+        out.notices.append(Notice("step-refused", str(move.tp), move.waits))
+        if watch.attempts >= PATIENCE:
+            replicas = self._seen_replicas(move)
+            self._refusals += [StepDropped(move.tp, step.number, told)]
+            self._refusals += [MoveClosed(move.tp, Outcome.REFUSED, move.waits, replicas, move.copied_bytes)]
+
+    def _seen_replicas(self, move: Move) -> Replicas:
+        seen = self.state.cluster.partition(move.tp)
+        return move.current if seen is None else seen.replicas
+
+    def _retry_later(self, move: Move) -> None:
+        watch = move.watch
+        watch.retry_at_ms = self._now_ms + min(RETRY_MAX_MS, RETRY_MS << min(watch.attempts, 10))
+
+    def _on_log_dirs_altered(self, event: ev.LogDirsAltered, out: Outbox) -> None:
+        for (broker, tp), code in sorted(event.results.items()):
+            move = self.state.moves.get(tp)
+            absent = code is ErrorCode.REPLICA_NOT_AVAILABLE
+            if move is None or code is ErrorCode.NONE or absent:
+                continue  # Not there yet: the broker remembers the log dir for the replica that comes.
+            out.notices.append(Notice("log-dir-refused", str(tp), f"broker {broker} refuses its log dir: {code.name}"))
+            move.log_dirs_done = True
+
+    def _on_failed(self, event: ev.AdminFailed, out: Outbox) -> None:
+        if not event.retriable and event.what != "log-dirs":
+            self._fatal = event.message
+            return
+        asked = self._requests.pop(event.request_id, None)
+        if asked is not None:
+            for tp, number in asked.steps:
+                move = self.state.moves.get(tp)
+                if move is not None and move.step is not None and move.step.number == number:
+                    move.watch.request_id = 0
+                    self._retry_later(move)
+        elif event.request_id:
+            self.book.on_alter_failed(self.state, event.request_id, self._now_ms)
+        self.polls.on_failed(self._now_ms, event.what)
+        if event.what == "list" and self.state.cluster.silent_since_ms is None:
+            self.state.cluster.silent_since_ms = self._now_ms
+        if event.what == "settings":
+            self.book.on_read_failed(self._now_ms)
+        if event.what == "log-dirs" and self._submissions and self._submissions[0].sizes_asked:
+            self._submissions[0].sizes_known = True  # Sizes make plans better; they are not needed.
+        out.notices.append(Notice("admin-failed", event.what, event.message))
+
+    # What is to be done.
+
+    def _advance(self, out: Outbox) -> JournalBatch | None:
+        if self._fatal is not None:
+            out.finish = Finish(fatal=self._fatal)
+            return None
+        if not self.loaded:
+            return None
+        wanted = desired_settings(self.state, self.limit) if self.state.running else {}
+        stale: set[str] = set()
+        writes = None
+        if self._outstanding is None:
+            writes = self._decide(wanted, stale, out)
+        self._send_steps(out)
+        send_settings(self.state, self.book, wanted, self._now_ms, self._new_id, out)
+        send_log_dirs(self.state, self._now_ms, self._new_id, out)
+        poll(self.state, self.polls, self._submissions, stale, self._now_ms, out)
+        if writes is None and self._outstanding is None:
+            self._maybe_finish(out)
+        return writes
+
+    def _decide(self, wanted: dict[ThrottleKey, str], stale: set[str], out: Outbox) -> JournalBatch | None:
+        records = self._decide_orders()
+        if not records and self.state.running:
+            late = not_in_force(self.state, self.book, wanted)
+            window_open = window_is_open(self.state.options.window, self._now_ms, self._utc_offset_minutes)
+            work = Pass(self.state, self._now_ms, out, window_open, late)
+            work.records.extend(decide_limit(self.state, self.pressure, self._now_ms, out))
+            work.records.extend(decide_throttles(self.state, self.book, wanted, self._now_ms, out))
+            work.records.extend(observe_rates(self.state, self.meter, self._now_ms))
+            decide_log_dirs(self.state)
+            decide_moves(work)
+            stale.update(work.stale_topics)
+            records = work.records or self._maybe_close()
+        if not records and not self._replies:
+            return None
+        return self._batch(records, out)
+
+    def _decide_orders(self) -> list[JournalRecord]:
+        """What others asked for comes first, alone: the moves are looked at again when it is durable."""
+        refusals, self._refusals = self._refusals, []
+        records = [record for record in refusals if self._still_open(record)]
+        while not records and self._commands:
+            event = self._commands.popleft()
+            decided = decide_command(self.state, event.command)
+            records += decided.records
+            self._replies.append((event.reply_to, CommandReply(decided.accepted, decided.text)))
+        if not records and self._submissions and self._seen_for(self._submissions[0]):
+            submission = self._submissions.popleft()
+            judged = judge_submission(self.state, submission.event)
+            records += judged.records
+            self._replies.append((submission.event.reply_to, judged.reply()))
+        return records
+
+    def _still_open(self, record: JournalRecord) -> bool:
+        tp = getattr(record, "tp", None)
+        move = None if tp is None else self.state.moves.get(tp)
+        if move is None or not move.open:
+            return False
+        return not isinstance(record, StepDropped) or (move.step is not None and move.step.number == record.number)
+
+    def _seen_for(self, submission: Submission) -> bool:
+        cluster = self.state.cluster
+        if cluster.listed_at_ms < submission.since_ms:
+            return False
+        names = {order.tp.topic for order in submission.event.moves}
+        if any(cluster.topics_at_ms.get(name, -1) < submission.since_ms for name in names):
+            return False
+        return submission.sizes_known and not submission.doubtful(self.state, self._now_ms)
+
+    def _batch(self, records: Sequence[JournalRecord], out: Outbox) -> JournalBatch | None:
+        if not records:
+            out.replies.extend(self._replies)
+            self._replies = []
+            return None
+        first = self.state.next_sequence
+        entries = tuple(
+            JournalEntry(first + index, self._now_ms, self._cause, record) for index, record in enumerate(records)
+        )
+        batch = JournalBatch(self._new_id(), entries)
+        self._outstanding = _Outstanding(batch, self._replies)
+        self._replies = []
+        return batch
+
+    def _send_steps(self, out: Outbox) -> None:
+        due: list[Move] = []
+        for move in self.state.stepping():
+            step, watch = move.step, move.watch
+            assert step is not None
+            if watch.request_id or not watch.ours or watch.asked or watch.accepted_at_ms >= 0:
+                continue
+            if watch.retry_at_ms > self._now_ms:
+                out.wake(watch.retry_at_ms)
+                continue
+            due.append(move)
+        for first in range(0, len(due), REQUEST_PARTITIONS):
+            self._ask(due[first : first + REQUEST_PARTITIONS], out)
+
+    def _ask(self, moves: Sequence[Move], out: Outbox) -> None:
+        request_id = self._new_id()
+        targets: list[tuple[TopicPartition, Replicas | None]] = []
+        steps: list[tuple[TopicPartition, int]] = []
+        for move in moves:
+            assert move.step is not None
+            move.watch.request_id = request_id
+            move.watch.asked = True
+            move.watch.attempts += 1
+            targets.append((move.tp, None if move.step.cancels else move.step.after))
+            steps.append((move.tp, move.step.number))
+        self._requests[request_id] = _Asked(tuple(steps))
+        out.requests.append(AlterReassignments(request_id, tuple(targets)))
+
+    def _maybe_close(self) -> list[JournalRecord]:
+        if any(move.open for move in self.state.moves.values()) or self.state.throttles:
+            return []
+        return [ExecutionClosed(told_outcomes(outcomes(self.state)))]
+
+    def _maybe_finish(self, out: Outbox) -> None:
+        if self._submissions or self._commands or self._requests:
+            return
+        if not self.state.running:
+            out.finish = Finish(outcomes(self.state))
+            return
+        if any(move.open for move in self.state.moves.values()):
+            self._idle_since_ms = None
+            return
+        if self._idle_since_ms is None:
+            self._idle_since_ms = self._now_ms
+        due = self._idle_since_ms + LEFT_BEHIND_MS
+        if self._now_ms < due:
+            out.wake(due)
+            return
+        names = sorted({f"{key.kind} {key.name}" for key in self.state.throttles})
+        told = f"throttles of {', '.join(names)} could not be restored; `resume` restores them once they are back"
+        out.notices.append(Notice("throttles-left-behind", ", ".join(names), told))
+        out.finish = Finish(outcomes(self.state))
+
+    def _new_id(self) -> int:
+        self._last_id += 1
+        return self._last_id
+
+
+def outcomes(state: ExecutorState) -> tuple[tuple[Outcome, int], ...]:
+    """How many moves ended how, in the order of `Outcome`."""
+    counted = Counter(move.outcome for move in state.moves.values() if move.outcome is not None)
+    return tuple((outcome, counted[outcome]) for outcome in Outcome if counted[outcome])
+
+
+def told_outcomes(counted: tuple[tuple[Outcome, int], ...]) -> str:
+    """The same in words."""
+    return ", ".join(f"{count} {outcome.value}" for outcome, count in counted) or "nothing moved"

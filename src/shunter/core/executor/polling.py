@@ -1,0 +1,182 @@
+"""When to look at the cluster again: often while something is about to happen, and the more gently the dearer it is."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from shunter.core.executor.ready import ListReassignments, ObserveLogDirs, ObserveTopics, Outbox
+from shunter.core.executor.state import ExecutorState
+from shunter.core.executor.submission import LATE_MS, Submission, involved_brokers, replicas_to_size
+from shunter.model.partition import BrokerId, TopicPartition
+
+LIST_MIN_MS = 100
+LIST_MAX_MS = 2_000
+LIST_SHARE = 12
+"""Time between two lists, in processor time of one. All shares together leave an executor below 15 % of a core."""
+TOPICS_MS = 5_000
+TOPICS_SHARE = 40
+LOG_DIRS_MS = 2_000
+LOG_DIRS_SHARE = 40
+FIRST_LOG_DIRS_MS = 1_500
+"""Steps that are over sooner are not looked at on disk."""
+FAILED_MS = 1_000
+LOST_MS = 120_000
+"""A question that was not answered by then is put again."""
+
+
+@dataclass(slots=True)
+class Polls:
+    """When what was asked last, what it cost, and what is under way."""
+
+    list_pending_ms: int | None = None
+    list_due_ms: int = 0
+    list_every_ms: int = LIST_MIN_MS
+    list_cost_ms: int = 0
+    topics_pending: dict[str, int] = field(default_factory=dict[str, int])
+    topics_due_ms: int = 0
+    stale_due_ms: int = 0
+    """When metadata may be asked for again that a decision waits for."""
+    topics_cost_ms: int = 0
+    log_dirs_pending_ms: int | None = None
+    log_dirs_due_ms: int = 0
+    log_dirs_cost_ms: int = 0
+
+    def hurry(self, now_ms: int) -> None:
+        """Something was begun: look again soon."""
+        self.list_every_ms = LIST_MIN_MS
+        self.list_due_ms = min(self.list_due_ms, now_ms + max(LIST_MIN_MS, self.list_cost_ms * LIST_SHARE))
+
+    def on_listed(self, now_ms: int, cost_ms: int, *, changed: bool) -> None:
+        """A list came in."""
+        self.list_pending_ms, self.list_cost_ms = None, cost_ms
+        self.list_every_ms = LIST_MIN_MS if changed else min(LIST_MAX_MS, self.list_every_ms * 3 // 2)
+        self.list_due_ms = now_ms + max(self.list_every_ms, cost_ms * LIST_SHARE)
+
+    def on_topics(self, now_ms: int, cost_ms: int, names: Iterable[str]) -> None:
+        """Metadata came in."""
+        for name in names:
+            self.topics_pending.pop(name, None)
+        self.topics_cost_ms = max(cost_ms, self.topics_cost_ms // 2)
+        self.topics_due_ms = now_ms + max(TOPICS_MS, self.topics_cost_ms * TOPICS_SHARE)
+        self.stale_due_ms = now_ms + max(LIST_MIN_MS, cost_ms * LIST_SHARE)
+
+    def on_log_dirs(self, now_ms: int, cost_ms: int) -> None:
+        """Sizes came in."""
+        self.log_dirs_pending_ms, self.log_dirs_cost_ms = None, cost_ms
+        self.log_dirs_due_ms = now_ms + max(LOG_DIRS_MS, cost_ms * LOG_DIRS_SHARE)
+
+    def on_failed(self, now_ms: int, what: str) -> None:
+        """A question got no answer."""
+        if what == "list":
+            self.list_pending_ms, self.list_due_ms = None, now_ms + FAILED_MS
+        elif what == "topics":
+            self.topics_pending.clear()
+            self.topics_due_ms = now_ms + FAILED_MS
+        elif what == "log-dirs":
+            self.log_dirs_pending_ms, self.log_dirs_due_ms = None, now_ms + LOG_DIRS_MS
+
+
+def poll(
+    state: ExecutorState, polls: Polls, submissions: deque[Submission], stale: set[str], now_ms: int, out: Outbox
+) -> None:
+    """Ask what is due; at most one question of a kind is under way, but for topics, which are asked for by name."""
+    if submissions:
+        _poll_for(state, polls, submissions[0], now_ms, out)
+    if not state.running:
+        return
+    moves = state.open_moves()
+    if not moves:
+        if state.throttles:
+            _ask_topics(polls, {"": 0}.keys(), now_ms, out, due=polls.topics_due_ms)
+        return
+    _list(polls, now_ms, out)
+    _ask_topics(polls, stale, now_ms, out, due=polls.stale_due_ms)
+    if not stale:
+        _ask_topics(polls, {move.tp.topic for move in moves}, now_ms, out, due=polls.topics_due_ms)
+    _poll_log_dirs(state, polls, now_ms, out)
+
+
+def _poll_for(state: ExecutorState, polls: Polls, submission: Submission, now_ms: int, out: Outbox) -> None:
+    cluster = state.cluster
+    if cluster.listed_at_ms < submission.since_ms:
+        polls.list_due_ms = min(polls.list_due_ms, now_ms)
+        _list(polls, now_ms, out)
+    names = {order.tp.topic for order in submission.event.moves}
+    unseen = {name for name in names if cluster.topics_at_ms.get(name, -1) < submission.since_ms}
+    doubtful = submission.doubtful(state, now_ms)
+    if unseen:
+        _ask_topics(polls, unseen, now_ms, out, due=now_ms)
+    elif doubtful:
+        _ask_topics(polls, doubtful, now_ms, out, due=max(cluster.topics_at_ms[name] for name in doubtful) + FAILED_MS)
+        out.wake(submission.since_ms + LATE_MS)
+    elif not submission.sizes_asked:
+        submission.sizes_asked = True
+        asked = replicas_to_size(state, submission.event)
+        for broker in involved_brokers(state, submission.event):
+            if broker in cluster.brokers:
+                asked.setdefault(broker, [])
+        live = {broker: tps for broker, tps in asked.items() if broker in cluster.brokers}
+        if live:
+            polls.log_dirs_pending_ms = now_ms
+            out.reads.append(_log_dirs(live))
+        else:
+            submission.sizes_known = True
+
+
+def _list(polls: Polls, now_ms: int, out: Outbox) -> None:
+    if polls.list_pending_ms is not None and now_ms < polls.list_pending_ms + LOST_MS:
+        return
+    if now_ms < polls.list_due_ms:
+        out.wake(polls.list_due_ms)
+        return
+    polls.list_pending_ms = now_ms
+    out.reads.append(ListReassignments())
+
+
+def _ask_topics(polls: Polls, names: Iterable[str], now_ms: int, out: Outbox, *, due: int) -> None:
+    wanted = sorted(
+        name for name in names if name not in polls.topics_pending or now_ms >= polls.topics_pending[name] + LOST_MS
+    )
+    if not wanted:
+        return
+    if now_ms < due:
+        out.wake(due)
+        return
+    polls.topics_pending.update((name, now_ms) for name in wanted)
+    out.reads.append(ObserveTopics(tuple(name for name in wanted if name)))
+
+
+def _poll_log_dirs(state: ExecutorState, polls: Polls, now_ms: int, out: Outbox) -> None:
+    if polls.log_dirs_pending_ms is not None and now_ms < polls.log_dirs_pending_ms + LOST_MS:
+        return
+    asked: dict[BrokerId, list[TopicPartition]] = {}
+    first: int | None = None
+    for move in state.open_moves():
+        step = move.step
+        wanted: tuple[BrokerId, ...] = ()
+        if step is not None:
+            begun = step.begun_at_ms + FIRST_LOG_DIRS_MS
+            if now_ms < begun:
+                first = begun if first is None else min(first, begun)
+            else:
+                wanted = step.adding
+        elif move.log_dirs and not move.log_dirs_done and move.log_dirs_asked_at_ms is not None:
+            wanted = tuple(broker for broker, _path in move.log_dirs)
+        for broker in wanted:
+            if broker in state.cluster.brokers:
+                asked.setdefault(broker, []).append(move.tp)
+    if not asked:
+        if first is not None:
+            out.wake(first)
+        return
+    if now_ms < polls.log_dirs_due_ms:
+        out.wake(polls.log_dirs_due_ms)
+        return
+    polls.log_dirs_pending_ms = now_ms
+    out.reads.append(_log_dirs(asked))
+
+
+def _log_dirs(asked: dict[BrokerId, list[TopicPartition]]) -> ObserveLogDirs:
+    return ObserveLogDirs(tuple((broker, tuple(asked[broker])) for broker in sorted(asked)))

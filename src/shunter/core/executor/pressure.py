@@ -1,0 +1,106 @@
+"""How fast the execution may go right now: the operator's limit, adapted to how the cluster feels, and time windows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shunter.core.executor.ready import Notice, Outbox
+from shunter.core.executor.state import ExecutorState
+from shunter.model.execution import JournalRecord, LimitChanged
+
+ADAPT_EVERY_MS = 30_000
+SLOWER = 0.75
+FASTER = 1.10
+SLOW_MS = 2_000
+"""A broker that takes so long to say what moves, or who is in sync, has too much to do."""
+SLOW_SHARE = 0.5
+"""So many of the answers since the last adaptation have to be slow before they count: one alone may be a pause."""
+DAY_MINUTES = 24 * 60
+
+
+@dataclass(slots=True)
+class Pressure:
+    """Signals that the cluster suffers, gathered since the last adaptation."""
+
+    adapted_at_ms: int = 0
+    answers: int = 0
+    slow_answers: int = 0
+    ceiling: int | None = None
+    """The operator's limit, which adaptation never passes; learnt when the operator's word is applied."""
+    said: int | None = None
+    """The rate that adaptation asked for last."""
+
+    def on_answer(self, took_ms: int) -> None:
+        """A question was answered: how long brokers take is how clients fare."""
+        self.answers += 1
+        self.slow_answers += took_ms >= SLOW_MS
+
+    @property
+    def slow(self) -> bool:
+        """Whether brokers took long to answer since the last adaptation."""
+        return self.slow_answers > 1 and self.slow_answers >= self.answers * SLOW_SHARE
+
+
+def effective_limit(state: ExecutorState) -> int | None:
+    """Bytes per second in force: next to nothing while everything open is paused, else the limit.
+
+    A paused copy keeps what it has copied; cancelling it would throw that away.
+    """
+    opened = state.open_moves()
+    if opened and all(move.paused for move in opened):
+        return state.options.pause_rate
+    return state.limit
+
+
+def decide_limit(state: ExecutorState, pressure: Pressure, now_ms: int, out: Outbox) -> list[JournalRecord]:
+    """Adapt the limit by a bounded step: down a quarter while others suffer, up a tenth while nobody does.
+
+    Others suffer when partitions that don't move are out of sync (what moves is so by nature), and when brokers take
+    long to answer.
+    """
+    floor = state.options.throttle_floor
+    if floor is None or state.limit is None:
+        return []
+    if pressure.ceiling is None or state.limit != pressure.said:
+        pressure.ceiling = pressure.said = state.limit
+        pressure.adapted_at_ms = now_ms
+    if now_ms < pressure.adapted_at_ms + ADAPT_EVERY_MS:
+        out.wake(pressure.adapted_at_ms + ADAPT_EVERY_MS)
+        return []
+    pressure.adapted_at_ms = now_ms
+    suffering, slow = _suffering(state), pressure.slow
+    pressure.answers = pressure.slow_answers = 0
+    wanted = int(state.limit * (SLOWER if suffering or slow else FASTER))
+    wanted = max(floor, min(wanted, pressure.ceiling))
+    if wanted == state.limit:
+        return []
+    pressure.said = wanted
+    reason = "brokers take long to answer" if slow else "nobody suffers"
+    if suffering:
+        reason = f"{suffering} partitions that don't move are out of sync"
+    out.notices.append(Notice("limit-adapted", "", f"{wanted} bytes/s: {reason}"))
+    return [LimitChanged(wanted, f"adapted: {reason}")]
+
+
+def _suffering(state: ExecutorState) -> int:
+    moving = {move.tp for move in state.open_moves()}
+    count = 0
+    for name, topic in state.cluster.topics.items():
+        if topic is None:
+            continue
+        for number, seen in topic.partitions.items():
+            out_of_sync = [broker for broker in seen.replicas if broker not in seen.isr]
+            alive = any(broker in state.cluster.brokers for broker in out_of_sync)
+            count += alive and (name, number) not in moving
+    return count
+
+
+def window_is_open(window: tuple[int, int] | None, now_ms: int, utc_offset_minutes: int) -> bool:
+    """Whether steps may begin now; a window may pass midnight (22:00-06:00). Minutes are of the local day."""
+    if window is None:
+        return True
+    first, after = window
+    minute = (now_ms // 60_000 + utc_offset_minutes) % DAY_MINUTES
+    if first <= after:
+        return first <= minute < after
+    return minute >= first or minute < after

@@ -1,0 +1,192 @@
+"""The executor's one mutable container: what the journal says (durable), and what was seen since (soft).
+
+The durable part changes only by applying journal entries (`apply`); the soft part is lost with the process and is
+found again by observing the cluster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from shunter.model.execution import (
+    Direction,
+    ExecutionOptions,
+    LogDirSpace,
+    ObservedPartition,
+    ObservedTopic,
+    OngoingReassignment,
+    Outcome,
+    ReplicaSize,
+    ThrottleKey,
+)
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
+from shunter.model.reassignment import Strategy
+
+
+@dataclass(slots=True)
+class Step:
+    """The step that a move is in. `redirected_from`: what the step wanted that this one took the place of."""
+
+    number: int
+    before: Replicas
+    after: Replicas
+    reason: str
+    cancels: bool
+    begun_at_ms: int
+    accepted: bool = False
+    redirected_from: Replicas | None = None
+
+    @property
+    def adding(self) -> Replicas:
+        """Replicas that are copied in this step."""
+        return tuple(broker for broker in self.after if broker not in self.before)
+
+
+@dataclass(slots=True)
+class Watch:
+    """What this process saw of a running step; begins anew with each step and each process."""
+
+    ours: bool = False
+    """This process began the step, so it need not look before asking."""
+    request_id: int = 0
+    """The request under way; 0: none."""
+    asked: bool = False
+    """The step was asked for by this process; asking again is for `judge` to say."""
+    accepted_at_ms: int = -1
+    retry_at_ms: int = 0
+    attempts: int = 0
+    seen_ongoing: bool = False
+    unexplained_since_ms: int | None = None
+    lagging_since_ms: int | None = None
+    vanished_at_ms: int | None = None
+    """When the question was put whose answer first did not name the partition."""
+
+
+@dataclass(slots=True)
+class Move:
+    """One partition's move."""
+
+    tp: TopicPartition
+    plan_id: str
+    topic_id: UUID | None
+    original: Replicas
+    target: Replicas
+    strategy: Strategy
+    size_bytes: int
+    log_dirs: tuple[tuple[BrokerId, str], ...]
+    adopted: bool
+    accepted_at_ms: int
+    current: Replicas
+    """What its replicas were when nothing was under way last: the original ones, then each finished step's."""
+    direction: Direction = Direction.FORWARD
+    paused: bool = False
+    relaxed: bool = False
+    turned_at_ms: int = -1
+    turned: bool = False
+    """The step under way was begun before the move was turned or given another target: it may have to be undone."""
+    order: Replicas = ()
+    """The order to give back after a cancel by null, which Apache's KRaft controller does not keep; () when kept."""
+    passed: set[frozenset[BrokerId]] = field(default_factory=set[frozenset[BrokerId]])
+    """Replica sets that the move went through: metadata that show one of them are late, not somebody's act."""
+    step: Step | None = None
+    steps: int = 0
+    copied_bytes: int = 0
+    outcome: Outcome | None = None
+    reason: str = ""
+    closed_at_ms: int = 0
+    began_at_ms: int | None = None
+    # Soft from here on.
+    watch: Watch = field(default_factory=Watch)
+    waits: str = ""
+    blocked_since_ms: int | None = None
+    log_dirs_asked_at_ms: int | None = None
+    log_dirs_done: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Whether it has not ended."""
+        return self.outcome is None
+
+    def went_through(self, replicas: Replicas) -> bool:
+        """Whether the partition had these replicas, in whatever order, at some time of this move."""
+        return frozenset(replicas) in self.passed
+
+    @property
+    def goal(self) -> Replicas:
+        """Where it heads: the target, or the originals when it is rolled back."""
+        return self.original if self.direction is Direction.BACK else self.target
+
+
+@dataclass(slots=True)
+class Throttle:
+    """One setting that we touched. `applied`: the value that the cluster confirmed to this process."""
+
+    before: str | None
+    value: str | None = None
+    applied: str | None = None
+    request_id: int = 0
+    retry_at_ms: int = 0
+
+
+@dataclass(slots=True)
+class ClusterView:
+    """What was seen last. `*_at_ms`: when the question was put; -1: never."""
+
+    topics: dict[str, ObservedTopic | None] = field(default_factory=dict[str, ObservedTopic | None])
+    topics_at_ms: dict[str, int] = field(default_factory=dict[str, int])
+    brokers: dict[BrokerId, str | None] = field(default_factory=dict[BrokerId, str | None])
+    down_since_ms: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
+    ongoing: dict[TopicPartition, OngoingReassignment] = field(
+        default_factory=dict[TopicPartition, OngoingReassignment]
+    )
+    listed_at_ms: int = -1
+    silent_since_ms: int | None = None
+    """Since when questions get no answer; None: they do."""
+    controller: BrokerId = -1
+    sizes: dict[tuple[BrokerId, TopicPartition], ReplicaSize] = field(
+        default_factory=dict[tuple[BrokerId, TopicPartition], ReplicaSize]
+    )
+    futures: dict[tuple[BrokerId, TopicPartition], ReplicaSize] = field(
+        default_factory=dict[tuple[BrokerId, TopicPartition], ReplicaSize]
+    )
+    spaces: dict[tuple[BrokerId, str], LogDirSpace] = field(default_factory=dict[tuple[BrokerId, str], LogDirSpace])
+    log_dirs_at_ms: int = -1
+
+    def partition(self, tp: TopicPartition) -> ObservedPartition | None:
+        """The partition as last seen, or None."""
+        topic = self.topics.get(tp.topic)
+        return None if topic is None else topic.partitions.get(tp.partition)
+
+    def min_isr(self, topic: str) -> int:
+        """The topic's min.insync.replicas as last seen."""
+        seen = self.topics.get(topic)
+        return 1 if seen is None else seen.min_isr
+
+
+@dataclass(slots=True)
+class ExecutorState:
+    """All that the executor knows."""
+
+    cluster_id: str = ""
+    plan_id: str = ""
+    options: ExecutionOptions = field(default_factory=ExecutionOptions)
+    moves: dict[TopicPartition, Move] = field(default_factory=dict[TopicPartition, Move])
+    """The latest move of every partition that a plan of the open execution named; closed ones stay until its end."""
+    throttles: dict[ThrottleKey, Throttle] = field(default_factory=dict[ThrottleKey, Throttle])
+    """Settings that are not restored yet."""
+    limit: int | None = None
+    """Bytes per second in force, as durable."""
+    next_sequence: int = 1
+    running: bool = False
+    """A plan was accepted and its execution is not closed."""
+    learnt_rates: dict[BrokerId, list[int]] = field(default_factory=dict[BrokerId, list[int]])
+    cluster: ClusterView = field(default_factory=ClusterView)
+
+    def open_moves(self) -> list[Move]:
+        """Moves that have not ended, in order of acceptance."""
+        return [move for move in self.moves.values() if move.open]
+
+    def stepping(self) -> list[Move]:
+        """Moves with a step under way."""
+        return [move for move in self.moves.values() if move.open and move.step is not None]

@@ -1,0 +1,201 @@
+"""Taking on a plan: per partition, what it moves from, or why it is not taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shunter.core.executor.events import PlanSubmitted
+from shunter.core.executor.ready import MoveResult, PlanReply
+from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.reassignment import validate_target
+from shunter.model.execution import (
+    Direction,
+    DirectionChanged,
+    JournalRecord,
+    MoveAccepted,
+    MoveOrder,
+    ObservedPartition,
+    ObservedTopic,
+    OngoingReassignment,
+    PlanAccepted,
+    StepAccepted,
+    StepBegun,
+)
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
+
+LATE_MS = 3_000
+"""So late may a broker's metadata be before a topic that it does not know is taken for absent."""
+
+
+@dataclass(slots=True)
+class Submission:
+    """A plan on its way: submitted, and waiting for what must be seen before it can be judged."""
+
+    event: PlanSubmitted
+    since_ms: int
+    sizes_asked: bool = False
+    sizes_known: bool = False
+
+    def doubtful(self, state: ExecutorState, now_ms: int) -> set[str]:
+        """Topics that nobody knew when asked: brokers are late to hear of new ones, so they are asked again a while."""
+        if now_ms >= self.since_ms + LATE_MS:
+            return set()
+        names = {order.tp.topic for order in self.event.moves}
+        return {name for name in names if name in state.cluster.topics and state.cluster.topics[name] is None}
+
+
+@dataclass(slots=True)
+class Judged:
+    """What a plan comes to: entries to be written, and the answer that may go out once they are."""
+
+    records: list[JournalRecord] = field(default_factory=list[JournalRecord])
+    results: list[MoveResult] = field(default_factory=list[MoveResult])
+
+    def reply(self) -> PlanReply:
+        """The answer; a plan of which nothing could be taken is refused as a whole."""
+        if self.results and all(result.refused is not None for result in self.results):
+            first = next(result.refused for result in self.results if result.refused is not None)
+            return PlanReply(f"nothing of the plan can be moved: {first}", tuple(self.results))
+        return PlanReply(None, tuple(self.results))
+
+
+def judge_submission(state: ExecutorState, event: PlanSubmitted) -> Judged:
+    """Decide what of a plan is taken on. Pre: its topics were observed, and reassignments listed, since it came."""
+    judged = Judged()
+    known = _known_brokers(state)
+    repeated = _repeated(event.moves)
+    moves: list[JournalRecord] = []
+    for order in event.moves:
+        if order.tp in repeated:
+            told = f"{order.tp} is in the plan more than once"
+            judged.results.append(MoveResult(order.tp, told))
+            continue
+        taken = _judge_order(state, event, order, known)
+        if isinstance(taken, str):
+            judged.results.append(MoveResult(order.tp, taken))
+        else:
+            judged.results.append(MoveResult(order.tp, None))
+            moves.extend(taken)
+    if moves:
+        judged.records = [PlanAccepted(event.plan_id, state.cluster_id, event.options), *moves]
+    return judged
+
+
+def _known_brokers(state: ExecutorState) -> set[BrokerId]:
+    """Live brokers, and those that hold a replica of anything that was seen: they may come back."""
+    known = set(state.cluster.brokers)
+    for topic in state.cluster.topics.values():
+        if topic is not None:
+            for partition in topic.partitions.values():
+                known.update(partition.replicas)
+    return known
+
+
+def _repeated(moves: tuple[MoveOrder, ...]) -> set[TopicPartition]:
+    seen: set[TopicPartition] = set()
+    twice: set[TopicPartition] = set()
+    for order in moves:
+        (twice if order.tp in seen else seen).add(order.tp)
+    return twice
+
+
+def _judge_order(
+    state: ExecutorState, event: PlanSubmitted, order: MoveOrder, known: set[BrokerId]
+) -> list[JournalRecord] | str:
+    topic = state.cluster.topics.get(order.tp.topic)
+    if topic is None:
+        return f"there is no topic {order.tp.topic}"
+    seen = topic.partitions.get(order.tp.partition)
+    if seen is None:
+        return f"topic {order.tp.topic} has {len(topic.partitions)} partitions, and no {order.tp.partition}"
+    ours = state.moves.get(order.tp)
+    if ours is not None and not ours.open:
+        ours = None
+    foreign = state.cluster.ongoing.get(order.tp) if ours is None else None
+    if foreign is not None and not event.options.take_over:
+        return (
+            f"{order.tp} is already being moved to {list(foreign.target)} by somebody else; "
+            "wait for its end, or take it over (the order of its original replicas is then a guess)"
+        )
+    if not order.target:
+        return _cancel(event, order, topic, ours, foreign)
+    complaint = validate_target(order.target, known, place=order.tp, min_isr=min(topic.min_isr, len(seen.replicas)))
+    if complaint is not None:
+        return f"{complaint[1]}; known are {sorted(known)}" if "does not know" in complaint[1] else complaint[1]
+    return _accept(state, event, order, topic, seen, foreign)
+
+
+def _accept(
+    state: ExecutorState,
+    event: PlanSubmitted,
+    order: MoveOrder,
+    topic: ObservedTopic,
+    seen: ObservedPartition,
+    foreign: OngoingReassignment | None,
+) -> list[JournalRecord]:
+    original = seen.replicas if foreign is None else foreign.original
+    accepted = MoveAccepted(
+        order.tp,
+        topic.topic_id,
+        original,
+        order.target,
+        order.strategy or event.options.strategy,
+        _size(state, order.tp, seen),
+        order.log_dirs,
+        adopted=foreign is not None,
+    )
+    return [accepted, *_adopt(order.tp, foreign)]
+
+
+def _adopt(tp: TopicPartition, foreign: OngoingReassignment | None) -> list[JournalRecord]:
+    if foreign is None:
+        return []
+    step = StepBegun(tp, 1, foreign.original, foreign.target, "begun by somebody else")
+    return [step, StepAccepted(tp, 1)]
+
+
+def _cancel(
+    event: PlanSubmitted,
+    order: MoveOrder,
+    topic: ObservedTopic,
+    ours: Move | None,
+    foreign: OngoingReassignment | None,
+) -> list[JournalRecord] | str:
+    """Null or empty replicas in a plan: roll back what moves there."""
+    if ours is not None:
+        return [DirectionChanged(order.tp, Direction.BACK)]
+    if foreign is None:
+        return f"nothing moves {order.tp}: there is nothing to cancel"
+    adopted = MoveAccepted(
+        order.tp, topic.topic_id, foreign.original, foreign.target, event.options.strategy, 0, (), adopted=True
+    )
+    return [adopted, *_adopt(order.tp, foreign), DirectionChanged(order.tp, Direction.BACK)]
+
+
+def _size(state: ExecutorState, tp: TopicPartition, seen: ObservedPartition) -> int:
+    """Bytes of the leader's replica; the greatest of the others where the leader's is not known."""
+    sizes = state.cluster.sizes
+    leader = sizes.get((seen.leader, tp))
+    if leader is not None:
+        return leader.bytes
+    others = [size.bytes for broker in seen.replicas if (size := sizes.get((broker, tp))) is not None]
+    return max(others, default=0)
+
+
+def replicas_to_size(state: ExecutorState, event: PlanSubmitted) -> dict[BrokerId, list[TopicPartition]]:
+    """Whom to ask for the size of which partitions: each one's leader."""
+    asked: dict[BrokerId, list[TopicPartition]] = {}
+    for order in event.moves:
+        seen = state.cluster.partition(order.tp)
+        if seen is not None and seen.leader >= 0:
+            asked.setdefault(seen.leader, []).append(order.tp)
+    return asked
+
+
+def involved_brokers(state: ExecutorState, event: PlanSubmitted) -> Replicas:
+    """Brokers that a plan takes from or gives to, sorted."""
+    involved: set[BrokerId] = set()
+    for order in event.moves:
+        seen = state.cluster.partition(order.tp)
+        involved.update(order.target, () if seen is None else seen.replicas)
+    return tuple(sorted(involved))

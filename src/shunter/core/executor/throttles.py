@@ -1,0 +1,285 @@
+"""Replication throttles: remembered before they are touched, set, adapted, and given back exactly.
+
+What others set is respected: a rate of theirs that is lower than ours stays in force, a list of theirs is added to,
+and what somebody changed while we worked is left to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from shunter.core.executor.ready import AlterSettings, Notice, Outbox, ReadSettings
+from shunter.core.executor.state import ExecutorState, Move, Throttle
+from shunter.model.execution import (
+    Direction,
+    JournalRecord,
+    ThrottleKey,
+    ThrottleRemembered,
+    ThrottleRestored,
+    ThrottleSet,
+)
+from shunter.model.partition import BrokerId, TopicPartition
+
+LEADER_RATE = "leader.replication.throttled.rate"
+FOLLOWER_RATE = "follower.replication.throttled.rate"
+LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+LEADER_REPLICAS = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+RATES = (LEADER_RATE, FOLLOWER_RATE, LOG_DIR_RATE)
+LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+
+RETRY_MS = 2_000
+
+
+@dataclass(slots=True)
+class ThrottleBook:
+    """What this process read of settings, and what it waits for."""
+
+    own: dict[ThrottleKey, str | None] = field(default_factory=dict[ThrottleKey, str | None])
+    effective: dict[ThrottleKey, str | None] = field(default_factory=dict[ThrottleKey, str | None])
+    reading: set[ThrottleKey] = field(default_factory=set[ThrottleKey])
+    reread: set[ThrottleKey] = field(default_factory=set[ThrottleKey])
+    """Settings to be given back that were read since the last time we wrote them."""
+    requests: dict[int, tuple[tuple[ThrottleKey, str | None], ...]] = field(
+        default_factory=dict[int, tuple[tuple[ThrottleKey, str | None], ...]]
+    )
+    restored: set[ThrottleKey] = field(default_factory=set[ThrottleKey])
+    """Given back and confirmed; the journal's entry is due."""
+    retry_at_ms: int = 0
+
+    def on_read(self, own: dict[ThrottleKey, str | None], effective: dict[ThrottleKey, str | None]) -> None:
+        """Take in what was read."""
+        for key in own:
+            self.reading.discard(key)
+            self.reread.add(key)
+        self.own.update(own)
+        self.effective.update(effective)
+
+    def on_read_failed(self, now_ms: int) -> None:
+        """Ask again a little later."""
+        self.reading.clear()
+        self.retry_at_ms = now_ms + RETRY_MS
+
+    def on_altered(self, state: ExecutorState, request_id: int, errors: dict[ThrottleKey, str], now_ms: int) -> None:
+        """Take in which settings the cluster took."""
+        for key, value in self.requests.pop(request_id, ()):
+            throttle = state.throttles.get(key)
+            if throttle is None:
+                continue
+            throttle.request_id = 0
+            if key in errors:
+                throttle.retry_at_ms = now_ms + RETRY_MS
+                continue
+            throttle.applied = value
+            self.own[key] = value
+            if value == throttle.before and value != throttle.value:
+                self.restored.add(key)
+
+    def on_alter_failed(self, state: ExecutorState, request_id: int, now_ms: int) -> None:
+        """Nobody answered: the settings may or may not have been taken."""
+        for key, _value in self.requests.pop(request_id, ()):
+            throttle = state.throttles.get(key)
+            if throttle is not None:
+                throttle.request_id, throttle.retry_at_ms = 0, now_ms + RETRY_MS
+
+
+def desired_settings(state: ExecutorState, limit: int | None) -> dict[ThrottleKey, str]:
+    """What we would set if nobody else had set anything, for all that open moves touch.
+
+    Sources are all replicas that may lead during the move, destinations all that are copied; a source or destination
+    that is in sync is not throttled by Kafka, so a list may name more than what moves right now.
+    """
+    wanted: dict[ThrottleKey, str] = {}
+    moves = state.open_moves()
+    live = state.cluster.brokers
+    if state.options.log_dir_throttle is not None:
+        for broker in sorted({owner for move in moves for owner, _path in move.log_dirs} & live.keys()):
+            wanted[ThrottleKey("broker", str(broker), LOG_DIR_RATE)] = str(state.options.log_dir_throttle)
+    if limit is None:
+        return wanted
+    involved: set[BrokerId] = set()
+    topics: set[str] = set()
+    for move in moves:
+        involved.update(move.current, move.goal)
+        topics.add(move.tp.topic)
+    for broker in sorted(involved & live.keys()):
+        for setting in (LEADER_RATE, FOLLOWER_RATE):
+            wanted[ThrottleKey("broker", str(broker), setting)] = str(limit)
+    wanted.update(_lists(state, topics))
+    return wanted
+
+
+def _lists(state: ExecutorState, topics: set[str]) -> dict[ThrottleKey, str]:
+    leaders: dict[str, list[tuple[int, BrokerId]]] = {}
+    followers: dict[str, list[tuple[int, BrokerId]]] = {}
+    for tp in state.moves:
+        if tp.topic in topics:
+            move = state.moves[tp]
+            leaders.setdefault(tp.topic, []).extend(_entries(tp, move.original + move.target))
+            followers.setdefault(tp.topic, []).extend(_entries(tp, _copied(move)))
+    wanted: dict[ThrottleKey, str] = {}
+    for topic in sorted(topics):
+        wanted[ThrottleKey("topic", topic, LEADER_REPLICAS)] = _listed(leaders.get(topic, []))
+        wanted[ThrottleKey("topic", topic, FOLLOWER_REPLICAS)] = _listed(followers.get(topic, []))
+    return wanted
+
+
+def _copied(move: Move) -> tuple[BrokerId, ...]:
+    new = tuple(broker for broker in move.target if broker not in move.original)
+    if move.direction is not Direction.BACK:
+        return new
+    return new + tuple(broker for broker in move.original if broker not in move.target)
+
+
+def _entries(tp: TopicPartition, brokers: tuple[BrokerId, ...]) -> list[tuple[int, BrokerId]]:
+    return [(tp.partition, broker) for broker in brokers]
+
+
+def _listed(entries: list[tuple[int, BrokerId]]) -> str:
+    return ",".join(f"{partition}:{broker}" for partition, broker in sorted(set(entries)))
+
+
+def respectful(key: ThrottleKey, wanted: str, before: str | None, effective: str | None) -> str | None:
+    """What to set, given what others set; None: leave theirs, which does what we want or more.
+
+    Args:
+        key: The setting.
+        wanted: What we would set alone.
+        before: What was set at the resource itself before us.
+        effective: What was in force before us, from wherever (a cluster-wide default, server.properties).
+    """
+    if key.setting in LISTS:
+        if before is None or not before.strip():
+            return wanted
+        if before.strip() == "*":
+            return None
+        entries = [entry.strip() for entry in (before + "," + wanted).split(",") if entry.strip()]
+        merged = ",".join(dict.fromkeys(entries))
+        return None if merged == before else merged
+    theirs = effective if before is None else before
+    if theirs is not None and theirs.strip().isdigit() and int(theirs) <= int(wanted):
+        return None
+    return wanted
+
+
+def decide_throttles(
+    state: ExecutorState, book: ThrottleBook, wanted: dict[ThrottleKey, str], now_ms: int, out: Outbox
+) -> list[JournalRecord]:
+    """Choose what to remember, to set and to declare restored; asks for what must be read first."""
+    records: list[JournalRecord] = []
+    unread: list[ThrottleKey] = []
+    book.restored -= wanted.keys()  # Wanted again: it will have to be given back once more.
+    for key, value in wanted.items():
+        throttle = state.throttles.get(key)
+        if throttle is None:
+            if key not in book.own:
+                unread.append(key)
+                continue
+            chosen = respectful(key, value, book.own[key], book.effective.get(key))
+            if chosen is not None:
+                records += [ThrottleRemembered(key, book.own[key]), ThrottleSet(key, chosen)]
+            continue
+        chosen = respectful(key, value, throttle.before, None if throttle.before is None else throttle.before)
+        if chosen is None:
+            chosen = throttle.before
+        if chosen is not None and chosen != throttle.value:
+            records.append(ThrottleSet(key, chosen))
+    for key, throttle in state.throttles.items():
+        if key not in wanted:
+            records += _give_back(state, book, key, throttle, unread, out)
+    _read(book, unread, now_ms, out)
+    return records
+
+
+def _give_back(
+    state: ExecutorState,
+    book: ThrottleBook,
+    key: ThrottleKey,
+    throttle: Throttle,
+    unread: list[ThrottleKey],
+    out: Outbox,
+) -> list[JournalRecord]:
+    if key in book.restored:
+        return [ThrottleRestored(key)]
+    if throttle.request_id:
+        return []  # What is on its way would arrive after we looked.
+    if key.kind == "broker" and int(key.name) not in state.cluster.brokers:
+        return []  # Only the broker itself can change its settings; it is asked when it is back.
+    if key not in book.reread:
+        unread.append(key)
+        return []
+    found = book.own.get(key)
+    if found == throttle.before and throttle.applied is not None:
+        return [ThrottleRestored(key)]
+    if throttle.applied is not None and found not in (throttle.value, throttle.applied):
+        told = (
+            f"{key.setting} of {key.kind} {key.name} is {found!r}, not {throttle.value!r} as we set it: left as it is"
+        )
+        out.notices.append(Notice("throttle-left", key.name, told))
+        return [ThrottleRestored(key, left=True)]
+    return []
+
+
+def _read(book: ThrottleBook, keys: list[ThrottleKey], now_ms: int, out: Outbox) -> None:
+    due = [key for key in keys if key not in book.reading]
+    if not due:
+        return
+    if now_ms < book.retry_at_ms:
+        out.wake(book.retry_at_ms)
+        return
+    book.reading.update(due)
+    out.reads.append(ReadSettings(tuple(due)))
+
+
+def send_settings(
+    state: ExecutorState,
+    book: ThrottleBook,
+    wanted: dict[ThrottleKey, str],
+    now_ms: int,
+    new_id: Callable[[], int],
+    out: Outbox,
+) -> None:
+    """Ask for every setting that is durable and not in force yet, and give back what nobody needs any more."""
+    due: list[tuple[ThrottleKey, str | None]] = []
+    for key, throttle in state.throttles.items():
+        if throttle.request_id or (key.kind == "broker" and int(key.name) not in state.cluster.brokers):
+            continue
+        if key in wanted:
+            value = throttle.value
+            if value is None or throttle.applied == value:
+                continue
+        else:
+            value, found = throttle.before, book.own.get(key)
+            if key not in book.reread or key in book.restored:
+                continue
+            if throttle.applied is not None and (found == value or found not in (throttle.value, throttle.applied)):
+                continue  # As it was already, or somebody else's by now.
+            # Never confirmed to us: it is written back even if it looks as it was, for ours may be on its way.
+        if now_ms < throttle.retry_at_ms:
+            out.wake(throttle.retry_at_ms)
+            continue
+        due.append((key, value))
+    if not due:
+        return
+    request_id = new_id()
+    for key, _value in due:
+        state.throttles[key].request_id = request_id
+        book.reread.discard(key)
+    book.requests[request_id] = tuple(due)
+    out.requests.append(AlterSettings(request_id, tuple(due)))
+
+
+def not_in_force(state: ExecutorState, book: ThrottleBook, wanted: dict[ThrottleKey, str]) -> set[str]:
+    """Names of resources ('broker 1', 'topic t') whose throttle is not in force yet: no step of theirs may begin."""
+    late: set[str] = set()
+    for key, value in wanted.items():
+        throttle = state.throttles.get(key)
+        if throttle is None:
+            known = key in book.own
+            if known and respectful(key, value, book.own[key], book.effective.get(key)) is None:
+                continue
+            late.add(f"{key.kind} {key.name}")
+        elif throttle.applied is None:
+            late.add(f"{key.kind} {key.name}")
+    return late

@@ -1,0 +1,227 @@
+"""Where every broker should be: its share of each resource, the band around it, the limits that are hard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from shunter.core.planning.cluster import (
+    COUNTS,
+    ClusterLoad,
+    Flags,
+    Floats,
+    Ints,
+    Resource,
+    broker_loads,
+    weights,
+)
+from shunter.core.planning.racks import RackRules
+from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
+
+_PRIORITY = 4.0
+"""How much more one aim weighs than the next one."""
+_LEVEL_SLACK = 0.8
+"""A rack whose forced share is within this part of the band keeps the band around the mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Targets in shares of the mean: a load of 1.0 is the mean of the brokers that take part.
+
+    Shapes are (B, K) unless said, K being `resources`. A resource that is no aim has the band 0 to infinity.
+    """
+
+    resources: tuple[Resource, ...]
+    scale: Floats
+    """(K,) the mean load of a broker that takes part, in the resource's unit; 1 where nothing is carried at all."""
+    every: Floats
+    """(P, K) what a replica adds."""
+    leading: Floats
+    """(P, K) what leading adds on top."""
+    share: Floats
+    """What a broker should carry: by capacity where every capacity is known, else the same for all."""
+    low: Floats
+    high: Floats
+    hard: Floats
+    """Never exceeded by a move, also in between: what was there and what comes together."""
+    weight: Floats
+    """(K,) how much a violation counts; 0 for what is no aim."""
+    members: Flags
+    """(B,) who takes part: not drained, not excluded."""
+    receivers: Flags
+    """(B,) who may receive replicas; a subset of `members`."""
+    movable: Flags
+    """(P,) whose topic is not excluded."""
+    group: Ints
+    """(B,) brokers that can trade bytes freely: the rack, where every rack must hold its replica of nearly all."""
+    rack_level: Floats
+    """(R,) the share of the mean that a rack's brokers carry when racks are obeyed; 1 where racks leave it open."""
+    rules: RackRules
+
+    def column(self, resource: Resource) -> int | None:
+        """Index of a resource among `resources`."""
+        return self.resources.index(resource) if resource in self.resources else None
+
+
+def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
+    """Work out the targets of a request.
+
+    Raises:
+        PlanRefused: A broker or topic that the cluster doesn't have, or nobody is left to carry anything.
+    """
+    members, receivers = _who(cluster, request)
+    resources = cluster.resources()
+    every, leading = weights(cluster, resources)
+    loads = broker_loads(cluster.replicas, len(cluster.brokers), every, leading)
+    excluded = np.isin(np.array(cluster.brokers), request.excluded_brokers)
+    scale = np.asarray(loads[~excluded].sum(axis=0) / members.sum())
+    scale[scale <= 0] = 1.0
+    rules = RackRules(cluster.rack_of, members, len(cluster.racks))
+    rack_level, pinned = _rack_levels(cluster, rules)
+    share = _shares(cluster, resources, members)
+    low, high = _band(request, resources, share, scale, rack_level[cluster.rack_of])
+    hard = _hard(cluster, request, resources, scale)
+    _limit_to_scope(cluster, request, resources, scale, low, high)
+    high = np.minimum(high, hard)
+    low = np.minimum(low, high)
+    aims = [resource for resource in request.aims if resource in resources]
+    weight = np.array([_PRIORITY ** -aims.index(r) if r in aims else 0.0 for r in resources])
+    low[~members], high[~members] = 0.0, np.inf
+    low[:, weight == 0], high[:, weight == 0] = 0.0, hard[:, weight == 0]
+    excluded_topics = np.array([topic in set(request.excluded_topics) for topic in cluster.topics], dtype=np.bool_)
+    return Targets(
+        resources=resources,
+        scale=scale,
+        every=every / scale,
+        leading=leading / scale,
+        share=share,
+        low=low,
+        high=high,
+        hard=hard,
+        weight=weight,
+        members=members,
+        receivers=receivers,
+        movable=~excluded_topics[cluster.topic_of],
+        group=cluster.rack_of.astype(np.int64) if pinned else np.zeros(len(cluster.brokers), dtype=np.int64),
+        rack_level=rack_level,
+        rules=rules,
+    )
+
+
+def _who(cluster: ClusterLoad, request: PlanRequest) -> tuple[Flags, Flags]:
+    known = np.array(cluster.brokers)
+    for asked, what in (
+        (request.brokers, "brokers"),
+        (request.replacements, "replacements"),
+        (request.excluded_brokers, "excluded brokers"),
+    ):
+        unknown = sorted(set(asked) - set(cluster.brokers))
+        if unknown:
+            raise PlanRefused(f"{what}: the cluster has no broker {unknown[0]}; name some of its {len(known)} brokers")
+    unknown_topics = sorted(set(request.excluded_topics + request.topics) - set(cluster.topics))
+    if unknown_topics:
+        raise PlanRefused(f"topics: the cluster has no topic {unknown_topics[0]!r}")
+    members = ~np.isin(known, request.excluded_brokers)
+    if request.scope in {Scope.DRAIN, Scope.REPLACE}:
+        members &= ~np.isin(known, request.brokers)
+    if not members.any():
+        raise PlanRefused("no broker is left to carry replicas: all are drained or excluded")
+    receivers = members.copy()
+    if request.scope is Scope.FILL:
+        receivers &= np.isin(known, request.brokers)
+    return members, receivers
+
+
+def _rack_levels(cluster: ClusterLoad, rules: RackRules) -> tuple[Floats, bool]:
+    """Find what share of the mean racks force upon their brokers, and whether bytes are bound to their rack."""
+    level = np.zeros(len(cluster.racks))
+    brokers = rules.sizes.sum()
+    factors, counts = np.unique(cluster.replication, return_counts=True)
+    pinned = 0
+    for factor, count in zip(factors.tolist(), counts.tolist(), strict=True):
+        ceiling = rules.ceiling(factor)
+        most = np.minimum(rules.sizes, ceiling) / factor
+        least = np.minimum(rules.sizes, ceiling - 1) / factor
+        part = _clipped_shares(rules.sizes / brokers, least, most)
+        pinned += count * factor if most.sum() <= 1 + 1e-9 else 0
+        level += count * factor * part
+    total = int((factors * counts).sum())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        level = np.where(rules.sizes > 0, level / max(total, 1) * brokers / rules.sizes, 1.0)
+    return level, len(cluster.racks) > 1 and pinned * 2 > total
+
+
+def _clipped_shares(wanted: Floats, least: Floats, most: Floats) -> Floats:
+    """Scale `wanted` so that, clipped to its limits, it adds up to 1 (or to all that the limits allow)."""
+    if most.sum() <= 1:
+        return np.asarray(most / most.sum())
+    below, above = 0.0, float((most / np.maximum(wanted, 1e-12)).max())
+    for _ in range(60):
+        middle = (below + above) / 2
+        if np.clip(middle * wanted, least, most).sum() < 1:
+            below = middle
+        else:
+            above = middle
+    return np.asarray(np.clip(above * wanted, least, most))
+
+
+def _shares(cluster: ClusterLoad, resources: tuple[Resource, ...], members: Flags) -> Floats:
+    share = np.ones((len(cluster.brokers), len(resources)))
+    for column, resource in enumerate(resources):
+        capacity = cluster.capacity(resource)
+        if capacity is not None and np.isfinite(capacity[members]).all() and capacity[members].sum() > 0:
+            share[:, column] = np.where(members, capacity / capacity[members].mean(), 1.0)
+    return share
+
+
+def _band(
+    request: PlanRequest, resources: tuple[Resource, ...], share: Floats, scale: Floats, level: Floats
+) -> tuple[Floats, Floats]:
+    forced = np.abs(level - 1) > _LEVEL_SLACK * request.band
+    low, high = np.empty_like(share), np.empty_like(share)
+    for column, resource in enumerate(resources):
+        centre = share[:, column]
+        if resource in {Resource.DISK, Resource.BYTES_IN, Resource.REPLICAS}:
+            centre = np.where(forced, centre * level, centre)
+        low[:, column] = centre * (1 - request.band)
+        high[:, column] = centre * (1 + request.band)
+        if resource in COUNTS:
+            # A band narrower than one replica holds no whole number: the two around the share are as good as it gets.
+            low[:, column] = np.minimum(low[:, column], np.floor(centre * scale[column] + 1e-9) / scale[column])
+            high[:, column] = np.maximum(high[:, column], np.ceil(centre * scale[column] - 1e-9) / scale[column])
+    return low, high
+
+
+def _hard(cluster: ClusterLoad, request: PlanRequest, resources: tuple[Resource, ...], scale: Floats) -> Floats:
+    hard = np.full((len(cluster.brokers), len(resources)), np.inf)
+    for column, resource in enumerate(resources):
+        capacity = cluster.capacity(resource)
+        if capacity is not None:
+            hard[:, column] = np.where(np.isnan(capacity), np.inf, capacity * (1 - request.headroom)) / scale[column]
+        if resource is Resource.REPLICAS and request.max_replicas is not None:
+            hard[:, column] = request.max_replicas / scale[column]
+    return hard
+
+
+def _limit_to_scope(
+    cluster: ClusterLoad,
+    request: PlanRequest,
+    resources: tuple[Resource, ...],
+    scale: Floats,
+    low: Floats,
+    high: Floats,
+) -> None:
+    """Take away the parts of the band that the scope doesn't ask for."""
+    if request.scope is Scope.EMPTY_DISKS:
+        if request.disk_limit is None or request.disk_limit <= 0:
+            raise PlanRefused(f"disk limit {request.disk_limit} is not a positive share of a disk; give one")
+        disk = resources.index(Resource.DISK)
+        capacity = cluster.disk_capacity
+        whole = np.ones(len(cluster.brokers)) if capacity is None else capacity / scale[disk]
+        low[:] = 0.0
+        high[:] = np.inf
+        high[:, disk] = np.where(np.isnan(whole), 1.0, whole) * request.disk_limit
+    if request.scope is Scope.FILL:
+        others = ~np.isin(np.array(cluster.brokers), request.brokers)
+        high[others] = np.inf

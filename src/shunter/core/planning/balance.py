@@ -1,0 +1,132 @@
+"""The planner: scope first, then disk in bulk, then what is left by moves and swaps, then leaders."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from shunter.core.planning.aims import Targets, targets
+from shunter.core.planning.board import Board, Budget
+from shunter.core.planning.cluster import ClusterLoad, Indexes, Resource, broker_loads
+from shunter.core.planning.leaders import balance_leaders
+from shunter.core.planning.moves import Plan, Undone, difference, widened
+from shunter.core.planning.reached import what_is_left
+from shunter.core.planning.repair import crowded_topics, repair, spread_topics, take_back
+from shunter.core.planning.request import PlanRequest, Scope
+from shunter.core.planning.scopes import apply_scope, check, check_brokers
+from shunter.core.planning.transport import balance_bulk, balance_counts
+
+_PASSES = 12
+"""Planning its own result must change nothing: it is planned again until that is so."""
+_BALANCED = {Scope.REBALANCE, Scope.FILL}
+_MEASURED = _BALANCED | {Scope.LEADERS, Scope.EMPTY_DISKS}
+_WORTH_A_PASS = 0.99
+"""A pass counts if it leaves less than this part of the violations."""
+_LEAST_GAIN = 1e-9
+
+
+def plan(cluster: ClusterLoad, request: PlanRequest) -> Plan:
+    """Plan what a request asks for.
+
+    Deterministic. A result that is within all its bands is left alone when it is planned again; one that can't be
+    brought there is planned again here, until another pass gains nothing. (With a cap, a later plan has a new cap
+    and goes on where this one stopped.)
+
+    Raises:
+        PlanRefused: The request names what the cluster doesn't have, or contradicts itself.
+    """
+    check(request)
+    goal = targets(cluster, request)
+    check_brokers(cluster, request, goal)
+    start = widened(cluster.replicas, request.replication if request.scope is Scope.CHANGE_REPLICATION else 0)
+    total = float((cluster.sizes * cluster.replication).sum())
+    size = np.inf if request.max_bytes_percent is None else total * request.max_bytes_percent / 100 * (1 + 1e-12)
+    moves = np.inf if request.max_moves is None else float(request.max_moves)
+    budget = Budget(size, moves)
+    board = Board(cluster, goal, start, budget)
+    if request.scope in _MEASURED:
+        board, undone = _passes(board, request)
+    else:
+        undone = _one_pass(board, request)
+    return _finished(cluster, request, goal, start, board, undone)
+
+
+def _passes(board: Board, request: PlanRequest) -> tuple[Board, list[Undone]]:
+    """Plan until another pass from here gains nothing: then planning the result again gains nothing either.
+
+    Each pass starts from what the last one reached as if that were the cluster, so the last, rejected pass is exactly
+    what a later plan would try.
+    """
+    undone: list[Undone] = []
+    for _ in range(_PASSES):
+        uneven, violation, crowded = _measure(board, request)
+        following = _next_board(board)
+        undone = _one_pass(following, request)
+        after = _measure(following, request)
+        better = (after[0], after[2]) < (uneven, crowded) or after[1] < violation * _WORTH_A_PASS - _LEAST_GAIN
+        if after[0] > uneven or not better:
+            return board, undone
+        board = following
+        if after[1] <= _LEAST_GAIN and after[0] == 0 and after[2] == 0:
+            return board, []
+        if board.spent():
+            return board, undone
+    return board, undone
+
+
+def _measure(board: Board, request: PlanRequest) -> tuple[int, float, int]:
+    """What a pass is to lower: partitions uneven over racks, violations, replicas beyond their topic's spread."""
+    uneven = int(board.targets.rules.uneven(board.replicas).sum()) if request.scope is Scope.REBALANCE else 0
+    return uneven, board.total_violation(), crowded_topics(board) if request.spread_topics else 0
+
+
+def _next_board(board: Board) -> Board:
+    after = Board(board.cluster, board.targets, board.replicas, Budget(board.budget.size, board.budget.moves))
+    after.why, after.why_resource, after.why_order = board.why.copy(), board.why_resource.copy(), board.why_order.copy()
+    if board.limited:
+        after.incoming = np.maximum(after.incoming, board.incoming)
+    return after
+
+
+def _one_pass(board: Board, request: PlanRequest) -> list[Undone]:
+    resources = board.targets.resources
+    replica_aims = tuple(r for r in resources if r in {Resource.DISK, Resource.BYTES_IN, Resource.REPLICAS})
+    undone = apply_scope(board, request)
+    if request.scope is Scope.LEADERS:
+        balance_leaders(board)
+    elif request.scope is Scope.EMPTY_DISKS:
+        repair(board, (Resource.DISK,))
+    elif request.scope in _BALANCED and board.total_violation() > _LEAST_GAIN:
+        balance_bulk(board)
+        balance_counts(board)
+        repair(board, replica_aims)
+        balance_leaders(board)
+        if board.total_violation() > _LEAST_GAIN:
+            repair(board, resources)
+            balance_leaders(board)
+        take_back(board)
+    if request.scope in _BALANCED and request.spread_topics:
+        spread_topics(board)
+    return undone
+
+
+def _finished(
+    cluster: ClusterLoad, request: PlanRequest, goal: Targets, start: Indexes, board: Board, undone: list[Undone]
+) -> Plan:
+    moves, dropped = difference(start, board.replicas, cluster.sizes, board.why, board.why_resource)
+    brokers = len(cluster.brokers)
+    end = replace(cluster, replicas=board.replicas)
+    made = Plan(
+        cluster=cluster,
+        request=request,
+        targets=goal,
+        replicas=board.replicas,
+        changed=np.flatnonzero((board.replicas != start).any(axis=1)),
+        moves=moves,
+        dropped=dropped,
+        before=broker_loads(start, brokers, goal.every, goal.leading) * goal.scale,
+        after=broker_loads(end.replicas, brokers, goal.every, goal.leading) * goal.scale,
+        undone=tuple(undone),
+    )
+    return replace(made, undone=made.undone + what_is_left(made, board.budget))

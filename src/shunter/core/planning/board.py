@@ -1,0 +1,258 @@
+"""The board on which a plan is made: replicas as they would be, loads kept up with each change, caps watched.
+
+This is the one mutable thing of planning. Loads are in shares of the mean, as in `Targets`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+from shunter.core.planning.aims import Targets
+from shunter.core.planning.cluster import (
+    ABSENT,
+    ClusterLoad,
+    Codes,
+    Flags,
+    Floats,
+    Indexes,
+    Ints,
+    Resource,
+    broker_loads,
+)
+
+_LEAN = 1e-3
+"""How much being below one's share counts beside leaving or entering the band."""
+
+
+class Why(IntEnum):
+    """Why a replica was moved or a partition's order changed."""
+
+    UNCHANGED = 0
+    DRAINED = 1
+    RACKS = 2
+    REPLICATION = 3
+    OVER = 4
+    UNDER = 5
+    SWAPPED = 6
+    TOPIC = 7
+    REPLACED = 8
+
+
+class Budget:
+    """What may still be spent; infinite where there is no cap. `bytes` are in the unit of the cluster's sizes."""
+
+    def __init__(self, size: float, moves: float) -> None:
+        self.size = size
+        self.moves = moves
+
+    def allows(self, size: float, moves: int = 1) -> bool:
+        """Whether so much can be spent."""
+        return size <= self.size and moves <= self.moves
+
+    def spend(self, size: float, moves: int = 1) -> None:
+        """Spend it."""
+        self.size -= size
+        self.moves -= moves
+
+
+class Board:
+    """Replicas under change. `loads`, `incoming` and `violation` always agree with `replicas`.
+
+    Invariants: no row repeats a broker; a move never raises `incoming` above `targets.hard`. `incoming` is the load
+    but for disks, where it is the load at its worst on the way: what came counts, what left still does.
+    """
+
+    def __init__(self, cluster: ClusterLoad, targets: Targets, replicas: Indexes, budget: Budget) -> None:
+        self.cluster = cluster
+        self.targets = targets
+        self.budget = budget
+        self.replicas = replicas.copy()
+        self.start = replicas
+        self.why: Codes = np.zeros(replicas.shape, dtype=np.int8)
+        self.why_resource: Codes = np.full(replicas.shape, -1, dtype=np.int8)
+        self.why_order: Codes = np.full(len(replicas), -1, dtype=np.int8)
+        self.factors: list[int] = (replicas != ABSENT).sum(axis=1).tolist()
+        self.movable: list[bool] = targets.movable.tolist()
+        self.shut = np.where(targets.receivers, 0.0, -np.inf)
+        self.limited = bool(np.isfinite(targets.hard).any())
+        self.kept = np.array([float(resource is Resource.DISK) for resource in targets.resources])
+        self.smallest = float(cluster.sizes[targets.movable].min(initial=np.inf))
+        self.topic_held = self._count_topics()
+        self.loads = np.zeros(targets.low.shape)
+        self.incoming = np.zeros(targets.low.shape)
+        self.violation = np.zeros(len(targets.low))
+        self.rebuild()
+
+    def _count_topics(self) -> Ints | None:
+        """(topics, B) replicas of each topic on each broker; None when the table would be too large to keep."""
+        topics, brokers = len(self.cluster.topics), len(self.cluster.brokers)
+        if topics * brokers > 50_000_000:
+            return None
+        slots = self.replicas != ABSENT
+        keys = (self.cluster.topic_of.astype(np.int64)[:, None] * brokers + self.replicas)[slots]
+        return np.bincount(keys, minlength=topics * brokers).reshape(topics, brokers)
+
+    def rebuild(self) -> None:
+        """Add everything up anew from `replicas`; what arrived so far stays in `incoming`."""
+        targets = self.targets
+        brokers = len(targets.low)
+        self.loads = broker_loads(self.replicas, brokers, targets.every, targets.leading)
+        before = broker_loads(self.start, brokers, targets.every, targets.leading)
+        fresh = self.replicas.copy()
+        for slot in range(self.start.shape[1]):
+            fresh[(self.replicas == self.start[:, slot : slot + 1]) & (self.replicas != ABSENT)] = ABSENT
+        arrived = broker_loads(fresh, brokers, targets.every, targets.leading)
+        # A disk keeps what leaves until all is copied; everything else goes when its replica goes.
+        self.incoming = np.where(self.kept > 0, before + arrived, self.loads)
+        self.violation = self.violations() @ targets.weight
+
+    def violations(self) -> Floats:
+        """(B, K) how far outside its band each load is, 0 inside."""
+        return np.maximum(self.loads - self.targets.high, 0) + np.maximum(self.targets.low - self.loads, 0)
+
+    def total_violation(self) -> float:
+        """The sum that every accepted change lowers."""
+        return float(self.violation.sum())
+
+    def held_by(self, broker: int) -> tuple[Ints, Ints]:
+        """Partitions and slots of the movable replicas on a broker."""
+        partitions, slots = np.nonzero(self.replicas == broker)
+        kept = self.targets.movable[partitions]
+        return partitions[kept], slots[kept]
+
+    def weight_of(self, partition: int, slot: int) -> Floats:
+        """(K,) what this replica adds to its broker."""
+        targets = self.targets
+        weight: Floats = targets.every[partition]
+        return weight + targets.leading[partition] if slot == 0 else weight
+
+    def openings(self, partition: int, slot: int) -> Floats:
+        """(B,) 0 where this replica may go by racks and scope, -inf elsewhere, its own broker included."""
+        row: list[int] = self.replicas[partition].tolist()
+        here = row[slot]
+        others = [broker for place, broker in enumerate(row) if place != slot and broker != ABSENT]
+        rules = self.targets.rules
+        current = int(rules.rack_of[here]) if here != ABSENT else -1
+        opened = rules.openings(others, self.factors[partition], current) + self.shut
+        if here != ABSENT:
+            opened[here] = -np.inf
+        for broker in others:
+            opened[broker] = -np.inf
+        return opened
+
+    def gains(self, added: Floats, opened: Floats) -> Floats:
+        """(B,) by how much violation falls where `added` arrives; -inf where it may not."""
+        targets = self.targets
+        after = self.loads + added
+        outside = np.maximum(after - targets.high, 0)
+        np.maximum(outside, targets.low - after, out=outside)
+        gain = self.violation - outside @ targets.weight + opened
+        gain += _LEAN * ((targets.share - self.loads) @ (added * targets.weight))
+        if self.limited:
+            gain[self.too_much(added)] = -np.inf
+        return gain
+
+    def too_much(self, added: Floats) -> Flags:
+        """(B,) where `added` would break a hard limit."""
+        return np.asarray(((self.incoming + added > self.targets.hard + 1e-12) & (added > 0)).any(axis=1))
+
+    def spent(self) -> bool:
+        """Whether not even the smallest replica can be paid for any more."""
+        return not self.budget.allows(self.smallest)
+
+    def may_go(self, partitions: Ints, slots: Ints, to: int) -> Flags:
+        """Which of these replicas may go to one broker, by racks and scope; `openings` for many at once."""
+        rows = self.replicas[partitions]
+        mine = np.arange(rows.shape[1])[None, :] == slots[:, None]
+        others = (rows != ABSENT) & ~mine
+        fits = ~((rows == to).any(axis=1)) & bool(np.isfinite(self.shut[to]))
+        rules = self.targets.rules
+        simple = np.array([rules.ceiling(self.factors[p]) == 1 for p in partitions.tolist()], dtype=np.bool_)
+        shared = ((rules.rack_of[rows] == rules.rack_of[to]) & others).any(axis=1)
+        fits &= ~(simple & shared)
+        for at in np.flatnonzero(fits & ~simple).tolist():
+            fits[at] = self.openings(int(partitions[at]), int(slots[at]))[to] == 0
+        return np.asarray(fits)
+
+    def loss(self, broker: int, removed: Floats) -> float:
+        """By how much a broker's violation falls when `removed` leaves it (negative: rises)."""
+        targets = self.targets
+        after = self.loads[broker] - removed
+        outside = np.maximum(np.maximum(after - targets.high[broker], targets.low[broker] - after), 0)
+        lean = _LEAN * float((self.loads[broker] - targets.share[broker]) @ (removed * targets.weight))
+        return float(self.violation[broker] - outside @ targets.weight) + (lean if targets.members[broker] else 0.0)
+
+    def fall(self, broker: int, change: Floats) -> float:
+        """By how much a broker's violation falls when its loads change; nothing else is weighed."""
+        targets = self.targets
+        after = self.loads[broker] + change
+        outside = np.maximum(np.maximum(after - targets.high[broker], targets.low[broker] - after), 0)
+        return float(self.violation[broker] - outside @ targets.weight)
+
+    def go_home(self, partition: int, slot: int, home: int) -> bool:
+        """Put a replica back where the cluster has it, if racks and hard limits allow; its copy is not paid for."""
+        row: list[int] = self.replicas[partition].tolist()
+        here, weight = row[slot], self.weight_of(partition, slot)
+        others = [broker for place, broker in enumerate(row) if place != slot and broker != ABSENT]
+        rules = self.targets.rules
+        opened = rules.openings(others, self.factors[partition], int(rules.rack_of[here]))
+        # Its disk has held it all along.
+        added = weight * (1 - self.kept)
+        if home in others or opened[home] != 0 or (self.limited and bool(self.too_much(added)[home])):
+            return False
+        self.move(partition, slot, home, Why.UNCHANGED)
+        self.incoming[[home, here]] -= weight * self.kept
+        self.budget.spend(-2 * float(self.cluster.sizes[partition]), -2)
+        return True
+
+    def move(self, partition: int, slot: int, to: int, why: Why, resource: Resource | None = None) -> None:
+        """Put a replica elsewhere (or somewhere, if the slot was empty), and pay for it."""
+        here = int(self.replicas[partition, slot])
+        weight = self.weight_of(partition, slot)
+        self.budget.spend(float(self.cluster.sizes[partition]))
+        self.replicas[partition, slot] = to
+        self.why[partition, slot] = why
+        self.why_resource[partition, slot] = -1 if resource is None else int(resource)
+        self._change(to, weight, arrives=True)
+        topic = int(self.cluster.topic_of[partition])
+        if self.topic_held is not None:
+            self.topic_held[topic, to] += 1
+        if here != ABSENT:
+            self._change(here, -weight, arrives=False)
+            if self.topic_held is not None:
+                self.topic_held[topic, here] -= 1
+
+    def drop(self, partition: int, slot: int) -> None:
+        """Take a follower away for good; those behind it move up."""
+        here = int(self.replicas[partition, slot])
+        self._change(here, -self.weight_of(partition, slot), arrives=False)
+        row = self.replicas[partition]
+        row[slot:-1] = row[slot + 1 :].copy()
+        row[-1] = ABSENT
+        self.factors[partition] -= 1
+        if self.topic_held is not None:
+            self.topic_held[int(self.cluster.topic_of[partition]), here] -= 1
+
+    def lead(self, partition: int, slot: int, resource: Resource) -> None:
+        """Make the replica at `slot` the preferred leader; the former one takes its place in the order."""
+        before, after = int(self.replicas[partition, 0]), int(self.replicas[partition, slot])
+        self.lead_unweighed(partition, slot, resource)
+        weight = self.targets.leading[partition]
+        self._change(after, weight, arrives=True)
+        self._change(before, -weight, arrives=False)
+
+    def lead_unweighed(self, partition: int, slot: int, resource: Resource = Resource.LEADERS) -> None:
+        """Do what `lead` does, but leave the loads to a `rebuild` after many of them."""
+        for table in (self.replicas, self.why, self.why_resource):
+            table[partition, 0], table[partition, slot] = int(table[partition, slot]), int(table[partition, 0])
+        self.why_order[partition] = int(resource)
+
+    def _change(self, broker: int, weight: Floats, *, arrives: bool) -> None:
+        targets = self.targets
+        self.loads[broker] += weight
+        self.incoming[broker] += weight if arrives else weight * (1 - self.kept)
+        load = self.loads[broker]
+        outside = np.maximum(np.maximum(load - targets.high[broker], targets.low[broker] - load), 0)
+        self.violation[broker] = float(outside @ targets.weight)

@@ -1,0 +1,158 @@
+"""One cluster as arrays: who is there, where the replicas are, what each of them weighs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Ints: TypeAlias = npt.NDArray[np.int64]
+Indexes: TypeAlias = npt.NDArray[np.int32]
+Codes: TypeAlias = npt.NDArray[np.int8]
+Flags: TypeAlias = npt.NDArray[np.bool_]
+
+ABSENT = -1
+"""What pads a row of `ClusterLoad.replicas` behind its last replica."""
+
+
+class Resource(IntEnum):
+    """What a broker carries, in the order of the aims: an earlier one is not given up for a later one."""
+
+    DISK = 0
+    BYTES_IN = 1
+    BYTES_OUT = 2
+    REPLICAS = 3
+    LEADERS = 4
+    LEADER_BYTES_IN = 5
+
+    @property
+    def label(self) -> str:
+        """The name that people read."""
+        return _LABELS[self]
+
+
+_LABELS = {
+    Resource.DISK: "disk",
+    Resource.BYTES_IN: "bytes in",
+    Resource.BYTES_OUT: "bytes out",
+    Resource.REPLICAS: "replicas",
+    Resource.LEADERS: "leaders",
+    Resource.LEADER_BYTES_IN: "leaders' bytes in",
+}
+
+RATES = (Resource.BYTES_IN, Resource.BYTES_OUT, Resource.LEADER_BYTES_IN)
+COUNTS = (Resource.REPLICAS, Resource.LEADERS)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLoad:
+    """The cluster at one moment; B brokers, P partitions, W the largest replication factor.
+
+    Brokers, racks and topics are named by index everywhere in this room. `replicas` is (P, W): row p holds broker
+    INDEXES in assignment order, the preferred leader first, padded by `ABSENT`. Invariants: no row repeats a broker,
+    every row has at least one; sizes and rates are finite and not negative. Sizes may be in any one unit.
+    """
+
+    brokers: tuple[int, ...]
+    """Broker ids, ascending."""
+    racks: tuple[str, ...]
+    """Rack names, ascending."""
+    rack_of: Indexes
+    """(B,) index into `racks`."""
+    topics: tuple[str, ...]
+    topic_of: Indexes
+    """(P,) index into `topics`."""
+    numbers: Indexes
+    """(P,) the partition's number within its topic."""
+    replicas: Indexes
+    """(P, W) index into `brokers`, or ABSENT."""
+    sizes: Floats
+    """(P,) bytes, or any unit, of ONE replica."""
+    bytes_in: Floats | None = None
+    """(P,) per second, what producers write to the leader; each replica receives it."""
+    bytes_out: Floats | None = None
+    """(P,) per second, what consumers read from the leader; replication to the followers is added here."""
+    min_isr: Indexes | None = None
+    """(P,) min.insync.replicas; a change of the replication factor stays at or above it."""
+    disk_capacity: Floats | None = None
+    """(B,) in the unit of `sizes`."""
+    bytes_in_capacity: Floats | None = None
+    """(B,) per second."""
+    bytes_out_capacity: Floats | None = None
+    """(B,) per second."""
+
+    @property
+    def replication(self) -> Indexes:
+        """(P,) how many replicas each partition has."""
+        return np.asarray((self.replicas != ABSENT).sum(axis=1), dtype=np.int32)
+
+    def partition_name(self, partition: int) -> str:
+        """Name a partition as Kafka's logs do: topic-number."""
+        return f"{self.topics[int(self.topic_of[partition])]}-{int(self.numbers[partition])}"
+
+    def resources(self) -> tuple[Resource, ...]:
+        """What there are figures for: sizes and counts always, rates when they were given."""
+        absent: set[Resource] = set()
+        if self.bytes_in is None:
+            absent |= {Resource.BYTES_IN, Resource.LEADER_BYTES_IN}
+        if self.bytes_out is None:
+            absent.add(Resource.BYTES_OUT)
+        return tuple(resource for resource in Resource if resource not in absent)
+
+    def capacity(self, resource: Resource) -> Floats | None:
+        """(B,) what each broker can carry of a resource, None where nobody said."""
+        by_resource = {
+            Resource.DISK: self.disk_capacity,
+            Resource.BYTES_IN: self.bytes_in_capacity,
+            Resource.BYTES_OUT: self.bytes_out_capacity,
+        }
+        return by_resource.get(resource)
+
+
+def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Sort and drop repeats. Asking for counts keeps numpy from importing its masked arrays, a tenth of a second."""
+    return np.unique(values, return_counts=True)[0]
+
+
+def weights(cluster: ClusterLoad, resources: tuple[Resource, ...]) -> tuple[Floats, Floats]:
+    """Weigh one replica of each partition.
+
+    Returns:
+        (P, K) what any replica adds to its broker, and (P, K) what leading adds on top. A leader sends what consumers
+        read and what its followers fetch, so bytes out = bytes_out + (replicas - 1) * bytes_in.
+    """
+    count = len(cluster.sizes)
+    zero, one = np.zeros(count), np.ones(count)
+    rate_in = zero if cluster.bytes_in is None else cluster.bytes_in
+    rate_out = zero if cluster.bytes_out is None else cluster.bytes_out
+    every: dict[Resource, Floats] = {
+        Resource.DISK: cluster.sizes,
+        Resource.BYTES_IN: rate_in,
+        Resource.REPLICAS: one,
+    }
+    leading: dict[Resource, Floats] = {
+        Resource.BYTES_OUT: rate_out + (cluster.replication - 1) * rate_in,
+        Resource.LEADERS: one,
+        Resource.LEADER_BYTES_IN: rate_in,
+    }
+    return (
+        np.stack([every.get(resource, zero) for resource in resources], axis=1),
+        np.stack([leading.get(resource, zero) for resource in resources], axis=1),
+    )
+
+
+def broker_loads(replicas: Indexes, brokers: int, every: Floats, leading: Floats) -> Floats:
+    """Add up what each broker carries: (B, K), from the replicas' weights."""
+    loads = np.zeros((brokers, every.shape[1]))
+    for slot in range(replicas.shape[1]):
+        column = replicas[:, slot]
+        present = column != ABSENT
+        held = column[present]
+        for resource in range(every.shape[1]):
+            weight = every[:, resource] + leading[:, resource] if slot == 0 else every[:, resource]
+            loads[:, resource] += np.bincount(held, weights=weight[present], minlength=brokers)
+    return loads

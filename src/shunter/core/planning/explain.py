@@ -1,0 +1,149 @@
+"""A plan told: each move's reason, before and after per broker, how far from the bound, what was not done."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from shunter.core.planning.board import Why
+from shunter.core.planning.bounds import Bound
+from shunter.core.planning.cluster import ABSENT, Resource
+from shunter.core.planning.moves import Plan
+
+
+class ResourceChange(NamedTuple):
+    """One resource over all brokers that take part, as shares of their mean."""
+
+    name: str
+    least_before: float
+    most_before: float
+    least_after: float
+    most_after: float
+
+
+class MoveReason(NamedTuple):
+    """One replica that is copied. `source` is None for one that is added."""
+
+    partition: str
+    source: int | None
+    target: int
+    size: float
+    reason: str
+
+
+class BrokerChange(NamedTuple):
+    """One broker's loads in the resources' own units, (name, before, after) each."""
+
+    broker: int
+    rack: str
+    loads: tuple[tuple[str, float, float], ...]
+
+
+class Summary(NamedTuple):
+    """What a plan comes to. Sizes are in the unit of the cluster's sizes, percents of all replicas' bytes."""
+
+    resources: tuple[ResourceChange, ...]
+    moves: int
+    replicas: int
+    bytes_moved: float
+    bytes_percent: float
+    leader_changes: int
+    order_only: int
+    dropped: int
+    bound_percent: float | None
+    bound_rests_on: str
+    reasons: tuple[tuple[str, int], ...]
+    undone: tuple[tuple[str, str], ...]
+
+
+_REASONS = {
+    Why.DRAINED: "leaves a drained broker",
+    Why.RACKS: "its partition shared a rack without need",
+    Why.REPLICATION: "one more replica",
+    Why.OVER: "its broker had too much: {}",
+    Why.UNDER: "the broker it goes to had too little: {}",
+    Why.SWAPPED: "exchanged for another replica: {}",
+    Why.TOPIC: "spreads its topic",
+    Why.REPLACED: "leaves a replaced broker",
+    Why.UNCHANGED: "makes room for another replica of its partition",
+}
+
+
+def summarise(plan: Plan, bound: Bound | None) -> Summary:
+    """Sum a plan up; `bound` is the least that any plan must copy, None where nobody asked for one."""
+    total = max(plan.total_bytes, 1e-300)
+    resources: list[ResourceChange] = []
+    members = plan.targets.members
+    for resource in plan.targets.resources:
+        before, after = plan.share(plan.before, resource)[members], plan.share(plan.after, resource)[members]
+        resources.append(
+            ResourceChange(
+                resource.label, float(before.min()), float(before.max()), float(after.min()), float(after.max())
+            )
+        )
+    counted = Counter(zip(plan.moves.why.tolist(), plan.moves.resource.tolist(), strict=True))
+    return Summary(
+        resources=tuple(resources),
+        moves=len(plan.moves),
+        replicas=int(plan.cluster.replication.sum()),
+        bytes_moved=plan.bytes_moved,
+        bytes_percent=100 * plan.bytes_moved / total,
+        leader_changes=plan.leader_changes,
+        order_only=plan.order_only,
+        dropped=plan.dropped,
+        bound_percent=None if bound is None else 100 * bound.size / total,
+        bound_rests_on="" if bound is None else bound.rests_on,
+        reasons=tuple((_reason(why, resource), count) for (why, resource), count in counted.most_common()),
+        undone=tuple((left.what, left.why) for left in plan.undone),
+    )
+
+
+def _reason(why: int, resource: int) -> str:
+    return _REASONS[Why(why)].format(Resource(resource).label if resource >= 0 else "several")
+
+
+def move_reasons(plan: Plan) -> Iterator[MoveReason]:
+    """Each copied replica with its reason and the figures behind it, in the plan's order."""
+    cluster, moves = plan.cluster, plan.moves
+    columns = {int(resource): column for column, resource in enumerate(plan.targets.resources)}
+    shares = plan.before / plan.targets.scale
+    for partition, source, target, size, why, resource in zip(
+        moves.partition.tolist(),
+        moves.source.tolist(),
+        moves.target.tolist(),
+        moves.size.tolist(),
+        moves.why.tolist(),
+        moves.resource.tolist(),
+        strict=True,
+    ):
+        reason = _reason(why, resource)
+        if resource in columns and source != ABSENT:
+            here, there = shares[source, columns[resource]], shares[target, columns[resource]]
+            reason += f" ({here:.2f} of the mean where it was, {there:.2f} where it goes)"
+        yield MoveReason(
+            partition=cluster.partition_name(partition),
+            source=None if source == ABSENT else cluster.brokers[source],
+            target=cluster.brokers[target],
+            size=size,
+            reason=reason,
+        )
+
+
+def broker_changes(plan: Plan) -> Iterator[BrokerChange]:
+    """Before and after, one row per broker."""
+    names = [resource.label for resource in plan.targets.resources]
+    for at, broker in enumerate(plan.cluster.brokers):
+        before, after = plan.before[at].tolist(), plan.after[at].tolist()
+        rack = plan.cluster.racks[int(plan.cluster.rack_of[at])]
+        yield BrokerChange(broker, rack, tuple(zip(names, before, after, strict=True)))
+
+
+def within_bands(plan: Plan) -> bool:
+    """Whether every broker that takes part ends within every band that is an aim."""
+    goal = plan.targets
+    load = plan.after / goal.scale
+    outside = (load > goal.high + 1e-6) | (load < goal.low - 1e-6)
+    return not bool(np.any(outside[goal.members][:, goal.weight > 0]))

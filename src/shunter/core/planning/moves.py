@@ -1,0 +1,133 @@
+"""A plan: where every replica ends, what has to move for it, what could not be done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from shunter.core.planning.aims import Targets
+from shunter.core.planning.cluster import ABSENT, ClusterLoad, Codes, Floats, Indexes, Ints, Resource, distinct
+from shunter.core.planning.request import PlanRequest
+
+
+class Undone(NamedTuple):
+    """Something asked for that the plan doesn't reach: what it is, and why not."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """One row per replica that gets copied; M rows, by partition, then place in the new order."""
+
+    partition: Ints
+    """(M,) index into the cluster's partitions."""
+    source: Ints
+    """(M,) index of the broker whose replica goes for it, ABSENT when a replica is added."""
+    target: Ints
+    """(M,) index of the broker that gets the replica."""
+    size: Floats
+    """(M,) in the unit of the cluster's sizes."""
+    why: Ints
+    """(M,) a `Why`."""
+    resource: Ints
+    """(M,) the `Resource` that asked for it, -1 when none did."""
+
+    def __len__(self) -> int:
+        return len(self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What `plan` gives. Arrays follow the cluster's order; loads are in the resources' own units."""
+
+    cluster: ClusterLoad
+    request: PlanRequest
+    targets: Targets
+    replicas: Indexes
+    """(P, W) as `ClusterLoad.replicas`, W grown if the replication factor did."""
+    changed: Ints
+    """Indexes of the partitions whose replicas or order change, ascending."""
+    moves: Moves
+    dropped: int
+    """Replicas that go without another one coming for them."""
+    before: Floats
+    """(B, K) loads, K being `targets.resources`."""
+    after: Floats
+    undone: tuple[Undone, ...]
+
+    @property
+    def total_bytes(self) -> float:
+        """The size of all replicas as they are, in the unit of the cluster's sizes."""
+        return float((self.cluster.sizes * self.cluster.replication).sum())
+
+    @property
+    def bytes_moved(self) -> float:
+        """The size of all that gets copied."""
+        return float(self.moves.size.sum())
+
+    @property
+    def leader_changes(self) -> int:
+        """Partitions whose preferred leader changes."""
+        return int((self.cluster.replicas[:, 0] != self.replicas[:, 0]).sum())
+
+    @property
+    def order_only(self) -> int:
+        """Partitions whose order changes and whose replicas don't."""
+        return len(self.changed) - len(distinct(self.moves.partition)) - self._only_dropped()
+
+    def _only_dropped(self) -> int:
+        fewer = (self.replicas != ABSENT).sum(axis=1) < self.cluster.replication
+        fewer[self.moves.partition] = False
+        return int(fewer.sum())
+
+    def share(self, loads: Floats, resource: Resource) -> Floats:
+        """(B,) a resource's loads as shares of the mean of the brokers that take part."""
+        column = self.targets.resources.index(resource)
+        return np.asarray(loads[:, column] / self.targets.scale[column])
+
+    def assignments(self) -> list[tuple[str, int, list[int]]]:
+        """What changes, as (topic, partition, broker ids in order), by topic and partition."""
+        ids = [*self.cluster.brokers, ABSENT]
+        topics, numbers = self.cluster.topics, self.cluster.numbers
+        rows: list[list[int]] = self.replicas[self.changed].tolist()
+        named = [
+            (topics[topic], number, [ids[broker] for broker in row if broker != ABSENT])
+            for topic, number, row in zip(
+                self.cluster.topic_of[self.changed].tolist(), numbers[self.changed].tolist(), rows, strict=True
+            )
+        ]
+        return sorted(named)
+
+
+def widened(replicas: Indexes, width: int) -> Indexes:
+    """Pad rows up to a width."""
+    missing = width - replicas.shape[1]
+    return replicas if missing <= 0 else np.pad(replicas, ((0, 0), (0, missing)), constant_values=ABSENT)
+
+
+def difference(old: Indexes, new: Indexes, sizes: Floats, why: Codes, resource: Codes) -> tuple[Moves, int]:
+    """Find what must be copied to get from one assignment to another, and how many replicas only go.
+
+    The k-th broker that is new to a partition is paired with the k-th that leaves it. Order alone costs nothing.
+
+    All but `sizes` are (P, W): `old` as wide as `new`, `why` and `resource` by the slots of `new`.
+    """
+    fresh = (new != ABSENT) & ~(new[:, :, None] == old[:, None, :]).any(axis=2)
+    gone = (old != ABSENT) & ~(old[:, :, None] == new[:, None, :]).any(axis=2)
+    gone_rows, gone_slots = np.nonzero(gone)
+    sources = np.full(old.shape, ABSENT, dtype=np.int64)
+    sources[gone_rows, np.cumsum(gone, axis=1)[gone_rows, gone_slots] - 1] = old[gone_rows, gone_slots]
+    rows, slots = np.nonzero(fresh)
+    moves = Moves(
+        partition=rows,
+        source=sources[rows, np.cumsum(fresh, axis=1)[rows, slots] - 1],
+        target=new[rows, slots].astype(np.int64),
+        size=sizes[rows],
+        why=why[rows, slots].astype(np.int64),
+        resource=resource[rows, slots].astype(np.int64),
+    )
+    return moves, max(0, int(gone.sum()) - len(rows))

@@ -1,0 +1,82 @@
+"""What a plan does not reach, and why."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shunter.core.planning.board import Budget
+from shunter.core.planning.cluster import ABSENT, Resource
+from shunter.core.planning.moves import Plan, Undone
+from shunter.core.planning.request import Scope
+
+_NEARLY = 1e-6
+_TOLD = 20
+
+
+def what_is_left(plan: Plan, budget: Budget) -> tuple[Undone, ...]:
+    """Name the brokers outside their band after the plan, and for each the reason that can be shown."""
+    if plan.request.scope not in {Scope.REBALANCE, Scope.FILL, Scope.EMPTY_DISKS, Scope.LEADERS}:
+        return ()
+    goal = plan.targets
+    found: list[Undone] = []
+    for column, resource in enumerate(goal.resources):
+        if goal.weight[column] == 0 or (plan.request.scope is Scope.LEADERS and resource < Resource.LEADERS):
+            continue
+        load = plan.after[:, column] / goal.scale[column]
+        outside = (load > goal.high[:, column] + _NEARLY) | (load < goal.low[:, column] - _NEARLY)
+        brokers = np.flatnonzero(outside & goal.members).tolist()
+        for broker in brokers[:_TOLD]:
+            over = bool(load[broker] > goal.high[broker, column])
+            edge = goal.high[broker, column] if over else goal.low[broker, column]
+            found.append(
+                Undone(
+                    f"broker {plan.cluster.brokers[broker]}: {resource.label} {load[broker]:.3f} of the mean, "
+                    f"{'above' if over else 'below'} {edge:.3f}",
+                    _why(plan, budget, broker, column, over=over),
+                )
+            )
+        if len(brokers) > _TOLD:
+            found.append(Undone(f"{len(brokers) - _TOLD} more brokers: {resource.label}", "as above"))
+    return tuple(found) + _forced_racks(plan)
+
+
+def _forced_racks(plan: Plan) -> tuple[Undone, ...]:
+    """Name the racks whose brokers carry more or less than the band by the rack rule alone."""
+    goal, cluster = plan.targets, plan.cluster
+    told: list[Undone] = []
+    for rack, level in enumerate(goal.rack_level.tolist()):
+        brokers = int(goal.rules.sizes[rack])
+        if brokers and abs(level - 1) > plan.request.band:
+            what = f"rack {cluster.racks[rack]}: its {brokers} brokers carry about {level:.2f} of the mean each"
+            told.append(Undone(what, "the spread over racks gives each rack its replicas, however few brokers it has"))
+    return tuple(told)
+
+
+def _why(plan: Plan, budget: Budget, broker: int, column: int, *, over: bool) -> str:
+    goal, cluster = plan.targets, plan.cluster
+    resource = goal.resources[column]
+    if plan.request.scope is Scope.LEADERS:
+        return "the brokers that could lead more hold no replica of what it leads, by any path of exchanges"
+    smallest = float(cluster.sizes[goal.movable].min(initial=np.inf))
+    if goal.movable.any() and (not budget.allows(smallest) or _capped(plan, budget)):
+        return "the cap on bytes or moves is spent"
+    held = (plan.replicas == broker) & (plan.replicas != ABSENT)
+    fixed = (held.any(axis=1)) & ~goal.movable
+    weight = goal.every[:, column] + np.where(plan.replicas[:, 0] == broker, goal.leading[:, column], 0)
+    if over and float(weight[fixed].sum()) > goal.high[broker, column]:
+        return f"replicas of excluded topics alone make {float(weight[fixed].sum()):.3f} of the mean"
+    largest = float(weight[held.any(axis=1)].max(initial=0.0))
+    if over and largest > goal.high[broker, column] - goal.low[broker, column]:
+        partition = int(np.flatnonzero(held.any(axis=1))[int(weight[held.any(axis=1)].argmax())])
+        return f"{cluster.partition_name(partition)} alone is {largest:.3f} of the mean, more than the band is wide"
+    if not over and not goal.receivers[broker]:
+        return f"the scope {plan.request.scope.value} lets nothing move to it"
+    if np.isfinite(goal.hard[broker, column]) and not over:
+        return "its capacity with headroom leaves no room, also for what is copied before old replicas go"
+    return f"no move or swap found lowers its {resource.label} without costing a more important aim as much"
+
+
+def _capped(plan: Plan, budget: Budget) -> bool:
+    asked = plan.request.max_bytes_percent
+    nearly_all = asked is not None and budget.size <= 0.02 * asked / 100 * plan.total_bytes
+    return nearly_all or budget.moves < 2

@@ -1,0 +1,334 @@
+"""What bulk moving leaves: single moves and swaps, each of which lowers the sum of all violations.
+
+Aims are taken in their order, brokers from the worst on. A move counts only if the weighted violation of ALL aims
+falls, so a later aim never undoes an earlier one by more than it gains.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shunter.core.planning.board import Board, Why
+from shunter.core.planning.cluster import ABSENT, Floats, Ints, Resource, distinct
+
+_ROUNDS = 8
+_TRIES = 300
+"""Candidates looked at in vain before a broker is given up for this round."""
+_PULLS_IN_VAIN = 30
+_FITS = 1.02
+"""A replica fits an excess if it is not more than this part of it."""
+_LARGER_TRIED = 30
+_TAKEN_BACK = 3_000
+"""Moves looked at, the largest first, when some may turn out not to be needed."""
+_NOTHING = 1e-14
+_SWAP_WIDTH = 48
+"""Replicas of each side that are paired when a swap is sought."""
+_SWAP_BROKERS = 12
+_SWAPS = 40
+_SWAPS_SOUGHT = 200
+"""Swaps sought for one resource in a round, found or not: each looks at thousands of pairs."""
+_WORTH_A_ROUND = 0.98
+_WORTH_A_SWAP = 0.02
+"""A swap takes at least this part of its broker's violation away."""
+_LEAST_GAIN = 1e-10
+
+
+def repair(board: Board, resources: tuple[Resource, ...]) -> None:
+    """Bring the brokers into the bands of these resources, as far as single moves and swaps can."""
+    columns = [c for r in resources if (c := board.targets.column(r)) is not None and board.targets.weight[c] > 0]
+    for _ in range(_ROUNDS):
+        before = board.total_violation()
+        if before <= _LEAST_GAIN or board.spent():
+            return
+        for column in columns:
+            _relieve_all(board, column)
+            _fill_all(board, column)
+        if board.total_violation() > _LEAST_GAIN:
+            for column in columns:
+                _swap_all(board, column)
+        after = board.total_violation()
+        if after <= _LEAST_GAIN or after > before * _WORTH_A_ROUND:
+            return
+
+
+def _outside(board: Board, column: int, *, over: bool) -> list[int]:
+    """Brokers outside one band, the worst first."""
+    targets = board.targets
+    load = board.loads[:, column]
+    amount = load - targets.high[:, column] if over else targets.low[:, column] - load
+    amount = np.where(targets.members, amount, 0.0)
+    order = np.argsort(-amount, kind="stable")
+    found: list[int] = order[amount[order] > _LEAST_GAIN].tolist()
+    return found
+
+
+def _relieve_all(board: Board, column: int) -> None:
+    everywhere = np.zeros(len(board.violation))
+    for broker in _outside(board, column, over=True):
+        amount = float(board.loads[broker, column] - board.targets.high[broker, column])
+        shed(board, broker, column, amount, everywhere, Why.OVER)
+
+
+def _fill_all(board: Board, column: int) -> None:
+    targets = board.targets
+    for broker in _outside(board, column, over=False):
+        if not targets.receivers[broker]:
+            continue
+        only = np.full(len(board.violation), -np.inf)
+        only[broker] = 0.0
+        spare = np.where(targets.members, board.loads[:, column] - targets.low[:, column], 0.0)
+        spare[broker] = 0.0
+        for giver in np.argsort(-spare, kind="stable").tolist():
+            lack = float(targets.low[broker, column] - board.loads[broker, column])
+            if lack <= _LEAST_GAIN or spare[giver] <= 0 or board.spent():
+                break
+            # Take from the fullest down to the next ones, not all from one.
+            part = min(lack, max(float(spare[giver]) / 2, lack / 4))
+            _pull(board, giver, broker, column, part, only)
+
+
+def _pull(board: Board, giver: int, broker: int, column: int, amount: float, only: Floats) -> None:
+    """Move about `amount` from one broker to one other; all candidates are weighed at once before any is tried."""
+    partitions, slots, weights = _weights(board, giver)
+    helps = _falls(board, giver, -weights) + _falls(board, broker, weights) > _LEAST_GAIN
+    helps &= (weights[:, column] > 0) & (board.cluster.sizes[partitions] <= board.budget.size)
+    partitions, slots, weights = partitions[helps], slots[helps], weights[helps]
+    may = board.may_go(partitions, slots, broker)
+    partitions, slots, weight = partitions[may], slots[may], weights[may, column]
+    failures = 0
+    for candidate in _in_order(board, column, partitions, weight, amount) or _smallest(weight):
+        if amount <= _LEAST_GAIN or failures > _PULLS_IN_VAIN:
+            return
+        if weight[candidate] > amount * _FITS and board.targets.resources[column] is Resource.DISK and len(weight) > 1:
+            continue
+        if _move_one(board, int(partitions[candidate]), int(slots[candidate]), giver, column, only, Why.UNDER):
+            amount -= float(weight[candidate])
+        else:
+            failures += 1
+
+
+def _smallest(weight: Floats) -> list[int]:
+    return [int(weight.argmin())] if len(weight) else []
+
+
+def _weights(board: Board, broker: int) -> tuple[Ints, Ints, Floats]:
+    """Partitions, slots and weights (n, K) of a broker's movable replicas."""
+    partitions, slots = board.held_by(broker)
+    targets = board.targets
+    return (
+        partitions,
+        slots,
+        targets.every[partitions] + np.where((slots == 0)[:, None], targets.leading[partitions], 0),
+    )
+
+
+def _falls(board: Board, broker: int, changes: Floats) -> Floats:
+    """(n,) by how much a broker's violation falls with each of these changes (n, K)."""
+    targets = board.targets
+    after = board.loads[broker] + changes
+    outside = np.maximum(np.maximum(after - targets.high[broker], targets.low[broker] - after), 0)
+    return np.asarray(board.violation[broker] - outside @ targets.weight)
+
+
+def shed(board: Board, broker: int, column: int, amount: float, opened: Floats, why: Why) -> float:
+    """Move about `amount` of one resource away from a broker, towards brokers open in `opened` (0 or -inf).
+
+    Returns:
+        What is left of `amount`.
+    """
+    partitions, slots = board.held_by(broker)
+    weight = board.targets.every[partitions, column] + np.where(
+        slots == 0, board.targets.leading[partitions, column], 0
+    )
+    some = (weight > 0) & (board.cluster.sizes[partitions] <= board.budget.size)
+    partitions, slots, weight = partitions[some], slots[some], weight[some]
+    left = amount
+    failures = 0
+    for candidate in _in_order(board, column, partitions, weight, amount):
+        if left <= _LEAST_GAIN or failures > _TRIES:
+            break
+        size = float(weight[candidate])
+        if size > left * _FITS and board.targets.resources[column] is Resource.DISK:
+            continue
+        if _move_one(board, int(partitions[candidate]), int(slots[candidate]), broker, column, opened, why):
+            left -= size
+        else:
+            failures += 1
+    if left > _LEAST_GAIN:
+        # Nothing that fits is left: the smallest of what is more than enough.
+        enough = np.flatnonzero((weight > left) & (board.replicas[partitions, slots] == broker))
+        for candidate in enough[np.argsort(weight[enough], kind="stable")][:_LARGER_TRIED].tolist():
+            if _move_one(board, int(partitions[candidate]), int(slots[candidate]), broker, column, opened, why):
+                return left - float(weight[candidate])
+    return left
+
+
+def _in_order(board: Board, column: int, partitions: Ints, weight: Floats, amount: float) -> list[int]:
+    """Candidates in the order in which they are tried: for disk the largest first, else what costs least a unit."""
+    if board.targets.resources[column] is Resource.DISK:
+        fitting = np.flatnonzero(weight <= amount * _FITS)
+        falling: list[int] = fitting[np.argsort(-weight[fitting], kind="stable")].tolist()
+        return falling
+    sizes = board.cluster.sizes[partitions]
+    too_much = np.where(weight > amount * 2 + 1e-12, 1, 0)
+    order: list[int] = np.lexsort((sizes / weight, too_much)).tolist()
+    return order
+
+
+def _move_one(board: Board, partition: int, slot: int, broker: int, column: int, opened: Floats, why: Why) -> bool:
+    if not board.budget.allows(float(board.cluster.sizes[partition])):
+        return False
+    to = _best(board, partition, slot, broker, opened)
+    if to >= 0:
+        board.move(partition, slot, to, why, board.targets.resources[column])
+    return to >= 0
+
+
+def _best(board: Board, partition: int, slot: int, broker: int, opened: Floats) -> int:
+    """The receiver with the largest gain; -1 when no move lowers the violation."""
+    weight = board.weight_of(partition, slot)
+    gain = board.gains(weight, board.openings(partition, slot) + opened)
+    best = int(gain.argmax())
+    return best if float(gain[best]) + board.loss(broker, weight) > _LEAST_GAIN else -1
+
+
+def _swap_all(board: Board, column: int) -> None:
+    sought = 0
+    for over in (True, False):
+        for broker in _outside(board, column, over=over):
+            for _ in range(_SWAPS):
+                sought += 1
+                if sought > _SWAPS_SOUGHT:
+                    return
+                if not _swap(board, broker, column, over=over):
+                    break
+
+
+def _swap(board: Board, broker: int, column: int, *, over: bool) -> bool:
+    """Exchange a replica of this broker for another one's, the best of the pairs looked at; False if none helps."""
+    targets = board.targets
+    load = board.loads[:, column]
+    excess = load[broker] - targets.high[broker, column] if over else load[broker] - targets.low[broker, column]
+    if abs(excess) <= _LEAST_GAIN or board.spent():
+        return False
+    partners = np.argsort((load - targets.share[:, column]) * (1 if over else -1), kind="stable")
+    ours = _sample(board, broker, column, float(excess), over)
+    best: tuple[float, tuple[int, int, int, int, int]] | None = None
+    for partner in partners[targets.receivers[partners]][:_SWAP_BROKERS].tolist():
+        if partner == broker or not targets.receivers[broker]:
+            continue
+        found = _best_pair(board, broker, partner, ours, _sample(board, partner, column, float(-excess), not over))
+        if found is not None and (best is None or found[0] > best[0]):
+            best = found
+    if best is None:
+        return False
+    _, (partner, partition, slot, other, place) = best
+    board.move(partition, slot, partner, Why.SWAPPED, targets.resources[column])
+    board.move(other, place, broker, Why.SWAPPED, targets.resources[column])
+    return True
+
+
+def _sample(board: Board, broker: int, column: int, excess: float, over: bool) -> tuple[Ints, Ints]:
+    """Replicas worth pairing: on the side that gives, those near the excess; on the other, the smallest ones too."""
+    partitions, slots = board.held_by(broker)
+    weight = board.targets.every[partitions, column] + np.where(
+        slots == 0, board.targets.leading[partitions, column], 0
+    )
+    distance = np.abs(weight - abs(excess)) if over else weight
+    near = np.argsort(distance, kind="stable")[:_SWAP_WIDTH]
+    spread = np.argsort(weight, kind="stable")[:: max(1, len(weight) // _SWAP_WIDTH)]
+    chosen = distinct(np.concatenate([near, spread]))
+    return partitions[chosen], slots[chosen]
+
+
+def _best_pair(
+    board: Board, broker: int, partner: int, ours: tuple[Ints, Ints], theirs: tuple[Ints, Ints]
+) -> tuple[float, tuple[int, int, int, int, int]] | None:
+    targets, sizes = board.targets, board.cluster.sizes
+    can_go, can_come = board.may_go(*ours, partner), board.may_go(*theirs, broker)
+    mine, my_slots = ours[0][can_go], ours[1][can_go]
+    other, other_slots = theirs[0][can_come], theirs[1][can_come]
+    if not len(mine) or not len(other):
+        return None
+    going = targets.every[mine] + np.where((my_slots == 0)[:, None], targets.leading[mine], 0)
+    coming = targets.every[other] + np.where((other_slots == 0)[:, None], targets.leading[other], 0)
+    change = coming[None, :, :] - going[:, None, :]
+    gain = np.full(change.shape[:2], board.violation[broker] + board.violation[partner])
+    for who, net, arriving in ((broker, change, coming[None, :, :]), (partner, -change, going[:, None, :])):
+        after = board.loads[who] + net
+        outside = np.maximum(np.maximum(after - targets.high[who], targets.low[who] - after), 0)
+        gain -= outside @ targets.weight
+        if board.limited:
+            worst = board.incoming[who] + np.where(board.kept > 0, arriving, net)
+            gain[((worst > targets.hard[who] + 1e-12) & (worst > board.incoming[who])).any(axis=2)] = -np.inf
+    gain[mine[:, None] == other[None, :]] = -np.inf
+    cost = sizes[mine][:, None] + sizes[other][None, :]
+    gain[cost > board.budget.size] = -np.inf
+    if board.budget.moves < 2:
+        return None
+    # Among swaps that help alike, the one with fewer bytes.
+    value = gain - 1e-3 * cost / targets.scale[targets.resources.index(Resource.DISK)] * (gain > 0)
+    row, at = np.unravel_index(int(value.argmax()), value.shape)
+    if value[row, at] <= max(_LEAST_GAIN, _WORTH_A_SWAP * float(board.violation[broker])):
+        return None
+    return float(value[row, at]), (partner, int(mine[row]), int(my_slots[row]), int(other[at]), int(other_slots[at]))
+
+
+def take_back(board: Board) -> None:
+    """Send replicas home whose move turned out not to be needed, the largest first; it saves their bytes."""
+    start, now = board.start, board.replicas
+    moved = (now != start) & (now != ABSENT) & ~(now[:, :, None] == start[:, None, :]).any(axis=2)
+    rows, slots = np.nonzero(moved)
+    order = np.argsort(-board.cluster.sizes[rows], kind="stable")[:_TAKEN_BACK]
+    for partition, slot in zip(rows[order].tolist(), slots[order].tolist(), strict=True):
+        row: list[int] = now[partition].tolist()
+        here, weight = row[slot], board.weight_of(partition, slot)
+        homes = [home for home in start[partition].tolist() if home != ABSENT and home not in row]
+        spared = [(board.fall(here, -weight) + board.fall(home, weight), -home) for home in homes]
+        if not spared or max(spared)[0] < -_NOTHING:
+            continue
+        board.go_home(partition, slot, -max(spared)[1])
+
+
+def spread_topics(board: Board) -> None:
+    """Even out each topic over the brokers as far as no band is left for it; the last aim of all.
+
+    No broker keeps more than the topic's share, rounded up, and one: an exact spread would cost many bytes.
+    """
+    held, targets = board.topic_held, board.targets
+    if held is None:
+        return
+    fair = _fair(board, held)
+    topic_of = board.cluster.topic_of
+    for topic, broker in np.argwhere((held > fair[:, None]) & targets.members[None, :]).tolist():
+        partitions, slots = np.nonzero(board.replicas[topic_of == topic] == broker)
+        partitions = np.flatnonzero(topic_of == topic)[partitions]
+        order = np.argsort(board.cluster.sizes[partitions], kind="stable")
+        for at in order.tolist():
+            if held[topic, broker] <= fair[topic]:
+                break
+            _spread_one(board, int(partitions[at]), int(slots[at]), topic, broker, int(fair[topic]))
+
+
+def crowded_topics(board: Board) -> int:
+    """Count the replicas that are on brokers with more of their topic than its spread allows."""
+    held = board.topic_held
+    if held is None:
+        return 0
+    return int(np.maximum(held - _fair(board, held)[:, None], 0)[:, board.targets.members].sum())
+
+
+def _fair(board: Board, held: Ints) -> Floats:
+    return np.asarray(np.ceil(held.sum(axis=1) / max(1, int(board.targets.members.sum()))) + 1)
+
+
+def _spread_one(board: Board, partition: int, slot: int, topic: int, broker: int, fair: int) -> None:
+    held = board.topic_held
+    if held is None or not board.movable[partition] or not board.budget.allows(float(board.cluster.sizes[partition])):
+        return
+    weight = board.weight_of(partition, slot)
+    gain = board.gains(weight, board.openings(partition, slot)) + np.where(held[topic] < fair, 0.0, -np.inf)
+    best = int(gain.argmax())
+    after = board.loss(broker, weight) + float(gain[best])
+    if np.isfinite(gain[best]) and after > -_LEAST_GAIN and board.replicas[partition, slot] != ABSENT:
+        board.move(partition, slot, best, Why.TOPIC)

@@ -1,0 +1,65 @@
+"""What is asked of a plan: its scope, its hard rules, its caps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from shunter.core.planning.cluster import Resource
+from shunter.errors import ShunterError
+
+
+class PlanRefused(ShunterError):  # as RequestRejected: said of the request
+    """A request that no plan can serve: names what was asked and why it can't be."""
+
+
+class Scope(Enum):
+    """What a plan may touch."""
+
+    REBALANCE = "rebalance"
+    """Everything, until each broker is within the band."""
+    DRAIN = "drain"
+    """What `brokers` hold goes elsewhere; nothing else moves."""
+    FILL = "fill"
+    """Only towards `brokers`, until they are within the band."""
+    FIX_RACKS = "fix-racks"
+    """Only partitions whose replicas share racks without need."""
+    CHANGE_REPLICATION = "change-replication"
+    """`replication` replicas for each partition of `topics` (all of them, when none is named)."""
+    REPLACE = "replace"
+    """Each of `brokers` hands all it has to the broker at the same place in `replacements`."""
+    EMPTY_DISKS = "empty-disks"
+    """Only away from brokers whose disk is fuller than `disk_limit`."""
+    LEADERS = "leaders"
+    """Only the order of replicas: no byte moves."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """A request. Shares and headroom are fractions; caps are None where there is none."""
+
+    scope: Scope = Scope.REBALANCE
+    brokers: tuple[int, ...] = ()
+    """Broker ids that `scope` is about."""
+    replacements: tuple[int, ...] = ()
+    replication: int = 0
+    topics: tuple[str, ...] = ()
+    """Topics whose replication changes; none named: all."""
+    disk_limit: float | None = None
+    """EMPTY_DISKS: the share of its capacity that a disk may fill (of the mean, where no capacity is known)."""
+    excluded_topics: tuple[str, ...] = ()
+    """Nothing of these changes, neither replicas nor order."""
+    excluded_brokers: tuple[int, ...] = ()
+    """Nothing comes to these and nothing leaves them; they are no part of any mean."""
+    band: float = 0.1
+    """How far from its share a broker may be."""
+    aims: tuple[Resource, ...] = tuple(Resource)
+    """What to bring into the band, the most important first; aims without figures are left out."""
+    spread_topics: bool = False
+    """Last aim: no broker keeps more of a topic than its share, rounded up, and one."""
+    headroom: float = 0.2
+    """The share of each capacity that stays free, also while data is copied."""
+    max_replicas: int | None = None
+    """The most replicas on one broker."""
+    max_bytes_percent: float | None = None
+    max_moves: int | None = None

@@ -1,0 +1,226 @@
+"""What has to happen whatever the balance is: drained brokers, shared racks, replication factors, replacements."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shunter.core.planning.aims import Targets
+from shunter.core.planning.board import Board, Why
+from shunter.core.planning.cluster import ABSENT, ClusterLoad, Floats, Ints, Resource
+from shunter.core.planning.moves import Undone
+from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
+from shunter.core.planning.transport import place
+
+
+def apply_scope(board: Board, request: PlanRequest) -> list[Undone]:
+    """Make the changes that the scope itself asks for; balance comes after."""
+    if request.scope is Scope.DRAIN:
+        return _drain(board, request.brokers, Why.DRAINED)
+    if request.scope is Scope.REPLACE:
+        return _replace(board, request)
+    if request.scope is Scope.CHANGE_REPLICATION:
+        return _change_replication(board, request)
+    if request.scope in {Scope.REBALANCE, Scope.FIX_RACKS}:
+        return _fix_racks(board)
+    return []
+
+
+def check(request: PlanRequest) -> None:
+    """Refuse a request that contradicts itself.
+
+    Raises:
+        PlanRefused: Says which value breaks which rule.
+    """
+    needs_brokers = {Scope.DRAIN, Scope.FILL, Scope.REPLACE}
+    if request.scope in needs_brokers and not request.brokers:
+        raise PlanRefused(f"{request.scope.value} names no broker; say which")
+    if request.scope is Scope.REPLACE and (
+        len(request.brokers) != len(request.replacements) or set(request.brokers) & set(request.replacements)
+    ):
+        raise PlanRefused(
+            f"brokers {list(request.brokers)} and replacements {list(request.replacements)} do not pair up: "
+            "as many of the one as of the other, and none in both"
+        )
+    if request.scope is Scope.CHANGE_REPLICATION and request.replication < 1:
+        raise PlanRefused(f"replication factor {request.replication} is below 1")
+    if not 0 < request.band < 1:
+        raise PlanRefused(f"band {request.band} is not between 0 and 1")
+    if not 0 <= request.headroom < 1:
+        raise PlanRefused(f"headroom {request.headroom} is not between 0 and 1")
+    if request.max_bytes_percent is not None and not request.max_bytes_percent >= 0:
+        raise PlanRefused(f"max bytes percent {request.max_bytes_percent} is negative")
+    if request.max_moves is not None and request.max_moves < 0:
+        raise PlanRefused(f"max moves {request.max_moves} is negative")
+
+
+def check_brokers(cluster: ClusterLoad, request: PlanRequest, goal: Targets) -> None:
+    """Refuse to empty brokers when the others are too few for a partition's replicas.
+
+    Raises:
+        PlanRefused: Names the partition.
+    """
+    if request.scope not in {Scope.DRAIN, Scope.REPLACE}:
+        return
+    leaving = ~goal.members & ~np.isin(np.array(cluster.brokers), request.excluded_brokers)
+    concerned = (leaving[cluster.replicas] & (cluster.replicas != ABSENT)).any(axis=1) & goal.movable
+    staying = int(goal.members.sum()) + len(request.excluded_brokers)
+    short = np.flatnonzero(concerned & (cluster.replication > staying))
+    if len(short):
+        name, replicas = cluster.partition_name(int(short[0])), int(cluster.replication[short[0]])
+        raise PlanRefused(f"{name} has {replicas} replicas, and {staying} brokers may hold them; add brokers first")
+
+
+def _needs(board: Board) -> Floats:
+    targets = board.targets
+    return np.where(targets.members[:, None], targets.share - board.loads, -1e6)
+
+
+def _affordable(board: Board, partitions: Ints, slots: Ints) -> tuple[Ints, Ints, int]:
+    """Cut what must move down to what the caps allow, the smallest first so that most get done."""
+    sizes = board.cluster.sizes[partitions]
+    order = np.argsort(sizes, kind="stable")
+    paid = (np.cumsum(sizes[order]) <= board.budget.size) & (np.arange(1, len(order) + 1) <= board.budget.moves)
+    kept = order[paid][::-1]
+    return partitions[kept], slots[kept], len(order) - len(kept)
+
+
+def _drain(board: Board, brokers: tuple[int, ...], why: Why) -> list[Undone]:
+    undone: list[Undone] = []
+    indexes = np.flatnonzero(np.isin(np.array(board.cluster.brokers), brokers))
+    partitions, slots = np.nonzero(np.isin(board.replicas, indexes))
+    fixed = ~board.targets.movable[partitions]
+    if fixed.any():
+        name = board.cluster.partition_name(int(partitions[fixed][0]))
+        undone.append(
+            Undone(f"{int(fixed.sum())} replicas stay on drained brokers", f"excluded topics, such as {name}")
+        )
+    partitions, slots, unpaid = _affordable(board, partitions[~fixed], slots[~fixed])
+    if unpaid:
+        undone.append(Undone(f"{unpaid} replicas stay on drained brokers", "the cap on bytes or moves is spent"))
+    left = place(board, partitions, slots, _needs(board), must=True, why=why)
+    undone += [_homeless(board, int(partitions[at]), int(board.replicas[partitions[at], slots[at]])) for at in left]
+    return undone
+
+
+def _homeless(board: Board, partition: int, broker: int) -> Undone:
+    name = board.cluster.partition_name(partition)
+    what = f"{name} stays on broker {board.cluster.brokers[broker]}" if broker != ABSENT else f"{name} gets no replica"
+    members = int(board.targets.receivers.sum())
+    if board.factors[partition] > members:
+        return Undone(what, f"its {board.factors[partition]} replicas need as many brokers, and {members} may receive")
+    return Undone(what, "no other broker may take it: racks, capacities with headroom and max replicas leave none")
+
+
+def _replace(board: Board, request: PlanRequest) -> list[Undone]:
+    undone: list[Undone] = []
+    index = {broker: at for at, broker in enumerate(board.cluster.brokers)}
+    elsewhere = 0
+    for old, new in zip(request.brokers, request.replacements, strict=True):
+        partitions, slots = board.held_by(index[old])
+        for partition, slot in zip(partitions.tolist(), slots.tolist(), strict=True):
+            weight = board.weight_of(partition, slot)
+            over = (board.incoming[index[new]] + weight > board.targets.hard[index[new]] + 1e-12) & (weight > 0)
+            if board.openings(partition, slot)[index[new]] != 0 or bool(over.any()):
+                elsewhere += 1
+            elif board.budget.allows(float(board.cluster.sizes[partition])):
+                board.move(partition, slot, index[new], Why.REPLACED)
+    if elsewhere:
+        why = "racks, its capacity or a replica that it already has: they go to other brokers"
+        undone.append(Undone(f"{elsewhere} replicas can't go to the replacement", why))
+    return undone + _drain(board, request.brokers, Why.REPLACED)
+
+
+def _fix_racks(board: Board) -> list[Undone]:
+    undone: list[Undone] = []
+    rules = board.targets.rules
+    for partition in np.flatnonzero(rules.uneven(board.replicas)).tolist():
+        name = board.cluster.partition_name(partition)
+        what = f"{name} keeps replicas in shared racks"
+        if not board.movable[partition]:
+            undone.append(Undone(what, "its topic is excluded"))
+            continue
+        for _ in range(board.factors[partition]):
+            if not rules.uneven(board.replicas[partition : partition + 1])[0]:
+                break
+            if not board.budget.allows(float(board.cluster.sizes[partition])):
+                undone.append(Undone(what, "the cap on bytes or moves is spent"))
+                break
+            if not _fix_one(board, partition):
+                undone.append(Undone(what, "no broker of the racks that lack one may take it"))
+                break
+    return undone
+
+
+def _fix_one(board: Board, partition: int) -> bool:
+    """Move the one replica whose going helps most: out of the fullest rack, a follower before the leader."""
+    rules, replicas = board.targets.rules, board.replicas
+    row: list[int] = replicas[partition].tolist()
+    slots = [slot for slot, broker in enumerate(row) if broker != ABSENT]
+    held = np.bincount([int(rules.rack_of[row[slot]]) for slot in slots], minlength=len(rules.sizes))
+    disk = board.targets.column(Resource.DISK) or 0
+    slots.sort(key=lambda s: (-int(held[rules.rack_of[row[s]]]), s == 0, -float(board.loads[row[s], disk]), s))
+    for slot in slots:
+        opened = board.openings(partition, slot).copy()
+        opened[rules.rack_of == rules.rack_of[row[slot]]] = -np.inf
+        gain = board.gains(board.weight_of(partition, slot), opened)
+        best = int(gain.argmax())
+        if np.isfinite(gain[best]):
+            board.move(partition, slot, best, Why.RACKS)
+            return True
+    return False
+
+
+def _change_replication(board: Board, request: PlanRequest) -> list[Undone]:
+    undone: list[Undone] = []
+    cluster, wanted = board.cluster, request.replication
+    usable = int(board.targets.receivers.sum())
+    if wanted > usable:
+        raise PlanRefused(f"replication factor {wanted} needs {wanted} brokers, and {usable} may receive replicas")
+    chosen = np.isin(np.array(cluster.topics), request.topics or cluster.topics)[cluster.topic_of]
+    for partition in np.flatnonzero(chosen & board.targets.movable).tolist():
+        least = 1 if cluster.min_isr is None else int(cluster.min_isr[partition])
+        name = cluster.partition_name(partition)
+        if wanted < least:
+            rule = f"min.insync.replicas is {least}: writers would be refused; lower it first"
+            undone.append(Undone(f"{name} keeps its replication factor", rule))
+            continue
+        while board.factors[partition] > wanted:
+            _drop_one(board, partition)
+        while board.factors[partition] < wanted:
+            if not _add_one(board, partition):
+                undone.append(
+                    Undone(f"{name} stays at {board.factors[partition]} replicas", _why_not(board, partition))
+                )
+                break
+    board.rebuild()
+    return undone
+
+
+def _why_not(board: Board, partition: int) -> str:
+    if not board.budget.allows(float(board.cluster.sizes[partition])):
+        return "the cap on bytes or moves is spent"
+    return "no other broker may take one: racks, capacities with headroom and max replicas leave none"
+
+
+def _add_one(board: Board, partition: int) -> bool:
+    if not board.budget.allows(float(board.cluster.sizes[partition])):
+        return False
+    slot = board.factors[partition]
+    board.factors[partition] += 1
+    gain = board.gains(board.weight_of(partition, slot), board.openings(partition, slot))
+    best = int(gain.argmax())
+    if not np.isfinite(gain[best]):
+        board.factors[partition] -= 1
+        return False
+    board.move(partition, slot, best, Why.REPLICATION)
+    return True
+
+
+def _drop_one(board: Board, partition: int) -> None:
+    """Drop a follower: from the rack that has most of this partition, then from the fullest broker."""
+    rack_of, row = board.targets.rules.rack_of, board.replicas[partition].tolist()
+    slots = [slot for slot in range(len(row)) if row[slot] != ABSENT]
+    held = np.bincount([int(rack_of[row[slot]]) for slot in slots], minlength=len(board.cluster.racks))
+    disk = board.targets.column(Resource.DISK) or 0
+    dropped = max(slots[1:], key=lambda s: (int(held[rack_of[row[s]]]), float(board.loads[row[s], disk]), s))
+    board.drop(partition, dropped)

@@ -1,0 +1,35 @@
+"""How one partition moves: pure functions over assignments, ISRs and live brokers (KAFKA-6794, KIP-236, KIP-455)."""
+
+from shunter.core.reassignment.cost import StepCost, step_costs
+from shunter.core.reassignment.interruption import drop_set, roll_back, stop, supersede
+from shunter.core.reassignment.paper import PaperPlan, plan_on_paper, roll_back_on_paper
+from shunter.core.reassignment.reconciliation import Closing, Reconciled, Row, Sources, reconcile, same_route
+from shunter.core.reassignment.situation import Situation, Step, Waiting, WaitReason, describe_waiting
+from shunter.core.reassignment.steps import next_step
+from shunter.core.reassignment.targets import validate_target, validate_top
+
+__all__ = [
+    "Closing",
+    "PaperPlan",
+    "Reconciled",
+    "Row",
+    "Situation",
+    "Sources",
+    "Step",
+    "StepCost",
+    "WaitReason",
+    "Waiting",
+    "describe_waiting",
+    "drop_set",
+    "next_step",
+    "plan_on_paper",
+    "reconcile",
+    "roll_back",
+    "roll_back_on_paper",
+    "same_route",
+    "step_costs",
+    "stop",
+    "supersede",
+    "validate_target",
+    "validate_top",
+]

@@ -1,0 +1,145 @@
+"""Who is right after a failover: what four sources say about one partition, and what follows from it.
+
+The sources, by their letters in the decision record (docs/decisions/0107-reconciliation.md):
+**r** our own durable record, **t** the topic's assignment, **l** the legacy znode, **s** `targetReplicas`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+from uuid import UUID
+
+from shunter.model.partition import ReplicaAssignment, Replicas
+from shunter.model.reassignment import Reassignment
+
+
+class Row(Enum):
+    """A row of the table: what is done with the partition."""
+
+    IDLE = "idle"
+    """Nobody wants it moved."""
+    CONTINUE = "continue"
+    """r stands: go on to its target, in its phase."""
+    ADOPT = "adopt"
+    """The assignment is in motion and not by us: take it over as a move of ours."""
+    START_LEGACY = "start_legacy"
+    """l alone names it: KIP-236's first case."""
+    LEGACY_WINS = "legacy_wins"
+    """l names another target than the move under way: l is right, as KIP-455's draft says."""
+    LEGACY_IGNORED = "legacy_ignored"
+    """l names a partition that a new-protocol request moves: warned; l's entry is taken out, the move goes on."""
+    ADOPT_TARGET_REPLICAS = "adopt_target_replicas"
+    """Only `targetReplicas` knows of a move: KIP-455's draft."""
+
+
+class Closing(Enum):
+    """Why r is closed before anything else is done."""
+
+    TOPIC_MADE_ANEW = "topic_made_anew"
+    """r's topic id is not the topic's: another topic of that name was moved."""
+    SUPERSEDED = "superseded"
+    """The assignment is not what r wrote last: somebody cancelled or changed the move."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What was read about one partition; None where a source is silent."""
+
+    topic_id: UUID | None
+    assignment: ReplicaAssignment
+    record: Reassignment | None = None
+    legacy_target: Replicas | None = None
+    legacy_original: Replicas | None = None
+    """`original_replicas`, where the tool that wrote l gave them."""
+    target_replicas: Replicas | None = None
+    requested: bool = False
+    """The move is one of `/admin/reassignment_requests` without the legacy flag."""
+
+
+class Reconciled(NamedTuple):
+    """What to do. `original` and `target` are the move's, None for `IDLE`. `legacy`: it came through l."""
+
+    row: Row
+    closing: Closing | None
+    original: Replicas | None
+    target: Replicas | None
+    legacy: bool = False
+
+
+def reconcile(sources: Sources) -> Reconciled:
+    """Decide one partition's move at start-up.
+
+    A record that is closed counts as absent, except that its `original` is kept where the assignment's own is the
+    same set: Apache's encoding loses the ORDER, and a rollback must be exact.
+
+    Source: docs/decisions/0107-reconciliation.md, row by row.
+    """
+    closing = _closing(sources)
+    record = None if closing else sources.record
+    moving = _moving(sources, record, closing)
+    if sources.legacy_target is not None:
+        return _legacy(sources, record, closing, moving)
+    if moving is not None:
+        return moving
+    return _silent(sources, closing)
+
+
+def same_route(current_legacy: bool | None, *, legacy: bool) -> bool:
+    """Whether a request may change a partition that `current_legacy` moves (None: nobody does).
+
+    Source: KIP-236, "only if the context being added has the same legacy flag as any current context".
+    """
+    return current_legacy is None or current_legacy == legacy
+
+
+def _closing(sources: Sources) -> Closing | None:
+    record = sources.record
+    if record is None:
+        return None
+    # A record from before its topic had an id (Kafka < 2.8) can't be told apart: it is taken for the topic's.
+    if record.topic_id is not None and record.topic_id != sources.topic_id:
+        return Closing.TOPIC_MADE_ANEW
+    # An Apache controller that was in charge meanwhile finishes exactly the step that the topic showed.
+    finished = ReplicaAssignment(record.written.target)
+    return None if sources.assignment in (record.written, finished) else Closing.SUPERSEDED
+
+
+def _moving(sources: Sources, record: Reassignment | None, closing: Closing | None) -> Reconciled | None:
+    """What r and t say by themselves; None when both are silent."""
+    if record is not None:
+        return Reconciled(Row.CONTINUE, closing, record.original, record.target, record.legacy)
+    if not sources.assignment.in_motion:
+        return None
+    original = sources.assignment.original
+    known = sources.record
+    if closing is Closing.SUPERSEDED and known is not None and set(known.original) == set(original):
+        original = known.original
+    return Reconciled(Row.ADOPT, closing, original, sources.assignment.target)
+
+
+def _legacy(
+    sources: Sources, record: Reassignment | None, closing: Closing | None, moving: Reconciled | None
+) -> Reconciled:
+    """L names the partition."""
+    target = sources.legacy_target
+    if moving is None:
+        original = sources.legacy_original or sources.assignment.replicas
+        return Reconciled(Row.START_LEGACY, closing, original, target, legacy=True)
+    if sources.requested:
+        return moving._replace(row=Row.LEGACY_IGNORED)
+    if record is not None and record.target == target:
+        return moving._replace(legacy=True)  # Both ask for the same: l's entry goes when the move ends.
+    return Reconciled(Row.LEGACY_WINS, closing, moving.original, target, legacy=True)
+
+
+def _silent(sources: Sources, closing: Closing | None) -> Reconciled:
+    """R, t and l are silent: the draft's field counts where it says something else than the replicas.
+
+    Where r was superseded, t has spoken: a `targetReplicas` left over from r's move must not start it again.
+    """
+    target = sources.target_replicas
+    if closing is Closing.SUPERSEDED or not target or target == sources.assignment.replicas:
+        return Reconciled(Row.IDLE, closing, None, None)
+    return Reconciled(Row.ADOPT_TARGET_REPLICAS, closing, sources.assignment.replicas, target)

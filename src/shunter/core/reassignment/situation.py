@@ -1,0 +1,112 @@
+"""What a step is chosen from, and what choosing comes to: a `Step`, or a `Waiting` that says for whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from shunter.model.partition import NO_LEADER, BrokerId, ReplicaAssignment, Replicas
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """One partition as it stands now.
+
+    `assignment` is the topic znode's: its `adding` tells a replica that is still being fetched from one that fell
+    behind. `live` are the brokers, of all the cluster, that can serve this partition: leave out a broker whose log
+    directory for it has failed. What others wrote is taken as it is: ISR members outside the assignment count for
+    nothing, and a leader that is dead or out of sync is no leader.
+    """
+
+    assignment: ReplicaAssignment
+    isr: Replicas
+    leader: BrokerId
+    """`NO_LEADER` (-1) while the partition is offline."""
+    live: frozenset[BrokerId]
+    min_isr: int
+    in_sync: Replicas = field(init=False, compare=False, repr=False)
+    """The replicas that count for durability now: assigned, live, and in the ISR; in assignment order."""
+
+    def __post_init__(self) -> None:
+        """Every rule asks who is in sync, most of them several times."""
+        isr, live = self.isr, self.live
+        in_sync = tuple([broker for broker in self.assignment.replicas if broker in isr and broker in live])
+        object.__setattr__(self, "in_sync", in_sync)
+
+    @property
+    def replicas(self) -> Replicas:
+        """The current replicas (CR of KAFKA-6794), in order."""
+        return self.assignment.replicas
+
+    @property
+    def serving_leader(self) -> BrokerId:
+        """The leader if it is live and in sync, else `NO_LEADER`."""
+        return self.leader if self.leader in self.in_sync else NO_LEADER
+
+    def after(self, step: Step) -> Situation:
+        """The partition once `step` has been written and nothing else has happened."""
+        return Situation(step.assignment, step.isr, step.leader, self.live, self.min_isr)
+
+
+class Step(NamedTuple):
+    """One atomic write: assignment, leader and ISR change together or not at all.
+
+    Invariants: `isr` is a subset of `replicas`; a leader that is not `NO_LEADER` is in `isr`.
+    """
+
+    dropped: Replicas
+    added: Replicas
+    assignment: ReplicaAssignment
+    """What the topic znode must show once this is written; its order is the final one if `final`."""
+    isr: Replicas
+    leader: BrokerId
+    final: bool
+    """The move ends with this write: everything asked for is assigned, in order, and what was new is in sync."""
+
+    @property
+    def replicas(self) -> Replicas:
+        """The replicas after this step, in order."""
+        return self.assignment.replicas
+
+
+class WaitReason(Enum):
+    """Why a move stands still."""
+
+    CATCHING_UP = "catching_up"
+    """A new replica is being fetched; it is live."""
+    DEAD = "dead"
+    """A broker of the target is dead: its replica can't be made, or can't catch up."""
+    FLOOR = "floor"
+    """Dropping the next replica would leave too few live ones in sync."""
+    ORIGINALS = "originals"
+    """A rollback has too few originals that are live and in sync."""
+    NO_LEADER = "no_leader"
+    """Nobody in sync is alive: moving on would mean losing records."""
+
+
+class Waiting(NamedTuple):
+    """Nothing can be done now. `brokers` are those whose return, or catching up, lets the move go on."""
+
+    reason: WaitReason
+    brokers: Replicas
+    have: int = 0
+    """Live in-sync replicas that would stay (FLOOR) or that there are (ORIGINALS)."""
+    need: int = 0
+    """How many there must be."""
+
+
+def describe_waiting(waiting: Waiting) -> str:
+    """One sentence for a person: what the move waits for, and why."""
+    named = ", ".join(str(broker) for broker in waiting.brokers)
+    brokers = f"broker{'s' if len(waiting.brokers) != 1 else ''} {named}"
+    counted = f"{waiting.have} of the {waiting.need}"
+    return {
+        WaitReason.CATCHING_UP: f"waits for {brokers} to catch up",
+        WaitReason.DEAD: f"waits for {brokers} to come back: dead, and part of the target",
+        WaitReason.FLOOR: f"waits for {brokers} to be live and in sync: the next drop would leave {counted}"
+        " live in-sync replicas that must stay",
+        WaitReason.ORIGINALS: f"waits for {brokers} to be live and in sync: {counted} original replicas"
+        " that a rollback needs are",
+        WaitReason.NO_LEADER: f"waits for {brokers} to come back: no live replica is in sync, nobody can lead",
+    }[waiting.reason]

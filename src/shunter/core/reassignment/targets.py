@@ -1,0 +1,64 @@
+"""Whether a target may be asked for: Kafka's code and a sentence with value, rule and place."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+from shunter.errors import ErrorCode
+from shunter.model.partition import BrokerId
+
+
+def validate_target(
+    replicas: Sequence[int],
+    known: Container[int],
+    *,
+    place: object,
+    ours: BrokerId | None = None,
+    min_isr: int = 1,
+    forced: bool = False,
+) -> tuple[ErrorCode, str] | None:
+    """Say why `replicas` can't be a target, or None when it can.
+
+    Args:
+        replicas: What was asked for, in order.
+        known: Brokers that the controller is aware of.
+        place: The partition, as people write it: `topic-0`.
+        ours: The controller's own broker id, which holds no data.
+        min_isr: min.insync.replicas of the topic; a smaller target would refuse producers for ever.
+        forced: Take a target smaller than `min_isr` all the same.
+
+    Source: KIP-455, INVALID_REPLICA_ASSIGNMENT: "negative numbers, repeated numbers, or specified a broker ID that
+    the controller was not aware of"; issue of a target below min.insync.replicas: docs/decisions/0106-targets.md.
+    """
+    complaint = _complaint(list(replicas), known, place, ours)
+    if complaint is None and len(replicas) < min_isr and not forced:
+        complaint = (
+            f"replicas {list(replicas)} for {place} are {len(replicas)}, fewer than min.insync.replicas {min_isr}:"
+            " producers with acks=all would be refused; force it if that is meant"
+        )
+    return None if complaint is None else (ErrorCode.INVALID_REPLICA_ASSIGNMENT, complaint)
+
+
+def validate_top(top: int, min_isr: int, *, place: object) -> str | None:
+    """KIP-236's check of a request znode: the warning to log when the reassignment must be ignored, or None.
+
+    Source: KIP-236, "We check top >= min.insync.replicas, logging a warning and ignore the reassignment".
+    """
+    if top >= min_isr:
+        return None
+    return f"{place} has {top} original replicas, fewer than min.insync.replicas {min_isr}: the request is ignored"
+
+
+def _complaint(replicas: list[int], known: Container[int], place: object, ours: BrokerId | None) -> str | None:
+    if not replicas:
+        return f"replicas [] for {place} are empty: a partition needs one at least; null cancels a reassignment"
+    for broker in replicas:
+        if broker < 0:
+            return f"replicas {replicas} for {place} name broker {broker}: broker ids are not negative"
+        if replicas.count(broker) > 1:
+            return f"replicas {replicas} for {place} repeat broker {broker}"
+        if broker == ours:
+            return f"replicas {replicas} for {place} name broker {broker}, the controller itself, which holds no data"
+        if broker not in known:
+            return f"replicas {replicas} for {place} name broker {broker}, which the controller does not know"
+    return None

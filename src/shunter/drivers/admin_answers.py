@@ -1,0 +1,122 @@
+"""What kafka-python's Admin client answers, as values of ours; and its errors as ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from kafka import errors as kafka_errors
+
+from shunter.errors import DriverError, ErrorCode
+from shunter.model.execution import LogDirSpace, ObservedPartition, ObservedTopic, ReplicaSize, ThrottleKey
+from shunter.model.partition import BrokerId, TopicPartition
+
+FEATURE = "shunter"
+"""The feature that Shunter's own controller names in its ApiVersions."""
+_NAMED_CODES = {code.value: code for code in ErrorCode}
+_OWN_SOURCE = {"broker": "DYNAMIC_BROKER_CONFIG", "topic": "DYNAMIC_TOPIC_CONFIG"}
+
+
+class TopicsSeen(NamedTuple):
+    """Topics by name (None: absent), live brokers with their racks, the controller (-1: nobody said)."""
+
+    topics: dict[str, ObservedTopic | None]
+    brokers: dict[BrokerId, str | None]
+    controller: BrokerId
+
+
+class LogDirsSeen(NamedTuple):
+    """Sizes, future replicas, space, the brokers that answered, and what those that did not said."""
+
+    sizes: dict[tuple[BrokerId, TopicPartition], ReplicaSize]
+    futures: dict[tuple[BrokerId, TopicPartition], ReplicaSize]
+    spaces: dict[tuple[BrokerId, str], LogDirSpace]
+    brokers: tuple[BrokerId, ...]
+    failed: tuple[tuple[BrokerId, str], ...] = ()
+
+
+class SettingsSeen(NamedTuple):
+    """Settings as set at the resource itself (None: not), and as in force."""
+
+    own: dict[ThrottleKey, str | None]
+    effective: dict[ThrottleKey, str | None]
+
+
+def topic_seen(found: Mapping[str, Any], min_isr: Mapping[str, int]) -> ObservedTopic | None:
+    """A topic of a Metadata answer; None: there is none of that name."""
+    name, code = str(found["name"]), int(found["error_code"])
+    if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        raise DriverError(f"not allowed to see topic {name}: needs Describe on Topic {name}", retriable=False)
+    if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+        return None
+    if code != 0:
+        raise DriverError(f"Metadata of topic {name}: error {code}", retriable=True)
+    partitions = {
+        int(partition["partition_index"]): ObservedPartition(
+            tuple(partition["replica_nodes"]),
+            tuple(partition["isr_nodes"]),
+            int(partition["leader_id"]),
+            tuple(partition.get("offline_replicas") or ()),
+        )
+        for partition in found["partitions"]
+    }
+    return ObservedTopic(_topic_id(found.get("topic_id")), partitions, min_isr.get(name, 1))
+
+
+def _topic_id(value: object) -> UUID | None:
+    if value is None:
+        return None
+    identity = value if isinstance(value, UUID) else UUID(str(value))
+    return None if identity.int == 0 else identity
+
+
+def take_log_dirs(seen: LogDirsSeen, broker: BrokerId, log_dirs: Iterable[Mapping[str, Any]]) -> None:
+    """Add what a broker told of its log dirs."""
+    for log_dir in log_dirs:
+        if log_dir["error_code"] != 0:
+            continue
+        path = str(log_dir["log_dir"])
+        seen.spaces[broker, path] = LogDirSpace(
+            int(log_dir.get("total_bytes", -1)), int(log_dir.get("usable_bytes", -1))
+        )
+        for topic in log_dir["topics"]:
+            for partition in topic["partitions"]:
+                tp = TopicPartition(str(topic["name"]), int(partition["partition_index"]))
+                future = bool(partition["is_future_key"])
+                size = ReplicaSize(int(partition["partition_size"]), path, future)
+                (seen.futures if future else seen.sizes)[broker, tp] = size
+
+
+def setting_seen(key: ThrottleKey, found: Mapping[str, Any] | None) -> tuple[str | None, str | None]:
+    """(set at the resource itself, in force)."""
+    if found is None:
+        return None, None
+    effective = None if found.get("value") is None else str(found["value"])
+    for synonym in found.get("synonyms") or ():
+        if synonym["source"] == _OWN_SOURCE[key.kind]:
+            return (None if synonym["value"] is None else str(synonym["value"])), effective
+    if found.get("config_source") == _OWN_SOURCE[key.kind]:
+        return effective, effective
+    return None, effective
+
+
+def code_of(error: Any) -> tuple[ErrorCode, str]:
+    """The error of one partition, and its name."""
+    if error is None:
+        return ErrorCode.NONE, ""
+    return _NAMED_CODES.get(int(error.errno), ErrorCode.UNKNOWN_SERVER_ERROR), str(error.__name__)
+
+
+def translated(what: str, permission: str, error: Exception) -> DriverError:
+    """An error of the client library as ours: whether to try again, and which permission is missing."""
+    if isinstance(error, kafka_errors.AuthorizationError):
+        return DriverError(f"{what} is not allowed: needs {permission} ({type(error).__name__})", retriable=False)
+    if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
+        return DriverError(f"{what}: the cluster does not let us in: {error}", retriable=False)
+    if isinstance(error, kafka_errors.UnsupportedVersionError | kafka_errors.IncompatibleBrokerVersion):
+        return DriverError(f"{what} is not known to this cluster (it came with Kafka 2.4): {error}", retriable=False)
+    if isinstance(error, kafka_errors.KafkaConfigurationError):
+        return DriverError(f"{what}: {error}", retriable=False)
+    # Everything else is the network, a controller that moves, or a broker that starts: it passes.
+    return DriverError(f"{what} failed: {type(error).__name__}: {error}", retriable=True)

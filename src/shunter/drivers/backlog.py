@@ -1,0 +1,194 @@
+"""What one broker has yet to be sent, in order, and when a newer metadata update may stand for older ones.
+
+The rule. Requests keep their order, but for metadata updates that have been superseded: they are merged into ONE that
+takes the place of the OLDEST of them. So metadata may arrive earlier than decided, in front of LeaderAndIsr and
+StopReplica that were decided before it, and never later. That is safe: whoever learns of a new leader early asks again
+until it leads, while a broker that hears LeaderAndIsr before its first metadata does not know the cluster.
+
+- A full update supersedes every unsent update before it.
+- More than `limit` unsent incremental updates are merged, the newest state of each partition winning. A run of
+  updates ends where a topic comes up under another topic id (deleted and made anew): a broker that gets both in one
+  request forgets the new id.
+- Whoever waits for a merged update's answer gets the answer to the merged one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from shunter.core.controller.ready import SendUpdateMetadata, TopicSlice
+from shunter.drivers.bodies import SharedBody
+from shunter.errors import ErrorCode
+from shunter.model.partition import BrokerId, PartitionState, TopicPartition
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A request on its way to one broker. `queued_at` is seconds of a monotonic clock."""
+
+    body: SharedBody
+    request_ids: tuple[int, ...]
+    queued_at: float
+    version: int = -1
+    awaited: deque[int] = field(default_factory=deque)
+    """Correlation ids of what was sent and not answered; empty before it is sent."""
+    error: ErrorCode = ErrorCode.NONE
+    partition_errors: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
+
+    @property
+    def metadata(self) -> SendUpdateMetadata | None:
+        """The metadata update in it, if it is one."""
+        request = self.body.request
+        return request if isinstance(request, SendUpdateMetadata) else None
+
+    def begin(self, version: int, correlation_ids: Iterable[int]) -> None:
+        """Note that it is being sent."""
+        self.version = version
+        self.awaited.extend(correlation_ids)
+
+    def begin_anew(self) -> None:
+        """Forget that it was sent."""
+        self.awaited.clear()
+        self.error = ErrorCode.NONE
+        self.partition_errors = {}
+
+    def note(self, error: ErrorCode, partition_errors: Mapping[TopicPartition, ErrorCode]) -> None:
+        """Note an answer, or one of several."""
+        self.error = self.error or error
+        self.partition_errors.update(partition_errors)
+
+
+class Backlog:
+    """Unsent entries of one broker.
+
+    Args:
+        limit: unsent incremental updates that are kept apart; one more and they are merged.
+        merged: gives the shared body of a merged update (brokers that lag alike share it).
+    """
+
+    def __init__(self, limit: int, merged: Callable[[tuple[SharedBody, ...]], SharedBody]) -> None:
+        self._entries: deque[Entry] = deque()
+        self._limit = limit
+        self._merged = merged
+        self._incremental = 0
+        self._updates = 0
+        self.superseded = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries)
+
+    def append(self, entry: Entry) -> None:
+        """Queue an entry behind all others, unless it stands for others before it."""
+        update = entry.metadata
+        if update is None:
+            self._entries.append(entry)
+            return
+        if update.full and self._updates:
+            self._supersede_all(entry)
+            return
+        self._entries.append(entry)
+        self._count(entry, 1)
+        if self._incremental > self._limit:
+            self._merge_runs()
+
+    def take(self) -> Entry:
+        """Remove the entry that is to be sent next."""
+        entry = self._entries.popleft()
+        self._count(entry, -1)
+        return entry
+
+    def restore(self, entries: Iterable[Entry]) -> None:
+        """Put back, in front and in their order, what was sent on a connection that is lost."""
+        for entry in reversed(tuple(entries)):
+            entry.begin_anew()
+            self._entries.appendleft(entry)
+            self._count(entry, 1)
+
+    def clear(self) -> None:
+        """Throw everything away."""
+        self._entries.clear()
+        self._incremental = self._updates = 0
+
+    def _count(self, entry: Entry, change: int) -> None:
+        update = entry.metadata
+        if update is not None:
+            self._updates += change
+            self._incremental += 0 if update.full else change
+
+    def _rebuild(self, entries: Iterable[Entry]) -> None:
+        self.clear()
+        for entry in entries:
+            self._entries.append(entry)
+            self._count(entry, 1)
+
+    def _supersede_all(self, newest: Entry) -> None:
+        updates = [entry for entry in self._entries if entry.metadata is not None]
+        ids = tuple(request_id for entry in (*updates, newest) for request_id in entry.request_ids)
+        standing = Entry(newest.body, ids, updates[0].queued_at)
+        kept = (standing if entry is updates[0] else entry for entry in tuple(self._entries))
+        self.superseded += len(updates)
+        self._rebuild([entry for entry in kept if entry is standing or entry.metadata is None])
+
+    def _merge_runs(self) -> None:
+        """Merge each run of incremental updates into one, at the place of the run's first."""
+        places: dict[Entry, Entry] = {}
+        gone: set[Entry] = set()
+        for run in _runs(self._entries):
+            if len(run) > 1:
+                ids = tuple(request_id for entry in run for request_id in entry.request_ids)
+                body = self._merged(tuple(entry.body for entry in run))
+                places[run[0]] = Entry(body, ids, run[0].queued_at)
+                gone.update(run[1:])
+        self.superseded += len(gone)
+        self._rebuild([places.get(entry, entry) for entry in tuple(self._entries) if entry not in gone])
+
+
+def _runs(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    run: list[Entry] = []
+    ids: dict[str, UUID | None] = {}
+    for entry in entries:
+        update = entry.metadata
+        if update is None:
+            continue
+        if update.full:
+            yield run
+            run, ids = [], {}
+            continue
+        if any(ids.get(topic.name, topic.topic_id) != topic.topic_id for topic in update.topics):
+            yield run
+            run, ids = [], {}
+        run.append(entry)
+        ids.update((topic.name, topic.topic_id) for topic in update.topics)
+    yield run
+
+
+def merge_updates(updates: tuple[SendUpdateMetadata, ...]) -> SendUpdateMetadata:
+    """Merge incremental updates, oldest first: the newest state of each partition, the newest brokers and epochs."""
+    newest = updates[-1]
+    ids: dict[str, UUID | None] = {}
+    states: dict[str, dict[int, PartitionState]] = {}
+    offline: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+    for update in updates:
+        for topic in update.topics:
+            ids[topic.name] = topic.topic_id
+            partitions = states.setdefault(topic.name, {})
+            for partition, state in topic.partitions:
+                partitions[partition] = state
+                offline.pop(TopicPartition(topic.name, partition), None)
+        offline.update(update.offline)
+    topics = tuple(TopicSlice(name, ids[name], tuple(sorted(found.items()))) for name, found in sorted(states.items()))
+    return SendUpdateMetadata(
+        request_id=newest.request_id,
+        brokers=newest.brokers,
+        controller_epoch=newest.controller_epoch,
+        broker_epoch=max(update.broker_epoch for update in updates),
+        live=newest.live,
+        topics=topics,
+        offline=offline,
+    )

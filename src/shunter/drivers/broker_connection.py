@@ -1,0 +1,161 @@
+"""One connection to a broker, on a socket of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from kio.schema.api_versions.v0.response import ApiVersionsResponse
+from kio.serial import entity_reader
+
+from shunter.drivers.turns import Turns
+from shunter.errors import FormatError
+from shunter.model.broker import Broker, Endpoint
+from shunter.wire.framing import request_frame_head, split_frames
+
+ApiRanges: TypeAlias = Mapping[int, tuple[int, int]]
+"""API key -> (lowest, highest) version."""
+
+API_VERSIONS = 18
+CONNECT_SECONDS = 5.0
+ANSWER_BYTES = 16_777_216
+"""Bound of one answer: a LeaderAndIsr's takes seven bytes for a partition."""
+_JOINED_BYTES = 65_536
+_SENT_AHEAD_BYTES = 262_144
+"""What the kernel holds for one broker. Left to itself it grows to megabytes, and 200 brokers that take a whole cluster's
+metadata at once would hold the loop up for the time of copying them all, and the memory of the copies."""
+_RECEIVED_BYTES = 65_536
+_read_api_versions = entity_reader(ApiVersionsResponse)
+
+
+def broker_endpoint(broker: Broker, listener: str | None) -> Endpoint:
+    """Choose the endpoint of a listener, or the first PLAINTEXT one where `listener` is None.
+
+    Raises:
+        FormatError: the broker has none.
+    """
+    for endpoint in broker.endpoints:
+        if endpoint.security_protocol == "PLAINTEXT" and listener in {None, endpoint.listener}:
+            return endpoint
+    wanted = "PLAINTEXT listener" if listener is None else f"PLAINTEXT listener named {listener}"
+    names = ", ".join(f"{endpoint.listener}:{endpoint.security_protocol}" for endpoint in broker.endpoints)
+    raise FormatError(f"broker {broker.id}", f"no {wanted} among [{names}]")
+
+
+class BrokerConnection:
+    """A connected socket, and what the broker at its end said that it serves."""
+
+    def __init__(self, connected: socket.socket, endpoint: Endpoint, client_id: str) -> None:
+        self.endpoint = endpoint
+        self.turns = Turns()
+        self._socket = connected
+        self._client_id = client_id
+        self._loop = asyncio.get_running_loop()
+        self._received = bytearray()
+        self._correlation_id = 0
+        self.ranges: ApiRanges = {}
+
+    @classmethod
+    async def open(cls, endpoint: Endpoint, client_id: str = "shunter") -> BrokerConnection:
+        """Connect and ask for the broker's versions.
+
+        Raises:
+            OSError: refused, unreachable, or not within five seconds.
+            FormatError: what answers is no broker.
+        """
+        connected = await _connected_socket(endpoint)
+        connection = cls(connected, endpoint, client_id)
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await connection.negotiate()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def next_correlation_id(self) -> int:
+        """Count requests."""
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        return self._correlation_id
+
+    async def negotiate(self) -> None:
+        """Ask ApiVersions v0, which every broker knows."""
+        correlation_id = self.next_correlation_id()
+        await self.send(API_VERSIONS, 0, correlation_id, b"")
+        frames: list[bytes] = []
+        while not frames:
+            frames = await self.receive()
+        if int.from_bytes(frames[0][:4], "big") != correlation_id:
+            raise FormatError("ApiVersions", "the answer is to another request")
+        try:
+            response, _ = _read_api_versions(frames[0], 4)
+        except Exception as error:  # kio raises errors of many kinds for bytes that it can't read
+            raise FormatError("ApiVersions", f"unreadable: {error}") from error
+        if response.error_code:
+            raise FormatError("ApiVersions", f"refused with error {int(response.error_code)}")
+        self.ranges = {int(key.api_key): (int(key.min_version), int(key.max_version)) for key in response.api_keys}
+
+    async def send(self, api_key: int, version: int, correlation_id: int, body: bytes) -> int:
+        """Write a request and tell its bytes; a large body is never copied."""
+        head = request_frame_head(api_key, version, correlation_id, self._client_id, len(body))
+        await self.write(head, body)
+        return len(head) + len(body)
+
+    async def write(self, head: bytes, body: bytes) -> None:
+        """Write what stands before a body, and the body."""
+        if len(body) <= _JOINED_BYTES:
+            await self._loop.sock_sendall(self._socket, head + body)
+            return
+        await self._loop.sock_sendall(self._socket, head)
+        view = memoryview(body)
+        for start in range(0, len(view), _SENT_AHEAD_BYTES):
+            await self.turns.mine()
+            await self._loop.sock_sendall(self._socket, view[start : start + _SENT_AHEAD_BYTES])
+
+    async def receive(self) -> list[bytes]:
+        """Wait for bytes and give the complete frames among them, sizes cut off.
+
+        Raises:
+            EOFError: the broker closed.
+            FormatError: no frame.
+        """
+        received = await self._loop.sock_recv(self._socket, _RECEIVED_BYTES)
+        if not received:
+            raise EOFError("closed by the broker")
+        self._received += received
+        return split_frames(self._received, ANSWER_BYTES, "answer of a broker")
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+
+async def _family(host: str) -> socket.AddressFamily:
+    """Tell whether a host is reached by IPv4 or IPv6; only names are looked up, in a thread of asyncio's."""
+    try:
+        return socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
+    except ValueError:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        return found[0][0]
+
+
+async def _connected_socket(endpoint: Endpoint) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(CONNECT_SECONDS):
+        connecting = socket.socket(await _family(endpoint.host), socket.SOCK_STREAM)
+        try:
+            connecting.setblocking(False)
+            connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connecting.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            connecting.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENT_AHEAD_BYTES)
+            await loop.sock_connect(connecting, (endpoint.host, endpoint.port))
+            if connecting.getsockname() == connecting.getpeername():
+                # The kernel may give a client the very port that it connects to, while nobody listens there.
+                raise ConnectionRefusedError(f"nobody listens on {endpoint.host}:{endpoint.port}")
+        except BaseException:
+            connecting.close()
+            raise
+    return connecting

@@ -1,0 +1,58 @@
+"""Who waits for an answer of the core: tokens on the way in, futures on the way out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from shunter.core.controller.events import Event, ReplyToken
+from shunter.core.controller.ready import Reply
+from shunter.errors import ErrorCode, RequestRejected
+
+
+class Callers:
+    """Waiting callers by token.
+
+    A caller that gave up (its connection closed, its time ran out) leaves no trace, and a reply to it is dropped: what
+    it asked for happens all the same, as in Kafka.
+    """
+
+    def __init__(self, post: Callable[[Event], None]) -> None:
+        self._post = post
+        self._waiting: dict[ReplyToken, asyncio.Future[Reply]] = {}
+        self._last: ReplyToken = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def submit(self, make_event: Callable[[ReplyToken], Event], timeout_ms: int) -> Reply:
+        """Post an event and wait for the reply to it.
+
+        Raises:
+            RequestRejected: REQUEST_TIMED_OUT after `timeout_ms`, NOT_CONTROLLER when we resigned meanwhile.
+        """
+        self._last += 1
+        token = self._last
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = future
+        try:
+            self._post(make_event(token))
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await future
+        except TimeoutError:
+            told = f"not done within the {timeout_ms} ms that the request allows; it goes on"
+            raise RequestRejected(ErrorCode.REQUEST_TIMED_OUT, told) from None
+        finally:
+            del self._waiting[token]
+
+    def resolve(self, token: ReplyToken, reply: Reply) -> None:
+        """Hand a reply to whoever waits for it, if anybody still does."""
+        future = self._waiting.get(token)
+        if future is not None and not future.done():
+            future.set_result(reply)
+
+    def fail_all(self, error: ErrorCode, message: str) -> None:
+        """Refuse everybody who waits: on resignation, nothing more may be answered as controller."""
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(RequestRejected(error, message))

@@ -1,0 +1,293 @@
+"""Ordered, non-blocking ways to all brokers: one connection and one queue each.
+
+Requests go out in the order in which they were decided (see `backlog` for the one exception), a few at a time ahead of
+their answers; a broker works on them one after another, so answers come back in that order too. When a connection is
+lost, what was sent and not answered is sent again, in order, on the next one: control requests are fenced by their
+epochs, so hearing one twice changes nothing. A broker that is gone or has bounced loses its queue, which was decided for
+the one before.
+
+Sockets are written with `sock_sendall`, which keeps a view of the shared body; asyncio's transports (on 3.11) copy
+what a socket does not take at once, and 200 brokers times 5 MB would be a gigabyte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from itertools import count
+from weakref import WeakValueDictionary
+
+from shunter.core.controller.events import Event, RequestAnswered
+from shunter.core.controller.ready import ConnectBrokers, Request, SendUpdateMetadata
+from shunter.drivers.backlog import Backlog, Entry, merge_updates
+from shunter.drivers.bodies import Encoder, SharedBody
+from shunter.drivers.broker_connection import ApiRanges, BrokerConnection, broker_endpoint
+from shunter.drivers.channel_stats import ChannelStats, QueueStats
+from shunter.errors import ErrorCode, FormatError
+from shunter.model.broker import Broker
+from shunter.model.partition import BrokerId, TopicPartition
+from shunter.wire.answers import decode_control_response
+from shunter.wire.fragments import CacheSize
+from shunter.wire.versions import ControlVersions, common_control_versions, control_versions
+
+_LOG = logging.getLogger(__name__)
+
+RETRY_SECONDS = 0.075
+"""A broker refuses connections for 0.3-0.5 s after it registered."""
+EAGER_RETRIES = 20
+RETRY_SECONDS_AT_MOST = 2.0
+"""After the eager retries the pause doubles up to this: hundreds of brokers may be out of reach for hours."""
+
+
+def retry_pause(attempt: int) -> float:
+    """Seconds to wait after the failed attempt number `attempt`, counted from 0."""
+    doubled = max(0, attempt - EAGER_RETRIES)
+    return min(RETRY_SECONDS_AT_MOST, RETRY_SECONDS * 2.0 ** min(doubled, 10))
+
+
+class Channels:
+    """Implements `seams.BrokerChannels`.
+
+    Args:
+        controller_id: goes into every control request.
+        post: takes the `RequestAnswered` events.
+        listener: name of the inter-broker listener; None for each broker's first PLAINTEXT one.
+        inter_broker_protocol: no newer versions than this release has; None for what each broker takes.
+        in_flight: requests sent to one broker ahead of their answers.
+        backlog: unsent incremental metadata updates that a slow broker may have before they are merged.
+    """
+
+    def __init__(
+        self,
+        controller_id: BrokerId,
+        post: Callable[[Event], None],
+        *,
+        listener: str | None = None,
+        inter_broker_protocol: str | None = None,
+        in_flight: int = 5,
+        backlog: int = 64,
+    ) -> None:
+        self.stats = ChannelStats()
+        self.post = post
+        self.listener = listener
+        self.in_flight = in_flight
+        self.backlog = backlog
+        self.ceiling = control_versions(inter_broker_protocol) if inter_broker_protocol is not None else None
+        self._encoder = Encoder(controller_id, self.stats)
+        self.turns = self._encoder.turns
+        self._channels: dict[BrokerId, _Channel] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._merged: WeakValueDictionary[tuple[int, ...], SharedBody] = WeakValueDictionary()
+        self._brokers: tuple[Broker, ...] = ()
+
+    @property
+    def brokers(self) -> tuple[Broker, ...]:
+        """The brokers that channels are kept to."""
+        return self._brokers
+
+    def send(self, request: Request) -> None:
+        """Queue a request; never blocks, never raises for a dead broker."""
+        if isinstance(request, ConnectBrokers):
+            self._connect(request.brokers)
+            return
+        body = SharedBody(request, self._encoder)
+        now = time.monotonic()
+        for broker in request.brokers if isinstance(request, SendUpdateMetadata) else (request.broker,):
+            channel = self._channels.get(broker)
+            if channel is None:
+                self.stats.dropped += 1
+            else:
+                channel.queue(Entry(body, (request.request_id,), now))
+
+    def api_ranges(self) -> dict[BrokerId, ApiRanges]:
+        """Tell what each connected broker said that it serves: API key -> (lowest, highest) version."""
+        return {
+            broker: channel.ranges for broker, channel in self._channels.items() if channel.connected and channel.ranges
+        }
+
+    def queues(self) -> tuple[QueueStats, ...]:
+        """Look at every broker's queue."""
+        return tuple(self._channels[broker].queue_stats() for broker in sorted(self._channels))
+
+    def cache_size(self) -> CacheSize:
+        """Count what is kept of encoded metadata. Cost: O(topics)."""
+        return self._encoder.cache.size()
+
+    def resident(self) -> int:
+        """Count the bytes of all encoded bodies that are held, each once."""
+        bodies = {id(entry.body): entry.body for channel in self._channels.values() for entry in channel.waiting()}
+        return sum(body.resident for body in bodies.values())
+
+    async def close(self) -> None:
+        """Close every connection and throw the queues away."""
+        self._connect(())
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    def merged(self, bodies: tuple[SharedBody, ...]) -> SharedBody:
+        """Give the body that stands for several metadata updates; brokers that lag alike share it."""
+        updates = tuple(body.request for body in bodies if isinstance(body.request, SendUpdateMetadata))
+        key = tuple(update.request_id for update in updates)
+        body = self._merged.get(key)
+        if body is None:
+            body = self._merged[key] = SharedBody(merge_updates(updates), self._encoder)
+        return body
+
+    def _connect(self, brokers: tuple[Broker, ...]) -> None:
+        live = {broker.id: broker for broker in brokers}
+        for broker_id, channel in tuple(self._channels.items()):
+            successor = live.get(broker_id)
+            if successor is None or successor.epoch != channel.broker.epoch:
+                del self._channels[broker_id]
+                self._retire(channel)
+            else:
+                channel.broker = successor
+        for broker in brokers:
+            if broker.id not in self._channels:
+                self._channels[broker.id] = _Channel(broker, self)
+        self._brokers = brokers
+
+    def _retire(self, channel: _Channel) -> None:
+        task = channel.cancel()
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
+class _Channel:
+    """One broker in one of its lives."""
+
+    def __init__(self, broker: Broker, owner: Channels) -> None:
+        self.broker = broker
+        self.ranges: ApiRanges = {}
+        self.connected = False
+        self._owner = owner
+        self._backlog = Backlog(owner.backlog, owner.merged)
+        self._flying: deque[Entry] = deque()
+        self._work = asyncio.Event()
+        self._task = asyncio.create_task(self._run(), name=f"channel-{broker.id}")
+        self._task.add_done_callback(_report)
+
+    def queue(self, entry: Entry) -> None:
+        before = self._backlog.superseded
+        self._backlog.append(entry)
+        self._owner.stats.superseded += self._backlog.superseded - before
+        self._work.set()
+
+    def waiting(self) -> tuple[Entry, ...]:
+        return (*self._flying, *self._backlog)
+
+    def queue_stats(self) -> QueueStats:
+        waiting = self.waiting()
+        oldest = time.monotonic() - min(entry.queued_at for entry in waiting) if waiting else 0.0
+        resident = sum(entry.body.resident for entry in waiting)
+        return QueueStats(self.broker.id, self.connected, len(self._backlog), len(self._flying), oldest, resident)
+
+    def cancel(self) -> asyncio.Task[None]:
+        self._owner.stats.dropped += len(self._backlog) + len(self._flying)
+        self._backlog.clear()
+        self._flying.clear()
+        self._task.cancel()
+        return self._task
+
+    async def _run(self) -> None:
+        while True:
+            connection = await self._open()
+            try:
+                async with asyncio.TaskGroup() as talk:
+                    talk.create_task(self._write(connection))
+                    talk.create_task(self._read(connection))
+            except* (OSError, EOFError, FormatError) as lost:
+                self._owner.stats.lost += 1
+                _LOG.info("broker %d: connection lost: %s", self.broker.id, lost.exceptions[0])
+            finally:
+                self.connected = False
+                connection.close()
+            self._backlog.restore(self._flying)
+            self._flying.clear()
+
+    async def _open(self) -> BrokerConnection:
+        """Connect and agree on versions, however often it takes."""
+        told = ""
+        for attempt in count():
+            try:
+                endpoint = broker_endpoint(self.broker, self._owner.listener)
+                connection = await BrokerConnection.open(endpoint)
+            except (OSError, EOFError, TimeoutError, FormatError) as failure:
+                if str(failure) != told:
+                    told = str(failure)
+                    _LOG.info("broker %d: not connected yet: %s", self.broker.id, told)
+                await asyncio.sleep(retry_pause(attempt))
+                continue
+            connection.turns = self._owner.turns
+            self.ranges = connection.ranges
+            self.connected = True
+            self._owner.stats.connections += 1
+            return connection
+        raise AssertionError("the count never ends")
+
+    def _versions(self) -> ControlVersions:
+        versions = common_control_versions((self.ranges,))
+        if versions is None:
+            told = f"ApiVersions {dict(self.ranges)} fits no release from 2.2 to 3.9"
+            raise FormatError(f"broker {self.broker.id}", told)
+        ceiling = self._owner.ceiling
+        return versions if ceiling is None else min(versions, ceiling, key=lambda known: known[1:])
+
+    async def _write(self, connection: BrokerConnection) -> None:
+        versions = self._versions()
+        while True:
+            while not self._backlog or len(self._flying) >= self._owner.in_flight:
+                self._work.clear()
+                await self._work.wait()
+            entry = self._backlog.take()
+            self._flying.append(entry)
+            api_key, version = entry.body.api_key, entry.body.version(versions)
+            bodies = await entry.body.encoded(version, connection.endpoint.listener)
+            entry.begin(version, [connection.next_correlation_id() for _ in bodies])
+            for correlation_id, body in zip(tuple(entry.awaited), bodies, strict=True):
+                await self._owner.turns.mine()
+                size = await connection.send(api_key, version, correlation_id, body)
+                self._owner.stats.written(api_key, size)
+
+    async def _read(self, connection: BrokerConnection) -> None:
+        while True:
+            for payload in await connection.receive():
+                self._answered(payload)
+
+    def _answered(self, payload: bytes) -> None:
+        if not self._flying or not self._flying[0].awaited:
+            raise FormatError(f"broker {self.broker.id}", "an answer to a request that was not sent")
+        entry = self._flying[0]
+        correlation_id, error, errors = decode_control_response(
+            entry.body.api_key, entry.version, payload, entry.body.topic_names
+        )
+        if correlation_id != entry.awaited[0]:
+            told = f"an answer to request {correlation_id} where {entry.awaited[0]} is due"
+            raise FormatError(f"broker {self.broker.id}", told)
+        entry.awaited.popleft()
+        entry.note(_code(error), {tp: _code(code) for tp, code in errors.items()})
+        if entry.awaited:
+            return
+        self._flying.popleft()
+        self._work.set()
+        self._owner.stats.answered(entry.body.api_key)
+        self._post(entry)
+
+    def _post(self, entry: Entry) -> None:
+        errors: Mapping[TopicPartition, ErrorCode] = entry.partition_errors
+        for request_id in entry.request_ids:
+            self._owner.post(RequestAnswered(request_id, self.broker.id, entry.error, errors))
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    """Make a bug heard: a channel ends by being cancelled, never by itself."""
+    if not task.cancelled() and task.exception() is not None:
+        told = f"{task.get_name()} ended by a bug"
+        task.get_loop().call_exception_handler({"message": told, "exception": task.exception(), "task": task})
+
+
+def _code(code: ErrorCode | int) -> ErrorCode:
+    """Name a broker's error; those that Kafka gave no name that we know are server errors to us."""
+    return code if isinstance(code, ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR

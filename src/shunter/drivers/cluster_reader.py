@@ -1,0 +1,417 @@
+"""Reads what ZooKeeper knows of a cluster: by multi-read, several portions in flight, each decoded as it comes.
+
+Raw bytes live for one portion alone, and a portion is small enough not to hold up the event loop.
+A znode that can't be read is named by its path and skipped; the rest is served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, ParamSpec, TypeVar
+
+from shunter.drivers.zookeeper import CHUNK, ZooKeeperClient, chunks
+from shunter.drivers.zookeeper_requests import Znode
+from shunter.errors import FormatError
+from shunter.formats import znodes
+from shunter.formats.admin_znodes import decode_legacy_reassignments, decode_producer_id_block
+from shunter.formats.broker_znodes import decode_broker, decode_cluster_id, is_controller_only
+from shunter.formats.config_znodes import decode_config
+from shunter.formats.reassignment_znodes import decode_owed_deletions, decode_reassignment
+from shunter.formats.request_znodes import decode_request
+from shunter.formats.topic_znodes import decode_state, decode_topic
+from shunter.formats.znode_json import SharedReplicas, read_partition_number
+from shunter.model.broker import Broker
+from shunter.model.partition import BrokerId, LeaderAndIsr, TopicPartition
+from shunter.model.reassignment import Reassignment
+from shunter.model.snapshot import ClusterSnapshot, LeftOut, LegacyReassignments, OwedDeletions, ReassignmentRequest
+from shunter.model.topic import Topic, TopicSnapshot
+
+logger = logging.getLogger(__name__)
+
+TELL_EVERY_S = 2
+_TOPICS_PER_PORTION = 200
+_PORTIONS_IN_FLIGHT = 4
+_MOST_SHARED = 200_000
+_Arguments = ParamSpec("_Arguments")
+_Decoded = TypeVar("_Decoded")
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was last read or written of znodes that others write too, by the transaction that wrote them.
+
+    So that news of our own writes is told from news of others'. Owned by the event loop.
+    """
+
+    topics: dict[str, int] = field(default_factory=dict)
+    legacy: int = 0
+    """0: there is none."""
+    extra: int = 0
+    """Likewise."""
+
+
+class TopicsFound(NamedTuple):
+    """Topics as they are; `gone` are those of the asked that are not there; `written` their last transactions."""
+
+    topics: tuple[TopicSnapshot, ...]
+    gone: tuple[str, ...]
+    written: Mapping[str, int]
+
+    @property
+    def unreadable(self) -> frozenset[str]:
+        """Topics that are there and can't be read."""
+        return frozenset(self.written).difference(each.topic.name for each in self.topics)
+
+
+class BrokersFound(NamedTuple):
+    """All registrations at one moment; `zxid` is no later than that moment."""
+
+    brokers: tuple[Broker, ...]
+    zxid: int
+
+
+class ClusterFound(NamedTuple):
+    """Everything, and the transaction that it is not older than."""
+
+    snapshot: ClusterSnapshot
+    zxid: int
+    written: Mapping[str, int]
+    legacy_written: int
+    extra_written: int = 0
+
+
+class Unreadable:
+    """Collects what can't be read, and says so in the log."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, str] = {}
+
+    def attempt(
+        self, decode: Callable[_Arguments, _Decoded], *arguments: _Arguments.args, **named: _Arguments.kwargs
+    ) -> _Decoded | None:
+        """Decode; None, and a note, where that fails."""
+        try:
+            return decode(*arguments, **named)
+        except FormatError as refusal:
+            self._found[refusal.place] = refusal.rule
+            logger.warning("skipped a znode that can't be read: %s", refusal)
+            return None
+
+    @property
+    def found(self) -> tuple[tuple[str, str], ...]:
+        """(path, why), by path."""
+        return tuple(sorted(self._found.items()))
+
+
+class ClusterReader:
+    """Reads through one client. Replica lists that are equal become one object, over all reads."""
+
+    def __init__(self, client: ZooKeeperClient) -> None:
+        self._client = client
+        self._shared: SharedReplicas = {}
+        self._topics_read = 0
+
+    async def cluster(self) -> ClusterFound:
+        """Read everything. Whoever wants to miss nothing arms the watches before."""
+        unreadable = Unreadable()
+        (cluster_id,), zxid = await self._client.get_many((znodes.CLUSTER_ID,))
+        listed = await self._client.children(znodes.TOPICS)
+        names = listed[0] if listed is not None else ()
+        self._topics_read = 0
+        telling = asyncio.create_task(self._tell_progress(len(names)))
+        try:
+            return await self._cluster(names, cluster_id, zxid, unreadable)
+        finally:
+            telling.cancel()
+
+    async def _tell_progress(self, topics: int) -> None:
+        """Say how far we are, where it takes so long that somebody may wonder."""
+        seconds = 0
+        while True:
+            await asyncio.sleep(TELL_EVERY_S)
+            seconds += TELL_EVERY_S
+            logger.info("reading the cluster: %d of %d topics after %d s", self._topics_read, topics, seconds)
+
+    async def _cluster(
+        self, names: Sequence[str], cluster_id: Znode | None, zxid: int, unreadable: Unreadable
+    ) -> ClusterFound:
+        brokers, (moves, broken_moves), (owed, broken_owed), configs = await asyncio.gather(
+            self.brokers(unreadable),
+            self._reassignments(unreadable),
+            self._owed_deletions(unreadable),
+            self._broker_configs(unreadable),
+        )
+        cancel = await self.cancel()
+        legacy, legacy_written = await self.legacy(unreadable)
+        extra, extra_written = await self.extra_reassignments(unreadable)
+        requests = await self.requests(unreadable)
+        found = await self.topics(names, unreadable)
+        producer_ids = await self._producer_id_block(unreadable)
+        snapshot = ClusterSnapshot(
+            cluster_id=unreadable.attempt(decode_cluster_id, cluster_id and cluster_id.data) or "",
+            brokers=brokers.brokers,
+            topics=found.topics,
+            reassignments=moves,
+            legacy=legacy,
+            owed_deletions=owed,
+            deleting_topics=await self.deleting_topics(),
+            producer_id_block=producer_ids or (0, -1),
+            broker_configs=configs,
+            unreadable=unreadable.found,
+            cancel=cancel,
+            extra=extra,
+            requests=requests,
+            left_out=LeftOut(found.unreadable, broken_moves, broken_owed, producer_ids is None),
+        )
+        return ClusterFound(snapshot, zxid, found.written, legacy_written, extra_written)
+
+    async def topics(self, names: Iterable[str], unreadable: Unreadable | None = None) -> TopicsFound:
+        """Read topics with their partitions' states and configurations, in the order of their names."""
+        unreadable = unreadable if unreadable is not None else Unreadable()
+        if len(self._shared) > _MOST_SHARED:
+            self._shared.clear()
+        portions = list(chunks(sorted(set(names)), _TOPICS_PER_PORTION))
+        answers: list[TopicsFound | None] = [None] * len(portions)
+        waiting = iter(enumerate(portions))
+
+        async def work() -> None:
+            for index, portion in waiting:
+                answers[index] = await self._portion_of_topics(portion, unreadable)
+                self._topics_read += len(portion)
+
+        await asyncio.gather(*(work() for _ in range(_PORTIONS_IN_FLIGHT)))
+        found = [answer for answer in answers if answer is not None]
+        return TopicsFound(
+            tuple(topic for each in found for topic in each.topics),
+            tuple(name for each in found for name in each.gone),
+            {name: zxid for each in found for name, zxid in each.written.items()},
+        )
+
+    async def states(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LeaderAndIsr]:
+        """Read partitions' states; what is absent or can't be read is left out."""
+        unreadable = Unreadable()
+        states: dict[TopicPartition, LeaderAndIsr] = {}
+        for portion in chunks(sorted(set(partitions)), CHUNK):
+            paths = [znodes.state(tp.topic, tp.partition) for tp in portion]
+            found, _ = await self._client.get_many(paths)
+            for tp, path, znode in zip(portion, paths, found, strict=True):
+                state = self._state(path, znode, unreadable)
+                if state is not None:
+                    states[tp] = state
+        return states
+
+    async def brokers(self, unreadable: Unreadable | None = None, *, watch: bool = False) -> BrokersFound:
+        """Read all registrations of ONE moment (seed 003: a torn read of the epochs breaks the fence).
+
+        Another Shunter's registration, which a controller that was deposed may keep for a while, is left out: it holds
+        no data, and would be given some.
+
+        ZooKeeper does not promise that a multi-read is of one moment. Here it also carries the parent's stat as first
+        and as last: if no child came or went between the two, it was.
+        """
+        unreadable = unreadable if unreadable is not None else Unreadable()
+        while True:
+            listed = await self._client.children(znodes.BROKER_IDS, watch=watch)
+            names = sorted(listed[0]) if listed is not None else []
+            paths = [znodes.BROKER_IDS, *(f"{znodes.BROKER_IDS}/{name}" for name in names), znodes.BROKER_IDS]
+            found, _ = await self._client.get_many(paths)
+            before, after = found[0], found[-1]
+            if listed is None or before is None or after is None:
+                return BrokersFound((), 0)
+            if listed[1].pzxid == before.pzxid == after.pzxid and None not in found:
+                break
+        brokers = [
+            unreadable.attempt(decode_broker, name, znode.data, znode.czxid)
+            for name, znode in zip(names, found[1:-1], strict=True)
+            if znode is not None and not self._is_another_controller(name, znode)
+        ]
+        known = sorted((broker for broker in brokers if broker is not None), key=lambda broker: broker.id)
+        newest = max((znode.mzxid for znode in found[1:-1] if znode is not None), default=0)
+        return BrokersFound(tuple(known), max(before.pzxid, newest))
+
+    def _is_another_controller(self, name: str, znode: Znode) -> bool:
+        if znode.owner == self._client.session_id:
+            return False
+        try:
+            return is_controller_only(znode.data, f"{znodes.BROKER_IDS}/{name}")
+        except FormatError:
+            return False
+
+    async def legacy(self, unreadable: Unreadable | None = None) -> tuple[LegacyReassignments | None, int]:
+        """Read `/admin/reassign_partitions`, and the transaction that wrote it; (None, 0) where there is none."""
+        return await self._list_of_targets(znodes.LEGACY_REASSIGNMENTS, unreadable)
+
+    async def extra_reassignments(self, unreadable: Unreadable | None = None) -> tuple[LegacyReassignments | None, int]:
+        """Read `/admin/reassign_partitions_extra` likewise (KIP-236)."""
+        return await self._list_of_targets(znodes.EXTRA_REASSIGNMENTS, unreadable)
+
+    async def _list_of_targets(
+        self, path: str, unreadable: Unreadable | None
+    ) -> tuple[LegacyReassignments | None, int]:
+        unreadable = unreadable if unreadable is not None else Unreadable()
+        znode = await self._client.get(path)
+        if znode is None:
+            return None, 0
+        found = unreadable.attempt(decode_legacy_reassignments, znode.data, znode.version, path)
+        return (None if found is None else found._replace(czxid=znode.czxid)), znode.mzxid
+
+    async def cancel(self) -> int | None:
+        """Read the czxid of `/admin/reassign_cancel`; None where there is none. What is in it does not matter."""
+        znode = await self._client.get(znodes.CANCEL)
+        return None if znode is None else znode.czxid
+
+    async def requests(self, unreadable: Unreadable | None = None) -> tuple[ReassignmentRequest, ...]:
+        """Read the requests of `/admin/reassignment_requests`, by name; what can't be read stays where it is."""
+        unreadable = unreadable if unreadable is not None else Unreadable()
+        found: list[ReassignmentRequest] = []
+        for name, znode in await self.children_with_data(znodes.REASSIGNMENT_REQUESTS):
+            request = unreadable.attempt(decode_request, name, znode.data, czxid=znode.czxid)
+            if request is not None:
+                found.append(request)
+        return tuple(found)
+
+    async def deleting_topics(self) -> tuple[str, ...]:
+        """Read the names in the deletion queue, sorted."""
+        listed = await self._client.children(znodes.DELETE_TOPICS)
+        return () if listed is None else tuple(sorted(listed[0]))
+
+    async def configs(self, entity_type: str, names: Iterable[str]) -> dict[str, Mapping[str, str]]:
+        """Read entities' configurations; an absent one is empty, one that can't be read is left out."""
+        unreadable = Unreadable()
+        configs: dict[str, Mapping[str, str]] = {}
+        for portion in chunks(sorted(set(names)), CHUNK):
+            paths = [znodes.config(entity_type, name) for name in portion]
+            found, _ = await self._client.get_many(paths)
+            for name, path, znode in zip(portion, paths, found, strict=True):
+                config = self._config(path, znode, unreadable)
+                if config is not None:
+                    configs[name] = config
+        return configs
+
+    async def _portion_of_topics(self, names: Sequence[str], unreadable: Unreadable) -> TopicsFound:
+        paths = [znodes.topic(name) for name in names]
+        config_paths = [znodes.config("topics", name) for name in names]
+        found, _ = await self._client.get_many(paths + config_paths)
+        topics: dict[str, Topic] = {}
+        configs: dict[str, Mapping[str, str]] = {}
+        gone: list[str] = []
+        written: dict[str, int] = {}
+        for name, znode, path, config in zip(names, found, config_paths, found[len(names) :], strict=False):
+            if znode is None:
+                gone.append(name)
+                continue
+            written[name] = znode.mzxid
+            topic = self._topic(name, znode, unreadable)
+            if topic is not None:
+                topics[name] = topic
+                configs[name] = self._config(path, config, unreadable) or {}
+        del found
+        states, broken = await self._states_of(topics.values(), unreadable)
+        snapshots = (
+            TopicSnapshot(topic, states[name], configs[name], tuple(broken.get(name, ())))
+            for name, topic in topics.items()
+        )
+        return TopicsFound(tuple(snapshots), tuple(gone), written)
+
+    async def _states_of(
+        self, topics: Iterable[Topic], unreadable: Unreadable
+    ) -> tuple[dict[str, dict[int, LeaderAndIsr]], dict[str, list[int]]]:
+        wanted = [(topic.name, number) for topic in topics for number in topic.assignments]
+        states: dict[str, dict[int, LeaderAndIsr]] = {topic.name: {} for topic in topics}
+        broken: dict[str, list[int]] = {}
+        for portion in chunks(wanted, CHUNK):
+            paths = [znodes.state(name, number) for name, number in portion]
+            found, _ = await self._client.get_many(paths)
+            for (name, number), path, znode in zip(portion, paths, found, strict=True):
+                if znode is None:
+                    continue
+                state = self._state(path, znode, unreadable)
+                if state is None:
+                    broken.setdefault(name, []).append(number)
+                else:
+                    states[name][number] = state
+        return states, broken
+
+    async def _reassignments(
+        self, unreadable: Unreadable
+    ) -> tuple[dict[TopicPartition, Reassignment], frozenset[TopicPartition]]:
+        """Read all moves' records, and tell the partitions whose record can't be read."""
+        listed = await self._client.children(znodes.REASSIGNMENTS)
+        names = sorted(listed[0]) if listed is not None else []
+        wanted: list[tuple[str, str]] = []
+        for portion in chunks(names, CHUNK):
+            found = await self._client.children_of_many([znodes.topic_reassignments(name) for name in portion])
+            wanted += [(name, child) for name, children in zip(portion, found, strict=True) for child in children or ()]
+        moves: dict[TopicPartition, Reassignment] = {}
+        broken: set[TopicPartition] = set()
+        for part in chunks(wanted, CHUNK):
+            paths = [f"{znodes.REASSIGNMENTS}/{name}/{child}" for name, child in part]
+            records, _ = await self._client.get_many(paths)
+            for (name, child), path, znode in zip(part, paths, records, strict=True):
+                number = unreadable.attempt(read_partition_number, child, path)
+                if znode is None or number is None:
+                    continue
+                tp = TopicPartition(name, number)
+                version, czxid = znode.version, znode.czxid
+                record = unreadable.attempt(decode_reassignment, path, znode.data, version=version, czxid=czxid)
+                if record is None:
+                    broken.add(tp)
+                else:
+                    moves[tp] = record
+        return dict(sorted(moves.items())), frozenset(broken)
+
+    async def _owed_deletions(
+        self, unreadable: Unreadable
+    ) -> tuple[dict[BrokerId, OwedDeletions], frozenset[BrokerId]]:
+        """Read what brokers owe, and tell the brokers whose list can't be read."""
+        owed: dict[BrokerId, OwedDeletions] = {}
+        broken: set[BrokerId] = set()
+        for name, znode in await self.children_with_data(znodes.OWED_DELETIONS):
+            path = f"{znodes.OWED_DELETIONS}/{name}"
+            broker = unreadable.attempt(read_partition_number, name, path)
+            found = unreadable.attempt(decode_owed_deletions, path, znode.data, znode.version)
+            if broker is not None and found is not None:
+                owed[broker] = found
+            elif broker is not None:
+                broken.add(broker)
+        return owed, frozenset(broken)
+
+    async def _broker_configs(self, unreadable: Unreadable) -> dict[str, Mapping[str, str]]:
+        configs: dict[str, Mapping[str, str]] = {}
+        for name, znode in await self.children_with_data(f"{znodes.CONFIGS}/brokers"):
+            config = self._config(znodes.config("brokers", name), znode, unreadable)
+            if config is not None:
+                configs[name] = config
+        return configs
+
+    async def _producer_id_block(self, unreadable: Unreadable) -> tuple[int, int] | None:
+        znode = await self._client.get(znodes.PRODUCER_ID_BLOCK)
+        if znode is None:
+            return 0, -1
+        if not znode.data:
+            return 0, znode.version  # made together with Kafka's other paths; nobody ever claimed a block
+        block = unreadable.attempt(decode_producer_id_block, znode.data)
+        return None if block is None else (block.last + 1, znode.version)
+
+    async def children_with_data(self, parent: str) -> list[tuple[str, Znode]]:
+        """Read a znode's children with their data, by name; those that vanish meanwhile are left out."""
+        listed = await self._client.children(parent)
+        children: list[tuple[str, Znode]] = []
+        for portion in chunks(sorted(listed[0]) if listed is not None else [], CHUNK):
+            found, _ = await self._client.get_many([f"{parent}/{name}" for name in portion])
+            children += [(name, znode) for name, znode in zip(portion, found, strict=True) if znode is not None]
+        return children
+
+    def _topic(self, name: str, znode: Znode, unreadable: Unreadable) -> Topic | None:
+        return unreadable.attempt(decode_topic, name, znode.data, znode.version, self._shared)
+
+    def _state(self, path: str, znode: Znode | None, unreadable: Unreadable) -> LeaderAndIsr | None:
+        if znode is None:
+            return None
+        return unreadable.attempt(decode_state, path, znode.data, znode.version, self._shared)
+
+    def _config(self, path: str, znode: Znode | None, unreadable: Unreadable) -> Mapping[str, str] | None:
+        return {} if znode is None else unreadable.attempt(decode_config, path, znode.data)

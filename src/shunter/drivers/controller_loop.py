@@ -1,0 +1,191 @@
+"""Carries out what the controller's machine decides: the only place that calls it, one event at a time.
+
+Order (see `Ready`): requests are queued to their channels before a reply is sent; both follow from durable writes only,
+because the machine hands them out no earlier. The next batch is begun after both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+
+from shunter.core.controller.events import ClusterLoaded, Envelope, Event, SessionExpired, TimePassed
+from shunter.core.controller.machine import ControllerMachine
+from shunter.core.controller.ready import ConnectBrokers, Notice, Read, Ready, WriteBatch
+from shunter.drivers.callers import Callers
+from shunter.drivers.loop_stats import LoopStats
+from shunter.drivers.seams import BrokerChannels, Clock, ControllerStore
+from shunter.errors import DriverError, ErrorCode, InvariantViolation
+
+LOG = logging.getLogger(__name__)
+NOTICES = logging.getLogger("shunter.notices")
+TURN_SECONDS = 0.02
+"""How long events are handled in one go before sockets get a turn."""
+
+
+class ControllerLoop:
+    """Feeds events to the machine and carries out its `Ready`.
+
+    Args:
+        on_resigned: called when the machine says that we are not the controller any more.
+        on_notice: called with each notice, after it was logged.
+    """
+
+    def __init__(
+        self,
+        machine: ControllerMachine,
+        clock: Clock,
+        *,
+        on_resigned: Callable[[], None] | None = None,
+        on_notice: Callable[[Notice], None] | None = None,
+    ) -> None:
+        self.machine = machine
+        self.clock = clock
+        self.on_resigned = on_resigned
+        self.on_notice = on_notice
+        self.stats = LoopStats()
+        self._events: deque[tuple[Event, str, float]] = deque()
+        self._arrived = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failure: BaseException | None = None
+        self._causes = 0
+        self._store: ControllerStore | None = None
+        self._channels: BrokerChannels | None = None
+        self.callers = Callers(self.post)
+
+    def attach(self, store: ControllerStore, channels: BrokerChannels) -> None:
+        """Give the loop the drivers that carry out; they in turn were given `post`."""
+        self._store = store
+        self._channels = channels
+
+    def post(self, event: Event, cause: str | None = None) -> None:
+        """Hand over an event; it is handled in turn. `cause` names what it came from, for logs and timelines."""
+        if cause is None:
+            self._causes += 1
+            cause = f"{type(event).__name__}#{self._causes}"
+        if isinstance(event, SessionExpired):
+            # Whatever else is waiting was for a controller that is none any more.
+            self._events.appendleft((event, cause, time.monotonic()))
+        else:
+            self._events.append((event, cause, time.monotonic()))
+        self._arrived.set()
+
+    def waiting(self) -> int:
+        """Count the events that were not looked at yet."""
+        return len(self._events)
+
+    def oldest_s(self) -> float:
+        """Tell how long the oldest of them waits, in seconds."""
+        return time.monotonic() - self._events[0][2] if self._events else 0.0
+
+    async def run(self) -> None:
+        """Handle events until cancelled.
+
+        Raises:
+            InvariantViolation: our bug; the process must not go on as the controller.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            turn_ends = loop.time() + TURN_SECONDS
+            while self._events:
+                event, cause, _ = self._events.popleft()
+                self._handle(event, cause)
+                if self._failure is not None:
+                    raise self._failure
+                if loop.time() >= turn_ends:
+                    await asyncio.sleep(0)
+                    turn_ends = loop.time() + TURN_SECONDS
+
+    def _handle(self, event: Event, cause: str) -> None:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        try:
+            ready = self.machine.handle(Envelope(self.clock.now_ms(), cause, event))
+        except InvariantViolation:
+            LOG.exception("invariant violated while handling %s (%s)", type(event).__name__, cause)
+            raise
+        if isinstance(event, ClusterLoaded):
+            # What was read stays for long and has no cycles: the collector need not walk over it again and again.
+            gc.freeze()
+        self.stats.handled(type(event).__name__, loop.time() - started, len(self._events))
+        self._carry_out(ready, cause)
+
+    def _carry_out(self, ready: Ready, cause: str) -> None:
+        for notice in ready.notices:
+            NOTICES.info("%s: %s: %s [%s]", notice.kind, notice.about, notice.text, cause)
+            if self.on_notice is not None:
+                self.on_notice(notice)
+        if ready.writes is not None:
+            # The requests tell of what is durable already: the next slice is on its way while they are encoded.
+            self._spawn(self._write(ready.writes, cause))
+        if self._channels is not None:
+            for request in ready.requests:
+                self._channels.send(request)
+        for token, reply in ready.replies:
+            self.callers.resolve(token, reply)
+        for read in ready.reads:
+            self._spawn(self._read(read))
+        if ready.resigned:
+            self.callers.fail_all(ErrorCode.NOT_CONTROLLER, "this node is not the controller any more")
+            if self._channels is not None:
+                self._channels.send(ConnectBrokers(()))
+            if self.on_resigned is not None:
+                self.on_resigned()
+        if ready.more:
+            self.post(TimePassed(), cause)
+        self._set_timer(ready.wake_at_ms)
+
+    def _set_timer(self, wake_at_ms: int | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if wake_at_ms is not None:
+            delay = max(0.0, (wake_at_ms - self.clock.now_ms()) / 1000)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self.post(TimePassed(), "timer")
+
+    def _spawn(self, work: object) -> None:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)  # type: ignore[arg-type]
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._failure = task.exception()
+            self._arrived.set()
+            self._events.append((TimePassed(), "failure", time.monotonic()))
+
+    async def _write(self, batch: WriteBatch, cause: str) -> None:
+        started = asyncio.get_running_loop().time()
+        if self._store is None:
+            raise InvariantViolation("a batch is handed out only to an attached store", batch=batch.batch_id)
+        outcome = await self._store.write(batch)
+        self.stats.written(len(batch.records), asyncio.get_running_loop().time() - started)
+        self.post(outcome, cause)
+
+    async def _read(self, read: Read) -> None:
+        if self._store is None:
+            raise InvariantViolation("a read is handed out only to an attached store", read=read)
+        try:
+            await self._store.read(read)
+        except DriverError as error:
+            LOG.warning("reading the cluster failed: %s", error)
+            self.post(SessionExpired(f"reading the cluster failed: {error}"))
+
+    async def close(self) -> None:
+        """Cancel what is under way."""
+        self._set_timer(None)
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

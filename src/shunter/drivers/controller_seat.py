@@ -1,0 +1,79 @@
+"""The controller's seat on ZooKeeper: client, election, store and watches, joined.
+
+`app` gives it a registration and a `post`; it gives back a `ControllerStore` and events, the first of each term being
+`Elected` and the last `SessionExpired`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shunter.core.controller.events import Elected, Event, SessionExpired
+from shunter.drivers.cluster_reader import ClusterReader, Seen
+from shunter.drivers.election import Election
+from shunter.drivers.store import ZooKeeperStore
+from shunter.drivers.watches import ClusterWatches
+from shunter.drivers.zookeeper import ZooKeeperClient
+from shunter.model.broker import Broker
+from shunter.model.settings import Takeover
+
+
+class ControllerSeat:
+    """What one controller process needs of ZooKeeper. Used from one event loop."""
+
+    def __init__(
+        self,
+        client: ZooKeeperClient,
+        registration: Broker,
+        post: Callable[[Event], None],
+        *,
+        takeover: Takeover = Takeover.VACANT,
+        cool_down_seconds: float = 30.0,
+    ) -> None:
+        """Join the parts; nothing is connected yet.
+
+        Args:
+            client: Not yet started.
+            registration: What we register as while we are the controller.
+            post: Where events go; called on the event loop.
+            takeover: When `/controller` may be taken.
+            cool_down_seconds: See `Election`.
+        """
+        self._post = post
+        self.client = client
+        seen = Seen()
+        reader = ClusterReader(client)
+        self._watches = ClusterWatches(client, reader, seen, post, lambda: self.election.epoch_version)
+        self.store = ZooKeeperStore(client, reader, self._watches, seen, post)
+        self.election = Election(
+            client,
+            registration,
+            takeover=takeover,
+            cool_down_seconds=cool_down_seconds,
+            on_elected=self._elected,
+            on_lost=self._lost,
+        )
+
+    async def start(self) -> None:
+        """Connect and stand for the controllership.
+
+        Raises:
+            DriverError: ZooKeeper can't be reached.
+        """
+        await self.client.start()
+        self.election.start()
+
+    async def close(self) -> None:
+        """Give the controllership back, if it is ours, and end the session."""
+        await self.election.resign()
+        self._watches.stop()
+        await self.client.close()
+
+    def _elected(self, elected: Elected) -> None:
+        self.store.begin(elected)
+        self._post(elected)
+
+    def _lost(self, lost: SessionExpired) -> None:
+        self.store.end()
+        self._watches.stop()
+        self._post(lost)

@@ -1,0 +1,331 @@
+"""Being the controller: standing for it, winning it in one multi, noticing its loss, giving it back.
+
+Winning creates `/brokers/ids/N` and `/controller` and raises `/controller_epoch`, all or nothing: a controller is
+always registered, and a standby never is (Apache would place replicas on it). What an earlier session of ours, or a
+process of ours that is provably dead, left behind is removed in the same multi.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from shunter.core.controller.events import Elected, SessionExpired
+from shunter.drivers.process_identity import is_dead, this_process
+from shunter.drivers.zookeeper import SessionState, WatchEvent, ZooKeeperClient
+from shunter.drivers.zookeeper_requests import (
+    Check,
+    ConnectionLost,
+    Create,
+    Operation,
+    Put,
+    Remove,
+    SessionLost,
+    Znode,
+    ZooKeeperRefused,
+)
+from shunter.errors import FormatError
+from shunter.formats import znodes
+from shunter.formats.broker_znodes import (
+    NO_KRAFT,
+    decode_broker,
+    decode_controller,
+    decode_controller_epoch,
+    decode_migration_owner,
+    decode_process,
+    encode_broker,
+    encode_controller,
+    encode_controller_epoch,
+)
+from shunter.model.broker import Broker
+from shunter.model.settings import Takeover
+
+logger = logging.getLogger(__name__)
+
+
+class Scene(NamedTuple):
+    """What an election looks at."""
+
+    controller: Znode | None
+    registration: Znode | None
+    epoch: Znode
+    migration: Znode | None
+
+
+class Election:
+    """Stands for the controllership until `resign`. Losing it is no end: it stands again as `takeover` allows."""
+
+    def __init__(
+        self,
+        client: ZooKeeperClient,
+        registration: Broker,
+        *,
+        takeover: Takeover,
+        on_elected: Callable[[Elected], None],
+        on_lost: Callable[[SessionExpired], None],
+        cool_down_seconds: float = 30.0,
+    ) -> None:
+        """Prepare; nothing happens before `run`.
+
+        Args:
+            client: A started client.
+            registration: What to register as; its epoch does not matter.
+            takeover: When `/controller` may be taken.
+            on_elected: Called at once when it was won.
+            on_lost: Called at once when it was lost, with the reason.
+            cool_down_seconds: With `preempt`: how long a controller that came while we watched is left in peace, so
+                that two that preempt don't depose one another for ever.
+        """
+        self._client = client
+        self._registration = registration
+        self._path = znodes.broker(registration.id)
+        self._takeover = takeover
+        self._on_elected = on_elected
+        self._on_lost = on_lost
+        self._cool_down = cool_down_seconds
+        self._changed = asyncio.Event()
+        self._expired = False
+        self._elected: Elected | None = None
+        self._czxid = 0
+        self._first_seen: tuple[int, float] | None = None
+        self._looked = False
+        self._told: str | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._patience: asyncio.TimerHandle | None = None
+        client.listen(states=self._on_state, watches=self._on_watch)
+
+    @property
+    def epoch_version(self) -> int | None:
+        """The fence of the current term; None while we are not the controller."""
+        return None if self._elected is None else self._elected.epoch_version
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why we are not the controller, in a sentence; None when nothing is known to be in the way."""
+        return self._told
+
+    def change_takeover(self, takeover: Takeover) -> None:
+        """Settings changed."""
+        self._takeover = takeover
+        self._changed.set()
+
+    def start(self) -> None:
+        """Begin to stand."""
+        self._task = asyncio.get_running_loop().create_task(self.run())
+
+    async def resign(self) -> None:
+        """Stop standing; if we are the controller, give it back at once."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+        elected = self._elected
+        if elected is None:
+            return
+        operations: list[Operation] = [
+            Check(znodes.CONTROLLER_EPOCH, elected.epoch_version),
+            Remove(znodes.CONTROLLER),
+            Remove(self._path),
+        ]
+        self._lose("resigned")
+        try:
+            await self._client.multi(operations)
+        except (ConnectionLost, SessionLost, ZooKeeperRefused) as refusal:
+            logger.info("resigning left it to the end of the session: %s", refusal)
+
+    async def run(self) -> None:
+        """Stand, hold, stand again, for ever."""
+        while True:
+            try:
+                await self._stand()
+                self._lose(await self._hold())
+            except SessionLost:
+                self._lose("the ZooKeeper session expired")
+                await self._client.wait_connected()
+
+    async def _stand(self) -> None:
+        """Wait for a chance and take it; back when we are the controller."""
+        while self._elected is None:
+            self._changed.clear()
+            await self._client.wait_connected()
+            scene = await self._look()
+            obstacle, again_in = self._obstacle(scene)
+            if obstacle is None:
+                await self._take(scene)
+                continue
+            if obstacle != self._told:
+                logger.info("standing by: %s", obstacle)
+                self._told = obstacle
+            if scene.registration is not None and scene.registration.owner == self._client.session_id:
+                await self._deregister(scene.registration)
+            # Not `wait_for`: up to Python 3.11 it swallows a cancellation that comes together with the event, and
+            # whoever resigned would stand again.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(again_in):
+                    await self._changed.wait()
+
+    async def _look(self) -> Scene:
+        """Watch and read all that decides."""
+        for path in (znodes.CONTROLLER, self._path, znodes.MIGRATION):
+            await self._client.exists(path, watch=True)
+        # The epoch comes first: whoever is elected while this is read makes our multi fail on its version.
+        paths = (znodes.CONTROLLER_EPOCH, znodes.CONTROLLER, self._path, znodes.MIGRATION)
+        (epoch, controller, registration, migration), _ = await self._client.get_many(paths)
+        if epoch is None:
+            await self._client.create_if_absent(znodes.CONTROLLER_EPOCH, encode_controller_epoch(0))
+            return await self._look()
+        czxid = 0 if controller is None else controller.czxid
+        if self._first_seen is None or self._first_seen[0] != czxid:
+            # Who was there before us may be preempted at once; who came while we watched is left in peace first.
+            self._first_seen = (czxid, _monotonic_seconds() if self._looked else -self._cool_down)
+        self._looked = True
+        return Scene(controller, registration, epoch, migration)
+
+    def _obstacle(self, scene: Scene) -> tuple[str | None, float | None]:
+        """Say what is in the way, if anything, and in how many seconds to look again without being told to."""
+        if self._takeover is Takeover.NEVER:
+            return "takeover is 'never'", None
+        try:
+            migrator = -1 if scene.migration is None else decode_migration_owner(scene.migration.data)
+            decode_controller_epoch(scene.epoch.data)
+            stale = scene.registration is not None and self._is_stale(scene.registration)
+        except FormatError as refusal:
+            return str(refusal), None
+        if migrator != -1:
+            return f"{znodes.MIGRATION} says that KRaft controller {migrator} migrates this cluster", None
+        if scene.registration is not None and not stale:
+            return self._id_taken(scene.registration), None
+        return self._controller_in_the_way(scene, stale=stale)
+
+    def _id_taken(self, registration: Znode) -> str:
+        """Name who has our id: a broker that lives, or a process of ours whose session may not have ended yet."""
+        id_ = self._registration.id
+        session = f"session 0x{registration.owner:x}"
+        try:
+            broker = decode_broker(str(id_), registration.data, registration.czxid)
+            ours = decode_process(registration.data, self._path)
+        except FormatError as refusal:
+            return f"broker id {id_} is registered by another session ({session}), and {refusal}"
+        where = ", ".join(f"{each.host}:{each.port}" for each in broker.endpoints) or "no endpoint"
+        if ours is not None:
+            return (
+                f"broker id {id_} is registered by the Shunter process {ours.pid} at {where} ({session}): "
+                "it lives, or its session has not ended yet"
+            )
+        return f"broker id {id_} is taken by the broker at {where} ({session}): give us another --broker-id"
+
+    def _controller_in_the_way(self, scene: Scene, *, stale: bool) -> tuple[str | None, float | None]:
+        controller = scene.controller
+        if controller is None:
+            return None, None
+        try:
+            held = decode_controller(controller.data)
+        except FormatError as refusal:
+            return str(refusal), None
+        if held.kraft_epoch != NO_KRAFT or not controller.owner:
+            return f"a KRaft controller ({held.broker}) holds {znodes.CONTROLLER}", None
+        ours = {self._client.session_id}
+        if stale and scene.registration is not None:
+            ours.add(scene.registration.owner)
+        if controller.owner in ours:
+            return None, None
+        if self._takeover is not Takeover.PREEMPT:
+            return f"broker {held.broker} is the controller", None
+        assert self._first_seen is not None
+        left = self._first_seen[1] + self._cool_down - _monotonic_seconds()
+        if self._first_seen[1] >= 0 and left > 0:
+            return f"broker {held.broker} became the controller less than {self._cool_down} s ago", left
+        return None, None
+
+    def _is_stale(self, registration: Znode) -> bool:
+        """Whether a registration under our id is of this session, or of a process of ours that is dead."""
+        if registration.owner == self._client.session_id:
+            return True
+        process = decode_process(registration.data, self._path)
+        return process is not None and is_dead(process)
+
+    async def _take(self, scene: Scene) -> None:
+        """Try to win. After a lost connection the next look finds our own session's znodes, and takes them again."""
+        now_ms = time.time_ns() // 1_000_000
+        epoch = decode_controller_epoch(scene.epoch.data) + 1
+        operations: list[Operation] = [
+            Put(znodes.CONTROLLER_EPOCH, encode_controller_epoch(epoch), scene.epoch.version)
+        ]
+        if scene.controller is not None:
+            operations.append(Remove(znodes.CONTROLLER, scene.controller.version))
+        if scene.registration is not None:
+            operations.append(Remove(self._path, scene.registration.version))
+        registration = encode_broker(
+            self._registration, timestamp_ms=now_ms, process=this_process(), controller_only=True
+        )
+        operations.append(Create(self._path, registration, ephemeral=True))
+        controller = encode_controller(self._registration.id, timestamp_ms=now_ms)
+        operations.append(Create(znodes.CONTROLLER, controller, ephemeral=True))
+        try:
+            committed = await self._client.multi(operations)
+        except (ConnectionLost, ZooKeeperRefused) as refusal:
+            logger.info("the controllership was not won: %s", refusal)
+            return
+        self._czxid = committed.zxid
+        self._expired = False
+        self._told = None
+        self._elected = Elected(epoch, committed.versions[0])
+        logger.info("elected: controller epoch %d", epoch)
+        self._on_elected(self._elected)
+
+    async def _hold(self) -> str:
+        """Wait until we are not the controller any more; say why."""
+        while True:
+            self._changed.clear()
+            if self._expired:
+                return "the ZooKeeper session expired"
+            znode = await self._client.exists(znodes.CONTROLLER, watch=True)
+            if self._expired:
+                return "the ZooKeeper session expired"
+            if znode is None:
+                return f"somebody deleted {znodes.CONTROLLER}"
+            if znode.czxid != self._czxid or znode.owner != self._client.session_id:
+                return f"somebody else took {znodes.CONTROLLER}"
+            await self._changed.wait()
+
+    async def _deregister(self, registration: Znode) -> None:
+        with contextlib.suppress(ConnectionLost, ZooKeeperRefused):
+            await self._client.multi((Remove(self._path, registration.version),))
+
+    def _lose(self, reason: str) -> None:
+        if self._elected is None:
+            return  # We gave up before ZooKeeper could tell.
+        self._elected = None
+        self._first_seen = None
+        logger.warning("not the controller any more: %s", reason)
+        self._on_lost(SessionExpired(reason))
+
+    def _on_state(self, state: SessionState) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+        if state is SessionState.EXPIRED:
+            self._expired = True
+        elif state is SessionState.SUSPENDED:
+            loop = asyncio.get_running_loop()
+            self._patience = loop.call_later(self._client.session_timeout_s, self._give_up)
+        self._changed.set()
+
+    def _give_up(self) -> None:
+        """ZooKeeper can't tell us that our session ended while we can't reach it: count the time ourselves."""
+        self._expired = True
+        self._lose(f"ZooKeeper was out of reach for {self._client.session_timeout_s:g} s, as long as our session lasts")
+
+    def _on_watch(self, event: WatchEvent) -> None:
+        if event.path in {znodes.CONTROLLER, self._path, znodes.MIGRATION}:
+            self._changed.set()
+
+
+def _monotonic_seconds() -> float:
+    """The event loop's time, which a simulation can make its own."""
+    return asyncio.get_running_loop().time()

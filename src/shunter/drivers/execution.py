@@ -1,0 +1,257 @@
+"""Drives the executor's core: carries out each `Ready` in its order, and brings back what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol, TypeVar
+
+from shunter.core.executor import events as ev
+from shunter.core.executor.machine import Executor
+from shunter.core.executor.ready import (
+    AlterLogDirs,
+    AlterReassignments,
+    AlterSettings,
+    Finish,
+    JournalBatch,
+    ListReassignments,
+    Notice,
+    ObserveLogDirs,
+    ObserveTopics,
+    Read,
+    ReadSettings,
+    Ready,
+    Reply,
+    Request,
+)
+from shunter.drivers.admin import AdminClient
+from shunter.drivers.seams import Clock
+from shunter.errors import DriverError
+from shunter.model.execution import JournalEntry
+
+Answer = TypeVar("Answer")
+
+RENEW_S = 4.0
+"""How often the lease is renewed when nothing is written."""
+
+
+class Journal(Protocol):
+    """Where entries become durable. Calls block; each raises `DriverError`."""
+
+    def load(self) -> tuple[JournalEntry, ...]:
+        """All entries."""
+        ...
+
+    def append(self, entries: Sequence[JournalEntry], now_ms: int) -> None:
+        """Make entries durable, all or none, if we may."""
+        ...
+
+    def renew(self, now_ms: int) -> None:
+        """Keep the lease."""
+        ...
+
+
+class SystemClock:
+    """The wall clock, which never goes back while the process lives: a clock set back stands still for us."""
+
+    def __init__(self) -> None:
+        self._offset_s = time.time() - time.monotonic()
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch, as of the start of the process, and on from there."""
+        return int((time.monotonic() + self._offset_s) * 1000)
+
+
+class ExecutionDriver:
+    """One executor at work. `listener` hears notices; it must not block."""
+
+    def __init__(
+        self,
+        core: Executor,
+        journal: Journal,
+        admin: AdminClient,
+        clock: Clock,
+        listener: Callable[[Notice], None],
+    ) -> None:
+        """Put the parts together; nothing runs yet."""
+        self.core = core
+        self.clock = clock
+        self._journal = journal
+        self._admin = admin
+        self._listener = listener
+        self._queue: asyncio.Queue[tuple[str, ev.Event]] = asyncio.Queue()
+        self._journal_lock = asyncio.Lock()
+        self._waiting: dict[ev.ReplyToken, asyncio.Future[Reply]] = {}
+        self._last_token = 0
+        self._events = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._bug: BaseException | None = None
+
+    def post(self, cause: str, event: ev.Event) -> None:
+        """Hand an event to the core."""
+        self._queue.put_nowait((cause, event))
+
+    async def ask(self, cause: str, make: Callable[[ev.ReplyToken], ev.Event]) -> Reply:
+        """Hand in an event that is answered, and wait for the answer, which comes once it is durable."""
+        self._last_token += 1
+        token = self._last_token
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = answer
+        self.post(cause, make(token))
+        return await answer
+
+    async def with_journal(self, work: Callable[[], Answer]) -> Answer:
+        """Do something with the journal in a thread, when nobody else does."""
+        async with self._journal_lock:
+            return await asyncio.to_thread(work)
+
+    async def run(self, *, forever: bool = False) -> Finish:
+        """Work until everything is done (or, `forever`, until something fatal), and say how it ended."""
+        renewing = asyncio.create_task(self._renew())
+        try:
+            while True:
+                finish = await self._turn()
+                if finish is not None and (finish.fatal is not None or not forever):
+                    return finish
+        finally:
+            for task in (renewing, *self._tasks):
+                task.cancel()
+            await asyncio.gather(renewing, *self._tasks, return_exceptions=True)
+            for answer in self._waiting.values():
+                if not answer.done():
+                    answer.set_exception(DriverError("the executor ended before it could answer", retriable=False))
+
+    _wake_at_ms: int | None = None
+
+    async def _turn(self) -> Finish | None:
+        """One event, and everything that follows from it at once."""
+        cause, event = await self._next()
+        if self._bug is not None:
+            raise self._bug
+        while True:
+            self._events += 1
+            ready = self.core.handle(
+                ev.Envelope(self.clock.now_ms(), cause, event, _utc_offset_minutes(self.clock.now_ms()))
+            )
+            for notice in ready.notices:
+                self._listener(notice)
+            outcome = None if ready.writes is None else await self._write(ready.writes)
+            self._carry_out(ready)
+            self._wake_at_ms = ready.wake_at_ms
+            if ready.finish is not None and self._queue.empty():
+                return ready.finish
+            if outcome is None:
+                return None
+            event = outcome
+
+    async def _next(self) -> tuple[str, ev.Event]:
+        if not self._queue.empty() or self._wake_at_ms is None:
+            return await self._queue.get()
+        delay = max(0.0, (self._wake_at_ms - self.clock.now_ms()) / 1000)
+        try:
+            async with asyncio.timeout(delay):
+                return await self._queue.get()
+        except TimeoutError:
+            return f"time-{self._events}", ev.TimePassed()
+
+    async def _write(self, batch: JournalBatch) -> ev.JournalWritten | ev.JournalRefused:
+        async with self._journal_lock:
+            try:
+                await asyncio.to_thread(self._journal.append, batch.entries, self.clock.now_ms())
+            except DriverError as error:
+                return ev.JournalRefused(batch.batch_id, str(error), fenced=True)
+        return ev.JournalWritten(batch.batch_id)
+
+    def _carry_out(self, ready: Ready) -> None:
+        for request in ready.requests:
+            self._begin(self._request(request))
+        for token, reply in ready.replies:
+            answer = self._waiting.pop(token, None)
+            if answer is not None and not answer.done():
+                answer.set_result(reply)
+        for read in ready.reads:
+            self._begin(self._read(read))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A question that ended in an error of ours would be waited for in vain: the executor ends with it."""
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._bug = task.exception()
+            self.post("bug", ev.TimePassed())
+
+    async def _request(self, request: Request) -> None:
+        cause = f"request-{request.request_id}"
+        try:
+            event = await self._ask_admin(request)
+        except DriverError as error:
+            event = ev.AdminFailed(request.request_id, type(request).__name__, str(error), error.retriable)
+        self.post(cause, event)
+
+    async def _ask_admin(self, request: Request) -> ev.Event:
+        match request:
+            case AlterReassignments():
+                results = await self._admin.alter_reassignments(request.targets)
+                return ev.ReassignmentsAnswered(request.request_id, results)
+            case AlterSettings():
+                errors = await self._admin.alter_settings(request.settings)
+                return ev.SettingsAltered(request.request_id, errors)
+            case AlterLogDirs():
+                placed = await self._admin.alter_log_dirs(request.replicas)
+                return ev.LogDirsAltered(request.request_id, placed)
+
+    async def _read(self, read: Read) -> None:
+        what = _WHAT[type(read)]
+        try:
+            event = await self._look(read)
+        except DriverError as error:
+            event = ev.AdminFailed(0, what, str(error), error.retriable)
+        self.post(what, event)
+
+    async def _look(self, read: Read) -> ev.Event:
+        asked_at_ms, began = self.clock.now_ms(), time.process_time()
+
+        def cost_ms() -> int:
+            return int((time.process_time() - began) * 1000)
+
+        match read:
+            case ListReassignments():
+                ongoing = await self._admin.list_reassignments()
+                return ev.ReassignmentsListed(ongoing, asked_at_ms, cost_ms())
+            case ObserveTopics():
+                seen = await self._admin.observe_topics(read.topics)
+                topics = {"": None, **seen.topics} if not read.topics else seen.topics
+                return ev.TopicsObserved(topics, seen.brokers, seen.controller, asked_at_ms, cost_ms())
+            case ObserveLogDirs():
+                dirs = await self._admin.observe_log_dirs(dict(read.partitions))
+                return ev.LogDirsObserved(dirs.sizes, dirs.spaces, dirs.brokers, asked_at_ms, cost_ms(), dirs.futures)
+            case ReadSettings():
+                settings = await self._admin.read_settings(read.keys)
+                return ev.SettingsRead(settings.own, settings.effective)
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(RENEW_S)
+            async with self._journal_lock:
+                try:
+                    await asyncio.to_thread(self._journal.renew, self.clock.now_ms())
+                except DriverError as error:
+                    self.post("lease", ev.JournalRefused(0, str(error), fenced=True))
+                    return
+
+
+_WHAT: dict[type, str] = {
+    ListReassignments: "list",
+    ObserveTopics: "topics",
+    ObserveLogDirs: "log-dirs",
+    ReadSettings: "settings",
+}
+
+
+def _utc_offset_minutes(now_ms: int) -> int:
+    return time.localtime(now_ms / 1000).tm_gmtoff // 60

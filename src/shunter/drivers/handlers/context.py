@@ -1,0 +1,99 @@
+"""What a handler may ask: the view, the core, the brokers; and the request that it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NoReturn
+
+from shunter.core.controller.events import Event, ReplyToken
+from shunter.core.controller.ready import Reply
+from shunter.core.controller.state import ClusterView
+from shunter.drivers.broker_connection import ApiRanges
+from shunter.drivers.callers import Callers
+from shunter.drivers.handlers.messages import Values, filled
+from shunter.drivers.own_configs import OwnConfigs
+from shunter.drivers.relay import Relay
+from shunter.errors import ErrorCode, InvariantViolation, RequestRejected
+from shunter.model.partition import BrokerId
+from shunter.wire.requests import ParsedRequest, response_entity
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """This node, for all requests."""
+
+    view: ClusterView
+    callers: Callers
+    relay: Relay
+    api_ranges: Callable[[], Mapping[BrokerId, ApiRanges]]
+    """What each connected broker serves."""
+    own_configs: OwnConfigs = field(default_factory=OwnConfigs)
+
+
+class RawAnswer(NamedTuple):
+    """An answer that needs nothing more: size, header and body."""
+
+    frame: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request. `listener` is the name of the listener on which it came in."""
+
+    node: Node
+    parsed: ParsedRequest
+    listener: str
+    peer: str
+
+    @property
+    def view(self) -> ClusterView:
+        """The cluster as it is now; not to be kept over an await."""
+        return self.node.view
+
+    @property
+    def version(self) -> int:
+        """The request's version."""
+        return self.parsed.version
+
+    def answer(self, **values: Any) -> Any:
+        """Make the response in the request's version; see `messages.filled`."""
+        return filled(response_entity(self.parsed), values)
+
+    def fill(self, schema: Any, values: Values) -> Any:
+        """Make an entity within the response."""
+        return filled(schema, values)
+
+    async def submit(self, make_event: Callable[[ReplyToken], Event], timeout_ms: int) -> Reply:
+        """Ask the core.
+
+        Raises:
+            RequestRejected: we are not the controller, or it took too long.
+        """
+        if not self.view.active:
+            self.refuse_as_standby()
+        return await self.node.callers.submit(make_event, timeout_ms)
+
+    def refuse_as_standby(self) -> NoReturn:
+        """Refuse: this node is not the controller.
+
+        Raises:
+            RequestRejected: always.
+        """
+        told = f"node {self.view.controller_id} is not the controller now; ask the cluster's metadata who is"
+        raise RequestRejected(ErrorCode.NOT_CONTROLLER, told)
+
+    async def pass_on(self) -> RawAnswer:
+        """Have a live broker answer.
+
+        Raises:
+            DriverError: none is there or it did not answer.
+        """
+        return RawAnswer(await self.node.relay.pass_on(self.parsed.frame, self.listener))
+
+
+def unexpected(reply: Reply, wanted: type) -> InvariantViolation:
+    """Build the error for a reply of another kind than its request asks for."""
+    return InvariantViolation("a reply is of its request's kind", wanted=wanted.__name__, reply=repr(reply)[:200])

@@ -1,0 +1,56 @@
+"""Which handler answers which API."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from shunter.drivers.handlers import brokers, configs, metadata, node, reassignments, topics
+from shunter.drivers.handlers.context import Call, RawAnswer
+from shunter.drivers.relay import PASSED_ON
+from shunter.errors import FormatError
+from shunter.wire import requests
+from shunter.wire.reassignments import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
+from shunter.wire.requests import encode_response
+
+Handler = Callable[[Any, Call], Awaitable[Any]]
+"""Takes the decoded request and the call; gives kio's response of that version, a result, a body, or a `RawAnswer`."""
+
+HANDLERS: Final[Mapping[int, Handler]] = {
+    requests.METADATA: metadata.metadata,
+    requests.CONTROLLED_SHUTDOWN: brokers.controlled_shutdown,
+    requests.FIND_COORDINATOR: node.find_coordinator,
+    requests.LIST_GROUPS: node.list_groups,
+    requests.API_VERSIONS: node.api_versions,
+    requests.CREATE_TOPICS: topics.create_topics,
+    requests.DELETE_TOPICS: topics.delete_topics,
+    requests.DESCRIBE_CONFIGS: configs.describe_configs,
+    requests.ALTER_CONFIGS: configs.alter_configs,
+    requests.ALTER_REPLICA_LOG_DIRS: node.alter_replica_log_dirs,
+    requests.DESCRIBE_LOG_DIRS: node.describe_log_dirs,
+    requests.CREATE_PARTITIONS: topics.create_partitions,
+    requests.ELECT_LEADERS: reassignments.elect_leaders,
+    requests.INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter_configs,
+    ALTER_PARTITION_REASSIGNMENTS: reassignments.alter_partition_reassignments,
+    LIST_PARTITION_REASSIGNMENTS: reassignments.list_partition_reassignments,
+    requests.ALTER_PARTITION: brokers.alter_partition,
+    requests.DESCRIBE_CLUSTER: metadata.describe_cluster,
+    requests.ALLOCATE_PRODUCER_IDS: brokers.allocate_producer_ids,
+}
+
+
+async def respond(call: Call) -> bytes:
+    """Answer a request with a whole frame.
+
+    Raises:
+        FormatError: an API that is neither served nor passed on; as in Kafka, that ends the connection.
+        DriverError: it would have been passed on, and nobody answered.
+    """
+    handler = HANDLERS.get(call.parsed.api_key)
+    if handler is not None:
+        answer = await handler(call.parsed.message, call)
+    elif call.parsed.api_key in PASSED_ON:
+        answer = await call.pass_on()
+    else:
+        raise FormatError(call.peer, f"API {call.parsed.api_key} is not served by this node")
+    return answer.frame if isinstance(answer, RawAnswer) else encode_response(call.parsed, answer)

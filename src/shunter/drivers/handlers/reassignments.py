@@ -1,0 +1,172 @@
+"""AlterPartitionReassignments (45), ListPartitionReassignments (46) and ElectLeaders (43)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any
+
+from shunter.core.controller.events import ElectionRequested, ReassignmentChange, ReassignmentsSubmitted
+from shunter.core.controller.ready import PartitionResultsReply
+from shunter.core.controller.state import ClusterView
+from shunter.core.reassignment import Waiting, WaitReason, describe_waiting
+from shunter.drivers.handlers.context import Call, unexpected
+from shunter.errors import ErrorCode, RequestRejected
+from shunter.model.partition import PartitionState, ReplicaAssignment, Replicas, TopicPartition
+from shunter.model.reassignment import CancelMode, Phase, Reassignment
+from shunter.wire.reassignments import (
+    AlteredTopic,
+    AlterReassignments,
+    AlterReassignmentsResult,
+    ListReassignments,
+    ListReassignmentsResult,
+    MoveDetail,
+    OngoingPartition,
+    OngoingTopic,
+    PartitionResult,
+    TopicResults,
+)
+
+UNCLEAN = 1
+"""ElectionType of ElectLeaders; 0 is preferred."""
+
+
+async def alter_partition_reassignments(request: AlterReassignments, call: Call) -> AlterReassignmentsResult:
+    """Hand a RPC 45 to the core; of a request's choices, a partition's own go first."""
+    topics = request.topics if request.topics is not None else ()
+    event = ReassignmentsSubmitted(
+        changes=tuple(change for topic in topics for change in _changes(topic, request)),
+        cancel_topics=tuple(topic.name for topic in topics if topic.partitions is None),
+        cancel_all=request.topics is None,
+        cancel_mode=_draft_cancel_mode(request),
+    )
+    try:
+        reply = await call.submit(
+            lambda token: ReassignmentsSubmitted(
+                event.changes, event.cancel_topics, event.cancel_all, event.cancel_mode, token
+            ),
+            request.timeout_ms,
+        )
+    except RequestRejected as refused:
+        return AlterReassignmentsResult(refused.error_code, refused.message)
+    if not isinstance(reply, PartitionResultsReply):
+        raise unexpected(reply, PartitionResultsReply)
+    results = [
+        TopicResults(name, tuple(PartitionResult(tp.partition, error, told) for tp, error, told in found))
+        for name, found in groupby(sorted(reply.partitions, key=_by_partition), key=lambda result: result[0].topic)
+    ]
+    return AlterReassignmentsResult(reply.error, reply.message, tuple(results))
+
+
+def _by_partition(result: tuple[TopicPartition, ErrorCode, str | None]) -> TopicPartition:
+    return result[0]
+
+
+def _draft_cancel_mode(request: AlterReassignments) -> CancelMode | None:
+    """Tell what null topics or null partitions mean: the draft stops, unless the request says otherwise."""
+    drafted = request.topics is None or any(topic.partitions is None for topic in request.topics)
+    return CancelMode.STOP if drafted and request.cancel_mode is None else request.cancel_mode
+
+
+def _changes(topic: AlteredTopic, request: AlterReassignments) -> Iterable[ReassignmentChange]:
+    for altered in topic.partitions or ():
+        yield ReassignmentChange(
+            TopicPartition(topic.name, altered.partition),
+            altered.replicas,
+            altered.strategy or request.strategy,
+            altered.cancel_mode or request.cancel_mode,
+            altered.forced or request.forced,
+        )
+
+
+async def list_partition_reassignments(request: ListReassignments, call: Call) -> ListReassignmentsResult:
+    """List whole moves, from acceptance to end, as one consistent view: nothing is awaited until all is seen.
+
+    A move whose deletions alone are outstanding is over for everybody else (docs/decisions/0011-dropping.md).
+    """
+    view = call.view
+    if not view.active:
+        try:
+            call.refuse_as_standby()
+        except RequestRejected as refused:
+            return ListReassignmentsResult(refused.error_code, refused.message)
+    if request.topics is None:
+        wanted: Iterable[TopicPartition] = view.reassignments
+    else:
+        asked = {TopicPartition(name, number) for name, numbers in request.topics for number in numbers}
+        wanted = (tp for tp in asked if tp in view.reassignments)
+    by_topic: dict[str, list[OngoingPartition]] = {}
+    for tp in sorted(wanted):
+        state, move = view.partition(tp), view.reassignments[tp]
+        if state is not None and move.phase is not Phase.DROPPING:
+            assignment = state.assignment
+            adding, removing = towards_the_end(assignment, move)
+            detail = _detail(view, tp, state) if request.detailed else None
+            ongoing = OngoingPartition(tp.partition, assignment.replicas, adding, removing, detail)
+            by_topic.setdefault(tp.topic, []).append(ongoing)
+    topics = tuple(OngoingTopic(name, tuple(partitions)) for name, partitions in by_topic.items())
+    await asyncio.sleep(0)  # What was seen is complete; others have a turn before it is encoded.
+    return ListReassignmentsResult(ErrorCode.NONE, None, topics)
+
+
+def _detail(view: ClusterView, tp: TopicPartition, state: PartitionState) -> MoveDetail:
+    move, known = view.reassignments[tp], view.waiting.get(tp)
+    waiting = None if known is None else known[0]
+    if waiting is None and state.leadership is not None:
+        # A step that was just written has not been looked at again.
+        fetching = tuple(broker for broker in state.assignment.adding if broker not in state.leadership.isr)
+        waiting = Waiting(WaitReason.CATCHING_UP, fetching) if fetching else None
+    told = "" if waiting is None or move.phase is Phase.PAUSED else describe_waiting(waiting)
+    return MoveDetail(move.original, move.target, move.phase.value, told)
+
+
+def towards_the_end(assignment: ReplicaAssignment, move: Reassignment) -> tuple[Replicas, Replicas]:
+    """Tell (adding, removing) of a whole move: against its final target and not the step under way.
+
+    Adding is what the end has and what is not yet there for good; removing is what is there and the end has not. A
+    move that is being stopped ends where its last step does.
+    """
+    if move.phase is Phase.STOPPING:
+        return assignment.adding, assignment.removing
+    end = move.original if move.phase is Phase.ROLLING_BACK else move.target
+    replicas = assignment.replicas
+    settled = assignment.original if assignment.adding else replicas
+    adding = tuple([broker for broker in end if broker not in settled])
+    removing = tuple([broker for broker in replicas if broker not in end])
+    return adding, removing
+
+
+async def elect_leaders(request: Any, call: Call) -> Any:
+    """Hand an election to the core; null partitions mean all."""
+    partitions: tuple[TopicPartition, ...] | None = None
+    if request.topic_partitions is not None:
+        partitions = tuple(
+            TopicPartition(topic.topic, number) for topic in request.topic_partitions for number in topic.partitions
+        )
+    unclean = getattr(request, "election_type", 0) == UNCLEAN
+    timeout_ms = int(request.timeout.total_seconds() * 1000)
+    try:
+        reply = await call.submit(lambda token: ElectionRequested(partitions, unclean, token), timeout_ms)
+    except RequestRejected as refused:
+        return _election_refused(refused, partitions or (), call)
+    if not isinstance(reply, PartitionResultsReply):
+        raise unexpected(reply, PartitionResultsReply)
+    return call.answer(error_code=reply.error, replica_election_results=_election_results(reply.partitions))
+
+
+def _election_refused(refused: RequestRejected, partitions: Iterable[TopicPartition], call: Call) -> Any:
+    results = tuple((tp, refused.error_code, refused.message) for tp in partitions)
+    return call.answer(error_code=refused.error_code, replica_election_results=_election_results(results))
+
+
+def _election_results(partitions: Iterable[tuple[TopicPartition, ErrorCode, str | None]]) -> list[dict[str, object]]:
+    return [
+        {
+            "topic": name,
+            "partition_result": [
+                {"partition_id": tp.partition, "error_code": error, "error_message": told} for tp, error, told in found
+            ],
+        }
+        for name, found in groupby(sorted(partitions, key=_by_partition), key=lambda result: result[0].topic)
+    ]

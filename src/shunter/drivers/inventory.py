@@ -1,0 +1,172 @@
+"""Takes a snapshot of a live cluster through the Admin API (kafka-python): assignments, racks, sizes, offsets, configs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from kafka import KafkaAdminClient, TopicPartition
+from kafka import errors as kafka_errors
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from shunter.errors import DriverError
+from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
+
+_EARLIEST, _LATEST = -2, -1
+_AT_ONCE = 500
+"""Topics, or ten times as many partitions, per request: keeps every answer well under a broker's frame limit."""
+
+Sizes = dict[tuple[str, int], list[tuple[int, int]]]
+Spaces = dict[int, tuple[int | None, int | None, int]]
+
+
+def take_inventory(configuration: Mapping[str, Any]) -> Inventory:
+    """Read a cluster once. Blocks; asks each broker for its log dirs and each leader for its offsets.
+
+    Args:
+        configuration: kafka-python's names (`bootstrap_servers`, security).
+
+    Raises:
+        DriverError: nobody answers, or who answers does not let us in.
+    """
+    try:
+        client: Any = KafkaAdminClient(**configuration)
+    except (kafka_errors.KafkaError, OSError) as error:
+        where = configuration.get("bootstrap_servers")
+        raise DriverError(f"no cluster answers at {where}: {error}", retriable=True) from error
+    try:
+        return _take(client)
+    except kafka_errors.AuthorizationError as error:
+        raise DriverError(
+            f"not allowed to describe the cluster: needs Describe on Cluster and Topic ({error})", retriable=False
+        ) from error
+    except kafka_errors.KafkaError as error:
+        raise DriverError(f"reading the cluster failed: {error}", retriable=True) from error
+    finally:
+        client.close()
+
+
+def _take(client: Any) -> Inventory:
+    began = time.time()
+    described = client.describe_cluster()
+    topics = [topic for topic in client.describe_topics() if topic["error_code"] == 0]
+    up = sorted(int(broker["broker_id"]) for broker in described["brokers"] if not broker.get("is_fenced", False))
+    sizes, spaces, unanswered = _log_dirs(client, up)
+    up = _holders(
+        up, spaces, {int(node) for topic in topics for part in topic["partitions"] for node in part["replica_nodes"]}
+    )
+    led = [
+        TopicPartition(str(topic["name"]), int(partition["partition_index"]))
+        for topic in topics
+        for partition in topic["partitions"]
+        if int(partition["leader_id"]) >= 0
+    ]
+    starts, ends = _offsets(client, led, _EARLIEST), _offsets(client, led, _LATEST)
+    min_insync = _min_insync(client, [str(topic["name"]) for topic in topics])
+    brokers = tuple(
+        InventoryBroker(
+            int(broker["broker_id"]),
+            str(broker["host"]),
+            broker.get("rack") or None,
+            *spaces.get(int(broker["broker_id"]), (None, None, 0))[:2],
+        )
+        for broker in sorted(described["brokers"], key=lambda broker: int(broker["broker_id"]))
+        if int(broker["broker_id"]) in up
+    )
+    partitions = tuple(
+        _partition(topic, found, sizes, starts, ends, min_insync)
+        for topic in sorted(topics, key=lambda topic: str(topic["name"]))
+        for found in sorted(topic["partitions"], key=lambda found: int(found["partition_index"]))
+    )
+    taken_at_ms = int((began + time.time()) / 2 * 1000)
+    return Inventory(str(described["cluster_id"]), taken_at_ms, brokers, partitions, unanswered)
+
+
+def _holders(up: Sequence[int], spaces: Spaces, assigned: Collection[int]) -> list[int]:
+    """Leave out who is no place for a replica: a controller that is registered as a broker, as Shunter's is, has no log dir.
+
+    Old brokers show no log dir to whom they don't trust: where nobody shows one, everybody stays.
+    """
+    bare = {broker for broker, (_, _, log_dirs) in spaces.items() if log_dirs == 0 and broker not in assigned}
+    if len(bare) == len(spaces):
+        return list(up)
+    return [broker for broker in up if broker not in bare]
+
+
+def _partition(
+    topic: Mapping[str, Any],
+    found: Mapping[str, Any],
+    sizes: Sizes,
+    starts: Mapping[tuple[str, int], int],
+    ends: Mapping[tuple[str, int], int],
+    min_insync: Mapping[str, int],
+) -> InventoryPartition:
+    name, number = str(topic["name"]), int(found["partition_index"])
+    identity = topic.get("topic_id")
+    no_id = identity is None or set(str(identity)) <= {"0", "-"}
+    return InventoryPartition(
+        topic=name,
+        topic_id=None if no_id else str(identity),
+        partition=number,
+        replicas=tuple(found["replica_nodes"]),
+        isr=tuple(found["isr_nodes"]),
+        leader=int(found["leader_id"]),
+        start_offset=starts.get((name, number)),
+        end_offset=ends.get((name, number)),
+        min_insync=min_insync.get(name, 1),
+        sizes=tuple(sorted(sizes.get((name, number), ()))),
+    )
+
+
+def _log_dirs(client: Any, brokers: Sequence[int]) -> tuple[Sizes, Spaces, tuple[tuple[int, str], ...]]:
+    sizes: Sizes = {}
+    spaces: Spaces = {}
+    unanswered: list[tuple[int, str]] = []
+    for broker in brokers:
+        try:
+            found = client.describe_log_dirs(brokers=[broker])[0]["log_dirs"]
+        except kafka_errors.AuthorizationError:
+            raise
+        except kafka_errors.KafkaError as error:
+            unanswered.append((broker, str(error)))
+            continue
+        failed = [str(log_dir["log_dir"]) for log_dir in found if log_dir["error_code"] != 0]
+        if failed:
+            unanswered.append((broker, f"log dir {', '.join(failed)} failed"))
+        total = [int(log_dir.get("total_bytes", -1)) for log_dir in found]
+        usable = [int(log_dir.get("usable_bytes", -1)) for log_dir in found]
+        known = not failed and min(total, default=-1) >= 0
+        spaces[broker] = (sum(total), sum(usable), len(found)) if known else (None, None, len(found))
+        for log_dir in found:
+            for topic in log_dir["topics"]:
+                for partition in topic["partitions"]:
+                    if not partition["is_future_key"]:
+                        key = str(topic["name"]), int(partition["partition_index"])
+                        sizes.setdefault(key, []).append((broker, int(partition["partition_size"])))
+    return sizes, spaces, tuple(unanswered)
+
+
+def _offsets(client: Any, partitions: Sequence[TopicPartition], which: int) -> dict[tuple[str, int], int]:
+    found: dict[tuple[str, int], int] = {}
+    for first in range(0, len(partitions), _AT_ONCE * 10):
+        some = partitions[first : first + _AT_ONCE * 10]
+        try:
+            answered = client.list_partition_offsets(dict.fromkeys(some, which))
+        except (kafka_errors.NotLeaderForPartitionError, kafka_errors.UnknownTopicOrPartitionError):
+            # A leader moved or a topic went while we asked: this snapshot has no offsets for these, the next one will.
+            continue
+        found.update({(tp.topic, tp.partition): int(answer.offset) for tp, answer in answered.items()})
+    return found
+
+
+def _min_insync(client: Any, topics: Sequence[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for first in range(0, len(topics), _AT_ONCE):
+        some = topics[first : first + _AT_ONCE]
+        resources = [ConfigResource(ConfigResourceType.TOPIC, name, ["min.insync.replicas"]) for name in some]
+        answered = client.describe_configs(resources, config_filter="all").get("topic", {})
+        for name in some:
+            value = answered.get(name, {}).get("min.insync.replicas", {}).get("value")
+            found[name] = int(value) if value else 1
+    return found

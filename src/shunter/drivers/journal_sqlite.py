@@ -1,0 +1,240 @@
+"""The journal in one SQLite file per cluster: WAL mode, every batch one transaction, synced before it is answered.
+
+Tables: `about` (version, cluster), `entries` (sequence, body, checksum), `lease` (who drives it), `orders` (what other
+shells ask of whoever drives it). SQLite's own checksums end a torn write at the last whole transaction; a damaged file
+is refused, with what can still be read of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import orjson
+
+from shunter.drivers.journals import (
+    LEASE_MS,
+    JournalDamaged,
+    JournalFenced,
+    JournalHeld,
+    OrderRow,
+    lapsed,
+    ourselves,
+)
+from shunter.errors import DriverError, FormatError
+from shunter.formats.journal import READABLE, VERSION, JournalRow, decode_entry, encode_entry
+from shunter.model.execution import JournalEntry, LeaseHolder
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS entries (sequence INTEGER PRIMARY KEY, body TEXT NOT NULL, checksum INTEGER);
+CREATE TABLE IF NOT EXISTS lease (
+    one INTEGER PRIMARY KEY CHECK (one = 1), owner TEXT NOT NULL, host TEXT NOT NULL, process INTEGER NOT NULL,
+    expires_at_ms INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS orders (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, at_ms INTEGER NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL,
+    answer TEXT);
+"""
+
+
+class SqliteJournal:
+    """One journal file. Not thread-safe: one thread at a time, as `asyncio.to_thread` under a lock does."""
+
+    def __init__(self, path: Path, owner: str) -> None:
+        """Open or create the file.
+
+        Args:
+            path: Where the journal is; its folder is made.
+            owner: Names this process for the lease; no two have the same.
+
+        Raises:
+            JournalDamaged: it is no SQLite file, or its tables can't be read.
+            FormatError: it is of a version that is not understood.
+        """
+        self.path = path
+        self.owner = owner
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = not path.exists() or path.stat().st_size == 0
+        try:
+            self._connection = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA synchronous=FULL")
+            with self._transaction():
+                for statement in _SCHEMA.split(";\n"):
+                    if statement.strip():
+                        self._connection.execute(statement)
+                if not self._connection.execute("SELECT 1 FROM entries LIMIT 1").fetchone():
+                    # New, or torn before anything was ever answered: a journal that says nothing is a new one.
+                    self._connection.execute("INSERT OR IGNORE INTO about VALUES ('version', ?)", (str(VERSION),))
+            self.version = self._read_version()
+            if self.version < VERSION:
+                self._upgrade()
+        except sqlite3.DatabaseError as error:
+            raise JournalDamaged(str(path), f"not readable as a journal: {error}", ()) from error
+        if fresh:
+            _sync_folder(path.parent)
+
+    def _read_version(self) -> int:
+        row = self._connection.execute("SELECT value FROM about WHERE name = 'version'").fetchone()
+        if row is None:
+            raise JournalDamaged(str(self.path), "does not say its version", ())
+        version = int(row[0])
+        if version not in READABLE:
+            raise FormatError(str(self.path), f"journal version {version} is not understood; {READABLE} are")
+        return version
+
+    def _upgrade(self) -> None:
+        """Rewrite the rows of the version before in one transaction, so that both never stand side by side."""
+        rows = self._connection.execute("SELECT sequence, body FROM entries ORDER BY sequence").fetchall()
+        entries = [
+            decode_entry(JournalRow(sequence, body, None), self.version, str(self.path)) for sequence, body in rows
+        ]
+        with self._transaction():
+            columns = {row[1] for row in self._connection.execute("PRAGMA table_info(entries)")}
+            if "checksum" not in columns:
+                self._connection.execute("ALTER TABLE entries ADD COLUMN checksum INTEGER")
+            for entry in entries:
+                row = encode_entry(entry)
+                self._connection.execute(
+                    "UPDATE entries SET body = ?, checksum = ? WHERE sequence = ?",
+                    (row.body, row.checksum, row.sequence),
+                )
+            self._connection.execute("UPDATE about SET value = ? WHERE name = 'version'", (str(VERSION),))
+        self.version = VERSION
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def load(self) -> tuple[JournalEntry, ...]:
+        """Read all entries.
+
+        Raises:
+            JournalDamaged: an entry is damaged or missing; carries those before it.
+        """
+        readable: list[JournalEntry] = []
+        try:
+            rows = self._connection.execute("SELECT sequence, body, checksum FROM entries ORDER BY sequence")
+            for sequence, body, checksum in rows:
+                if sequence != len(readable) + 1:
+                    told = f"entry {len(readable) + 1} is missing"
+                    raise JournalDamaged(str(self.path), told, tuple(readable))
+                row = JournalRow(int(sequence), str(body), checksum)
+                readable.append(decode_entry(row, self.version, str(self.path)))
+        except sqlite3.DatabaseError as error:
+            raise JournalDamaged(str(self.path), f"damaged: {error}", tuple(readable)) from error
+        except FormatError as error:
+            if isinstance(error, JournalDamaged):
+                raise
+            raise JournalDamaged(error.place, error.rule, tuple(readable)) from error
+        return tuple(readable)
+
+    def append(self, entries: Sequence[JournalEntry], now_ms: int) -> None:
+        """Make entries durable, all or none, if the lease is still ours; it is renewed by the way.
+
+        Raises:
+            JournalFenced: somebody else has the lease, or wrote since.
+            DriverError: the disk refuses.
+        """
+        rows = [encode_entry(entry) for entry in entries]
+        try:
+            with self._transaction():
+                self._renew(now_ms)
+                self._connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
+        except sqlite3.IntegrityError as error:
+            raise JournalFenced(f"{self.path}: somebody else wrote to it: {error}", retriable=False) from error
+        except sqlite3.DatabaseError as error:
+            raise DriverError(f"{self.path}: can't be written: {error}", retriable=False) from error
+
+    def acquire(self, now_ms: int) -> None:
+        """Take the lease.
+
+        Raises:
+            JournalHeld: another executor has it, and it is neither expired nor of a dead process on this host.
+        """
+        with self._transaction():
+            holder = self._holder()
+            if holder is not None and holder.owner != self.owner and not lapsed(holder, now_ms):
+                raise JournalHeld(str(self.path), holder)
+            self._connection.execute(
+                "INSERT OR REPLACE INTO lease VALUES (1, ?, ?, ?, ?)", ourselves(self.owner, now_ms)
+            )
+
+    def renew(self, now_ms: int) -> None:
+        """Keep the lease.
+
+        Raises:
+            JournalFenced: somebody else has it.
+        """
+        with self._transaction():
+            self._renew(now_ms)
+
+    def _renew(self, now_ms: int) -> None:
+        changed = self._connection.execute(
+            "UPDATE lease SET expires_at_ms = ? WHERE owner = ?", (now_ms + LEASE_MS, self.owner)
+        )
+        if changed.rowcount != 1:
+            holder = self._holder()
+            raise JournalFenced(f"{self.path} is driven by {holder or 'nobody'} now, not by us", retriable=False)
+
+    def release(self) -> None:
+        """Give the lease back, if it is ours."""
+        with self._transaction():
+            self._connection.execute("DELETE FROM lease WHERE owner = ?", (self.owner,))
+
+    def holder(self, now_ms: int) -> LeaseHolder | None:
+        """Who drives the journal now; None when nobody does."""
+        holder = self._holder()
+        return None if holder is None or lapsed(holder, now_ms) else holder
+
+    def _holder(self) -> LeaseHolder | None:
+        row = self._connection.execute("SELECT owner, host, process, expires_at_ms FROM lease").fetchone()
+        return None if row is None else LeaseHolder(str(row[0]), str(row[1]), int(row[2]), int(row[3]))
+
+    def order(self, kind: str, document: object, now_ms: int) -> int:
+        """Ask something of whoever drives the journal; returns the order's number."""
+        body = orjson.dumps(document).decode()
+        with self._transaction():
+            row = self._connection.execute(
+                "INSERT INTO orders (at_ms, kind, body) VALUES (?, ?, ?) RETURNING number", (now_ms, kind, body)
+            ).fetchone()
+        return int(row[0])
+
+    def orders(self) -> tuple[OrderRow, ...]:
+        """Orders that nobody has answered, in the order in which they came."""
+        rows = self._connection.execute(
+            "SELECT number, at_ms, kind, body, answer FROM orders WHERE answer IS NULL ORDER BY number"
+        )
+        return tuple(OrderRow(*row) for row in rows)
+
+    def answer(self, number: int, text: str) -> None:
+        """Answer an order."""
+        with self._transaction():
+            self._connection.execute("UPDATE orders SET answer = ? WHERE number = ?", (text, number))
+
+    def answer_to(self, number: int) -> str | None:
+        """The answer to an order; None as long as there is none."""
+        row = self._connection.execute("SELECT answer FROM orders WHERE number = ?", (number,)).fetchone()
+        return None if row is None or row[0] is None else str(row[0])
+
+    def close(self) -> None:
+        """Close the file; the lease stays as it is."""
+        self._connection.close()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the file's name durable too."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,285 @@
+"""The journal in the cluster itself, for executors that must outlive their host: one compacted topic.
+
+Keys: `entry-N` (an entry, with its checksum), `lease` (who drives it), `order-ID` (what other shells ask) and
+`answer-N`. The topic has one partition, so there is one order. Every batch is a transaction under one transactional
+id: whoever takes the lease fences the producer before, whose transaction then fails as a whole. Readers see committed
+transactions alone.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import orjson
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import errors as kafka_errors
+from kafka.admin import NewTopic
+
+from shunter.drivers.journals import JournalDamaged, JournalFenced, JournalHeld, OrderRow, lapsed, ourselves
+from shunter.errors import DriverError, FormatError
+from shunter.formats.journal import VERSION, JournalRow, decode_entry, encode_entry
+from shunter.model.execution import JournalEntry, LeaseHolder
+
+Answer = TypeVar("Answer")
+
+LEASE_KEY = "lease"
+REPLICAS = 3
+ANSWERED_WITHIN_S = 20.0
+POLL_MS = 500
+ATTEMPTS = 60
+"""Polls without a record until reading is given up."""
+
+_FENCED = (
+    kafka_errors.ProducerFencedError,
+    kafka_errors.InvalidProducerEpochError,
+    kafka_errors.OutOfOrderSequenceNumberError,
+    kafka_errors.InvalidTxnStateError,
+)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What the topic holds, as far as it was read."""
+
+    rows: dict[int, JournalRow] = field(default_factory=dict[int, JournalRow])
+    lease: LeaseHolder | None = None
+    orders: dict[int, OrderRow] = field(default_factory=dict[int, OrderRow])
+    order_keys: dict[int, str] = field(default_factory=dict[int, str])
+    answers: dict[int, str] = field(default_factory=dict[int, str])
+
+
+def topic_exists(configuration: Mapping[str, Any], topic: str) -> bool:
+    """Whether there is such a topic."""
+    admin: Any = KafkaAdminClient(**configuration)
+    try:
+        return topic in admin.list_topics()
+    finally:
+        admin.close()
+
+
+class TopicJournal:
+    """One journal topic. One thread at a time."""
+
+    def __init__(self, configuration: Mapping[str, Any], topic: str, owner: str) -> None:
+        """Connect; the topic is made if it is not there.
+
+        Args:
+            configuration: kafka-python's names, as for the Admin client.
+            topic: The journal's topic, for this cluster alone.
+            owner: Names this process for the lease; no two have the same.
+
+        Raises:
+            DriverError: the cluster does not answer, or does not let us.
+        """
+        self.topic = topic
+        self.owner = owner
+        self._configuration = dict(configuration)
+        self._producer: Any = None
+        self._orders_producer: Any = None
+        self._partition = TopicPartition(topic, 0)
+        self._seen = _Seen()
+        self._place = f"topic {topic}"
+        self._guarded("opening", self._make)
+        self._consumer: Any = self._guarded("opening", self._open_consumer)
+
+    def _make(self) -> None:
+        admin: Any = KafkaAdminClient(**self._configuration)
+        try:
+            if self.topic in admin.list_topics():
+                return
+            replicas = min(REPLICAS, len(admin.describe_cluster()["brokers"]))
+            configs = {"cleanup.policy": "compact", "min.insync.replicas": str(max(1, replicas - 1))}
+            with suppress(kafka_errors.TopicAlreadyExistsError):
+                admin.create_topics([NewTopic(self.topic, 1, replicas, topic_configs=configs)])
+            admin.wait_for_topics([self.topic], timeout_ms=30_000)
+        finally:
+            admin.close()
+
+    def _open_consumer(self) -> Any:
+        consumer = KafkaConsumer(
+            **_known(KafkaConsumer, self._configuration),
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+            group_id=None,
+        )
+        consumer.assign([self._partition])
+        consumer.seek_to_beginning(self._partition)
+        return consumer
+
+    def _guarded(self, what: str, work: Callable[[], Answer]) -> Answer:
+        try:
+            return work()
+        except DriverError:
+            raise
+        except _FENCED as error:
+            told = f"{self._place}: another executor took it over ({type(error).__name__})"
+            raise JournalFenced(told, retriable=False) from error
+        except kafka_errors.AuthorizationError as error:
+            told = f"{what} {self._place} is not allowed: needs Read and Write on Topic {self.topic} and on its"
+            raise DriverError(f"{told} TransactionalId ({type(error).__name__})", retriable=False) from error
+        except kafka_errors.KafkaError as error:
+            raise DriverError(f"{what} {self._place}: {type(error).__name__}: {error}", retriable=True) from error
+
+    def _catch_up(self) -> None:
+        """Read what was committed since."""
+        end = int(self._consumer.end_offsets([self._partition])[self._partition])
+        idle = 0
+        while int(self._consumer.position(self._partition)) < end:
+            polled = self._consumer.poll(timeout_ms=POLL_MS)
+            idle = 0 if polled else idle + 1
+            if idle > ATTEMPTS:
+                raise DriverError(f"{self._place}: can't be read to its end", retriable=True)
+            for record in polled.get(self._partition, ()):
+                self._take(record.key.decode(), record.value, int(record.offset), int(record.timestamp))
+
+    def _take(self, key: str, value: bytes | None, offset: int, at_ms: int) -> None:
+        seen = self._seen
+        kind, _dash, rest = key.partition("-")
+        if key == LEASE_KEY:
+            seen.lease = None if value is None else LeaseHolder(**orjson.loads(value))
+        elif kind == "entry" and value is not None:
+            body, _newline, checksum = value.decode().rpartition("\n")
+            seen.rows[int(rest)] = JournalRow(int(rest), body, int(checksum) if checksum.isdigit() else None)
+        elif kind == "order" and value is not None:
+            document = orjson.loads(value)
+            seen.orders[offset] = OrderRow(offset, at_ms, document["kind"], document["body"], None)
+            seen.order_keys[offset] = key
+        elif kind == "answer" and value is not None:
+            seen.answers[int(rest)] = value.decode()
+            seen.orders.pop(int(rest), None)
+
+    def load(self) -> tuple[JournalEntry, ...]:
+        """Read all entries.
+
+        Raises:
+            JournalDamaged: an entry is damaged or missing; carries those before it.
+        """
+        self._guarded("reading", self._catch_up)
+        readable: list[JournalEntry] = []
+        for sequence in sorted(self._seen.rows):
+            if sequence != len(readable) + 1:
+                raise JournalDamaged(self._place, f"entry {len(readable) + 1} is missing", tuple(readable))
+            try:
+                readable.append(decode_entry(self._seen.rows[sequence], VERSION, self._place))
+            except FormatError as error:
+                raise JournalDamaged(error.place, error.rule, tuple(readable)) from error
+        return tuple(readable)
+
+    def append(self, entries: Sequence[JournalEntry], now_ms: int) -> None:
+        """Make entries durable in one transaction, which renews the lease by the way.
+
+        Raises:
+            JournalFenced: somebody else took the journal over.
+            DriverError: the cluster does not take it.
+        """
+        values: list[tuple[str, bytes | None]] = []
+        for entry in entries:
+            row = encode_entry(entry)
+            values.append((f"entry-{row.sequence}", f"{row.body}\n{row.checksum}".encode()))
+        self._guarded("writing to", lambda: self._write([*values, self._lease(now_ms)]))
+
+    def _lease(self, now_ms: int) -> tuple[str, bytes | None]:
+        return LEASE_KEY, orjson.dumps(ourselves(self.owner, now_ms)._asdict())
+
+    def _write(self, values: Sequence[tuple[str, bytes | None]]) -> None:
+        if self._producer is None:
+            raise JournalFenced(f"{self._place}: the lease is not ours", retriable=False)
+        self._producer.begin_transaction()
+        try:
+            sent = [self._producer.send(self.topic, key=key.encode(), value=value) for key, value in values]
+            self._producer.flush(ANSWERED_WITHIN_S)
+            for answer in sent:
+                answer.get(ANSWERED_WITHIN_S)
+            self._producer.commit_transaction()
+        except kafka_errors.KafkaError:
+            with suppress(kafka_errors.KafkaError):
+                self._producer.abort_transaction()
+            raise
+
+    def acquire(self, now_ms: int) -> None:
+        """Take the lease, and fence whoever had it.
+
+        Raises:
+            JournalHeld: another executor has it, and it is neither expired nor of a dead process on this host.
+        """
+        holder = self.holder(now_ms)
+        if holder is not None and holder.owner != self.owner:
+            raise JournalHeld(self._place, holder)
+        self._guarded("taking", self._fence)
+        self._guarded("taking", lambda: self._write([self._lease(now_ms)]))
+
+    def _fence(self) -> None:
+        self._producer = KafkaProducer(
+            **_known(KafkaProducer, self._configuration),
+            acks="all",
+            enable_idempotence=True,
+            transactional_id=f"shunter-executor-{self.topic}",
+        )
+        self._producer.init_transactions()
+
+    def renew(self, now_ms: int) -> None:
+        """Keep the lease.
+
+        Raises:
+            JournalFenced: somebody else took the journal over.
+        """
+        self._guarded("writing to", lambda: self._write([self._lease(now_ms)]))
+
+    def release(self) -> None:
+        """Give the lease back, if it is ours."""
+        if self._producer is not None:
+            with suppress(JournalFenced):
+                self._guarded("releasing", lambda: self._write([(LEASE_KEY, None)]))
+
+    def holder(self, now_ms: int) -> LeaseHolder | None:
+        """Who drives the journal now; None when nobody does."""
+        self._guarded("reading", self._catch_up)
+        lease = self._seen.lease
+        return None if lease is None or lapsed(lease, now_ms) else lease
+
+    def order(self, kind: str, document: object, now_ms: int) -> int:
+        """Ask something of whoever drives the journal; returns the order's number, which is its offset."""
+        value = orjson.dumps({"kind": kind, "body": orjson.dumps(document).decode(), "at_ms": now_ms})
+
+        def send() -> int:
+            if self._orders_producer is None:
+                self._orders_producer = KafkaProducer(**_known(KafkaProducer, self._configuration), acks="all")
+            sent = self._orders_producer.send(self.topic, key=f"order-{uuid.uuid4().hex}".encode(), value=value)
+            return int(sent.get(ANSWERED_WITHIN_S).offset)
+
+        return self._guarded("ordering through", send)
+
+    def orders(self) -> tuple[OrderRow, ...]:
+        """Orders that nobody has answered, in the order in which they came."""
+        self._guarded("reading", self._catch_up)
+        return tuple(self._seen.orders[number] for number in sorted(self._seen.orders))
+
+    def answer(self, number: int, text: str) -> None:
+        """Answer an order; compaction then takes the order away."""
+        values: list[tuple[str, bytes | None]] = [(f"answer-{number}", text.encode())]
+        key = self._seen.order_keys.pop(number, None)
+        if key is not None:
+            values.append((key, None))
+        self._guarded("answering through", lambda: self._write(values))
+        self._seen.orders.pop(number, None)
+
+    def answer_to(self, number: int) -> str | None:
+        """The answer to an order; None as long as there is none."""
+        self._guarded("reading", self._catch_up)
+        return self._seen.answers.get(number)
+
+    def close(self) -> None:
+        """Close all connections; the lease stays as it is."""
+        for client in (self._producer, self._orders_producer):
+            if client is not None:
+                client.close(timeout=5)
+        self._consumer.close()
+
+
+def _known(client: Any, configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """What this client knows of an Admin client's configuration."""
+    return {name: value for name, value in configuration.items() if name in client.DEFAULT_CONFIG}

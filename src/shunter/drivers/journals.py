@@ -1,0 +1,113 @@
+"""What every journal has in common: who may drive it, what is wrong with it, what other shells ask through it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from shunter.errors import DriverError, FormatError
+from shunter.model.execution import JournalEntry, LeaseHolder
+
+LEASE_MS = 15_000
+"""A lease that was not renewed for so long is another's for the taking."""
+
+
+class JournalDamaged(FormatError):
+    """The journal can't be trusted. `readable` are the entries before the damage, in order."""
+
+    def __init__(self, place: str, rule: str, readable: tuple[JournalEntry, ...]) -> None:
+        self.readable = readable
+        told = f"; {len(readable)} entries before it can still be read" if readable else "; nothing of it can be read"
+        super().__init__(place, rule + told)
+
+
+class JournalHeld(DriverError):
+    """Another executor drives this journal."""
+
+    def __init__(self, place: str, holder: LeaseHolder) -> None:
+        self.holder = holder
+        super().__init__(f"{place} is driven by {holder}: ask it (`shunter status`), or wait for it", retriable=False)
+
+
+class JournalFenced(DriverError):
+    """We drove this journal, and somebody else does now: nothing may be sent any more."""
+
+
+class OrderRow(NamedTuple):
+    """What another shell asks: kind is 'command' or 'plan'; body is JSON; answer is None until it is answered."""
+
+    number: int
+    at_ms: int
+    kind: str
+    body: str
+    answer: str | None
+
+
+class LeasedJournal(Protocol):
+    """A journal that one process drives at a time. Calls block; each raises `DriverError`."""
+
+    def load(self) -> tuple[JournalEntry, ...]:
+        """All entries; `JournalDamaged` if one is damaged or missing."""
+        ...
+
+    def append(self, entries: Sequence[JournalEntry], now_ms: int) -> None:
+        """Make entries durable, all or none; `JournalFenced` if we may not."""
+        ...
+
+    def acquire(self, now_ms: int) -> None:
+        """Take the lease; `JournalHeld` if another has it."""
+        ...
+
+    def renew(self, now_ms: int) -> None:
+        """Keep the lease; `JournalFenced` if another has it."""
+        ...
+
+    def release(self) -> None:
+        """Give the lease back, if it is ours."""
+        ...
+
+    def holder(self, now_ms: int) -> LeaseHolder | None:
+        """Who drives it now."""
+        ...
+
+    def order(self, kind: str, document: object, now_ms: int) -> int:
+        """Ask something of whoever drives it; returns the order's number."""
+        ...
+
+    def orders(self) -> tuple[OrderRow, ...]:
+        """Orders that nobody has answered, in the order in which they came."""
+        ...
+
+    def answer(self, number: int, text: str) -> None:
+        """Answer an order."""
+        ...
+
+    def answer_to(self, number: int) -> str | None:
+        """The answer to an order; None as long as there is none."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it; the lease stays as it is."""
+        ...
+
+
+def lapsed(holder: LeaseHolder, now_ms: int) -> bool:
+    """Whether the holder is gone: its lease ran out, or it was a process of this host that is no more."""
+    if holder.expires_at_ms <= now_ms:
+        return True
+    if holder.host != socket.gethostname():
+        return False
+    try:
+        os.kill(holder.process, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+def ourselves(owner: str, now_ms: int) -> LeaseHolder:
+    """The lease that this process would take now."""
+    return LeaseHolder(owner, socket.gethostname(), os.getpid(), now_ms + LEASE_MS)

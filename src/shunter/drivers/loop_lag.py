@@ -1,0 +1,40 @@
+"""How long the event loop keeps others waiting: a probe that asks to be called, and looks how late it was."""
+
+from __future__ import annotations
+
+import asyncio
+
+INTERVAL_SECONDS = 0.025
+
+
+class LoopLag:
+    """Measures while it is started. Something that holds the loop is seen if it is longer than the interval."""
+
+    def __init__(self) -> None:
+        self.last_s = 0.0
+        self.longest_s = 0.0
+        self._worst_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin, on the running loop."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + INTERVAL_SECONDS
+        self._timer = loop.call_at(due, self._probe, loop, due)
+
+    def stop(self) -> None:
+        """End."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def take_worst(self) -> float:
+        """Give the longest lag since this was last asked, in seconds."""
+        worst, self._worst_s = self._worst_s, 0.0
+        return worst
+
+    def _probe(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        self.last_s = max(0.0, loop.time() - due)
+        self._worst_s = max(self._worst_s, self.last_s)
+        self.longest_s = max(self.longest_s, self.last_s)
+        self.start()

@@ -1,0 +1,61 @@
+"""A page of metrics over HTTP on the loopback: GET /metrics, one answer to a connection, nothing else.
+
+It runs on the event loop whose numbers it tells, so that they are read between two events and need no lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+LOOPBACK = "127.0.0.1"
+HEAD_BYTES = 8_192
+HEAD_SECONDS = 5.0
+
+
+class MetricsEndpoint:
+    """Serves what `render` gives: (content type, page)."""
+
+    def __init__(self, render: Callable[[], tuple[str, bytes]]) -> None:
+        self._render = render
+        self._server: asyncio.Server | None = None
+
+    async def start(self, port: int) -> int:
+        """Listen on a port of the loopback; 0 takes one of the kernel's, which is returned.
+
+        Raises:
+            OSError: the port is taken.
+        """
+        self._server = await asyncio.start_server(self._serve, LOOPBACK, port, limit=HEAD_BYTES)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+            self._server = None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(HEAD_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+            status, kind, page = self._answer(head)
+            told = (
+                f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(page)}\r\nConnection: close\r\n\r\n"
+            )
+            writer.write(told.encode("ascii") + page)
+            await writer.drain()
+        except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
+            pass  # Whoever asks badly, or leaves, gets nothing.
+        finally:
+            writer.close()
+
+    def _answer(self, head: bytes) -> tuple[str, str, bytes]:
+        method, _, rest = head.partition(b" ")
+        path = rest.partition(b" ")[0].partition(b"?")[0]
+        if method != b"GET":
+            return "405 Method Not Allowed", "text/plain", b"only GET\n"
+        if path != b"/metrics":
+            return "404 Not Found", "text/plain", b"metrics are at /metrics\n"
+        return "200 OK", *self._render()

@@ -1,0 +1,55 @@
+"""Which process we are, and whether another one still lives.
+
+A controller that was killed leaves its ephemeral znodes behind until its session expires. A successor need not wait
+for that where it can PROVE that the writer of a registration is dead: same boot of the same kernel, same pid
+namespace, and no process with that pid and start time. Where that can't be proven (another machine, another
+container, no Linux), it waits.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from shunter.formats.broker_znodes import ProcessIdentity
+
+_PROC = Path("/proc")
+_STATE, _STARTED = 0, 19
+_GONE = {"Z", "X"}
+
+
+def this_process() -> ProcessIdentity | None:
+    """Who we are; None where the system does not tell."""
+    try:
+        boot_id, namespace = _surroundings()
+        return ProcessIdentity(boot_id, namespace, os.getpid(), int(_stat(os.getpid())[_STARTED]))
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def is_dead(process: ProcessIdentity) -> bool:
+    """Whether a process is certainly dead; False where it lives or nobody here can know."""
+    try:
+        if _surroundings() != (process.boot_id, process.pid_namespace):
+            return False
+    except OSError:
+        return False
+    try:
+        stat = _stat(process.pid)
+        return stat[_STATE] in _GONE or int(stat[_STARTED]) != process.started
+    except FileNotFoundError:
+        return (_PROC / "self").exists()
+    except ProcessLookupError:
+        return True
+    except (OSError, ValueError, IndexError):
+        return False
+
+
+def _surroundings() -> tuple[str, str]:
+    boot_id = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return boot_id, str((_PROC / "self/ns/pid").readlink())
+
+
+def _stat(pid: int) -> list[str]:
+    """Fields of `/proc/PID/stat` after the command, which may hold blanks and brackets of its own."""
+    return (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()

@@ -1,0 +1,139 @@
+"""ZooKeeper as KIP-236's tool uses it: the znodes by which reassignments are asked for and cancelled. Blocking."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from shunter.errors import DriverError
+from shunter.formats import znodes
+from shunter.formats.admin_znodes import decode_legacy_reassignments, encode_legacy_reassignments
+from shunter.formats.reassignment_znodes import decode_reassignment
+from shunter.formats.topic_znodes import decode_topic
+from shunter.formats.znode_json import read_partition_number
+from shunter.model.partition import ReplicaAssignment, Replicas, TopicPartition
+from shunter.model.reassignment import Phase, Reassignment
+from shunter.model.snapshot import LegacyReassignments
+
+CONNECT_SECONDS = 10.0
+_ATTEMPTS = 5
+
+
+class ReassignZnodes:
+    """One session, for as long as a command takes."""
+
+    def __init__(self, connect: str) -> None:
+        """Connect to `HOST:PORT[,…][/CHROOT]`.
+
+        Raises:
+            DriverError: nobody answers within ten seconds.
+        """
+        self._client: Any = KazooClient(connect, read_only=False)
+        try:
+            self._client.start(timeout=CONNECT_SECONDS)
+        except (KazooException, KazooTimeoutError, OSError) as error:
+            self._client.close()
+            raise DriverError(f"ZooKeeper at {connect} does not answer: {error}", retriable=True) from error
+
+    def close(self) -> None:
+        """End the session."""
+        self._client.stop()
+        self._client.close()
+
+    def cancelling(self) -> bool:
+        """Whether `/admin/reassign_cancel` is there."""
+        return self._client.exists(znodes.CANCEL) is not None
+
+    def create_cancel(self) -> bool:
+        """Create `/admin/reassign_cancel`; False when it was there."""
+        try:
+            self._client.create(znodes.CANCEL, b"", makepath=True)
+        except NodeExistsError:
+            return False
+        return True
+
+    def remove_cancel(self) -> bool:
+        """Remove `/admin/reassign_cancel`; False when it was not there."""
+        try:
+            self._client.delete(znodes.CANCEL)
+        except NoNodeError:
+            return False
+        return True
+
+    def legacy(self) -> LegacyReassignments | None:
+        """What `/admin/reassign_partitions` holds."""
+        return self._targets(znodes.LEGACY_REASSIGNMENTS)
+
+    def extra(self) -> LegacyReassignments | None:
+        """What `/admin/reassign_partitions_extra` holds."""
+        return self._targets(znodes.EXTRA_REASSIGNMENTS)
+
+    def create_legacy(self, targets: dict[TopicPartition, Replicas], originals: dict[TopicPartition, Replicas]) -> bool:
+        """Write `/admin/reassign_partitions`; False when it is there: it ignores further writes."""
+        try:
+            data = encode_legacy_reassignments(sorted(targets.items()), originals)
+            self._client.create(znodes.LEGACY_REASSIGNMENTS, data, makepath=True)
+        except NodeExistsError:
+            return False
+        return True
+
+    def add_extra(self, targets: dict[TopicPartition, Replicas]) -> None:
+        """Add to `/admin/reassign_partitions_extra`; entries that wait there already stay.
+
+        Raises:
+            DriverError: others write it all the time.
+        """
+        for _ in range(_ATTEMPTS):
+            try:
+                known = self.extra()
+                merged = {**(known.targets if known is not None else {}), **targets}
+                data = encode_legacy_reassignments(sorted(merged.items()))
+                if known is None:
+                    self._client.create(znodes.EXTRA_REASSIGNMENTS, data, makepath=True)
+                else:
+                    self._client.set(znodes.EXTRA_REASSIGNMENTS, data, version=known.version)
+            except (NodeExistsError, NoNodeError, BadVersionError):
+                continue
+            return
+        told = f"{znodes.EXTRA_REASSIGNMENTS} was written by others {_ATTEMPTS} times in a row; try again"
+        raise DriverError(told, retriable=True)
+
+    def moves(self) -> dict[TopicPartition, Reassignment]:
+        """Shunter's durable records of moves that are not over."""
+        found: dict[TopicPartition, Reassignment] = {}
+        for topic in self._children(znodes.REASSIGNMENTS):
+            for child in self._children(znodes.topic_reassignments(topic)):
+                path = f"{znodes.REASSIGNMENTS}/{topic}/{child}"
+                try:
+                    data, stat = self._client.get(path)
+                except NoNodeError:
+                    continue
+                move = decode_reassignment(path, data, version=stat.version, czxid=stat.czxid)
+                if move.phase is not Phase.DROPPING:
+                    found[TopicPartition(topic, read_partition_number(child, path))] = move
+        return dict(sorted(found.items()))
+
+    def assignments(self, topic: str) -> dict[TopicPartition, ReplicaAssignment] | None:
+        """A topic's assignment as ZooKeeper has it; None where there is no such topic."""
+        try:
+            data, stat = self._client.get(znodes.topic(topic))
+        except NoNodeError:
+            return None
+        found = decode_topic(topic, data, stat.version, {})
+        return {TopicPartition(topic, number): each for number, each in found.assignments.items()}
+
+    def _targets(self, path: str) -> LegacyReassignments | None:
+        try:
+            data, stat = self._client.get(path)
+        except NoNodeError:
+            return None
+        return decode_legacy_reassignments(data, stat.version, path)._replace(czxid=stat.czxid)
+
+    def _children(self, path: str) -> list[str]:
+        try:
+            return sorted(self._client.get_children(path))
+        except NoNodeError:
+            return []

@@ -1,0 +1,324 @@
+"""Turns the core's records into ZooKeeper operations, and finds out afterwards whether they happened.
+
+A record names its own znode and the version that it expects; which parents and which remains there are is looked up
+just before, so that nothing has to be remembered here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from shunter.drivers.zookeeper_requests import ANY_VERSION, Create, Operation, Put, Remove, Znode
+from shunter.formats import znodes
+from shunter.formats.admin_znodes import ProducerIdBlock, encode_legacy_reassignments, encode_producer_id_block
+from shunter.formats.config_znodes import encode_config
+from shunter.formats.reassignment_znodes import encode_owed_deletions, encode_reassignment
+from shunter.formats.request_znodes import encode_request
+from shunter.formats.topic_znodes import encode_state, encode_topic
+from shunter.model.records import (
+    CloseOwedDeletion,
+    CloseReassignment,
+    CreateReassignmentRequest,
+    DeleteQueueEntry,
+    DeleteReassignmentRequest,
+    DeleteTopic,
+    PutDeletionMark,
+    PutExtraReassignments,
+    PutLegacyReassignments,
+    PutOwedDeletion,
+    PutPartition,
+    PutProducerIdBlock,
+    PutReassignment,
+    PutTopic,
+    Record,
+)
+
+
+def _queue_entry(record: DeleteQueueEntry) -> str:
+    """Path of an entry of one of the admin queues."""
+    return znodes.deletion(record.name) if record.kind == "delete_topics" else _WHOLE_QUEUES[record.kind]
+
+
+_WHOLE_QUEUES = {"preferred_replica_election": znodes.PREFERRED_ELECTION}
+"""Queues that are one znode."""
+
+
+def folders_to_list(records: Iterable[Record]) -> tuple[str, ...]:
+    """Paths whose children must be known before the records can be planned."""
+    wanted: dict[str, None] = {}
+    for record in records:
+        if type(record) is DeleteTopic:
+            wanted[znodes.partitions(record.name)] = None
+            wanted[znodes.topic_reassignments(record.name)] = None
+        elif type(record) is CloseReassignment and record.last:
+            wanted[znodes.topic_reassignments(record.tp.topic)] = None
+    return tuple(wanted)
+
+
+def paths_to_find(records: Iterable[Record], children: Mapping[str, tuple[str, ...] | None]) -> tuple[str, ...]:
+    """Paths whose existence must be known before the records can be planned."""
+    wanted: dict[str, None] = {}
+    for record in records:
+        wanted.update(dict.fromkeys(_paths_of(record, children)))
+    return tuple(wanted)
+
+
+def _paths_of(record: Record, children: Mapping[str, tuple[str, ...] | None]) -> list[str]:
+    if type(record) is PutTopic and record.topic.version < 0:
+        return [znodes.config("topics", record.topic.name)]
+    if type(record) is PutPartition and record.leadership.partition_epoch < 0:
+        return [znodes.partitions(record.tp.topic), znodes.partition(record.tp)]
+    if type(record) is PutReassignment and record.reassignment.version < 0:
+        return [znodes.topic_reassignments(record.tp.topic)]
+    if type(record) is PutDeletionMark:
+        return [znodes.deletion(record.name)]
+    if type(record) is DeleteQueueEntry:
+        return [_queue_entry(record)]
+    if type(record) is DeleteReassignmentRequest:
+        return [znodes.reassignment_request(record.name)]
+    if type(record) is DeleteTopic:
+        name = record.name
+        folders = [f"{znodes.partitions(name)}/{child}" for child in children.get(znodes.partitions(name)) or ()]
+        states = [f"{folder}/state" for folder in folders]
+        rest = [znodes.partitions(name), znodes.topic(name), znodes.config("topics", name), znodes.deletion(name)]
+        return [*states, *folders, *rest, znodes.topic_reassignments(name)]
+    return []
+
+
+@dataclass(slots=True)
+class Plan:
+    """Operations of one multi, without the fence, and for each record the one whose version is its own.
+
+    `present` starts as what was found, and follows the operations.
+    """
+
+    present: dict[str, bool]
+    children: dict[str, set[str]] = field(default_factory=dict)
+    operations: list[Operation] = field(default_factory=list)
+    principals: list[int | None] = field(default_factory=list)
+    """Index of the operation that carries a record's version; None where there was nothing to do."""
+
+    def add(self, record: Record) -> None:
+        """Plan one record."""
+        _PLANNERS[type(record)](self, record)
+
+    def folder(self, path: str) -> None:
+        """Create a parent, if it is not there."""
+        if not self.present.get(path, False):
+            self.operations.append(Create(path, None))
+            self.present[path] = True
+
+    def write(self, path: str, data: bytes, version: int) -> None:
+        """The record's own znode: created at version -1, else set."""
+        self.principals.append(len(self.operations))
+        self.operations.append(Create(path, data) if version < 0 else Put(path, data, version))
+        self.present[path] = True
+
+    def remove(self, path: str) -> None:
+        """Delete a znode, if it is there."""
+        if self.present.get(path, False):
+            self.operations.append(Remove(path))
+            self.present[path] = False
+
+    def remove_own(self, path: str, version: int) -> None:
+        """Delete the record's own znode at a version."""
+        self.principals.append(len(self.operations))
+        self.operations.append(Remove(path, version))
+        self.present[path] = False
+
+    def nothing_own(self) -> None:
+        """The record has no znode of its own whose version matters."""
+        self.principals.append(None)
+
+
+def plan(records: Sequence[Record], present: dict[str, bool], children: Mapping[str, tuple[str, ...] | None]) -> Plan:
+    """Plan the operations of a batch.
+
+    Args:
+        records: In the order in which they are to happen.
+        present: Which of `paths_to_find` exist.
+        children: Names below `folders_to_list`; None where there is no such folder.
+    """
+    planned = Plan(present, {path: set(names or ()) for path, names in children.items()})
+    for record in records:
+        planned.add(record)
+    return planned
+
+
+def estimate(record: Record) -> int:
+    """Bytes that a record takes in a multi at the most (a topic's deletion: with the partitions that it names)."""
+    names = {znodes.partitions(record.name): tuple(map(str, record.partitions))} if type(record) is DeleteTopic else {}
+    paths = paths_to_find((record,), names)
+    deleting = type(record) in {DeleteTopic, DeleteQueueEntry, DeleteReassignmentRequest}
+    operations = plan((record,), dict.fromkeys(paths, deleting), names).operations
+    return sum(_size(operation) for operation in operations)
+
+
+def _size(operation: Operation) -> int:
+    """Header 9, path, then version 4; or data, permissions and flags."""
+    data = operation.data if isinstance(operation, Create | Put) else None
+    return 64 + len(operation.path.encode()) + len(data or b"")
+
+
+def happened(operations: Sequence[Operation], found: Sequence[Znode | None]) -> bool | None:
+    """Tell from what stands there now whether a multi, whose answer was lost, happened.
+
+    A multi is one transaction: a single operation that certainly did not happen, or did, decides for all.
+
+    Returns:
+        None when others wrote over all that could have told it.
+    """
+    verdicts = [_happened(operation, znode) for operation, znode in zip(operations, found, strict=True)]
+    if False in verdicts:
+        return False
+    if True in verdicts:
+        return True
+    removed = [znode is None for operation, znode in zip(operations, found, strict=True) if type(operation) is Remove]
+    return True if removed and all(removed) else None
+
+
+def transaction(operations: Sequence[Operation], found: Sequence[Znode | None]) -> int:
+    """The transaction of a multi that happened, told by one of its znodes that nobody wrote since; 0 if by none."""
+    for operation, znode in zip(operations, found, strict=True):
+        if znode is not None and _happened(operation, znode):
+            return znode.mzxid
+    return 0
+
+
+def _happened(operation: Operation, znode: Znode | None) -> bool | None:
+    if type(operation) is Put and znode is not None:
+        if znode.version == operation.version:
+            return False
+        return True if znode.version == operation.version + 1 and znode.data == operation.data else None
+    if type(operation) is Create and operation.sequential:
+        return None  # Nobody knows under which name.
+    if type(operation) is Create:
+        if znode is None:
+            return False
+        return True if operation.data is not None and znode.version == 0 and znode.data == operation.data else None
+    if type(operation) is Remove and znode is not None and operation.version in {znode.version, ANY_VERSION}:
+        return False
+    return None
+
+
+def _put_topic(planned: Plan, record: PutTopic) -> None:
+    topic = record.topic
+    if topic.version < 0:
+        path = znodes.config("topics", topic.name)
+        configs = encode_config(dict(record.configs))
+        planned.operations.append(
+            Put(path, configs, ANY_VERSION) if planned.present.get(path, False) else Create(path, configs)
+        )
+        planned.present[path] = True
+    planned.write(znodes.topic(topic.name), encode_topic(topic), topic.version)
+
+
+def _delete_topic(planned: Plan, record: DeleteTopic) -> None:
+    name = record.name
+    folder = znodes.partitions(name)
+    for child in sorted(planned.children.get(folder, ())):
+        planned.remove(f"{folder}/{child}/state")
+        planned.remove(f"{folder}/{child}")
+    planned.remove(folder)
+    moves = znodes.topic_reassignments(name)
+    for child in sorted(planned.children.pop(moves, ())):
+        planned.operations.append(Remove(f"{moves}/{child}"))
+    for path in (moves, znodes.topic(name), znodes.config("topics", name), znodes.deletion(name)):
+        planned.remove(path)
+    planned.nothing_own()
+
+
+def _put_partition(planned: Plan, record: PutPartition) -> None:
+    tp, leadership = record.tp, record.leadership
+    if leadership.partition_epoch < 0:
+        planned.folder(znodes.partitions(tp.topic))
+        planned.folder(znodes.partition(tp))
+    planned.write(znodes.state(tp.topic, tp.partition), encode_state(leadership), leadership.partition_epoch)
+
+
+def _put_reassignment(planned: Plan, record: PutReassignment) -> None:
+    folder = znodes.topic_reassignments(record.tp.topic)
+    version = record.reassignment.version
+    if version < 0:
+        planned.folder(folder)
+    planned.children.setdefault(folder, set()).add(str(record.tp.partition))
+    planned.write(znodes.reassignment(record.tp), encode_reassignment(record.reassignment), version)
+
+
+def _close_reassignment(planned: Plan, record: CloseReassignment) -> None:
+    folder = znodes.topic_reassignments(record.tp.topic)
+    planned.remove_own(znodes.reassignment(record.tp), record.version)
+    left = planned.children.setdefault(folder, set())
+    left.discard(str(record.tp.partition))
+    if record.last and not left:
+        planned.operations.append(Remove(folder))
+        planned.present[folder] = False
+
+
+def _put_owed_deletion(planned: Plan, record: PutOwedDeletion) -> None:
+    planned.write(znodes.owed_deletions(record.broker), encode_owed_deletions(record.partitions), record.version)
+
+
+def _close_owed_deletion(planned: Plan, record: CloseOwedDeletion) -> None:
+    planned.remove_own(znodes.owed_deletions(record.broker), record.version)
+
+
+def _put_legacy(planned: Plan, record: PutLegacyReassignments) -> None:
+    if record.targets is None:
+        planned.remove_own(znodes.LEGACY_REASSIGNMENTS, record.version)
+    else:
+        data = encode_legacy_reassignments(record.targets, dict(record.originals))
+        planned.write(znodes.LEGACY_REASSIGNMENTS, data, record.version)
+
+
+def _put_extra(planned: Plan, record: PutExtraReassignments) -> None:
+    if record.targets is None:
+        planned.remove_own(znodes.EXTRA_REASSIGNMENTS, record.version)
+    else:
+        planned.write(znodes.EXTRA_REASSIGNMENTS, encode_legacy_reassignments(record.targets), record.version)
+
+
+def _create_request(planned: Plan, record: CreateReassignmentRequest) -> None:
+    data = encode_request(record.targets, legacy=record.legacy)
+    planned.operations.append(Create(znodes.REASSIGNMENT_REQUEST_PREFIX, data, sequential=True))
+    planned.nothing_own()
+
+
+def _delete_request(planned: Plan, record: DeleteReassignmentRequest) -> None:
+    planned.remove(znodes.reassignment_request(record.name))
+    planned.nothing_own()
+
+
+def _put_deletion_mark(planned: Plan, record: PutDeletionMark) -> None:
+    planned.folder(znodes.deletion(record.name))
+    planned.nothing_own()
+
+
+def _put_producer_id_block(planned: Plan, record: PutProducerIdBlock) -> None:
+    data = encode_producer_id_block(ProducerIdBlock(record.broker, record.first, record.last))
+    planned.write(znodes.PRODUCER_ID_BLOCK, data, record.version)
+
+
+def _delete_queue_entry(planned: Plan, record: DeleteQueueEntry) -> None:
+    planned.remove(_queue_entry(record))
+    planned.nothing_own()
+
+
+_PLANNERS: Mapping[type, Callable[[Plan, Any], None]] = {
+    PutTopic: _put_topic,
+    DeleteTopic: _delete_topic,
+    PutPartition: _put_partition,
+    PutReassignment: _put_reassignment,
+    CloseReassignment: _close_reassignment,
+    PutOwedDeletion: _put_owed_deletion,
+    CloseOwedDeletion: _close_owed_deletion,
+    PutLegacyReassignments: _put_legacy,
+    PutExtraReassignments: _put_extra,
+    CreateReassignmentRequest: _create_request,
+    DeleteReassignmentRequest: _delete_request,
+    PutDeletionMark: _put_deletion_mark,
+    PutProducerIdBlock: _put_producer_id_block,
+    DeleteQueueEntry: _delete_queue_entry,
+}

@@ -1,0 +1,352 @@
+"""Turns what changes in ZooKeeper into events: a watch fires, its znode is read again, the event says what it is now.
+
+Watches are armed before the cluster is read, and held back until that was posted, so that nothing falls between.
+Each concern is one row of a table: a path, how it is armed, how it is read. News of our own writes is told by the
+transaction (`Seen`) and goes nowhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from shunter.core.controller.events import (
+    BrokersRead,
+    CancelZnodeFound,
+    ConfigsRead,
+    ElectionRequested,
+    Event,
+    ExtraReassignmentsFound,
+    LegacyReassignmentsFound,
+    LogDirsFailed,
+    PartitionsRead,
+    ReassignmentRequestsFound,
+    TopicDeletionsFound,
+    TopicsRead,
+)
+from shunter.drivers.cluster_reader import ClusterReader, Seen, Unreadable
+from shunter.drivers.zookeeper import CHUNK, WatchEvent, WatchKind, ZooKeeperClient, chunks
+from shunter.drivers.zookeeper_requests import (
+    Check,
+    ConnectionLost,
+    Remove,
+    SessionLost,
+    Znode,
+    ZooKeeperRefused,
+)
+from shunter.formats import znodes
+from shunter.formats.admin_znodes import decode_log_dir_event, decode_partitions
+from shunter.formats.config_znodes import ConfigChange, decode_config_change
+from shunter.model.partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_LINGER_SECONDS = 0.02
+"""How long changed topics are gathered: our own writes' answers arrive meanwhile, and one read serves many."""
+_TOPIC_PREFIX = f"{znodes.TOPICS}/"
+_BROKER_PREFIX = f"{znodes.BROKER_IDS}/"
+_CHANGED_TOPICS = "changed topics"
+_DELETED_AT_ONCE = 500
+
+
+class ClusterWatches:
+    """One worker reads again what changed, brokers first. Owned by the event loop."""
+
+    def __init__(
+        self,
+        client: ZooKeeperClient,
+        reader: ClusterReader,
+        seen: Seen,
+        post: Callable[[Event], None],
+        fence: Callable[[], int | None],
+    ) -> None:
+        """Prepare; nothing is watched before `arm`.
+
+        Args:
+            client: A started client.
+            reader: Reads through the same client.
+            seen: Shared with the store.
+            post: Where events go.
+            fence: The version of `/controller_epoch` that deletions of announcements check; None: don't delete.
+        """
+        self._client = client
+        self._reader = reader
+        self._seen = seen
+        self._post = post
+        self._fence = fence
+        self._concerns: dict[str, Callable[[], Awaitable[None]]] = {
+            znodes.BROKER_IDS: self._read_brokers,
+            znodes.TOPICS: self._read_topics,
+            znodes.CANCEL: self._read_cancel,
+            znodes.LEGACY_REASSIGNMENTS: self._read_legacy,
+            znodes.EXTRA_REASSIGNMENTS: self._read_extra,
+            znodes.REASSIGNMENT_REQUESTS: self._read_requests,
+            znodes.DELETE_TOPICS: self._read_deletions,
+            znodes.LOG_DIR_EVENTS: self._read_log_dir_events,
+            znodes.PREFERRED_ELECTION: self._read_preferred_election,
+            znodes.CONFIG_CHANGES: self._read_config_changes,
+            znodes.ISR_CHANGES: self._read_isr_changes,
+            _CHANGED_TOPICS: self._read_changed_topics,
+        }
+        self._by_existence = {
+            znodes.CANCEL,
+            znodes.LEGACY_REASSIGNMENTS,
+            znodes.EXTRA_REASSIGNMENTS,
+            znodes.PREFERRED_ELECTION,
+        }
+        self._active = False
+        self._dirty: set[str] = set()
+        self._woken = asyncio.Event()
+        self._worker: asyncio.Task[None] | None = None
+        self._changed_topics: set[str] = set()
+        self._unwatched_topics: dict[str, None] = {}
+        self._known_deletions: set[str] = set()
+        self._last_config_change = ""
+        self._last_preferred_election = 0
+        client.listen(watches=self._on_watch)
+
+    async def arm(self) -> None:
+        """Watch everything but the single topics; what fires is kept until `release`."""
+        self.stop()
+        self._active = True
+        self._last_preferred_election = 0
+        for path in self._concerns:
+            if path in self._by_existence:
+                await self._client.exists(path, watch=True)
+            elif path == znodes.CONFIG_CHANGES:
+                self._last_config_change = max(await self._children(path), default="")
+            elif path != _CHANGED_TOPICS:
+                await self._children(path)
+
+    def release(self, zxid: int, deleting: Iterable[str]) -> None:
+        """The cluster was posted: begin to post what changes, and to watch the single topics and registrations.
+
+        Args:
+            zxid: The transaction that what was posted is not older than.
+            deleting: The deletion queue as posted.
+        """
+        if not self._active:
+            return
+        self._known_deletions = set(deleting)
+        # What may lie there from before we came, and is not part of the snapshot.
+        self._dirty |= {znodes.PREFERRED_ELECTION, znodes.LOG_DIR_EVENTS, znodes.ISR_CHANGES}
+        self._worker = asyncio.get_running_loop().create_task(self._work(zxid))
+        self._woken.set()
+
+    def stop(self) -> None:
+        """Post nothing more."""
+        self._active = False
+        if self._worker is not None:
+            self._worker.cancel()
+            self._worker = None
+        self._dirty.clear()
+        self._changed_topics.clear()
+        self._unwatched_topics.clear()
+
+    def watch_new_topics(self, names: Iterable[str]) -> None:
+        """We created these topics: watch them too."""
+        self._unwatched_topics.update(dict.fromkeys(names))
+        if self._unwatched_topics:
+            self._mark(_CHANGED_TOPICS)
+
+    def _on_watch(self, event: WatchEvent) -> None:
+        if not self._active:
+            return
+        path = event.path
+        if path in self._concerns:
+            self._mark(path)
+        elif path.startswith(_TOPIC_PREFIX):
+            if event.kind in {WatchKind.CHANGED, WatchKind.DELETED}:
+                self._changed_topics.add(path.removeprefix(_TOPIC_PREFIX))
+                self._mark(_CHANGED_TOPICS)
+        elif path.startswith(_BROKER_PREFIX):
+            self._mark(znodes.BROKER_IDS)
+
+    def _mark(self, concern: str) -> None:
+        self._dirty.add(concern)
+        self._woken.set()
+
+    async def _work(self, zxid: int) -> None:
+        """Read again what is dirty, in the order of the table; topics that changed wait a little for company."""
+        try:
+            await self._watch_brokers(zxid)
+            await self._client.arm_data_watches(map(znodes.topic, sorted(self._seen.topics)), zxid)
+            while True:
+                await self._woken.wait()
+                self._woken.clear()
+                if self._dirty == {_CHANGED_TOPICS}:
+                    await asyncio.sleep(_LINGER_SECONDS)
+                while self._dirty:
+                    concern = next(name for name in self._concerns if name in self._dirty)
+                    self._dirty.discard(concern)
+                    await self._attempt(concern)
+        except SessionLost:
+            logger.info("watching ends: the ZooKeeper session is over")
+
+    async def _attempt(self, concern: str) -> None:
+        try:
+            await self._concerns[concern]()
+        except ZooKeeperRefused as refusal:
+            logger.warning("reading %s again failed: %s", concern, refusal)
+
+    async def _read_brokers(self) -> None:
+        found = await self._reader.brokers(watch=True)
+        self._post(BrokersRead(found.brokers))
+        await self._client.arm_data_watches((znodes.broker(broker.id) for broker in found.brokers), found.zxid)
+
+    async def _watch_brokers(self, zxid: int) -> None:
+        names = await self._children(znodes.BROKER_IDS)
+        await self._client.arm_data_watches((f"{_BROKER_PREFIX}{name}" for name in sorted(names)), zxid)
+
+    async def _read_topics(self) -> None:
+        names = set(await self._children(znodes.TOPICS))
+        new = names - self._seen.topics.keys()
+        gone = sorted(self._seen.topics.keys() - names)
+        if new or gone:
+            await self._post_topics(new, gone)
+
+    async def _read_changed_topics(self) -> None:
+        """Arm first, then look: what changes after the look fires again.
+
+        A watch is armed relative to the last transaction known of these topics, so that our own writes, which have
+        fired already, don't fire once more.
+        """
+        changed, self._changed_topics = self._changed_topics, set()
+        unwatched, self._unwatched_topics = self._unwatched_topics, {}
+        names = sorted((changed | unwatched.keys()) & self._seen.topics.keys())
+        if not names:
+            return
+        since = max(self._seen.topics[name] for name in names)
+        paths = [znodes.topic(name) for name in names]
+        await self._client.arm_data_watches(paths, since)
+        others: list[str] = []
+        gone: list[str] = []
+        for portion in chunks(names, CHUNK):
+            found, _ = await self._client.get_many([znodes.topic(name) for name in portion])
+            for name, znode in zip(portion, found, strict=True):
+                if znode is None:
+                    gone.append(name)
+                elif znode.mzxid != self._seen.topics.get(name):
+                    others.append(name)
+        if others or gone:
+            await self._post_topics(others, [name for name in gone if name in self._seen.topics])
+
+    async def _post_topics(self, names: Iterable[str], gone: Sequence[str]) -> None:
+        found = await self._reader.topics(names)
+        lost = sorted({*gone, *(name for name in found.gone if name in self._seen.topics)})
+        for name in lost:
+            self._seen.topics.pop(name, None)
+        known = self._seen.topics
+        newer = tuple(each for each in found.topics if found.written[each.topic.name] > known.get(each.topic.name, 0))
+        fresh = [name for name in found.written if name not in known]
+        known.update({name: max(zxid, known.get(name, 0)) for name, zxid in found.written.items()})
+        if newer or lost:
+            self._post(TopicsRead(newer, tuple(lost)))
+        self.watch_new_topics(fresh)
+
+    async def _read_legacy(self) -> None:
+        await self._client.exists(znodes.LEGACY_REASSIGNMENTS, watch=True)
+        unreadable = Unreadable()
+        legacy, written = await self._reader.legacy(unreadable)
+        if written == self._seen.legacy:
+            return
+        self._seen.legacy = written
+        if not unreadable.found:
+            self._post(LegacyReassignmentsFound(legacy))
+
+    async def _read_cancel(self) -> None:
+        await self._client.exists(znodes.CANCEL, watch=True)
+        self._post(CancelZnodeFound(await self._reader.cancel()))
+
+    async def _read_extra(self) -> None:
+        await self._client.exists(znodes.EXTRA_REASSIGNMENTS, watch=True)
+        unreadable = Unreadable()
+        extra, written = await self._reader.extra_reassignments(unreadable)
+        if written == self._seen.extra:
+            return
+        self._seen.extra = written
+        if not unreadable.found:
+            self._post(ExtraReassignmentsFound(extra))
+
+    async def _read_requests(self) -> None:
+        """One watch on the folder serves all requests, however many there are."""
+        await self._children(znodes.REASSIGNMENT_REQUESTS)
+        self._post(ReassignmentRequestsFound(await self._reader.requests()))
+
+    async def _read_deletions(self) -> None:
+        names = set(await self._children(znodes.DELETE_TOPICS))
+        new = names - self._known_deletions
+        self._known_deletions = names
+        if new:
+            self._post(TopicDeletionsFound(tuple(sorted(new))))
+
+    async def _read_preferred_election(self) -> None:
+        await self._client.exists(znodes.PREFERRED_ELECTION, watch=True)
+        znode = await self._client.get(znodes.PREFERRED_ELECTION)
+        if znode is None or znode.mzxid == self._last_preferred_election:
+            return
+        self._last_preferred_election = znode.mzxid
+        partitions = Unreadable().attempt(decode_partitions, znodes.PREFERRED_ELECTION, znode.data)
+        if partitions is not None:
+            self._post(ElectionRequested(partitions, queue_entry=True))
+
+    async def _read_config_changes(self) -> None:
+        """Only those announced since we came: older ones are in what was loaded. Brokers purge them, not we."""
+        names = [name for name in await self._children(znodes.CONFIG_CHANGES) if name > self._last_config_change]
+        if not names:
+            return
+        self._last_config_change = max(names)
+        changes: set[ConfigChange] = set()
+        for path, znode in await self._entries(znodes.CONFIG_CHANGES, names):
+            change = Unreadable().attempt(decode_config_change, path, znode.data)
+            if change is not None:
+                changes.add(change)
+        topics = await self._reader.configs("topics", (each.entity for each in changes if each.entity_type == "topics"))
+        brokers = await self._reader.configs(
+            "brokers", (each.entity for each in changes if each.entity_type == "brokers")
+        )
+        if topics or brokers:
+            self._post(ConfigsRead(topics, brokers))
+
+    async def _read_log_dir_events(self) -> None:
+        names = await self._children(znodes.LOG_DIR_EVENTS)
+        entries = await self._entries(znodes.LOG_DIR_EVENTS, names)
+        found = {Unreadable().attempt(decode_log_dir_event, path, znode.data) for path, znode in entries}
+        brokers = sorted(broker for broker in found if broker is not None)
+        if brokers:
+            self._post(LogDirsFailed(tuple(brokers)))
+        await self._delete([path for path, _ in entries])
+
+    async def _read_isr_changes(self) -> None:
+        """Brokers below 2.7 write the ISR themselves and announce it here."""
+        names = await self._children(znodes.ISR_CHANGES)
+        entries = await self._entries(znodes.ISR_CHANGES, names)
+        partitions: set[TopicPartition] = set()
+        for path, znode in entries:
+            partitions.update(Unreadable().attempt(decode_partitions, path, znode.data) or ())
+        if partitions:
+            self._post(PartitionsRead(await self._reader.states(partitions)))
+        await self._delete([path for path, _ in entries])
+
+    async def _children(self, path: str) -> tuple[str, ...]:
+        listed = await self._client.children(path, watch=True)
+        return () if listed is None else listed[0]
+
+    async def _entries(self, parent: str, names: Iterable[str]) -> list[tuple[str, Znode]]:
+        entries: list[tuple[str, Znode]] = []
+        for portion in chunks([f"{parent}/{name}" for name in sorted(names)], CHUNK):
+            found, _ = await self._client.get_many(portion)
+            entries += [(path, znode) for path, znode in zip(portion, found, strict=True) if znode is not None]
+        return entries
+
+    async def _delete(self, paths: Sequence[str]) -> None:
+        """Delete announcements that were taken over; what stays is read again by whoever comes next."""
+        fence = self._fence()
+        if fence is None:
+            return
+        for portion in chunks(paths, _DELETED_AT_ONCE):
+            try:
+                await self._client.multi((Check(znodes.CONTROLLER_EPOCH, fence), *map(Remove, portion)))
+            except (ConnectionLost, ZooKeeperRefused) as refusal:
+                logger.info("announcements were left behind: %s", refusal)

@@ -1,0 +1,493 @@
+"""An asyncio face for kazoo: sessions, watches, pipelined reads, atomic writes. kazoo's threads stay behind it.
+
+What kazoo does: find a server, keep the session alive, order requests and answers. What it does not: it forgets all
+watches when a connection breaks. Here a watch stays armed until it fires or the session ends: after a reconnect all
+are armed again with one SetWatches, relative to the last transaction seen, so that nothing is missed in between
+(what ZooKeeper's Java client does).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum, IntEnum
+from typing import Any, NamedTuple, TypeVar
+from uuid import uuid4
+
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, SessionExpiredError, ZookeeperError
+from kazoo.protocol.serialization import Watch
+from kazoo.retry import KazooRetry
+
+from shunter.drivers import zookeeper_requests as wire
+from shunter.drivers.zookeeper_requests import (
+    Committed,
+    ConnectionLost,
+    Create,
+    Operation,
+    Request,
+    SessionLost,
+    Znode,
+    ZooKeeperRefused,
+)
+from shunter.errors import DriverError, InvariantViolation, SettingsError
+from shunter.formats import broker_znodes, znodes
+
+logger = logging.getLogger(__name__)
+
+CHUNK = 1_000
+"""Paths of one multi-read: some 160 KB of states, 5 ms to decode."""
+
+_SILENT_SECONDS = 2.0
+"""How long a first connection may take before we say what we wait for."""
+
+_Item = TypeVar("_Item")
+
+
+class SessionState(Enum):
+    """What listeners are told."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    EXPIRED = "expired"
+
+
+class WatchKind(IntEnum):
+    """What happened to a watched znode (ZooKeeper's numbers)."""
+
+    CREATED = 1
+    DELETED = 2
+    CHANGED = 3
+    CHILDREN = 4
+
+
+class WatchEvent(NamedTuple):
+    """A watch fired; it is not armed any more."""
+
+    kind: WatchKind
+    path: str
+
+
+class Answer(NamedTuple):
+    """An undecoded answer, and the transaction that it belongs to."""
+
+    buffer: bytes
+    offset: int
+
+    @property
+    def zxid(self) -> int:
+        """The last transaction that the server had applied."""
+        return wire.decode_zxid(self.buffer)
+
+
+def split_connect_string(text: str) -> tuple[str, str]:
+    """Split `host:port,host:port/chroot` into servers and chroot (empty, or beginning with a slash).
+
+    Raises:
+        SettingsError: no server, or a chroot that can't be a path.
+    """
+    servers, slash, chroot = text.partition("/")
+    if not servers or "//" in text or not all(servers.split(",")):
+        raise SettingsError(f"zookeeper {text!r} is not of the form host:port,host:port/chroot")
+    return servers, (slash + chroot).rstrip("/")
+
+
+def chunks(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
+    """Cut a sequence into portions of at most `size`."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+class _Waiter:
+    """What kazoo's connection thread hands an answer to; nothing of kazoo's own completion threads is used."""
+
+    __slots__ = ("_future", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> None:
+        self._loop = loop
+        self._future = future
+
+    def set(self, value: Any) -> None:
+        self._hand_over(value, None)
+
+    def set_exception(self, failure: Exception) -> None:
+        self._hand_over(None, failure)
+
+    def _hand_over(self, value: Any, failure: Exception | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._settle, value, failure)
+        except RuntimeError:
+            logger.debug("an answer of ZooKeeper came after the event loop had ended")
+
+    def _settle(self, value: Any, failure: Exception | None) -> None:
+        if self._future.done():
+            return
+        if failure is None:
+            self._future.set_result(value)
+        else:
+            self._future.set_exception(failure)
+
+
+class ZooKeeperClient:
+    """One ZooKeeper session after another. Paths are relative to the chroot. Use it from one event loop alone."""
+
+    def __init__(
+        self,
+        connect_string: str,
+        *,
+        session_timeout_ms: int = 18_000,
+        digest: str | None = None,
+        secure_acls: bool = False,
+        kazoo_client: Callable[..., Any] = KazooClient,
+    ) -> None:
+        """Prepare; nothing is connected yet.
+
+        Args:
+            connect_string: `host:port,host:port/chroot`.
+            session_timeout_ms: How long ZooKeeper keeps a session that it does not hear from.
+            digest: `user:password` for ZooKeeper's digest scheme.
+            secure_acls: What is created can be changed by its creator alone (`zookeeper.set.acl`).
+            kazoo_client: Makes what talks to the servers; the simulation puts its own in kazoo's place.
+        """
+        self.session_timeout_s = session_timeout_ms / 1000
+        self._connect_string = connect_string
+        servers, self._chroot = split_connect_string(connect_string)
+        self._acl = wire.creator_acl() if secure_acls else wire.open_acl()
+        self._kazoo = kazoo_client(
+            hosts=servers,
+            timeout=session_timeout_ms / 1000,
+            auth_data=[("digest", digest)] if digest else None,
+            connection_retry=KazooRetry(max_tries=-1, delay=0.1, backoff=1.5, max_delay=1.0),
+        )
+        self._kazoo._connection._read_watch_event = self._take_watch_event  # noqa: SLF001 - the one hook that kazoo lacks
+        self._kazoo.add_listener(self._take_state)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._session_id = 0
+        self._connected = asyncio.Event()
+        self._closing = False
+        self._multi_read = True
+        self._state_listeners: list[Callable[[SessionState], None]] = []
+        self._watch_listeners: list[Callable[[WatchEvent], None]] = []
+        self._armed_data: set[str] = set()
+        self._armed_exist: set[str] = set()
+        self._armed_children: set[str] = set()
+        self._seen_zxid: int | None = None
+        self._rearming: set[asyncio.Task[None]] = set()
+
+    # Session
+
+    @property
+    def session_id(self) -> int:
+        """The session's id, as `owner` of its ephemeral znodes shows it; 0 before there is one."""
+        return self._session_id
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection now."""
+        return self._connected.is_set()
+
+    def listen(
+        self,
+        *,
+        states: Callable[[SessionState], None] | None = None,
+        watches: Callable[[WatchEvent], None] | None = None,
+    ) -> None:
+        """Call these on the event loop for each change of the session's state, and for each watch that fires."""
+        if states is not None:
+            self._state_listeners.append(states)
+        if watches is not None:
+            self._watch_listeners.append(watches)
+
+    async def start(self, timeout_seconds: float = 30.0) -> None:
+        """Connect, and create what must exist: the chroot, Kafka's persistent paths, the cluster's id.
+
+        Raises:
+            DriverError: no server answered in time.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._kazoo.start_async()
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._first_connection(timeout_seconds)
+        except TimeoutError:
+            await self.close()
+            raise DriverError(
+                f"no ZooKeeper server answered at {self._connect_string} within {timeout_seconds:g} s; "
+                "check the address (--zookeeper), that ZooKeeper runs there, and that no firewall is in between",
+                retriable=True,
+            ) from None
+        while True:
+            try:
+                await self._furnish()
+            except SessionLost:
+                if self._closing:
+                    raise
+                await self.wait_connected()  # The next session does as well: nothing here belongs to one.
+            else:
+                return
+
+    async def _furnish(self) -> None:
+        await self.ensure(znodes.PERSISTENT)
+        if await self.exists(znodes.CLUSTER_ID) is None:
+            await self.ensure(("/cluster",))
+            cluster_id = urlsafe_b64encode(uuid4().bytes)[:22].decode("ascii")
+            await self.create_if_absent(znodes.CLUSTER_ID, broker_znodes.encode_cluster_id(cluster_id))
+
+    async def _first_connection(self, timeout_seconds: float) -> None:
+        try:
+            async with asyncio.timeout(_SILENT_SECONDS):
+                await self._connected.wait()
+        except TimeoutError:
+            logger.info("waiting for ZooKeeper at %s, %g s at the most", self._connect_string, timeout_seconds)
+            await self._connected.wait()
+
+    async def wait_connected(self) -> None:
+        """Wait until there is a connection."""
+        await self._connected.wait()
+
+    async def close(self) -> None:
+        """End the session: its ephemeral znodes go at once."""
+        self._closing = True
+        self._connected.clear()
+        await asyncio.to_thread(self._stop)
+
+    def _stop(self) -> None:
+        self._kazoo.stop()
+        self._kazoo.close()
+
+    # Reads: asked again after a lost connection
+
+    async def get(self, path: str, *, watch: bool = False) -> Znode | None:
+        """Read a znode; None where there is none (then a watch is not armed: use `exists` to wait for it)."""
+        try:
+            answer = await self._read(wire.get_request(self._full(path), watch=watch))
+        except ZooKeeperRefused as refusal:
+            if refusal.code == wire.NO_NODE:
+                return None
+            raise
+        if watch:
+            self._armed_data.add(path)
+        return wire.decode_get(*answer)
+
+    async def exists(self, path: str, *, watch: bool = False) -> Znode | None:
+        """Read a znode's stat. A watch fires when it is created, changed or deleted."""
+        answer = await self._read(wire.exists_request(self._full(path), watch=watch))
+        if watch:
+            (self._armed_exist if answer is None else self._armed_data).add(path)
+        return None if answer is None else wire.decode_exists(*answer)
+
+    async def children(self, path: str, *, watch: bool = False) -> tuple[tuple[str, ...], Znode] | None:
+        """Read the names of a znode's children, in no order, and its own stat."""
+        try:
+            answer = await self._read(wire.children_request(self._full(path), watch=watch))
+        except ZooKeeperRefused as refusal:
+            if refusal.code == wire.NO_NODE:
+                return None
+            raise
+        if watch:
+            self._armed_children.add(path)
+        return wire.decode_children(*answer)
+
+    async def get_many(self, paths: Sequence[str]) -> tuple[list[Znode | None], int]:
+        """Read znodes by one multi-read; None where there is none. Keep it to about `CHUNK` paths.
+
+        Returns:
+            The znodes in the order of `paths`, and the last transaction that the server had applied.
+        """
+        if not paths:
+            return [], 0
+        if self._multi_read:
+            try:
+                answer = await self._read(wire.read_many_request(map(self._full, paths)))
+            except ZooKeeperRefused as refusal:
+                self._give_multi_read_up(refusal)
+            else:
+                return wire.decode_many(answer.buffer, answer.offset, paths), answer.zxid
+        zxid = (await self._read(wire.exists_request(self._full("/"), watch=False))).zxid
+        return list(await asyncio.gather(*map(self.get, paths))), zxid
+
+    async def children_of_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
+        """Read the names of many znodes' children by one multi-read; None where there is no such znode."""
+        if not paths:
+            return []
+        if self._multi_read:
+            try:
+                request = wire.read_many_request(map(self._full, paths), children=True)
+                answer = await self._read(request)
+                return wire.decode_many_children(answer.buffer, answer.offset, paths)
+            except ZooKeeperRefused as refusal:
+                self._give_multi_read_up(refusal)
+        found = await asyncio.gather(*map(self.children, paths))
+        return [None if each is None else each[0] for each in found]
+
+    async def sync(self) -> None:
+        """Make sure that reads from now on see every write that was acknowledged to anybody before."""
+        await self._read(wire.sync_request(self._full("/")))
+
+    async def arm_data_watches(self, paths: Iterable[str], since_zxid: int) -> None:
+        """Watch the data of znodes that exist, many in one request; what changed after `since_zxid` fires at once."""
+        for portion in chunks(tuple(paths), CHUNK):
+            self._armed_data.update(portion)
+            await self._read(wire.set_watches_request(since_zxid, [*map(self._full, portion)], (), ()))
+
+    # Writes: never repeated by themselves
+
+    async def multi(self, operations: Sequence[Operation]) -> Committed:
+        """Carry out changes, all or none.
+
+        Raises:
+            ZooKeeperRefused: nothing happened; `index` says which operation was in the way.
+            ConnectionLost: it may have happened or not.
+            SessionLost: as above, and the session is over.
+            InvariantViolation: it is greater than a server takes; whoever composed it has to slice it smaller.
+        """
+        full = (each._replace(path=self._full(each.path)) for each in operations)
+        request = wire.multi_request(full, self._acl)
+        if len(request.body) > wire.JUTE_LIMIT:
+            told = {"bytes": len(request.body), "limit": wire.JUTE_LIMIT, "operations": len(operations)}
+            raise InvariantViolation("a multi must fit in one ZooKeeper request", **told)
+        answer = await self._ask(request)
+        return wire.decode_multi(answer.buffer, answer.offset, operations)
+
+    async def create_if_absent(self, path: str, data: bytes | None) -> bool:
+        """Create a persistent znode; False where there was one already. Repeated after a lost connection."""
+        while True:
+            try:
+                await self.multi((Create(path, data),))
+            except ConnectionLost:
+                continue
+            except ZooKeeperRefused as refusal:
+                if refusal.code == wire.NODE_EXISTS:
+                    return False
+                raise
+            return True
+
+    async def ensure(self, paths: Iterable[str]) -> None:
+        """Create persistent znodes without data, and their parents, where they are absent."""
+        wanted: dict[str, None] = {}
+        for path in paths:
+            names = path.strip("/").split("/")
+            wanted.update(dict.fromkeys("/" + "/".join(names[:depth]) for depth in range(1, len(names) + 1)))
+        if self._chroot:
+            await self._ensure_chroot()
+        found, _ = await self.get_many(tuple(wanted))
+        for path, znode in zip(wanted, found, strict=True):
+            if znode is None:
+                await self.create_if_absent(path, None)
+
+    async def _ensure_chroot(self) -> None:
+        chroot, self._chroot = self._chroot, ""
+        try:
+            await self.ensure((chroot,))
+        finally:
+            self._chroot = chroot
+
+    # Beneath
+
+    def _full(self, path: str) -> str:
+        if not self._chroot:
+            return path
+        return self._chroot if path == "/" else self._chroot + path
+
+    async def _read(self, request: Request) -> Any:
+        """Ask until there is an answer; None for a znode that `exists` did not find."""
+        while True:
+            try:
+                return await self._ask(request)
+            except ConnectionLost:
+                continue
+
+    async def _ask(self, request: Request) -> Any:
+        assert self._loop is not None, "start() first"
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._kazoo._call(request, _Waiter(self._loop, future))  # noqa: SLF001 - kazoo has no public way for own requests
+        try:
+            answer = await future
+        except ConnectionLoss:
+            if self._closing:
+                raise SessionLost from None
+            raise ConnectionLost from None
+        except (SessionExpiredError, ConnectionClosedError):
+            raise SessionLost from None
+        except ZookeeperError as refusal:
+            code = getattr(refusal, "code", 0)
+            raise ZooKeeperRefused(code, f"a request of type {request.type} ({refusal})") from None
+        return None if answer is None else Answer(*answer)
+
+    def _give_multi_read_up(self, refusal: ZooKeeperRefused) -> None:
+        if refusal.code != wire.UNIMPLEMENTED:
+            raise refusal
+        logger.warning("ZooKeeper knows no multi-read (it came with 3.6): reading znodes one by one")
+        self._multi_read = False
+
+    def _take_watch_event(self, buffer: bytes, offset: int) -> None:
+        """Runs on kazoo's thread in the place of its own dispatch."""
+        watch, _ = Watch.deserialize(buffer, offset)
+        if watch.type in WatchKind.__members__.values():
+            self._hand_over(self._on_watch, WatchEvent(WatchKind(watch.type), watch.path.removeprefix(self._chroot)))
+
+    def _take_state(self, state: str) -> None:
+        """Runs on kazoo's thread."""
+        client_id = self._kazoo.client_id
+        self._hand_over(self._on_state, state, self._kazoo.last_zxid, client_id[0] if client_id else 0)
+
+    def _hand_over(self, callback: Callable[..., None], *arguments: Any) -> None:
+        if self._loop is None:
+            return
+        try:
+            self._loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:
+            logger.debug("news of ZooKeeper came after the event loop had ended")
+
+    def _on_watch(self, event: WatchEvent) -> None:
+        if event.kind in {WatchKind.CHILDREN, WatchKind.DELETED}:
+            self._armed_children.discard(event.path)
+        if event.kind is not WatchKind.CHILDREN:
+            self._armed_data.discard(event.path)
+            self._armed_exist.discard(event.path)
+        for listener in self._watch_listeners:
+            listener(event)
+
+    def _on_state(self, state: str, zxid: int, session_id: int) -> None:
+        if state == KazooState.CONNECTED:
+            self._session_id = session_id
+            self._connected.set()
+            told = SessionState.CONNECTED
+            self._rearm()
+        elif state == KazooState.SUSPENDED:
+            self._connected.clear()
+            told = SessionState.SUSPENDED
+            if self._seen_zxid is None:
+                self._seen_zxid = zxid
+        else:
+            self._connected.clear()
+            told = SessionState.EXPIRED
+            self._seen_zxid = None
+            for armed in (self._armed_data, self._armed_exist, self._armed_children):
+                armed.clear()
+        logger.info("ZooKeeper session %s", told.value)
+        for listener in self._state_listeners:
+            listener(told)
+
+    def _rearm(self) -> None:
+        if self._seen_zxid is None or not (self._armed_data or self._armed_exist or self._armed_children):
+            self._seen_zxid = None
+            return
+        assert self._loop is not None
+        task = self._loop.create_task(self._rearm_since(self._seen_zxid))
+        self._rearming.add(task)
+        task.add_done_callback(self._rearming.discard)
+
+    async def _rearm_since(self, zxid: int) -> None:
+        """Arm again all that the lost connection took along; what changed meanwhile fires at once."""
+        kinds = (self._armed_data, self._armed_exist, self._armed_children)
+        armed = [(kind, path) for kind, paths in enumerate(kinds) for path in sorted(paths)]
+        try:
+            for portion in chunks(armed, CHUNK):
+                lists = ([self._full(path) for kind, path in portion if kind == wanted] for wanted in range(3))
+                await self._ask(wire.set_watches_request(zxid, *lists))
+        except (ConnectionLost, SessionLost):
+            return  # the next reconnect begins again from the same transaction; a new session begins anew
+        self._seen_zxid = None

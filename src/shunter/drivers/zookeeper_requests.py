@@ -1,0 +1,336 @@
+"""ZooKeeper's requests and answers as bytes: the few that Shunter needs, among them those that kazoo lacks.
+
+kazoo knows neither multi-read (opcode 22) nor SetWatches (101), and its own multi hides the transaction's zxid and
+costs several times the time. Requests here are plain values that kazoo's connection sends like its own; answers come
+back undecoded, so that decoding happens on the asyncio side, in portions.
+
+Source: ZooKeeper 3.9 `zookeeper.jute` and `MultiOperationRecord`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from shunter.errors import DriverError
+
+JUTE_LIMIT = 1_040_000
+"""Bytes of one request that a server with the default `jute.maxbuffer` (0xfffff) takes, with room for its header."""
+
+NO_NODE = -101
+NO_AUTH = -102
+BAD_VERSION = -103
+NODE_EXISTS = -110
+NOT_EMPTY = -111
+UNIMPLEMENTED = -6
+ANY_VERSION = -1
+
+_EXISTS, _GET_DATA, _SET_DATA, _SYNC, _CREATE, _DELETE = 3, 4, 5, 9, 1, 2
+_GET_CHILDREN, _GET_CHILDREN_2, _CHECK, _MULTI, _CREATE_2, _MULTI_READ, _SET_WATCHES = 8, 12, 13, 14, 15, 22, 101
+_ERROR = -1
+_NOT_TRIED = -2
+_INT = struct.Struct("!i")
+_LONG = struct.Struct("!q")
+_HEADER = struct.Struct("!iBi")
+_DATA_HEADER = struct.Struct("!iBii")
+_STAT = struct.Struct("!qqq8xii4xq8xq")
+_END = _HEADER.pack(-1, True, -1)
+_READ_DATA = _HEADER.pack(_GET_DATA, False, -1)
+_READ_CHILDREN = _HEADER.pack(_GET_CHILDREN, False, -1)
+_PERSISTENT, _EPHEMERAL, _SEQUENTIAL = 0, 1, 2
+
+Acl: TypeAlias = bytes
+"""An encoded list of permissions."""
+
+
+class ConnectionLost(DriverError):
+    """The connection broke before the answer came: what was asked may have happened or not."""
+
+    def __init__(self, message: str = "the connection to ZooKeeper was lost") -> None:
+        super().__init__(message, retriable=True)
+
+
+class SessionLost(DriverError):
+    """The session is over: its ephemeral znodes are gone or going, and nothing more is answered in it."""
+
+    def __init__(self, message: str = "the ZooKeeper session is over") -> None:
+        super().__init__(message, retriable=False)
+
+
+class ZooKeeperRefused(DriverError):
+    """ZooKeeper answered with an error code. In a multi, `index` is the operation that it belongs to."""
+
+    def __init__(self, code: int, about: str, index: int = 0) -> None:
+        self.code = code
+        self.index = index
+        super().__init__(f"ZooKeeper refused {about} with code {code}", retriable=False)
+
+
+class Znode(NamedTuple):
+    """A znode. `data` is None where there is none, or where only existence was asked for."""
+
+    data: bytes | None
+    czxid: int
+    mzxid: int
+    ctime_ms: int
+    version: int
+    children_version: int
+    owner: int
+    pzxid: int
+
+
+class Check(NamedTuple):
+    """Fail the multi unless the znode has this version."""
+
+    path: str
+    version: int
+
+
+class Create(NamedTuple):
+    """Create a znode."""
+
+    path: str
+    data: bytes | None
+    ephemeral: bool = False
+    sequential: bool = False
+
+
+class Put(NamedTuple):
+    """Set a znode's data, if it has this version."""
+
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+class Remove(NamedTuple):
+    """Delete a znode, if it has this version."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+Operation: TypeAlias = Check | Create | Put | Remove
+
+
+class Committed(NamedTuple):
+    """A multi that happened: its transaction, and each operation's new version (-1 for checks and deletions)."""
+
+    zxid: int
+    versions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request as kazoo's connection wants it. The answer stays bytes: `deserialize` hands over what came."""
+
+    type: int
+    body: bytes
+
+    def serialize(self) -> bytes:
+        """Bytes after the request header."""
+        return self.body
+
+    def deserialize(self, buffer: bytes, offset: int) -> tuple[bytes, int]:
+        """Runs on kazoo's thread: do nothing there."""
+        return buffer, offset
+
+
+def open_acl() -> Acl:
+    """Anybody may do anything."""
+    return _INT.pack(1) + _INT.pack(31) + _text("world") + _text("anyone")
+
+
+def creator_acl() -> Acl:
+    """The creator may do anything, anybody may read (Kafka's `zookeeper.set.acl`)."""
+    creator = _INT.pack(31) + _text("auth") + _INT.pack(0)
+    return _INT.pack(2) + creator + _INT.pack(1) + _text("world") + _text("anyone")
+
+
+def exists_request(path: str, *, watch: bool) -> Request:
+    """Ask for a znode's stat."""
+    return Request(_EXISTS, _text(path) + bytes((watch,)))
+
+
+def get_request(path: str, *, watch: bool) -> Request:
+    """Ask for a znode's data and stat."""
+    return Request(_GET_DATA, _text(path) + bytes((watch,)))
+
+
+def children_request(path: str, *, watch: bool) -> Request:
+    """Ask for the names of a znode's children and its stat."""
+    return Request(_GET_CHILDREN_2, _text(path) + bytes((watch,)))
+
+
+def sync_request(path: str) -> Request:
+    """Ask the server to catch up with the leader."""
+    return Request(_SYNC, _text(path))
+
+
+def read_many_request(paths: Iterable[str], *, children: bool = False) -> Request:
+    """Ask for the data and stats, or for the children's names, of many znodes at once."""
+    header = _READ_CHILDREN if children else _READ_DATA
+    parts: list[bytes] = []
+    for path in paths:
+        encoded = path.encode()
+        parts += (header, _INT.pack(len(encoded)), encoded, b"\0")
+    parts.append(_END)
+    return Request(_MULTI_READ, b"".join(parts))
+
+
+def set_watches_request(since: int, data: Sequence[str], exist: Sequence[str], children: Sequence[str]) -> Request:
+    """Arm many watches at once; those whose znodes changed after the transaction `since` fire at once."""
+    parts = [_LONG.pack(since)]
+    for paths in (data, exist, children):
+        parts.append(_INT.pack(len(paths)))
+        parts += map(_text, paths)
+    return Request(_SET_WATCHES, b"".join(parts))
+
+
+def multi_request(operations: Iterable[Operation], acl: Acl) -> Request:
+    """Ask for many changes, all or none."""
+    parts: list[bytes] = []
+    for operation in operations:
+        parts += _operation(operation, acl)
+    parts.append(_END)
+    return Request(_MULTI, b"".join(parts))
+
+
+def decode_zxid(buffer: bytes) -> int:
+    """Transaction that an answer belongs to (for a read: the last one that the server had applied)."""
+    return int(_LONG.unpack_from(buffer, 4)[0])
+
+
+def decode_exists(buffer: bytes, offset: int) -> Znode:
+    """Answer to `exists_request`; its data is None."""
+    return Znode(None, *_STAT.unpack_from(buffer, offset))
+
+
+def decode_get(buffer: bytes, offset: int) -> Znode:
+    """Answer to `get_request`."""
+    data, offset = _buffer(buffer, offset)
+    return Znode(data, *_STAT.unpack_from(buffer, offset))
+
+
+def decode_children(buffer: bytes, offset: int) -> tuple[tuple[str, ...], Znode]:
+    """Answer to `children_request`: names in ZooKeeper's order, and the parent's stat."""
+    names, offset = _texts(buffer, offset)
+    return names, Znode(None, *_STAT.unpack_from(buffer, offset))
+
+
+def decode_many(buffer: bytes, offset: int, paths: Sequence[str]) -> list[Znode | None]:
+    """Answer to `read_many_request`, in the order of its paths; None where there is no such znode.
+
+    Raises:
+        ZooKeeperRefused: a znode may not be read.
+    """
+    znodes: list[Znode | None] = []
+    stat_of = _STAT.unpack_from
+    head_of = _DATA_HEADER.unpack_from
+    for path in paths:
+        kind, _, _, length = head_of(buffer, offset)
+        offset += 13
+        if kind == _ERROR:
+            if length != NO_NODE:
+                raise ZooKeeperRefused(length, f"to read {path}")
+            znodes.append(None)
+            continue
+        data = None
+        if length >= 0:
+            data = buffer[offset : offset + length]
+            offset += length
+        znodes.append(Znode(data, *stat_of(buffer, offset)))
+        offset += 68
+    return znodes
+
+
+def decode_many_children(buffer: bytes, offset: int, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
+    """Answer to `read_many_request(children=True)`; None where there is no such znode."""
+    found: list[tuple[str, ...] | None] = []
+    for path in paths:
+        kind, _, _ = _HEADER.unpack_from(buffer, offset)
+        offset += 9
+        if kind == _ERROR:
+            (code,) = _INT.unpack_from(buffer, offset)
+            offset += 4
+            if code != NO_NODE:
+                raise ZooKeeperRefused(code, f"to list {path}")
+            found.append(None)
+            continue
+        names, offset = _texts(buffer, offset)
+        found.append(names)
+    return found
+
+
+def decode_multi(buffer: bytes, offset: int, operations: Sequence[Operation]) -> Committed:
+    """Answer to `multi_request`.
+
+    Raises:
+        ZooKeeperRefused: nothing of it happened; `index` is the operation that failed.
+    """
+    versions: list[int] = []
+    for index, operation in enumerate(operations):
+        kind, _, _ = _HEADER.unpack_from(buffer, offset)
+        offset += 9
+        version = -1
+        if kind == _ERROR:
+            (code,) = _INT.unpack_from(buffer, offset)
+            offset += 4
+            if code not in {0, _NOT_TRIED}:
+                raise ZooKeeperRefused(code, f"{type(operation).__name__} {operation.path}", index)
+        elif kind == _CREATE:
+            _, offset = _buffer(buffer, offset)
+            version = 0
+        elif kind == _SET_DATA:
+            version = _STAT.unpack_from(buffer, offset)[3]
+            offset += 68
+        versions.append(version)
+    return Committed(decode_zxid(buffer), tuple(versions))
+
+
+def _operation(operation: Operation, acl: Acl) -> tuple[bytes, ...]:
+    path = _text(operation.path)
+    if type(operation) is Put:
+        data = operation.data
+        return (
+            _HEADER.pack(_SET_DATA, False, -1),
+            path,
+            _INT.pack(len(data)),
+            data,
+            _INT.pack(operation.version),
+        )
+    if type(operation) is Create:
+        flags = operation.ephemeral * _EPHEMERAL | operation.sequential * _SEQUENTIAL
+        created = operation.data
+        body = _INT.pack(-1) if created is None else _INT.pack(len(created)) + created
+        return (_HEADER.pack(_CREATE, False, -1), path, body, acl, _INT.pack(flags))
+    kind = _CHECK if type(operation) is Check else _DELETE
+    assert isinstance(operation, Check | Remove)
+    return (_HEADER.pack(kind, False, -1), path, _INT.pack(operation.version))
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    return _INT.pack(len(encoded)) + encoded
+
+
+def _buffer(buffer: bytes, offset: int) -> tuple[bytes | None, int]:
+    (length,) = _INT.unpack_from(buffer, offset)
+    offset += 4
+    if length < 0:
+        return None, offset
+    return buffer[offset : offset + length], offset + length
+
+
+def _texts(buffer: bytes, offset: int) -> tuple[tuple[str, ...], int]:
+    (count,) = _INT.unpack_from(buffer, offset)
+    offset += 4
+    texts: list[str] = []
+    for _ in range(count):
+        (length,) = _INT.unpack_from(buffer, offset)
+        offset += 4
+        texts.append(buffer[offset : offset + length].decode())
+        offset += length
+    return tuple(texts), offset

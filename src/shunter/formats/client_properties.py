@@ -1,0 +1,134 @@
+"""Client properties files as Apache's tools take them (`--command-config`), turned into kafka-python's names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from shunter.errors import FormatError, SettingsError
+
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_REFUSED = {
+    "GSSAPI": "GSSAPI needs the Python package `gssapi`, which Shunter does not bring",
+    "OAUTHBEARER": "OAUTHBEARER needs a token provider in code, which a properties file can't name for a Python client",
+}
+_LOGIN = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_NUMBERS = {
+    "request.timeout.ms": "request_timeout_ms",
+    "retry.backoff.ms": "retry_backoff_ms",
+    "reconnect.backoff.ms": "reconnect_backoff_ms",
+    "reconnect.backoff.max.ms": "reconnect_backoff_max_ms",
+    "metadata.max.age.ms": "metadata_max_age_ms",
+    "connections.max.idle.ms": "connections_max_idle_ms",
+}
+_DEFAULTS = {"request_timeout_ms": 20_000, "reconnect_backoff_max_ms": 1_000, "bootstrap_timeout_ms": 15_000}
+"""Shorter than the library's, for brokers die while we watch: half a minute is long to wait for one of them."""
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Read a Java properties file: `name=value`, `name: value`, comments by # or !, lines continued by a backslash."""
+    properties: dict[str, str] = {}
+    for line in _logical_lines(text):
+        found = re.match(r"((?:[^=:\s\\]|\\.)+)\s*[=:\s]\s*(.*)$", line, re.DOTALL)
+        name, value = (found[1], found[2]) if found else (line, "")
+        properties[_unescaped(name)] = _unescaped(value)
+    return properties
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    pending = ""
+    for line in text.splitlines():
+        stripped = line.lstrip()
+        if not pending and (not stripped or stripped[0] in "#!"):
+            continue
+        pending += stripped
+        if (len(pending) - len(pending.rstrip("\\"))) % 2:
+            pending = pending[:-1]
+            continue
+        yield pending
+        pending = ""
+    if pending:
+        yield pending
+
+
+def _unescaped(text: str) -> str:
+    plain = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+    return re.sub(
+        r"\\(u[0-9a-fA-F]{4}|.)",
+        lambda found: chr(int(found[1][1:], 16)) if len(found[1]) == 5 else plain.get(found[1], found[1]),
+        text,
+    )
+
+
+def client_configuration(properties: Mapping[str, str], bootstrap: str, place: str) -> dict[str, Any]:
+    """kafka-python's settings for these properties; what a client like ours has no use for is passed over.
+
+    Raises:
+        SettingsError: a mechanism or a key store that can't be used, named, with the way out.
+        FormatError: a value that is no number, or a login that can't be read.
+    """
+    configuration: dict[str, Any] = {"bootstrap_servers": [server.strip() for server in bootstrap.split(",")]}
+    configuration["client_id"] = properties.get("client.id", "shunter")
+    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in _PROTOCOLS:
+        raise SettingsError(f"{place}: security.protocol {protocol!r} is none of {', '.join(_PROTOCOLS)}")
+    configuration["security_protocol"] = protocol
+    configuration.update(_DEFAULTS)
+    for name, ours in _NUMBERS.items():
+        if name in properties:
+            configuration[ours] = _number(properties[name], name, place)
+    if protocol.startswith("SASL"):
+        configuration.update(_sasl(properties, place))
+    if protocol.endswith("SSL"):
+        configuration.update(_tls(properties, place))
+    return configuration
+
+
+def _number(value: str, name: str, place: str) -> int:
+    if not value.strip().isdigit():
+        raise FormatError(place, f"{name} {value!r} is no number")
+    return int(value)
+
+
+def _sasl(properties: Mapping[str, str], place: str) -> dict[str, Any]:
+    mechanism = properties.get("sasl.mechanism", "GSSAPI").upper()
+    if mechanism in _REFUSED:
+        raise SettingsError(f"{place}: sasl.mechanism {mechanism}: {_REFUSED[mechanism]}; use {', '.join(_MECHANISMS)}")
+    if mechanism not in _MECHANISMS:
+        raise SettingsError(f"{place}: sasl.mechanism {mechanism!r} is none of {', '.join(_MECHANISMS)}")
+    login = dict(_LOGIN.findall(properties.get("sasl.jaas.config", "")))
+    if "username" not in login or "password" not in login:
+        raise FormatError(place, 'sasl.jaas.config names no username="…" and password="…"')
+    unescape = re.compile(r"\\(.)")
+    return {
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": unescape.sub(r"\1", login["username"]),
+        "sasl_plain_password": unescape.sub(r"\1", login["password"]),
+    }
+
+
+def _tls(properties: Mapping[str, str], place: str) -> dict[str, Any]:
+    """PEM files (`ssl.truststore.type=PEM`, `ssl.keystore.type=PEM`), as Kafka knows them since 2.7 (KIP-651)."""
+    configuration: dict[str, Any] = {}
+    checked = properties.get("ssl.endpoint.identification.algorithm", "https")
+    configuration["ssl_check_hostname"] = bool(checked.strip())
+    for store, ours in (("truststore", ("ssl_cafile",)), ("keystore", ("ssl_certfile", "ssl_keyfile"))):
+        location = properties.get(f"ssl.{store}.location")
+        if location is None:
+            if f"ssl.{store}.certificates" in properties or f"ssl.{store}.certificate.chain" in properties:
+                raise SettingsError(
+                    f"{place}: certificates inside the properties file are not read; put them in a PEM file"
+                )
+            continue
+        kind = properties.get(f"ssl.{store}.type", "JKS").upper()
+        if kind != "PEM":
+            raise SettingsError(
+                f"{place}: ssl.{store}.type {kind} can't be read by Python; make a PEM file of it "
+                f"(`keytool -exportcert -rfc`, `openssl pkcs12`) and set ssl.{store}.type=PEM"
+            )
+        configuration.update(dict.fromkeys(ours, location))
+    if "ssl.key.password" in properties:
+        configuration["ssl_password"] = properties["ssl.key.password"]
+    return configuration

@@ -1,0 +1,68 @@
+"""Snapshots of clusters as JSON lines, version 1: a line for the cluster, then one for each partition.
+
+Every line names its cluster and its time, so that a reader on many machines may take the lines apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from shunter.errors import FormatError
+from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
+
+VERSION = 1
+
+
+def encode_inventory(inventory: Inventory) -> Iterator[bytes]:
+    """Write a snapshot line by line, each with its newline."""
+    every = {"cluster_id": inventory.cluster_id, "taken_at_ms": inventory.taken_at_ms}
+    head = {
+        "kind": "cluster",
+        "version": VERSION,
+        **every,
+        "brokers": [broker._asdict() for broker in inventory.brokers],
+        "unanswered": [{"broker": broker, "why": why} for broker, why in inventory.unanswered],
+    }
+    yield orjson.dumps(head, option=orjson.OPT_APPEND_NEWLINE)
+    for partition in inventory.partitions:
+        sizes = [{"broker": broker, "bytes": size} for broker, size in partition.sizes]
+        line = {"kind": "partition", "version": VERSION, **every, **partition._asdict(), "sizes": sizes}
+        yield orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def decode_inventory(raw: bytes, place: str) -> Inventory:
+    """Read a snapshot.
+
+    Raises:
+        FormatError: names the line that is not JSON, not of this version, or without a field.
+    """
+    head: dict[str, Any] | None = None
+    partitions: list[InventoryPartition] = []
+    for number, line in enumerate(raw.splitlines(), start=1):
+        where = f"{place}, line {number}"
+        try:
+            document = orjson.loads(line)
+            if document["version"] != VERSION:
+                raise FormatError(where, f"version {document['version']} is not understood; {VERSION} is")
+            if document["kind"] == "cluster":
+                head = document
+            else:
+                partitions.append(_partition(document))
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+            raise FormatError(where, f"is no line of a snapshot: {error!r}") from error
+    if head is None:
+        raise FormatError(place, "has no line of kind cluster: the snapshot was cut off")
+    brokers = tuple(InventoryBroker(**broker) for broker in head["brokers"])
+    unanswered = tuple((entry["broker"], entry["why"]) for entry in head["unanswered"])
+    return Inventory(head["cluster_id"], head["taken_at_ms"], brokers, tuple(partitions), unanswered)
+
+
+def _partition(document: dict[str, Any]) -> InventoryPartition:
+    values = {name: document[name] for name in InventoryPartition._fields}
+    values["replicas"] = tuple(values["replicas"])
+    values["isr"] = tuple(values["isr"])
+    values["sizes"] = tuple((entry["broker"], entry["bytes"]) for entry in values["sizes"])
+    return InventoryPartition(**values)

@@ -1,0 +1,294 @@
+"""Files of the planner: the cluster that it plans from, and Kafka's reassignment JSON that it gives.
+
+The input (docs/planning.md, "Plan input"):
+```
+{"brokers": {"1": "rack-a", "2": {"rack": "rack-b", "disk_capacity": KiB, "bytes_in_capacity": B/s, ...}},
+ "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "size": KiB, "bytes_in": B/s, "bytes_out": B/s,
+                 "min_isr": 1}]}
+```
+Reading works on whole columns, for a cluster may have a million partitions; only when a column turns out wrong are
+its rows looked at one by one to say which.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from shunter.errors import FormatError
+
+_BROKER_KEYS = {"rack", "disk_capacity", "bytes_in_capacity", "bytes_out_capacity"}
+_PARTITION_KEYS = {"topic", "partition", "replicas", "size", "bytes_in", "bytes_out", "min_isr"}
+_MOST_PARTITIONS = 100_000_000
+
+
+class PlanInput(NamedTuple):
+    """A cluster in columns; B brokers by ascending id, P partitions in the file's order, W the most replicas of one.
+
+    `rack_of` indexes `racks`, `topic_of` indexes `topics`, `replicas` (P, W) indexes `brokers`, padded by -1.
+    Sizes are KiB, rates bytes per second; columns that no row had are None. A broker without a capacity has inf.
+    """
+
+    brokers: tuple[int, ...]
+    racks: tuple[str, ...]
+    rack_of: npt.NDArray[np.int32]
+    topics: tuple[str, ...]
+    topic_of: npt.NDArray[np.int32]
+    numbers: npt.NDArray[np.int32]
+    replicas: npt.NDArray[np.int32]
+    sizes: npt.NDArray[np.float64]
+    bytes_in: npt.NDArray[np.float64] | None
+    bytes_out: npt.NDArray[np.float64] | None
+    min_isr: npt.NDArray[np.int32] | None
+    disk_capacity: npt.NDArray[np.float64] | None
+    bytes_in_capacity: npt.NDArray[np.float64] | None
+    bytes_out_capacity: npt.NDArray[np.float64] | None
+
+
+def read_plan_input(raw: bytes, place: str, *, ignore_racks: bool = False) -> PlanInput:
+    """Read a plan input.
+
+    Args:
+        raw: The file's content.
+        place: What errors call it: the file's name.
+        ignore_racks: Take all brokers for one rack, whatever the file says.
+
+    Raises:
+        FormatError: Names the file and the row or key that breaks a rule, and the value.
+    """
+    with _collector_paused():
+        try:
+            document: Any = orjson.loads(raw)
+        except orjson.JSONDecodeError as error:
+            raise FormatError(place, f"is not JSON: {error}") from None
+        if not isinstance(document, dict):
+            raise FormatError(place, f"is a JSON {type(document).__name__}, not an object with brokers and partitions")
+        for key, kind in (("brokers", dict), ("partitions", list)):
+            if not isinstance(document.get(key), kind):
+                raise FormatError(place, f"key {key!r} is missing or no JSON {_JSON_NAMES[kind]}")
+            if not document[key]:
+                raise FormatError(place, f"key {key!r} is empty: there is nothing to plan")
+        brokers, racks, rack_of, capacities = _read_brokers(document["brokers"], place, ignore_racks=ignore_racks)
+        return _read_partitions(document["partitions"], place, (brokers, racks, rack_of), capacities)
+
+
+_JSON_NAMES: dict[type, str] = {dict: "object", list: "array"}
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Millions of fresh dicts make the cycle collector walk them again and again, and none of them is a cycle."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
+
+
+def _read_brokers(
+    found: dict[str, Any], place: str, *, ignore_racks: bool
+) -> tuple[list[int], list[str], list[int], dict[str, npt.NDArray[np.float64] | None]]:
+    by_id: dict[int, dict[str, Any]] = {}
+    for key, value in found.items():
+        if not key.isascii() or not key.isdigit() or int(key) >= 2**31 or int(key) in by_id:
+            raise FormatError(place, f"brokers: key {key!r} is not a broker id of its own (0 to 2147483647)")
+        entry: dict[str, Any] = value if isinstance(value, dict) else {"rack": value}
+        unknown = sorted(set(entry) - _BROKER_KEYS)
+        if unknown:
+            raise FormatError(place, f"brokers.{key}: unknown key {unknown[0]!r}; known are {sorted(_BROKER_KEYS)}")
+        rack = entry.get("rack")
+        if not ignore_racks and (not isinstance(rack, str) or not rack):
+            rule = "name the rack of every broker, or plan without racks (--ignore-racks)"
+            raise FormatError(place, f"brokers.{key}: rack is {rack!r}, not a name; {rule}")
+        by_id[int(key)] = entry
+    ids = sorted(by_id)
+    names = ["" if ignore_racks else str(by_id[broker]["rack"]) for broker in ids]
+    racks = sorted(set(names))
+    index = {name: at for at, name in enumerate(racks)}
+    capacities = {key: _capacity(by_id, ids, key, place) for key in sorted(_BROKER_KEYS - {"rack"})}
+    return ids, racks, [index[name] for name in names], capacities
+
+
+def _capacity(by_id: dict[int, dict[str, Any]], ids: list[int], key: str, place: str) -> npt.NDArray[np.float64] | None:
+    values = [by_id[broker].get(key) for broker in ids]
+    for broker, value in zip(ids, values, strict=True):
+        if value is not None and not (_is_number(value) and 0 < value < float("inf")):
+            raise FormatError(place, f"brokers.{broker}.{key}: {value!r} is not a number above 0")
+    if all(value is None for value in values):
+        return None
+    return np.array([np.inf if value is None else value for value in values], dtype=np.float64)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_index(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
+
+
+def _read_partitions(
+    rows: list[Any],
+    place: str,
+    who: tuple[list[int], list[str], list[int]],
+    capacities: dict[str, npt.NDArray[np.float64] | None],
+) -> PlanInput:
+    if len(rows) > _MOST_PARTITIONS:
+        raise FormatError(place, f"partitions: {len(rows)} rows are more than {_MOST_PARTITIONS}")
+    brokers, racks, rack_of = who
+    _check_rows(rows, place)
+    names: list[str] = [row["topic"] for row in rows]
+    topics = sorted(set(names))
+    topic_index = {name: at for at, name in enumerate(topics)}
+    topic_of = np.fromiter(map(topic_index.__getitem__, names), dtype=np.int32, count=len(rows))
+    numbers = np.array([row["partition"] for row in rows], dtype=np.int32)
+    _check_repeats(rows, topic_of, numbers, place)
+    return PlanInput(
+        brokers=tuple(brokers),
+        racks=tuple(racks),
+        rack_of=np.array(rack_of, dtype=np.int32),
+        topics=tuple(topics),
+        topic_of=topic_of,
+        numbers=numbers,
+        replicas=_replica_table(rows, brokers, place),
+        sizes=_amounts(rows, "size", place, needed=True),
+        bytes_in=_optional(rows, "bytes_in", place),
+        bytes_out=_optional(rows, "bytes_out", place),
+        min_isr=_min_isr(rows, place),
+        disk_capacity=capacities["disk_capacity"],
+        bytes_in_capacity=capacities["bytes_in_capacity"],
+        bytes_out_capacity=capacities["bytes_out_capacity"],
+    )
+
+
+def _refuse(rows: Sequence[Any], place: str, key: str, fits: Callable[[Any], bool], rule: str) -> FormatError:
+    """Find the first row whose value breaks the rule that its column broke."""
+    for at, row in enumerate(rows):
+        if not fits(row.get(key)):
+            return FormatError(place, f"partitions[{at}].{key}: {row.get(key)!r} is not {rule}")
+    return FormatError(place, f"partitions: {key} is not {rule}")
+
+
+def _check_rows(rows: list[Any], place: str) -> None:
+    if set(map(type, rows)) != {dict}:
+        at = next(at for at, row in enumerate(rows) if type(row) is not dict)
+        raise FormatError(place, f"partitions[{at}]: {rows[at]!r} is not an object")
+    keys = set(map(tuple, rows))
+    unknown = sorted(set(chain.from_iterable(keys)) - _PARTITION_KEYS)
+    if unknown:
+        at = next(at for at, row in enumerate(rows) if unknown[0] in row)
+        known = sorted(_PARTITION_KEYS)
+        raise FormatError(place, f"partitions[{at}]: unknown key {unknown[0]!r}; known are {known}")
+    if set(map(type, _values(rows, "topic"))) != {str} or "" in {row["topic"] for row in rows}:
+        raise _refuse(rows, place, "topic", lambda value: isinstance(value, str) and bool(value), "a topic's name")
+    if not _all_indexes(_values(rows, "partition")):
+        raise _refuse(rows, place, "partition", _is_index, "a partition number (0 to 2147483647)")
+    if set(map(type, _values(rows, "replicas"))) != {list} or not all(row["replicas"] for row in rows):
+        raise _refuse(rows, place, "replicas", lambda v: isinstance(v, list) and bool(v), "a list of broker ids")
+
+
+def _values(rows: list[Any], key: str) -> Iterable[Any]:
+    return (row.get(key) for row in rows)
+
+
+def _all_indexes(values: Iterable[Any]) -> bool:
+    found = list(values)
+    return set(map(type, found)) <= {int} and (not found or (min(found) >= 0 and max(found) < 2**31))
+
+
+def _check_repeats(
+    rows: list[Any], topic_of: npt.NDArray[np.int32], numbers: npt.NDArray[np.int32], place: str
+) -> None:
+    keys = (topic_of.astype(np.int64) << 32) | numbers
+    _, first = np.unique(keys, return_index=True)
+    if len(first) == len(keys):
+        return
+    repeated = np.ones(len(keys), dtype=np.bool_)
+    repeated[first] = False
+    at = int(np.flatnonzero(repeated)[0])
+    row = rows[at]
+    earlier = int(np.flatnonzero(keys == keys[at])[0])
+    rule = f"partition {row['topic']}-{row['partition']} is already row {earlier}; each may come once"
+    raise FormatError(place, f"partitions[{at}]: {rule}")
+
+
+def _replica_table(rows: list[Any], brokers: list[int], place: str) -> npt.NDArray[np.int32]:
+    lists = [row["replicas"] for row in rows]
+    flat = list(chain.from_iterable(lists))
+    if not _all_indexes(flat):
+        at = next(at for at, row in enumerate(lists) if not all(map(_is_index, row)))
+        raise FormatError(place, f"partitions[{at}].replicas: {lists[at]!r} is not a list of broker ids")
+    ids = np.array(brokers, dtype=np.int64)
+    values = np.array(flat, dtype=np.int64)
+    lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
+    indexes = np.minimum(np.searchsorted(ids, values), len(ids) - 1)
+    unknown = ids[indexes] != values
+    if unknown.any():
+        position = int(np.flatnonzero(unknown)[0])
+        at = int(np.searchsorted(np.cumsum(lengths), position, side="right"))
+        rule = f"replicas {lists[at]} name broker {int(values[position])}, which is not among the brokers"
+        raise FormatError(place, f"partitions[{at}]: {rule}")
+    table = np.full((len(lists), int(lengths.max())), -1, dtype=np.int32)
+    table[np.arange(table.shape[1]) < lengths[:, None]] = indexes
+    ordered = np.sort(table, axis=1)
+    repeats = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(axis=1)
+    if repeats.any():
+        at = int(np.flatnonzero(repeats)[0])
+        twice = next(broker for broker in lists[at] if lists[at].count(broker) > 1)
+        name = f"{rows[at]['topic']}-{rows[at]['partition']}"
+        raise FormatError(place, f"partitions[{at}]: replicas {lists[at]} for {name} repeat broker {twice}")
+    return table
+
+
+def _amounts(rows: list[Any], key: str, place: str, *, needed: bool) -> npt.NDArray[np.float64]:
+    values = list(_values(rows, key))
+    if not needed:
+        values = [0.0 if value is None else value for value in values]
+    rule = "a number of at least 0"
+    good = set(map(type, values)) <= {int, float}
+    amounts = np.array(values, dtype=np.float64) if good else np.zeros(0)
+    if not good or not np.isfinite(amounts).all() or float(amounts.min()) < 0:
+        optional = not needed
+
+        def fits(value: object) -> bool:
+            return (optional and value is None) or (
+                isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
+            )
+
+        raise _refuse(rows, place, key, fits, rule)
+    return amounts
+
+
+def _optional(rows: list[Any], key: str, place: str) -> npt.NDArray[np.float64] | None:
+    if not any(key in row for row in rows):
+        return None
+    return _amounts(rows, key, place, needed=False)
+
+
+def _min_isr(rows: list[Any], place: str) -> npt.NDArray[np.int32] | None:
+    if not any("min_isr" in row for row in rows):
+        return None
+    values = [1 if row.get("min_isr") is None else row["min_isr"] for row in rows]
+    if not _all_indexes(values):
+        raise _refuse(rows, place, "min_isr", lambda v: v is None or _is_index(v), "a count of replicas")
+    return np.array(values, dtype=np.int32)
+
+
+def write_reassignment(changes: Sequence[tuple[str, int, list[int]]]) -> bytes:
+    """Write what Kafka's kafka-reassign-partitions takes: version 1, the partitions that change, replicas in order."""
+    partitions = [{"topic": topic, "partition": number, "replicas": replicas} for topic, number, replicas in changes]
+    return orjson.dumps({"version": 1, "partitions": partitions}) + b"\n"
+
+
+def write_moves(moves: Iterable[dict[str, Any]]) -> bytes:
+    """Write one JSON object per line."""
+    return b"".join(orjson.dumps(move) + b"\n" for move in moves)

@@ -1,0 +1,100 @@
+"""Plan files as Apache's kafka-reassign-partitions takes them, and what we add: a strategy per partition.
+
+`{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "/d"]}]}`
+Null or empty replicas cancel what moves that partition. `"strategy"` is "incremental" or "all-at-once".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import orjson
+
+from shunter.errors import FormatError
+from shunter.model.execution import MoveOrder
+from shunter.model.partition import Replicas, TopicPartition
+from shunter.model.reassignment import Strategy
+
+VERSION = 1
+ANY_LOG_DIR = "any"
+_STRATEGIES = {"incremental": Strategy.INCREMENTAL, "all-at-once": Strategy.ALL_AT_ONCE}
+_STRATEGY_NAMES = {strategy: name for name, strategy in _STRATEGIES.items()}
+
+
+def decode_plan(text: str | bytes, place: str) -> tuple[MoveOrder, ...]:
+    """Read a plan, in its order.
+
+    Args:
+        text: The file.
+        place: Its name, for messages.
+
+    Raises:
+        FormatError: not JSON, not a plan, or of a version that is not understood; says which entry and why.
+    """
+    try:
+        document = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise FormatError(place, f"not JSON: {error}") from error
+    if not isinstance(document, Mapping):
+        raise FormatError(place, 'a plan is a JSON object: {"version": 1, "partitions": [...]}')
+    if document.get("version", VERSION) != VERSION:
+        raise FormatError(place, f"plan version {document['version']!r} is not understood; {VERSION} is")
+    partitions = document.get("partitions", [])
+    if not isinstance(partitions, list):
+        raise FormatError(place, f"'partitions' is a list, not {type(partitions).__name__}")
+    return tuple(_order(entry, f"{place}, partition {index}") for index, entry in enumerate(partitions))
+
+
+def encode_plan(moves: Iterable[MoveOrder]) -> str:
+    """Write a plan; what Apache's tool would refuse (a strategy) is left out where it is not set."""
+    return orjson.dumps({"version": VERSION, "partitions": [_entry(move) for move in moves]}).decode()
+
+
+def _order(entry: object, place: str) -> MoveOrder:
+    if not isinstance(entry, Mapping):
+        raise FormatError(place, f"{entry!r} is no JSON object")
+    topic, number = entry.get("topic"), entry.get("partition")
+    if not isinstance(topic, str) or not topic:
+        raise FormatError(place, f"topic {topic!r} is no name")
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise FormatError(place, f"partition {number!r} of topic {topic} is no number from 0")
+    replicas = _replicas(entry.get("replicas"), f"{place} ({topic}-{number})")
+    log_dirs = _log_dirs(entry.get("log_dirs"), replicas, f"{place} ({topic}-{number})")
+    name = entry.get("strategy")
+    if name is not None and name not in _STRATEGIES:
+        raise FormatError(place, f"strategy {name!r} is none of {', '.join(_STRATEGIES)}")
+    strategy = None if name is None else _STRATEGIES[str(name)]
+    return MoveOrder(TopicPartition(topic, number), replicas, strategy, log_dirs)
+
+
+def _replicas(value: object, place: str) -> Replicas:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or any(not isinstance(item, int) or isinstance(item, bool) for item in value):
+        raise FormatError(place, f"replicas {value!r} are no list of broker ids")
+    return tuple(value)
+
+
+def _log_dirs(value: object, replicas: Replicas, place: str) -> tuple[tuple[int, str], ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or any(not isinstance(item, str) for item in value):
+        raise FormatError(place, f"log_dirs {value!r} are no list of paths")
+    if len(value) != len(replicas):
+        raise FormatError(place, f"{len(value)} log_dirs for {len(replicas)} replicas: each has one, or 'any'")
+    for path in value:
+        if path != ANY_LOG_DIR and not path.startswith("/"):
+            raise FormatError(place, f"log dir {path!r} is not absolute; write 'any' for any")
+    return tuple((broker, path) for broker, path in zip(replicas, value, strict=True) if path != ANY_LOG_DIR)
+
+
+def _entry(move: MoveOrder) -> dict[str, Any]:
+    entry: dict[str, Any] = {"topic": move.tp.topic, "partition": move.tp.partition}
+    entry["replicas"] = list(move.target) or None
+    if move.log_dirs:
+        paths = dict(move.log_dirs)
+        entry["log_dirs"] = [paths.get(broker, ANY_LOG_DIR) for broker in move.target]
+    if move.strategy is not None:
+        entry["strategy"] = _STRATEGY_NAMES[move.strategy]
+    return entry

@@ -1,0 +1,110 @@
+"""Where Kafka in ZooKeeper mode, and Shunter beside it, keep things: znode paths, relative to the chroot.
+
+Source: Apache Kafka 3.9, `kafka.zk.ZkData`; KIP-236 for `/admin/reassignments`.
+"""
+
+from __future__ import annotations
+
+from shunter.model.partition import BrokerId, TopicPartition
+
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+CLUSTER_ID = "/cluster/id"
+MIGRATION = "/migration"
+FEATURE = "/feature"
+BROKER_IDS = "/brokers/ids"
+BROKER_SEQUENCE = "/brokers/seqid"
+TOPICS = "/brokers/topics"
+CONFIGS = "/config"
+CONFIG_CHANGES = "/config/changes"
+CONFIG_CHANGE_PREFIX = "config_change_"
+ISR_CHANGES = "/isr_change_notification"
+LOG_DIR_EVENTS = "/log_dir_event_notification"
+PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+DELETE_TOPICS = "/admin/delete_topics"
+PREFERRED_ELECTION = "/admin/preferred_replica_election"
+LEGACY_REASSIGNMENTS = "/admin/reassign_partitions"
+CANCEL = "/admin/reassign_cancel"
+EXTRA_REASSIGNMENTS = "/admin/reassign_partitions_extra"
+REASSIGNMENT_REQUESTS = "/admin/reassignment_requests"
+REASSIGNMENT_REQUEST_PREFIX = f"{REASSIGNMENT_REQUESTS}/request_"
+REASSIGNMENTS = "/admin/reassignments"
+OWED_DELETIONS = "/admin/shunter/owed_deletions"
+
+CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
+"""Entity types that have a folder under `/config`."""
+
+DEFAULT_BROKER = "<default>"
+"""Name of the broker configuration that holds for the whole cluster."""
+
+PERSISTENT = (
+    "/consumers",
+    BROKER_IDS,
+    TOPICS,
+    CONFIG_CHANGES,
+    DELETE_TOPICS,
+    BROKER_SEQUENCE,
+    ISR_CHANGES,
+    PRODUCER_ID_BLOCK,
+    LOG_DIR_EVENTS,
+    *(f"{CONFIGS}/{kind}" for kind in CONFIG_TYPES),
+    REASSIGNMENTS,
+    REASSIGNMENT_REQUESTS,
+    OWED_DELETIONS,
+)
+"""What must exist before anybody works: Apache's persistent paths, then Shunter's own."""
+
+
+def broker(broker_id: BrokerId) -> str:
+    """Path of a broker's registration."""
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic(name: str) -> str:
+    """Path of a topic's assignment."""
+    return f"{TOPICS}/{name}"
+
+
+def partitions(name: str) -> str:
+    """Path of the folder of a topic's partitions."""
+    return f"{TOPICS}/{name}/partitions"
+
+
+def partition(tp: TopicPartition) -> str:
+    """Path of one partition's folder."""
+    return f"{TOPICS}/{tp.topic}/partitions/{tp.partition}"
+
+
+def state(name: str, number: int) -> str:
+    """Path of one partition's leader and ISR."""
+    return f"{TOPICS}/{name}/partitions/{number}/state"
+
+
+def config(entity_type: str, name: str) -> str:
+    """Path of one entity's dynamic configuration."""
+    return f"{CONFIGS}/{entity_type}/{name}"
+
+
+def deletion(name: str) -> str:
+    """Path of a topic's entry in the deletion queue."""
+    return f"{DELETE_TOPICS}/{name}"
+
+
+def topic_reassignments(name: str) -> str:
+    """Path of the folder of a topic's durable moves."""
+    return f"{REASSIGNMENTS}/{name}"
+
+
+def reassignment(tp: TopicPartition) -> str:
+    """Path of one partition's durable move (KIP-236)."""
+    return f"{REASSIGNMENTS}/{tp.topic}/{tp.partition}"
+
+
+def reassignment_request(name: str) -> str:
+    """Path of one request to reassign partitions (KIP-236)."""
+    return f"{REASSIGNMENT_REQUESTS}/{name}"
+
+
+def owed_deletions(broker_id: BrokerId) -> str:
+    """Path of what is still to be deleted on a broker that was dead when it lost replicas."""
+    return f"{OWED_DELETIONS}/{broker_id}"

@@ -1,0 +1,355 @@
+"""An execution: moves driven from outside through the Admin API, and what its journal says about them.
+
+The journal is a list of entries; the state of an execution is the fold over them, at work and after a crash alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple, TypeAlias
+from uuid import UUID
+
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
+from shunter.model.reassignment import Strategy
+
+
+class Direction(Enum):
+    """Where a move heads."""
+
+    FORWARD = "forward"
+    """To the target."""
+    STOP = "stop"
+    """To rest: in-sync additions stay (KIP-455's draft)."""
+    BACK = "back"
+    """To the original replicas in their order (KIP-236)."""
+
+
+class Outcome(Enum):
+    """How a move ended."""
+
+    DONE = "done"
+    STOPPED = "stopped"
+    ROLLED_BACK = "rolled_back"
+    SUPERSEDED = "superseded"
+    """Somebody else changed or cancelled it: what stands there is the truth."""
+    FOREIGN = "foreign"
+    """Somebody else was moving it already, and it wasn't taken over."""
+    GONE = "gone"
+    """Its topic was deleted or made anew, or the partition does not exist."""
+    REFUSED = "refused"
+    """The cluster refuses it for good."""
+
+
+class Order(Enum):
+    """What starts first. Several are chained: the first that tells two moves apart decides."""
+
+    UNDER_MIN_ISR_FIRST = "under-min-isr-first"
+    UNDER_REPLICATED_FIRST = "under-replicated-first"
+    LONGEST_FIRST = "longest-first"
+    SMALLEST_FIRST = "smallest-first"
+
+
+class CommandKind(Enum):
+    """What an operator may ask of a running execution."""
+
+    STOP = "stop"
+    ROLL_BACK = "roll_back"
+    PAUSE = "pause"
+    RESUME = "resume"
+    LIMIT = "limit"
+    RELAX = "relax"
+    """Relax the floor now instead of after `relax_after_ms`."""
+
+
+class Command(NamedTuple):
+    """An operator's order. `partitions` empty: all. `bytes_per_s` is for LIMIT alone; None lifts the limit."""
+
+    kind: CommandKind
+    partitions: tuple[TopicPartition, ...] = ()
+    bytes_per_s: int | None = None
+    given_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionOptions:
+    """How an execution goes about it. 0 means no bound where a bound is meant; times are milliseconds.
+
+    `max_in` and `max_out` bound the replicas that one broker receives and the partitions whose leader sends;
+    `window` is (first minute of the day, first minute after), local time, in which steps may begin.
+    `disk_share` is the greatest share of a log dir that may be in use while moves are under way (1.0: all).
+    `bandwidth` is bytes per second that a broker can carry for moves; 0: learnt.
+    """
+
+    strategy: Strategy = Strategy.INCREMENTAL
+    throttle: int | None = None
+    throttle_floor: int | None = None
+    """Least rate that adaptation may reach; None: the throttle is not adapted."""
+    log_dir_throttle: int | None = None
+    max_concurrent: int = 0
+    max_in: int = 0
+    max_out: int = 0
+    max_per_rack: int = 0
+    max_per_log_dir: int = 0
+    orders: tuple[Order, ...] = (Order.UNDER_MIN_ISR_FIRST, Order.UNDER_REPLICATED_FIRST, Order.LONGEST_FIRST)
+    disk_share: float = 1.0
+    bandwidth: int = 0
+    window: tuple[int, int] | None = None
+    relax_after_ms: int = 600_000
+    take_over: bool = False
+    pause_rate: int = 1_024
+    """Bytes per second that a paused move may still copy: its copied bytes stay, its load goes."""
+
+
+class MoveOrder(NamedTuple):
+    """One partition of a plan: where it shall be, in which log dirs, and how. `target` () cancels what moves there."""
+
+    tp: TopicPartition
+    target: Replicas
+    strategy: Strategy | None = None
+    log_dirs: tuple[tuple[BrokerId, str], ...] = ()
+
+
+class ThrottleKey(NamedTuple):
+    """One setting of one resource: kind is 'broker' or 'topic'; setting is Kafka's name of it."""
+
+    kind: str
+    name: str
+    setting: str
+
+
+class PlanAccepted(NamedTuple):
+    """A plan was taken on; its moves follow."""
+
+    plan_id: str
+    cluster_id: str
+    options: ExecutionOptions
+
+
+class MoveAccepted(NamedTuple):
+    """One partition's move. `original` keeps its replicas' ORDER from before its first step.
+
+    `size_bytes` is the leader's at acceptance. `adopted`: it ran already, and the order of `original` is a guess.
+    """
+
+    tp: TopicPartition
+    topic_id: UUID | None
+    original: Replicas
+    target: Replicas
+    strategy: Strategy
+    size_bytes: int
+    log_dirs: tuple[tuple[BrokerId, str], ...] = ()
+    adopted: bool = False
+
+
+class StepBegun(NamedTuple):
+    """A step is about to be asked for: from `before` to exactly `after`. `cancels`: null replicas are sent."""
+
+    tp: TopicPartition
+    number: int
+    before: Replicas
+    after: Replicas
+    reason: str
+    cancels: bool = False
+
+
+class StepAccepted(NamedTuple):
+    """The cluster's controller took the step on."""
+
+    tp: TopicPartition
+    number: int
+
+
+class StepFinished(NamedTuple):
+    """What the step wanted was seen, with this ISR, and nothing is under way there. `copied_bytes`: 0 when not seen."""
+
+    tp: TopicPartition
+    number: int
+    replicas: Replicas
+    isr: Replicas
+    copied_bytes: int = 0
+
+
+class StepDropped(NamedTuple):
+    """The step will not be pursued: another one takes its place, or the cluster refused it."""
+
+    tp: TopicPartition
+    number: int
+    reason: str
+
+
+class DirectionChanged(NamedTuple):
+    """A move was turned: stop or roll back."""
+
+    tp: TopicPartition
+    direction: Direction
+
+
+class MovePaused(NamedTuple):
+    """A move was paused (True) or goes on (False)."""
+
+    tp: TopicPartition
+    paused: bool
+
+
+class FloorRelaxed(NamedTuple):
+    """From now on this move may go on with fewer in sync (design: floor, relaxed)."""
+
+    tp: TopicPartition
+
+
+class MoveClosed(NamedTuple):
+    """The end of a move: where its replicas are, and what was copied for it (bytes; 0 when not seen)."""
+
+    tp: TopicPartition
+    outcome: Outcome
+    reason: str
+    replicas: Replicas
+    copied_bytes: int = 0
+
+
+class ThrottleRemembered(NamedTuple):
+    """A setting as it was before we touched it; None: it was not set at this resource."""
+
+    key: ThrottleKey
+    value: str | None
+
+
+class ThrottleSet(NamedTuple):
+    """A setting is about to be given this value."""
+
+    key: ThrottleKey
+    value: str
+
+
+class ThrottleRestored(NamedTuple):
+    """A setting is as it was again, or somebody else changed it since and it was left to them (`left`)."""
+
+    key: ThrottleKey
+    left: bool = False
+
+
+class LimitChanged(NamedTuple):
+    """The rate in force, bytes per second; None: none. `reason` says who or what changed it."""
+
+    bytes_per_s: int | None
+    reason: str
+
+
+class CommandTaken(NamedTuple):
+    """An operator's order was understood; its effects are entries of their own."""
+
+    command: Command
+
+
+class RateObserved(NamedTuple):
+    """What a broker received for moves, bytes per second, while at least one copy ran; limited says a throttle held."""
+
+    broker: BrokerId
+    bytes_per_s: int
+    limited: bool
+
+
+class ExecutionClosed(NamedTuple):
+    """All moves ended and all throttles are restored."""
+
+    summary: str
+
+
+JournalRecord: TypeAlias = (
+    PlanAccepted
+    | MoveAccepted
+    | StepBegun
+    | StepAccepted
+    | StepFinished
+    | StepDropped
+    | DirectionChanged
+    | MovePaused
+    | FloorRelaxed
+    | MoveClosed
+    | ThrottleRemembered
+    | ThrottleSet
+    | ThrottleRestored
+    | LimitChanged
+    | CommandTaken
+    | RateObserved
+    | ExecutionClosed
+)
+
+
+class JournalEntry(NamedTuple):
+    """One line of the journal. `sequence` grows by one without gaps; `cause` names the event that brought it."""
+
+    sequence: int
+    at_ms: int
+    cause: str
+    record: JournalRecord
+
+
+class LeaseHolder(NamedTuple):
+    """Who drives the journal, until when."""
+
+    owner: str
+    host: str
+    process: int
+    expires_at_ms: int
+
+    def __str__(self) -> str:
+        return f"process {self.process} on {self.host} (lease {self.owner})"
+
+
+class ObservedPartition(NamedTuple):
+    """A partition as metadata tell it; `leader` -1: none."""
+
+    replicas: Replicas
+    isr: Replicas
+    leader: BrokerId
+    offline: Replicas = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedTopic:
+    """A topic as metadata tell it. `topic_id` is None before Kafka 2.8."""
+
+    topic_id: UUID | None
+    partitions: dict[int, ObservedPartition] = field(default_factory=dict[int, ObservedPartition])
+    min_isr: int = 1
+
+
+class OngoingReassignment(NamedTuple):
+    """What ListPartitionReassignments tells of one partition."""
+
+    replicas: Replicas
+    adding: Replicas
+    removing: Replicas
+
+    @property
+    def target(self) -> Replicas:
+        """What it will be: replicas without the removing ones, then what is to be added and is not written yet."""
+        kept = tuple(broker for broker in self.replicas if broker not in self.removing)
+        return kept + tuple(broker for broker in self.adding if broker not in self.replicas)
+
+    @property
+    def written(self) -> bool:
+        """Whether additions are among the replicas. Shunter's controller lists moves that wait for their turn, too."""
+        return all(broker in self.replicas for broker in self.adding)
+
+    @property
+    def original(self) -> Replicas:
+        """What it was, as far as can be told: replicas without the adding ones; the order is a guess."""
+        return tuple(broker for broker in self.replicas if broker not in self.adding)
+
+
+class ReplicaSize(NamedTuple):
+    """One replica on one broker: bytes, its log dir, and whether it is a future replica (log-dir move under way)."""
+
+    bytes: int
+    log_dir: str
+    future: bool = False
+
+
+class LogDirSpace(NamedTuple):
+    """A log dir's bytes; -1 where the broker does not say (before 3.3)."""
+
+    total: int
+    usable: int

@@ -1,0 +1,45 @@
+"""A cluster as its Admin API shows it at one moment: what `shunter pipeline collect` writes down."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from shunter.model.partition import BrokerId, Replicas
+
+
+class InventoryBroker(NamedTuple):
+    """A live broker. Room on its log dirs is None below Kafka 3.3 (KIP-827) and where a log dir failed."""
+
+    id: BrokerId
+    host: str
+    rack: str | None
+    disk_total_bytes: int | None
+    disk_usable_bytes: int | None
+
+
+class InventoryPartition(NamedTuple):
+    """A partition. Offsets are of the leader's log, None where it has none; sizes are (broker, bytes) of what answered."""
+
+    topic: str
+    topic_id: str | None
+    partition: int
+    replicas: Replicas
+    isr: Replicas
+    leader: BrokerId
+    start_offset: int | None
+    end_offset: int | None
+    min_insync: int
+    sizes: tuple[tuple[BrokerId, int], ...]
+
+
+class Inventory(NamedTuple):
+    """One snapshot. `taken_at_ms` is the middle of the time that reading took, milliseconds since 1970 UTC.
+
+    `unanswered` are brokers whose log dirs could not be read: (id, why).
+    """
+
+    cluster_id: str
+    taken_at_ms: int
+    brokers: tuple[InventoryBroker, ...]
+    partitions: tuple[InventoryPartition, ...]
+    unanswered: tuple[tuple[BrokerId, str], ...] = ()

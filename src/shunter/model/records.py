@@ -1,0 +1,134 @@
+"""What the core asks to be made durable: domain values with the version that they expect.
+
+Drivers turn them into paths and bytes through `formats`; the core never sees either. Every batch is one atomic
+ZooKeeper multi that also checks the controller epoch (the fence), whatever its records are.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from shunter.model.partition import BrokerId, LeaderAndIsr, Replicas, TopicPartition
+from shunter.model.reassignment import Reassignment
+from shunter.model.topic import Topic
+
+
+class PutTopic(NamedTuple):
+    """Write a whole topic. `topic.version` is the version that is expected (-1: create, with its configs' znode)."""
+
+    topic: Topic
+    configs: tuple[tuple[str, str], ...] = ()
+
+
+class DeleteTopic(NamedTuple):
+    """Remove everything of a topic: states, topic, configuration, and its entry in the deletion queue."""
+
+    name: str
+    partitions: tuple[int, ...]
+
+
+class PutPartition(NamedTuple):
+    """Write a partition's leader and ISR. `leadership.partition_epoch` is what is expected (-1: create)."""
+
+    tp: TopicPartition
+    leadership: LeaderAndIsr
+
+
+class PutReassignment(NamedTuple):
+    """Write a move's durable record. `reassignment.version` is what is expected (-1: create)."""
+
+    tp: TopicPartition
+    reassignment: Reassignment
+
+
+class CloseReassignment(NamedTuple):
+    """Remove a move's durable record. `last` says that no other partition of its topic has one."""
+
+    tp: TopicPartition
+    version: int
+    last: bool = False
+
+
+class PutOwedDeletion(NamedTuple):
+    """Remember that a dead broker still holds a replica that was dropped; deleted when the broker returns."""
+
+    broker: BrokerId
+    partitions: tuple[tuple[TopicPartition, int], ...]
+    """(partition, leader epoch at which it was dropped)."""
+    version: int
+
+
+class CloseOwedDeletion(NamedTuple):
+    """Everything owed by a broker was done."""
+
+    broker: BrokerId
+    version: int
+
+
+class PutLegacyReassignments(NamedTuple):
+    """Rewrite `/admin/reassign_partitions` with what is left of it; None deletes it."""
+
+    targets: tuple[tuple[TopicPartition, Replicas], ...] | None
+    version: int
+    originals: tuple[tuple[TopicPartition, Replicas], ...] = ()
+    """Written as KIP-236's `original_replicas`; only where no Apache controller may ever read them."""
+
+
+class PutExtraReassignments(NamedTuple):
+    """Rewrite `/admin/reassign_partitions_extra` with what was not taken over yet; None deletes it."""
+
+    targets: tuple[tuple[TopicPartition, Replicas], ...] | None
+    version: int
+
+
+class CreateReassignmentRequest(NamedTuple):
+    """Queue what the legacy znode asks for as `/admin/reassignment_requests/request_NNNN` (KIP-236's bridge)."""
+
+    targets: tuple[tuple[TopicPartition, Replicas], ...]
+    legacy: bool = True
+
+
+class DeleteReassignmentRequest(NamedTuple):
+    """Remove a request that was taken over, or must not be."""
+
+    name: str
+
+
+class PutDeletionMark(NamedTuple):
+    """Queue a topic for deletion (`/admin/delete_topics/$topic`), as brokers and tools expect it."""
+
+    name: str
+
+
+class PutProducerIdBlock(NamedTuple):
+    """Claim producer ids up to and including `last`."""
+
+    broker: BrokerId
+    first: int
+    last: int
+    version: int
+
+
+class DeleteQueueEntry(NamedTuple):
+    """Remove an entry of one of the admin queues: kind is 'delete_topics' or 'preferred_replica_election'."""
+
+    kind: str
+    name: str
+
+
+Record: TypeAlias = (
+    PutTopic
+    | DeleteTopic
+    | PutPartition
+    | PutReassignment
+    | CloseReassignment
+    | PutOwedDeletion
+    | CloseOwedDeletion
+    | PutLegacyReassignments
+    | PutExtraReassignments
+    | CreateReassignmentRequest
+    | DeleteReassignmentRequest
+    | PutDeletionMark
+    | PutProducerIdBlock
+    | DeleteQueueEntry
+)

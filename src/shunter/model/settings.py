@@ -1,0 +1,64 @@
+"""Settings as frozen values; loaded by `app`, handed down, never looked up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from shunter.model.reassignment import CancelMode, Strategy
+
+
+class Takeover(Enum):
+    """When a controller may take `/controller`."""
+
+    NEVER = "never"
+    VACANT = "vacant"
+    PREEMPT = "preempt"
+
+
+class ControlRequestEpoch(Enum):
+    """What goes into the BrokerEpoch field of control requests: the two passes of seed 003's upgrade."""
+
+    MAX = "max"
+    PER_BROKER = "per-broker"
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """How the controller decides. Times are milliseconds; 0 means no bound where a bound is meant."""
+
+    broker_id: int
+    takeover: Takeover = Takeover.VACANT
+    control_request_epoch: ControlRequestEpoch = ControlRequestEpoch.MAX
+    strategy: Strategy = Strategy.INCREMENTAL
+    cancel_mode: CancelMode = CancelMode.ROLL_BACK
+    max_concurrent: int = 0
+    max_concurrent_per_broker: int = 0
+    relax_after_ms: int = 600_000
+    slow_broker_ms: int = 10_000
+    metadata_linger_ms: int = 80
+    slice_partitions: int = 500
+    default_partitions: int = 1
+    default_replication_factor: int = 1
+    default_min_isr: int = 1
+    unclean_leader_election: bool = False
+    delete_topics: bool = True
+    leader_rebalance_enable: bool = True
+    leader_rebalance_interval_ms: int = 300_000
+    leader_imbalance_percent: int = 10
+    """Of the partitions that prefer a broker, how many others may lead before it gets them back."""
+    write_target_replicas: bool = False
+    roll_back_after_ms: int = 0
+    """How long a move may wait for a dead broker of its target before it is rolled back; 0: for ever (2.A)."""
+    show_original_replicas: bool = False
+    """Keep `original_replicas` in the legacy znode: an Apache controller would throw the whole znode away for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WireLimits:
+    """What a peer may ask of us before its connection is closed."""
+
+    frame_bytes: int = 104_857_600
+    array_length: int = 1_000_000
+    connections: int = 2_000
+    requests_in_flight: int = 64

@@ -1,0 +1,76 @@
+"""Everything that a new controller reads before it acts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from shunter.model.broker import Broker
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
+from shunter.model.reassignment import Reassignment
+from shunter.model.topic import TopicSnapshot
+
+
+class LegacyReassignments(NamedTuple):
+    """`/admin/reassign_partitions`: targets, and the original replicas where a tool gave them (KIP-236)."""
+
+    targets: Mapping[TopicPartition, Replicas]
+    originals: Mapping[TopicPartition, Replicas]
+    version: int
+    czxid: int = 0
+    """The znode's creation: what was written before a cancel znode is told from what was written after it."""
+
+
+class ReassignmentRequest(NamedTuple):
+    """One child of `/admin/reassignment_requests` (KIP-236): partitions to reassign, by name of the znode.
+
+    `legacy`: the controller made it from `/admin/reassign_partitions`.
+    """
+
+    name: str
+    targets: Mapping[TopicPartition, Replicas]
+    legacy: bool = False
+    czxid: int = 0
+
+
+class OwedDeletions(NamedTuple):
+    """Replicas to delete on a broker that was dead when they were dropped, with the leader epoch of the drop."""
+
+    partitions: tuple[tuple[TopicPartition, int], ...]
+    version: int
+
+
+class LeftOut(NamedTuple):
+    """What exists and can't be read, as far as something might be decided about it: it must not be written anew."""
+
+    topics: frozenset[str] = frozenset()
+    moves: frozenset[TopicPartition] = frozenset()
+    """Partitions whose durable record of a move can't be read."""
+    owed: frozenset[BrokerId] = frozenset()
+    """Brokers whose list of owed deletions can't be read."""
+    producer_ids: bool = False
+    """Whether the claimed block of producer ids can't be read: nobody knows which ids are free."""
+
+
+class ClusterSnapshot(NamedTuple):
+    """The cluster as read from ZooKeeper. `unreadable` names what was skipped: (znode path, why)."""
+
+    cluster_id: str
+    brokers: tuple[Broker, ...]
+    topics: tuple[TopicSnapshot, ...]
+    reassignments: Mapping[TopicPartition, Reassignment]
+    legacy: LegacyReassignments | None
+    owed_deletions: Mapping[BrokerId, OwedDeletions]
+    deleting_topics: tuple[str, ...]
+    producer_id_block: tuple[int, int]
+    """(next free producer id, znode version); (0, -1) where nobody ever claimed one."""
+    broker_configs: Mapping[str, Mapping[str, str]]
+    """Dynamic broker configs by broker id as text; '<default>' for the cluster's."""
+    unreadable: tuple[tuple[str, str], ...] = ()
+    cancel: int | None = None
+    """czxid of `/admin/reassign_cancel`; None where there is none (KIP-236)."""
+    extra: LegacyReassignments | None = None
+    """`/admin/reassign_partitions_extra`."""
+    requests: tuple[ReassignmentRequest, ...] = ()
+    """Children of `/admin/reassignment_requests`, by name."""
+    left_out: LeftOut = LeftOut()

@@ -1,0 +1,226 @@
+"""What came of the moves: from journals to moves, steps, stalls, rates between brokers, and plans against truth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from shunter.pipeline.account_schemas import (
+    ACCOUNT_MOVES,
+    ACCOUNT_PLANS,
+    ACCOUNT_RATES,
+    ACCOUNT_STALLS,
+    ACCOUNT_STEPS,
+    JOURNAL,
+)
+
+_LINE = """
+    cluster_id string, journal string, sequence bigint, at bigint, cause string, kind string, plan_id string, tp string,
+    number int, before array<int>, after array<int>, original array<int>, target array<int>, size_bytes bigint,
+    copied_bytes bigint, broker int, bytes_per_s bigint, limited boolean, paused boolean, outcome string, reason string,
+    topic_id string
+"""
+_SHORTEST_STALL = 1.0
+"""Seconds; a step's bookkeeping takes a moment that is no stall."""
+_SAME_MOVE = ("cluster_id", "journal", "accepted_sequence")
+
+
+def read_journals(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """Read journals as JSON lines: an entry's own fields, and cluster_id, journal, sequence.
+
+    Grain: one row per entry; columns of `journal`. Entries before the first plan have no plan_id.
+    """
+    lines = spark.read.schema(_LINE).json(list(paths))
+    so_far = Window.partitionBy("cluster_id", "journal").orderBy("sequence")
+    columns = {
+        "at": F.timestamp_millis("at"),
+        "plan_id": F.last("plan_id", ignorenulls=True).over(so_far),
+        "topic": F.nullif(F.regexp_extract("tp", r"^(.+)-(\d+)$", 1), F.lit("")),
+        "partition": F.regexp_extract("tp", r"^(.+)-(\d+)$", 2).try_cast("int"),
+        "bytes": F.coalesce("copied_bytes", "size_bytes"),
+        "rate": F.col("bytes_per_s"),
+    }
+    return lines.select(*(columns.get(name, F.col(name)).alias(name) for name in JOURNAL.columns))
+
+
+def steps_of(journal: DataFrame) -> DataFrame:
+    """Grain: one row per step that was begun; columns of `account_steps`.
+
+    The bytes of a step come from the replica that leads by preference: who really led is not in the journal.
+    """
+    kinds = ("step-begun", "step-finished", "step-dropped")
+    of_steps = journal.where(F.col("kind").isin(*kinds))
+    same_step = Window.partitionBy("cluster_id", "journal", "topic", "partition").orderBy("sequence")
+    ahead = {name: F.lead(name).over(same_step) for name in ("kind", "number", "at", "bytes", "reason")}
+    paired = of_steps.withColumns({f"next_{name}": ahead_of for name, ahead_of in ahead.items()})
+    ended = (F.col("next_kind") != "step-begun") & (F.col("next_number") == F.col("number"))
+    finished = F.when(ended, F.col("next_kind") == "step-finished")
+    copied = F.when(finished & (F.col("next_bytes") > 0), F.col("next_bytes"))
+    return paired.where(F.col("kind") == "step-begun").select(
+        "cluster_id", "journal", F.col("sequence").alias("begun_sequence"), "topic", "partition", "number",
+        F.get("before", F.lit(0)).alias("source"),
+        F.array_except("after", "before").alias("added"),
+        F.array_except("before", "after").alias("removed"),
+        F.col("at").alias("begun_at"),
+        F.when(ended, F.col("next_at")).alias("ended_at"),
+        finished.alias("finished"),
+        F.when(ended, _between("at", "next_at")).alias("seconds"),
+        copied.alias("copied_bytes"),
+        F.coalesce(F.when(finished == F.lit(False), F.col("next_reason")), F.col("reason")).alias("reason"),
+    ).select(*ACCOUNT_STEPS.columns)  # fmt: skip
+
+
+def stalls_of(journal: DataFrame) -> DataFrame:
+    """Grain: one row per stretch of a second or more in which a move stood still; columns of `account_stalls`."""
+    turns = _with_moves(journal)
+    in_order = Window.partitionBy(*_SAME_MOVE).orderBy("sequence")
+    paused = F.coalesce(F.last("paused", ignorenulls=True).over(in_order), F.lit(False))
+    stretches = turns.withColumns(
+        {"until": F.lead("at").over(in_order), "next_kind": F.lead("kind").over(in_order), "is_paused": paused}
+    )
+    cause = (
+        F.when(F.col("is_paused"), F.lit("paused"))
+        .when(F.col("kind") == "move-accepted", F.lit("waiting for its turn"))
+        .when(F.col("kind") == "step-finished", F.lit("between steps"))
+        .when(F.col("kind") == "step-dropped", F.concat(F.lit("step dropped: "), F.coalesce("reason", F.lit(""))))
+    )
+    stood = stretches.withColumns({"cause": cause, "seconds": _between("at", "until")})
+    still = (F.col("kind") != "move-closed") & F.col("cause").isNotNull() & (F.col("seconds") >= _SHORTEST_STALL)
+    return stood.where(still).select(
+        "cluster_id", "journal", "topic", "partition", F.col("at").alias("began_at"), F.col("until").alias("ended_at"),
+        "seconds", "cause",
+    ).select(*ACCOUNT_STALLS.columns)  # fmt: skip
+
+
+def moves_of(journal: DataFrame) -> DataFrame:
+    """Grain: one row per move; columns of `account_moves`. A move that still runs has no end and no outcome."""
+    entries = _with_moves(journal)
+    paused = _stalled(entries)
+    whole = entries.groupBy(*_SAME_MOVE).agg(
+        F.max("plan_id").alias("plan_id"),
+        F.max("topic").alias("topic"),
+        F.max("partition").alias("partition"),
+        _of("move-accepted", "original"),
+        _of("move-accepted", "target"),
+        _of("move-accepted", "at").alias("accepted_at"),
+        F.min(F.when(F.col("kind") == "step-begun", F.col("at"))).alias("started_at"),
+        _of("move-closed", "at").alias("ended_at"),
+        _of("move-closed", "outcome"),
+        _of("move-closed", "reason"),
+        F.count_if(F.col("kind") == "step-finished").alias("steps"),
+        _of("move-accepted", "bytes").alias("size"),
+        F.sum(F.when(F.col("kind") == "step-finished", F.col("bytes"))).alias("copied"),
+        _of("move-closed", "bytes").alias("closed_bytes"),
+    )
+    with_stalls = whole.join(paused, on=list(_SAME_MOVE), how="left")
+    copied = F.greatest(F.coalesce("closed_bytes", F.lit(0)), F.coalesce("copied", F.lit(0)))
+    return with_stalls.select(
+        *_SAME_MOVE, "plan_id", "topic", "partition", "original", "target", "accepted_at", "started_at", "ended_at",
+        "outcome", "reason", "steps",
+        (F.coalesce("size", F.lit(0)) * F.size(F.array_except("target", "original"))).alias("planned_bytes"),
+        F.when(copied > 0, copied).alias("copied_bytes"),
+        _between("started_at", "ended_at").alias("seconds"),
+        F.coalesce("stalled", F.lit(0.0)).alias("stalled_seconds"),
+    ).select(*ACCOUNT_MOVES.columns)  # fmt: skip
+
+
+def rates_of(steps: DataFrame) -> DataFrame:
+    """Rates between brokers. Grain: one row per pair and hour; columns of `account_rates`.
+
+    A step that adds several replicas copies to each of them; its bytes are split evenly.
+    """
+    copied = steps.where(
+        F.col("finished") & (F.col("copied_bytes") > 0) & (F.col("seconds") > 0) & (F.size("added") > 0)
+    )
+    each = copied.select(
+        "cluster_id", "source", F.explode("added").alias("target"), F.date_trunc("hour", "begun_at").alias("hour"),
+        (F.col("copied_bytes") / F.size("added")).cast("bigint").alias("bytes"), "seconds",
+    )  # fmt: skip
+    rate = F.col("bytes") / F.col("seconds")
+    return each.groupBy("cluster_id", "source", "target", "hour").agg(
+        F.count("*").alias("steps"),
+        F.sum("bytes").alias("bytes"),
+        F.sum("seconds").alias("seconds"),
+        *(F.percentile(rate, F.lit(share)).alias(f"rate_p{round(share * 100)}") for share in (0.1, 0.5, 0.9)),
+    ).select(*ACCOUNT_RATES.columns)  # fmt: skip
+
+
+def plans_of(moves: DataFrame, schedules: DataFrame, loads: DataFrame) -> DataFrame:
+    """Plans against truth. Grain: one row per executed plan and journal; columns of `account_plans`.
+
+    Args:
+        moves: Columns of `account_moves`.
+        schedules: Columns of `schedules`; the scenario `as planned` is what counts.
+        loads: Columns of `plan_loads`, for the imbalance that the plan removed.
+    """
+    executed = moves.where(F.col("plan_id").isNotNull()).groupBy("cluster_id", "journal", "plan_id").agg(
+        F.min("accepted_at").alias("began_at"),
+        F.when(F.count_if(F.col("ended_at").isNull()) == 0, F.max("ended_at")).alias("ended_at"),
+        F.count("*").alias("moves"),
+        F.count_if(F.col("outcome") == "done").alias("done"),
+        F.sum("planned_bytes").alias("planned_bytes"),
+        F.sum("copied_bytes").alias("copied_bytes"),
+    )  # fmt: skip
+    planned = schedules.where(F.col("scenario") == "as planned").select(
+        "cluster_id", "plan_id", F.col("seconds").alias("planned_seconds"), F.col("seconds_low").alias("planned_seconds_low"),
+        F.col("seconds_high").alias("planned_seconds_high"),
+    )  # fmt: skip
+    keys = ["cluster_id", "plan_id"]
+    joined = executed.join(planned, on=keys, how="left").join(imbalance_removed(loads), on=keys, how="left")
+    seconds = _between("began_at", "ended_at")
+    removed = F.col("imbalance_removed")
+    return joined.withColumn("seconds", seconds).withColumns(
+        {
+            "eta_error": F.when(F.col("seconds") > 0, (F.col("planned_seconds") - F.col("seconds")) / F.col("seconds")),
+            "bytes_per_imbalance": F.when(removed > 0, F.col("copied_bytes") / removed),
+        }
+    ).select(*ACCOUNT_PLANS.columns)  # fmt: skip
+
+
+def imbalance_removed(loads: DataFrame) -> DataFrame:
+    """What a plan takes off brokers above the mean, in bytes of disk. Grain: one row per plan and cluster."""
+    plan = Window.partitionBy("cluster_id", "plan_id")
+    mean = F.avg("before").over(plan)
+    above = {f"{name}_above": F.greatest(F.lit(0.0), F.col(name) - mean) for name in ("before", "after")}
+    disks = loads.where(F.col("resource") == "disk").withColumns(above)
+    return disks.groupBy("cluster_id", "plan_id").agg(
+        (F.sum("before_above") - F.sum("after_above")).alias("imbalance_removed")
+    )
+
+
+def _with_moves(journal: DataFrame) -> DataFrame:
+    """Give each entry of a partition the acceptance of the move that it belongs to; what came before is dropped."""
+    kinds = (
+        "move-accepted",
+        "step-begun",
+        "step-accepted",
+        "step-finished",
+        "step-dropped",
+        "move-paused",
+        "move-closed",
+    )
+    same_partition = Window.partitionBy("cluster_id", "journal", "topic", "partition").orderBy("sequence")
+    accepted = F.when(F.col("kind") == "move-accepted", F.col("sequence"))
+    entries = journal.where(F.col("kind").isin(*kinds) & F.col("topic").isNotNull())
+    with_move = entries.withColumn("accepted_sequence", F.last(accepted, ignorenulls=True).over(same_partition))
+    return with_move.where(F.col("accepted_sequence").isNotNull())
+
+
+def _stalled(entries: DataFrame) -> DataFrame:
+    """Seconds between a move's first step and its end without a step under way, or paused. Grain: one row per move."""
+    in_order = Window.partitionBy(*_SAME_MOVE).orderBy("sequence")
+    paused = F.coalesce(F.last("paused", ignorenulls=True).over(in_order), F.lit(False))
+    still = paused | F.col("kind").isin("step-finished", "step-dropped")
+    ahead = entries.withColumns({"until": F.lead("at").over(in_order), "still": still})
+    lasting = F.when(F.col("still") & (F.col("kind") != "move-closed"), _between("at", "until"))
+    return ahead.groupBy(*_SAME_MOVE).agg(F.sum(lasting).alias("stalled"))
+
+
+def _of(kind: str, name: str) -> Column:
+    return F.max_by(name, F.when(F.col("kind") == kind, F.col("sequence"))).alias(name)
+
+
+def _between(first: str, last: str) -> Column:
+    return (F.unix_millis(last) - F.unix_millis(first)) / 1000

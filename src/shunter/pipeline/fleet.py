@@ -1,0 +1,139 @@
+"""Many clusters planned side by side: rows for the planner, tasks cut by size, one row per cluster that comes back."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from shunter.core.planning.request import PlanRequest
+from shunter.pipeline.fleet_worker import RESULT_DDL, ClusterLimit, plan_batches
+from shunter.pipeline.schemas import FOLLOWER, LEADER, UNKNOWN_ROLE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FLEET_ROWS = (
+    "cluster_id", "topic", "number", "rack", "replicas", "size", "bytes_in", "bytes_out", "min_insync",
+)  # fmt: skip
+"""What the planner is fed with: a row per partition; and a row per broker, whose topic is null, number its id, size its
+disk's capacity."""
+PEAKS = ("mean", "p50", "p95", "p99", "max")
+
+
+def fleet_rows(
+    model: DataFrame, brokers: DataFrame, replicas: DataFrame, *, peak: str = "p95", days: float = 0.0
+) -> DataFrame:
+    """Join the model to the newest snapshots.
+
+    Grain: one row per partition and one per broker; columns of `FLEET_ROWS`. Clusters without a snapshot are planned
+    from the model alone: replicas where samples came from, leader first, and no racks.
+
+    Args:
+        model: Columns of `load_model`.
+        brokers: The newest snapshots' brokers.
+        replicas: The newest snapshots' replicas.
+        peak: The percentile that the plan must carry.
+        days: Sizes are those of so many days ahead, by each replica's growth (never less than today's).
+    """
+    loads = _partition_loads(model, peak, days)
+    placed = replicas.groupBy("cluster_id", "topic_id", "topic", "partition").agg(
+        _in_order(F.col("position"), F.col("broker_id")).alias("replicas"),
+        F.max("size_bytes").alias("seen_size"),
+        F.max("min_insync").alias("min_insync"),
+    )
+    with_snapshot = placed.join(loads.drop("topic", "sampled"), on=["cluster_id", "topic_id", "partition"], how="left")
+    known = replicas.select("cluster_id").distinct()
+    without = loads.join(known, on="cluster_id", how="left_anti").select(
+        "cluster_id", "topic", F.col("partition").alias("number"), F.col("sampled").alias("replicas"),
+        F.coalesce("size", F.lit(0.0)).alias("size"), "bytes_in", "bytes_out", F.lit(1).alias("min_insync"),
+    )  # fmt: skip
+    partitions = with_snapshot.select(
+        "cluster_id", "topic", F.col("partition").alias("number"), "replicas",
+        F.coalesce(F.greatest("seen_size", "size"), F.lit(0.0)).alias("size"), "bytes_in", "bytes_out", "min_insync",
+    ).unionByName(without)  # fmt: skip
+    broker_rows = brokers.select(
+        "cluster_id", F.col("broker_id").alias("number"), "rack", F.col("disk_total_bytes").cast("double").alias("size")
+    )
+    return partitions.unionByName(broker_rows, allowMissingColumns=True).select(*FLEET_ROWS)
+
+
+def plan_fleet(rows: DataFrame, request: PlanRequest, limit: ClusterLimit, *, tasks: int | None = None) -> DataFrame:
+    """Plan every cluster, the giants alone in their tasks.
+
+    Grain: one row per cluster, with `status` planned, failed or timed_out and the plan in nested columns.
+
+    Args:
+        rows: Columns of `FLEET_ROWS`.
+        limit: What one cluster may take; the others go on.
+        tasks: Into how many tasks the fleet is cut; None: as many as there are cores, or clusters.
+    """
+    spark = rows.sparkSession
+    counted = rows.groupBy("cluster_id").agg(F.count("*").alias("rows")).collect()
+    weights = {row["cluster_id"]: int(row["rows"]) for row in counted}
+    # A cluster's share of the work decides its task; one pass over the fleet's sizes, and the fleet's rows move once.
+    cut = max(1, min(len(weights), tasks or spark.sparkContext.defaultParallelism * 4))
+    salts = _salts(spark, cut)
+    chosen = [(name, salts[task]) for name, task in sorted(assign_tasks(weights, cut).items())]
+    salted = rows.join(
+        F.broadcast(spark.createDataFrame(chosen, "cluster_id string, salt bigint")), on="cluster_id", how="inner"
+    )
+    spread = salted.repartition(cut, "salt").sortWithinPartitions("cluster_id").select(*FLEET_ROWS)
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return plan_batches(batches, request, limit)
+
+    # Barrier-free Python: the planner is numpy and takes a whole cluster at once; no native function serves.
+    return spread.mapInArrow(work, RESULT_DDL)
+
+
+def assign_tasks(weights: Mapping[str, int], tasks: int) -> dict[str, int]:
+    """Spread clusters over tasks, the largest first, each to the task with the least to do.
+
+    Planning grows faster than the number of rows, hence the power: a giant counts for more than its rows.
+    """
+    heap = [(0.0, task) for task in range(tasks)]
+    assigned: dict[str, int] = {}
+    for name, rows in sorted(weights.items(), key=lambda item: (-item[1], item[0])):
+        load, task = heapq.heappop(heap)
+        assigned[name] = task
+        heapq.heappush(heap, (load + rows**1.2, task))
+    return assigned
+
+
+def _salts(spark: SparkSession, tasks: int) -> list[int]:
+    """A number for each task that Spark's own hash sends there; hashing cluster ids would throw giants together."""
+    found: dict[int, int] = {}
+    tried = 0
+    while len(found) < tasks:
+        candidates = spark.range(tried, tried + tasks * 16).select(
+            "id", F.pmod(F.hash("id"), F.lit(tasks)).alias("task")
+        )
+        for row in candidates.collect():
+            found.setdefault(row["task"], row["id"])
+        tried += tasks * 16
+    return [found[task] for task in range(tasks)]
+
+
+def _partition_loads(model: DataFrame, peak: str, days: float) -> DataFrame:
+    grown = F.col("size_bytes") + F.greatest(F.lit(0.0), F.coalesce("growth_bytes_per_day", F.lit(0.0))) * F.lit(days)
+    return model.groupBy("cluster_id", "topic_id", "partition").agg(
+        F.max("topic").alias("topic"),
+        _leaders(f"bytes_in_{peak}").alias("bytes_in"),
+        _leaders(f"bytes_out_{peak}").alias("bytes_out"),
+        F.max(grown).alias("size"),
+        F.array_distinct(_in_order(F.when(F.col("role") == LEADER, F.lit(0)).otherwise(F.lit(1)), F.col("broker_id"))).alias("sampled"),
+    )  # fmt: skip
+
+
+def _leaders(name: str) -> Column:
+    """A partition's rate: what its leader showed; else a row of unknown role; else a follower, which gets the same."""
+    return F.coalesce(*(F.max(F.when(F.col("role") == role, F.col(name))) for role in (LEADER, UNKNOWN_ROLE, FOLLOWER)))
+
+
+def _in_order(place: Column, broker: Column) -> Column:
+    pairs = F.sort_array(F.collect_list(F.struct(place.alias("place"), broker.alias("broker"))))
+    return F.transform(pairs, lambda pair: pair["broker"])

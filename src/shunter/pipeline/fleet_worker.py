@@ -1,0 +1,282 @@
+"""What a Spark task does with the clusters that it was given: each planned in a process of its own, within a time limit.
+
+No Spark in here: batches of Arrow in, batches of Arrow out. A cluster that is slow, broken or too big for memory ends
+its own process and becomes a row that says so; the task goes on with the next one.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shunter.core.planning.balance import plan
+from shunter.core.planning.bounds import byte_bound
+from shunter.core.planning.cluster import ABSENT, ClusterLoad
+from shunter.core.planning.explain import broker_changes, move_reasons, summarise
+from shunter.core.planning.moves import Plan
+from shunter.core.planning.request import PlanRequest
+from shunter.errors import FormatError, ShunterError
+
+PLANNED, FAILED, TIMED_OUT = "planned", "failed", "timed_out"
+
+_MOVE = pa.struct(
+    [
+        ("topic", pa.string()), ("partition", pa.int32()), ("source", pa.int32()), ("target", pa.int32()),
+        ("bytes", pa.float64()), ("reason", pa.string()),
+    ]
+)  # fmt: skip
+_ASSIGNMENT = pa.struct([("topic", pa.string()), ("partition", pa.int32()), ("replicas", pa.list_(pa.int32()))])
+_LOAD = pa.struct(
+    [
+        ("broker", pa.int32()),
+        ("rack", pa.string()),
+        ("resource", pa.string()),
+        ("before", pa.float64()),
+        ("after", pa.float64()),
+    ]
+)
+_UNDONE = pa.struct([("what", pa.string()), ("why", pa.string())])
+RESULT = pa.schema(
+    [
+        ("cluster_id", pa.string()), ("status", pa.string()), ("message", pa.string()), ("seconds", pa.float64()),
+        ("partitions", pa.int64()), ("bytes_moved", pa.float64()), ("bytes_percent", pa.float64()),
+        ("bound_percent", pa.float64()), ("leader_changes", pa.int64()), ("moves", pa.list_(_MOVE)),
+        ("assignments", pa.list_(_ASSIGNMENT)), ("loads", pa.list_(_LOAD)), ("undone", pa.list_(_UNDONE)),
+    ]
+)  # fmt: skip
+"""One row per cluster. The same columns, in Spark's notation, are `fleet.PLANS`."""
+
+RESULT_DDL = """
+    cluster_id string, status string, message string, seconds double, partitions bigint, bytes_moved double,
+    bytes_percent double, bound_percent double, leader_changes bigint,
+    moves array<struct<topic: string, partition: int, source: int, target: int, bytes: double, reason: string>>,
+    assignments array<struct<topic: string, partition: int, replicas: array<int>>>,
+    loads array<struct<broker: int, rack: string, resource: string, before: double, after: double>>,
+    undone array<struct<what: string, why: string>>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLimit:
+    """What planning one cluster may take."""
+
+    seconds: float = 600.0
+
+
+def plan_batches(
+    batches: Iterable[pa.RecordBatch], request: PlanRequest, limit: ClusterLimit
+) -> Iterator[pa.RecordBatch]:
+    """Plan every cluster of a task; rows of one cluster must follow one another.
+
+    Args:
+        batches: Columns of `fleet.FLEET_ROWS`: a row per partition, and a row per broker whose `topic` is null.
+    """
+    for cluster_id, table in _clusters(batches):
+        yield pa.RecordBatch.from_pylist([plan_within(cluster_id, table, request, limit)], schema=RESULT)
+
+
+def plan_within(cluster_id: str, table: pa.Table, request: PlanRequest, limit: ClusterLimit) -> dict[str, Any]:
+    """Plan one cluster in a child process; what happens to the child is told in the row."""
+    # A fork shares the table's memory instead of copying it. The child touches numpy alone and starts no thread.
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(target=_child, args=(theirs, plan_cluster, cluster_id, table, request), daemon=True)
+    began = time.monotonic()
+    child.start()
+    theirs.close()
+    try:
+        if not ours.poll(limit.seconds):
+            return _row(cluster_id, TIMED_OUT, f"no plan within {limit.seconds:g} s", time.monotonic() - began)
+        status, found = ours.recv()
+    except EOFError:
+        child.join()
+        message = f"the planner's process ended with {child.exitcode} (out of memory?)"
+        return _row(cluster_id, FAILED, message, time.monotonic() - began)
+    finally:
+        if child.is_alive():
+            child.kill()
+        child.join()
+        ours.close()
+    seconds = time.monotonic() - began
+    return _row(cluster_id, status, found, seconds) if status == FAILED else {**found, "seconds": seconds}
+
+
+def plan_cluster(cluster_id: str, table: pa.Table, request: PlanRequest) -> dict[str, Any]:
+    """Plan one cluster here and now.
+
+    Raises:
+        FormatError: rows that make no cluster: a broker without a rack among ones with, a replica on a broker nobody knows.
+        PlanRefused: the request can't be served on this cluster.
+    """
+    cluster = cluster_load(cluster_id, table)
+    made = plan(cluster, request)
+    summary = summarise(made, byte_bound(made.cluster, made.request, made.targets))
+    return {
+        "cluster_id": cluster_id,
+        "status": PLANNED,
+        "message": None,
+        "partitions": len(cluster.sizes),
+        "bytes_moved": summary.bytes_moved,
+        "bytes_percent": summary.bytes_percent,
+        "bound_percent": summary.bound_percent,
+        "leader_changes": summary.leader_changes,
+        "moves": _moves(made),
+        "assignments": [
+            {"topic": topic, "partition": number, "replicas": replicas}
+            for topic, number, replicas in made.assignments()
+        ],
+        "loads": [
+            {"broker": change.broker, "rack": change.rack, "resource": name, "before": before, "after": after}
+            for change in broker_changes(made)
+            for name, before, after in change.loads
+        ],
+        "undone": [{"what": what, "why": why} for what, why in summary.undone],
+    }
+
+
+def cluster_load(cluster_id: str, table: pa.Table) -> ClusterLoad:
+    """Bring a cluster's rows into the planner's arrays; all columns at once, no loop over partitions.
+
+    Raises:
+        FormatError: names the cluster and the broker or partition that does not fit.
+    """
+    is_broker = pc.is_null(table["topic"])
+    broker_rows, rows = table.filter(is_broker).sort_by("number"), table.filter(pc.invert(is_broker))
+    if rows.num_rows == 0:
+        raise FormatError(f"cluster {cluster_id}", "has no partitions in its model or snapshot")
+    lists = rows["replicas"].combine_chunks()
+    flat = lists.flatten().to_numpy(zero_copy_only=False).astype(np.int64)
+    lengths = pc.list_value_length(lists).to_numpy(zero_copy_only=False).astype(np.int64)
+    known = broker_rows["number"].to_numpy().astype(np.int64)
+    if len(known) == 0:
+        known = np.unique(flat)
+    _check_brokers(cluster_id, rows, flat, lengths, known)
+    names = rows["topic"].combine_chunks().dictionary_encode()
+    order = np.argsort(np.array(names.dictionary.to_pylist(), dtype=object).astype(str), kind="stable")
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    topics = tuple(names.dictionary[int(index)].as_py() for index in order)
+    racks, rack_of = _racks(cluster_id, broker_rows, known)
+    return ClusterLoad(
+        brokers=tuple(int(broker) for broker in known),
+        racks=racks,
+        rack_of=rack_of,
+        topics=topics,
+        topic_of=rank[names.indices.to_numpy(zero_copy_only=False)],
+        numbers=rows["number"].to_numpy().astype(np.int32),
+        replicas=_matrix(np.searchsorted(known, flat).astype(np.int32), lengths),
+        sizes=_floats(rows, "size"),
+        bytes_in=_optional(rows, "bytes_in"),
+        bytes_out=_optional(rows, "bytes_out"),
+        min_isr=pc.fill_null(rows["min_insync"], 1).to_numpy().astype(np.int32),
+        disk_capacity=_capacity(broker_rows),
+    )
+
+
+def _child(
+    pipe: Connection,
+    work: Callable[[str, pa.Table, PlanRequest], dict[str, Any]],
+    cluster_id: str,
+    table: pa.Table,
+    request: PlanRequest,
+) -> None:
+    try:
+        pipe.send((PLANNED, work(cluster_id, table, request)))
+    except ShunterError as error:
+        pipe.send((FAILED, str(error)))
+    # Whatever a cluster's rows provoke in numpy must become its own row and nobody else's.
+    except Exception as error:  # noqa: BLE001
+        pipe.send((FAILED, f"planning broke down: {error!r}"))
+    finally:
+        pipe.close()
+
+
+def _row(cluster_id: str, status: str, message: str, seconds: float) -> dict[str, Any]:
+    empty: dict[str, Any] = {field.name: None for field in RESULT}
+    return {**empty, "cluster_id": cluster_id, "status": status, "message": message, "seconds": seconds}
+
+
+def _clusters(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
+    current: str | None = None
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        encoded = pc.run_end_encode(batch.column("cluster_id"))
+        start = 0
+        for end, name in zip(encoded.run_ends.to_pylist(), encoded.values.to_pylist(), strict=True):
+            if name != current and held:
+                yield str(current), pa.Table.from_batches(held)
+                held = []
+            current = name
+            held.append(batch.slice(start, end - start))
+            start = end
+    if held:
+        yield str(current), pa.Table.from_batches(held)
+
+
+def _check_brokers(cluster_id: str, rows: pa.Table, flat: Any, lengths: Any, known: Any) -> None:
+    if (lengths == 0).any():
+        at = int(np.argmin(lengths))
+        where = f"{rows['topic'][at].as_py()}-{rows['number'][at].as_py()}"
+        raise FormatError(f"cluster {cluster_id}, {where}", "has no replicas")
+    strangers = ~np.isin(flat, known)
+    if strangers.any():
+        at = int(np.searchsorted(np.cumsum(lengths), int(np.argmax(strangers)), side="right"))
+        where = f"{rows['topic'][at].as_py()}-{rows['number'][at].as_py()}"
+        rule = f"a replica is on broker {int(flat[np.argmax(strangers)])}, which the snapshot does not show as live"
+        raise FormatError(f"cluster {cluster_id}, {where}", rule)
+
+
+def _racks(cluster_id: str, broker_rows: pa.Table, known: Any) -> tuple[tuple[str, ...], Any]:
+    given = broker_rows["rack"].to_pylist() or [None] * len(known)
+    without = [int(broker) for broker, rack in zip(known, given, strict=True) if rack is None]
+    if without and len(without) < len(given):
+        raise FormatError(
+            f"cluster {cluster_id}", f"broker {without[0]} has no rack and others have: set broker.rack on all"
+        )
+    names = sorted({rack or "" for rack in given})
+    index = {name: at for at, name in enumerate(names)}
+    return tuple(names), np.array([index[rack or ""] for rack in given], dtype=np.int32)
+
+
+def _matrix(flat: Any, lengths: Any) -> Any:
+    matrix = np.full((len(lengths), int(lengths.max())), ABSENT, dtype=np.int32)
+    matrix[np.arange(matrix.shape[1])[None, :] < lengths[:, None]] = flat
+    return matrix
+
+
+def _floats(rows: pa.Table, name: str) -> Any:
+    return np.maximum(pc.fill_null(rows[name].cast(pa.float64()), 0.0).to_numpy(), 0.0)
+
+
+def _optional(rows: pa.Table, name: str) -> Any:
+    return None if rows[name].null_count == rows.num_rows else _floats(rows, name)
+
+
+def _capacity(broker_rows: pa.Table) -> Any:
+    column = broker_rows["size"]
+    if len(column) == column.null_count:
+        return None
+    return pc.fill_null(column.cast(pa.float64()), float("inf")).to_numpy()
+
+
+def _moves(made: Plan) -> list[dict[str, Any]]:
+    moves: list[dict[str, Any]] = []
+    for move in move_reasons(made):
+        topic, _, number = move.partition.rpartition("-")
+        moves.append(
+            {
+                "topic": topic, "partition": int(number), "source": move.source, "target": move.target,
+                "bytes": move.size, "reason": move.reason,
+            }
+        )  # fmt: skip
+    return moves

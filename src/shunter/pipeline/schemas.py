@@ -1,0 +1,313 @@
+"""The tables of the pipeline: columns, units, grain, keys. `docs/data.md` is rendered from what stands here.
+
+Every column carries its unit and its meaning as metadata, which Parquet keeps beside the data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DateType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+SCHEMA_VERSION = 1
+
+LEADER = "leader"
+FOLLOWER = "follower"
+UNKNOWN_ROLE = "unknown"
+ROLES = (LEADER, FOLLOWER, UNKNOWN_ROLE)
+
+SNAPSHOTS = "snapshots"
+"""Kind of the batches that hold snapshots of clusters and the samples derived from them."""
+
+REPLICA_KEY = ("cluster_id", "topic_id", "partition", "broker_id", "role")
+SAMPLE_KEY = (*REPLICA_KEY, "window_start")
+AMOUNTS = ("bytes_in", "bytes_out", "messages_in")
+MEASURES = (*AMOUNTS, "size_bytes")
+
+
+def column(name: str, kind: DataType, comment: str, *, unit: str = "", nullable: bool = False) -> StructField:
+    """Describe a column; `unit` is empty where there is none."""
+    metadata = {"comment": comment, "unit": unit} if unit else {"comment": comment}
+    return StructField(name, kind, nullable, metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: where its rows live, what one row is, what is unique, what its folders are."""
+
+    name: str
+    grain: str
+    key: tuple[str, ...]
+    schema: StructType
+    partitions: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names in order."""
+        return tuple(self.schema.fieldNames())
+
+
+_IDENTITY = (
+    column("cluster_id", StringType(), "the cluster, as Kafka names itself"),
+    column("topic_id", StringType(), "Kafka's topic id; `name:` and the topic's name where none is known"),
+    column("topic", StringType(), "the topic's name at that time"),
+    column("partition", IntegerType(), "partition number"),
+    column("broker_id", IntegerType(), "the broker that holds this replica"),
+    column("role", StringType(), "leader, follower, or unknown where the source does not say"),
+)
+_WINDOW = (
+    column("window_start", TimestampType(), "start of the window", unit="UTC"),
+    column("window_seconds", IntegerType(), "how long was measured within the window", unit="s"),
+)
+_MEASURES = (
+    column("bytes_in", LongType(), "written to this replica in the window", unit="bytes", nullable=True),
+    column("bytes_out", LongType(), "read by consumers in the window", unit="bytes", nullable=True),
+    column("messages_in", LongType(), "records written in the window", unit="records", nullable=True),
+    column("size_bytes", LongType(), "size of the log at the window's end", unit="bytes", nullable=True),
+)
+_VERSION = column("schema_version", IntegerType(), "version of this table's schema")
+_DATE = column("date", DateType(), "the window's day", unit="UTC", nullable=True)
+
+SAMPLES = Table(
+    "samples",
+    "one replica in one window, as it was measured",
+    SAMPLE_KEY,
+    StructType(
+        [
+            *_IDENTITY,
+            *_WINDOW,
+            *_MEASURES,
+            column("source", StringType(), "the reader that made the row"),
+            column("file", StringType(), "the file, or topic-partition@offset, that it came from", nullable=True),
+            _VERSION,
+            _DATE,
+            column("ingest_id", StringType(), "the batch that brought it"),
+        ]
+    ),
+    ("cluster_id", "date", "ingest_id"),
+)
+
+REJECTS = Table(
+    "rejects",
+    "one row that was put aside, with the rule that it breaks",
+    (),
+    StructType(
+        [
+            *(StructField(field.name, field.dataType, True, field.metadata) for field in SAMPLES.schema),
+            column("rule", StringType(), "the rule that it breaks"),
+            column("detail", StringType(), "value, rule and place in words", nullable=True),
+        ]
+    ),
+    ("cluster_id", "date", "ingest_id"),
+)
+
+
+def _rollup(name: str, grain: str) -> Table:
+    return Table(
+        name,
+        grain,
+        SAMPLE_KEY,
+        StructType(
+            [
+                *_IDENTITY,
+                *_WINDOW,
+                *_MEASURES,
+                column(
+                    "bytes_in_peak", DoubleType(), "highest rate of any window in it", unit="bytes/s", nullable=True
+                ),
+                column(
+                    "bytes_out_peak", DoubleType(), "highest rate of any window in it", unit="bytes/s", nullable=True
+                ),
+                column(
+                    "messages_in_peak",
+                    DoubleType(),
+                    "highest rate of any window in it",
+                    unit="records/s",
+                    nullable=True,
+                ),
+                column("windows", LongType(), "how many samples went into it"),
+                _VERSION,
+                _DATE,
+            ]
+        ),
+        ("cluster_id", "date"),
+    )
+
+
+HOURLY = _rollup("hourly", "one replica in one hour")
+DAILY = _rollup("daily", "one replica in one day")
+
+MANIFEST = Table(
+    "manifest",
+    "one committed batch; rows of `samples` and `rejects` count only when their batch is here",
+    ("ingest_id",),
+    StructType(
+        [
+            column("ingest_id", StringType(), "hash of the inputs' contents, or query id and batch id of a stream"),
+            column("kind", StringType(), "the reader, `stream`, `compaction` or `retention`"),
+            column(
+                "files",
+                ArrayType(
+                    StructType(
+                        [
+                            StructField("path", StringType(), False),
+                            StructField("fingerprint", StringType(), False),
+                            StructField("bytes", LongType(), False),
+                        ]
+                    ),
+                    False,
+                ),
+                "inputs with the hash of their contents",
+            ),
+            column("good", LongType(), "rows in `samples`"),
+            column("rejected", LongType(), "rows in `rejects`"),
+            column(
+                "rules",
+                ArrayType(
+                    StructType([StructField("rule", StringType(), False), StructField("rows", LongType(), False)]),
+                    False,
+                ),
+                "rejected rows by rule",
+            ),
+            column("clusters", ArrayType(StringType(), False), "clusters of the good rows"),
+            column("first_date", DateType(), "first day of the good rows", nullable=True),
+            column("last_date", DateType(), "last day of the good rows", nullable=True),
+            column("watermark", TimestampType(), "newest window start seen by a stream so far", nullable=True),
+            column("keep_from", DateType(), "rows of days before this one were let go", nullable=True),
+            column("supersedes", ArrayType(StringType(), False), "batches whose rows this one replaces"),
+            column("committed_at", TimestampType(), "when it was committed", unit="UTC"),
+            _VERSION,
+        ]
+    ),
+)
+
+REPLICAS = Table(
+    "replicas",
+    "one replica in one snapshot of a cluster",
+    ("cluster_id", "taken_at", "topic", "partition", "broker_id"),
+    StructType(
+        [
+            column("cluster_id", StringType(), "the cluster, as Kafka names itself"),
+            column("taken_at", TimestampType(), "when the snapshot was taken", unit="UTC"),
+            column("topic_id", StringType(), "Kafka's topic id; `name:` and the topic's name where none is known"),
+            column("topic", StringType(), "the topic's name"),
+            column("partition", IntegerType(), "partition number"),
+            column("broker_id", IntegerType(), "the broker that holds this replica"),
+            column("position", IntegerType(), "place in the assignment; 0 is the preferred leader"),
+            column("is_leader", BooleanType(), "whether it led"),
+            column("in_sync", BooleanType(), "whether it was in sync"),
+            column("size_bytes", LongType(), "size of the log", unit="bytes", nullable=True),
+            column("start_offset", LongType(), "first offset of the leader's log", unit="records", nullable=True),
+            column("end_offset", LongType(), "end offset of the leader's log", unit="records", nullable=True),
+            column("min_insync", IntegerType(), "min.insync.replicas of its topic", nullable=True),
+            column("date", DateType(), "day of the snapshot", unit="UTC"),
+            column("ingest_id", StringType(), "the batch that brought it"),
+        ]
+    ),
+    ("cluster_id", "date", "ingest_id"),
+)
+
+BROKERS = Table(
+    "brokers",
+    "one broker in one snapshot of a cluster",
+    ("cluster_id", "taken_at", "broker_id"),
+    StructType(
+        [
+            column("cluster_id", StringType(), "the cluster, as Kafka names itself"),
+            column("taken_at", TimestampType(), "when the snapshot was taken", unit="UTC"),
+            column("broker_id", IntegerType(), "the broker"),
+            column("rack", StringType(), "its rack; null where none is configured", nullable=True),
+            column("host", StringType(), "its advertised host", nullable=True),
+            column("disk_total_bytes", LongType(), "room on its log dirs (KIP-827)", unit="bytes", nullable=True),
+            column("disk_usable_bytes", LongType(), "free room on its log dirs (KIP-827)", unit="bytes", nullable=True),
+            column("date", DateType(), "day of the snapshot", unit="UTC"),
+            column("ingest_id", StringType(), "the batch that brought it"),
+        ]
+    ),
+    ("cluster_id", "date", "ingest_id"),
+)
+
+
+def _rates(name: str, unit: str, meaning: str) -> list[StructField]:
+    return [
+        column(f"{name}_{statistic}", DoubleType(), f"{meaning}: {words}", unit=unit, nullable=True)
+        for statistic, words in (
+            ("mean", "mean over what was measured"),
+            ("p50", "median of the windows"),
+            ("p95", "95th percentile of the windows"),
+            ("p99", "99th percentile of the windows"),
+            ("max", "highest window"),
+        )
+    ]
+
+
+LOAD_MODEL = Table(
+    "load_model",
+    "one replica in one role",
+    REPLICA_KEY,
+    StructType(
+        [
+            *_IDENTITY,
+            column("basis", StringType(), "`rates` where windows with rates exist, else `sizes`"),
+            column("windows", LongType(), "windows with a rate", unit="windows"),
+            column("first_window", TimestampType(), "start of the first window", unit="UTC"),
+            column("last_window", TimestampType(), "start of the last window", unit="UTC"),
+            column("covered_seconds", LongType(), "time that was measured", unit="s"),
+            column("coverage", DoubleType(), "share of the time between first and last window that was measured"),
+            *_rates("bytes_in", "bytes/s", "written to this replica"),
+            *_rates("bytes_out", "bytes/s", "read by consumers"),
+            *_rates("messages_in", "records/s", "records written"),
+            column("size_bytes", LongType(), "size of the log, last seen", unit="bytes", nullable=True),
+            column("size_p95", DoubleType(), "95th percentile of the log's size", unit="bytes", nullable=True),
+            column("size_max", LongType(), "largest size of the log", unit="bytes", nullable=True),
+            column(
+                "growth_bytes_per_day",
+                DoubleType(),
+                "slope of the log's size by least squares; null below six hours",
+                unit="bytes/day",
+                nullable=True,
+            ),
+            column("confidence", DoubleType(), "coverage × (1 − 0.99^windows) × min(1, days / 7); 0 for `sizes`"),
+            _VERSION,
+        ]
+    ),
+    ("cluster_id",),
+)
+
+SHAPES = Table(
+    "shapes",
+    "one replica in one role, where at least two weeks were measured",
+    REPLICA_KEY,
+    StructType(
+        [
+            *_IDENTITY,
+            column(
+                "bytes_in_by_hour_of_week",
+                ArrayType(DoubleType(), True),
+                "168 numbers from Monday 00:00: rate in that hour ÷ mean rate; null where never measured",
+                unit="1",
+            ),
+            column(
+                "bytes_out_by_hour_of_week",
+                ArrayType(DoubleType(), True),
+                "168 numbers from Monday 00:00: rate in that hour ÷ mean rate; null where never measured",
+                unit="1",
+            ),
+            column("weeks", DoubleType(), "how long was measured", unit="weeks"),
+            _VERSION,
+        ]
+    ),
+    ("cluster_id",),
+)

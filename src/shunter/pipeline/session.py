@@ -1,0 +1,83 @@
+"""One place that opens Spark: on this machine, or on whatever master `spark-submit` says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+KAFKA_SOURCE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+"""Spark's own Kafka source. Newer than 4.0.0 isn't needed: the source's contract is the same for all of 4.0."""
+
+DELTA = "io.delta:delta-spark_2.13:4.0.0"
+DELTA_CONF = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+
+FIXED = {
+    # Times are UTC everywhere; a session in local time would shift every partition folder.
+    "spark.sql.session.timeZone": "UTC",
+    # A batch replaces exactly the folders that it writes: that is what makes running it again harmless.
+    "spark.sql.sources.partitionOverwriteMode": "dynamic",
+    # collect_list per replica holds a few thousand numbers; Spark's fallback to sorting at 128 keys costs twice the time.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
+    # Several folders are written side by side; else every task sorts its rows again by folder.
+    "spark.sql.maxConcurrentOutputFileWriters": "64",
+    "spark.sql.parquet.compression.codec": "zstd",
+    # Our tables are folders that Spark's own streaming sink never wrote to: don't look for its log, nor warn of its absence.
+    "spark.sql.streaming.fileStreamSink.ignoreMetadata": "true",
+}
+
+LOGGING = Path(__file__).parent / "log4j2.properties"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """How Spark is opened. `master` None leaves it to spark-submit; memory in Spark's notation."""
+
+    name: str = "shunter"
+    master: str | None = None
+    memory: str | None = None
+    shuffle_partitions: int | None = None
+    ivy_cache: Path | None = None
+    packages: tuple[str, ...] = ()
+    web_page: bool = False
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+
+def open_session(settings: SessionSettings) -> SparkSession:
+    """Open (or join) the session; what `settings.conf` says wins over our own choices, but for UTC and overwriting."""
+    builder = SparkSession.builder.appName(settings.name)
+    if settings.master is not None:
+        builder = builder.master(settings.master)
+    for name, value in _chosen(settings).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _chosen(settings: SessionSettings) -> dict[str, str]:
+    chosen = dict(FIXED)
+    chosen["spark.ui.enabled"] = str(settings.web_page).lower()
+    # A terminal shows our own progress; Spark's bar would write over it.
+    chosen["spark.ui.showConsoleProgress"] = "false"
+    if settings.memory is not None:
+        chosen["spark.driver.memory"] = settings.memory
+    if settings.shuffle_partitions is not None:
+        chosen["spark.sql.shuffle.partitions"] = str(settings.shuffle_partitions)
+    if settings.packages:
+        chosen["spark.jars.packages"] = ",".join(settings.packages)
+    if settings.ivy_cache is not None:
+        chosen["spark.jars.ivy"] = str(settings.ivy_cache)
+    chosen.update(settings.conf)
+    # Lists of a million replicas are made and thrown away: throughput counts here, and pauses don't.
+    java = settings.conf.get(JAVA_OPTIONS, "-XX:+UseParallelGC")
+    # Where Shunter comes as a zip there is no file, and spark-submit's logging is the user's anyway.
+    quiet = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} " if LOGGING.is_file() else ""
+    chosen[JAVA_OPTIONS] = quiet + java
+    chosen["spark.sql.session.timeZone"] = FIXED["spark.sql.session.timeZone"]
+    chosen["spark.sql.sources.partitionOverwriteMode"] = FIXED["spark.sql.sources.partitionOverwriteMode"]
+    return chosen

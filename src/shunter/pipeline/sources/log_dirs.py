@@ -1,0 +1,81 @@
+"""What `kafka-log-dirs --describe` prints: sizes of replicas, no rates.
+
+The tool prints two lines of prose and one line of JSON:
+`{"version":1,"brokers":[{"broker":1,"logDirs":[{"logDir":"…","error":null,"partitions":[{"partition":"t-0","size":…}]}]}]}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from shunter.pipeline.schemas import UNKNOWN_ROLE
+from shunter.pipeline.validation import RAW
+
+_LINE = (
+    "version int, brokers array<struct<broker: int, logDirs: array<struct<logDir: string, error: string, "
+    "partitions: array<struct<`partition`: string, size: bigint, offsetLag: bigint, isFuture: boolean>>>>>>"
+)
+_INSTANT_SECONDS = 60
+"""A size is seen at an instant; it stands for the minute that begins with it."""
+
+
+def read_log_dirs(spark: SparkSession, paths: Sequence[str], *, cluster: str, at: datetime | None = None) -> DataFrame:
+    """Read the tool's output, saved to files.
+
+    Grain: one row per replica (columns of `validation.RAW`), and one with a reader_rule per log dir that could not be
+    read and per line that looks like JSON and isn't. Replicas on their way to another dir of their broker (isFuture) are
+    left out: the broker would count twice.
+
+    Args:
+        at: When the tool ran, UTC; None takes the time at which the file was last written.
+    """
+    lines = spark.read.text(list(paths)).where(F.ltrim("value").startswith("{"))
+    taken = F.lit(at) if at is not None else F.col("_metadata.file_modification_time")
+    parsed = lines.select(
+        F.col("_metadata.file_path").alias("file"),
+        taken.alias("taken"),
+        F.from_json("value", _LINE).alias("line"),
+        "value",
+    )
+    broken = parsed.where(F.col("line.brokers").isNull()).select(
+        "file", "taken", F.lit(None).cast("int").alias("broker"), F.lit(None).cast("string").alias("dir"),
+        F.concat(F.lit("not the JSON of kafka-log-dirs: "), F.substring("value", 1, 80)).alias("flaw"),
+        F.lit(None).cast("struct<partition: string, size: bigint>").alias("replica"),
+    )  # fmt: skip
+    dirs = parsed.select("file", "taken", F.explode("line.brokers").alias("broker")).select(
+        "file", "taken", "broker.broker", F.explode("broker.logDirs").alias("dir")
+    )
+    failed = dirs.where(F.col("dir.error").isNotNull()).select(
+        "file", "taken", "broker", F.col("dir.logDir").alias("dir"),
+        F.concat(F.lit("log dir "), "dir.logDir", F.lit(": "), "dir.error").alias("flaw"),
+        F.lit(None).cast("struct<partition: string, size: bigint>").alias("replica"),
+    )  # fmt: skip
+    there = dirs.select("file", "taken", "broker", F.explode("dir.partitions").alias("found")).where(
+        ~F.col("found.isFuture")
+    )
+    sizes = there.select(
+        "file", "taken", "broker", F.lit(None).cast("string").alias("dir"), F.lit(None).cast("string").alias("flaw"),
+        F.struct(F.col("found.partition").alias("partition"), F.col("found.size").alias("size")).alias("replica"),
+    )  # fmt: skip
+    return _raw(sizes.unionByName(failed).unionByName(broken), cluster)
+
+
+def _raw(rows: DataFrame, cluster: str) -> DataFrame:
+    text = F.lit(None).cast("string")
+    amount = F.lit(None).cast("bigint")
+    name = F.col("replica.partition")
+    columns = {
+        "cluster_id": F.lit(cluster), "topic_id": text,
+        # A topic's name may hold dashes: the number is what follows the last one.
+        "topic": F.nullif(F.regexp_extract(name, r"^(.+)-(\d+)$", 1), F.lit("")),
+        "partition": F.regexp_extract(name, r"^(.+)-(\d+)$", 2).try_cast("int"),
+        "broker_id": F.col("broker"), "role": F.lit(UNKNOWN_ROLE), "window_start": F.date_trunc("second", "taken"),
+        "window_seconds": F.lit(_INSTANT_SECONDS), "bytes_in": amount, "bytes_out": amount, "messages_in": amount,
+        "size_bytes": F.col("replica.size"), "source": F.lit("log_dirs"), "file": F.col("file"),
+        "reader_rule": F.when(F.col("flaw").isNotNull(), F.lit("not_readable")), "reader_detail": F.col("flaw"),
+    }  # fmt: skip
+    return rows.select(*(columns[column].alias(column) for column in RAW))

@@ -1,0 +1,206 @@
+"""Prometheus: the JSON that `/api/v1/query_range` answers, with the names that the JMX exporter's usual rules give.
+
+| metric (any of) | taken as |
+| --- | --- |
+| `kafka_server_brokertopicmetrics_bytesin_total`, `…bytesinpersec_count`, `…_count{name="BytesInPerSec"}` | bytes in, a counter per broker and topic |
+| the same with `bytesout` and `messagesin` | bytes out, messages, counters per broker and topic |
+| the same with `oneminuterate` | the same as a rate, counted over the step |
+| `kafka_log_log_size`, `kafka_log_log_value{name="Size"}` | size of one replica |
+| `kafka_log_log_logendoffset` | end offset of one replica: what its partition got |
+| `kafka_cluster_partition_insyncreplicascount` | who leads: only a leader reports more than 0 |
+
+JMX counts bytes by broker and topic, not by partition: what a broker took in for a topic is split over the partitions of
+that topic that it leads, by their share of the growth of end offsets, else by size, else evenly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
+from pyspark.sql.window import WindowSpec
+
+from shunter.pipeline.schemas import AMOUNTS, FOLLOWER, LEADER, UNKNOWN_ROLE
+from shunter.pipeline.validation import RAW
+
+_SERIES = StructType(
+    [
+        StructField("metric", MapType(StringType(), StringType())),
+        StructField("values", ArrayType(ArrayType(StringType()))),
+    ]
+)
+_ANSWER = StructType(
+    [
+        StructField("status", StringType()),
+        StructField("error", StringType()),
+        StructField("data", StructType([StructField("result", ArrayType(_SERIES))])),
+        StructField("_corrupt_record", StringType()),
+    ]
+)
+_BROKER_LABELS = ("broker_id", "broker", "kafka_broker_id", "node_id")
+_CLUSTER_LABELS = ("cluster_id", "kafka_cluster", "cluster")
+_GAP = 3.0
+"""A distance of more than so many steps is a gap: how an increase spread over it is not known."""
+
+
+def read_prometheus(
+    spark: SparkSession, paths: Sequence[str], *, cluster: str | None = None, brokers: Mapping[str, int] | None = None
+) -> DataFrame:
+    """Read range-query answers.
+
+    Grain: one row per replica and step (columns of `validation.RAW`), and one with a reader_rule per series that can't
+    be used. A counter that falls was reset: what it shows since counts. Series without a topic are totals and dropped.
+
+    Args:
+        brokers: `instance` label to broker id, for series that have no broker label.
+    """
+    series = _series(spark, paths, cluster, brokers or {})
+    points = _increases(_points(series.where(F.col("flaw").isNull())))
+    return _rows(points).unionByName(_unusable(series))
+
+
+def _series(spark: SparkSession, paths: Sequence[str], cluster: str | None, brokers: Mapping[str, int]) -> DataFrame:
+    answers = spark.read.option("multiLine", "true").schema(_ANSWER).json(list(paths))
+    each = answers.select(
+        F.col("_metadata.file_path").alias("file"),
+        F.when(F.col("_corrupt_record").isNotNull(), F.lit("not JSON"))
+        .when(
+            F.coalesce(F.col("status"), F.lit("")) != "success",
+            F.concat_ws(" ", F.lit("not a success:"), "status", "error"),
+        )
+        .alias("broken"),
+        F.explode_outer("data.result").alias("series"),
+    )
+    metric = F.col("series.metric")
+    name = F.lower(F.concat_ws("_", metric["__name__"], metric["name"]))
+    mapped = F.lit(None).cast("int")
+    for instance, broker in sorted(brokers.items()):
+        mapped = F.when(metric["instance"] == instance, F.lit(broker)).otherwise(mapped)
+    labelled = each.select(
+        "file",
+        "broken",
+        F.col("series.values").alias("values"),
+        F.coalesce(*(metric[label] for label in _CLUSTER_LABELS), F.lit(cluster)).alias("cluster_id"),
+        metric["topic"].alias("topic"),
+        metric["partition"].try_cast("int").alias("partition"),
+        F.coalesce(*(metric[label].try_cast("int") for label in _BROKER_LABELS), mapped).alias("broker_id"),
+        metric["instance"].alias("instance"),
+        name.alias("name"),
+        _measure(name).alias("measure"),
+        F.when(name.contains("oneminuterate"), F.lit("rate")).otherwise(F.lit("count")).alias("kind"),
+    )
+    total = F.col("broken").isNull() & F.col("measure").isNotNull() & F.col("topic").isNull()
+    flaw = (
+        F.when(F.col("broken").isNotNull(), F.concat(F.lit("not_readable/"), "broken"))
+        .when(F.col("measure").isNull(), F.concat(F.lit("not_readable/no metric that Shunter knows: "), F.coalesce("name", F.lit("(none)"))))
+        .when(F.col("broker_id").isNull(), F.concat(F.lit("unknown_broker/instance "), F.coalesce("instance", F.lit("(none)")), F.lit(" is not mapped to a broker id")))
+    )  # fmt: skip
+    return labelled.where(~total).withColumn("flaw", flaw)
+
+
+def _measure(name: Column) -> Column:
+    topic_metric = name.contains("brokertopicmetrics") & ~name.rlike("replication|reassignment|rejected|failed")
+    counted = topic_metric & name.rlike("total|count|oneminuterate")
+    return (
+        F.when(counted & name.contains("bytesin"), F.lit("bytes_in"))
+        .when(counted & name.contains("bytesout"), F.lit("bytes_out"))
+        .when(counted & name.contains("messagesin"), F.lit("messages_in"))
+        .when(name.rlike(r"^kafka_log_(log_)?(value_)?size$"), F.lit("size"))
+        .when(name.rlike(r"^kafka_log_(log_)?(value_)?logendoffset$"), F.lit("end_offset"))
+        .when(name.rlike(r"^kafka_cluster_partition_(value_)?insyncreplicascount$"), F.lit("in_sync"))
+    )
+
+
+def _points(series: DataFrame) -> DataFrame:
+    exploded = series.select(
+        "file", "cluster_id", "topic", "partition", "broker_id", "measure", "kind",
+        F.posexplode("values").alias("position", "point"),
+    )  # fmt: skip
+    return exploded.select(
+        "file", "cluster_id", "topic", "partition", "broker_id", "measure", "kind", "position",
+        F.get("point", F.lit(0)).try_cast("double").alias("at"),
+        F.get("point", F.lit(1)).try_cast("double").alias("value"),
+    )  # fmt: skip
+
+
+def _increases(points: DataFrame) -> DataFrame:
+    """Add `seconds` since the point before and `increase`; null over a gap, where time goes back, and at the start."""
+    one_series = ("cluster_id", "topic", "partition", "broker_id", "measure", "kind")
+    in_order = Window.partitionBy(*one_series).orderBy("at", "position")
+    seconds = F.col("at") - F.lag("at").over(in_order)
+    stepped = points.where(F.col("at").isNotNull() & ~F.isnan("at")).withColumns(
+        {"seconds": seconds, "before": F.lag("value").over(in_order)}
+    )
+    step = F.min(F.when(F.col("seconds") > 0, F.col("seconds"))).over(Window.partitionBy(*one_series))
+    usable = (F.col("seconds") > 0) & (F.col("seconds") <= step * _GAP) & ~F.isnan("value")
+    grown = F.when(F.col("value") >= F.col("before"), F.col("value") - F.col("before")).otherwise(F.col("value"))
+    amount = F.when(F.col("kind") == "rate", F.col("value") * F.col("seconds")).otherwise(grown)
+    return stepped.withColumn("increase", F.when(usable, amount)).where(F.col("seconds") > 0)
+
+
+def _rows(points: DataFrame) -> DataFrame:
+    where = ("cluster_id", "topic", "broker_id", "at")
+    by_topic = points.where(F.col("partition").isNull()).groupBy(*where).agg(
+        *(F.max(F.when(F.col("measure") == name, F.col("increase"))).alias(f"topic_{name}") for name in AMOUNTS)
+    )  # fmt: skip
+    by_replica = points.where(F.col("partition").isNotNull()).groupBy(*where, "partition").agg(
+        F.max("seconds").alias("seconds"),
+        F.min("file").alias("file"),
+        F.max(F.when(F.col("measure") == "size", F.col("value"))).alias("size"),
+        F.max(F.when(F.col("measure") == "end_offset", F.col("increase"))).alias("messages"),
+        F.max(F.when(F.col("measure") == "in_sync", F.col("value"))).alias("in_sync"),
+        *(F.max(F.when(F.col("measure") == name, F.col("increase"))).alias(f"own_{name}") for name in AMOUNTS),
+    )  # fmt: skip
+    role = (
+        F.when(F.col("in_sync").isNull(), F.lit(UNKNOWN_ROLE))
+        .when(F.col("in_sync") > 0, F.lit(LEADER))
+        .otherwise(F.lit(FOLLOWER))
+    )
+    with_role = by_replica.withColumn("role", role)
+    taking = Window.partitionBy(*where, "role")
+    shared = with_role.withColumns({"share": _share(taking)}).join(by_topic, on=list(where), how="left")
+    receives = F.col("role") != FOLLOWER
+    amounts = {
+        name: F.coalesce(F.col(f"own_{name}"), F.when(receives, F.col(f"topic_{name}") * F.col("share")))
+        for name in AMOUNTS
+    }
+    amounts["messages_in"] = F.coalesce(F.col("messages"), amounts["messages_in"])
+    text = F.lit(None).cast("string")
+    columns = {
+        "cluster_id": F.col("cluster_id"), "topic_id": text, "topic": F.col("topic"), "partition": F.col("partition"),
+        "broker_id": F.col("broker_id"), "role": F.col("role"),
+        "window_start": F.timestamp_millis(((F.col("at") - F.col("seconds")) * 1000).cast("bigint")),
+        "window_seconds": F.round("seconds").cast("int"),
+        **{name: F.round(amount).try_cast("bigint") for name, amount in amounts.items()},
+        "size_bytes": F.col("size").try_cast("bigint"),
+        "source": F.lit("prometheus"), "file": F.col("file"), "reader_rule": text, "reader_detail": text,
+    }  # fmt: skip
+    return shared.select(*(columns[name].alias(name) for name in RAW))
+
+
+def _share(taking: WindowSpec) -> Column:
+    messages = F.sum("messages").over(taking)
+    size = F.sum("size").over(taking)
+    return (
+        F.when(messages > 0, F.coalesce("messages", F.lit(0.0)) / messages)
+        .when(size > 0, F.coalesce("size", F.lit(0.0)) / size)
+        .otherwise(F.lit(1.0) / F.count("*").over(taking))
+    )
+
+
+def _unusable(series: DataFrame) -> DataFrame:
+    rule = F.substring_index("flaw", "/", 1)
+    known = {
+        "cluster_id": "cluster_id", "topic": "topic", "partition": "partition", "broker_id": "broker_id", "file": "file",
+    }  # fmt: skip
+    kinds = {"window_start": "timestamp", "window_seconds": "int", "topic_id": "string", "role": "string"}
+    columns = {
+        **{name: F.lit(None).cast(kinds.get(name, "bigint")) for name in RAW},
+        **{name: F.col(name) for name in known},
+        "source": F.lit("prometheus"),
+        "reader_rule": rule,
+        "reader_detail": F.expr("substring(flaw, instr(flaw, '/') + 1)"),
+    }
+    return series.where(F.col("flaw").isNotNull()).select(*(columns[name].alias(name) for name in RAW))

@@ -1,0 +1,137 @@
+"""Snapshots of clusters (`shunter pipeline collect`), and the samples that follow from two of them.
+
+What people without JMX have: between two snapshots a leader's end offset grew by the messages that came, and its log
+grew by their bytes, unless retention took some away meanwhile; then bytes are messages × the mean bytes of a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from shunter.formats.inventory_files import VERSION
+from shunter.pipeline.schemas import BROKERS, FOLLOWER, LEADER, REPLICAS
+from shunter.pipeline.validation import RAW
+
+_LINE = """
+    kind string, version int, cluster_id string, taken_at_ms bigint,
+    brokers array<struct<id: int, host: string, rack: string, disk_total_bytes: bigint, disk_usable_bytes: bigint>>,
+    topic string, topic_id string, partition int, replicas array<int>, isr array<int>, leader int, start_offset bigint,
+    end_offset bigint, min_insync int, sizes array<struct<broker: int, bytes: bigint>>, _corrupt_record string
+"""
+
+
+def read_snapshot_lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """Read snapshot files.
+
+    Grain: one row per line, with `file`; `flaw` says what makes a line unusable, else null.
+    """
+    lines = spark.read.schema(_LINE).json(list(paths)).withColumn("file", F.col("_metadata.file_path"))
+    key = F.col("cluster_id").isNull() | F.col("taken_at_ms").isNull()
+    part = (F.col("kind") == "partition") & (
+        F.coalesce("topic", F.col("partition").cast("string")).isNull() | F.col("replicas").isNull()
+    )
+    flaw = (
+        F.when(
+            F.col("_corrupt_record").isNotNull(), F.concat(F.lit("not JSON: "), F.substring("_corrupt_record", 1, 80))
+        )
+        .when(F.coalesce(F.col("version"), F.lit(0)) != VERSION, F.concat(F.lit("version is not "), F.lit(VERSION)))
+        .when(key | part, F.lit("cluster_id, taken_at_ms, topic, partition or replicas is missing"))
+    )
+    return lines.withColumns({"flaw": flaw, "taken_at": F.timestamp_millis("taken_at_ms")})
+
+
+def brokers_of(lines: DataFrame) -> DataFrame:
+    """The brokers of each snapshot. Grain: one row per broker and snapshot; columns of `brokers` without ingest_id."""
+    each = lines.where(F.col("flaw").isNull() & (F.col("kind") == "cluster")).select(
+        "cluster_id", "taken_at", F.explode("brokers").alias("broker")
+    )
+    return each.select(
+        "cluster_id", "taken_at", F.col("broker.id").alias("broker_id"), "broker.rack", "broker.host",
+        "broker.disk_total_bytes", "broker.disk_usable_bytes", F.to_date("taken_at").alias("date"),
+    ).select(*(name for name in BROKERS.columns if name != "ingest_id"))  # fmt: skip
+
+
+def replicas_of(lines: DataFrame) -> DataFrame:
+    """The replicas of each snapshot. Grain: one row per replica and snapshot; columns of `replicas` without ingest_id.
+
+    A topic without an id gets `name:` and its name. A broker that did not tell its log dirs leaves size_bytes null.
+    """
+    each = lines.where(F.col("flaw").isNull() & (F.col("kind") == "partition")).select(
+        "*", F.posexplode("replicas").alias("position", "broker_id")
+    )
+    sizes = F.map_from_entries(F.coalesce("sizes", F.array()))
+    return each.select(
+        "cluster_id", "taken_at",
+        F.coalesce("topic_id", F.concat(F.lit("name:"), "topic")).alias("topic_id"),
+        "topic", "partition", "broker_id", "position",
+        (F.col("leader") == F.col("broker_id")).alias("is_leader"),
+        F.array_contains("isr", F.col("broker_id")).alias("in_sync"),
+        sizes[F.col("broker_id")].alias("size_bytes"),
+        "start_offset", "end_offset", "min_insync", F.to_date("taken_at").alias("date"),
+    ).select(*(name for name in REPLICAS.columns if name != "ingest_id"))  # fmt: skip
+
+
+def broken_lines(lines: DataFrame) -> DataFrame:
+    """Lines that can't be used. Grain: one row per such line, in the columns of `validation.RAW`."""
+    kinds = {"cluster_id": "string", "topic": "string", "partition": "int", "file": "string"}
+    typed = {
+        "topic_id": "string",
+        "role": "string",
+        "window_start": "timestamp",
+        "window_seconds": "int",
+        "broker_id": "int",
+    }
+    columns = {
+        **{name: F.lit(None).cast(typed.get(name, "bigint")) for name in RAW},
+        **{name: F.col(name) for name in kinds},
+        "source": F.lit("snapshots"),
+        "reader_rule": F.lit("not_readable"),
+        "reader_detail": F.col("flaw"),
+    }
+    return lines.where(F.col("flaw").isNotNull()).select(*(columns[name].alias(name) for name in RAW))
+
+
+def samples_of(replicas: DataFrame) -> DataFrame:
+    """What happened to each replica between two snapshots that follow one another.
+
+    Grain: one row per replica and pair of snapshots in which it has one topic id and one role's log to compare; columns
+    of `validation.RAW`. An end offset that fell (an unclean election, a broker restored) gives a size and no amounts.
+
+    Args:
+        replicas: Columns of `replicas`; `file` where there is one. Snapshots of one cluster may come in any order.
+    """
+    each = Window.partitionBy("cluster_id", "topic_id", "partition", "broker_id").orderBy("taken_at")
+    before = {name: F.lag(name).over(each) for name in ("taken_at", "size_bytes", "start_offset", "end_offset")}
+    paired = replicas.withColumns({f"{name}_before": column for name, column in before.items()})
+    paired = paired.where(F.col("taken_at_before").isNotNull())
+    messages = F.col("end_offset") - F.col("end_offset_before")
+    columns = {
+        "cluster_id": F.col("cluster_id"), "topic_id": F.col("topic_id"), "topic": F.col("topic"),
+        "partition": F.col("partition"), "broker_id": F.col("broker_id"),
+        "role": F.when(F.col("is_leader"), F.lit(LEADER)).otherwise(F.lit(FOLLOWER)),
+        "window_start": F.col("taken_at_before"),
+        "window_seconds": F.greatest(F.lit(1), F.round(F.unix_millis("taken_at") / 1000 - F.unix_millis("taken_at_before") / 1000).cast("int")),
+        "bytes_in": _bytes_in(messages),
+        "bytes_out": F.lit(None).cast("bigint"),
+        "messages_in": F.when(messages >= 0, messages),
+        "size_bytes": F.col("size_bytes"),
+        "source": F.lit("snapshots"),
+        "file": F.col("file") if "file" in replicas.columns else F.lit(None).cast("string"),
+        "reader_rule": F.lit(None).cast("string"), "reader_detail": F.lit(None).cast("string"),
+    }  # fmt: skip
+    return paired.select(*(columns[name].alias(name) for name in RAW))
+
+
+def _bytes_in(messages: Column) -> Column:
+    grown = F.col("size_bytes") - F.col("size_bytes_before")
+    nothing_taken = F.col("start_offset") == F.col("start_offset_before")
+    kept = F.col("end_offset") - F.col("start_offset")
+    by_mean = F.round(messages * F.col("size_bytes") / F.when(kept > 0, kept)).cast("bigint")
+    return (
+        F.when(messages == 0, F.lit(0).cast("bigint"))
+        .when((messages > 0) & nothing_taken & (grown >= 0), grown)
+        .when(messages > 0, by_mean)
+    )

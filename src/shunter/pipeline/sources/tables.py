@@ -1,0 +1,164 @@
+"""Samples that already are a table: Parquet, JSON lines, CSV.
+
+Columns: cluster_id (or `--cluster`), topic, partition, broker_id, window_start (UTC: a timestamp, ISO 8601 text, or
+seconds since 1970; or `window_start_ms`), window_seconds, role, topic_id, bytes_in, bytes_out, messages_in, size_bytes
+(amounts in one window; at least one), unit (where present: `bytes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StringType, StructType, TimestampNTZType, TimestampType
+
+from shunter.errors import FormatError
+from shunter.pipeline.schemas import MEASURES, UNKNOWN_ROLE
+from shunter.pipeline.validation import RAW
+
+FORMATS = ("parquet", "json", "csv")
+
+_NUMBERS = {
+    "partition": "int",
+    "broker_id": "int",
+    "window_seconds": "int",
+    "bytes_in": "bigint",
+    "bytes_out": "bigint",
+    "messages_in": "bigint",
+    "size_bytes": "bigint",
+}
+_TEXTS = ("cluster_id", "topic_id", "topic", "role")
+_LAST_SECOND = 32_503_680_000
+"""Year 3000. What lies beyond is no time in seconds, and Spark can't hold all of it."""
+
+
+def read_table(spark: SparkSession, paths: Sequence[str], file_format: str, *, cluster: str | None = None) -> DataFrame:
+    """Read samples.
+
+    Grain: one row per row of the input; columns of `validation.RAW`.
+
+    Args:
+        cluster: Stands in where the files have no cluster_id.
+
+    Raises:
+        FormatError: a column is missing, or named in a unit that Shunter does not take.
+    """
+    place = ", ".join(paths)
+    try:
+        frame = _load(spark, paths, file_format)
+    except AnalysisException as error:
+        raise FormatError(place, f"can't be read as {file_format}: {error.getMessage()}") from error
+    check_columns(frame.columns, place, has_cluster=cluster is not None)
+    return raw_samples(frame, source=file_format, file=F.col("_metadata.file_path"), cluster=cluster)
+
+
+def _load(spark: SparkSession, paths: Sequence[str], file_format: str) -> DataFrame:
+    reader = spark.read.option("recursiveFileLookup", "true")
+    if file_format == "parquet":
+        return reader.parquet(*paths)
+    if file_format == "csv":
+        # Everything is read as text: a number that isn't one must end among the rejects, not as a null.
+        return reader.option("header", "true").option("enforceSchema", "false").csv(list(paths))
+    names = ("window_start", "window_start_ms", "unit", *_TEXTS, *_NUMBERS)
+    present = reader.json(list(paths)).columns
+    schema = StructType()
+    for name in (*names, *(name for name in present if name not in names)):
+        if name in present:
+            schema.add(name, StringType())
+    if "_corrupt_record" not in schema.fieldNames():
+        schema.add("_corrupt_record", StringType())
+    return reader.schema(schema).json(list(paths))
+
+
+def check_columns(columns: Sequence[str], place: str, *, has_cluster: bool) -> None:
+    """Refuse a table that lacks what a sample needs, naming what is there.
+
+    Raises:
+        FormatError: names the columns that are missing and those that are there.
+    """
+    there = set(columns)
+    needed = ["topic", "partition", "broker_id", "window_seconds"]
+    missing = [name for name in needed if name not in there]
+    if "window_start" not in there and "window_start_ms" not in there:
+        missing.append("window_start")
+    if "cluster_id" not in there and not has_cluster:
+        missing.append("cluster_id")
+    if not there & set(MEASURES):
+        missing.append(f"any of {', '.join(MEASURES)}")
+    if not missing:
+        return
+    found = ", ".join(sorted(there)) or "none"
+    raise FormatError(
+        place, f"no column {', '.join(missing)} (found: {found}); amounts are bytes in one window, see docs/data.md"
+    )
+
+
+def raw_samples(frame: DataFrame, *, source: str, file: Column, cluster: str | None = None) -> DataFrame:
+    """Bring a table of samples into the columns of `RAW`, whatever types it came in.
+
+    Grain: one row per input row. What can't be read becomes null and is named in `reader_rule`, `reader_detail`.
+    """
+    types = {field.name: field.dataType for field in frame.schema.fields}
+    start, start_broken = _start(types)
+    broken: list[tuple[str, Column, Column]] = []
+    if "_corrupt_record" in types:
+        broken.append(
+            ("not_readable", F.col("_corrupt_record").isNotNull(), F.concat(F.lit("not JSON: "), "_corrupt_record"))
+        )
+    columns: dict[str, Column] = {"window_start": start}
+    for name, kind in _NUMBERS.items():
+        columns[name], misread = _number(name, kind, types)
+        if misread is not None:
+            broken.append(("not_a_number", misread, F.concat(F.lit(f"{name} is "), F.col(name).cast("string"))))
+    broken.append(start_broken)
+    if "unit" in types:
+        told = F.concat(F.lit("unit is "), F.col("unit").cast("string"), F.lit(", not bytes"))
+        broken.append(("wrong_unit", ~F.lower(F.col("unit").cast("string")).isin("bytes", "byte", "b"), told))
+    for name in _TEXTS:
+        columns[name] = F.col(name).cast("string") if name in types else F.lit(None).cast("string")
+    columns["role"] = F.lower(columns["role"]) if "role" in types else F.lit(UNKNOWN_ROLE)
+    if cluster is not None:
+        columns["cluster_id"] = F.coalesce(columns["cluster_id"], F.lit(cluster))
+    columns["source"] = F.lit(source)
+    columns["file"] = file
+    columns["reader_rule"] = F.coalesce(*(F.when(hit, F.lit(rule)) for rule, hit, _ in broken))
+    columns["reader_detail"] = F.coalesce(*(F.when(hit, told) for _, hit, told in broken))
+    return frame.select(*(columns[name].alias(name) for name in RAW))
+
+
+def _number(name: str, kind: str, types: dict[str, DataType]) -> tuple[Column, Column | None]:
+    if name not in types:
+        return F.lit(None).cast(kind), None
+    if types[name].simpleString() == kind:
+        return F.col(name), None
+    # By way of decimal, so that 1.5e6 and 12.0 are numbers and 12.7 records are rounded rather than refused.
+    value = F.round(F.col(name).cast("string").try_cast("decimal(38,6)")).try_cast(kind)
+    return value, F.col(name).isNotNull() & value.isNull()
+
+
+def _start(types: dict[str, DataType]) -> tuple[Column, tuple[str, Column, Column]]:
+    if "window_start_ms" in types:
+        text = F.col("window_start_ms").cast("string")
+        return _from_seconds(text, text.try_cast("double") / 1000, "window_start_ms")
+    kind = types["window_start"]
+    column = F.col("window_start")
+    if isinstance(kind, TimestampType):
+        return column, ("not_a_time", F.lit(False), F.lit(""))
+    if isinstance(kind, TimestampNTZType):
+        return column.cast("timestamp"), ("not_a_time", F.lit(False), F.lit(""))
+    text = column.cast("string")
+    seconds = text.try_cast("double")
+    start, (rule, hit, told) = _from_seconds(text, seconds, "window_start")
+    as_text = text.try_cast("timestamp")
+    return F.when(seconds.isNotNull(), start).otherwise(as_text), (rule, hit & as_text.isNull(), told)
+
+
+def _from_seconds(text: Column, seconds: Column, name: str) -> tuple[Column, tuple[str, Column, Column]]:
+    within = seconds.between(0, _LAST_SECOND)
+    start = F.when(within, F.timestamp_millis((seconds * 1000).try_cast("bigint")))
+    told = F.concat(
+        F.lit(f"{name} is "), text, F.lit(": no time in UTC (ISO 8601, or seconds since 1970; wrong unit?)")
+    )
+    return start, ("not_a_time", text.isNotNull() & start.isNull(), told)

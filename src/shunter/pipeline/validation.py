@@ -1,0 +1,177 @@
+"""Which rows are good: rules on one row, then rules on a replica's rows in order of time.
+
+A row keeps the first rule that it breaks; nothing is dropped. Rows come in the columns of `RAW`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from shunter.pipeline.schemas import AMOUNTS, MEASURES, REJECTS, REPLICA_KEY, ROLES, SCHEMA_VERSION
+
+RAW = (
+    "cluster_id", "topic_id", "topic", "partition", "broker_id", "role", "window_start", "window_seconds",
+    *MEASURES, "source", "file", "reader_rule", "reader_detail",
+)  # fmt: skip
+"""What readers hand over: typed columns, and what they could not read (rule and detail, else null)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is absurd: above what any replica of a real cluster reaches."""
+
+    bytes_per_second: float = 100e9
+    messages_per_second: float = 1e9
+    size_bytes: int = 10**16
+    window_seconds: int = 7 * 86_400
+    earliest: datetime = datetime(2010, 1, 1, tzinfo=UTC)
+    future_seconds: int = 300
+
+
+def judge(rows: DataFrame, *, now: datetime, limits: Limits | None = None, cluster: str | None = None) -> DataFrame:
+    """Judge each row by itself.
+
+    Grain: one row per input row, none dropped; columns of `rejects` without ingest_id, `rule` null on good ones.
+
+    Args:
+        rows: Columns of `RAW`.
+        now: With its zone; a window that ends later (by more than `limits.future_seconds`) is refused.
+        cluster: Where given, rows of any other cluster are refused.
+    """
+    limits = limits or Limits()
+    rule, detail = _first_broken(_row_rules(now, limits, cluster))
+    name = F.concat(F.lit("name:"), F.col("topic"))
+    return rows.select(
+        "cluster_id",
+        F.coalesce("topic_id", name).alias("topic_id"),
+        "topic", "partition", "broker_id", "role", "window_start", "window_seconds", *MEASURES, "source", "file",
+        F.lit(SCHEMA_VERSION).alias("schema_version"),
+        F.to_date("window_start").alias("date"),
+        F.coalesce("reader_rule", rule).alias("rule"),
+        F.coalesce("reader_detail", detail).alias("detail"),
+    )  # fmt: skip
+
+
+def judge_sequence(rows: DataFrame, *, tasks: int, buckets: int = 1, tolerance_seconds: int = 1) -> DataFrame:
+    """Judge a replica's good rows of one day against one another: the same window twice, windows that overlap.
+
+    Grain: as `judge`; rows come out clustered by cluster, day and bucket (one output file each), a replica's together.
+    Good rows lose `file`: the batch's manifest has its files, and carrying a path through the shuffle for each row of
+    a year costs more than all else.
+
+    Args:
+        tasks: Into how many tasks the work is cut.
+        buckets: Into how many files a cluster's day is cut; replicas are spread over them by hash.
+        tolerance_seconds: Clocks jitter: an overlap up to this is none.
+    """
+    good = F.col("rule").isNull()
+    kept = [name for name in REJECTS.columns if name not in ("rule", "detail", "ingest_id", "file", "schema_version")]
+    spread = rows.withColumn("replica", F.xxhash64(*REPLICA_KEY)).select(
+        *kept,
+        F.when(~good, F.col("file")).alias("file"),
+        F.col("rule").alias("row_rule"),
+        F.col("detail").alias("row_detail"),
+        F.xxhash64("replica", "date", good).alias("series"),
+        F.pmod(F.col("replica"), F.lit(buckets)).cast("int").alias("bucket"),
+        # Of two rows for one window the same one must win whenever the batch is run again.
+        F.xxhash64(*MEASURES).alias("tie"),
+    )
+    # Sorted by eight-byte numbers alone. A replica is known by its hash, and, lest two share one, by two of its columns.
+    in_time = Window.partitionBy("cluster_id", "date", "bucket", "series").orderBy("window_start", "tie")
+    start = F.unix_seconds("window_start")
+    same = (F.lag("partition").over(in_time) == F.col("partition")) & (
+        F.lag("broker_id").over(in_time) == F.col("broker_id")
+    )
+    ordered = spread.repartition(tasks, "cluster_id", "date", "bucket").select(
+        *kept,
+        "file",
+        "row_rule",
+        "row_detail",
+        F.when(same, F.lag("window_start").over(in_time)).alias("before"),
+        F.when(same, F.lag("window_seconds").over(in_time)).alias("seconds_before"),
+    )
+    judged_good = F.col("row_rule").isNull()
+    duplicate = judged_good & (F.col("before") == F.col("window_start"))
+    overlap = judged_good & (start + F.lit(tolerance_seconds) < F.unix_seconds("before") + F.col("seconds_before"))
+    where = F.concat_ws(
+        " ", F.col("topic"), F.col("partition"), F.lit("on broker"), F.col("broker_id"), F.lit("at"), "window_start"
+    )
+    return ordered.select(
+        *kept,
+        "file",
+        F.lit(SCHEMA_VERSION).alias("schema_version"),
+        F.when(duplicate, F.lit("duplicate"))
+        .when(overlap, F.lit("time_backwards"))
+        .otherwise(F.col("row_rule"))
+        .alias("rule"),
+        F.when(duplicate, F.concat(F.lit("the same window twice: "), where))
+        .when(overlap, F.concat(F.lit("starts before the window ahead of it ended: "), where))
+        .otherwise(F.col("row_detail"))
+        .alias("detail"),
+    )
+
+
+def refuse(rows: DataFrame, condition: Column, rule: str, detail: Column) -> DataFrame:
+    """Put good rows that meet a condition aside under a rule; rows that already broke one keep theirs."""
+    hit = F.col("rule").isNull() & F.coalesce(condition, F.lit(False))
+    return rows.withColumns(
+        {
+            "rule": F.when(hit, F.lit(rule)).otherwise(F.col("rule")),
+            "detail": F.when(hit, detail).otherwise(F.col("detail")),
+        }
+    )
+
+
+def _row_rules(now: datetime, limits: Limits, cluster: str | None) -> list[tuple[str, Column, Column]]:
+    rules = [*_key_rules(cluster), *_time_rules(now, limits)]
+    rules.extend(("negative", F.col(name) < 0, _told(name, "is below 0")) for name in MEASURES)
+    for name in AMOUNTS:
+        limit = limits.messages_per_second if name == "messages_in" else limits.bytes_per_second
+        too_fast = F.col(name) / F.col("window_seconds") > F.lit(limit)
+        rules.append(("absurd_rate", too_fast, _told(name, f"in one window is above {limit:g} a second: wrong unit?")))
+    too_big = F.col("size_bytes") > F.lit(limits.size_bytes)
+    rules.append(("absurd_size", too_big, _told("size_bytes", f"is above {limits.size_bytes}: wrong unit?")))
+    nothing = F.coalesce(*MEASURES).isNull()
+    rules.append(("no_load", nothing, F.lit(f"none of {', '.join(MEASURES)} is given")))
+    return rules
+
+
+def _key_rules(cluster: str | None) -> list[tuple[str, Column, Column]]:
+    rules = [
+        ("missing_key", F.col(name).isNull(), F.lit(f"{name} is null"))
+        for name in ("cluster_id", "topic", "partition", "broker_id", "role", "window_start", "window_seconds")
+    ]
+    rules.append(("negative", F.col("partition") < 0, _told("partition", "is below 0")))
+    rules.append(("negative", F.col("broker_id") < 0, _told("broker_id", "is below 0")))
+    rules.append(("unknown_role", ~F.col("role").isin(*ROLES), _told("role", f"is none of {', '.join(ROLES)}")))
+    if cluster is not None:
+        other = F.col("cluster_id") != F.lit(cluster)
+        rules.append(("other_cluster", other, _told("cluster_id", f"is not {cluster}, which was asked for")))
+    return rules
+
+
+def _time_rules(now: datetime, limits: Limits) -> list[tuple[str, Column, Column]]:
+    seconds = F.col("window_seconds")
+    latest = F.lit(int(now.timestamp()) + limits.future_seconds)
+    return [
+        ("absurd_window", (seconds <= 0) | (seconds > limits.window_seconds), _told("window_seconds", f"is not within 1 to {limits.window_seconds}")),
+        ("absurd_time", F.col("window_start") < F.lit(limits.earliest), _told("window_start", f"is before {limits.earliest:%Y}: wrong unit?")),
+        ("absurd_time", F.unix_seconds("window_start") + seconds > latest, _told("window_start", "ends in the future: wrong unit or clock?")),
+    ]  # fmt: skip
+
+
+def _told(name: str, rule: str) -> Column:
+    return F.concat(F.lit(f"{name} "), F.col(name).cast("string"), F.lit(f" {rule}"))
+
+
+def _first_broken(rules: list[tuple[str, Column, Column]]) -> tuple[Column, Column]:
+    rule = F.lit(None).cast("string")
+    detail = F.lit(None).cast("string")
+    for name, broken, told in reversed(rules):
+        rule = F.when(broken, F.lit(name)).otherwise(rule)
+        detail = F.when(broken, told).otherwise(detail)
+    return rule, detail

@@ -1,0 +1,88 @@
+"""What happens to a world from outside, by name: operators' doings and faults; and a plan of them from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from random import Random
+from typing import NamedTuple
+
+from shunter.simulation.scheduler import MS
+
+OPERATION_WEIGHTS = {
+    "reassign": 22,
+    "reassign_many": 5,
+    "cancel": 10,
+    "change_mind": 2,
+    "cancel_topic": 2,
+    "cancel_all": 2,
+    "legacy_znode": 4,
+    "legacy_with_originals": 2,
+    "resume": 4,
+    "extra_znode": 2,
+    "request_znode": 3,
+    "cancel_znode": 1,
+    "change_settings": 1,
+    "allocate_producer_ids": 1,
+    "announce_isr": 1,
+    "create_topic": 4,
+    "delete_topic": 2,
+    "delete_by_znode": 1,
+    "grow_topic": 2,
+    "elect_preferred": 3,
+    "elect_by_znode": 1,
+    "elect_unclean": 1,
+    "change_config": 3,
+    "touch_state": 2,
+    "foreign_assignment": 1,
+    "recreate_topic": 1,
+}
+FAULT_WEIGHTS = {
+    "broker_kill": 6,
+    "broker_bounce": 6,
+    "broker_pause": 4,
+    "broker_slow": 3,
+    "broker_leave": 3,
+    "broker_loses_zookeeper": 3,
+    "directory_fails": 2,
+    "brokers_part": 3,
+    "channel_breaks": 6,
+    "controller_killed": 4,
+    "controller_paused": 5,
+    "controller_steps_down": 2,
+    "controller_deposed": 2,
+    "zookeeper_connection_breaks": 6,
+    "zookeeper_unreachable": 3,
+    "session_expires": 3,
+    "zookeeper_slow": 2,
+    "apache_takes_over": 2,
+}
+OPERATIONS = tuple(OPERATION_WEIGHTS)
+FAULTS = tuple(FAULT_WEIGHTS)
+
+
+class Action(NamedTuple):
+    """One thing that is done to the world. `draw` seeds whatever it chooses; `number` names it for shrinking."""
+
+    number: int
+    at_us: int
+    kind: str
+    draw: int
+
+
+def plan_actions(seed: int, steps: int, faults: Collection[str]) -> list[Action]:
+    """Draw a plan: `steps` actions, about two in a second, faults of the given kinds alone.
+
+    One world in eight knows no faults but operators: what they do among themselves must hold too.
+    """
+    random = Random(f"plan {seed}")
+    allowed = [fault for fault in FAULTS if fault in faults] if seed % 8 else []
+    weights = {**OPERATION_WEIGHTS, **{fault: FAULT_WEIGHTS[fault] for fault in allowed}}
+    kinds, shares = list(weights), list(weights.values())
+    pace = random.choice((100 * MS, 400 * MS, 400 * MS, 1_000 * MS))
+    at_us = 3_000 * MS
+    actions: list[Action] = []
+    for number in range(steps):
+        at_us += int(random.expovariate(1 / pace))
+        kind = random.choices(kinds, shares)[0]
+        actions.append(Action(number, at_us, kind, random.getrandbits(32)))
+    return actions

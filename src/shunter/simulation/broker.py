@@ -1,0 +1,557 @@
+"""A simulated Kafka 3.9 broker in ZooKeeper mode: registration, control requests, replication, ISR changes, faults."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from shunter.core.controller.ready import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata, StopPartition
+from shunter.drivers.zookeeper_requests import Create
+from shunter.errors import ErrorCode
+from shunter.formats import znodes
+from shunter.formats.admin_znodes import encode_log_dir_event
+from shunter.formats.broker_znodes import encode_broker
+from shunter.model.broker import Broker, Endpoint
+from shunter.model.partition import (
+    EPOCH_DURING_DELETE,
+    NO_EPOCH,
+    BrokerId,
+    LeaderAndIsr,
+    PartitionState,
+    TopicPartition,
+)
+from shunter.simulation.channels import Answered, Decided
+from shunter.simulation.log import Log
+from shunter.simulation.replica import FetchAnswer, Replica, Role
+from shunter.simulation.scheduler import MS, SECOND, Timer
+from shunter.simulation.zookeeper_tree import Transaction
+
+if TYPE_CHECKING:
+    from shunter.simulation.world import World
+
+DIRECTORIES = 2
+FETCH_US = (30 * MS, 60 * MS)
+TICK_US = 500 * MS
+LEAVE_US = 8 * SECOND
+"""After this a broker that leaves goes, whatever the controller says or does not say."""
+ALTER_RETRY_US = 50 * MS
+CONTROL_US = (MS // 5, 2 * MS)
+_NO_ERRORS: Mapping[TopicPartition, ErrorCode] = {}
+
+
+class SimulatedBroker:
+    """One broker id. `disk` outlives its process, everything else does not."""
+
+    def __init__(self, world: World, broker_id: BrokerId) -> None:
+        """Begin stopped, with empty disks."""
+        self.world = world
+        self.scheduler = world.scheduler
+        self.id = broker_id
+        self.disk: dict[TopicPartition, Log] = {}
+        self.failed_directories: set[int] = set()
+        self.session = 0
+        self.epoch = -1
+        """Of its present registration; -1 while it has none."""
+        self.fence = -1
+        """The last epoch that this process has got: what older requests are measured by."""
+        self.incarnation = 0
+        self.running = False
+        self.paused = False
+        self.leaving = False
+        self.zookeeper_reachable = True
+        self.registered_us = 0
+        self._expiry: Timer | None = None
+        self._forget_everything()
+
+    def _forget_everything(self) -> None:
+        self.replicas: dict[TopicPartition, Replica] = {}
+        self.controller_epoch = -1
+        self.controller: str | None = None
+        self.alive: frozenset[BrokerId] = frozenset()
+        self.metadata: dict[TopicPartition, LeaderAndIsr] = {}
+        self._control: deque[tuple[Decided, Answered]] = deque()
+        self._handling = False
+        self._fetchers: set[BrokerId] = set()
+        self._unsent: dict[TopicPartition, None] = {}
+        self._altering = 0
+        self._request = 0
+
+    # ---- its process
+
+    @property
+    def accepting(self) -> bool:
+        """Whether it takes connections: for a moment after it registered it does not."""
+        return self.running and not self.paused and self.epoch >= 0 and self.scheduler.now_us >= self.registered_us
+
+    def start(self) -> None:
+        """Start the process; it registers as soon as no older registration is in the way."""
+        if self.running:
+            return
+        self.running = True
+        self.paused = self.leaving = False
+        self.incarnation += 1
+        self.epoch = self.fence = -1
+        self._forget_everything()
+        self.failed_directories.clear()
+        for log in self.disk.values():
+            log.high_watermark = log.checkpoint
+        self._register(self.incarnation)
+        self._tick(self.incarnation)
+
+    def _register(self, incarnation: int) -> None:
+        if not self.running or self.incarnation != incarnation or self.epoch >= 0:
+            return
+        tree = self.world.tree
+        if self.paused or not self.zookeeper_reachable or tree.get(znodes.broker(self.id)) is not None:
+            self.scheduler.after(100 * MS, self._register, incarnation)
+            return
+        self.session = tree.open_session()
+        self.world.session_opened(self.session, f"broker {self.id}")
+        broker = Broker(self.id, 0, (Endpoint("PLAINTEXT", "PLAINTEXT", "host", 9000 + self.id),))
+        done = tree.commit(
+            [Create(znodes.broker(self.id), encode_broker(broker, timestamp_ms=0), ephemeral=True)], self.session
+        )
+        assert isinstance(done, Transaction)
+        self.epoch = self.fence = done.zxid
+        self.registered_us = self.scheduler.now_us + self.scheduler.between(100 * MS, 500 * MS)
+        self.scheduler.note(f"broker {self.id} registers, epoch {self.epoch}")
+
+    def kill(self) -> None:
+        """SIGKILL: its session lives on for a while, its disks stay."""
+        if not self.running:
+            return
+        self.running = False
+        self.world.broker_stopped(self.id)
+        self._silent()
+
+    def stop_cleanly(self) -> None:
+        """The process ends and closes its session."""
+        if not self.running:
+            return
+        self.running = False
+        for log in self.disk.values():
+            log.checkpoint = log.high_watermark
+        self.world.broker_stopped(self.id)
+        self._cancel_expiry()
+        self.world.tree.close_session(self.session)
+
+    def pause(self) -> None:
+        """Stand still (a long garbage collection)."""
+        if self.running and not self.paused:
+            self.paused = True
+            self._silent()
+
+    def resume(self) -> None:
+        """Go on as if nothing had been."""
+        if self.running and self.paused:
+            self.paused = False
+            self._heard()
+            self._work()
+
+    def lose_zookeeper(self) -> None:
+        """ZooKeeper can't be reached; the broker goes on serving."""
+        self.zookeeper_reachable = False
+        self._silent()
+
+    def find_zookeeper(self) -> None:
+        """ZooKeeper can be reached again."""
+        self.zookeeper_reachable = True
+        self._heard()
+
+    def _silent(self) -> None:
+        if self._expiry is None and self.session in self.world.tree.sessions:
+            self._expiry = self.scheduler.after(self.world.shape.broker_session_us, self.expire, self.session)
+
+    def _heard(self) -> None:
+        if not self.running or self.paused or not self.zookeeper_reachable:
+            return
+        if self.epoch < 0:
+            return  # What lives may be the session of the process before.
+        if self.session in self.world.tree.sessions:
+            self._cancel_expiry()
+        else:
+            self._register_again()
+
+    def expire(self, session: int) -> None:
+        """ZooKeeper ends its session; a running broker registers again, with another epoch."""
+        self._expiry = None
+        if session not in self.world.tree.sessions:
+            return
+        self.scheduler.note(f"zookeeper: session of broker {self.id} expires")
+        self.world.tree.close_session(session)
+        if self.running and not self.paused and self.zookeeper_reachable:
+            self.scheduler.after(self.scheduler.between(10 * MS, SECOND), self._heard)
+
+    def _register_again(self) -> None:
+        self.epoch = -1
+        self._register(self.incarnation)
+
+    def _cancel_expiry(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+    # ---- control requests, one after another
+
+    def take_control_request(self, decided: Decided, answered: Answered) -> None:
+        """Queue a control request."""
+        self._control.append((decided, answered))
+        self._work()
+
+    def _work(self) -> None:
+        if self._control and not self._handling and self.running and not self.paused:
+            self._handling = True
+            delay = self.scheduler.between(*CONTROL_US) * self.world.slowness(self.id)
+            self.scheduler.after(int(delay), self._handle_next, self.incarnation)
+
+    def _handle_next(self, incarnation: int) -> None:
+        if not self.running or self.incarnation != incarnation:
+            return
+        self._handling = False
+        if self.paused or not self._control:
+            return
+        decided, answered = self._control.popleft()
+        error, errors = self._handle(decided)
+        answered(error, errors)
+        self._work()
+
+    def _handle(self, decided: Decided) -> tuple[ErrorCode, Mapping[TopicPartition, ErrorCode]]:
+        request = decided.request
+        if 0 <= request.broker_epoch < self.fence:
+            self.world.coverage.count("broker", "stale broker epoch refused")
+            return ErrorCode.STALE_BROKER_EPOCH, _NO_ERRORS
+        if request.controller_epoch < self.controller_epoch:
+            self.world.coverage.count("broker", "stale controller epoch refused")
+            return ErrorCode.STALE_CONTROLLER_EPOCH, _NO_ERRORS
+        self.world.safety.control_request_accepted(self, decided)
+        self.controller_epoch = request.controller_epoch
+        if isinstance(request, SendUpdateMetadata):
+            self._update_metadata(request, decided.sender)
+            return ErrorCode.NONE, _NO_ERRORS
+        if isinstance(request, SendLeaderAndIsr):
+            return ErrorCode.NONE, self._leader_and_isr(request)
+        assert isinstance(request, SendStopReplica)
+        errors: dict[TopicPartition, ErrorCode] = {}
+        for stop in request.partitions:
+            error = self._stop_replica(stop, decided.sender)
+            if error is not ErrorCode.NONE:
+                errors[stop.tp] = error
+        return ErrorCode.NONE, errors
+
+    def _update_metadata(self, request: SendUpdateMetadata, sender: str) -> None:
+        self.controller = sender
+        self.alive = frozenset(broker.id for broker in request.live)
+        for topic in request.topics:
+            for number, state in topic.partitions:
+                tp = TopicPartition(topic.name, number)
+                leadership = state.leadership
+                if leadership is None:
+                    continue
+                if leadership.leader == EPOCH_DURING_DELETE:
+                    self.metadata.pop(tp, None)
+                else:
+                    self.metadata[tp] = leadership
+        self._send_alterations()
+
+    def _leader_and_isr(self, request: SendLeaderAndIsr) -> dict[TopicPartition, ErrorCode]:
+        errors: dict[TopicPartition, ErrorCode] = {}
+        for topic in request.topics:
+            for number, state in topic.partitions:
+                tp = TopicPartition(topic.name, number)
+                if state.leadership is None:
+                    continue
+                error = self._change_role(tp, topic.topic_id, state, state.leadership, new=tp in request.new)
+                if error is not ErrorCode.NONE:
+                    errors[tp] = error
+        return errors
+
+    def _change_role(
+        self, tp: TopicPartition, topic_id: Any, state: PartitionState, leadership: LeaderAndIsr, *, new: bool
+    ) -> ErrorCode:
+        replica = self.replicas.get(tp)
+        if replica is not None:
+            if replica.log.directory in self.failed_directories:
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            if replica.log.topic_id is not None and topic_id is not None and replica.log.topic_id != topic_id:
+                return ErrorCode.UNKNOWN_SERVER_ERROR
+            if leadership.leader_epoch <= replica.leader_epoch:
+                return ErrorCode.STALE_CONTROLLER_EPOCH
+        if self.id not in state.assignment.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if replica is None:
+            log = self._log_for(tp, topic_id, new=new)
+            if isinstance(log, ErrorCode):
+                return log
+            replica = self.replicas[tp] = Replica(tp, log)
+        elif replica.log.topic_id is None:
+            replica.log.topic_id = topic_id
+        replica.min_isr = self.world.min_isr(tp.topic)
+        self._unsent.pop(tp, None)
+        if leadership.leader == self.id:
+            if replica.lead(state, leadership, self.id, self.scheduler.now_us):
+                self.world.safety.leader_began(self, replica)
+                self._after_progress(replica)
+        elif replica.follow(state, leadership):
+            self._fetch_from(leadership.leader)
+        return ErrorCode.NONE
+
+    def _log_for(self, tp: TopicPartition, topic_id: Any, *, new: bool) -> Log | ErrorCode:
+        """Find the log or make it; with a failed directory about, only a new replica is made elsewhere."""
+        log = self.disk.get(tp)
+        if log is not None and log.directory not in self.failed_directories:
+            if log.topic_id is not None and topic_id is not None and log.topic_id != topic_id:
+                return ErrorCode.UNKNOWN_SERVER_ERROR
+            log.topic_id = log.topic_id or topic_id
+            return log
+        if self.failed_directories and not new:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if log is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        working = [number for number in range(DIRECTORIES) if number not in self.failed_directories]
+        if not working:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        log = self.disk[tp] = Log(topic_id, working[(tp.partition + self.id) % len(working)])
+        return log
+
+    def _stop_replica(self, stop: StopPartition, sender: str) -> ErrorCode:
+        replica = self.replicas.get(stop.tp)
+        if replica is not None:
+            if replica.log.directory in self.failed_directories:
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            if stop.leader_epoch not in {EPOCH_DURING_DELETE, NO_EPOCH} and stop.leader_epoch < replica.leader_epoch:
+                self.world.coverage.count("broker", "stale StopReplica refused")
+                return ErrorCode.FENCED_LEADER_EPOCH
+            replica.role = Role.IDLE
+            replica.waiting.clear()
+        log = self.disk.get(stop.tp)
+        if stop.delete:
+            if log is not None and log.directory in self.failed_directories:
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            if log is not None:
+                self.world.safety.replica_deleted(self, stop, log, sender)
+            self.disk.pop(stop.tp, None)
+            self.replicas.pop(stop.tp, None)
+            self._unsent.pop(stop.tp, None)
+        return ErrorCode.NONE
+
+    # ---- replication
+
+    def _fetch_from(self, leader: BrokerId) -> None:
+        if leader >= 0 and leader not in self._fetchers:
+            self._fetchers.add(leader)
+            self.scheduler.after(self.scheduler.between(*FETCH_US), self._fetch, leader, self.incarnation)
+
+    def _fetch(self, leader: BrokerId, incarnation: int) -> None:
+        if not self.running or self.incarnation != incarnation:
+            return
+        wanted = [
+            replica
+            for replica in self.replicas.values()
+            if replica.leader == leader
+            and replica.role is Role.FOLLOWER
+            and replica.log.directory not in self.failed_directories
+        ]
+        if not wanted:
+            self._fetchers.discard(leader)
+            return
+        again = int(self.scheduler.between(*FETCH_US) * self.world.slowness(self.id))
+        other = self.world.brokers.get(leader)
+        if self.paused or other is None or not other.running or not self.world.connected(self.id, leader):
+            self.scheduler.after(3 * again, self._fetch, leader, incarnation)
+            return
+        asked = [(replica, replica.log.end, replica.log.last_epoch(), replica.leader_epoch) for replica in wanted]
+        delay = self.world.delays(self.id).draw(self.scheduler)
+        self.scheduler.after(delay, other.serve_fetches, self, asked, other.incarnation, incarnation)
+        self.scheduler.after(again, self._fetch, leader, incarnation)
+
+    def serve_fetches(
+        self, follower: SimulatedBroker, asked: list[tuple[Replica, int, int, int]], incarnation: int, theirs: int
+    ) -> None:
+        """Answer a follower's fetch."""
+        if not self.running or self.paused or self.incarnation != incarnation:
+            return
+        now_us = self.scheduler.now_us
+        answers: list[tuple[Replica, int, int, FetchAnswer]] = []
+        for replica, offset, last_epoch, leader_epoch in asked:
+            ours = self.replicas.get(replica.tp)
+            if ours is None or ours.log.directory in self.failed_directories:
+                continue
+            answer = ours.serve_fetch(follower.id, offset, last_epoch, leader_epoch, now_us)
+            if not answer.error:
+                answers.append((replica, offset, leader_epoch, answer))
+                self._after_progress(ours)
+        if answers:
+            delay = self.world.delays(follower.id).draw(self.scheduler)
+            self.scheduler.after(delay, follower.take_fetched, answers, theirs)
+
+    def take_fetched(self, answers: list[tuple[Replica, int, int, FetchAnswer]], incarnation: int) -> None:
+        """Take a fetch's answer, where it is still what was asked for."""
+        if not self.running or self.paused or self.incarnation != incarnation:
+            return
+        for replica, offset, leader_epoch, answer in answers:
+            if (
+                replica.role is Role.FOLLOWER
+                and replica.leader_epoch == leader_epoch
+                and replica.log.end == offset
+                and self.replicas.get(replica.tp) is replica
+            ):
+                replica.take_fetched(answer)
+
+    def produce(self, tp: TopicPartition, value: int) -> bool:
+        """An acks=all producer writes; whether it was taken in."""
+        replica = self.replicas.get(tp)
+        if not self.accepting or replica is None or replica.role is not Role.LEADER:
+            return False
+        if replica.log.directory in self.failed_directories or replica.append(value) is None:
+            return False
+        self._after_progress(replica)
+        return True
+
+    def _after_progress(self, replica: Replica) -> None:
+        if replica.role is not Role.LEADER:
+            return
+        now_us = self.scheduler.now_us
+        if replica.raise_high_watermark(self.id, self.alive, now_us):
+            self.world.safety.high_watermark_raised(self, replica)
+        if replica.waiting:
+            for offset, value in replica.acknowledged():
+                self.world.safety.acknowledged(self, replica, offset, value)
+        if replica.proposed is None and replica.tp not in self._unsent:
+            wanted = replica.proposal(self.id, self.alive, now_us)
+            if wanted is not None:
+                self._unsent[replica.tp] = None
+                replica.proposed = wanted
+                self._send_alterations()
+
+    def _tick(self, incarnation: int) -> None:
+        if not self.running or self.incarnation != incarnation:
+            return
+        if not self.paused:
+            for replica in tuple(self.replicas.values()):
+                if replica.role is Role.LEADER and replica.log.directory not in self.failed_directories:
+                    self._after_progress(replica)
+            if self.scheduler.chance(0.3):
+                for log in self.disk.values():
+                    log.checkpoint = log.high_watermark
+            self._send_alterations()
+        self.scheduler.after(TICK_US, self._tick, incarnation)
+
+    # ---- ISR changes
+
+    def _send_alterations(self) -> None:
+        """Send all that waits, one request at a time (AlterPartitionManager)."""
+        if not self._unsent or self._altering or self.epoch < 0 or self.controller is None:
+            return
+        proposals = []
+        for tp in self._unsent:
+            replica = self.replicas.get(tp)
+            if replica is not None and replica.role is Role.LEADER and replica.proposed is not None:
+                self.world.safety.isr_proposed(tp, replica.leader_epoch, replica.proposed)
+                proposals.append(replica.propose(replica.proposed, {}))
+        self._unsent.clear()
+        if not proposals:
+            return
+        self._request += 1
+        self._altering = self._request
+        number, incarnation = self._request, self.incarnation
+        self.world.alter_partition(
+            self, self.epoch, tuple(proposals), lambda answer: self._altered(number, incarnation, proposals, answer)
+        )
+        self.scheduler.after(30 * SECOND, self._alter_timed_out, number, incarnation, proposals)
+
+    def _alter_timed_out(self, number: int, incarnation: int, proposals: list[Any]) -> None:
+        if self._altering == number and self.incarnation == incarnation:
+            self._altered(number, incarnation, proposals, None)
+
+    def _altered(self, number: int, incarnation: int, proposals: list[Any], answer: SimpleNamespace | None) -> None:
+        """Take an AlterPartition answer; None: nobody answered, ask again."""
+        if not self.running or self.incarnation != incarnation or self._altering != number:
+            return
+        self._altering = 0
+        if answer is None or answer.error is not ErrorCode.NONE:
+            for proposal in proposals:
+                self._again(proposal)
+            self.scheduler.after(ALTER_RETRY_US, self._send_later, incarnation)
+            return
+        for proposal in proposals:
+            self._altered_one(proposal, answer.partitions.get(proposal.tp, ErrorCode.UNKNOWN_SERVER_ERROR))
+        self._send_alterations()
+
+    def _send_later(self, incarnation: int) -> None:
+        if self.running and self.incarnation == incarnation and not self.paused:
+            self._send_alterations()
+
+    def _again(self, proposal: Any) -> None:
+        replica = self.replicas.get(proposal.tp)
+        if replica is not None and replica.proposed is not None and replica.leader_epoch == proposal.leader_epoch:
+            self._unsent[proposal.tp] = None
+
+    def _altered_one(self, proposal: Any, result: Any) -> None:
+        replica = self.replicas.get(proposal.tp)
+        if replica is None or replica.role is not Role.LEADER or replica.leader_epoch != proposal.leader_epoch:
+            return
+        if isinstance(result, LeaderAndIsr):
+            if replica.take_answer(result.leader_epoch, result.isr, result.partition_epoch):
+                self._after_progress(replica)
+            return
+        self.world.coverage.count("alter partition", result.name)
+        self.scheduler.note(f"broker {self.id} is refused ISR {proposal.isr} of {proposal.tp}: {result.name}")
+        if result is ErrorCode.INELIGIBLE_REPLICA:
+            replica.proposed = None
+        elif result in {
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.UNKNOWN_TOPIC_ID,
+            ErrorCode.FENCED_LEADER_EPOCH,
+            ErrorCode.INVALID_UPDATE_VERSION,
+            ErrorCode.INVALID_REQUEST,
+            ErrorCode.NEW_LEADER_ELECTED,
+        }:
+            pass  # It keeps what it proposed, and waits for new metadata.
+        else:
+            self._again(proposal)
+
+    # ---- leaving, and failing disks
+
+    def leave(self) -> None:
+        """Controlled shutdown: ask to be relieved, up to three times, then stop."""
+        if self.running and not self.leaving:
+            self.leaving = True
+            self.scheduler.after(LEAVE_US, self._leave, 0, self.incarnation)
+            self._leave(3, self.incarnation)
+
+    def _leave(self, attempts: int, incarnation: int) -> None:
+        if not self.running or self.incarnation != incarnation:
+            return
+        if not attempts or self.controller is None:
+            self.stop_cleanly()
+            return
+
+        def told(remaining: int | None) -> None:
+            if not self.running or self.incarnation != incarnation:
+                return
+            if remaining == 0:
+                self.stop_cleanly()
+            else:
+                self.scheduler.after(SECOND, self._leave, attempts - 1, incarnation)
+
+        self.world.controlled_shutdown(self, self.epoch, told)
+
+    def fail_directory(self, number: int) -> None:
+        """A log directory fails: its replicas are offline until a restart; the broker announces it."""
+        if not self.running or number in self.failed_directories:
+            return
+        self.failed_directories.add(number)
+        for replica in self.replicas.values():
+            if replica.log.directory == number:
+                replica.role = Role.IDLE
+                replica.waiting.clear()
+        if len(self.failed_directories) == DIRECTORIES:
+            self.kill()
+            return
+        if self.session in self.world.tree.sessions and self.zookeeper_reachable:
+            path = f"{znodes.LOG_DIR_EVENTS}/log_dir_event_"
+            self.world.tree.commit(
+                [Create(path, encode_log_dir_event(self.id), ephemeral=False, sequential=True)], self.session
+            )

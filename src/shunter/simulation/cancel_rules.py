@@ -1,0 +1,106 @@
+"""Rules about cancels that come while what they cancel still waits in the controller's queue."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shunter.core.controller.events import ReassignmentsSubmitted
+from shunter.core.controller.ready import PartitionResultsReply, Reply
+from shunter.errors import ErrorCode
+from shunter.model.partition import Replicas, TopicPartition
+from shunter.model.reassignment import CancelMode, Phase
+from shunter.simulation.truth import Touched
+
+if TYPE_CHECKING:
+    from shunter.simulation.safety import Safety
+
+Asked = Callable[[Reply | ErrorCode], None]
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One request to one life of a controller process; `cancelled` names what was cancelled after it was asked."""
+
+    who: tuple[str, int]
+    targets: Mapping[TopicPartition, Replicas]
+    cancelled: set[TopicPartition]
+    answered: bool = False
+
+
+class CancelRules:
+    """Follows requests from the asking to the answer, in the order in which one process got them."""
+
+    def __init__(self, safety: Safety) -> None:
+        """Begin with nothing asked."""
+        self._safety = safety
+        self._open: list[Request] = []
+        self._void: dict[TopicPartition, Request] = {}
+        self._named: Counter[tuple[TopicPartition, Replicas]] = Counter()
+
+    def named(self, tp: TopicPartition, target: Replicas) -> None:
+        """Somebody asks for a target, by whatever way: from now on a move there is wanted again."""
+        self._named[tp, target] += 1
+        self._void.pop(tp, None)
+
+    def submitted(self, who: tuple[str, int], event: ReassignmentsSubmitted) -> Asked:
+        """A request is on its way; returns what its answer is to be handed to."""
+        covered = self._covered(who, event)
+        for request, tp in covered:
+            request.cancelled.add(tp)
+        targets = {change.tp: change.replicas for change in event.changes if change.replicas}
+        asked = Request(who, targets, set())
+        self._open.append(asked)
+
+        def told(reply: Reply | ErrorCode) -> None:
+            asked.answered = True
+            self._open.remove(asked)
+            for tp in [tp for tp, request in self._void.items() if request is asked]:
+                del self._void[tp]
+            if isinstance(reply, PartitionResultsReply):
+                self._answered(asked, covered, reply)
+
+        return told
+
+    def _covered(self, who: tuple[str, int], event: ReassignmentsSubmitted) -> list[tuple[Request, TopicPartition]]:
+        """What the same process was asked for before and has not answered, and is cancelled now."""
+        modes = {change.tp: change.cancel_mode or event.cancel_mode for change in event.changes if not change.replicas}
+        covered: list[tuple[Request, TopicPartition]] = []
+        for request in self._open:
+            for tp in request.targets if request.who == who else ():
+                whole = event.cancel_all or tp.topic in event.cancel_topics
+                mode = modes.get(tp, event.cancel_mode)
+                if (tp in modes or whole) and mode not in (CancelMode.PAUSE, CancelMode.RESUME):
+                    covered.append((request, tp))
+        return covered
+
+    def _answered(
+        self, asked: Request, covered: list[tuple[Request, TopicPartition]], reply: PartitionResultsReply
+    ) -> None:
+        """A cancel concerns what was asked for before it, and nothing else.
+
+        Source: issue, "cancel that forgets unsliced work"; design, "cancels overtake waiting work".
+        """
+        errors = {tp: error for tp, error, _ in reply.partitions}
+        for request, tp in covered:
+            done = errors.get(tp) in (ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+            if done and not request.answered and self._named[tp, request.targets[tp]] == 1:
+                self._void[tp] = request
+        for tp, error, message in reply.partitions:
+            cancelled = error is ErrorCode.NONE and message is not None and message.startswith("cancelled")
+            if cancelled and tp in asked.targets and tp not in asked.cancelled:
+                told = f"{asked.who[0]} cancelled a move of {tp} that nobody has cancelled since it was asked for"
+                self._safety.violate("a cancel is for what came before it", told)
+
+    def committed(self, touched: Touched, writer: str) -> None:
+        """A controller's transaction: what a confirmed cancel has overtaken does not begin."""
+        for tp, (before, after) in touched.records.items():
+            request = self._void.get(tp)
+            if request is None or request.who[0] != writer or after is None or after.phase is Phase.DROPPING:
+                continue
+            begun = before is not None and before.phase is not Phase.DROPPING and before.target == after.target
+            if after.target == request.targets[tp] and not begun:
+                told = f"{tp}: the move to {list(after.target)} begins, though its cancel was confirmed before"
+                self._safety.violate("a cancel overtakes what waits", told)

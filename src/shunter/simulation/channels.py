@@ -1,0 +1,226 @@
+"""A controller's ways to the simulated brokers: as `drivers.channels`, without bytes and sockets.
+
+The order of requests, what supersedes what, how many are sent ahead, what is sent again after a lost connection and
+what is thrown away with a bounced broker are the driver's own (`drivers.backlog`) or follow it line by line.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from shunter.core.controller.events import Event, RequestAnswered
+from shunter.core.controller.ready import ConnectBrokers, Request, SendUpdateMetadata
+from shunter.drivers.backlog import Backlog, Entry, merge_updates
+from shunter.errors import ErrorCode
+from shunter.model.broker import Broker
+from shunter.model.partition import BrokerId, TopicPartition
+from shunter.simulation.event_loop import ProcessLoop
+from shunter.simulation.network import Delays, Link
+from shunter.simulation.scheduler import MS, Scheduler
+
+IN_FLIGHT = 5
+BACKLOG = 64
+RETRY_US = 150 * MS
+
+
+class Body:
+    """A request in the place of its bytes; the backlog looks at nothing else."""
+
+    __slots__ = ("request",)
+
+    def __init__(self, request: Request) -> None:
+        """Hold it."""
+        self.request = request
+
+
+class Decided(NamedTuple):
+    """A request as it was decided: by whom, and which life of the broker the decider knew."""
+
+    request: Any
+    sender: str
+    broker_epoch: int
+
+
+Answered = Callable[[ErrorCode, Mapping[TopicPartition, ErrorCode]], None]
+
+
+class ControlledBroker(Protocol):
+    """What a channel needs of a broker."""
+
+    @property
+    def accepting(self) -> bool:
+        """Whether it takes connections."""
+        ...
+
+    @property
+    def incarnation(self) -> int:
+        """Which start of its process this is."""
+        ...
+
+    def take_control_request(self, decided: Decided, answered: Answered) -> None:
+        """Queue a control request; answered when it was handled."""
+        ...
+
+
+class Observer(Protocol):
+    """Who looks at what is handed to the channels."""
+
+    def request_handed_out(self, sender: str, request: Request) -> None:
+        """A request was handed to its channel."""
+        ...
+
+
+class SimulatedChannels:
+    """Implements `drivers.seams.BrokerChannels`."""
+
+    def __init__(
+        self,
+        name: str,
+        scheduler: Scheduler,
+        loop: ProcessLoop,
+        post: Callable[[Event], None],
+        brokers: Mapping[BrokerId, ControlledBroker],
+        delays: Callable[[BrokerId], Delays],
+        observer: Observer,
+    ) -> None:
+        """Begin without connections."""
+        self.name = name
+        self.scheduler = scheduler
+        self.loop = loop
+        self.post = post
+        self.world = brokers
+        self.delays = delays
+        self.observer = observer
+        self.channels: dict[BrokerId, Channel] = {}
+
+    def send(self, request: Request) -> None:
+        """Queue a request."""
+        if isinstance(request, ConnectBrokers):
+            self._connect(request.brokers)
+            return
+        self.observer.request_handed_out(self.name, request)
+        body = Body(request)
+        for broker in request.brokers if isinstance(request, SendUpdateMetadata) else (request.broker,):
+            channel = self.channels.get(broker)
+            if channel is not None:
+                channel.queue(Entry(body, (request.request_id,), 0.0))  # type: ignore[arg-type]
+
+    def merged(self, bodies: tuple[Any, ...]) -> Any:
+        """One body for several metadata updates."""
+        return Body(merge_updates(tuple(body.request for body in bodies)))
+
+    def drop(self, broker: BrokerId) -> None:
+        """The connection to a broker breaks."""
+        channel = self.channels.get(broker)
+        if channel is not None:
+            channel.lost()
+
+    def close(self) -> None:
+        """Our process is no more."""
+        for channel in self.channels.values():
+            channel.retire()
+        self.channels.clear()
+
+    def _connect(self, brokers: tuple[Broker, ...]) -> None:
+        live = {broker.id: broker for broker in brokers}
+        for broker_id, channel in tuple(self.channels.items()):
+            successor = live.get(broker_id)
+            if successor is None or successor.epoch != channel.broker.epoch:
+                del self.channels[broker_id]
+                channel.retire()
+            else:
+                channel.broker = successor
+        for broker in brokers:
+            if broker.id not in self.channels and broker.id in self.world:
+                self.channels[broker.id] = Channel(broker, self)
+
+
+class Channel:
+    """One broker in one of its lives."""
+
+    def __init__(self, broker: Broker, owner: SimulatedChannels) -> None:
+        """Begin to connect."""
+        self.broker = broker
+        self._owner = owner
+        self._backlog = Backlog(BACKLOG, owner.merged)
+        self._flying: deque[Entry] = deque()
+        self._up: Link | None = None
+        self._down: Link | None = None
+        self._retired = False
+        self._open()
+
+    def queue(self, entry: Entry) -> None:
+        """Queue an entry."""
+        self._backlog.append(entry)
+        self._pump()
+
+    def length(self) -> int:
+        """How much waits."""
+        return len(self._backlog) + len(self._flying)
+
+    def retire(self) -> None:
+        """Throw everything away."""
+        self._retired = True
+        self._backlog.clear()
+        self._flying.clear()
+        if self._up is not None:
+            self._up.cut()
+        self._close()
+
+    def lost(self) -> None:
+        """The connection breaks."""
+        if self._up is None:
+            return
+        self._up.cut()
+        self._close()
+        self._owner.scheduler.after(RETRY_US, self._open)
+
+    def _close(self) -> None:
+        if self._down is not None:
+            self._down.close()
+        self._up = self._down = None
+
+    def _open(self) -> None:
+        if self._retired or self._owner.loop.dead or self._up is not None:
+            return
+        scheduler = self._owner.scheduler
+        if self._owner.loop.paused or not self._owner.world[self.broker.id].accepting:
+            scheduler.after(RETRY_US, self._open)
+            return
+        delays = self._owner.delays(self.broker.id)
+        self._up, self._down = Link(scheduler, delays), Link(scheduler, delays)
+        self._backlog.restore(self._flying)
+        self._flying.clear()
+        self._pump()
+
+    def _pump(self) -> None:
+        while self._up is not None and self._backlog and len(self._flying) < IN_FLIGHT:
+            entry = self._backlog.take()
+            self._flying.append(entry)
+            broker = self._owner.world[self.broker.id]
+            decided = Decided(entry.body.request, self._owner.name, self.broker.epoch)
+            self._up.send(self._arrived, decided, entry, self._down, broker.incarnation)
+
+    def _arrived(self, decided: Decided, entry: Entry, down: Link, incarnation: int) -> None:
+        broker = self._owner.world[self.broker.id]
+        if not broker.accepting or broker.incarnation != incarnation:
+            self.lost()  # The process at the other end is gone, and its sockets with it.
+            return
+
+        def answered(error: ErrorCode, errors: Mapping[TopicPartition, ErrorCode]) -> None:
+            down.send(self._answered, entry, error, errors)
+
+        broker.take_control_request(decided, answered)
+
+    def _answered(self, entry: Entry, error: ErrorCode, errors: Mapping[TopicPartition, ErrorCode]) -> None:
+        self._owner.loop.deliver(self._take_answer, entry, error, errors)
+
+    def _take_answer(self, entry: Entry, error: ErrorCode, errors: Mapping[TopicPartition, ErrorCode]) -> None:
+        if self._retired or not self._flying or self._flying[0] is not entry:
+            return
+        self._flying.popleft()
+        for request_id in entry.request_ids:
+            self._owner.post(RequestAnswered(request_id, self.broker.id, error, errors))
+        self._pump()

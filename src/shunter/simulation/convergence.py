@@ -1,0 +1,140 @@
+"""Phase two: what has to be true once nothing fails any more, and a sentence for each thing that is not yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shunter.core.reassignment import describe_waiting
+from shunter.model.partition import TopicPartition
+from shunter.simulation.broker import SimulatedBroker
+from shunter.simulation.process import ShunterProcess
+from shunter.simulation.replica import Role
+
+if TYPE_CHECKING:
+    from shunter.simulation.world import World
+
+
+def find_unfinished(world: World) -> list[str]:
+    """Say what is not done yet; empty when the world has converged.
+
+    Invariants: brokers converge to ZooKeeper's truth; a finished move leaves no open record; deletions owed by dead
+    brokers are done when the brokers are back. Source: issue; etcd's and Kafka's simulations, "phase two: heal and
+    demand completion".
+    """
+    process = _controller(world)
+    if process is None:
+        return [f"nobody is the controller ({world.owner_of(world.truth.controller_session)} holds the znode)"]
+    return [*_brokers(world), *_moves(world, process), *_partitions(world), *_controller_state(world, process)]
+
+
+def _controller(world: World) -> ShunterProcess | None:
+    owner = world.owner_of(world.truth.controller_session)
+    return next((each for each in world.processes.values() if each.name == owner and each.active), None)
+
+
+def _brokers(world: World) -> list[str]:
+    return [
+        f"broker {broker.id} is not registered"
+        for broker in world.brokers.values()
+        if broker.id not in world.truth.brokers or not broker.accepting
+    ]
+
+
+def _moves(world: World, process: ShunterProcess) -> list[str]:
+    truth = world.truth
+    told: list[str] = []
+    for tp, record in truth.records.items():
+        waiting = process.machine.intake.moves.waiting.get(tp)
+        why = describe_waiting(waiting[0]) if waiting is not None else "says nothing of waiting"
+        told.append(f"{tp} is {record.phase.value} towards {list(record.target)}: {why}")
+    if truth.legacy is not None:
+        told.append(f"the legacy znode names {sorted(truth.legacy.targets)}")
+    told += [f"{name} has not been taken over" for name in truth.requests]
+    told += [f"broker {broker} owes {owed.partitions}" for broker, owed in truth.owed.items()]
+    told += [f"topic {name} is still being deleted" for name in truth.deleting if name in truth.topics]
+    return told
+
+
+def _partitions(world: World) -> list[str]:
+    truth = world.truth
+    told: list[str] = []
+    for tp in truth.partitions():
+        assignment, state = truth.assignment(tp), truth.states.get(tp)
+        if assignment is None or tp.topic in truth.deleting:
+            continue
+        if assignment.in_motion:
+            told.append(f"{tp} is in motion: {assignment}")
+        if state is None or state.leader < 0:
+            told.append(f"{tp} has no leader: {state}")
+        elif set(state.isr) != set(assignment.replicas):
+            told.append(f"{tp} has ISR {list(state.isr)} of {list(assignment.replicas)}")
+        if not told:
+            told += _data(world, tp)
+    for broker in world.brokers.values():
+        told += _hosted(world, broker)
+    return told
+
+
+def _data(world: World, tp: TopicPartition) -> list[str]:
+    state, assignment = world.truth.states[tp], world.truth.assignment(tp)
+    assert assignment is not None
+    leader = world.brokers[state.leader].replicas.get(tp)
+    if leader is None or leader.role is not Role.LEADER or leader.leader_epoch != state.leader_epoch:
+        return [f"broker {state.leader} does not lead {tp} yet in epoch {state.leader_epoch}"]
+    world.safety.ledgers.leader_began(state.leader, leader)
+    mark = leader.log.high_watermark
+    return [
+        f"broker {broker} has another log of {tp}"
+        for broker in assignment.replicas
+        if (log := world.brokers[broker].disk.get(tp)) is None or log.entries[:mark] != leader.log.entries[:mark]
+    ]
+
+
+def _hosted(world: World, broker: SimulatedBroker) -> list[str]:
+    truth = world.truth
+    told: list[str] = []
+    for tp in truth.partitions():
+        assignment, state = truth.assignment(tp), truth.states.get(tp)
+        if assignment is None or state is None or tp.topic in truth.deleting:
+            continue
+        replica = broker.replicas.get(tp)
+        have = "nothing" if replica is None else f"leader epoch {replica.leader_epoch}"
+        if broker.id in assignment.replicas and have != f"leader epoch {state.leader_epoch}":
+            told.append(f"broker {broker.id} has {have} of {tp} where {state.leader_epoch} is the truth")
+        known = broker.metadata.get(tp)
+        if known is None or (known.leader, known.leader_epoch, set(known.isr)) != (
+            state.leader,
+            state.leader_epoch,
+            set(state.isr),
+        ):
+            told.append(f"broker {broker.id} believes {known} of {tp} where {state} is the truth")
+    if not world.apache.terms:
+        for tp in sorted(broker.disk):
+            assignment = truth.assignment(tp)
+            if assignment is None or broker.id not in assignment.replicas:
+                told.append(f"broker {broker.id} still has a log of {tp}")
+    if broker.alive != frozenset(truth.brokers):
+        told.append(f"broker {broker.id} believes {sorted(broker.alive)} alive, {sorted(truth.brokers)} are")
+    return told
+
+
+def _controller_state(world: World, process: ShunterProcess) -> list[str]:
+    truth, machine = world.truth, process.machine
+    told: list[str] = []
+    if set(machine.state.topics) != set(truth.topics):
+        told.append(f"the controller knows topics {sorted(machine.state.topics)}, there are {sorted(truth.topics)}")
+    for tp in truth.partitions():
+        known, state = machine.state.partition(tp), truth.states.get(tp)
+        if known is None or known.assignment != truth.assignment(tp):
+            told.append(f"the controller believes {known} of {tp}, the truth is {truth.assignment(tp)}")
+        elif known.leadership is None or state is None or known.leadership[:3] != state[:3]:
+            told.append(f"the controller believes {known.leadership} of {tp}, the truth is {state}")
+    if dict(machine.state.reassignments) != truth.records:
+        told.append("the controller's moves are not those of ZooKeeper")
+    if machine.outbox.unanswered:
+        told.append(f"brokers {sorted(machine.outbox.unanswered)} have not answered")
+    if machine.intake.queue.pending() or machine.outstanding is not None:
+        told.append(f"{machine.intake.queue.pending()} items wait in the controller")
+    if process.control.callers:
+        told.append(f"{len(process.control.callers)} callers have no answer")
+    return told

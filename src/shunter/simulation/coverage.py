@@ -1,0 +1,71 @@
+"""What happened in the worlds that were run, counted; and what never did."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import get_args
+
+from shunter.core.controller.events import Event
+from shunter.core.reassignment import Closing, Row, WaitReason
+from shunter.model.reassignment import Phase
+from shunter.simulation.actions import FAULTS, OPERATIONS
+
+CLOSINGS = tuple(f"record closed: {closing.value.replace('_', ' ')}" for closing in Closing)
+
+TRANSITIONS = (
+    "accepted pending",
+    "accepted moving",
+    "adopted",
+    "pending -> moving",
+    "pending -> closed",
+    "moving -> moving",
+    "moving -> rolling_back",
+    "moving -> dropping",
+    "moving -> closed",
+    "rolling_back -> rolling_back",
+    "rolling_back -> moving",
+    "rolling_back -> dropping",
+    "rolling_back -> closed",
+    "dropping -> closed",
+    "dropping -> moving",
+)
+"""Transitions of a move's durable record that are expected to be seen."""
+
+EXPECTED: dict[str, tuple[str, ...]] = {  # a stop is one write: nothing is ever found stopping
+    "fault": FAULTS,
+    "operation": OPERATIONS,
+    "event": tuple(event.__name__ for event in get_args(Event)),
+    "transition": TRANSITIONS,
+    "reconciliation": (*(row.value for row in Row), *CLOSINGS),
+    "waiting": tuple(reason.value for reason in WaitReason),
+    "phase": tuple(phase.value for phase in Phase if phase is not Phase.STOPPING),
+}
+
+
+class Coverage:
+    """Counts by (category, name)."""
+
+    def __init__(self) -> None:
+        """Begin with nothing seen."""
+        self.counts: Counter[tuple[str, str]] = Counter()
+
+    def count(self, category: str, name: str, by: int = 1) -> None:
+        """Count something that happened."""
+        self.counts[category, name] += by
+
+    def add(self, other: Coverage) -> None:
+        """Take in another world's counts."""
+        self.counts.update(other.counts)
+
+    def gaps(self) -> list[str]:
+        """What is expected and never happened: `category: name`."""
+        return [
+            f"{category}: {name}"
+            for category, names in EXPECTED.items()
+            for name in names
+            if not self.counts[category, name]
+        ]
+
+    def rows(self) -> list[tuple[str, str, int]]:
+        """Everything that happened, by category and name."""
+        return [(category, name, count) for (category, name), count in sorted(self.counts.items())]

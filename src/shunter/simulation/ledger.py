@@ -1,0 +1,96 @@
+"""What producers were promised, and whether it is still there.
+
+Invariant: acknowledged records survive. Source: KIP-101 and Kafka's durability promise for acks=all; the issue's "nothing
+lost": every leader that ZooKeeper names has every acknowledged record at its offset, and all leaders agree on what is
+below any high watermark ever raised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from shunter.model.partition import BrokerId, TopicPartition
+from shunter.simulation.log import Entry
+from shunter.simulation.replica import Replica
+
+if TYPE_CHECKING:
+    from shunter.simulation.safety import Safety
+
+
+@dataclass(slots=True)
+class Ledger:
+    """One partition's. `promised` is the offset after the last acknowledged record."""
+
+    entries: list[Entry] = field(default_factory=list[Entry])
+    promised: int = 0
+    void: bool = False
+    """An unclean election was allowed: nothing is promised any more."""
+
+
+class Ledgers:
+    """All partitions'."""
+
+    def __init__(self, safety: Safety) -> None:
+        """Begin with nothing promised."""
+        self._safety = safety
+        self._by_partition: dict[TopicPartition, Ledger] = {}
+
+    def of(self, tp: TopicPartition) -> Ledger:
+        """A partition's ledger."""
+        return self._by_partition.setdefault(tp, Ledger())
+
+    def topic_gone(self, name: str) -> None:
+        """A topic was deleted, and its promises with it."""
+        for tp in [tp for tp in self._by_partition if tp.topic == name]:
+            del self._by_partition[tp]
+
+    def forgive(self, tp: TopicPartition) -> None:
+        """An unclean election was allowed."""
+        self.of(tp).void = True
+
+    def committed(self, broker: BrokerId, replica: Replica) -> None:
+        """A leader raised its high watermark: all leaders agree on what is below it."""
+        if not self._current(replica):
+            return
+        ledger, log = self.of(replica.tp), replica.log
+        mark, known = log.high_watermark, ledger.entries
+        if ledger.void or not mark:
+            return
+        both = min(mark, len(known))
+        if both and log.entries[both - 1] != known[both - 1]:
+            told = f"{replica.tp} at {both - 1}: broker {broker} has {log.entries[both - 1]}, before {known[both - 1]}"
+            self._safety.violate("leaders agree on what is committed", told)
+        if mark > len(known):
+            known.extend(log.entries[len(known) : mark])
+
+    def acknowledged(self, broker: BrokerId, replica: Replica, offset: int, value: int) -> None:
+        """A producer was promised a record."""
+        if not self._current(replica):
+            return
+        ledger = self.of(replica.tp)
+        if ledger.void:
+            return
+        if offset >= len(ledger.entries) or ledger.entries[offset].value != value:
+            told = f"{replica.tp}: broker {broker} acknowledged {value} at {offset}, which is not committed"
+            self._safety.violate("acknowledged records survive", told)
+        ledger.promised = max(ledger.promised, offset + 1)
+
+    def leader_began(self, broker: BrokerId, replica: Replica) -> None:
+        """Whoever leads by ZooKeeper's word has every promised record."""
+        ledger, log = self.of(replica.tp), replica.log
+        if ledger.void or not self._current(replica):
+            return
+        promised = ledger.promised
+        if log.entries[:promised] == ledger.entries[:promised]:
+            return
+        missing = next(
+            offset for offset in range(promised) if offset >= log.end or log.entries[offset] != ledger.entries[offset]
+        )
+        told = f"{replica.tp}: broker {broker} leads in epoch {replica.leader_epoch} with {log.end} records"
+        told += f", and lacks the acknowledged one at {missing}: {ledger.entries[missing]} (of {promised})"
+        self._safety.violate("acknowledged records survive", told)
+
+    def _current(self, replica: Replica) -> bool:
+        topic = self._safety.truth.topics.get(replica.tp.topic)
+        return topic is not None and topic.topic_id == replica.log.topic_id

@@ -1,0 +1,79 @@
+"""Rules about the machine itself, checked with every event that it handles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shunter.core.controller.events import Envelope
+from shunter.core.controller.machine import ControllerMachine
+from shunter.core.controller.ready import Ready
+from shunter.core.controller.tasks import CANCELLED_TIMES, Priority
+
+if TYPE_CHECKING:
+    from shunter.simulation.process import ShunterProcess
+    from shunter.simulation.world import World
+
+QUEUE_BOUND = 20_000
+CHANNEL_BOUND = 400
+SLICE_SLACK = 12
+"""What one item may decide beyond the slice's bound."""
+
+
+class MachineRules:
+    """Looks at a machine after each event."""
+
+    def __init__(self, world: World) -> None:
+        """Begin."""
+        self._world = world
+        self.deepest = 0
+        self._waiting_before: dict[str, bool] = {}
+
+    def handled(self, process: ShunterProcess, machine: ControllerMachine, envelope: Envelope, ready: Ready) -> None:
+        """An event was handled."""
+        if ready.writes is not None:
+            state = machine.state
+            process.decided_live = frozenset(state.brokers) - state.shutting_down
+            process.decided_offline = dict(state.offline_replicas)
+            self._order(machine)
+            self._slice(machine)
+        self._bounds(process, machine)
+        for waiting, _ in machine.intake.moves.waiting.values():
+            self._world.coverage.count("waiting", waiting.reason.value)
+        if ready.wake_at_ms is not None and ready.wake_at_ms > envelope.now_ms + 3_600_000:
+            self._world.safety.violate("a wake-up is near", f"{process.name} asks for {ready.wake_at_ms}")
+
+    def _order(self, machine: ControllerMachine) -> None:
+        """Deaths and cancels are not held up by submissions.
+
+        Source: design, "deaths of brokers, controlled shutdowns and cancels overtake waiting work".
+        """
+        outstanding = machine.outstanding
+        if outstanding is None or not outstanding.tasks:
+            return
+        lowest = max(task.priority for task in outstanding.tasks)
+        for priority in (Priority.LIVENESS, Priority.CANCEL):
+            if machine.intake.queue.queues[priority] and priority < lowest:
+                told = f"a batch of {lowest.name} work was handed out while {priority.name} work waits"
+                self._world.safety.violate("deaths and cancels are not held up", told)
+
+    def _slice(self, machine: ControllerMachine) -> None:
+        """No event holds the queue for long. Source: design, "a large submission is taken in slices"."""
+        outstanding = machine.outstanding
+        if outstanding is None:
+            return
+        size = outstanding.draft.size
+        cancels = any(task.priority is Priority.CANCEL for task in outstanding.tasks)
+        bound = machine.settings.slice_partitions * (CANCELLED_TIMES if cancels else 1) + SLICE_SLACK
+        if size > bound:
+            self._world.safety.violate("work is taken in slices", f"a draft of {size}, {bound} are allowed")
+
+    def _bounds(self, process: ShunterProcess, machine: ControllerMachine) -> None:
+        """Memory and queues stay bounded. Source: issue; TIGER_STYLE, "put a limit on everything"."""
+        depth = machine.intake.queue.pending() + len(machine.held)
+        self.deepest = max(self.deepest, depth)
+        if depth > QUEUE_BOUND:
+            self._world.safety.violate("queues stay bounded", f"{process.name} has {depth} items waiting")
+        for broker, channel in process.channels.channels.items():
+            if channel.length() > CHANNEL_BOUND:
+                told = f"{process.name} holds {channel.length()} requests for broker {broker}"
+                self._world.safety.violate("queues stay bounded", told)

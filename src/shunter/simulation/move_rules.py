@@ -1,0 +1,239 @@
+"""Rules about moves, checked on each transaction that touches one: the floor, the originals, exact rollbacks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shunter.model.partition import ReplicaAssignment, Replicas, TopicPartition
+from shunter.model.reassignment import Phase, Reassignment
+from shunter.simulation.truth import Touched
+
+if TYPE_CHECKING:
+    from shunter.simulation.safety import Safety
+
+
+class MoveRules:
+    """Looks at moves' records and the assignments beside them."""
+
+    def __init__(self, safety: Safety) -> None:
+        """Begin."""
+        self._safety = safety
+        self._writer = ""
+        self._asked: set[TopicPartition] = set()
+        self._requested: dict[TopicPartition, set[Replicas]] = {}
+        self._latest: dict[TopicPartition, list[Replicas]] = {}
+        """Targets asked for since the move's record was last written: several may become one write."""
+        self._targets: dict[TopicPartition, set[Replicas]] = {}
+
+    def requested(self, tp: TopicPartition, target: Replicas) -> None:
+        """Somebody has asked for a target."""
+        self._requested.setdefault(tp, set()).add(target)
+        self._latest.setdefault(tp, []).append(target)
+
+    def asked(self, tp: TopicPartition) -> None:
+        """Somebody asks for another target: what was being rolled back need not come back to its original any more."""
+        self._asked.add(tp)
+
+    def committed(self, touched: Touched, writer: str) -> None:
+        """A controller's transaction."""
+        if not writer.startswith("shunter"):
+            return
+        self._writer = writer
+        for tp, (before, after) in touched.records.items():
+            if after is not None:
+                self._targets.setdefault(tp, set()).add(after.target)
+            self._transition(before, after)
+            self._originals(tp, before, after, touched)
+            self._stale(tp, before, after, touched)
+            if before is not None and before.phase is Phase.ROLLING_BACK and tp not in self._asked:
+                self._rolled_back(tp, before, after, touched)
+            elif before is not None:
+                self._ordered(tp, before, after, touched)
+            if before is None or after is None:
+                self._asked.discard(tp)
+        for name, (known, now) in touched.topics.items():
+            if known is None or now is None:
+                continue
+            for number, assignment in now.assignments.items():
+                was = known.assignments.get(number)
+                if was is not None and was != assignment:
+                    self._floor(TopicPartition(name, number), was, assignment, touched, writer)
+        for tp in touched.records:
+            self._latest.pop(tp, None)
+
+    def _transition(self, before: Reassignment | None, after: Reassignment | None) -> None:
+        coverage = self._safety.world.coverage
+        if before is None and after is not None:
+            adopted = after.written.in_motion and after.forced
+            coverage.count("transition", "adopted" if adopted else f"accepted {after.phase.value}")
+        elif before is not None:
+            coverage.count("transition", f"{before.phase.value} -> {after.phase.value if after else 'closed'}")
+        if after is not None:
+            coverage.count("phase", after.phase.value)
+
+    def answered(self, tp: TopicPartition, target: Replicas, message: str | None) -> None:
+        """Durable before answered: an accepted move stands, or has stood, in ZooKeeper.
+
+        Source: design, "Durable before sent, sent before answered"; KIP-455, "the znode is written before the response".
+        """
+        if message is not None or target in self._targets.get(tp, set()):
+            return
+        if tp.topic in self._safety.truth.topics and not self._safety.was_assigned(tp, target):
+            told = f"a move of {tp} to {list(target)} was accepted, and was never in ZooKeeper"
+            self._safety.violate("durable before answered", told)
+
+    def _originals(
+        self, tp: TopicPartition, before: Reassignment | None, after: Reassignment | None, touched: Touched
+    ) -> None:
+        """The original replicas are recorded once, in their ORDER, and kept.
+
+        Source: design, "What makes a rollback exact": recorded when a partition's first reassignment is accepted; a
+        second one in flight keeps the first original.
+        """
+        if after is None or after.phase is Phase.DROPPING:
+            return
+        if before is not None and before.phase is not Phase.DROPPING:
+            # In one batch a move may end and the next one of the partition begin, from where the first one led.
+            kept = after.original in (before.original, before.target)
+            if not kept and before.topic_id == after.topic_id and not self._foreign(tp, before, touched):
+                told = f"{tp}: original {list(before.original)} became {list(after.original)}"
+                self._safety.violate("a rollback is exact", told)
+            return
+        was = self._assignment_before(tp, touched)
+        # In one batch, an order asked for may be reached at once, and a second request begin from there.
+        known = () if was is None else (was.replicas, *sorted(self._requested.get(tp, ())))
+        if was is not None and not was.in_motion and not after.legacy and after.original not in known:
+            told = f"{tp}: original {list(after.original)} recorded where replicas were {list(was.replicas)}"
+            self._safety.violate("a rollback is exact", told)
+
+    def _stale(
+        self, tp: TopicPartition, before: Reassignment | None, after: Reassignment | None, touched: Touched
+    ) -> None:
+        """A record that another controller has overruled is closed, not resumed.
+
+        Source: design, the reconciliation table: "t is anything else: somebody cancelled or superseded: t is the truth".
+        """
+        world, truth = self._safety.world, self._safety.truth
+        if before is None or after is None or before.phase is Phase.DROPPING or after.phase is Phase.DROPPING:
+            return
+        writer = world.owner_of(touched.writers.get(tp.topic, truth.topic_writers.get(tp.topic, 0)))
+        listed = truth.legacy is not None and tp in truth.legacy.targets
+        if not writer.startswith("broker") or listed or after.legacy or tp in self._latest or tp in self._asked:
+            return
+        was = self._assignment_before(tp, touched)
+        if was is None or before.topic_id != after.topic_id or after.target in (was.target, was.replicas):
+            return
+        if self._foreign(tp, before, touched) and after.target == before.target:
+            told = (
+                f"{tp}: {writer} had made it {was}, and the record of {before.written} goes on to {list(after.target)}"
+            )
+            self._safety.violate("a stale record is not resumed", told)
+
+    def _rolled_back(
+        self, tp: TopicPartition, before: Reassignment, after: Reassignment | None, touched: Touched
+    ) -> None:
+        """Rollback restores the order exactly. Source: KIP-236, "it's like the opposite of doing reassignments"."""
+        if after is not None and after.phase is not Phase.DROPPING:
+            return
+        truth = self._safety.truth
+        assignment = truth.assignment(tp)
+        topic = truth.topics.get(tp.topic)
+        if assignment is None or tp.topic in truth.deleting or topic is None or self._foreign(tp, before, touched):
+            return
+        if before.topic_id is not None and topic.topic_id != before.topic_id:
+            return
+        if assignment != ReplicaAssignment(before.original):
+            told = f"{tp}: rolled back to {assignment}, the original was {list(before.original)}"
+            self._safety.violate("a rollback is exact", told)
+
+    def _ordered(self, tp: TopicPartition, before: Reassignment, after: Reassignment | None, touched: Touched) -> None:
+        """Whatever ends with the original's replicas ends in their ORDER, unless another order was asked for.
+
+        A rollback is often one write, so that no record says of it that it was one. A stop leaves the order as it finds it.
+        """
+        if before.phase is Phase.DROPPING or (after is not None and after.phase is not Phase.DROPPING):
+            return
+        was, now = self._assignment_before(tp, touched), self._safety.truth.assignment(tp)
+        topic = self._safety.truth.topics.get(tp.topic)
+        if was is None or now is None or topic is None or topic.topic_id != before.topic_id:
+            return
+        asked_for = {before.original, before.target, *self._requested.get(tp, ())}
+        if sorted(now.replicas) != sorted(before.original) or now.replicas in asked_for:
+            return
+        if tuple(broker for broker in was.replicas if broker in now.replicas) == now.replicas:
+            return
+        told = f"{tp}: {was} ended as {list(now.replicas)}, the original was {list(before.original)}"
+        self._safety.violate("a rollback is exact", told)
+
+    def _foreign(self, tp: TopicPartition, record: Reassignment, touched: Touched) -> bool:
+        """Whether what stood there before was not what the record's owner wrote, or that finished by Apache."""
+        was = self._assignment_before(tp, touched)
+        return was is None or was not in (record.written, ReplicaAssignment(record.written.target))
+
+    def _assignment_before(self, tp: TopicPartition, touched: Touched) -> ReplicaAssignment | None:
+        if tp.topic in touched.topics:
+            known = touched.topics[tp.topic][0]
+            return None if known is None else known.assignments.get(tp.partition)
+        return self._safety.truth.assignment(tp)
+
+    def _leader_last(
+        self,
+        tp: TopicPartition,
+        records: tuple[Reassignment | None, Reassignment | None],
+        leader: int,
+        was: ReplicaAssignment,
+        now: ReplicaAssignment,
+    ) -> None:
+        """Of what is not wanted the leader goes last. Source: KAFKA-6794, "Sort the ER set ... the leader is the last"."""
+        known, after = records
+        if known is None or after is None or known.target != after.target or tp in self._latest:
+            return
+        if known.phase is not Phase.MOVING or after.phase is not Phase.MOVING or leader in now.replicas:
+            return
+        left = [broker for broker in now.replicas if broker in was.replicas and broker not in after.target]
+        if left and leader in self._safety.world.live_in_the_eyes_of(self._writer, tp):
+            told = f"{tp}: leader {leader} is dropped from {list(was.replicas)} before {left}"
+            self._safety.violate("the leader goes last", f"{told}, on the way to {list(after.target)}")
+
+    def _floor(
+        self, tp: TopicPartition, was: ReplicaAssignment, now: ReplicaAssignment, touched: Touched, writer: str
+    ) -> None:
+        """A move drops a live in-sync replica only if as many stay as the target has.
+
+        Source: the controller redesign, 2.B, "we are better off to keep broker 2 ... so we do not expose to under
+        replicated partition"; design, "the floor", relaxed and in a rollback. Live is what the writer knows.
+        """
+        dropped = [broker for broker in was.replicas if broker not in now.replicas]
+        truth = self._safety.truth
+        state = truth.states.get(tp)
+        known, after = touched.records.get(tp, (truth.records.get(tp), truth.records.get(tp)))
+        record = after or known
+        if after is not None and after.phase is Phase.PENDING:
+            return  # It has not begun: what was dropped belonged to a move that ended in this very batch.
+        if not dropped or state is None or record is None:
+            return
+        before = touched.states[tp][0] if tp in touched.states else state
+        if before is None or before.leader < 0:
+            return
+        live = self._safety.world.live_in_the_eyes_of(writer, tp)
+        # A leader's wish to be rid of a follower may be granted in the same write.
+        given_up = self._safety.given_up(tp, before.leader_epoch)
+        self._leader_last(tp, (known, after), before.leader, was, now)
+        lost = [broker for broker in dropped if broker in live and broker in before.isr and broker not in given_up]
+        stay = [broker for broker in now.replicas if broker in live and broker in state.isr]
+        stopped = (after is None or after.phase is Phase.DROPPING) and now.replicas != record.target
+        if not lost:
+            return
+        if record.phase is Phase.ROLLING_BACK:
+            need = max(1, min(self._safety.world.min_isr(tp.topic), len(record.original)))
+        elif record.relaxed_since_ms is not None or stopped:
+            need = 1
+        else:
+            need = min(len(record.target), len(record.original) if known is not None else len(record.target))
+        latest = self._latest.get(tp, [])
+        if len(latest) > 1:
+            need = min(need, *map(len, latest))
+        if len(stay) < need:
+            told = f"{tp}: {lost} dropped from {list(was.replicas)} (ISR {list(before.isr)}, live {sorted(live)})"
+            about = f"from {list(record.original)} to {list(record.target)}, {record.phase.value}, {now}, {known}"
+            self._safety.violate("the floor", f"{told}; {stay} stay, {need} are needed; {about}")

@@ -1,0 +1,421 @@
+"""Operators and tools, by the names of `actions.OPERATIONS`. Every method says whether it did anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from shunter.core.controller.events import (
+    ElectionRequested,
+    NewTopic,
+    PartitionsSubmitted,
+    ProducerIdsRequested,
+    ReassignmentChange,
+    ReassignmentsSubmitted,
+    SettingsChanged,
+    TopicDeletionsSubmitted,
+    TopicsSubmitted,
+)
+from shunter.core.controller.ready import PartitionResultsReply, ProducerIdsReply, Reply
+from shunter.drivers.zookeeper_requests import Create, Put, Remove
+from shunter.errors import ErrorCode
+from shunter.formats import znodes
+from shunter.formats.admin_znodes import encode_legacy_reassignments, encode_partitions
+from shunter.formats.config_znodes import ConfigChange, encode_config, encode_config_change
+from shunter.formats.topic_znodes import encode_state, encode_topic
+from shunter.model.partition import ReplicaAssignment, Replicas, TopicPartition
+from shunter.model.reassignment import CancelMode, Phase, Strategy
+from shunter.model.settings import ControlRequestEpoch
+from shunter.simulation.scheduler import SECOND
+from shunter.simulation.zookeeper_tree import Transaction
+
+if TYPE_CHECKING:
+    from shunter.simulation.world import World
+
+TOPICS_AT_MOST = 6
+NO_TARGETS: Mapping[TopicPartition, Replicas] = {}
+
+
+class Operators:
+    """Ask for things, of whoever is the controller, or by znode."""
+
+    def __init__(self, world: World) -> None:
+        """Begin."""
+        self.world = world
+        self._created = 0
+        self._touches: dict[TopicPartition, int] = {}
+
+    def _partition(self, random: Random) -> TopicPartition | None:
+        partitions = self.world.truth.partitions()
+        moving = [tp for tp in partitions if tp in self.world.truth.records]
+        if moving and random.random() < 0.4:
+            return random.choice(moving)
+        return random.choice(partitions) if partitions else None
+
+    def _target(self, random: Random, tp: TopicPartition) -> Replicas:
+        """Somewhere else; now and then only another order, or fewer, or more."""
+        assignment = self.world.truth.assignment(tp)
+        size = len(assignment.original) if assignment is not None else 1
+        size = max(1, min(len(self.world.shape.brokers), size + random.choice((0, 0, 0, -1, 1))))
+        return tuple(random.sample(self.world.shape.brokers, size))
+
+    def _told(
+        self, about: str, reply: Reply | ErrorCode, targets: Mapping[TopicPartition, Replicas] = NO_TARGETS
+    ) -> None:
+        if isinstance(reply, ErrorCode):
+            self.world.coverage.count("answer", f"{about}: {reply.name}")
+            return
+        self.world.scheduler.note(f"answered {about}")
+        if isinstance(reply, PartitionResultsReply):
+            for tp, error, message in reply.partitions:
+                self.world.coverage.count("answer", f"{about}: {error.name}")
+                if error is ErrorCode.NONE and tp in targets:
+                    self.world.safety.moves.answered(tp, targets[tp], message)
+
+    def _submit(self, event: ReassignmentsSubmitted, about: str) -> bool:
+        process = self.world.active_process()
+        if process is None:
+            return False
+        touched = self._touch(event)
+        for change in event.changes:
+            if change.replicas:
+                self._named([(change.tp, change.replicas)])
+            if change.replicas and change.tp in self.world.truth.records:
+                self.world.safety.moves.asked(change.tp)
+        cancels = {change.tp: change.cancel_mode for change in event.changes if not change.replicas}
+        if event.cancel_all or event.cancel_topics:
+            cancels.update(dict.fromkeys(self.world.truth.records, event.cancel_mode))
+        for tp, mode in cancels.items():
+            if (mode or self.world.shape.settings.cancel_mode) is CancelMode.STOP:
+                self.world.safety.moves.asked(tp)  # A rollback may be stopped where it stands.
+
+        def with_token(token: int) -> ReassignmentsSubmitted:
+            return ReassignmentsSubmitted(
+                event.changes, event.cancel_topics, event.cancel_all, event.cancel_mode, reply_to=token
+            )
+
+        targets = {change.tp: change.replicas for change in event.changes if change.replicas}
+        follow = self.world.safety.cancels.submitted((process.name, process.starts), event)
+
+        def told(reply: Reply | ErrorCode) -> None:
+            follow(reply)
+            self._told(about, reply, self._undisturbed(targets, touched))
+
+        process.ask(with_token, told)
+        return True
+
+    def _touch(self, event: ReassignmentsSubmitted) -> Mapping[TopicPartition, int]:
+        """Count what is asked of each partition: two requests for one may become one write."""
+        whole = event.cancel_all or event.cancel_topics
+        for tp in self.world.truth.partitions() if whole else [change.tp for change in event.changes]:
+            self._touches[tp] = self._touches.get(tp, 0) + 1
+        return dict(self._touches)
+
+    def _undisturbed(
+        self, targets: Mapping[TopicPartition, Replicas], touched: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, Replicas]:
+        return {tp: target for tp, target in targets.items() if self._touches[tp] == touched[tp]}
+
+    # ---- moves
+
+    def reassign(self, random: Random) -> bool:
+        """Move one partition."""
+        tp = self._partition(random)
+        if tp is None:
+            return False
+        target = self._target(random, tp)
+        if self.world.apache.active:
+            return self.world.apache.reassign(tp, target)
+        strategy = random.choice((None, None, *Strategy))
+        change = ReassignmentChange(tp, target, strategy, forced=random.random() < 0.5)
+        return self._submit(ReassignmentsSubmitted((change,)), "reassign")
+
+    def reassign_many(self, random: Random) -> bool:
+        """Move many at once."""
+        partitions = self.world.truth.partitions()
+        chosen = random.sample(partitions, random.randint(0, len(partitions)))
+        changes = tuple(ReassignmentChange(tp, self._target(random, tp), forced=random.random() < 0.5) for tp in chosen)
+        return bool(changes) and self._submit(ReassignmentsSubmitted(changes), "reassign")
+
+    def cancel(self, random: Random) -> bool:
+        """Stop one, or roll it back."""
+        tp = self._partition(random)
+        if tp is None:
+            return False
+        if self.world.apache.active:
+            return self.world.apache.cancel(tp)
+        change = ReassignmentChange(tp, None, cancel_mode=random.choice((None, *CancelMode)))
+        return self._submit(ReassignmentsSubmitted((change,)), "cancel")
+
+    def change_mind(self, random: Random) -> bool:
+        """Move many, and cancel some of it, or all, at once: nearly all of it still waits then."""
+        partitions = self.world.truth.partitions()
+        chosen = random.sample(partitions, random.randint(0, len(partitions)))
+        changes = tuple(ReassignmentChange(tp, self._target(random, tp), forced=True) for tp in chosen)
+        if not changes or not self._submit(ReassignmentsSubmitted(changes), "reassign"):
+            return False
+        mode = random.choice((None, CancelMode.STOP, CancelMode.ROLL_BACK))
+        if random.random() < 0.5:
+            return self._submit(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=mode), "cancel")
+        cancels = tuple(ReassignmentChange(tp, None, cancel_mode=mode) for tp in chosen if random.random() < 0.5)
+        return self._submit(ReassignmentsSubmitted(cancels), "cancel")
+
+    def cancel_topic(self, random: Random) -> bool:
+        """Cancel all of a topic's."""
+        tp = self._partition(random)
+        mode = random.choice((None, *CancelMode))
+        return tp is not None and self._submit(
+            ReassignmentsSubmitted((), cancel_topics=(tp.topic,), cancel_mode=mode), "cancel"
+        )
+
+    def cancel_all(self, random: Random) -> bool:
+        """Cancel everything."""
+        mode = random.choice((None, *CancelMode))
+        return self._submit(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=mode), "cancel")
+
+    def legacy_znode(self, random: Random) -> bool:
+        """Write `/admin/reassign_partitions` as Apache's tool does; refused while it is there."""
+        return self._legacy(random, originals=False)
+
+    def legacy_with_originals(self, random: Random) -> bool:
+        """Write it with KIP-236's `original_replicas`."""
+        return self._legacy(random, originals=True)
+
+    def _legacy(self, random: Random, *, originals: bool) -> bool:
+        partitions = self.world.truth.partitions()
+        chosen = random.sample(partitions, min(len(partitions), random.randint(1, 3)))
+        targets = self._named([(tp, self._target(random, tp)) for tp in chosen])
+        known = {
+            tp: assignment.original for tp in chosen if (assignment := self.world.truth.assignment(tp)) is not None
+        }
+        for tp in chosen:
+            self._touches[tp] = self._touches.get(tp, 0) + 1
+            self.world.safety.moves.asked(tp)
+        data = encode_legacy_reassignments(targets, known if originals else None)
+        return self._commit(Create(znodes.LEGACY_REASSIGNMENTS, data))
+
+    def resume(self, random: Random) -> bool:
+        """Let paused moves go on."""
+        del random
+        return self._submit(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=CancelMode.RESUME), "resume")
+
+    def extra_znode(self, random: Random) -> bool:
+        """Write KIP-236's `/admin/reassign_partitions_extra`."""
+        return self._commit(Create(znodes.EXTRA_REASSIGNMENTS, encode_legacy_reassignments(self._targets(random))))
+
+    def request_znode(self, random: Random) -> bool:
+        """Write one of KIP-236's request znodes."""
+        data = encode_legacy_reassignments(self._targets(random))
+        return self._commit(Create(znodes.REASSIGNMENT_REQUEST_PREFIX, data, sequential=True))
+
+    def cancel_znode(self, random: Random) -> bool:
+        """Write KIP-236's `/admin/reassign_cancel`, and remove it later: nobody else does."""
+        done = self._commit(Create(znodes.CANCEL, b""))
+        self.world.scheduler.after(random.randrange(1, 6) * SECOND, self._remove, znodes.CANCEL)
+        return done
+
+    def _remove(self, path: str) -> None:
+        if self.world.tree.get(path) is not None:
+            self.world.tree.commit([Remove(path)], self.world.operator)
+
+    def _targets(self, random: Random) -> list[tuple[TopicPartition, Replicas]]:
+        partitions = self.world.truth.partitions()
+        chosen = random.sample(partitions, min(len(partitions), random.randint(1, 3)))
+        for tp in chosen:
+            self._touches[tp] = self._touches.get(tp, 0) + 1
+            self.world.safety.moves.asked(tp)
+        return self._named([(tp, self._target(random, tp)) for tp in chosen])
+
+    def _named(self, targets: list[tuple[TopicPartition, Replicas]]) -> list[tuple[TopicPartition, Replicas]]:
+        for tp, target in targets:
+            self.world.safety.moves.requested(tp, target)
+            self.world.safety.cancels.named(tp, target)
+        return targets
+
+    def change_settings(self, random: Random) -> bool:
+        """Other settings, at run time."""
+        process = self.world.active_process()
+        if process is None:
+            return False
+        changed = replace(
+            process.machine.settings,
+            max_concurrent=random.choice((0, 1, 3)),
+            strategy=random.choice(tuple(Strategy)),
+            control_request_epoch=random.choice(tuple(ControlRequestEpoch)),
+        )
+        process.tell(SettingsChanged(changed))
+        return True
+
+    def let_go(self) -> None:
+        """Phase two: whoever paused or cancelled something lets it go on."""
+        self._remove(znodes.CANCEL)
+        self.world.scheduler.after(5 * SECOND, self.let_go)
+        if any(record.phase is Phase.PAUSED for record in self.world.truth.records.values()):
+            self.resume(Random(0))
+
+    # ---- brokers' other requests
+
+    def allocate_producer_ids(self, random: Random) -> bool:
+        """A broker asks for producer ids: no two are given the same."""
+        process = self.world.active_process()
+        broker = random.choice(list(self.world.brokers.values()))
+        if process is None or not broker.accepting:
+            return False
+        process.ask(lambda token: ProducerIdsRequested(broker.id, broker.epoch, token), self._given)
+        return True
+
+    def _given(self, reply: Reply | ErrorCode) -> None:
+        if isinstance(reply, ProducerIdsReply) and reply.error is ErrorCode.NONE:
+            self.world.safety.producer_ids_given(reply.first, reply.length)
+
+    def announce_isr(self, random: Random) -> bool:
+        """A broker below 2.7 announces an ISR that it wrote by itself."""
+        tp = self._partition(random)
+        if tp is None or tp not in self.world.truth.states:
+            return False
+        path = f"{znodes.ISR_CHANGES}/isr_change_"
+        return self._commit(Create(path, encode_partitions((tp,)), sequential=True))
+
+    # ---- topics
+
+    def create_topic(self, random: Random) -> bool:
+        """CreateTopics, or a tool's znode."""
+        self._created += 1
+        name = f"n{self._created}"
+        if len(self.world.truth.topics) >= TOPICS_AT_MOST:
+            return False
+        topic_id = UUID(int=random.getrandbits(128))
+        process = self.world.active_process()
+        factor = random.randint(1, 3)
+        if process is None or random.random() < 0.5:
+            brokers = self.world.shape.brokers
+            placed = {
+                number: ReplicaAssignment(tuple(random.sample(brokers, min(factor, len(brokers)))))
+                for number in range(random.randint(1, 3))
+            }
+            return self.world.put_topic(name, placed, {}, topic_id if random.random() < 0.8 else None)
+        new = NewTopic(name, topic_id, random.randint(1, 3), factor, {}, {}, random.getrandbits(16))
+        process.ask(lambda token: TopicsSubmitted((new,), False, token), lambda reply: self._told("create", reply))
+        return True
+
+    def recreate_topic(self, random: Random) -> bool:
+        """Create a topic of a name that was deleted."""
+        names = [f"t{number}" for number in range(3)]
+        name = random.choice(names)
+        if name in self.world.truth.topics:
+            return False
+        placed = {0: ReplicaAssignment(tuple(random.sample(self.world.shape.brokers, 2)))}
+        return self.world.put_topic(name, placed, {}, UUID(int=random.getrandbits(128)))
+
+    def delete_topic(self, random: Random) -> bool:
+        """DeleteTopics."""
+        tp, process = self._partition(random), self.world.active_process()
+        if tp is None or process is None:
+            return False
+        process.ask(
+            lambda token: TopicDeletionsSubmitted((tp.topic,), token), lambda reply: self._told("delete", reply)
+        )
+        return True
+
+    def delete_by_znode(self, random: Random) -> bool:
+        """Queue a topic for deletion as a tool on ZooKeeper does."""
+        tp = self._partition(random)
+        return tp is not None and self._commit(Create(znodes.deletion(tp.topic), None))
+
+    def grow_topic(self, random: Random) -> bool:
+        """CreatePartitions."""
+        tp, process = self._partition(random), self.world.active_process()
+        if tp is None or process is None:
+            return False
+        total = len(self.world.truth.topics[tp.topic].assignments) + 1
+        if total > 6:
+            return False
+        process.ask(
+            lambda token: PartitionsSubmitted({tp.topic: (total, None)}, False, token),
+            lambda reply: self._told("grow", reply),
+        )
+        return True
+
+    def change_config(self, random: Random) -> bool:
+        """Change a topic's configuration, and announce it."""
+        tp = self._partition(random)
+        if tp is None:
+            return False
+        configs = dict(self.world.truth.configs.get(tp.topic, {}))
+        if random.random() < 0.8:
+            configs["min.insync.replicas"] = str(random.choice((1, 1, 2)))
+        else:
+            configs["unclean.leader.election.enable"] = random.choice(("true", "false"))
+            if configs["unclean.leader.election.enable"] == "false":
+                # Who has not heard of it yet may still act on what was allowed.
+                self.world.unclean_asked.update(
+                    each for each in self.world.truth.partitions() if each.topic == tp.topic
+                )
+                self.world.scheduler.after(30 * SECOND, self._forbid, tp.topic)
+        name = znodes.config("topics", tp.topic)
+        if not self._commit(Put(name, encode_config(configs))):
+            return False
+        announcement = encode_config_change(ConfigChange("topics", tp.topic))
+        return self._commit(
+            Create(f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}", announcement, sequential=True)
+        )
+
+    def _forbid(self, topic: str) -> None:
+        self.world.unclean_asked = {tp for tp in self.world.unclean_asked if tp.topic != topic}
+
+    # ---- elections
+
+    def elect_preferred(self, random: Random) -> bool:
+        """ElectLeaders, of one or of all."""
+        tp, process = self._partition(random), self.world.active_process()
+        if process is None or tp is None:
+            return False
+        partitions = None if random.random() < 0.5 else (tp,)
+        process.ask(
+            lambda token: ElectionRequested(partitions, reply_to=token), lambda reply: self._told("elect", reply)
+        )
+        return True
+
+    def elect_by_znode(self, random: Random) -> bool:
+        """Write `/admin/preferred_replica_election`."""
+        tp = self._partition(random)
+        return tp is not None and self._commit(Create(znodes.PREFERRED_ELECTION, encode_partitions((tp,))))
+
+    def elect_unclean(self, random: Random) -> bool:
+        """ElectLeaders, unclean: the operator takes the loss."""
+        tp, process = self._partition(random), self.world.active_process()
+        if process is None or tp is None:
+            return False
+        self.world.unclean_asked.add(tp)
+        process.ask(
+            lambda token: ElectionRequested((tp,), unclean=True, reply_to=token),
+            lambda reply: self._told("elect", reply),
+        )
+        return True
+
+    # ---- others who write znodes
+
+    def touch_state(self, random: Random) -> bool:
+        """Somebody rewrites a state as it is: its version is another one."""
+        tp = self._partition(random)
+        state = self.world.truth.states.get(tp) if tp is not None else None
+        if tp is None or state is None:
+            return False
+        return self._commit(Put(znodes.state(tp.topic, tp.partition), encode_state(state)))
+
+    def foreign_assignment(self, random: Random) -> bool:
+        """Somebody reorders a partition's replicas in the topic's znode."""
+        tp = self._partition(random)
+        if tp is None:
+            return False
+        topic = self.world.truth.topics[tp.topic]
+        assignment = topic.assignments[tp.partition]
+        shuffled = tuple(random.sample(assignment.replicas, len(assignment.replicas)))
+        placed = {**topic.assignments, tp.partition: assignment._replace(replicas=shuffled)}
+        return self._commit(Put(znodes.topic(tp.topic), encode_topic(topic._replace(assignments=placed))))
+
+    def _commit(self, operation: Create | Put) -> bool:
+        return isinstance(self.world.tree.commit([operation], self.world.operator), Transaction)

@@ -1,0 +1,289 @@
+"""A Shunter controller process: the real loop, seat, election, store, watches and machine, on a simulated world."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from shunter.core.controller.events import Envelope, Event, ReplyToken
+from shunter.core.controller.machine import ControllerMachine
+from shunter.core.controller.ready import Notice, Ready, Reply
+from shunter.drivers.controller_loop import ControllerLoop
+from shunter.drivers.controller_seat import ControllerSeat
+from shunter.drivers.handlers.brokers import alter_partition, controlled_shutdown
+from shunter.drivers.zookeeper import ZooKeeperClient
+from shunter.errors import ErrorCode, RequestRejected
+from shunter.model.broker import Broker, Endpoint
+from shunter.model.partition import BrokerId, LeaderAndIsr, TopicPartition
+from shunter.model.settings import ControllerSettings, Takeover
+from shunter.simulation.channels import SimulatedChannels
+from shunter.simulation.event_loop import ProcessLoop
+from shunter.simulation.zookeeper_session import SimulatedKazoo
+
+if TYPE_CHECKING:
+    from shunter.simulation.world import World
+
+CALL_TIMEOUT_MS = 20_000
+ALTER_PARTITION_VERSION = 3
+BY_NAME_VERSION = 1
+
+
+class SkewedClock:
+    """A process's wall clock: wrong by as much as it was when the process started, as `drivers.clock` keeps it."""
+
+    def __init__(self, world: World, skew_ms: int) -> None:
+        """Remember how wrong it is."""
+        self._scheduler = world.scheduler
+        self._skew_ms = skew_ms
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+        return self._scheduler.now_ms + self._skew_ms
+
+
+class ObservedMachine(ControllerMachine):
+    """The machine under the eyes of the checkers."""
+
+    def __init__(
+        self, settings: ControllerSettings, observe: Callable[[ObservedMachine, Envelope, Ready], None]
+    ) -> None:
+        """Begin as the machine does."""
+        super().__init__(settings)
+        self._observe = observe
+
+    def handle(self, envelope: Envelope) -> Ready:
+        """Handle, and let the checkers see what came in and what came out."""
+        ready = super().handle(envelope)
+        self._observe(self, envelope, ready)
+        return ready
+
+
+class ShunterProcess:
+    """One controller process of broker id `broker_id`; started, paused, killed and started again."""
+
+    def __init__(self, world: World, broker_id: int, takeover: Takeover) -> None:
+        """Begin stopped."""
+        self.world = world
+        self.id = broker_id
+        self.takeover = takeover
+        self.name = f"shunter {broker_id}"
+        self.running = False
+        self.starts = 0
+        self.decided_live: frozenset[BrokerId] = frozenset()
+        self.decided_offline: dict[TopicPartition, frozenset[BrokerId]] = {}
+        self._build()
+
+    def _build(self) -> None:
+        world = self.world
+        self.loop = ProcessLoop(world.scheduler, self.name, world.process_failed)  # type: ignore[abstract]
+        self.machine = ObservedMachine(world.settings_of(self.id, self.takeover), self._observe)
+        self.control = ControllerLoop(
+            self.machine, SkewedClock(world, world.draw_skew_ms()), on_notice=self._take_notice
+        )
+        self.channels = SimulatedChannels(
+            self.name, world.scheduler, self.loop, self.control.post, world.brokers, world.delays, world.safety
+        )
+        self.kazoo: SimulatedKazoo | None = None
+        client = ZooKeeperClient("simulated", kazoo_client=self._make_kazoo)
+        registration = Broker(self.id, 0, (Endpoint("PLAINTEXT", "PLAINTEXT", "shunter", 9000 + self.id),))
+        self.seat = ControllerSeat(
+            client, registration, self.control.post, takeover=self.takeover, cool_down_seconds=5.0
+        )
+        self.control.attach(self.seat.store, self.channels)
+
+    def _make_kazoo(self, **_: Any) -> SimulatedKazoo:
+        world = self.world
+        self.kazoo = SimulatedKazoo(
+            world.scheduler,
+            world.tree,
+            self.loop,
+            world.zookeeper_delays,
+            world.shape.controller_session_us,
+            lambda session: world.session_opened(session, self.name),
+        )
+        return self.kazoo
+
+    # ---- its life
+
+    def start(self) -> None:
+        """Start the process."""
+        if self.running:
+            return
+        if self.starts:
+            self._build()
+        self.starts += 1
+        self.running = True
+        self.loop.deliver(self._begin)
+
+    def _begin(self) -> None:
+        self._tasks = [self.loop.create_task(self.control.run()), self.loop.create_task(self.seat.start())]
+
+    def kill(self) -> None:
+        """SIGKILL: nothing of it runs again; its session lives on for a while."""
+        if not self.running:
+            return
+        self.running = False
+        self.loop.kill()
+        self.channels.close()
+        assert self.kazoo is not None
+        self.kazoo.drop()
+        self.kazoo.silent()
+        self.world.controller_stopped(self.name)
+
+    def pause(self) -> None:
+        """SIGSTOP, or a long garbage collection."""
+        if self.running and not self.loop.paused:
+            self.loop.pause()
+            assert self.kazoo is not None
+            self.kazoo.silent()
+
+    def resume(self) -> None:
+        """Go on, with whatever was true before."""
+        if self.running and self.loop.paused:
+            assert self.kazoo is not None
+            self.kazoo.heard()
+            self.loop.resume()
+
+    def step_down(self) -> None:
+        """SIGTERM: give the controllership back, then end."""
+        if self.running and not self.loop.paused:
+            self.loop.deliver(self._resign)
+
+    def _resign(self) -> None:
+        self._resigning = self.loop.create_task(self._close())
+
+    async def _close(self) -> None:
+        await self.control.close()
+        await self.seat.close()
+        self.running = False
+        self.loop.kill()
+        self.channels.close()
+        self.world.controller_stopped(self.name)
+
+    @property
+    def active(self) -> bool:
+        """Whether it thinks that it is the controller."""
+        return self.running and self.machine.state.active
+
+    # ---- what it is asked
+
+    def ask(self, make_event: Callable[[ReplyToken], Event], told: Callable[[Reply | ErrorCode], None]) -> None:
+        """Ask the core as an RPC handler does; `told` gets the reply or why there is none."""
+        self.loop.deliver(self._ask, make_event, told)
+
+    def _ask(self, make_event: Callable[[ReplyToken], Event], told: Callable[[Reply | ErrorCode], None]) -> None:
+        async def work() -> None:
+            try:
+                if not self.machine.view.active:
+                    raise RequestRejected(ErrorCode.NOT_CONTROLLER, "a standby")
+                told(await self.control.callers.submit(make_event, CALL_TIMEOUT_MS))
+            except RequestRejected as refused:
+                told(refused.error_code)
+
+        self._keep(self.loop.create_task(work()))
+
+    def tell(self, event: Event) -> None:
+        """Hand the core an event that nobody waits for."""
+        self.loop.deliver(self.control.post, event)
+
+    def alter_partition(self, broker: int, epoch: int, proposals: Any, told: Callable[[SimpleNamespace], None]) -> None:
+        """Take an AlterPartition through the real handler."""
+        self.loop.deliver(self._handle, alter_partition, _alter_request(self, broker, epoch, proposals), told)
+
+    def controlled_shutdown(self, broker: int, epoch: int, told: Callable[[SimpleNamespace], None]) -> None:
+        """Take a ControlledShutdown through the real handler."""
+        request = SimpleNamespace(broker_id=broker, broker_epoch=epoch)
+        self.loop.deliver(self._handle, controlled_shutdown, request, told)
+
+    def _handle(self, handler: Any, request: Any, told: Callable[[SimpleNamespace], None]) -> None:
+        async def work() -> None:
+            try:
+                told(SimpleNamespace(**await handler(request, _Call(self, request))))
+            except RequestRejected as refused:
+                told(SimpleNamespace(error_code=refused.error_code, topics=[], remaining_partitions=[]))
+
+        self._keep(self.loop.create_task(work()))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._tasks = [each for each in self._tasks if not each.done()]
+        self._tasks.append(task)
+
+    # ---- what is seen of it
+
+    def _observe(self, machine: ObservedMachine, envelope: Envelope, ready: Ready) -> None:
+        if not self.loop.dead:
+            self.world.machine_handled(self, machine, envelope, ready)
+
+    def _take_notice(self, notice: Notice) -> None:
+        self.world.coverage.count("notice", notice.kind)
+        if notice.kind == "reconciled":
+            self.world.coverage.count("reconciliation", notice.text)
+        if notice.kind == "record-closed":
+            self.world.coverage.count("reconciliation", notice.text)
+
+
+class _Call:
+    """What the handlers use of `drivers.handlers.context.Call`."""
+
+    def __init__(self, process: ShunterProcess, request: SimpleNamespace) -> None:
+        self._process = process
+        self.version: int = getattr(request, "version", ALTER_PARTITION_VERSION)
+
+    @property
+    def view(self) -> Any:
+        return self._process.machine.view
+
+    async def submit(self, make_event: Callable[[ReplyToken], Event], timeout_ms: int) -> Reply:
+        if not self.view.active:
+            raise RequestRejected(ErrorCode.NOT_CONTROLLER, "a standby")
+        return await self._process.control.callers.submit(make_event, timeout_ms)
+
+    def answer(self, **values: Any) -> dict[str, Any]:
+        return values
+
+
+def _alter_request(process: ShunterProcess, broker: int, epoch: int, proposals: Any) -> SimpleNamespace:
+    """An AlterPartition v3 as kio would give it: topics by id, members with epochs."""
+    by_name: dict[str, list[SimpleNamespace]] = {}
+    for proposal in proposals:
+        by_name.setdefault(proposal.tp.topic, []).append(
+            SimpleNamespace(
+                partition_index=proposal.tp.partition,
+                leader_epoch=proposal.leader_epoch,
+                partition_epoch=proposal.partition_epoch,
+                leader_recovery_state=0,
+                new_isr=[member for member, _ in proposal.isr],
+                new_isr_with_epochs=[
+                    SimpleNamespace(broker_id=member, broker_epoch=member_epoch)
+                    for member, member_epoch in proposal.isr
+                ],
+            )
+        )
+    topics = [
+        SimpleNamespace(topic_id=process.world.topic_id(name), topic_name=name, partitions=partitions)
+        for name, partitions in by_name.items()
+    ]
+    # Brokers fall back to names as soon as one of the topics has no id.
+    version = ALTER_PARTITION_VERSION if all(topic.topic_id is not None for topic in topics) else BY_NAME_VERSION
+    return SimpleNamespace(broker_id=broker, broker_epoch=epoch, topics=topics, version=version)
+
+
+def altered_results(answer: SimpleNamespace) -> dict[tuple[str, int], LeaderAndIsr | ErrorCode]:
+    """Results of an AlterPartition answer by (topic, partition)."""
+    found: dict[tuple[str, int], LeaderAndIsr | ErrorCode] = {}
+    for topic in answer.topics:
+        for partition in topic["partitions"]:
+            error = partition["error_code"]
+            found[topic["topic_name"], partition["partition_index"]] = (
+                LeaderAndIsr(
+                    partition["leader_id"],
+                    partition["leader_epoch"],
+                    tuple(partition["isr"]),
+                    partition["partition_epoch"],
+                )
+                if error is ErrorCode.NONE
+                else error
+            )
+    return found

@@ -1,0 +1,210 @@
+"""A partition on one broker, as `kafka.cluster.Partition` behaves in ZooKeeper mode (Apache Kafka 3.9).
+
+Leader: appends, high watermark over the MAXIMAL in-sync set, one ISR change in flight, which it keeps until it gets new
+metadata or an answer that it understands. Follower: fetches, truncates where its log and the leader's part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from shunter.core.controller.events import IsrProposal
+from shunter.model.partition import BrokerId, LeaderAndIsr, PartitionState, Replicas, TopicPartition
+from shunter.simulation.log import Entry, Log
+from shunter.simulation.scheduler import SECOND
+
+LAG_US = 3 * SECOND
+"""replica.lag.time.max.ms"""
+FETCHED_AT_ONCE = 20
+
+
+class Role(Enum):
+    """What a replica does."""
+
+    IDLE = "idle"
+    LEADER = "leader"
+    FOLLOWER = "follower"
+
+
+class FetchAnswer(NamedTuple):
+    """A leader's answer: records from the asked offset, or where the logs part."""
+
+    error: bool
+    entries: tuple[Entry, ...] = ()
+    high_watermark: int = 0
+    diverging: tuple[int, int] | None = None
+
+
+@dataclass(slots=True)
+class Follower:
+    """What a leader knows of one follower."""
+
+    end: int = -1
+    caught_up_us: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Replica:
+    """One replica on one broker. `isr` is the last committed one; `proposed` is in flight or kept."""
+
+    tp: TopicPartition
+    log: Log
+    role: Role = Role.IDLE
+    leader: BrokerId = -1
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    replicas: Replicas = ()
+    isr: Replicas = ()
+    proposed: Replicas | None = None
+    start: int = 0
+    """Where the present leader epoch began."""
+    followers: dict[BrokerId, Follower] = field(default_factory=dict[BrokerId, Follower])
+    waiting: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Acks=all producers: (offset, value)."""
+    min_isr: int = 1
+
+    @property
+    def maximal_isr(self) -> set[BrokerId]:
+        """Committed and proposed members together: who the high watermark waits for."""
+        return {*self.isr, *(self.proposed or ())}
+
+    # ---- what the controller says
+
+    def lead(self, state: PartitionState, leadership: LeaderAndIsr, us: BrokerId, now_us: int) -> bool:
+        """Become, or go on as, the leader; whether it was taken (an older partition epoch is passed over)."""
+        if leadership.partition_epoch < self.partition_epoch:
+            return False
+        newly = self.role is not Role.LEADER
+        self.role, self.leader = Role.LEADER, us
+        self.replicas, self.isr = state.assignment.replicas, leadership.isr
+        self.proposed = None
+        self.partition_epoch = leadership.partition_epoch
+        if leadership.leader_epoch > self.leader_epoch:
+            self.leader_epoch = leadership.leader_epoch
+            self.start = self.log.end
+            known = self.followers
+            self.followers = {broker: Follower() for broker in self.replicas if broker != us}
+            for broker, follower in self.followers.items():
+                if broker in self.isr:
+                    follower.caught_up_us = now_us
+                if not newly and broker in known:
+                    follower.end = known[broker].end
+        return True
+
+    def follow(self, state: PartitionState, leadership: LeaderAndIsr) -> bool:
+        """Become, or go on as, a follower; whether it was taken."""
+        if leadership.partition_epoch < self.partition_epoch:
+            return False
+        self.role, self.leader = Role.FOLLOWER, leadership.leader
+        self.leader_epoch, self.partition_epoch = leadership.leader_epoch, leadership.partition_epoch
+        self.replicas, self.isr, self.proposed = state.assignment.replicas, (), None
+        self.waiting.clear()
+        self.followers = {}
+        return True
+
+    # ---- a leader's work
+
+    def append(self, value: int) -> int | None:
+        """Take a record of an acks=all producer; its offset, or None when too few are in sync."""
+        if len(self.isr) < self.min_isr:
+            return None
+        self.log.entries.append(Entry(self.leader_epoch, value))
+        self.waiting.append((self.log.end - 1, value))
+        return self.log.end - 1
+
+    def serve_fetch(
+        self, broker: BrokerId, offset: int, last_epoch: int, leader_epoch: int, now_us: int
+    ) -> FetchAnswer:
+        """Answer a follower, and learn from its offset how far it is."""
+        if self.role is not Role.LEADER or leader_epoch != self.leader_epoch or broker not in self.replicas:
+            return FetchAnswer(error=True)
+        epoch, end = self.log.end_of_epoch(last_epoch)
+        if offset and (epoch < last_epoch or end < offset):
+            return FetchAnswer(error=False, diverging=(epoch, end))
+        if offset > self.log.end:
+            return FetchAnswer(error=False, diverging=(epoch, self.log.end))
+        follower = self.followers.setdefault(broker, Follower())
+        follower.end = offset
+        if offset >= self.log.end:
+            follower.caught_up_us = now_us
+        entries = tuple(self.log.entries[offset : offset + FETCHED_AT_ONCE])
+        return FetchAnswer(False, entries, self.log.high_watermark)
+
+    def raise_high_watermark(self, us: BrokerId, alive: frozenset[BrokerId], now_us: int) -> bool:
+        """Move the high watermark to what every member of the maximal ISR has; whether it moved.
+
+        A follower that is caught up and may join soon is waited for as well (KAFKA-7168 and others in Partition.scala).
+        """
+        if len(self.isr) < self.min_isr:
+            return False
+        mark = self.log.end
+        waited = self.maximal_isr
+        for broker, follower in self.followers.items():
+            if follower.end < mark and (
+                broker in waited or (broker in alive and follower.end >= 0 and now_us - follower.caught_up_us <= LAG_US)
+            ):
+                mark = follower.end
+        if any(broker != us and broker not in self.followers for broker in waited):
+            return False
+        if mark <= self.log.high_watermark:
+            return False
+        self.log.high_watermark = mark
+        return True
+
+    def acknowledged(self) -> list[tuple[int, int]]:
+        """Producers that can be told now: (offset, value)."""
+        if len(self.maximal_isr) < self.min_isr:
+            return []
+        mark = self.log.high_watermark
+        done = [each for each in self.waiting if each[0] < mark]
+        if done:
+            self.waiting = [each for each in self.waiting if each[0] >= mark]
+        return done
+
+    def proposal(self, us: BrokerId, alive: frozenset[BrokerId], now_us: int) -> Replicas | None:
+        """The ISR that the leader would like to have, when nothing is in flight and it is another one."""
+        if self.role is not Role.LEADER or self.proposed is not None:
+            return None
+        for broker in self.replicas:
+            follower = self.followers.get(broker)
+            if broker in self.isr or follower is None or broker not in alive:
+                continue
+            if follower.end >= max(self.log.high_watermark, self.start):
+                return (*self.isr, broker)
+        behind = [
+            broker
+            for broker in self.isr
+            if broker != us and (broker not in self.followers or self._lags(self.followers[broker], now_us))
+        ]
+        return tuple(broker for broker in self.isr if broker not in behind) if behind else None
+
+    def _lags(self, follower: Follower, now_us: int) -> bool:
+        return follower.end != self.log.end and now_us - follower.caught_up_us > LAG_US
+
+    def propose(self, isr: Replicas, epochs: dict[BrokerId, int]) -> IsrProposal:
+        """Put a change in flight."""
+        self.proposed = isr
+        members = tuple((broker, epochs.get(broker, -1)) for broker in isr)
+        return IsrProposal(self.tp, self.leader_epoch, self.partition_epoch, members)
+
+    def take_answer(self, leader_epoch: int, isr: Replicas, partition_epoch: int) -> bool:
+        """Take a committed ISR from an AlterPartition answer; whether it was taken."""
+        if self.role is not Role.LEADER or leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
+            return False
+        self.isr, self.partition_epoch, self.proposed = isr, partition_epoch, None
+        return True
+
+    # ---- a follower's work
+
+    def take_fetched(self, answer: FetchAnswer) -> None:
+        """Append what was fetched, or truncate to where the logs part."""
+        log = self.log
+        if answer.diverging is not None:
+            epoch, end = answer.diverging
+            own_epoch, own_end = log.end_of_epoch(epoch)
+            log.truncate(min(end, own_end) if own_epoch == epoch or epoch < 0 else own_end)
+            return
+        log.entries.extend(answer.entries)
+        log.high_watermark = max(log.high_watermark, min(answer.high_watermark, log.end))

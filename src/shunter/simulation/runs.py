@@ -1,0 +1,109 @@
+"""Runs of worlds: one from a seed, and the fewest actions with which a failing one still fails."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from shunter.simulation.actions import FAULTS, plan_actions
+from shunter.simulation.coverage import Coverage
+from shunter.simulation.safety import Violation
+from shunter.simulation.shape import draw_shape
+from shunter.simulation.world import World
+
+STEPS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a world ended. `digest` is the trace's hash; `tail` its last lines; `kinds` the actions by number."""
+
+    seed: int
+    violation: Violation | None
+    events: int
+    checks: int
+    virtual_s: float
+    acknowledged: int
+    digest: str
+    coverage: Coverage
+    tail: tuple[str, ...]
+    kinds: tuple[tuple[int, str], ...]
+
+
+def run_seed(
+    seed: int, *, steps: int = STEPS, faults: Collection[str] = FAULTS, kept: Collection[int] | None = None
+) -> Outcome:
+    """Run one world.
+
+    Args:
+        seed: Everything follows from it.
+        steps: Actions in the plan.
+        faults: Kinds of faults that may happen.
+        kept: Numbers of the actions to carry out; None for all.
+    """
+    actions = plan_actions(seed, steps, faults)
+    if kept is not None:
+        actions = [action for action in actions if action.number in kept]
+    with _quiet():
+        world = World(seed, draw_shape(seed), actions)
+        world.run()
+    return Outcome(
+        seed=seed,
+        violation=world.violation,
+        events=world.scheduler.events,
+        checks=world.safety.checks,
+        virtual_s=world.scheduler.now_us / 1_000_000,
+        acknowledged=world.acknowledged,
+        digest=world.scheduler.trace.digest(),
+        coverage=world.coverage,
+        tail=tuple(world.scheduler.trace.tail),
+        kinds=tuple((action.number, action.kind) for action in actions),
+    )
+
+
+def shrink(failed: Outcome, *, steps: int = STEPS, faults: Collection[str] = FAULTS, most_runs: int = 300) -> Outcome:
+    """Drop actions while the same rule is still broken: halves first, then quarters, down to single ones.
+
+    Source: Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (ddmin).
+    """
+    if failed.violation is None:
+        return failed
+    rule = failed.violation.rule
+    best = failed
+    parts, runs = 2, 0
+    while runs < most_runs:
+        numbers = [number for number, _ in best.kinds]
+        smaller = None
+        for portion in _portions(numbers, parts):
+            kept = set(numbers) - set(portion)
+            outcome = run_seed(failed.seed, steps=steps, faults=faults, kept=kept)
+            runs += 1
+            if outcome.violation is not None and outcome.violation.rule == rule:
+                smaller = outcome
+                break
+        if smaller is not None:
+            best, parts = smaller, max(2, parts - 1)
+        elif parts >= len(numbers):
+            break
+        else:
+            parts = min(len(numbers), parts * 2)
+    return best
+
+
+def _portions(numbers: Sequence[int], parts: int) -> Iterator[Sequence[int]]:
+    size = max(1, len(numbers) // parts)
+    for start in range(0, len(numbers), size):
+        yield numbers[start : start + size]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The drivers' log says what the trace says."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)

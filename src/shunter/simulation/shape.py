@@ -1,0 +1,66 @@
+"""What a world is made of, drawn from its seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from shunter.model.reassignment import CancelMode, Strategy
+from shunter.model.settings import ControllerSettings, ControlRequestEpoch, Takeover
+from shunter.simulation.scheduler import MS, SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Sizes and settings of one world. `topics`: (name, partitions, replication factor, min.insync.replicas)."""
+
+    brokers: tuple[int, ...]
+    controllers: tuple[tuple[int, Takeover], ...]
+    topics: tuple[tuple[str, int, int, int], ...]
+    settings: ControllerSettings
+    apache_contends: bool
+    broker_session_us: int
+    controller_session_us: int
+    skew_ms: int
+    produce_us: int
+
+
+def draw_shape(seed: int) -> Shape:
+    """Draw a world's shape."""
+    random = Random(f"shape {seed}")
+    count = random.choice((3, 4, 4, 5, 5))
+    brokers = tuple(range(1, count + 1))
+    takeovers = (Takeover.VACANT, Takeover.VACANT, Takeover.PREEMPT)
+    controllers = tuple((100 + number, random.choice(takeovers)) for number in range(random.choice((1, 2, 2, 3))))
+    topics = []
+    for number in range(random.choice((1, 2, 2, 3))):
+        factor = random.randint(1, min(3, count))
+        topics.append((f"t{number}", random.randint(1, 4), factor, random.choice((1, 1, max(1, factor - 1)))))
+    settings = ControllerSettings(
+        broker_id=0,
+        control_request_epoch=random.choice(
+            (ControlRequestEpoch.MAX, ControlRequestEpoch.MAX, ControlRequestEpoch.PER_BROKER)
+        ),
+        strategy=random.choice((Strategy.INCREMENTAL, Strategy.INCREMENTAL, Strategy.ALL_AT_ONCE)),
+        cancel_mode=random.choice((CancelMode.ROLL_BACK, CancelMode.STOP)),
+        max_concurrent=random.choice((0, 0, 1, 2)),
+        max_concurrent_per_broker=random.choice((0, 0, 1)),
+        relax_after_ms=random.choice((2_000, 30_000)),
+        slow_broker_ms=random.choice((1_000, 10_000)),
+        slice_partitions=random.choice((1, 2, 3, 500)),
+        leader_rebalance_interval_ms=random.choice((3_000, 300_000)),
+        leader_imbalance_percent=random.choice((0, 10)),
+        write_target_replicas=random.random() < 0.2,
+        roll_back_after_ms=random.choice((0, 0, 4_000)),
+    )
+    return Shape(
+        brokers=brokers,
+        controllers=controllers,
+        topics=tuple(topics),
+        settings=settings,
+        apache_contends=random.random() < 0.3,
+        broker_session_us=random.choice((2 * SECOND, 6 * SECOND)),
+        controller_session_us=random.choice((1 * SECOND, 3 * SECOND)),
+        skew_ms=random.choice((0, 0, 5_000, 3_600_000)),
+        produce_us=random.choice((10 * MS, 30 * MS)),
+    )

@@ -1,0 +1,350 @@
+"""A world: brokers, ZooKeeper, controllers, producers; a plan of what happens to it; and two phases.
+
+Phase one: operators and faults; safety is checked with every event. Phase two: faults stop and what was broken is
+mended; then everything has to converge, or the world says what it waits for.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+from shunter.core.controller.events import Envelope
+from shunter.core.controller.ready import Ready
+from shunter.drivers.zookeeper_requests import Create
+from shunter.errors import ErrorCode
+from shunter.formats import znodes
+from shunter.formats.broker_znodes import encode_cluster_id
+from shunter.formats.config_znodes import encode_config
+from shunter.formats.topic_znodes import encode_topic
+from shunter.model.partition import BrokerId, ReplicaAssignment, TopicPartition
+from shunter.model.settings import ControllerSettings, Takeover
+from shunter.model.topic import Topic
+from shunter.simulation.actions import Action
+from shunter.simulation.apache import ApacheController
+from shunter.simulation.broker import SimulatedBroker
+from shunter.simulation.convergence import find_unfinished
+from shunter.simulation.coverage import Coverage
+from shunter.simulation.faults import Faults
+from shunter.simulation.machine_rules import MachineRules
+from shunter.simulation.network import Delays
+from shunter.simulation.operators import Operators
+from shunter.simulation.process import ObservedMachine, ShunterProcess, altered_results
+from shunter.simulation.safety import Safety, Violation
+from shunter.simulation.scheduler import MS, SECOND, Scheduler
+from shunter.simulation.shape import Shape
+from shunter.simulation.truth import Truth
+from shunter.simulation.zookeeper_tree import Transaction, ZooKeeperTree
+
+QUIET_US = 2 * SECOND
+"""How long after the last action the faults stop."""
+CONVERGE_WITHIN_US = 240 * SECOND
+LOOK_EVERY_US = 500 * MS
+SPIN = 5_000
+"""Events within a millisecond that can only be somebody who wakes up again and again."""
+
+
+class World:
+    """One world, from one seed."""
+
+    def __init__(self, seed: int, shape: Shape, actions: Sequence[Action]) -> None:
+        """Build it; nothing runs before `run`."""
+        self.seed = seed
+        self.shape = shape
+        self.actions = actions
+        self.scheduler = Scheduler(seed)
+        self.coverage = Coverage()
+        self.violation: Violation | None = None
+        self.acknowledged = 0
+        self.phase_two = False
+        self._owners: dict[int, str] = {0: "zookeeper"}
+        self.truth = Truth()
+        self.safety = Safety(self, self.truth)
+        self.tree = ZooKeeperTree(self._committed)
+        self.operator = self.tree.open_session()
+        self.session_opened(self.operator, "operator")
+        self.zookeeper_delays = Delays()
+        self._delays: dict[BrokerId, Delays] = {}
+        self._slowness: dict[BrokerId, float] = {}
+        self.parted: set[tuple[BrokerId, BrokerId]] = set()
+        self.unclean_asked: set[TopicPartition] = set()
+        self.brokers: dict[BrokerId, SimulatedBroker] = {}
+        for broker in shape.brokers:
+            self._delays[broker] = Delays()
+            self.brokers[broker] = SimulatedBroker(self, broker)
+        self.machine_rules = MachineRules(self)
+        self.processes = {number: ShunterProcess(self, number, takeover) for number, takeover in shape.controllers}
+        self.apache = ApacheController(self)
+        self.operators = Operators(self)
+        self.faults = Faults(self)
+        self._value = 0
+
+    # ---- what the parts ask
+
+    def session_opened(self, session: int, owner: str) -> None:
+        """Remember whose session it is."""
+        self._owners[session] = owner
+
+    def owner_of(self, session: int) -> str:
+        """Whose session it is."""
+        return self._owners.get(session, "nobody")
+
+    def delays(self, broker: BrokerId) -> Delays:
+        """Delays of a broker's connections."""
+        return self._delays[broker]
+
+    def slowness(self, broker: BrokerId) -> float:
+        """How many times slower than usual a broker works."""
+        return self._delays[broker].slow
+
+    def connected(self, one: BrokerId, other: BrokerId) -> bool:
+        """Whether two brokers reach each other."""
+        return (min(one, other), max(one, other)) not in self.parted
+
+    def min_isr(self, topic: str) -> int:
+        """min.insync.replicas of a topic."""
+        return int(self.truth.configs.get(topic, {}).get("min.insync.replicas", "1"))
+
+    def unclean_allowed(self, tp: TopicPartition) -> bool:
+        """Whether an operator allowed a leader that is out of sync."""
+        configs = self.truth.configs.get(tp.topic, {})
+        return tp in self.unclean_asked or configs.get("unclean.leader.election.enable") == "true"
+
+    def topic_id(self, name: str) -> UUID | None:
+        """A topic's id."""
+        topic = self.truth.topics.get(name)
+        return None if topic is None else topic.topic_id
+
+    def draw_skew_ms(self) -> int:
+        """How wrong a process's clock is."""
+        return self.scheduler.random.randint(-self.shape.skew_ms, self.shape.skew_ms)
+
+    def settings_of(self, broker_id: BrokerId, takeover: Takeover) -> ControllerSettings:
+        """A controller's settings."""
+        return replace(self.shape.settings, broker_id=broker_id, takeover=takeover)
+
+    def live_in_the_eyes_of(self, writer: str, tp: TopicPartition) -> frozenset[BrokerId]:
+        """Brokers that a controller took for able to serve a partition when it decided its last batch."""
+        for process in self.processes.values():
+            if process.name == writer:
+                return process.decided_live - process.decided_offline.get(tp, frozenset())
+        return frozenset(self.truth.brokers)
+
+    def believes_deleting(self, sender: str, topic: str) -> bool:
+        """Whether a controller is deleting a topic."""
+        return any(
+            process.name == sender and topic in process.machine.state.deleting for process in self.processes.values()
+        )
+
+    def active_process(self) -> ShunterProcess | None:
+        """The Shunter that clients would find: one that thinks it is the controller, the newest epoch first."""
+        thinking = [process for process in self.processes.values() if process.active and not process.loop.paused]
+        return max(thinking, key=lambda process: process.machine.state.controller_epoch, default=None)
+
+    # ---- what the parts tell
+
+    def _committed(self, transaction: Transaction) -> None:
+        self.scheduler.note(
+            f"zk {transaction.zxid} by {self.owner_of(transaction.session)}: "
+            + " ".join(f"{type(each).__name__}:{each.path}" for each in transaction.operations)
+        )
+        self.safety.committed(transaction)
+
+    def machine_handled(
+        self, process: ShunterProcess, machine: ObservedMachine, envelope: Envelope, ready: Ready
+    ) -> None:
+        """A machine handled an event."""
+        name = type(envelope.event).__name__
+        self.coverage.count("event", name)
+        self.scheduler.note(
+            f"{process.name} {name} -> {len(ready.requests)} {len(ready.replies)} {ready.writes is not None}"
+        )
+        self.machine_rules.handled(process, machine, envelope, ready)
+
+    def process_failed(self, name: str, failure: BaseException) -> None:
+        """Something of a process raised and nobody caught it."""
+        where = "".join(traceback.format_exception(failure)[-3:])
+        self.safety.violate("nothing raises", f"{name}: {type(failure).__name__}: {failure}\n{where}")
+
+    def broker_stopped(self, broker: BrokerId) -> None:
+        """A broker's process ended: connections to it break."""
+        for process in self.processes.values():
+            process.channels.drop(broker)
+        self.apache.broker_stopped(broker)
+
+    def controller_stopped(self, name: str) -> None:
+        """A controller's process ended."""
+        self.scheduler.note(f"{name} stopped")
+
+    def alter_partition(
+        self,
+        broker: SimulatedBroker,
+        epoch: int,
+        proposals: tuple[Any, ...],
+        answered: Callable[[SimpleNamespace | None], None],
+    ) -> None:
+        """Carry an AlterPartition to the controller that the broker knows, and its answer back."""
+
+        def told(answer: SimpleNamespace) -> None:
+            found = altered_results(answer) if answer.error_code is ErrorCode.NONE else {}
+            result = SimpleNamespace(error=answer.error_code, partitions=found)
+            self.scheduler.after(self.delays(broker.id).draw(self.scheduler), answered, result)
+
+        self._to_controller(
+            broker,
+            lambda process: process.alter_partition(broker.id, epoch, proposals, told),
+            lambda: self.apache.alter_partition(broker.id, epoch, proposals, told),
+            lambda: answered(None),
+        )
+
+    def controlled_shutdown(self, broker: SimulatedBroker, epoch: int, answered: Callable[[int | None], None]) -> None:
+        """Carry a ControlledShutdown to the controller, and the count of what is still led back."""
+
+        def told(answer: SimpleNamespace) -> None:
+            left = len(answer.remaining_partitions) if answer.error_code is ErrorCode.NONE else None
+            self.scheduler.after(self.delays(broker.id).draw(self.scheduler), answered, left)
+
+        self._to_controller(
+            broker,
+            lambda process: process.controlled_shutdown(broker.id, epoch, told),
+            lambda: self.apache.controlled_shutdown(broker.id, told),
+            lambda: answered(None),
+        )
+
+    def _to_controller(
+        self,
+        broker: SimulatedBroker,
+        ask: Callable[[ShunterProcess], None],
+        ask_apache: Callable[[], None],
+        nobody: Callable[[], None],
+    ) -> None:
+        delay = self.delays(broker.id).draw(self.scheduler)
+        for process in self.processes.values():
+            if process.name == broker.controller:
+                if process.running:
+                    self.scheduler.after(delay, ask, process)
+                else:
+                    self.scheduler.after(delay + 100 * MS, nobody)
+                return
+        self.scheduler.after(delay, ask_apache)
+
+    # ---- its run
+
+    def run(self) -> None:
+        """Live through both phases; stops at the first violation."""
+        self._furnish()
+        for broker in self.brokers.values():
+            self.scheduler.after(self.scheduler.between(0, 500 * MS), broker.start)
+        for process in self.processes.values():
+            self.scheduler.after(self.scheduler.between(0, SECOND), process.start)
+        self.scheduler.after(self.shape.produce_us, self._produce)
+        for action in self.actions:
+            self.scheduler.at(action.at_us, self._act, action)
+        end = (self.actions[-1].at_us if self.actions else 3 * SECOND) + QUIET_US
+        self._run_until(end)
+        if self.violation is None:
+            self._phase_two(end)
+
+    def _run_until(self, moment_us: int) -> None:
+        scheduler = self.scheduler
+        step, began_us, began = scheduler.step, scheduler.now_us, scheduler.events
+        while self.violation is None and step(moment_us):
+            if scheduler.now_us - began_us > MS:
+                began_us, began = scheduler.now_us, scheduler.events
+            elif scheduler.events - began > SPIN:
+                self.safety.violate("nothing spins", f"{SPIN} events within a millisecond; see the last of the trace")
+
+    def _phase_two(self, began_us: int) -> None:
+        self.phase_two = True
+        self.scheduler.note("phase two: faults stop")
+        self.faults.mend_all()
+        self.operators.let_go()
+        unfinished: list[str] = ["nothing looked at"]
+        while self.violation is None and self.scheduler.now_us < began_us + CONVERGE_WITHIN_US:
+            self._run_until(self.scheduler.now_us + LOOK_EVERY_US)
+            unfinished = find_unfinished(self)
+            if not unfinished:
+                return
+        if self.violation is None:
+            self.safety.violate("everything converges", "; ".join(unfinished[:6]))
+
+    def _furnish(self) -> None:
+        """What stands in ZooKeeper before anybody comes: topics without leaders."""
+        for path in (
+            "/controller_epoch",
+            "/cluster",
+            "/cluster/id",
+            "/admin",
+            "/brokers",
+            "/config",
+            *znodes.PERSISTENT,
+        ):
+            self._ensure(path)
+        self.tree.commit([Create("/admin/shunter", None)], self.operator)
+        random = Random(f"topics {self.seed}")
+        for name, count, factor, min_isr in self.shape.topics:
+            placed = {
+                number: ReplicaAssignment(tuple(random.sample(self.shape.brokers, factor))) for number in range(count)
+            }
+            self.put_topic(name, placed, {"min.insync.replicas": str(min_isr)}, UUID(int=random.getrandbits(128)))
+
+    def _ensure(self, path: str) -> None:
+        parts = path.strip("/").split("/")
+        for depth in range(1, len(parts) + 1):
+            ancestor = "/" + "/".join(parts[:depth])
+            if self.tree.get(ancestor) is None:
+                data = {"/controller_epoch": b"0", "/cluster/id": encode_cluster_id("simulated")}.get(ancestor)
+                self.tree.commit([Create(ancestor, data)], self.operator)
+
+    def put_topic(
+        self, name: str, placed: dict[int, ReplicaAssignment], configs: dict[str, str], topic_id: UUID | None
+    ) -> bool:
+        """Create a topic as a tool on ZooKeeper does; False when it is there."""
+        done = self.tree.commit(
+            [
+                Create(znodes.config("topics", name), encode_config(configs)),
+                Create(znodes.topic(name), encode_topic(Topic(name, topic_id, placed))),
+            ],
+            self.operator,
+        )
+        return isinstance(done, Transaction)
+
+    def _act(self, action: Action) -> None:
+        self.scheduler.note(f"action {action.number} {action.kind}")
+        random = Random(action.draw)
+        if hasattr(self.faults, action.kind):
+            done = getattr(self.faults, action.kind)(random)
+            category = "fault"
+        else:
+            done = getattr(self.operators, action.kind)(random)
+            category = "operation"
+        if done:
+            self.coverage.count(category, action.kind)
+
+    def _produce(self) -> None:
+        if self.phase_two and self.scheduler.now_us % 7:
+            self.scheduler.after(self.shape.produce_us * 8, self._produce)
+        else:
+            self.scheduler.after(self.shape.produce_us, self._produce)
+        partitions = self.truth.partitions()
+        if not partitions:
+            return
+        tp = self.scheduler.random.choice(partitions)
+        router = self.brokers[self.scheduler.random.choice(self.shape.brokers)]
+        leadership = router.metadata.get(tp)
+        leader = self.brokers.get(leadership.leader) if leadership is not None else None
+        self._value += 1
+        if leader is not None and router.running:
+            delay = self.delays(leader.id).draw(self.scheduler)
+            self.scheduler.after(delay, self._arrive, leader, tp, self._value)
+
+    def _arrive(self, leader: SimulatedBroker, tp: TopicPartition, value: int) -> None:
+        if leader.produce(tp, value):
+            self.coverage.count("producer", "taken in")
+        else:
+            self.coverage.count("producer", "refused")

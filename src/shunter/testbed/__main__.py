@@ -1,0 +1,35 @@
+"""`python -m shunter.testbed`: fetch what the testbed needs, so that no test and no demo has to wait for it later."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from shunter.errors import DriverError
+from shunter.testbed.artifacts import KRAFT_VERSION, ZOOKEEPER_MODE_VERSION, ensure_kafka, zookeeper_classpath
+from shunter.testbed.java import java_executable
+
+
+def tell(message: str) -> None:
+    """A line of progress on standard error, kept apart from what a caller may read."""
+    sys.stderr.write(f"{message}\n")
+    sys.stderr.flush()
+
+
+def main(versions: list[str]) -> int:
+    """Fetch and check the named versions of Kafka, or those that demo and tests need; the exit status."""
+    started = time.monotonic()
+    try:
+        java_executable()
+        zookeeper_classpath()
+        for version in versions or [ZOOKEEPER_MODE_VERSION, KRAFT_VERSION]:
+            ensure_kafka(version, progress=tell)
+    except DriverError as error:
+        tell(str(error))
+        return 1
+    tell(f"real parts are ready, {time.monotonic() - started:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,223 @@
+"""The cache of real parts: Kafka's jars, pinned, checked, fetched once for all of a machine's testbeds."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from shunter.testbed import ivy
+from shunter.testbed.failures import PartFailed, PartMissing
+from shunter.testbed.ivy import MavenExclusion, MavenModule, Progress, silent
+from shunter.testbed.java import pyspark_jars
+
+ZOOKEEPER_MODE_VERSION = "3.9.1"
+KRAFT_VERSION = "4.1.0"
+# What Apache's own distributions log with, so that the brokers' logs appear.
+RELOAD4J = (MavenModule("org.slf4j", "slf4j-reload4j", "1.7.36"),)
+LOG4J2 = (
+    MavenModule("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3"),
+    MavenModule("org.apache.logging.log4j", "log4j-core", "2.24.3"),
+)
+EXCLUSIONS = (
+    # kafka-tools asks for the whole of Connect and its web server, for tools that nobody runs here.
+    MavenExclusion("org.apache.kafka", "connect-runtime"),
+    MavenExclusion("org.apache.kafka", "connect-api"),
+    MavenExclusion("org.apache.kafka", "connect-json"),
+    # The elder brokers' own log binding; two of them make slf4j pick one by chance.
+    MavenExclusion("org.slf4j", "slf4j-log4j12"),
+    MavenExclusion("log4j", "log4j"),
+)
+CHECKSUMS = Path(__file__).with_name("checksums")
+STAMP = ".verified.json"
+LOCK_POLL_S = 0.2
+
+
+def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where fetched parts are kept: `SHUNTER_CACHE`, else `XDG_CACHE_HOME`/shunter, else ~/.cache/shunter."""
+    if own := environment.get("SHUNTER_CACHE"):
+        return Path(own).expanduser().absolute()
+    # The XDG specification has relative paths ignored.
+    shared = Path(environment.get("XDG_CACHE_HOME") or "")
+    return (shared if shared.is_absolute() else Path.home() / ".cache") / "shunter"
+
+
+def ensure_kafka(
+    version: str,
+    *,
+    cache: Path | None = None,
+    checksums: Path = CHECKSUMS,
+    progress: Progress = silent,
+    allow_unverified: bool = False,
+) -> Path:
+    """The folder with the jars of a Kafka version and its tools, fetched if the cache has none.
+
+    Several processes may call it at once: one fetches, the others wait for it. An interrupted download leaves nothing
+    that a later call would take for the whole.
+
+    Args:
+        version: Such as "3.9.1".
+        cache: See `cache_folder`.
+        checksums: Folder of the pinned checksums, one file for each version, lines as `sha256sum` writes them.
+        progress: Gets a line about every second while something is fetched or waited for.
+        allow_unverified: Take a version that has no pinned checksums.
+
+    Raises:
+        PartMissing: The version has no pinned checksums, or Java or pyspark is missing.
+        PartFailed: The download failed, or a jar is not the one that was pinned.
+    """
+    pinned = pinned_checksums(version, checksums)
+    if pinned is None and not allow_unverified:
+        known = ", ".join(sorted(path.stem.removeprefix("kafka-") for path in checksums.glob("kafka-*.txt")))
+        raise PartMissing(
+            f"Kafka {version} has no pinned checksums in {checksums} (there are: {known}); "
+            "name one of these, or allow unverified jars"
+        )
+    root = cache if cache is not None else cache_folder()
+    folder = root / "kafka" / version
+    with _locked(root / "locks" / f"kafka-{version}", f"Kafka {version}", progress):
+        if not _is_whole(folder, pinned, progress):
+            _fetch(version, folder, root / "fetching" / f"kafka-{version}", pinned, progress)
+    return folder
+
+
+def pinned_checksums(version: str, folder: Path = CHECKSUMS) -> dict[str, str] | None:
+    """Jar name to sha256 (hexadecimal) for a Kafka version; None where nothing is pinned."""
+    path = folder / f"kafka-{version}.txt"
+    if not path.exists():
+        return None
+    lines = (line.split() for line in path.read_text().splitlines())
+    return {name: digest for digest, name in lines}
+
+
+def checksum_lines(folder: Path) -> str:
+    """The text of a checksums file for the jars of `folder`, as `sha256sum *.jar` writes it."""
+    return "".join(f"{_sha256(jar)}  {jar.name}\n" for jar in sorted(folder.glob("*.jar")))
+
+
+def kafka_classpath(version: str, *, progress: Progress = silent) -> tuple[Path, ...]:
+    """The class path of Kafka's servers and tools, fetched if need be; see `ensure_kafka`."""
+    return (ensure_kafka(version, progress=progress) / "*",)
+
+
+def zookeeper_classpath() -> tuple[Path, ...]:
+    """The class path of the ZooKeeper server that the pyspark wheel carries, with a log binding.
+
+    Raises:
+        PartMissing: pyspark is not installed, or carries other jars than expected.
+    """
+    return pyspark_jars(
+        "zookeeper",
+        "zookeeper-jute",
+        # Not named in ZooKeeper's errors, but without the first it does not start, and without the second not serve.
+        "metrics-core",
+        "snappy-java",
+        "slf4j-api",
+        "log4j-slf4j2-impl",
+        "log4j-api",
+        "log4j-core",
+    )
+
+
+def kafka_modules(version: str) -> tuple[MavenModule, ...]:
+    """What to ask Maven Central for, to run a Kafka version and its tools."""
+    binding = LOG4J2 if int(version.split(".", maxsplit=1)[0]) >= 4 else RELOAD4J
+    return (
+        MavenModule("org.apache.kafka", "kafka_2.13", version),
+        MavenModule("org.apache.kafka", "kafka-tools", version),
+        *binding,
+    )
+
+
+@contextmanager
+def _locked(path: Path, title: str, progress: Progress) -> Iterator[None]:
+    """Hold a lock between processes; it goes with its holder, however that one ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        started = last_told = time.monotonic()
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                now = time.monotonic()
+                if now - last_told >= ivy.PROGRESS_INTERVAL_S:
+                    last_told = now
+                    progress(f"{title}: waiting for another process that fetches it, {now - started:.0f} s")
+                time.sleep(LOCK_POLL_S)
+        yield
+
+
+def _fetch(
+    version: str,
+    folder: Path,
+    work: Path,
+    pinned: Mapping[str, str] | None,
+    progress: Progress,
+) -> None:
+    title = f"fetching Kafka {version}"
+    expected_jars = len(pinned) if pinned is not None else None
+    shutil.rmtree(work / "jars", ignore_errors=True)
+    descriptor = ivy.module_descriptor(kafka_modules(version), EXCLUSIONS)
+    jars = ivy.retrieve(title, descriptor, work, expected_jars=expected_jars, progress=progress)
+    if pinned is not None and (wrong := _differences(jars, pinned)):
+        # The next call has to ask for the bytes again, not find them in Ivy's cache.
+        shutil.rmtree(work, ignore_errors=True)
+        raise PartFailed(f"Kafka {version} as fetched is not what was pinned: " + "; ".join(wrong))
+    _write_stamp(jars, pinned)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    jars.rename(folder)
+    shutil.rmtree(work, ignore_errors=True)
+    progress(f"Kafka {version}: {len(list(folder.glob('*.jar')))} jars in {folder}")
+
+
+def _is_whole(folder: Path, pinned: Mapping[str, str] | None, progress: Progress) -> bool:
+    """Whether the cached jars are the pinned ones: cheaply if nothing was touched since they were last read."""
+    if not (folder / STAMP).exists():
+        return False
+    if (folder / STAMP).read_text() == _stamp(folder, pinned):
+        return True
+    progress(f"checking the jars in {folder}")
+    if pinned is None or _differences(folder, pinned):
+        return False
+    _write_stamp(folder, pinned)
+    return True
+
+
+def _differences(folder: Path, pinned: Mapping[str, str]) -> list[str]:
+    """What is wrong with the jars in `folder`, a sentence for each; empty if nothing is."""
+    present = {jar.name: jar for jar in sorted(folder.glob("*.jar"))}
+    missing = [f"{name} is missing" for name in sorted(pinned) if name not in present]
+    unknown = [f"{name} is not pinned" for name in present if name not in pinned]
+    digests = {name: _sha256(jar) for name, jar in present.items() if name in pinned}
+    changed = [
+        f"{name} has sha256 {digest}, pinned is {pinned[name]}"
+        for name, digest in digests.items()
+        if digest != pinned[name]
+    ]
+    return missing + unknown + changed
+
+
+def _stamp(folder: Path, pinned: Mapping[str, str] | None) -> str:
+    """What was verified: the pins, and each jar's size (bytes) and time of change (ns)."""
+    seen = {jar.name: (jar.stat().st_size, jar.stat().st_mtime_ns) for jar in sorted(folder.glob("*.jar"))}
+    pins = hashlib.sha256(json.dumps(pinned, sort_keys=True).encode()).hexdigest()
+    return json.dumps({"pins": pins, "jars": seen}, sort_keys=True)
+
+
+def _write_stamp(folder: Path, pinned: Mapping[str, str] | None) -> None:
+    unfinished = folder / f"{STAMP}.new"
+    unfinished.write_text(_stamp(folder, pinned))
+    unfinished.replace(folder / STAMP)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as jar:
+        return hashlib.file_digest(jar, "sha256").hexdigest()

@@ -1,0 +1,77 @@
+"""A Shunter controller as a process of its own, as an operator would run it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from shunter.testbed.ports import LOOPBACK
+from shunter.testbed.probes import kafka_answers, zookeeper_get
+from shunter.testbed.server import Server
+
+
+class ShunterController(Server):
+    """`shunter controller` on the loopback; it serves once it has won `/controller`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        zookeeper_connect: str,
+        *,
+        broker_id: int = 1000,
+        port: int | None = None,
+        options: Sequence[str] = (),
+        start_timeout_s: float = 60.0,
+    ) -> None:
+        """Describe the controller; nothing starts yet.
+
+        Args:
+            folder: Its own; its log is kept here.
+            zookeeper_connect: `HOST:PORT` and chroot.
+            broker_id: No broker may have it.
+            port: None for one of the kernel's.
+            options: More of `shunter controller`'s.
+            start_timeout_s: Bound for each start, in seconds; after SIGKILL it has to wait for its old session to end.
+        """
+        super().__init__(f"shunter-{broker_id}", folder, port=port, start_timeout_s=start_timeout_s)
+        self.broker_id = broker_id
+        self.zookeeper_connect = zookeeper_connect
+        self.options = tuple(options)
+        self._czxid_before = 0
+
+    def _prepare(self, port: int) -> Sequence[str]:
+        # A controller that was killed leaves `/controller` behind for a while: wait for one of our own.
+        self._czxid_before = self._controller()[1]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return [
+            sys.executable,
+            "-m",
+            "shunter",
+            "controller",
+            "--zookeeper",
+            self.zookeeper_connect,
+            "--listener",
+            f"PLAINTEXT://{LOOPBACK}:{port}",
+            "--broker-id",
+            str(self.broker_id),
+            *self.options,
+        ]
+
+    def _serves(self, port: int) -> bool:
+        leader, czxid = self._controller()
+        return leader == self.broker_id and czxid != self._czxid_before and kafka_answers(port)
+
+    def is_leading(self) -> bool:
+        """Whether ZooKeeper says that this controller's broker id is the controller."""
+        return self._controller()[0] == self.broker_id
+
+    def _controller(self) -> tuple[int | None, int]:
+        found = zookeeper_get(self.zookeeper_connect, "/controller")
+        return (None, 0) if found is None else (json.loads(found[0]).get("brokerid"), found[1])
+
+    @property
+    def bootstrap(self) -> str:
+        """`HOST:PORT` for clients."""
+        return self.address

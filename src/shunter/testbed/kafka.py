@@ -1,0 +1,149 @@
+"""A Kafka broker in ZooKeeper mode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from kazoo.client import KazooClient
+
+from shunter.testbed.artifacts import ZOOKEEPER_MODE_VERSION, kafka_classpath
+from shunter.testbed.java import QUICK_START, java_command
+from shunter.testbed.ports import LOOPBACK
+from shunter.testbed.probes import kafka_answers
+from shunter.testbed.server import Server, logging_options, properties_text
+from shunter.testbed.tools import uses_log4j2
+from shunter.testbed.waiting import wait_until
+
+MAIN_CLASS = "kafka.Kafka"
+SESSION_TIMEOUT_MS = 6_000
+# What makes a broker small and quick, and changes nothing of what it does.
+SMALL_AND_QUICK: Mapping[str, object] = {
+    "num.network.threads": 2,
+    "num.io.threads": 3,
+    "background.threads": 2,
+    "num.recovery.threads.per.data.dir": 1,
+    "log.cleaner.dedupe.buffer.size": 2 * 2**20,
+    "offsets.topic.num.partitions": 3,
+    "transaction.state.log.num.partitions": 3,
+    "group.initial.rebalance.delay.ms": 0,
+    # A stop without a controller to ask would take 15 s by the defaults.
+    "controlled.shutdown.retry.backoff.ms": 500,
+}
+
+
+def kafka_command(
+    version: str, configuration: Path, heap_mib: int, tuning: Sequence[str] = QUICK_START
+) -> Sequence[str]:
+    """The command line of a Kafka server, in either mode; `tuning` as in `java_command`.
+
+    Raises:
+        PartMissing, PartFailed: See `artifacts.ensure_kafka`.
+    """
+    return java_command(
+        MAIN_CLASS,
+        [str(configuration)],
+        classpath=kafka_classpath(version),
+        heap_mib=heap_mib,
+        options=logging_options(log4j2=uses_log4j2(version), level="INFO"),
+        tuning=tuning,
+    )
+
+
+class KafkaBroker(Server):
+    """One broker in ZooKeeper mode (2.8 to 3.9); its data outlives a stop, a kill and a restart."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        zookeeper_connect: str,
+        folder: Path,
+        *,
+        version: str = ZOOKEEPER_MODE_VERSION,
+        rack: str | None = None,
+        port: int | None = None,
+        heap_mib: int = 192,
+        properties: Mapping[str, object] | None = None,
+        java_tuning: Sequence[str] = QUICK_START,
+        start_timeout_s: float = 120.0,
+    ) -> None:
+        """Describe the broker; nothing starts yet.
+
+        Args:
+            broker_id: Its id.
+            zookeeper_connect: `HOST:PORT`, with a chroot if there is one.
+            folder: Its own; made if absent.
+            version: Of Kafka; see `artifacts.ensure_kafka`.
+            rack: Its rack, if it has one.
+            port: None for one of the kernel's.
+            heap_mib: Largest heap, in MiB.
+            properties: More settings for server.properties, and others for those that are set here.
+            java_tuning: Its Java's collector and compiler; `java.AS_IN_PRODUCTION` for whoever measures.
+            start_timeout_s: Bound for each start, in seconds.
+        """
+        super().__init__(f"broker-{broker_id}", folder, port=port, start_timeout_s=start_timeout_s)
+        self.broker_id = broker_id
+        self.zookeeper_connect = zookeeper_connect
+        self.version = version
+        self.rack = rack
+        self._heap_mib = heap_mib
+        self._java_tuning = tuple(java_tuning)
+        self._properties = dict(properties or {})
+
+    @property
+    def bootstrap(self) -> str:
+        """`HOST:PORT` for clients."""
+        return self.address
+
+    @property
+    def data_folder(self) -> Path:
+        """The log dir: one folder for each replica, `TOPIC-PARTITION`."""
+        return self.folder / "data"
+
+    def launch(self) -> None:
+        """Start the process without waiting, once ZooKeeper has forgotten its former life.
+
+        A broker that finds its own registration still there ends at once, so after a SIGKILL this waits up to the
+        session's timeout.
+
+        Raises:
+            PartFailed: It runs already, or its former registration stays.
+        """
+        if not self.alive:
+            self._wait_unregistered()
+        super().launch()
+
+    def _wait_unregistered(self) -> None:
+        # kazoo warns of a chroot that does not exist yet, so it gets none: the chroot is a part of the path.
+        servers, _, chroot = self.zookeeper_connect.partition("/")
+        path = f"{'/' + chroot if chroot else ''}/brokers/ids/{self.broker_id}"
+        client = KazooClient(servers)
+        client.start(timeout=self.start_timeout_s)
+        try:
+            wait_until(
+                lambda: client.exists(path) is None,
+                what=f"ZooKeeper at {self.zookeeper_connect} has dropped {path} of a former life of {self.name}",
+                timeout_s=self.start_timeout_s,
+            )
+        finally:
+            client.stop()
+            client.close()
+
+    def _prepare(self, port: int) -> Sequence[str]:
+        self.data_folder.mkdir(parents=True, exist_ok=True)
+        settings: dict[str, object] = {
+            "broker.id": self.broker_id,
+            "listeners": f"PLAINTEXT://{LOOPBACK}:{port}",
+            "zookeeper.connect": self.zookeeper_connect,
+            "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS,
+            "log.dirs": self.data_folder,
+            **({"broker.rack": self.rack} if self.rack is not None else {}),
+            **SMALL_AND_QUICK,
+            **self._properties,
+        }
+        configuration = self.folder / "server.properties"
+        configuration.write_text(properties_text(settings))
+        return kafka_command(self.version, configuration, self._heap_mib, self._java_tuning)
+
+    def _serves(self, port: int) -> bool:
+        return kafka_answers(port)

@@ -1,0 +1,40 @@
+"""Waiting for real parts: always for a condition, always with a bound."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from shunter.testbed.failures import PartFailed
+
+POLL_INTERVAL_S = 0.05
+
+
+def wait_until(
+    condition: Callable[[], bool],
+    *,
+    what: str,
+    timeout_s: float,
+    interval_s: float = POLL_INTERVAL_S,
+) -> float:
+    """Poll `condition` until it holds.
+
+    Args:
+        condition: Asked every `interval_s` seconds; what it raises goes to the caller.
+        what: Named in the error, as in "ZooKeeper answers on 127.0.0.1:2181".
+        timeout_s: The bound, in seconds.
+        interval_s: Between two questions, in seconds.
+
+    Returns:
+        Seconds waited.
+
+    Raises:
+        PartFailed: The bound was reached.
+    """
+    started = time.monotonic()
+    while not condition():
+        waited = time.monotonic() - started
+        if waited >= timeout_s:
+            raise PartFailed(f"waited {waited:.1f} s (bound {timeout_s:g} s) in vain until {what}")
+        time.sleep(interval_s)
+    return time.monotonic() - started

@@ -1,0 +1,137 @@
+"""An execution as people see it: the read model for the terminal, JSON lines, the web and metrics."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from shunter.core.executor.eta import Estimate, bytes_left, estimate
+from shunter.core.executor.orders import rollback_bytes
+from shunter.core.executor.rates import Meter
+from shunter.core.executor.state import ExecutorState, Move
+from shunter.model.execution import Direction
+
+
+@dataclass(frozen=True, slots=True)
+class MoveRow:
+    """One move. `state`: pending, moving, paused, or how it ended; bytes are of this move alone."""
+
+    partition: str
+    state: str
+    direction: str
+    original: tuple[int, ...]
+    current: tuple[int, ...]
+    target: tuple[int, ...]
+    step: tuple[int, ...] | None
+    steps: int
+    waits: str
+    total_bytes: int
+    copied_bytes: int
+    rollback_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionView:
+    """An execution at one moment. Times are milliseconds; `left_ms` None: unknown yet."""
+
+    at_ms: int
+    cluster_id: str
+    plan_id: str
+    running: bool
+    limit: int | None
+    counts: dict[str, int]
+    total_bytes: int
+    copied_bytes: int
+    bytes_per_s: float | None
+    left_ms: int | None
+    low_ms: int | None
+    high_ms: int | None
+    rollback_bytes: int
+    brokers_down: tuple[int, ...]
+    silent_ms: int
+    """For how long the cluster has not answered; 0: it does."""
+    throttles_left: int
+    moves: tuple[MoveRow, ...]
+
+    @property
+    def share(self) -> float:
+        """How much is done, from 0 to 1: by bytes where there are any, else by moves."""
+        if self.total_bytes > 0:
+            return min(1.0, self.copied_bytes / self.total_bytes)
+        ended = sum(count for state, count in self.counts.items() if state not in OPEN_STATES)
+        everything = sum(self.counts.values())
+        return 1.0 if everything == 0 else ended / everything
+
+
+OPEN_STATES = ("pending", "moving", "paused")
+
+
+def view_execution(state: ExecutorState, meter: Meter, limit: int | None, now_ms: int) -> ExecutionView:
+    """Make the view of an execution, open moves first."""
+    rows = [_row(meter, move) for move in state.moves.values()]
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row.state] = counts.get(row.state, 0) + 1
+    answered = state.cluster.silent_since_ms is None
+    guess: Estimate | None = estimate(state, meter, now_ms) if state.running and answered else None
+    rows.sort(key=lambda row: OPEN_STATES.index(row.state) if row.state in OPEN_STATES else len(OPEN_STATES))
+    return ExecutionView(
+        at_ms=now_ms,
+        cluster_id=state.cluster_id,
+        plan_id=state.plan_id,
+        running=state.running,
+        limit=limit,
+        counts=counts,
+        total_bytes=sum(row.total_bytes for row in rows),
+        copied_bytes=sum(row.copied_bytes for row in rows),
+        bytes_per_s=None if guess is None else guess.bytes_per_s,
+        left_ms=None if guess is None else guess.left_ms,
+        low_ms=None if guess is None else guess.low_ms,
+        high_ms=None if guess is None else guess.high_ms,
+        rollback_bytes=sum(rollback_bytes(move) for move in state.moves.values()),
+        brokers_down=tuple(sorted(state.cluster.down_since_ms)),
+        silent_ms=0 if state.cluster.silent_since_ms is None else max(1, now_ms - state.cluster.silent_since_ms),
+        throttles_left=len(state.throttles),
+        moves=tuple(rows),
+    )
+
+
+def view_to_json(view: ExecutionView, *, most_moves: int | None = None) -> dict[str, Any]:
+    """The view as a JSON object, with the share done; at most so many moves, open ones first."""
+    # Cut before it is copied: with thousands of moves the copy would cost more than all decisions.
+    document = asdict(view if most_moves is None else replace(view, moves=view.moves[:most_moves]))
+    document["share"] = round(view.share, 6)
+    return document
+
+
+def _row(meter: Meter, move: Move) -> MoveRow:
+    if move.outcome is not None:
+        told = move.outcome.value
+    elif move.paused:
+        told = "paused"
+    else:
+        told = "pending" if move.began_at_ms is None else "moving"
+    left = sum(bytes_left(move, meter.present).values())
+    total = _total(move)
+    return MoveRow(
+        partition=str(move.tp),
+        state=told,
+        direction=move.direction.value,
+        original=move.original,
+        current=move.current,
+        target=move.target,
+        step=None if move.step is None else move.step.after,
+        steps=move.steps,
+        waits=move.waits if move.open else move.reason,
+        total_bytes=total,
+        copied_bytes=max(0, total - left) if move.open else total,
+        rollback_bytes=rollback_bytes(move),
+    )
+
+
+def _total(move: Move) -> int:
+    if move.direction is not Direction.FORWARD and not move.open:
+        return move.copied_bytes
+    new = sum(broker not in move.original for broker in move.target)
+    back = sum(broker not in move.current for broker in move.original)
+    return move.size_bytes * (new if move.direction is not Direction.BACK else back)

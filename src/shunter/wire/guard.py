@@ -1,0 +1,203 @@
+"""Looks over a request before kio does.
+
+kio allocates an array by the length that a frame claims: twenty bytes that claim 2^31 elements make it ask for 16 GiB
+and end the process. It also takes null where the schema has none, and refuses tagged fields that it does not know,
+which KIP-482 says to skip. So the bytes are walked here first, by kio's own schema: lengths are held against what is
+left and against the limits, null against the schema, and unknown tagged fields are cut out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import cache
+from types import NoneType
+from typing import Any, Final, get_args, get_origin
+
+from shunter.errors import InvariantViolation
+from shunter.wire.primitives import Cursor, unsigned_varint
+
+TOTAL_FACTOR: Final = 4
+"""All arrays of a request together may be this many times as long as one."""
+
+_FIXED: Final = {
+    "bool": 1,
+    "int8": 1,
+    "uint8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "error_code": 2,
+    "int32": 4,
+    "uint32": 4,
+    "timedelta_i32": 4,
+    "int64": 8,
+    "uint64": 8,
+    "float64": 8,
+    "timedelta_i64": 8,
+    "datetime_i64": 8,
+    "uuid": 16,
+}
+
+
+class _Walk(Cursor):
+    """A walk over one request. `cuts` has (start, end, replacement) of tagged fields that kio does not know."""
+
+    __slots__ = ("budget", "cuts")
+
+    def __init__(self, data: bytes, offset: int, longest: int, place: str) -> None:
+        super().__init__(data, place=place, offset=offset, longest=longest)
+        self.budget = longest * TOTAL_FACTOR
+        self.cuts: list[tuple[int, int, bytes]] = []
+
+    def elements(self, element_bytes: int, *, flexible: bool, nullable: bool) -> int:
+        """Read an array's length and hold it against every bound."""
+        count = self.array_length(flexible=flexible, element_bytes=element_bytes)
+        if count is None:
+            if not nullable:
+                raise self.refuse("an array is null where null has no meaning")
+            return 0
+        self.budget -= count
+        if self.budget < 0:
+            raise self.refuse(f"more than {self.longest * TOTAL_FACTOR} elements in all arrays together")
+        return count
+
+
+_Step = Callable[[_Walk], object]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Shape:
+    """How to walk over an entity: its steps, and the fewest bytes that it takes."""
+
+    steps: tuple[_Step, ...]
+    least: int
+
+    def walk(self, walk: _Walk) -> None:
+        for step in self.steps:
+            step(walk)
+
+
+def look_over(schema: Any, frame: bytes, offset: int, longest: int, place: str) -> tuple[bytes, int]:
+    """Check a request's body against its schema.
+
+    Args:
+        schema: kio's entity of the request.
+        frame: the request without its size.
+        offset: where the body begins.
+        longest: the most elements that one array may have.
+        place: what errors name.
+
+    Returns:
+        A frame that kio can read, and the offset of its body there: the same where there was nothing to cut out.
+
+    Raises:
+        FormatError: a length that can't be, a null that may not be, bytes that are missing or left over.
+
+    Cost: O(elements); nothing is allocated but what is cut out.
+    """
+    walk = _Walk(frame, offset, longest, place)
+    _shape(schema).walk(walk)
+    walk.finish()
+    if not walk.cuts:
+        return frame, offset
+    parts: list[bytes] = []
+    copied = offset
+    for start, end, replacement in walk.cuts:
+        parts += (frame[copied:start], replacement)
+        copied = end
+    parts.append(frame[copied:])
+    return b"".join(parts), 0
+
+
+@cache
+def _shape(schema: Any) -> _Shape:
+    flexible = bool(schema.__flexible__)
+    steps: list[_Step] = []
+    least = 0
+    known: set[int] = set()
+    for field in dataclasses.fields(schema):
+        if "tag" in field.metadata:
+            known.add(int(field.metadata["tag"]))
+            continue
+        step, size = _field(field, flexible=flexible)
+        steps.append(step)
+        least += size
+    if flexible:
+        steps.append(_tags_step(frozenset(known)))
+        least += 1
+    return _Shape(tuple(steps), least)
+
+
+def _field(field: dataclasses.Field[Any], *, flexible: bool) -> tuple[_Step, int]:
+    """Make the step over one field, and tell the fewest bytes it takes."""
+    declared: Any = field.type
+    nullable = NoneType in get_args(declared)
+    if nullable:
+        (declared,) = (option for option in get_args(declared) if option is not NoneType)
+    if get_origin(declared) is tuple:
+        return _array(field, get_args(declared)[0], flexible=flexible, nullable=nullable)
+    kind = field.metadata.get("kafka_type")
+    if kind in _FIXED:
+        return _fixed_step(_FIXED[kind]), _FIXED[kind]
+    if kind == "string":
+        return _string_step(flexible=flexible, nullable=nullable), 1 if flexible else 2
+    raise InvariantViolation("every field of a served request has a known kind", field=field.name, kind=kind)
+
+
+def _array(field: dataclasses.Field[Any], element: Any, *, flexible: bool, nullable: bool) -> tuple[_Step, int]:
+    """Make the step over an array."""
+    least = 1 if flexible else 4
+    if hasattr(element, "__flexible__"):
+        return _entities_step(_shape(element), flexible=flexible, nullable=nullable), least
+    kind = field.metadata["kafka_type"]
+    if kind in _FIXED:
+        return _numbers_step(_FIXED[kind], flexible=flexible, nullable=nullable), least
+    return _strings_step(flexible=flexible, nullable=nullable), least
+
+
+def _fixed_step(size: int) -> _Step:
+    return lambda walk: walk.skip(size)
+
+
+def _string_step(*, flexible: bool, nullable: bool) -> _Step:
+    def step(walk: _Walk) -> None:
+        length = walk.varint() - 1 if flexible else walk.int16()
+        if length == -1 and nullable:
+            return
+        walk.skip(length)
+
+    return step
+
+
+def _numbers_step(size: int, *, flexible: bool, nullable: bool) -> _Step:
+    return lambda walk: walk.skip(size * walk.elements(size, flexible=flexible, nullable=nullable))
+
+
+def _strings_step(*, flexible: bool, nullable: bool) -> _Step:
+    one = _string_step(flexible=flexible, nullable=False)
+
+    def step(walk: _Walk) -> None:
+        for _ in range(walk.elements(1 if flexible else 2, flexible=flexible, nullable=nullable)):
+            one(walk)
+
+    return step
+
+
+def _entities_step(shape: _Shape, *, flexible: bool, nullable: bool) -> _Step:
+    def step(walk: _Walk) -> None:
+        for _ in range(walk.elements(shape.least, flexible=flexible, nullable=nullable)):
+            shape.walk(walk)
+
+    return step
+
+
+def _tags_step(known: frozenset[int]) -> _Step:
+    def step(walk: _Walk) -> None:
+        start = walk.offset
+        tags = walk.tags()
+        if tags.keys() <= known:
+            return
+        kept = [unsigned_varint(tag) + unsigned_varint(len(tags[tag])) + tags[tag] for tag in tags if tag in known]
+        walk.cuts.append((start, walk.offset, unsigned_varint(len(kept)) + b"".join(kept)))
+
+    return step

@@ -1,0 +1,44 @@
+"""Fixtures for all rooms. Real servers start once for a session, and only if a test asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from shunter.testbed.ports import free_port as free_port_of_the_kernel
+from shunter.testbed.zookeeper import ZooKeeperServer
+
+# Two cores carry whole clusters beside the properties: a slow example says nothing about the code.
+CALM = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("quick", max_examples=60, **CALM)
+settings.register_profile("deep", max_examples=2000, **CALM)
+settings.load_profile("quick")
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    return free_port_of_the_kernel()
+
+
+@pytest.fixture
+def work_dir(tmp_path: Path) -> Path:
+    """A folder for one test's servers; kept, with their logs, if the test fails."""
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """One ZooKeeper server for all tests of a session; stay below your own `chroot`, and leave it running."""
+    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.fixture
+def chroot() -> str:
+    """A path that no other test uses; nothing is there yet."""
+    return f"/test-{uuid4().hex[:12]}"

@@ -1,0 +1,51 @@
+import gc
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from shunter.testbed.kraft import KRaftCluster
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_folder(tmp_path_factory):
+    """What executors keep beside their journals goes with the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SHUNTER_STATE", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture
+def zk(yard):
+    """The ZooKeeper of that cluster, with its chroot."""
+    client = KazooClient(yard.cluster.zookeeper_connect)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def kraft(tmp_path_factory):
+    """Three KRaft nodes for one file's tests: as many as the topic of transactions wants replicas."""
+    from executor_scenarios import BROKERS
+
+    with KRaftCluster(tmp_path_factory.mktemp("kraft"), node_ids=BROKERS, heap_mib=200) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def yard(tmp_path_factory):
+    """One cluster for all tests that leave it as they found it."""
+    from yard import running_yard
+
+    with running_yard(tmp_path_factory.mktemp("yard")) as started:
+        yield started
+    # kafka-python leaves the socket of a connection unclosed that a dead broker refused.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()

@@ -1,0 +1,160 @@
+"""The executor as an operator runs it: a process, its journal, and what the cluster shows meanwhile."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+
+from shunter.testbed.waiting import wait_until
+
+SHUNTER = [sys.executable, "-c", "from shunter.cli import main; main()"]
+THROTTLES = (
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+    "leader.replication.throttled.replicas",
+    "follower.replication.throttled.replicas",
+)
+Replicas = tuple[int, ...]
+
+
+class Shunter:
+    """Commands of `shunter` against one cluster and one journal."""
+
+    def __init__(self, bootstrap: str, journal: Path | None = None, *, topic: str = "") -> None:
+        """Describe it."""
+        self.bootstrap = bootstrap
+        self.journal = Path("/nowhere") if journal is None else journal
+        self._place = ["--journal-topic", topic] if topic else ["--journal", str(self.journal)]
+
+    def command(self, verb: str, *arguments: str) -> list[str]:
+        return [*SHUNTER, verb, *arguments, "--bootstrap-server", self.bootstrap, *self._place]
+
+    def run(self, verb: str, *arguments: str, timeout_s: float = 90.0) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(verb, *arguments), capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+
+    def start(self, verb: str, *arguments: str) -> Running:
+        return Running(self.command(verb, *arguments, "--json"))
+
+
+class Running:
+    """A command that runs in the background; its JSON lines are read as they come."""
+
+    def __init__(self, command: list[str]) -> None:
+        """Start it."""
+        self.lines: list[dict[str, Any]] = []
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+        )
+        self.errors: list[str] = []
+        self._readers = [
+            threading.Thread(target=self._read, daemon=True),
+            threading.Thread(target=self._hear, daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as stream:
+            for line in stream:
+                if line.startswith("{") and line.endswith("}\n"):
+                    self.lines.append(json.loads(line))
+
+    def _hear(self) -> None:
+        assert self.process.stderr is not None
+        with self.process.stderr as stream:
+            self.errors.extend(stream)
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        told = [line for line in list(self.lines) if line["event"] == "progress"]
+        return told[-1] if told else {"share": 0.0, "counts": {}}
+
+    def wait_for(self, what: Callable[[], bool], *, about: str, timeout_s: float = 60.0) -> None:
+        wait_until(lambda: what() or self.process.poll() is not None, what=about, timeout_s=timeout_s)
+        assert self.process.poll() is None, f"ended with {self.process.returncode}: {self.lines[-3:]} {self.errors}"
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.end()
+
+    def lives_for(self, seconds: float) -> bool:
+        """Whether it is still there after so long."""
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
+
+    def end(self, timeout_s: float = 120.0) -> int:
+        code = self.process.wait(timeout_s)
+        for reader in self._readers:
+            reader.join(10)
+        return code
+
+
+class Cluster:
+    """What the tests look at, by a client of their own."""
+
+    def __init__(self, bootstrap: str) -> None:
+        """Connect."""
+        self.admin = KafkaAdminClient(bootstrap_servers=bootstrap.split(","))
+
+    def close(self) -> None:
+        self.admin.close()
+
+    def make(self, topic: str, assignments: Mapping[int, Replicas]) -> None:
+        listed = {number: list(replicas) for number, replicas in assignments.items()}
+        self.admin.create_topics([NewTopic(topic, replica_assignments=listed)])
+        self.admin.wait_for_topics([topic], timeout_ms=30_000)
+
+    def replicas(self, topic: str) -> dict[int, Replicas]:
+        (found,) = self.admin.describe_topics([topic])
+        return {part["partition_index"]: tuple(part["replica_nodes"]) for part in found["partitions"]}
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        (found,) = self.admin.describe_topics([topic])
+        return {part["partition_index"]: part["leader_id"] for part in found["partitions"]}
+
+    def in_sync(self, topic: str) -> bool:
+        (found,) = self.admin.describe_topics([topic])
+        return all(set(part["isr_nodes"]) == set(part["replica_nodes"]) for part in found["partitions"])
+
+    def ongoing(self) -> int:
+        return len(self.admin.list_partition_reassignments())
+
+    def throttles(self, brokers: tuple[int, ...], topics: tuple[str, ...]) -> dict[str, str]:
+        """Every throttle that is set at a broker or topic itself."""
+        resources = [ConfigResource(ConfigResourceType.BROKER, str(broker)) for broker in brokers]
+        resources += [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
+        described = self.admin.describe_configs(resources, config_filter="modified")
+        return {
+            f"{kind} {name} {setting}": str(config["value"])
+            for kind, by_name in described.items()
+            for name, settings in by_name.items()
+            for setting, config in settings.items()
+            if setting in THROTTLES and config["config_source"].startswith("DYNAMIC")
+        }
+
+    def set_throttle(self, broker: int, rate: int) -> bool:
+        """As somebody else would."""
+        resource = ConfigResource(ConfigResourceType.BROKER, str(broker), {THROTTLES[0]: str(rate)})
+        done = self.admin.alter_configs([resource], raise_on_unknown=False, incremental=True)
+        return set(done["broker"].values()) == {"OK"}
+
+
+def write_plan(path: Path, topic: str, targets: Mapping[int, Replicas]) -> Path:
+    """A plan file."""
+    partitions = [{"topic": topic, "partition": n, "replicas": list(found)} for n, found in sorted(targets.items())]
+    path.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    return path

@@ -1,0 +1,114 @@
+"""What an execution must survive, whoever controls the cluster: run by one test file for each kind of cluster."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+from executor_process import Cluster, Shunter, write_plan
+from live_producer import LiveProducer, fill
+
+from shunter.app.exit_codes import ExitCode
+
+BROKERS = (1, 2, 3)
+PARTITIONS = 4
+BYTES = 6_000_000
+ORIGINAL = {0: (1, 2), 1: (2, 1), 2: (1, 2), 3: (2, 1)}
+TARGET = {0: (3, 1), 1: (3, 2), 2: (2, 3), 3: (1, 3)}
+
+
+class Yard:
+    """A cluster with a filled topic, a plan for it, and commands against it."""
+
+    def __init__(self, bootstrap: str, folder: Path) -> None:
+        """Make the topic and the plan."""
+        self.bootstrap = bootstrap
+        self.cluster = Cluster(bootstrap)
+        self.topic = f"t{uuid4().hex[:8]}"
+        self.cluster.make(self.topic, ORIGINAL)
+        fill(bootstrap, self.topic, PARTITIONS, BYTES)
+        self.shunter = Shunter(bootstrap, folder / "moves.journal")
+        self.plan = str(write_plan(folder / "plan.json", self.topic, TARGET))
+        self.throttles = self.cluster.throttles(BROKERS, (self.topic,))
+
+    def close(self) -> None:
+        self.cluster.close()
+
+    def ended_in(self, assignment: dict[int, tuple[int, ...]]) -> None:
+        """Everything is where it should be, in order, and nothing was left behind."""
+        assert self.cluster.replicas(self.topic) == assignment
+        assert self.cluster.ongoing() == 0
+        assert self.cluster.throttles(BROKERS, (self.topic,)) == self.throttles
+
+    def producer(self) -> LiveProducer:
+        return LiveProducer(self.bootstrap, self.topic, PARTITIONS)
+
+
+def nothing_is_lost(producer: LiveProducer) -> None:
+    assert producer.count > 0
+    assert producer.failures == []
+    assert producer.missing() == {}
+
+
+def a_plan_runs_to_its_end(yard: Yard) -> None:
+    with yard.producer() as producer:
+        done = yard.shunter.run("execute", yard.plan, "--yes", "--throttle", "3M", timeout_s=240)
+    assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
+    yard.ended_in(TARGET)
+    nothing_is_lost(producer)
+
+
+def killed_at_random_moments(yard: Yard, afterwards: str, deaths: int) -> None:
+    dice = random.Random(f"{afterwards} {deaths}")
+    with yard.producer() as producer:
+        running = yard.shunter.start("execute", yard.plan, "--yes", "--throttle", "300K")
+        running.wait_for(lambda: running.progress["counts"].get("moving", 0) > 0, about="moves under way")
+        for death in range(deaths):
+            assert running.lives_for(dice.uniform(0.2, 2.0 if deaths > 3 else 4.0)), running.lines[-3:]
+            running.kill()
+            running = yard.shunter.start("resume" if death < deaths - 1 else afterwards)
+        if afterwards == "resume":
+            # So slow that every death came in the middle; now it may end.
+            running.wait_for(lambda: running.progress["counts"] != {}, about="the journal being taken up")
+            assert yard.shunter.run("limit", "20M").returncode == ExitCode.DONE
+        code = running.end(300)
+    assert code == ExitCode.DONE, running.lines[-3:]
+    yard.ended_in(TARGET if afterwards == "resume" else ORIGINAL)
+    nothing_is_lost(producer)
+
+
+def a_broker_dies_and_returns(yard: Yard, kill: Callable[[], object], start: Callable[[], object]) -> None:
+    with yard.producer() as producer:
+        running = yard.shunter.start("execute", yard.plan, "--yes", "--throttle", "1500K")
+        running.wait_for(lambda: running.progress["counts"].get("moving", 0) > 0, about="moves under way")
+        kill()
+        running.wait_for(lambda: 3 in running.progress.get("brokers_down", ()), about="the death being seen")
+        start()
+        code = running.end(300)
+    assert code == ExitCode.DONE, running.lines[-3:]
+    notices = [line for line in running.lines if line["event"] == "notice"]
+    kinds = {line["kind"] for line in notices}
+    assert {"broker-down", "broker-up"} <= kinds
+    assert "throttles-left-behind" not in kinds, notices
+    yard.ended_in(TARGET)
+    nothing_is_lost(producer)
+
+
+def orders_come_from_other_shells(yard: Yard) -> None:
+    running = yard.shunter.start("execute", yard.plan, "--yes", "--throttle", "200K")
+    running.wait_for(lambda: running.progress["counts"].get("moving", 0) > 0, about="moves under way")
+    held = yard.shunter.run("status")
+    assert f"driven by process {running.process.pid}" in held.stdout
+    paused = yard.shunter.run("pause")
+    assert paused.returncode == ExitCode.DONE, paused.stderr
+    assert "paused" in paused.stdout
+    running.wait_for(lambda: running.progress["counts"].get("paused", 0) == PARTITIONS, about="the pause")
+    assert yard.shunter.run("resume").returncode == ExitCode.DONE
+    assert "300000" in yard.shunter.run("limit", "300K").stdout
+    running.wait_for(lambda: running.progress["limit"] == 300_000, about="the new limit")
+    rolled = yard.shunter.run("rollback")
+    assert rolled.returncode == ExitCode.DONE, rolled.stderr
+    assert running.end() == ExitCode.TURNED
+    yard.ended_in(ORIGINAL)

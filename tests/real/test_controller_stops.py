@@ -1,0 +1,28 @@
+"""SIGTERM ends a controller soon, whatever ZooKeeper does."""
+
+import pytest
+
+from shunter.testbed.controller import ShunterController
+from shunter.testbed.waiting import wait_until
+from shunter.testbed.zookeeper import ZooKeeperServer
+
+pytestmark = pytest.mark.real
+
+
+def test_sigterm_gives_the_controllership_back(tmp_path):
+    with ZooKeeperServer(tmp_path / "zookeeper") as server:
+        controller = ShunterController(tmp_path / "controller", server.connect_string)
+        controller.start()
+        controller.process.stop(20)
+        assert controller.process.exit_status == 0
+        assert not controller.is_leading()
+
+
+def test_sigterm_without_zookeeper(tmp_path):
+    with ZooKeeperServer(tmp_path / "zookeeper") as server:
+        controller = ShunterController(tmp_path / "controller", server.connect_string)
+        controller.start()
+        server.kill()
+        controller.process.stop(20)
+        wait_until(lambda: not controller.alive, what="the controller ended", timeout_s=5)
+        assert controller.process.exit_status == 0

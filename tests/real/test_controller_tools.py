@@ -1,0 +1,149 @@
+"""Apache's own tools and everybody's clients against a cluster that Shunter controls."""
+
+import json
+import uuid
+
+import pytest
+from yard import TOPICS, plan_of
+
+from shunter.model.partition import TopicPartition
+from shunter.testbed.waiting import wait_until
+
+# kafka-python leaves sockets to the collector when a broker dies under it.
+pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+
+
+@pytest.fixture
+def topic():
+    return f"t-{uuid.uuid4().hex[:8]}"
+
+
+def test_topic_command(yard, topic):
+    """Create, describe, grow, delete: as against any controller."""
+    at = ("--bootstrap-server", yard.bootstrap)
+    made = yard.cluster.kafka_tool(
+        TOPICS, *at, "--create", "--topic", topic, "--partitions", "3", "--replication-factor", "3"
+    )
+    assert made.returncode == 0, made.stderr
+    again = yard.cluster.kafka_tool(TOPICS, *at, "--create", "--topic", topic, "--partitions", "1")
+    assert again.returncode == 1
+    assert "already exists" in again.stdout + again.stderr
+    grown = yard.cluster.kafka_tool(TOPICS, *at, "--alter", "--topic", topic, "--partitions", "5")
+    assert grown.returncode == 0, grown.stderr
+    described = yard.cluster.kafka_tool(TOPICS, *at, "--describe", "--topic", topic).stdout
+    assert "PartitionCount: 5" in described
+    assert described.count("Leader: ") == 5
+    assert "Leader: none" not in described
+    gone = yard.cluster.kafka_tool(TOPICS, *at, "--delete", "--topic", topic)
+    assert gone.returncode == 0, gone.stderr
+    wait_until(
+        lambda: topic not in yard.cluster.kafka_tool(TOPICS, *at, "--list").stdout, what="it is gone", timeout_s=20
+    )
+
+
+def test_reassign_partitions_command(yard, topic):
+    """Execute with a throttle, list, cancel, execute again, verify."""
+    partitions = yard.create(topic, (1, 2, 3), partitions=2)
+    with yard.traffic(partitions, records=40):
+        plan = plan_of(partitions, (4, 3, 2))
+        begun = yard.reassign_tool(plan, "--execute", "--throttle", "500000")
+        assert begun.returncode == 0, begun.stderr
+        assert f"Successfully started partition reassignments for {topic}-0,{topic}-1" in begun.stdout
+        at = ("--bootstrap-server", yard.bootstrap)
+        listed = yard.cluster.kafka_tool("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", *at, "--list")
+        assert f"{topic}-0: replicas: " in listed.stdout
+        assert "adding: 4. removing: 1." in listed.stdout
+        cancelled = yard.reassign_tool(plan, "--cancel")
+        assert cancelled.returncode == 0, cancelled.stdout + cancelled.stderr
+        yard.wait_moved(partitions, (1, 2, 3))
+        again = yard.reassign_tool(plan, "--execute", "--throttle", "50000000")
+        assert again.returncode == 0, again.stderr
+        yard.wait_moved(partitions, (4, 3, 2))
+        verified = yard.reassign_tool(plan, "--verify")
+        assert verified.returncode == 0, verified.stdout + verified.stderr
+        assert f"Reassignment of partition {topic}-0 is completed." in verified.stdout
+        assert "Clearing broker-level throttles on brokers 1,2,3,4,1000" in verified.stdout
+
+
+def test_refusals_name_the_partition(yard, topic):
+    """An unknown broker, ours, a repeated one, an unknown partition: each refused for itself, the rest goes on."""
+    partitions = yard.create(topic, (1, 2), partitions=5)
+    wrong = {0: [1, 77], 1: [1, 1000], 2: [-1, 2], 3: []}
+    plan = plan_of(partitions, (1, 3))
+    for entry in plan["partitions"]:
+        entry["replicas"] = wrong.get(entry["partition"], entry["replicas"])
+    from shunter.drivers.reassignment_rpc import alter_reassignments
+    from shunter.wire.reassignments import AlteredPartition, AlteredTopic, AlterReassignments
+
+    asked = [AlteredPartition(e["partition"], tuple(e["replicas"])) for e in plan["partitions"]]
+    asked.append(AlteredPartition(99, (1, 2)))
+    answer = alter_reassignments(
+        "127.0.0.1", yard.controller.port, AlterReassignments((AlteredTopic(topic, tuple(asked)),))
+    )
+    told = {p.partition: (p.error.name, p.message) for p in answer.topics[0].partitions}
+    assert told[0][0] == told[1][0] == told[2][0] == "INVALID_REPLICA_ASSIGNMENT"
+    assert "77" in told[0][1]
+    assert "the controller itself" in told[1][1]
+    assert told[3][0] == "NO_REASSIGNMENT_IN_PROGRESS"
+    assert told[99][0] == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert told[4][0] == "NONE"
+    wait_until(lambda: yard.moving() == set(), what="the good one is done", timeout_s=30)
+
+
+def test_java_clients(yard, topic):
+    """Apache's own producer and consumer."""
+    yard.create(topic, (1, 2, 3), partitions=3)
+    at = ("--bootstrap-server", yard.bootstrap, "--topic", topic)
+    produced = yard.cluster.kafka_tool(
+        "org.apache.kafka.tools.VerifiableProducer", *at, "--max-messages", "300", "--acks", "-1"
+    )
+    assert produced.stdout.count('"name":"producer_send_success"') == 300, produced.stdout[-500:]
+    consumed = yard.cluster.kafka_tool(
+        "org.apache.kafka.tools.VerifiableConsumer", *at, "--group-id", topic, "--max-messages", "300",
+        "--reset-policy", "earliest",
+    )  # fmt: skip
+    counts = [json.loads(line)["count"] for line in consumed.stdout.splitlines() if "records_consumed" in line]
+    assert sum(counts) == 300
+
+
+def test_librdkafka_clients(yard, topic):
+    """confluent-kafka: admin, producer, consumer in a group, bootstrapped at the controller alone."""
+    from confluent_kafka import Consumer, Producer
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    here = {"bootstrap.servers": yard.controller.address}
+    admin = AdminClient(here)
+    admin.create_topics([NewTopic(topic, 3, 3)])[topic].result(20)
+    assert len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == 3
+    producer = Producer({**here, "enable.idempotence": True})
+    for number in range(300):
+        producer.produce(topic, str(number).encode())
+    assert producer.flush(30) == 0
+    consumer = Consumer({**here, "group.id": topic, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    found = set()
+    wait_until(
+        lambda: found.update(int(m.value()) for m in consumer.consume(100, 1.0) if not m.error()) or len(found) == 300,
+        what="all records are consumed",
+        timeout_s=60,
+    )
+    consumer.close()
+
+
+def test_an_internal_topic_is_never_placed_on_us(yard):
+    """`__consumer_offsets` gets its assignment from a broker, which may name us: it is mended before it is led."""
+    from shunter.app.demo.proof import Leftovers
+
+    test_group = f"g-{uuid.uuid4().hex[:6]}"
+    from kafka import KafkaConsumer
+
+    consumer = KafkaConsumer(bootstrap_servers=yard.bootstrap, group_id=test_group)
+    consumer.subscribe(["no-such-topic-here"])
+    consumer.poll(timeout_ms=3000)
+    consumer.close()
+    leftovers = Leftovers(yard.cluster.zookeeper_connect)
+    found = leftovers.assignments(["__consumer_offsets"])
+    leftovers.close()
+    assert found
+    assert all(1000 not in assignment.replicas for assignment in found.values())
+    assert TopicPartition("__consumer_offsets", 0) in found

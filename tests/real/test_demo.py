@@ -1,0 +1,23 @@
+"""Both demos, as a visitor runs them: their exit status says whether everything that they claim was true."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from shunter.testbed.process import run_bounded
+
+pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(620)]
+
+
+@pytest.mark.parametrize("options", [(), ("--kraft",)], ids=["controller", "executor"])
+def test_all_that_the_demo_claims_is_true(
+    options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    done = run_bounded([sys.executable, "-m", "shunter", "demo", *options], timeout_s=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "all of it held" in done.stdout
+    assert list(tmp_path.iterdir()) == [], "a demo that held leaves no folder behind"

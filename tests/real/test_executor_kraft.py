@@ -1,0 +1,89 @@
+"""The executor on a real KRaft cluster: plans run to their end, its own death in between, brokers that die, orders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import executor_scenarios as scenarios
+import pytest
+from executor_process import Shunter, write_plan
+from executor_scenarios import ORIGINAL, Yard
+from kafka import TopicPartition
+
+from shunter.app.exit_codes import ExitCode
+from shunter.testbed.kraft import KRaftCluster
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+
+
+@pytest.fixture
+def yard(kraft: KRaftCluster, tmp_path: Path) -> Iterator[Yard]:
+    made = Yard(kraft.bootstrap, tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_plan_runs_to_its_end_and_nothing_acknowledged_is_lost(yard: Yard) -> None:
+    scenarios.a_plan_runs_to_its_end(yard)
+
+
+@pytest.mark.parametrize("afterwards", ["resume", "rollback"])
+@pytest.mark.parametrize("deaths", [pytest.param(3, id="three"), pytest.param(10, id="ten", marks=pytest.mark.long)])
+def test_killed_at_random_moments_it_ends_in_the_target_or_the_original_order(
+    yard: Yard, afterwards: str, deaths: int
+) -> None:
+    scenarios.killed_at_random_moments(yard, afterwards, deaths)
+
+
+def test_a_broker_dies_and_returns_in_the_middle(kraft: KRaftCluster, yard: Yard) -> None:
+    scenarios.a_broker_dies_and_returns(yard, kraft.nodes[3].kill, kraft.nodes[3].start)
+
+
+@pytest.mark.long
+def test_orders_come_from_other_shells_and_a_second_executor_is_refused(yard: Yard) -> None:
+    scenarios.orders_come_from_other_shells(yard)
+
+
+def test_a_dry_run_says_what_would_happen_and_touches_nothing(yard: Yard) -> None:
+    done = yard.shunter.run("execute", yard.plan, "--dry-run")
+    assert done.returncode == ExitCode.DONE, done.stderr
+    assert "1. [1, 2, 3]  copies 6." in done.stdout
+    assert "a guess" in done.stdout
+    assert not yard.shunter.journal.exists()
+    yard.ended_in(ORIGINAL)
+
+
+@pytest.mark.long
+def test_what_others_began_is_left_alone(yard: Yard, tmp_path: Path) -> None:
+    theirs = str(write_plan(tmp_path / "theirs.json", yard.topic, {0: (3, 2)}))
+    running = yard.shunter.start("execute", theirs, "--yes", "--throttle", "10K")
+    running.wait_for(lambda: yard.cluster.ongoing() > 0, about="a move that others began")
+    running.kill()
+    ours = str(write_plan(tmp_path / "ours.json", yard.topic, {0: (3, 1)}))
+    refused = Shunter(yard.bootstrap, tmp_path / "second.journal").run("execute", ours, "--yes")
+    assert refused.returncode == ExitCode.REFUSED
+    assert "already being moved" in refused.stdout + refused.stderr
+    assert TopicPartition(yard.topic, 0) in yard.cluster.admin.list_partition_reassignments()
+    assert yard.shunter.run("rollback", timeout_s=120).returncode == ExitCode.DONE
+    yard.ended_in(ORIGINAL)
+
+
+@pytest.mark.long
+def test_throttles_that_a_dead_executor_left_behind_are_listed_and_cleared(yard: Yard) -> None:
+    running = yard.shunter.start("execute", yard.plan, "--yes", "--throttle", "100K")
+    running.wait_for(lambda: yard.cluster.ongoing() > 0, about="moves under way")
+    running.kill()
+    listed = yard.shunter.run("throttles", "list")
+    assert listed.returncode == ExitCode.DONE, listed.stderr
+    assert "broker 1 leader.replication.throttled.rate = 100000" in listed.stdout
+    assert f"topic {yard.topic} follower.replication.throttled.replicas = " in listed.stdout
+    assert "under the journal" in listed.stdout
+    refused = yard.shunter.run("throttles", "clear", "--yes")
+    assert refused.returncode == ExitCode.REFUSED, refused.stdout
+    assert yard.shunter.run("rollback", timeout_s=120).returncode == ExitCode.DONE
+    yard.ended_in(ORIGINAL)
+    assert yard.cluster.set_throttle(1, 77)
+    assert "broker 1 leader.replication.throttled.rate = 77" in yard.shunter.run("throttles", "list").stdout
+    assert yard.shunter.run("throttles", "clear", "--yes").returncode == ExitCode.DONE
+    yard.ended_in(ORIGINAL)

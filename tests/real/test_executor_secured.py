@@ -1,0 +1,138 @@
+"""The executor on a cluster that asks who is there: SASL from a properties file, and permissions that are missing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from executor_process import Shunter, write_plan
+from kafka import KafkaAdminClient
+from kafka.admin import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    NewTopic,
+    ResourcePattern,
+    ResourceType,
+)
+
+from shunter.app.exit_codes import ExitCode
+from shunter.testbed.kraft import KRaftCluster
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+USERS = {"admin": "a-secret", "weak": "w-secret", "mover": "m-secret"}
+SECURED = {
+    # The listener keeps its name and asks for a login; controllers talk among themselves without one.
+    "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "listener.name.plaintext.plain.sasl.jaas.config": (
+        f'{LOGIN} username="admin" password="{USERS["admin"]}" '
+        + " ".join(f'user_{name}="{secret}"' for name, secret in USERS.items())
+        + ";"
+    ),
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin;User:ANONYMOUS",
+}
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KRaftCluster]:
+    with KRaftCluster(tmp_path_factory.mktemp("secured"), properties=SECURED) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def admin(secured: KRaftCluster) -> Iterator[KafkaAdminClient]:
+    client = KafkaAdminClient(
+        bootstrap_servers=secured.bootstrap,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="PLAIN",
+        sasl_plain_username="admin",
+        sasl_plain_password=USERS["admin"],
+    )
+    client.create_topics([NewTopic("t", 1, 1)])
+    client.wait_for_topics(["t"])
+    yield client
+    client.close()
+
+
+def login(folder: Path, name: str, secret: str) -> str:
+    """A client properties file as Apache's tools take it."""
+    path = folder / f"{name}.properties"
+    path.write_text(
+        "security.protocol=SASL_PLAINTEXT\n"
+        "sasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={LOGIN} \\\n  username="{name}" \\\n  password="{secret}";\n'
+    )
+    return str(path)
+
+
+def allow(admin: KafkaAdminClient, user: str, operation: ACLOperation, kind: ResourceType, name: str) -> None:
+    acl = ACL(f"User:{user}", "*", operation, ACLPermissionType.ALLOW, ResourcePattern(kind, name))
+    made = admin.create_acls([acl])
+    assert not made["failed"], made
+
+
+@pytest.fixture
+def shunter(secured: KRaftCluster, tmp_path: Path) -> Shunter:
+    return Shunter(secured.bootstrap, tmp_path / "moves.journal")
+
+
+@pytest.fixture
+def plan(tmp_path: Path, admin: KafkaAdminClient) -> str:
+    return str(write_plan(tmp_path / "plan.json", "t", {0: (1,)}))
+
+
+def test_who_may_do_everything_moves(shunter: Shunter, plan: str, tmp_path: Path) -> None:
+    config = login(tmp_path, "admin", USERS["admin"])
+    done = shunter.run("execute", plan, "--yes", "--json", "--command-config", config)
+    assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["counts"] == {"done": 1}
+
+
+@pytest.mark.long
+def test_a_wrong_password_is_told_as_such(shunter: Shunter, plan: str, tmp_path: Path) -> None:
+    refused = shunter.run("execute", plan, "--yes", "--command-config", login(tmp_path, "admin", "wrong"))
+    assert refused.returncode == ExitCode.CLUSTER
+    assert "does not let us in" in refused.stderr
+
+
+def test_every_missing_permission_is_named(
+    shunter: Shunter, plan: str, tmp_path: Path, admin: KafkaAdminClient
+) -> None:
+    arguments = ("execute", plan, "--yes", "--throttle", "1M", "--command-config", login(tmp_path, "weak", "w-secret"))
+    told = shunter.run(*arguments)
+    assert told.returncode == ExitCode.CLUSTER
+    assert "needs Describe on Cluster" in told.stdout + told.stderr
+    allow(admin, "weak", ACLOperation.DESCRIBE, ResourceType.CLUSTER, "kafka-cluster")
+    told = shunter.run(*arguments)
+    assert "topic t" in told.stdout + told.stderr
+    assert "Describe on Topic" in told.stdout + told.stderr or "there is no topic t" in told.stdout + told.stderr
+
+
+def test_the_permissions_that_the_docs_name_are_enough(
+    shunter: Shunter, tmp_path: Path, admin: KafkaAdminClient
+) -> None:
+    admin.create_topics([NewTopic("mine", 1, 1)])
+    admin.wait_for_topics(["mine"])
+    for operation in (
+        ACLOperation.DESCRIBE,
+        ACLOperation.ALTER,
+        ACLOperation.DESCRIBE_CONFIGS,
+        ACLOperation.ALTER_CONFIGS,
+    ):
+        allow(admin, "mover", operation, ResourceType.CLUSTER, "kafka-cluster")
+    for operation in (ACLOperation.DESCRIBE, ACLOperation.DESCRIBE_CONFIGS, ACLOperation.ALTER_CONFIGS):
+        allow(admin, "mover", operation, ResourceType.TOPIC, "mine")
+    plan = str(write_plan(tmp_path / "mine.json", "mine", {0: (1,)}))
+    config = login(tmp_path, "mover", USERS["mover"])
+    done = shunter.run("execute", plan, "--yes", "--throttle", "1M", "--command-config", config)
+    assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
+    listed = shunter.run("throttles", "list", "--command-config", config)
+    assert listed.returncode == ExitCode.DONE, listed.stderr
+    assert "no throttle is set" in listed.stdout

@@ -1,0 +1,112 @@
+"""The journal in a topic of a real cluster: durable in order, one driver, fenced by a transactional id."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import executor_scenarios as scenarios
+import pytest
+from executor_process import Shunter
+from executor_scenarios import TARGET, Yard
+
+from shunter.app.exit_codes import ExitCode
+from shunter.drivers.journal_topic import TopicJournal, topic_exists
+from shunter.drivers.journals import LEASE_MS, JournalFenced, JournalHeld
+from shunter.model.execution import ExecutionOptions, JournalEntry, PlanAccepted, RateObserved
+from shunter.testbed.kraft import KRaftCluster
+from shunter.testbed.waiting import wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+
+NOW = 1_000_000
+
+
+def entry(sequence: int) -> JournalEntry:
+    record = PlanAccepted("p", "c", ExecutionOptions()) if sequence == 1 else RateObserved(1, sequence, limited=False)
+    return JournalEntry(sequence, NOW + sequence, "test", record)
+
+
+@pytest.fixture
+def configuration(kraft: KRaftCluster) -> dict[str, Any]:
+    return {"bootstrap_servers": kraft.bootstrap.split(","), "request_timeout_ms": 20_000}
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"shunter-journal-{uuid4().hex[:8]}"
+
+
+def test_what_was_appended_is_read_back_by_another_process(configuration: dict[str, Any], topic: str) -> None:
+    assert not topic_exists(configuration, topic)
+    with closing(TopicJournal(configuration, topic, "first")) as journal:
+        journal.acquire(NOW)
+        journal.append([entry(1), entry(2)], NOW)
+        journal.append([entry(3)], NOW)
+    assert topic_exists(configuration, topic)
+    with closing(TopicJournal(configuration, topic, "reader")) as reader:
+        assert reader.load() == (entry(1), entry(2), entry(3))
+
+
+def test_a_second_driver_is_refused_until_the_lease_ends_and_then_fences_the_first(
+    configuration: dict[str, Any], topic: str
+) -> None:
+    with (
+        closing(TopicJournal(configuration, topic, "first")) as first,
+        closing(TopicJournal(configuration, topic, "second")) as second,
+    ):
+        first.acquire(NOW)
+        first.append([entry(1)], NOW)
+        with pytest.raises(JournalHeld, match="driven by process"):
+            second.acquire(NOW + 1)
+        second.acquire(NOW + LEASE_MS + 1)
+        second.append([entry(2)], NOW + LEASE_MS + 1)
+        with pytest.raises(JournalFenced):
+            first.append([entry(2)], NOW + LEASE_MS + 1)
+        assert second.load() == (entry(1), entry(2))
+
+
+def test_orders_reach_the_driver_and_are_answered(configuration: dict[str, Any], topic: str) -> None:
+    with (
+        closing(TopicJournal(configuration, topic, "driver")) as driver,
+        closing(TopicJournal(configuration, topic, "shell")) as shell,
+    ):
+        driver.acquire(NOW)
+        number = shell.order("command", {"kind": "stop"}, NOW)
+        assert shell.answer_to(number) is None
+        (found,) = driver.orders()
+        assert (found.number, found.kind, found.body) == (number, "command", '{"kind":"stop"}')
+        driver.answer(number, "done")
+        # Readers see a transaction a moment after its commit was answered.
+        wait_until(lambda: shell.answer_to(number) == "done", what="the answer is seen", timeout_s=10)
+        assert driver.orders() == ()
+        driver.release()
+        wait_until(lambda: shell.holder(NOW) is None, what="the release is seen", timeout_s=10)
+
+
+@pytest.mark.long
+def test_an_execution_survives_its_death_under_a_topic(
+    kraft: KRaftCluster, tmp_path: Path, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHUNTER_STATE", str(tmp_path))
+    yard = Yard(kraft.bootstrap, tmp_path)
+    try:
+        shunter = Shunter(kraft.bootstrap, topic=topic)
+        with yard.producer() as producer:
+            running = shunter.start("execute", yard.plan, "--yes", "--throttle", "1M")
+            running.wait_for(lambda: running.progress["counts"].get("moving", 0) > 0, about="moves under way")
+            running.kill()
+            running = shunter.start("resume")
+            running.wait_for(lambda: running.progress["counts"].get("moving", 0) > 0, about="moves under way")
+            limited = shunter.run("limit", "5M")
+            assert limited.returncode == ExitCode.DONE, limited.stderr
+            assert running.end(240) == ExitCode.DONE, running.lines[-3:]
+        yard.ended_in(TARGET)
+        scenarios.nothing_is_lost(producer)
+        told = shunter.run("status")
+        assert f"journal kafka:{topic}" in told.stdout
+        assert "4 done" in told.stdout
+    finally:
+        yard.close()

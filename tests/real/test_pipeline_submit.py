@@ -1,0 +1,102 @@
+"""The same job by spark-submit, on a standalone master with two workers that have no Shunter installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+from shunter.testbed.spark import SparkStandalone
+
+pyspark = pytest.importorskip("pyspark")
+
+# Long: more than two minutes of processor time.
+pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(500)]
+
+HOME = Path(pyspark.__file__).parent
+
+
+def python_without_shunter(folder: Path) -> Path:
+    """A Python that sees the dependencies and not Shunter: an editable install is not looked for behind a .pth."""
+    venv.create(folder, with_pip=False)
+    site = next((folder / "lib").glob("python*")) / "site-packages"
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    python = folder / "bin" / "python"
+    found = subprocess.run(
+        [python, "-c", "import numpy, pyarrow, shunter"], capture_output=True, text=True, check=False
+    )
+    assert "No module named 'shunter'" in found.stderr
+    return python
+
+
+@pytest.fixture
+def standalone(work_dir: Path, monkeypatch: pytest.MonkeyPatch):
+    """(master's URL, a Python without Shunter)."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    python = python_without_shunter(work_dir / "bare")
+    with SparkStandalone(work_dir / "spark", memory_per_worker_mib=512) as cluster:
+        yield cluster.url, python
+
+
+def samples(path: Path, cluster: str) -> None:
+    rows = [
+        {
+            "cluster_id": cluster, "topic": "t", "partition": number, "broker_id": broker, "role": role,
+            "window_start": f"2025-02-01T{hour:02}:00:00Z", "window_seconds": 3600, "bytes_in": 3600 * (number + 1),
+            "size_bytes": 1000 * (number + 1),
+        }
+        for number in range(20)
+        for hour in range(3)
+        for broker, role in ((1, "leader"), (2 + number % 2, "follower"))
+    ]  # fmt: skip
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_ingest_model_and_plan_run_where_shunter_is_not_installed(work_dir: Path, standalone) -> None:
+    from shunter.pipeline.packaging import package
+
+    url, python = standalone
+    environment = os.environ | {
+        "SPARK_HOME": str(HOME),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_DRIVER_PYTHON": str(python),
+    }
+    archive, main = package(work_dir / "package")
+    for cluster in ("north", "south"):
+        samples(work_dir / f"{cluster}.json", cluster)
+
+    def submit(*arguments: str) -> str:
+        settings = {
+            "spark.executor.memory": "512m",
+            "spark.pyspark.python": str(python),
+            "spark.driver.memory": "512m",
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        }
+        conf = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+        command = [str(HOME / "bin" / "spark-submit"), "--master", url, "--py-files", str(archive), *conf, str(main)]
+        ended = subprocess.run(
+            [*command, "--root", str(work_dir / "lake"), *arguments],
+            env=environment, cwd=work_dir, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-4000:]
+        return ended.stdout
+
+    paths = [str(work_dir / f"{cluster}.json") for cluster in ("north", "south")]
+    assert "240 rows taken, 0 put aside" in submit("ingest", *paths, "--kind", "json")
+    assert "80 replicas, 80 with rates" in submit("model")
+    told = submit("plan", "--out", str(work_dir / "plans"))
+    assert "north: " in told
+    assert "copies" in told
+    for cluster in ("north", "south"):
+        plan = json.loads((work_dir / "plans" / f"{cluster}.json").read_text())
+        assert plan["partitions"]
+        assert {broker for row in plan["partitions"] for broker in row["replicas"]} == {1, 2, 3}
+    assert len([*(work_dir / "spark").rglob("app-*/*/shunter.zip")]) >= 2, "Shunter came with the job, to both workers"

@@ -1,0 +1,153 @@
+"""A cluster of unmodified Apache brokers under a Shunter controller, with clients that remember what was acknowledged."""
+
+from __future__ import annotations
+
+import json
+import random
+from contextlib import ExitStack, contextmanager, suppress
+
+from click.testing import CliRunner
+from kafka import KafkaAdminClient
+from kafka import TopicPartition as ClientPartition
+from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+
+from shunter.app.demo.proof import Leftovers, check_records
+from shunter.app.demo.traffic import Traffic, read_everything
+from shunter.cli import main
+from shunter.drivers.reassignment_rpc import list_reassignments
+from shunter.errors import DriverError
+from shunter.model.partition import ReplicaAssignment, TopicPartition
+from shunter.testbed.cluster import ZooKeeperCluster
+from shunter.testbed.controller import ShunterController
+from shunter.testbed.failures import PartFailed
+from shunter.testbed.waiting import wait_until
+
+REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+TOPICS = "org.apache.kafka.tools.TopicCommand"
+
+
+class Yard:
+    """What the tests do to it. Brokers 1 to 4; the controller is broker 1000."""
+
+    def __init__(self, cluster, controller):
+        self.cluster = cluster
+        self.controller = controller
+        self.random = random.Random(20)
+
+    @property
+    def bootstrap(self):
+        return self.cluster.bootstrap
+
+    @contextmanager
+    def admin(self):
+        client = KafkaAdminClient(bootstrap_servers=self.bootstrap)
+        try:
+            yield client
+        finally:
+            client.close()
+
+    def create(self, topic, replicas, partitions=4, **configs):
+        with self.admin() as admin:
+            placed = {number: list(replicas) for number in range(partitions)}
+            admin.create_topics([NewTopic(topic, -1, -1, replica_assignments=placed, topic_configs=configs)])
+        return [TopicPartition(topic, number) for number in range(partitions)]
+
+    def throttle(self, topic, bytes_per_s):
+        """Make the moves of a topic slow enough for something to happen in them."""
+        rates = dict.fromkeys(("leader.replication.throttled.rate", "follower.replication.throttled.rate"))
+        lists = dict.fromkeys(("leader.replication.throttled.replicas", "follower.replication.throttled.replicas"))
+        operation = ("SET", str(bytes_per_s)) if bytes_per_s else ("DELETE", None)
+        everyone = ("SET", "*") if bytes_per_s else ("DELETE", None)
+        live = [id_ for id_, broker in self.cluster.brokers.items() if broker.alive]
+        resources = [
+            ConfigResource(ConfigResourceType.BROKER, str(id_), configs=dict.fromkeys(rates, operation)) for id_ in live
+        ]
+        resources.append(ConfigResource(ConfigResourceType.TOPIC, topic, configs=dict.fromkeys(lists, everyone)))
+        with self.admin() as admin:
+            admin.alter_configs(resources, incremental=True, raise_on_unknown=False)
+
+    def move(self, partitions, target):
+        with self.admin() as admin:
+            admin.alter_partition_reassignments({ClientPartition(*tp): list(target) for tp in partitions})
+
+    def moving(self):
+        """Partitions that 46 lists, or None while nobody answers."""
+        try:
+            listed = list_reassignments("127.0.0.1", self.controller.port, timeout_s=5)
+        except DriverError:
+            return None
+        return {TopicPartition(topic.name, p.partition) for topic in listed.topics for p in topic.partitions}
+
+    def wait_moved(self, partitions, target, timeout_s=90):
+        wanted = dict.fromkeys(partitions, ReplicaAssignment(tuple(target)))
+        leftovers = Leftovers(self.cluster.zookeeper_connect)
+        try:
+            names = sorted({tp.topic for tp in partitions})
+            wait_until(
+                lambda: wanted.items() <= leftovers.assignments(names).items(),
+                what=f"{partitions} moved to {target}",
+                timeout_s=timeout_s,
+            )
+            with suppress(PartFailed):
+                wait_until(lambda: leftovers.check_znodes().holds, what="no znode is left over", timeout_s=30)
+            left = leftovers.check_znodes()
+            assert left.holds, left
+        finally:
+            leftovers.close()
+
+    @contextmanager
+    def traffic(self, partitions, records=20):
+        """Write while the test does its worst; at the end everything acknowledged must be there, once, in order."""
+        traffic = Traffic(self.bootstrap, partitions)
+        try:
+            traffic.preload(records)
+            traffic.start()
+            yield traffic
+        finally:
+            traffic.stop()
+        found = read_everything(self.bootstrap, partitions, 60)
+        for check in check_records(traffic.acks, found):
+            assert check.holds, (check, traffic.failures[:3])
+
+    def reassign_tool(self, plan, *options):
+        path = self.cluster.folder / f"plan-{self.random.random()}.json"
+        path.write_text(json.dumps(plan))
+        arguments = ("--bootstrap-server", self.bootstrap, "--reassignment-json-file", str(path), *options)
+        return self.cluster.kafka_tool(REASSIGN, *arguments)
+
+
+def cli(*arguments):
+    """(status, output) of `shunter …`."""
+    done = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    return done.exit_code, done.output
+
+
+def plan_of(partitions, target):
+    return {
+        "version": 1,
+        "partitions": [{"topic": tp.topic, "partition": tp.partition, "replicas": list(target)} for tp in partitions],
+    }
+
+
+@contextmanager
+def running_yard(folder, *options, **cluster_options):
+    held = {}
+
+    def start_controller(cluster, stack: ExitStack):
+        controller = ShunterController(
+            folder / "controller",
+            cluster.zookeeper_connect,
+            # Where a start takes longer than a session lasts, an Apache broker leads by then: it is asked to give way.
+            options=("--set", "session-timeout-ms=4000", "--takeover", "preempt", *options),
+        )
+        held["controller"] = stack.enter_context(controller)
+
+    with ZooKeeperCluster(
+        folder,
+        broker_ids=(1, 2, 3, 4),
+        before_brokers=start_controller,
+        properties={"zookeeper.session.timeout.ms": 4000, "replica.lag.time.max.ms": 5000},
+        heap_mib=160,
+        **cluster_options,
+    ) as cluster:
+        yield Yard(cluster, held["controller"])

@@ -1,0 +1,12 @@
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say how far the time boxes reached, and what never happened within them."""
+    for report in terminalreporter.getreports("passed"):
+        told = dict(report.user_properties).get("simulated")
+        if told and "tests/simulation" in report.nodeid:
+            terminalreporter.write_line(f"simulation: {told}")

@@ -1,0 +1,332 @@
+"""Deliberate bugs: each is a patch of a core or driver function, and each must be found within its number of seeds.
+
+A mutant that no world finds says that a checker is asleep, or that the worlds are too tame. `within` is what was
+measured (docs/reliability.md), rounded up generously: worlds draw their chance from seeds, and change with the simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from shunter.core import election
+from shunter.core.controller import changes, deletions, elections, intake, liveness, moves
+from shunter.core.controller.deletions import Deletions
+from shunter.core.controller.draft import Draft
+from shunter.core.controller.machine import ControllerMachine
+from shunter.core.controller.moves import Moves
+from shunter.core.controller.outbox import Outbox
+from shunter.core.controller.submissions import Submissions
+from shunter.core.controller.tasks import Priority, Task, TaskQueue
+from shunter.core.reassignment import reconciliation, steps
+from shunter.drivers.backlog import Backlog
+from shunter.drivers.store import ZooKeeperStore
+from shunter.drivers.zookeeper_requests import Committed, ConnectionLost, ZooKeeperRefused
+from shunter.model.records import PutPartition, PutReassignment, PutTopic
+from shunter.simulation.runs import Outcome, run_seed
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A bug by name: what is patched with what."""
+
+    name: str
+    within: int
+    patches: tuple[tuple[Any, str, Any], ...]
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """The bug is in the code while this lasts."""
+        patchers = [patch.object(owner, attribute, new) for owner, attribute, new in self.patches]
+        try:
+            for patcher in patchers:
+                patcher.start()
+            yield
+        finally:
+            for patcher in reversed(patchers):
+                patcher.stop()
+
+
+def hunt(mutant: Mutant, first_seed: int = 1) -> Outcome | None:
+    """The first world that finds a mutant, within its bound."""
+    with mutant.applied():
+        for seed in range(first_seed, first_seed + mutant.within):
+            outcome = run_seed(seed)
+            if outcome.violation is not None:
+                return outcome
+    return None
+
+
+MUTANTS: list[Mutant] = []
+
+
+def mutant(owner: Any, attribute: str, *, within: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a mutant of a function that gets the original as its first argument."""
+
+    def make(function: Callable[..., Any]) -> Callable[..., Any]:
+        original = getattr(owner, attribute)
+
+        def mutated(*arguments: Any, **named: Any) -> Any:
+            return function(original, *arguments, **named)
+
+        MUTANTS.append(Mutant(function.__name__, within, ((owner, attribute, mutated),)))
+        return function
+
+    return make
+
+
+# ---- fences and order
+
+
+@mutant(ZooKeeperStore, "_commit", within=120)
+async def fence_dropped(original, self, operations, fence):
+    """Writes don't check the controller epoch any more."""
+    try:
+        committed = await self._client.multi(tuple(operations))
+    except (ConnectionLost, ZooKeeperRefused):
+        return await original(self, operations, fence)
+    return Committed(committed.zxid, committed.versions)
+
+
+@mutant(ControllerMachine, "_hand_out", within=30)
+def requests_before_records(original, self, records, draft, tasks, bundle):
+    """What follows from a batch is sent when the batch is handed out, not when it is durable."""
+    original(self, records, draft, tasks, bundle)
+    if not any(type(record) is PutTopic and record.topic.version < 0 for record in records):
+        told = changes.apply_records(self.state, records, tuple(_expected(record) + 1 for record in records), ())
+        bundle.requests += self.intake.announce(told, draft.now_ms)
+
+
+def _expected(record):
+    if type(record) is PutPartition:
+        return record.leadership.partition_epoch
+    if type(record) is PutTopic:
+        return record.topic.version
+    if type(record) is PutReassignment:
+        return record.reassignment.version
+    return getattr(record, "version", -1)
+
+
+@mutant(Outbox, "_broker_epoch", within=40)
+def broker_epoch_unknown(original, self, broker):
+    """Control requests carry -1, which every broker accepts."""
+    return -1
+
+
+@mutant(Outbox, "_broker_epoch", within=60)
+def broker_epoch_of_the_future(original, self, broker):
+    """Control requests are stamped with an epoch that no bounce outdates (stamped late)."""
+    return 1 << 40
+
+
+@mutant(Draft, "lead", within=20)
+def epoch_bump_forgotten(original, self, tp, leadership):
+    """A new leader within the old leader epoch."""
+    known = self.state.partition(tp)
+    if known is not None and known.leadership is not None:
+        leadership = leadership._replace(leader_epoch=known.leadership.leader_epoch)
+    original(self, tp, leadership)
+
+
+@mutant(Draft, "lead", within=20)
+def epoch_goes_back(original, self, tp, leadership):
+    """Now and then a leader epoch is lowered."""
+    if leadership.leader_epoch > 3:
+        leadership = leadership._replace(leader_epoch=leadership.leader_epoch - 2)
+    original(self, tp, leadership)
+
+
+# ---- elections
+
+
+@mutant(election, "elect_for_offline", within=40)
+def unclean_election(original, replicas, isr, live, *, unclean_allowed):
+    """A leader that was out of sync, though nobody allowed it."""
+    return original(replicas, isr, live, unclean_allowed=True)
+
+
+@mutant(elections, "shrink_isr", within=30)
+def isr_without_its_leader(original, draft, tp, broker):
+    """Whoever has died leaves the ISR, the leader too."""
+    partition = draft.partition(tp)
+    if partition is not None and partition.leadership is not None:
+        isr = tuple(member for member in partition.leadership.isr if member != broker)
+        draft.lead(tp, partition.leadership._replace(isr=isr, leader_epoch=partition.leadership.leader_epoch + 1))
+
+
+@mutant(election, "elect_preferred", within=60)
+def preferred_though_out_of_sync(original, replicas, isr, live):
+    """The preferred replica leads, in sync or not."""
+    if replicas[0] in live:
+        return election.Elected(replicas[0], tuple(dict.fromkeys((*isr, replicas[0]))))
+    return None
+
+
+@mutant(intake, "decide_isr", within=60)
+def stale_isr_changes_accepted(original, draft, sender, proposal):
+    """AlterPartition is accepted whoever sends it, in whatever epoch."""
+    partition = draft.partition(proposal.tp)
+    if partition is None or partition.leadership is None:
+        return original(draft, sender, proposal)
+    draft.lead(proposal.tp, partition.leadership._replace(isr=tuple(member for member, _ in proposal.isr)))
+    return draft.leaderships[proposal.tp]
+
+
+# ---- steps
+
+
+@mutant(steps, "affordable", within=40)
+def floor_forgotten(original, situation, candidates, floor):
+    """A step drops what it likes."""
+    return candidates
+
+
+@mutant(steps, "excess_replicas", within=60)
+def excess_in_the_wrong_order(original, situation, target):
+    """The leader goes first."""
+    return tuple(reversed(original(situation, target)))
+
+
+@mutant(steps, "one_at_a_time", within=40)
+def off_by_one_in_n(original, situation, first, target, *, limit, floor, blocked):
+    """A step drops one replica more, and the floor is one lower."""
+    return original(situation, first, target, limit=limit + 1, floor=max(0, floor - 1), blocked=blocked)
+
+
+@mutant(Moves, "_write_step", within=20)
+def isr_shrinks_after_the_assignment(original, self, draft, tp, partition, move, step):
+    """The assignment is written with the ISR as it was, which is left for later (the seed's order)."""
+    original(self, draft, tp, partition, move, step._replace(isr=partition.leadership.isr))
+
+
+@mutant(Moves, "_situation", within=40)
+def everybody_is_in_sync(original, self, draft, tp):
+    """A move does not wait for its new replicas."""
+    from dataclasses import replace
+
+    situation = original(self, draft, tp)
+    if situation is None:
+        return None
+    return replace(situation, isr=tuple(dict.fromkeys((*situation.isr, *situation.assignment.replicas))))
+
+
+@mutant(moves, "roll_back", within=80)
+def rollback_in_another_order(real, situation, *, original):
+    """A rollback restores the set, not the ORDER."""
+    return real(situation, original=tuple(sorted(original)))
+
+
+@mutant(Moves, "_change_target", within=60)
+def original_is_overwritten(original, self, draft, tp, known, target, strategy, *, forced):
+    """A second reassignment takes what is there now for the original."""
+    partition = draft.partition(tp)
+    if partition is not None:
+        known = known._replace(original=partition.assignment.replicas)
+    return original(self, draft, tp, known, target, strategy, forced=forced)
+
+
+# ---- records, deletions, failover
+
+
+@mutant(reconciliation, "_closing", within=300)
+def stale_record_resumed(original, sources):
+    """A record is followed though somebody else has changed the assignment."""
+    return
+
+
+@mutant(Moves, "end", within=30)
+def record_left_open(original, self, draft, tp, move, *, keep=None):
+    """A finished move leaves its record."""
+    self.waiting.pop(tp, None)
+
+
+@mutant(Draft, "owe", within=80)
+def owed_deletion_forgotten(original, self, broker, tp, leader_epoch):
+    """What a dead broker still holds is not remembered."""
+
+
+@mutant(Outbox, "stop_replicas", within=40)
+def everybody_deletes(original, self, stopped, now_ms, *, delete):
+    """Every replica of a partition that loses one is told to delete."""
+    if delete:
+        for tp in stopped:
+            partition = self.state.partition(tp)
+            if partition is not None:
+                stopped[tp] |= set(partition.assignment.replicas)
+    return original(self, stopped, now_ms, delete=delete)
+
+
+@mutant(Deletions, "resume", within=80)
+def returning_brokers_are_not_asked(original, self, came, now_ms):
+    """Nobody asks a broker that came back for what it owes."""
+    return self.begin(self.state.deleting, now_ms)
+
+
+@mutant(Submissions, "reconcile", within=60)
+def nothing_is_adopted_at_start(original, self):
+    """A new controller does not look at what moved."""
+
+
+@mutant(deletions, "dropped_before", within=100)
+def former_steps_forgotten(original, move, assignment):
+    """After a failover nobody knows what former steps dropped."""
+    return ()
+
+
+# ---- queues
+
+
+@mutant(Submissions, "_cancel", within=40)
+def cancel_forgets_unsliced_work(original, self, draft, item, *, before):
+    """A cancel leaves what waits of its partition in the queue."""
+    return original(self, draft, item, before=())
+
+
+@mutant(TaskQueue, "first", within=60)
+def submissions_first(original, self, *, barrier_holds):
+    """Submissions go before deaths and cancels."""
+    queue = self.queues[Priority.NORMAL]
+    return queue[0] if queue else original(self, barrier_holds=barrier_holds)
+
+
+@mutant(Task, "draft_slice", within=150)
+def no_slices(original, self, draft, size_limit, examine_limit):
+    """A large submission is taken whole."""
+    return original(self, draft, 1 << 30, examine_limit)
+
+
+@mutant(Task, "roll_back", within=80)
+def refused_work_counts_as_done(original, self):
+    """A refused batch's work is not decided again."""
+    self.done = self.drafted
+
+
+@mutant(ControllerMachine, "_wake_at_ms", within=300)
+def barrier_wakes_while_writing(original, self):
+    """The bug that was found: a barrier whose patience has ended asks for a wake-up in the past, again and again."""
+    due = [original(self)]
+    if self.intake.queue.waits_for_barrier():
+        due.append(self.outbox.barrier_deadline_ms)
+    return min((moment for moment in due if moment is not None), default=None)
+
+
+@mutant(Outbox, "leader_and_isr", within=20)
+def brokers_are_not_told(original, self, led, now_ms):
+    """One broker of each change hears nothing of it."""
+    return original(self, led, now_ms)[1:]
+
+
+@mutant(Backlog, "restore", within=150)
+def lost_requests_are_not_sent_again(original, self, entries):
+    """What was under way when a connection broke is forgotten."""
+
+
+@mutant(liveness, "brokers_changed", within=60)
+def bounces_are_not_seen(original, state, live):
+    """A broker that comes back with another epoch is taken for the one before."""
+    came = tuple(broker for broker in sorted(live) if broker not in state.brokers)
+    went = tuple(broker for broker in sorted(state.brokers) if broker not in live)
+    return came, went

@@ -1,0 +1,66 @@
+"""One small Spark for all tests that need it: two cores, one gigabyte, no web page."""
+
+import os
+import sys
+import time
+import warnings
+from datetime import UTC, datetime
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    from shunter.pipeline.session import SessionSettings, open_session
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Rows come back from Spark in local time, and the tests compare them with times of UTC.
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    scratch = tmp_path_factory.mktemp("spark")
+    settings = SessionSettings(
+        name="shunter-tests",
+        master="local[2]",
+        memory="1g",
+        shuffle_partitions=2,
+        conf={
+            "spark.local.dir": str(scratch),
+            "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.log.level": "ERROR",
+            # Tests are a hundred tiny queries: compiling them costs more than running them.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.adaptive.enabled": "false",
+        },
+    )
+    with warnings.catch_warnings():
+        # py4j leaves its launcher's pipe to the garbage collector; not ours to mend.
+        warnings.simplefilter("ignore", ResourceWarning)
+        session = open_session(settings)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def lake(tmp_path):
+    from shunter.pipeline.lake import Lake
+
+    return Lake(str(tmp_path / "lake"))
+
+
+@pytest.fixture
+def now():
+    return NOW
+
+
+def pytest_collection_modifyitems(items):
+    """Spark's Python side leaves the sockets of `collect` to the garbage collector; not ours to mend."""
+    for item in items:
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))

@@ -1,0 +1,128 @@
+"""A fleet is planned cluster by cluster; one that is slow or broken is a row, not the end."""
+
+import time
+
+import pytest
+
+from shunter.core.planning.request import PlanRequest
+from shunter.pipeline.fleet import FLEET_ROWS, assign_tasks, fleet_rows, plan_fleet
+from shunter.pipeline.fleet_worker import ClusterLimit, plan_within
+from shunter.pipeline.schemas import BROKERS, LOAD_MODEL, REPLICAS
+
+pytestmark = pytest.mark.spark
+
+DDL = (
+    "cluster_id string, topic string, number int, rack string, replicas array<int>, size double, bytes_in double, "
+    "bytes_out double, min_insync int"
+)
+
+
+def cluster(name, partitions, brokers=3, rack=lambda broker: f"r{broker}"):
+    """All leaders and most bytes on broker 1: there is something to do."""
+    rows = [(name, None, broker, rack(broker), None, None, None, None, None) for broker in range(1, brokers + 1)]
+    rows += [
+        (name, "t", number, None, [1, 2 + number % (brokers - 1)], 100.0 + number, 1.0, 2.0, 1)
+        for number in range(partitions)
+    ]
+    return rows
+
+
+def test_each_cluster_has_its_row(spark):
+    broken_racks = cluster("half-racked", 5, rack=lambda broker: None if broker == 2 else "r")
+    stranger = [*cluster("stranger", 3), ("stranger", "u", 0, None, [1, 9], 1.0, None, None, 1)]
+    rows = [*cluster("good", 40), *broken_racks, *stranger, *cluster("no-racks", 12, rack=lambda _: None)]
+    planned = plan_fleet(spark.createDataFrame(rows, DDL), PlanRequest(), ClusterLimit(60.0), tasks=2)
+    found = {row["cluster_id"]: row for row in planned.collect()}
+    assert {name: row["status"] for name, row in found.items()} == {
+        "good": "planned",
+        "no-racks": "planned",
+        "half-racked": "failed",
+        "stranger": "failed",
+    }
+    assert found["half-racked"]["message"] == (
+        "cluster half-racked: broker 2 has no rack and others have: set broker.rack on all"
+    )
+    assert "cluster stranger, u-0: a replica is on broker 9" in found["stranger"]["message"]
+    good = found["good"]
+    assert good["partitions"] == 40
+    leaders = {load["broker"]: load["after"] for load in good["loads"] if load["resource"] == "leaders"}
+    assert sum(leaders.values()) == pytest.approx(40)
+    assert max(leaders.values()) <= 15
+    assert all(len(assignment["replicas"]) == 2 for assignment in good["assignments"])
+    assert good["bytes_moved"] == pytest.approx(sum(move["bytes"] for move in good["moves"]))
+
+
+def test_the_model_meets_the_snapshot(spark):
+    def modelled(cluster_id, partition, broker, role, **values):
+        row = dict.fromkeys(LOAD_MODEL.columns)
+        row.update(
+            cluster_id=cluster_id, topic_id="id", topic="t", partition=partition, broker_id=broker, role=role, **values
+        )
+        return row
+
+    day = __import__("datetime").datetime(2025, 2, 1)
+    model = spark.createDataFrame(
+        [
+            modelled(
+                "c1", 0, 1, "leader", bytes_in_p95=5.0, bytes_out_p95=7.0, size_bytes=100, growth_bytes_per_day=10.0
+            ),
+            modelled("c1", 0, 2, "follower", bytes_in_p95=50.0, size_bytes=90, growth_bytes_per_day=-10.0),
+            modelled("c2", 0, 2, "unknown", size_bytes=70),
+            modelled("c2", 0, 1, "leader", bytes_in_p95=1.0),
+        ],
+        _nullable(LOAD_MODEL.schema),
+    )
+    brokers = spark.createDataFrame([("c1", day, 1, "r1", "h", 1000, 10, day.date(), "i")], _nullable(BROKERS.schema))
+    replicas = spark.createDataFrame(
+        [
+            ("c1", day, "id", "t", 0, 2, 1, False, True, 104, 0, 9, 2, day.date(), "i"),
+            ("c1", day, "id", "t", 0, 1, 0, True, True, 104, 0, 9, 2, day.date(), "i"),
+        ],
+        _nullable(REPLICAS.schema),
+    )
+    rows = fleet_rows(model, brokers, replicas, peak="p95", days=1).collect()
+    assert list(rows[0].asDict()) == list(FLEET_ROWS)
+    found = {(row["cluster_id"], row["topic"]): tuple(row)[2:] for row in rows}
+    assert found == {
+        ("c1", None): (1, "r1", None, 1000.0, None, None, None),
+        ("c1", "t"): (0, None, [1, 2], 110.0, 5.0, 7.0, 2),
+        ("c2", "t"): (0, None, [1, 2], 70.0, 1.0, None, 1),
+    }
+
+
+def _nullable(schema):
+    from pyspark.sql.types import StructField, StructType
+
+    return StructType([StructField(field.name, field.dataType) for field in schema])
+
+
+def test_the_giant_is_alone():
+    weights = {"giant": 1000, **{f"small-{n}": 10 for n in range(9)}}
+    tasks = assign_tasks(weights, 4)
+    assert [name for name, task in tasks.items() if task == tasks["giant"]] == ["giant"]
+    assert len(set(tasks.values())) == 4
+
+
+def test_a_cluster_that_takes_too_long_is_told_and_its_process_gone(monkeypatch):
+    import multiprocessing
+
+    from shunter.pipeline import fleet_worker
+
+    def stuck(*_):
+        while True:
+            time.monotonic()
+
+    monkeypatch.setattr(fleet_worker, "plan_cluster", stuck)
+    row = plan_within("slow", None, PlanRequest(), ClusterLimit(0.2))
+    assert (row["status"], row["message"]) == ("timed_out", "no plan within 0.2 s")
+    assert multiprocessing.active_children() == []
+
+
+def test_a_planner_that_dies_is_told(monkeypatch):
+    import os
+
+    from shunter.pipeline import fleet_worker
+
+    monkeypatch.setattr(fleet_worker, "plan_cluster", lambda *_: os._exit(9))
+    row = plan_within("dead", None, PlanRequest(), ClusterLimit(20.0))
+    assert (row["status"], row["message"]) == ("failed", "the planner's process ended with 9 (out of memory?)")

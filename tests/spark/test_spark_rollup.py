@@ -1,0 +1,80 @@
+"""Raw to hourly to daily; compaction and retention change folders, not answers."""
+
+from datetime import date, datetime
+
+import pytest
+from pyspark.sql import functions as F
+
+from shunter.pipeline.ingest import IngestOptions, ingest_files
+from shunter.pipeline.rollup import compact, roll_up_days
+from shunter.pipeline.schemas import DAILY, HOURLY, SAMPLES
+from shunter.pipeline.sources.tables import read_table
+
+pytestmark = pytest.mark.spark
+
+
+def csv(path, lines):
+    head = "cluster_id,topic,partition,broker_id,role,window_start,window_seconds,bytes_in,size_bytes"
+    path.write_text("\n".join([head, *lines]) + "\n")
+    return str(path)
+
+
+def test_hours_and_days_then_one_file_then_only_the_youngest(spark, lake, now, tmp_path):
+    def ingest(path):
+        return ingest_files(
+            spark, lake, [path], "csv", lambda s, files: read_table(s, files, "csv"), now=now, options=IngestOptions()
+        )
+
+    ingest(
+        csv(
+            tmp_path / "a.csv",
+            [
+                "c1,t,0,1,leader,2025-02-01T00:00:00Z,1800,1800,10",
+                "c1,t,0,1,leader,2025-02-01T00:30:00Z,1800,5400,30",
+                "c1,t,0,1,leader,2025-02-01T05:00:00Z,3600,,20",
+            ],
+        )
+    )
+    ingest(
+        csv(
+            tmp_path / "b.csv",
+            ["c1,t,0,1,leader,2025-02-02T00:00:00Z,60,60,5", "c1,t,0,1,king,2025-02-02T00:00:00Z,60,60,5"],
+        )
+    )
+    roll_up_days(spark, lake, date(2025, 2, 1), date(2025, 2, 2))
+
+    def hours():
+        shown = lake.read(spark, HOURLY).orderBy("window_start")
+        return [
+            tuple(row)
+            for row in shown.select(
+                "window_start", "window_seconds", "bytes_in", "size_bytes", "bytes_in_peak", "windows"
+            ).collect()
+        ]
+
+    expected_hours = [
+        (datetime(2025, 2, 1, 0), 3600, 7200, 30, 3.0, 2),
+        (datetime(2025, 2, 1, 5), 3600, None, 20, None, 1),
+        (datetime(2025, 2, 2, 0), 60, 60, 5, 1.0, 1),
+    ]
+    assert hours() == expected_hours
+    days = lake.read(spark, DAILY).orderBy("date").select("date", "window_seconds", "bytes_in", "size_bytes", "windows")
+    expected_days = [(date(2025, 2, 1), 7200, 7200, 20, 3), (date(2025, 2, 2), 60, 60, 5, 1)]
+    assert [tuple(row) for row in days.collect()] == expected_days
+
+    compacted = compact(spark, lake, now=now)
+    assert (compacted.good, compacted.rejected, len(compacted.supersedes)) == (4, 1, 2)
+    assert lake.read(spark, SAMPLES).select("ingest_id").distinct().count() == 1
+    assert lake.read(spark, SAMPLES).agg(F.sum("bytes_in")).first()[0] == 7260
+    assert ingest(str(tmp_path / "a.csv")).ingest_id is None
+    assert compact(spark, lake, now=now) is None
+    assert lake.vacuum(spark) == 3, "two days of good rows and one of rejects, each in a folder of its own"
+    assert lake.vacuum(spark) == 0
+    assert lake.read(spark, SAMPLES).count() == 4
+
+    retained = compact(spark, lake, now=now, keep_from=date(2025, 2, 2))
+    assert (retained.good, retained.first_date) == (1, date(2025, 2, 2))
+    assert lake.read(spark, SAMPLES).count() == 1
+    roll_up_days(spark, lake, date(2025, 2, 1), date(2025, 2, 2))
+    assert hours() == expected_hours
+    assert [tuple(row) for row in days.collect()] == expected_days

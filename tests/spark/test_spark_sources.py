@@ -1,0 +1,180 @@
+"""Readers for what other tools write: every reader ends in samples or in named rejects."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.sql import functions as F
+
+from shunter.formats.inventory_files import encode_inventory
+from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
+from shunter.pipeline.ingest import IngestOptions
+from shunter.pipeline.schemas import BROKERS, REPLICAS, SAMPLES
+from shunter.pipeline.snapshot_batch import ingest_snapshots, latest_snapshot
+from shunter.pipeline.sources.log_dirs import read_log_dirs
+from shunter.pipeline.sources.prometheus import read_prometheus
+from shunter.pipeline.stream import StreamOptions, ingest_batch
+
+pytestmark = pytest.mark.spark
+
+T0 = 1738368000  # 2025-02-01T00:00:00Z
+
+
+def series(name, values, *, step=60, **labels):
+    return {
+        "metric": {"__name__": name, "instance": "kafka-1:7071", "topic": "orders", **labels},
+        "values": [[T0 + step * n, str(value)] for n, value in enumerate(values) if value is not None],
+    }
+
+
+def test_prometheus_counters_resets_gaps_and_shares(spark, tmp_path):
+    result = [
+        series("kafka_server_brokertopicmetrics_bytesin_total", [1000, 1600, 300, 900, None, None, None, None, 5000]),
+        series("kafka_log_log_size", [10, 20, 30, 40], partition="0"),
+        series("kafka_log_log_size", [10, 10, 10, 10], partition="1"),
+        series("kafka_log_log_size", [7, 7, 7, 7], partition="2"),
+        series("kafka_log_log_logendoffset", [0, 30, 60, 60], partition="0"),
+        series("kafka_log_log_logendoffset", [0, 10, 30, 30], partition="1"),
+        series("kafka_cluster_partition_insyncreplicascount", [2, 2, 2, 2], partition="0"),
+        series("kafka_cluster_partition_insyncreplicascount", [2, 2, 2, 2], partition="1"),
+        series("kafka_cluster_partition_insyncreplicascount", [0, 0, 0, 0], partition="2"),
+        series("go_goroutines", [1, 2]),
+        series("kafka_log_log_size", [1], partition="0", instance="elsewhere:1"),
+    ]
+    totals = series("kafka_server_brokertopicmetrics_bytesin_total", [1, 2])
+    del totals["metric"]["topic"]
+    path = tmp_path / "range.json"
+    path.write_text(json.dumps({"status": "success", "data": {"resultType": "matrix", "result": [*result, totals]}}))
+    rows = read_prometheus(spark, [str(path)], cluster="c1", brokers={"kafka-1:7071": 1}).collect()
+    good = {(row["partition"], int(row["window_start"].minute)): row for row in rows if row["reader_rule"] is None}
+    # 600 bytes came in the first minute: 3 of 4 messages were partition 0's.
+    assert [good[p, 0]["bytes_in"] for p in (0, 1, 2)] == [450, 150, None]
+    # The counter fell to 300: the broker began again, and 300 is what it has taken since; 30 to 20 messages.
+    assert [good[p, 1]["bytes_in"] for p in (0, 1, 2)] == [180, 120, None]
+    # Nobody's offsets grew: by size, 40 to 10.
+    assert [good[p, 2]["bytes_in"] for p in (0, 1, 2)] == [480, 120, None]
+    assert [good[p, 0]["role"] for p in (0, 1, 2)] == ["leader", "leader", "follower"]
+    assert good[0, 0]["window_seconds"] == 60
+    assert good[0, 1]["messages_in"] == 30
+    assert good[2, 0]["size_bytes"] == 7
+    assert {row["broker_id"] for row in good.values()} == {1}
+    flaws = sorted((row["reader_rule"], row["reader_detail"]) for row in rows if row["reader_rule"] is not None)
+    assert flaws == [
+        ("not_readable", "no metric that Shunter knows: go_goroutines"),
+        ("unknown_broker", "instance elsewhere:1 is not mapped to a broker id"),
+    ]
+
+
+def test_prometheus_that_answered_with_an_error(spark, tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps({"status": "error", "error": "query timed out"}))
+    (tmp_path / "b.json").write_text("<html>")
+    rows = read_prometheus(spark, [str(tmp_path)], cluster="c1").collect()
+    assert sorted(row["reader_detail"] for row in rows) == ["not JSON", "not a success: error query timed out"]
+
+
+def test_log_dirs(spark, tmp_path):
+    dirs = [
+        {
+            "logDir": "/a",
+            "error": None,
+            "partitions": [
+                {"partition": "my-topic-12", "size": 5, "offsetLag": 0, "isFuture": False},
+                {"partition": "my-topic-12", "size": 1, "offsetLag": 9, "isFuture": True},
+            ],
+        },
+        {"logDir": "/b", "error": "KafkaStorageException", "partitions": []},
+    ]
+    text = "Querying brokers for log directories information\n" + json.dumps(
+        {"version": 1, "brokers": [{"broker": 3, "logDirs": dirs}]}
+    )
+    (tmp_path / "out.txt").write_text(text + "\n{broken\n")
+    rows = read_log_dirs(
+        spark, [str(tmp_path / "out.txt")], cluster="c1", at=datetime(2025, 2, 1, tzinfo=UTC)
+    ).collect()
+    good = [row for row in rows if row["reader_rule"] is None]
+    assert [(r["topic"], r["partition"], r["broker_id"], r["size_bytes"], r["role"]) for r in good] == [
+        ("my-topic", 12, 3, 5, "unknown")
+    ]
+    assert str(good[0]["window_start"]) == "2025-02-01 00:00:00"
+    assert sorted(row["reader_detail"] for row in rows if row["reader_rule"]) == [
+        "log dir /b: KafkaStorageException",
+        "not the JSON of kafka-log-dirs: {broken",
+    ]
+
+
+def inventory(minute, partitions):
+    brokers = (InventoryBroker(1, "h1", None, 10**9, 10**8), InventoryBroker(2, "h2", "r2", None, None))
+    found = tuple(
+        InventoryPartition("t", "uuid-1", number, (1, 2), (1, 2), 1, start, end, 1, ((1, size), (2, size - 5)))
+        for number, start, end, size in partitions
+    )
+    return Inventory("c1", (T0 + 60 * minute) * 1000, brokers, found)
+
+
+def save(path, taken):
+    path.write_bytes(b"".join(encode_inventory(taken)))
+    return str(path)
+
+
+def test_snapshots_become_samples_across_batches(spark, lake, now, tmp_path):
+    first = save(tmp_path / "1.jsonl", inventory(0, [(0, 0, 100, 1000), (1, 0, 100, 1000), (2, 0, 100, 1000)]))
+    second = save(tmp_path / "2.jsonl", inventory(1, [(0, 0, 160, 1600), (1, 50, 150, 900), (2, 0, 90, 950)]))
+    options = IngestOptions()
+    assert ingest_snapshots(spark, lake, [first], now=now, options=options).good == 0
+    outcome = ingest_snapshots(spark, lake, [second], now=now, options=options)
+    assert (outcome.good, outcome.rejected) == (6, 0)
+    assert ingest_snapshots(spark, lake, [first, second], now=now, options=options).ingest_id is None
+    rows = lake.read(spark, SAMPLES).where(F.col("role") == "leader").orderBy("partition").collect()
+    found = [(r["partition"], r["bytes_in"], r["messages_in"], r["size_bytes"], r["window_seconds"]) for r in rows]
+    # Partition 0 grew by 600 bytes; retention took some of 1: 50 messages of 9 bytes; 2 lost its tail: a size alone.
+    assert found == [(0, 600, 60, 1600, 60), (1, 450, 50, 900, 60), (2, None, None, 950, 60)]
+    brokers, replicas = latest_snapshot(spark, lake)
+    assert brokers.select("broker_id", "rack").orderBy("broker_id").collect() == [(1, None), (2, "r2")]
+    assert (replicas.count(), lake.read(spark, REPLICAS).count(), lake.read(spark, BROKERS).count()) == (6, 12, 4)
+
+
+def record(minute, partition=0, **changes):
+    row = {
+        "cluster_id": "c1", "topic": "t", "partition": partition, "broker_id": 1, "role": "leader",
+        "window_start": T0 + 60 * minute, "window_seconds": 60, "bytes_in": 60, **changes,
+    }  # fmt: skip
+    return json.dumps(row)
+
+
+def test_a_streams_batches_repeat_harmlessly_and_put_late_rows_aside(spark, lake, now):
+    options = StreamOptions(checkpoint="unused")
+
+    def batch(number, values):
+        rows = [(value, f"samples-0@{number * 10 + at}") for at, value in enumerate(values)]
+        frame = spark.createDataFrame(rows, "value string, file string")
+        return ingest_batch(spark, lake, frame, "q1", number, options, now)
+
+    assert batch(0, [record(120), record(121), "nonsense"]).rules == (("not_readable", 1),)
+    second = [record(122), record(121), record(61, partition=1), record(30)]
+    for _ in range(2):
+        commit = batch(1, second)
+        assert (commit.good, dict(commit.rules)) == (2, {"already_ingested": 1, "late": 1})
+        assert str(commit.watermark) == "2025-02-01 02:02:00"
+    assert lake.read(spark, SAMPLES).count() == 4
+    assert len(lake.commits(spark)) == 2
+    # A checkpoint that was lost: the same records under another query are known by the table.
+    again = spark.createDataFrame([(record(120), "samples-0@0")], "value string, file string")
+    assert ingest_batch(spark, lake, again, "q2", 0, options, now).rules == (("already_ingested", 1),)
+
+
+def test_cruise_control_samples(spark, tmp_path):
+    import struct
+
+    from shunter.pipeline.sources.cruise_control import read_cruise_control
+
+    good = struct.pack(">bi9dqi", 1, 7, 0.5, 3.0, 2.0, 4.0, 0, 0, 10.0, 0, 0, T0 * 1000, 42) + b"orders"
+    frame = spark.createDataFrame([(bytearray(good),), (bytearray(b"\x05broker"),), (None,)], "value binary")
+    frame.write.parquet(str(tmp_path / "dump"))
+    rows = read_cruise_control(spark, [str(tmp_path / "dump")], cluster="c1").collect()
+    (row,) = [row for row in rows if row["reader_rule"] is None]
+    assert (row["topic"], row["partition"], row["broker_id"], row["role"]) == ("orders", 42, 7, "leader")
+    # 2 KB/s for two minutes; 3 MB on disk.
+    assert (row["bytes_in"], row["bytes_out"], row["messages_in"]) == (2 * 1024 * 120, 4 * 1024 * 120, 1200)
+    assert row["size_bytes"] == 3 * 1024 * 1024
+    assert int(row["window_start"].timestamp()) == T0 - 120
+    assert len([row for row in rows if row["reader_rule"] == "not_readable"]) == 2

@@ -1,0 +1,46 @@
+"""A Spark cluster of its own starts, computes on its workers, and ends."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from shunter.testbed.process import run_bounded
+from shunter.testbed.spark import SparkStandalone
+
+pytestmark = [pytest.mark.spark, pytest.mark.real, pytest.mark.long]
+
+# A Python of its own: the other tests' session lives in this one.
+JOB = """
+import json, os, sys
+from pyspark.sql import SparkSession
+session = (
+    SparkSession.builder.master(sys.argv[1])
+    .config("spark.driver.host", "127.0.0.1")
+    .config("spark.driver.memory", "512m")
+    .config("spark.executor.memory", "512m")
+    .config("spark.ui.enabled", "false")
+    .getOrCreate()
+)
+numbers = session.sparkContext.parallelize(range(100), 8)
+parents = numbers.map(lambda number: (os.getcwd(), number))
+print(json.dumps({"sum": parents.values().sum(), "places": sorted(set(parents.keys().collect()))}))
+session.stop()
+"""
+
+
+def test_a_job_runs_on_the_workers(work_dir: Path) -> None:
+    with SparkStandalone(work_dir, workers=2) as cluster:
+        assert cluster.master.alive_workers() == 2
+        done = run_bounded([sys.executable, "-c", JOB, cluster.url], timeout_s=180)
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout)
+        processes = [daemon.process for daemon in (cluster.master, *cluster.workers)]
+    assert told["sum"] == sum(range(100))
+    # Executors work in their worker's folder, not in ours.
+    assert told["places"]
+    assert all(place.startswith(str(work_dir / "spark-worker-")) for place in told["places"])
+    assert not any(process.alive for process in processes)

@@ -1,0 +1,193 @@
+"""The documents keep up with the code, as far as a program can tell."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from shunter.app import reassign_options
+from shunter.app.exit_codes import ExitCode
+from shunter.cli import main
+from shunter.pipeline import account_schemas, schemas
+from shunter.pipeline.schemas import Table
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "shunter"
+ROOMS = sorted(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").rglob("*.md")])
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+HELP = {"-h", "--help"}
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+BRACKETED_PICTURE = re.compile(r"!\[[^\]]*\]\(([^)\s]+)\)")
+DECISION_NUMBER = re.compile(r"docs/decisions/(\d{4}[a-z0-9-]*)(\.md)?")
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def sections(page: Path, level: int) -> dict[str, str]:
+    """Headings of one level, backquotes left out, with what stands below each up to the next of its level."""
+    parts = re.split(rf"^{'#' * level} (.+)$", page.read_text(), flags=re.MULTILINE)
+    return {heading.strip("` "): body for heading, body in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def commands(command: click.Command | None, path: str = "shunter") -> Iterator[tuple[str, click.Command]]:
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            yield from commands(command.get_command(context, name), f"{path} {name}")
+    elif command is not None:
+        yield path, command
+
+
+COMMANDS = dict(commands(main))
+
+
+@pytest.mark.parametrize("path", sorted(COMMANDS))
+def test_every_command_and_flag_is_documented(path: str) -> None:
+    documented = sections(ROOT / "docs" / "cli.md", 2)
+    assert path in documented, "run scripts/document-cli"
+    flags = {flag for parameter in COMMANDS[path].params for flag in (*parameter.opts, *parameter.secondary_opts)}
+    options = {flag for flag in flags - HELP if flag.startswith("-")}
+    hidden = {
+        flag
+        for parameter in COMMANDS[path].params
+        if isinstance(parameter, click.Option) and parameter.hidden
+        for flag in parameter.opts
+    }
+    missing = sorted(flag for flag in options - hidden if f"`{flag}`" not in documented[path])
+    assert missing == [], "run scripts/document-cli"
+
+
+def test_no_command_is_documented_that_is_not_there() -> None:
+    assert sorted(set(sections(ROOT / "docs" / "cli.md", 2)) - set(COMMANDS)) == [], "run scripts/document-cli"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_room_has_a_card_in_the_architecture(room: str) -> None:
+    cards = sections(ROOT / "ARCHITECTURE.md", 3)
+    assert room in cards
+    assert "**May touch:**" in cards[room]
+    assert "**Never:**" in cards[room]
+
+
+def test_no_card_is_for_a_room_that_is_not_there() -> None:
+    rooms = sections(ROOT / "ARCHITECTURE.md", 2)["The rooms"]
+    assert re.findall(r"^### `(\w+)`$", rooms, flags=re.MULTILINE) != []
+    assert sorted(set(re.findall(r"^### `(\w+)`$", rooms, flags=re.MULTILINE)) - set(ROOMS)) == []
+
+
+def dependencies() -> list[str]:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    asked = [*declared["project"]["dependencies"], *declared["dependency-groups"]["dev"]]
+    return [re.split(r"[\[<>=~! ]", requirement)[0] for requirement in asked]
+
+
+@pytest.mark.parametrize("name", dependencies())
+def test_every_dependency_has_its_reason(name: str) -> None:
+    assert f"**{name}**" in sections(ROOT / "ARCHITECTURE.md", 2)["Dependencies"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_within_the_repository_lead_somewhere(page: Path) -> None:
+    text = page.read_text()
+    targets = [target for target in LINK.findall(text) + BRACKETED_PICTURE.findall(text) if "://" not in target]
+    broken = [target for target in targets if not leads_somewhere(page, target)]
+    assert broken == []
+
+
+def leads_somewhere(page: Path, target: str) -> bool:
+    path, _, anchor = target.partition("#")
+    found = page if not path else page.parent / path
+    return found.exists() and (not anchor or anchor in anchors(found))
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+def test_every_decision_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "decisions" / "README.md").read_text()
+    assert DECISIONS != []
+    for decision in DECISIONS:
+        number, title = decision.read_text().splitlines()[0].removeprefix("# ").split(": ", 1)
+        assert decision.name.startswith(f"{number}-")
+        assert f"| [{number}]({decision.name}) | {title} |" in index
+
+
+def test_decisions_that_the_code_names_are_there() -> None:
+    known = {decision.stem for decision in DECISIONS} | {decision.name[:4] for decision in DECISIONS}
+    files = [*PACKAGE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    unknown = [
+        f"{named(path)}: {found[0]}"
+        for path in files
+        for found in DECISION_NUMBER.findall(path.read_text())
+        if found[0] not in known
+    ]
+    assert unknown == []
+
+
+TABLES = {
+    value.name: value
+    for module in (schemas, account_schemas)
+    for value in vars(module).values()
+    if isinstance(value, Table)
+}
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_every_table_and_column_is_documented(name: str) -> None:
+    page = ROOT / "docs" / "data.md"
+    documented = {
+        heading.removeprefix("Table `"): body for level in (2, 3) for heading, body in sections(page, level).items()
+    }
+    assert name in documented, "run scripts/document-data"
+    missing = [column for column in TABLES[name].columns if f"| `{column}` |" not in documented[name]]
+    assert missing == [], "run scripts/document-data"
+
+
+def test_every_exit_status_is_documented() -> None:
+    told = sections(ROOT / "docs" / "executor.md", 2)["Exit status"]
+    documented = re.findall(r"^\| (\d+) \|", told, flags=re.MULTILINE)
+    assert sorted(map(int, documented)) == sorted(ExitCode)
+
+
+def test_every_option_of_the_drop_in_is_documented() -> None:
+    page = (ROOT / "docs" / "kafka-reassign-partitions.md").read_text()
+    named_there = set(re.findall(r"--([a-z][a-z-]+)", page))
+    options = set(re.findall(r"^--([a-z-]+)", reassign_options.usage(), flags=re.MULTILINE))
+    assert options
+    assert sorted(options - named_there) == []
+
+
+def test_every_notice_of_the_controller_is_documented() -> None:
+    sources = [path.read_text() for path in (PACKAGE / "core" / "controller").rglob("*.py")]
+    kinds = {kind for source in sources for kind in re.findall(r"Notice\(\s*\"([a-z-]+)\"", source)}
+    page = (ROOT / "docs" / "controller.md").read_text()
+    assert kinds
+    assert sorted(kind for kind in kinds if f"`{kind}`" not in page) == []
+
+
+class TestTheRulesThemselves:
+    """A rule that can't find anything holds nothing."""
+
+    def test_sections_end_at_the_next_heading(self, tmp_path: Path) -> None:
+        page = tmp_path / "page.md"
+        page.write_text("# Page\n## `one`\nfirst\n### below\n## two\nsecond\n")
+        assert sections(page, 2) == {"one": "\nfirst\n### below\n", "two": "\nsecond\n"}
+
+    def test_a_broken_link_is_found(self, tmp_path: Path) -> None:
+        page = tmp_path / "page.md"
+        page.write_text("# What it's for\n")
+        assert leads_somewhere(page, "page.md")
+        assert leads_somewhere(page, "#what-its-for")
+        assert leads_somewhere(page, "page.md#what-its-for")
+        assert not leads_somewhere(page, "#elsewhere")
+        assert not leads_somewhere(page, "other.md")

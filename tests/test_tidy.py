@@ -1,0 +1,163 @@
+"""The house rules, as far as a program can hold them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "shunter"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+BENCHMARKS = sorted((ROOT / "benchmarks").rglob("*.py"))
+SCRIPTS = [ROOT / "test", ROOT / "demo", *sorted((ROOT / "scripts").iterdir())]
+
+LONGEST_FUNCTION = 70
+LONGEST_FILE = 600
+ROOMS_WITH_A_CLOCK = {"drivers", "testbed", "app"}
+WALL_CLOCK_CALLS = {("datetime", "now"), ("datetime", "utcnow"), ("date", "today"), ("time", "time")}
+NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "manager", "base", "misc"}
+UNTRACKED_WORK = re.compile(r"\b(TODO|FIXME|XXX)\b(?!.*#\d+)")
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def nodes(path: Path) -> Iterator[ast.AST]:
+    return ast.walk(ast.parse(path.read_text(), filename=str(path)))
+
+
+def called(node: ast.AST) -> tuple[str, str] | None:
+    """The last two names of what a call calls: ("datetime", "now"), or ("", "sleep") for a plain name."""
+    if not isinstance(node, ast.Call):
+        return None
+    if isinstance(node.func, ast.Name):
+        return ("", node.func.id)
+    if not isinstance(node.func, ast.Attribute):
+        return None
+    owner = node.func.value
+    last = owner.id if isinstance(owner, ast.Name) else owner.attr if isinstance(owner, ast.Attribute) else ""
+    return (last, node.func.attr)
+
+
+def long_functions(path: Path) -> list[str]:
+    return [
+        f"{named(path)}:{node.lineno} {node.name} has {length} lines"
+        for node in nodes(path)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (length := (node.end_lineno or node.lineno) - node.lineno + 1) > LONGEST_FUNCTION
+    ]
+
+
+def wall_clock_calls(path: Path) -> list[str]:
+    return [f"{named(path)}:{node.lineno}" for node in nodes(path) if called(node) in WALL_CLOCK_CALLS]
+
+
+def naps(path: Path) -> list[str]:
+    """Calls of any `sleep` but `sleep(0)`, which is no nap but a turn of the event loop."""
+    return [
+        f"{named(path)}:{node.lineno}"
+        for node in nodes(path)
+        if isinstance(node, ast.Call) and (call := called(node)) and call[1] == "sleep" and not is_zero(node.args)
+    ]
+
+
+def is_zero(arguments: list[ast.expr]) -> bool:
+    return len(arguments) == 1 and isinstance(arguments[0], ast.Constant) and arguments[0].value == 0
+
+
+def untracked_work(text: str, name: str) -> list[str]:
+    lines = enumerate(text.splitlines(), start=1)
+    return [f"{name}:{number} {line.strip()}" for number, line in lines if UNTRACKED_WORK.search(line)]
+
+
+def test_functions_fit_a_screen() -> None:
+    assert [told for path in SOURCES for told in long_functions(path)] == []
+
+
+def test_files_fit_a_sitting() -> None:
+    lengths = {named(path): len(path.read_text().splitlines()) for path in SOURCES}
+    assert {name: length for name, length in lengths.items() if length > LONGEST_FILE} == {}
+
+
+def test_only_rooms_with_a_clock_ask_for_the_time() -> None:
+    others = [path for path in SOURCES if path.relative_to(PACKAGE).parts[0] not in ROOMS_WITH_A_CLOCK]
+    assert [told for path in others for told in wall_clock_calls(path)] == []
+
+
+def test_tests_wait_for_conditions_and_never_for_time() -> None:
+    assert [told for path in TESTS for told in naps(path)] == []
+
+
+def test_no_work_is_left_without_an_issue() -> None:
+    # This file names the words that it bans.
+    files = [path for path in SOURCES + TESTS + BENCHMARKS + SCRIPTS if path != Path(__file__)]
+    assert [told for path in files for told in untracked_work(path.read_text(), named(path))] == []
+
+
+def test_modules_are_named_for_what_is_in_them() -> None:
+    assert [named(path) for path in SOURCES if path.stem in NAMES_THAT_SAY_NOTHING] == []
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [path for path in SOURCES if not ast.get_docstring(ast.parse(path.read_text()))]
+    assert [named(path) for path in silent] == []
+
+
+def test_every_module_has_lazy_annotations() -> None:
+    # Those that hold a docstring and perhaps a constant have no annotation to be lazy about.
+    busy = [path for path in SOURCES if any(isinstance(node, ast.AnnAssign | ast.arg) for node in nodes(path))]
+    assert [named(path) for path in busy if "from __future__ import annotations" not in path.read_text()] == []
+
+
+ROOMS = sorted(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_room_has_its_card(room: str) -> None:
+    card = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text())) or ""
+    assert card.startswith(f"Room `{room}`: ")
+    assert "Never: " in card
+
+
+def test_test_folders_are_no_packages() -> None:
+    assert [named(path) for path in TESTS if path.name == "__init__.py"] == []
+
+
+def test_test_files_have_names_of_their_own() -> None:
+    names = [path.name for path in TESTS if path.name != "conftest.py"]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
+class TestTheRulesThemselves:
+    """A rule that can't find anything holds nothing."""
+
+    @pytest.fixture
+    def scratch(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+        monkeypatch.setitem(named.__globals__, "ROOT", tmp_path)
+        return tmp_path / "scratch.py"
+
+    def test_a_long_function_is_found(self, scratch: Path) -> None:
+        scratch.write_text("async def long():\n" + "    x = 1\n" * LONGEST_FUNCTION)
+        assert long_functions(scratch) == ["scratch.py:1 long has 71 lines"]
+        scratch.write_text("def fits():\n" + "    x = 1\n" * (LONGEST_FUNCTION - 1))
+        assert long_functions(scratch) == []
+
+    def test_the_wall_clock_is_found(self, scratch: Path) -> None:
+        scratch.write_text("datetime.now(UTC)\ndatetime.datetime.now()\ntime.time()\ntime.monotonic()\nnow()\n")
+        assert sorted(wall_clock_calls(scratch)) == ["scratch.py:1", "scratch.py:2", "scratch.py:3"]
+
+    def test_a_nap_is_found(self, scratch: Path) -> None:
+        scratch.write_text(
+            "async def nap():\n    await asyncio.sleep(1)\n    sleep(2)\n    await asyncio.sleep(0)\n    wait('sleep(')\n"
+        )
+        assert sorted(naps(scratch)) == ["scratch.py:2", "scratch.py:3"]
+
+    def test_work_without_an_issue_is_found(self) -> None:
+        text = "# TODO later\n# TODO(#12) later\n# FIXME: now, see #3\nx = 1  # FIXME\nmastodon = 'TODOS'\n"
+        assert untracked_work(text, "f") == ["f:1 # TODO later", "f:4 x = 1  # FIXME"]

@@ -1,0 +1,131 @@
+"""A controller's metrics: what is collected, how Prometheus reads it, and the page that serves it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from shunter.app.controller import ControllerProcess
+from shunter.app.metrics import PrometheusPage, collect_metrics
+from shunter.app.settings import load_controller_config
+from shunter.core.controller.events import Elected
+from shunter.core.controller.ready import ConnectBrokers, SendStopReplica
+from shunter.drivers.loop_lag import INTERVAL_SECONDS, LoopLag
+from shunter.drivers.metrics_endpoint import MetricsEndpoint
+from shunter.model.broker import Broker, Endpoint
+from shunter.views.metrics import ControllerMetrics
+from shunter.wire.versions import UPDATE_METADATA
+
+
+def process(**given: object) -> ControllerProcess:
+    told = {"zookeeper": "nowhere:1", "listener": ["PLAINTEXT://127.0.0.1:0"], "broker_id": 1000, **given}
+    return ControllerProcess(load_controller_config(None, told))
+
+
+def collected(of: ControllerProcess) -> ControllerMetrics:
+    return collect_metrics(of.machine, of.loop, of.channels, of.lag)
+
+
+def samples(page: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(page.decode())
+        for sample in family.samples
+    }
+
+
+async def ask(port: int, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return answer
+
+
+async def test_the_page_tells_what_was_counted() -> None:
+    ours = process()
+    ours.channels.stats.written(UPDATE_METADATA, 1_234)
+    ours.channels.stats.written(UPDATE_METADATA, 6)
+    ours.channels.stats.answered(UPDATE_METADATA)
+    ours.channels.stats.encode_seconds = 0.25
+    ours.loop.stats.handled("BrokersRead", 0.5, 0)
+    ours.loop.stats.written(7, 0.125)
+    ours.loop.post(Elected(3, 3))
+    kind, page = PrometheusPage(lambda: collected(ours)).render()
+    assert kind.startswith("text/plain")
+    found = samples(page)
+    api = (("api", "UpdateMetadata"),)
+    assert found["shunter_control_requests_total", api] == 2
+    assert found["shunter_control_request_bytes_total", api] == 1_240
+    assert found["shunter_control_answers_total", api] == 1
+    assert found["shunter_control_requests_total", (("api", "LeaderAndIsr"),)] == 0
+    assert found["shunter_encode_seconds_total", ()] == 0.25
+    assert found["shunter_events_total", (("event", "BrokersRead"),)] == 1
+    assert found["shunter_event_handling_longest_seconds", ()] == 0.5
+    assert found["shunter_written_records_total", ()] == 7
+    assert found["shunter_events_waiting", ()] == 1
+    assert found["shunter_events_oldest_seconds", ()] >= 0
+    assert found["shunter_active", ()] == 0
+
+
+async def test_queues_are_told_by_broker(free_port: int) -> None:
+    ours = process()
+    nobody = Broker(7, 1, (Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", free_port),))
+    ours.channels.send(ConnectBrokers((nobody,)))
+    ours.channels.send(SendStopReplica(1, 7, 1, 1, ()))
+    found = samples(PrometheusPage(lambda: collected(ours)).render()[1])
+    label = (("broker", "7"),)
+    assert found["shunter_broker_queue", label] == 1
+    assert found["shunter_broker_connected", label] == 0
+    assert found["shunter_broker_oldest_seconds", label] >= 0
+    await ours.channels.close()
+
+
+async def test_the_endpoint_serves_one_page_and_refuses_the_rest() -> None:
+    endpoint = MetricsEndpoint(lambda: ("text/plain", b"shunter_active 0\n"))
+    port = await endpoint.start(0)
+    try:
+        answer = await ask(port, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert answer.endswith(b"\r\n\r\nshunter_active 0\n")
+        assert (await ask(port, b"GET / HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 404")
+        assert (await ask(port, b"POST /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 405")
+        assert await ask(port, b"x" * 20_000 + b"\r\n\r\n") == b""
+    finally:
+        await endpoint.close()
+    with pytest.raises(OSError):
+        await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")
+
+
+async def test_a_blocked_loop_is_seen() -> None:
+    lag = LoopLag()
+    lag.start()
+    held = 8 * INTERVAL_SECONDS
+    until = time.monotonic() + held
+    while time.monotonic() < until:
+        pass
+    for _ in range(1_000):
+        await asyncio.sleep(0)
+        if lag.longest_s:
+            break
+    lag.stop()
+    assert lag.longest_s >= held / 2
+    assert lag.take_worst() == lag.longest_s
+    assert lag.take_worst() == 0.0
+
+
+async def test_reloading_changes_what_the_core_decides_by_and_leaves_what_is_open(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ours = process(control_request_epoch="per-broker")
+    given = {"zookeeper": "elsewhere:1", "listener": ["PLAINTEXT://127.0.0.1:0"], "broker_id": 1000}
+    ours.reload(load_controller_config(None, {**given, "control_request_epoch": "max"}))
+    assert ours.config.control_request_epoch == "max"
+    assert ours.config.zookeeper == "nowhere:1"
+    assert "from the next start only" in caplog.text
+    assert "zookeeper" in caplog.text
+    assert ours.loop.waiting() == 1

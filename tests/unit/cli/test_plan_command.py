@@ -1,0 +1,160 @@
+"""`shunter plan`, from the outside."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from shunter.cli import main
+
+
+def skewed(brokers: int = 6, partitions: int = 90) -> dict[str, Any]:
+    """A cluster of three racks whose last three brokers are empty."""
+    rows = [
+        {"topic": f"t{at % 5}", "partition": at // 5, "replicas": [1 + at % 3, 1 + (at + 1) % 3], "size": 100 + at % 7}
+        for at in range(partitions)
+    ]
+    return {"brokers": {str(b): f"rack-{b % 3}" for b in range(1, brokers + 1)}, "partitions": rows}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "yard.json"
+    path.write_text(json.dumps(skewed()), encoding="utf-8")
+    return path
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(main, ["plan", *arguments])
+
+
+def applied(cluster: dict[str, Any], plan: dict[str, Any]) -> dict[str, Any]:
+    after = {(row["topic"], row["partition"]): row for row in cluster["partitions"]}
+    for change in plan["partitions"]:
+        key = (change["topic"], change["partition"])
+        after[key] = after[key] | {"replicas": change["replicas"]}
+    return cluster | {"partitions": list(after.values())}
+
+
+def test_the_plan_goes_to_standard_output_and_its_summary_to_standard_error(source: Path) -> None:
+    result = run("--from", str(source))
+    assert result.exit_code == 0
+    plan = json.loads(result.stdout)
+    assert plan["version"] == 1
+    assert plan["partitions"]
+    assert set(plan["partitions"][0]) == {"topic", "partition", "replicas"}
+    for part in ("6 brokers in 3 racks, 90 partitions, 180 replicas", "disk", "replicas to copy", "lower bound"):
+        assert part in result.stderr
+
+
+def test_planning_the_result_again_changes_nothing(source: Path) -> None:
+    plan = json.loads(run("--from", str(source)).stdout)
+    source.write_text(json.dumps(applied(skewed(), plan)), encoding="utf-8")
+    result = run("--from", str(source))
+    assert json.loads(result.stdout) == {"version": 1, "partitions": []}
+    assert "0 replicas to copy" in result.stderr
+
+
+def test_caps_are_kept_and_said(source: Path) -> None:
+    result = run("--from", str(source), "--max-bytes-percent", "5", "--max-moves", "3")
+    moved = json.loads(result.stdout)["partitions"]
+    before = {(row["topic"], row["partition"]): set(row["replicas"]) for row in skewed()["partitions"]}
+    assert sum(len(set(row["replicas"]) - before[row["topic"], row["partition"]]) for row in moved) <= 3
+    assert "this plan stops short of that" in result.stderr
+    assert "not done: broker" in result.stderr
+    assert "the cap on bytes or moves is spent" in result.stderr
+
+
+def test_a_drained_broker_is_named_no_more(source: Path) -> None:
+    result = run("--from", str(source), "--scope", "drain", "--brokers", "1")
+    after = applied(skewed(), json.loads(result.stdout))
+    assert all(1 not in row["replicas"] for row in after["partitions"])
+    assert "leaves a drained broker" in result.stderr
+
+
+def test_the_linear_programme_is_asked_for(source: Path) -> None:
+    result = run("--from", str(source), "--bound", "lp")
+    assert result.exit_code == 0
+    assert "linear programme" in result.stderr
+
+
+def test_every_move_is_explained_where_asked(source: Path, tmp_path: Path) -> None:
+    path = tmp_path / "why.jsonl"
+    assert run("--from", str(source), "--explain", str(path)).exit_code == 0
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    moves = [row for row in rows if row["row"] == "move"]
+    assert moves
+    assert all("its broker had too much" in row["reason"] or "too little" in row["reason"] for row in moves)
+    assert [row["broker"] for row in rows if row["row"] == "broker"] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--scope", "drain"), "drain names no broker"),
+        (("--scope", "drain", "--brokers", "99"), "the cluster has no broker 99"),
+        (("--scope", "change-replication", "--replication", "9"), "replication factor 9 needs 9 brokers"),
+        (("--max-bytes-percent", "-1"), "max bytes percent -1.0 is negative"),
+        (("--aims", "speed"), "aim 'speed' is unknown"),
+        (("--exclude-topics", "nope"), "the cluster has no topic 'nope'"),
+        (("--explain", "/nowhere/at/all"), "/nowhere/at/all: can't be written"),
+    ],
+)
+def test_a_request_that_no_plan_can_serve_ends_with_status_2(
+    source: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    result = run("--from", str(source), *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("no json", "is not JSON"),
+        ('{"brokers": {}, "partitions": []}', "key 'brokers' is empty"),
+        ('{"brokers": {"1": null}, "partitions": [{}]}', "brokers.1: rack is None"),
+    ],
+)
+def test_bad_input_ends_with_status_2_and_names_the_file(source: Path, text: str, said: str) -> None:
+    source.write_text(text, encoding="utf-8")
+    result = run("--from", str(source))
+    assert result.exit_code == 2
+    assert f"shunter plan: {source}: " in result.stderr
+    assert said in result.stderr
+
+
+def test_a_file_that_is_not_there_ends_with_status_2(tmp_path: Path) -> None:
+    result = run("--from", str(tmp_path / "none.json"))
+    assert result.exit_code == 2
+    assert "can't be read" in result.stderr
+
+
+def test_planning_imports_neither_spark_nor_the_wire_nor_zookeeper(source: Path) -> None:
+    program = (
+        "import sys\n"
+        "from shunter.cli import main\n"
+        f"main(['plan', '--from', {str(source)!r}], standalone_mode=False)\n"
+        "heavy = sorted({'pyspark', 'kio', 'kazoo', 'kafka', 'scipy', 'pandas'} & set(sys.modules))\n"
+        "print('heavy:', heavy, file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert "heavy: []" in done.stderr
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/planning.md"])
+def test_the_documented_summary_is_what_the_command_says(page: str, tmp_path: Path, monkeypatch) -> None:
+    root = Path(__file__).parents[3]
+    given = (root / "docs" / "planning.md").read_text(encoding="utf-8").split("```json\n")[1].split("```")[0]
+    shown = (root / page).read_text(encoding="utf-8").split("    $ shunter plan --from yard.json > plan.json\n")[1]
+    monkeypatch.chdir(tmp_path)
+    Path("yard.json").write_text(given, encoding="utf-8")
+    told = run("--from", "yard.json").stderr
+    assert shown.startswith("".join(f"    {line}\n" for line in told.splitlines()))

@@ -1,0 +1,157 @@
+"""The scheduled preferred leader election: when it looks, whom it helps, what it leaves alone."""
+
+import pytest
+from harness import Harness
+
+INTERVAL_MS = 300_000
+
+
+def leaders(world, topic="t"):
+    partitions = world.machine.state.topics[topic].partitions
+    return [partitions[number].leadership.leader for number in sorted(partitions)]
+
+
+def rebalances(world):
+    return [notice.text for notice in world.notices if notice.kind == "leaders-rebalanced"]
+
+
+def with_a_broker_back(**settings):
+    """Broker 1 died and came back: in sync again, it leads nothing of what prefers it."""
+    world = Harness(brokers=(1, 2, 3, 4), **settings).start()
+    world.create("t", [(1, 2, 3), (1, 3, 2), (2, 1, 3), (3, 2, 1)])
+    world.kill(1)
+    world.revive(1)
+    for number in range(4):
+        world.catch_up(("t", number), 1)
+    assert leaders(world) == [2, 3, 2, 3]
+    return world
+
+
+def test_leadership_goes_back_after_one_interval():
+    world = with_a_broker_back()
+    world.pass_time(INTERVAL_MS - 1)
+    assert leaders(world) == [2, 3, 2, 3]
+    world.pass_time(1)
+    assert leaders(world) == [1, 1, 2, 3]
+    assert rebalances(world) == [
+        "leadership of 2 partitions goes back to brokers that lead too few of theirs: 1 (2 of 2 led by others)"
+    ]
+    world.check()
+
+
+def test_a_balanced_cluster_is_left_alone():
+    world = with_a_broker_back()
+    world.pass_time(INTERVAL_MS)
+    written = len(world.store.log)
+    world.pass_time(INTERVAL_MS)
+    world.pass_time(INTERVAL_MS)
+    assert len(world.store.log) == written
+    assert len(rebalances(world)) == 1
+
+
+def test_it_asks_to_be_woken_for_the_next_look():
+    world = Harness().start()
+    due = world.now_ms + INTERVAL_MS
+    assert world.machine.intake.rebalance.due_ms == due
+    assert world.wake_at_ms == due
+    world.pass_time(INTERVAL_MS)
+    assert world.wake_at_ms == due + INTERVAL_MS
+
+
+def test_switched_off_nothing_is_due():
+    world = with_a_broker_back(leader_rebalance_enable=False)
+    world.pass_time(1_000)
+    assert world.wake_at_ms is None
+    world.pass_time(INTERVAL_MS * 10)
+    assert leaders(world) == [2, 3, 2, 3]
+
+
+@pytest.mark.parametrize(("percent", "expected"), [(50, [2, 2]), (49, [1, 2])])
+def test_only_more_than_the_allowed_imbalance_counts(percent, expected):
+    """Of two partitions that prefer broker 1, another leads one: 50 percent."""
+    world = Harness(brokers=(1, 2), leader_imbalance_percent=percent).start()
+    world.create("t", [(1, 2), (2, 1)])
+    world.create("led", [(1, 2)])
+    world.kill(1)
+    world.revive(1)
+    for name, number in (("t", 0), ("t", 1), ("led", 0)):
+        world.catch_up((name, number), 1)
+    prefer(world, ("led", 0))
+    world.pass_time(INTERVAL_MS)
+    assert leaders(world) == expected
+
+
+def prefer(world, tp):
+    from shunter.core.controller.events import ElectionRequested
+    from shunter.model.partition import TopicPartition
+
+    world.feed(ElectionRequested((TopicPartition(*tp),), unclean=False, reply_to=77))
+    assert world.leadership(tp).leader == 1
+
+
+def test_a_preferred_replica_out_of_sync_is_passed_over():
+    world = Harness(brokers=(1, 2, 3)).start()
+    world.create("t", [(1, 2, 3), (1, 2, 3)])
+    world.kill(1)
+    world.revive(1)
+    world.catch_up(("t", 1), 1)
+    world.pass_time(INTERVAL_MS)
+    assert leaders(world) == [2, 1]
+    world.check()
+
+
+def test_a_dead_preferred_leader_is_not_waited_for():
+    world = Harness(brokers=(1, 2, 3)).start()
+    world.create("t", [(1, 2, 3)])
+    world.kill(1)
+    written = len(world.store.log)
+    world.pass_time(INTERVAL_MS)
+    assert len(world.store.log) == written
+
+
+def test_topics_that_move_or_go_are_left_alone():
+    from shunter.core.controller.events import TopicDeletionsSubmitted
+
+    world = with_a_broker_back()
+    world.create("going", [(1, 2, 3)])
+    world.create("u", [(2, 3, 4)])
+    world.reassign({("t", 3): (3, 2, 4)})
+    world.silent = {2}
+    world.feed(TopicDeletionsSubmitted(("going",), 7))
+    world.pass_time(INTERVAL_MS)
+    assert leaders(world) == [2, 3, 2, 3]
+    world.answer_all()
+    world.catch_up_all()
+    assert ("t", 3) not in world.machine.state.reassignments
+    world.pass_time(INTERVAL_MS)
+    assert leaders(world) == [1, 1, 2, 3]
+    world.check()
+
+
+def test_large_clusters_are_looked_at_in_slices():
+    world = Harness(brokers=(1, 2, 3), slice_partitions=50).start()
+    world.create("t", [(1, 2, 3)] * 400)
+    world.kill(1)
+    world.revive(1)
+    for number in range(400):
+        world.catch_up(("t", number), 1)
+    written = len(world.store.log)
+    world.pass_time(INTERVAL_MS)
+    assert leaders(world) == [1] * 400
+    assert len(world.store.log) - written == 8
+    assert len(rebalances(world)) == 1
+    world.check()
+
+
+def test_a_refused_write_is_decided_again_and_told_once():
+    world = with_a_broker_back()
+    world.hold_writes = True
+    world.pass_time(INTERVAL_MS)
+    known = world.store.states[("t", 0)]
+    world.store.states[("t", 0)] = known._replace(isr=(2, 3), partition_epoch=known.partition_epoch + 1)
+    world.release_writes()
+    assert leaders(world) == [2, 1, 2, 3]
+    world.check()
+    world.catch_up(("t", 0), 1)
+    world.pass_time(INTERVAL_MS)
+    assert leaders(world) == [1, 1, 2, 3]

@@ -1,0 +1,121 @@
+"""A start-up of a large cluster is taken in slices; what comes meanwhile waits, and nothing is told twice or not at all."""
+
+from dataclasses import replace
+from uuid import UUID
+
+from harness import US, Harness, broker
+
+from shunter.core.controller.events import BrokersRead, ClusterLoaded, Elected, Envelope, SessionExpired, TimePassed
+from shunter.core.controller.machine import STARTED_AT_MOST, ControllerMachine
+from shunter.core.controller.ready import ConnectBrokers, SendLeaderAndIsr, SendUpdateMetadata
+from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from shunter.model.settings import ControllerSettings
+from shunter.model.topic import Topic
+
+TOPICS, PARTITIONS = 300, 20
+IDS = tuple(range(1, 11))
+
+
+def large_world():
+    world = Harness(brokers=IDS)
+    for topic in range(TOPICS):
+        name = f"topic-{topic:03}"
+        assignments = {}
+        for number in range(PARTITIONS):
+            replicas = tuple(1 + (topic * PARTITIONS + number + shift) % len(IDS) for shift in (0, 3, 7))
+            assignments[number] = ReplicaAssignment(replicas)
+            world.store.states[TopicPartition(name, number)] = LeaderAndIsr(replicas[0], 4, replicas, 2, 1)
+        world.store.topics[name] = Topic(name, UUID(int=topic + 1), assignments, 0)
+    return world
+
+
+def loaded(world):
+    return ClusterLoaded(world.store.snapshot(world.live[id_] for id_ in sorted(world.live)))
+
+
+class Slices:
+    """A machine that is starting, slice by slice."""
+
+    def __init__(self, world):
+        self.machine = ControllerMachine(world.settings)
+        self.requests = []
+        self.handle(Elected(1, 1))
+        self.ready = self.handle(loaded(world))
+
+    def handle(self, event):
+        self.ready = self.machine.handle(Envelope(1_000, "test", event))
+        self.requests += self.ready.requests
+        return self.ready
+
+    def finish(self):
+        slices = 1
+        while self.ready.more:
+            self.handle(TimePassed())
+            slices += 1
+        return slices
+
+
+def test_a_large_start_up_takes_many_slices_and_tells_everybody_everything_once():
+    world = large_world()
+    slices = Slices(world)
+    assert not slices.machine.view.active
+    assert slices.finish() >= TOPICS * PARTITIONS // STARTED_AT_MOST
+    assert slices.machine.view.active
+
+    assert isinstance(slices.requests[0], ConnectBrokers)
+    (metadata,) = [request for request in slices.requests if isinstance(request, SendUpdateMetadata)]
+    assert metadata.full
+    assert metadata.brokers == IDS
+    told = {TopicPartition(topic.name, number) for topic in metadata.topics for number, _ in topic.partitions}
+    assert told == set(world.store.states)
+
+    hosted = {request.broker: request for request in slices.requests if isinstance(request, SendLeaderAndIsr)}
+    assert sorted(hosted) == list(IDS)
+    assert len(slices.requests) == 2 + len(IDS)
+    for id_, request in hosted.items():
+        assert request.full
+        mine = {TopicPartition(topic.name, number) for topic in request.topics for number, _ in topic.partitions}
+        expected = {
+            tp for tp in world.store.states if id_ in world.store.topics[tp.topic].assignments[tp.partition].replicas
+        }
+        assert mine == expected
+
+
+def test_a_death_during_the_start_up_is_heard_after_it():
+    world = large_world()
+    slices = Slices(world)
+    dead = IDS[3]
+    del world.live[dead]
+    before = len(slices.requests)
+    slices.handle(BrokersRead(tuple(world.live[id_] for id_ in sorted(world.live))))
+    assert slices.requests[before:] == [], "the start-up is not over: nobody hears of the death yet"
+    slices.ready = replace(slices.ready, more=True)
+    slices.finish()
+    connects = [request for request in slices.requests if isinstance(request, ConnectBrokers)]
+    assert [len(request.brokers) for request in connects] == [len(IDS), len(IDS) - 1]
+    assert dead not in slices.machine.view.brokers
+    assert slices.machine.outstanding is not None, "leaders are being elected in its place"
+
+
+def test_an_election_in_the_middle_of_a_start_up_begins_anew():
+    world = large_world()
+    slices = Slices(world)
+    slices.handle(SessionExpired("lost"))
+    assert slices.ready.resigned
+    assert not slices.handle(TimePassed()).requests
+    slices.handle(Elected(2, 2))
+    slices.requests.clear()
+    slices.handle(loaded(world))
+    slices.finish()
+    assert {request.controller_epoch for request in slices.requests[1:]} == {2}
+    assert slices.machine.view.active
+
+
+def test_a_small_cluster_starts_in_one_slice():
+    machine = ControllerMachine(ControllerSettings(US))
+    world = Harness(brokers=(1, 2))
+    machine.handle(Envelope(0, "test", Elected(1, 1)))
+    ready = machine.handle(Envelope(0, "test", loaded(world)))
+    assert not ready.more
+    assert machine.view.active
+    assert broker(1, 0).id in machine.view.brokers

@@ -1,0 +1,354 @@
+"""A cluster under a controller that behaves like Apache's, and a rig that drives the executor's core against it.
+
+The controller keeps what a reassignment removes until all of the target are in sync, writes the target first and what
+it removes last, and a cancel by null leaves that order (PartitionReassignmentReplicas, PartitionReassignmentRevert).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from shunter.core.executor import events as ev
+from shunter.core.executor.machine import Executor
+from shunter.core.executor.ready import (
+    AlterLogDirs,
+    AlterReassignments,
+    AlterSettings,
+    Finish,
+    JournalBatch,
+    ListReassignments,
+    Notice,
+    ObserveLogDirs,
+    ObserveTopics,
+    Read,
+    ReadSettings,
+    Ready,
+    Reply,
+    Request,
+)
+from shunter.errors import ErrorCode
+from shunter.model.execution import (
+    Command,
+    CommandKind,
+    ExecutionOptions,
+    JournalEntry,
+    LogDirSpace,
+    MoveOrder,
+    ObservedPartition,
+    ObservedTopic,
+    OngoingReassignment,
+    Outcome,
+    ReplicaSize,
+    StepBegun,
+    ThrottleKey,
+    ThrottleRemembered,
+)
+from shunter.model.partition import Replicas, TopicPartition
+
+SIZE = 1_000
+
+
+@dataclass
+class YardPartition:
+    replicas: Replicas
+    isr: Replicas
+    leader: int
+    adding: Replicas = ()
+    removing: Replicas = ()
+    copied: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def target(self) -> Replicas:
+        return tuple(broker for broker in self.replicas if broker not in self.removing)
+
+
+class Yard:
+    """Brokers, partitions, settings, and the controller's rules."""
+
+    def __init__(self, partitions: dict[str, list[Replicas]], brokers: Iterable[int] = (1, 2, 3, 4, 5, 6)) -> None:
+        self.brokers = set(brokers)
+        self.up = set(self.brokers)
+        self.topic_ids = {name: UUID(int=index + 1) for index, name in enumerate(sorted(partitions))}
+        self.partitions = {
+            TopicPartition(name, number): YardPartition(replicas, replicas, replicas[0])
+            for name, listed in partitions.items()
+            for number, replicas in enumerate(listed)
+        }
+        self.settings: dict[ThrottleKey, str] = {}
+        self.controller = 1
+        self.made = len(partitions)
+        self.refuse: dict[TopicPartition, ErrorCode] = {}
+        self.racks: dict[int, str | None] = {}
+        self.min_isr: dict[str, int] = {}
+        self.wanted_dirs: dict[tuple[int, TopicPartition], str] = {}
+        self.log_dirs: dict[tuple[int, TopicPartition], str] = {}
+
+    # What its controller does.
+
+    def alter(self, tp: TopicPartition, target: Replicas | None) -> ErrorCode:
+        partition = self.partitions.get(tp)
+        if partition is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if tp in self.refuse:
+            return self.refuse[tp]
+        if target is None:
+            return self._cancel(partition)
+        new = tuple(broker for broker in target if broker not in partition.replicas)
+        if not set(new) <= self.up or len(set(target)) != len(target):
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        partition.removing = tuple(broker for broker in partition.replicas if broker not in target)
+        partition.adding = tuple(broker for broker in target if broker in new or broker in partition.adding)
+        partition.replicas = target + partition.removing
+        self._maybe_complete(partition)
+        return ErrorCode.NONE
+
+    def _cancel(self, partition: YardPartition) -> ErrorCode:
+        if not partition.adding and not partition.removing:
+            return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+        kept = tuple(broker for broker in partition.replicas if broker not in partition.adding)
+        isr = tuple(broker for broker in partition.isr if broker in kept)
+        if not isr:
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        self._drop(partition, partition.adding)
+        partition.replicas, partition.isr = kept, isr
+        partition.adding = partition.removing = ()
+        self._elect(partition)
+        return ErrorCode.NONE
+
+    def _maybe_complete(self, partition: YardPartition) -> None:
+        if not partition.adding and not partition.removing:
+            return
+        if not set(partition.target) <= set(partition.isr):
+            return
+        target = partition.target
+        self._drop(partition, partition.removing)
+        partition.isr = tuple(broker for broker in partition.isr if broker in target)
+        partition.replicas = target
+        partition.adding = partition.removing = ()
+        self._elect(partition)
+
+    def _drop(self, partition: YardPartition, brokers: Replicas) -> None:
+        for broker in brokers:
+            partition.copied.pop(broker, None)
+
+    def _elect(self, partition: YardPartition) -> None:
+        if partition.leader in partition.isr and partition.leader in self.up:
+            return
+        alive = [broker for broker in partition.replicas if broker in partition.isr and broker in self.up]
+        partition.leader = alive[0] if alive else -1
+
+    # What happens to it.
+
+    def catch_up(self, tp: TopicPartition) -> None:
+        """One live replica that is out of sync comes into sync."""
+        partition = self.partitions.get(tp)
+        if partition is None or partition.leader < 0:
+            return
+        for broker in partition.replicas:
+            if broker in self.up and broker not in partition.isr:
+                partition.isr = (*partition.isr, broker)
+                partition.copied[broker] = SIZE
+                break
+        self._maybe_complete(partition)
+
+    def kill(self, broker: int) -> None:
+        self.up.discard(broker)
+        for partition in self.partitions.values():
+            if broker in partition.isr and len(partition.isr) > 1:
+                partition.isr = tuple(member for member in partition.isr if member != broker)
+            self._elect(partition)
+            self._maybe_complete(partition)
+
+    def revive(self, broker: int) -> None:
+        self.up.add(broker)
+        for partition in self.partitions.values():
+            self._elect(partition)
+
+    def delete(self, topic: str) -> None:
+        self.partitions = {tp: found for tp, found in self.partitions.items() if tp.topic != topic}
+        self.topic_ids.pop(topic, None)
+
+    def make(self, topic: str, listed: list[Replicas]) -> None:
+        self.made += 1
+        self.topic_ids[topic] = UUID(int=1000 + self.made)
+        for number, replicas in enumerate(listed):
+            self.partitions[TopicPartition(topic, number)] = YardPartition(replicas, replicas, replicas[0])
+
+    # What can be seen of it.
+
+    def ongoing(self) -> dict[TopicPartition, OngoingReassignment]:
+        return {
+            tp: OngoingReassignment(found.replicas, found.adding, found.removing)
+            for tp, found in self.partitions.items()
+            if found.adding or found.removing
+        }
+
+    def topic(self, name: str) -> ObservedTopic | None:
+        if name not in self.topic_ids:
+            return None
+        seen = {
+            tp.partition: ObservedPartition(found.replicas, found.isr, found.leader)
+            for tp, found in self.partitions.items()
+            if tp.topic == name
+        }
+        return ObservedTopic(self.topic_ids[name], seen, self.min_isr.get(name, 1))
+
+    def replicas(self) -> dict[TopicPartition, Replicas]:
+        return {tp: found.replicas for tp, found in self.partitions.items()}
+
+
+class Rig:
+    """The executor's core, its journal, and what is under way between it and the yard."""
+
+    def __init__(self, yard: Yard) -> None:
+        self.yard = yard
+        self.now_ms = 1_000_000
+        self.journal: list[JournalEntry] = []
+        self.pending: list[Request | Read] = []
+        self.notices: list[Notice] = []
+        self.replies: dict[int, Reply] = {}
+        self.finish: Finish | None = None
+        self.asked: list[tuple[TopicPartition, Replicas | None]] = []
+        self.last_token = 0
+        self.before: dict[ThrottleKey, str] = dict(yard.settings)
+        self.start()
+
+    def start(self) -> None:
+        """A new process reads the journal."""
+        self.core = Executor()
+        self.pending = []
+        self.finish = None
+        self.wake_at_ms: int | None = None
+        self.tell(ev.JournalLoaded(tuple(self.journal), "yard"))
+
+    def crash(self, *, carried_out: Iterable[bool] = ()) -> None:
+        """The process dies; what was under way to the cluster may still arrive there."""
+        for work, arrives in zip(self.pending, carried_out, strict=False):
+            if arrives:
+                self._carry_out(work)
+        self.start()
+
+    def tell(self, event: ev.Event, *, write: bool = True) -> None:
+        """One event and everything that follows at once. Without `write` the process dies before the journal's write."""
+        while True:
+            ready = self.core.handle(ev.Envelope(self.now_ms, "test", event))
+            self._take(ready)
+            if ready.writes is None:
+                return
+            if not write:
+                self.start()
+                return
+            self._append(ready.writes)
+            event = ev.JournalWritten(ready.writes.batch_id)
+
+    def _append(self, batch: JournalBatch) -> None:
+        assert batch.entries[0].sequence == len(self.journal) + 1
+        self.journal.extend(batch.entries)
+
+    def _take(self, ready: Ready) -> None:
+        for request in ready.requests:
+            self._check_durable(request)
+        self.pending += [*ready.requests, *ready.reads]
+        self.notices += ready.notices
+        self.replies.update(ready.replies)
+        self.wake_at_ms = ready.wake_at_ms
+        self.finish = ready.finish
+
+    def _check_durable(self, request: Request) -> None:
+        """Nothing is asked for that the journal doesn't know."""
+        if isinstance(request, AlterReassignments):
+            begun = {entry.record.tp: entry.record for entry in self.journal if isinstance(entry.record, StepBegun)}
+            for tp, replicas in request.targets:
+                assert replicas == (None if begun[tp].cancels else begun[tp].after)
+        if isinstance(request, AlterSettings):
+            known = {entry.record.key for entry in self.journal if isinstance(entry.record, ThrottleRemembered)}
+            assert {key for key, _value in request.settings} <= known
+
+    def deliver(self, index: int = 0, *, lost: bool = False) -> None:
+        """Carry out one of the things under way, and bring back its answer; `lost`: only a failure comes back."""
+        self.now_ms += 1
+        work = self.pending.pop(index % len(self.pending))
+        event = self._carry_out(work)
+        if lost:
+            what = {ListReassignments: "list", ObserveTopics: "topics", ObserveLogDirs: "log-dirs"}
+            name = what.get(type(work), "settings")
+            event = ev.AdminFailed(getattr(work, "request_id", 0), name, "the connection was lost", retriable=True)
+        self.tell(event)
+
+    def _carry_out(self, work: Request | Read) -> ev.Event:
+        yard = self.yard
+        match work:
+            case AlterReassignments():
+                self.asked += work.targets
+                results = {tp: (yard.alter(tp, replicas), "") for tp, replicas in work.targets}
+                return ev.ReassignmentsAnswered(work.request_id, results)
+            case AlterSettings():
+                for key, value in work.settings:
+                    if value is None:
+                        yard.settings.pop(key, None)
+                    else:
+                        yard.settings[key] = value
+                return ev.SettingsAltered(work.request_id)
+            case AlterLogDirs():
+                yard.wanted_dirs.update(((broker, tp), path) for broker, tp, path in work.replicas)
+                answers = {
+                    (broker, tp): ErrorCode.NONE
+                    if broker in yard.partitions[tp].replicas
+                    else ErrorCode.REPLICA_NOT_AVAILABLE
+                    for broker, tp, _path in work.replicas
+                }
+                return ev.LogDirsAltered(work.request_id, answers)
+            case ListReassignments():
+                return ev.ReassignmentsListed(yard.ongoing(), self.now_ms)
+            case ObserveTopics():
+                topics = {name: yard.topic(name) for name in work.topics} or {"": None}
+                return ev.TopicsObserved(
+                    topics, {broker: yard.racks.get(broker) for broker in sorted(yard.up)}, yard.controller, self.now_ms
+                )
+            case ObserveLogDirs():
+                sizes = {
+                    (broker, tp): ReplicaSize(
+                        yard.partitions[tp].copied.get(broker, SIZE), yard.log_dirs.get((broker, tp), "/d")
+                    )
+                    for broker, tps in work.partitions
+                    for tp in tps
+                    if tp in yard.partitions
+                }
+                spaces = {(broker, "/d"): LogDirSpace(100 * SIZE, 50 * SIZE) for broker, _tps in work.partitions}
+                return ev.LogDirsObserved(sizes, spaces, tuple(broker for broker, _ in work.partitions), self.now_ms)
+            case ReadSettings():
+                own = {key: yard.settings.get(key) for key in work.keys}
+                return ev.SettingsRead(own, own)
+
+    def pass_time(self, milliseconds: int) -> None:
+        self.now_ms += milliseconds
+        self.tell(ev.TimePassed())
+
+    def submit(self, *moves: tuple[str, int, Replicas], options: ExecutionOptions | None = None) -> int:
+        self.last_token += 1
+        orders = tuple(MoveOrder(TopicPartition(topic, number), target) for topic, number, target in moves)
+        event = ev.PlanSubmitted(f"plan-{self.last_token}", orders, options or ExecutionOptions(), self.last_token)
+        self.tell(event)
+        return self.last_token
+
+    def command(self, kind: CommandKind, *partitions: TopicPartition, rate: int | None = None) -> int:
+        self.last_token += 1
+        self.tell(ev.CommandReceived(Command(kind, partitions, rate, "test"), self.last_token))
+        return self.last_token
+
+    def settle(self, *, catching_up: bool = True, rounds: int = 400, until_ms: int = 250) -> None:
+        """Let everything happen, in order, until nothing is left to be done."""
+        for _round in range(rounds):
+            while self.pending:
+                self.deliver()
+            if self.finish is not None:
+                return
+            if catching_up:
+                for tp in list(self.yard.partitions):
+                    self.yard.catch_up(tp)
+            self.pass_time(until_ms)
+
+    def outcomes(self) -> dict[TopicPartition, Outcome | None]:
+        return {tp: move.outcome for tp, move in self.core.state.moves.items()}

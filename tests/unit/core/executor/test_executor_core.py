@@ -1,0 +1,430 @@
+"""What the executor's core promises, one test for each sentence of it."""
+
+from __future__ import annotations
+
+import pytest
+from apache_yard import SIZE, Rig, Yard
+
+from shunter.core.executor.capacity import Capacity
+from shunter.core.executor.ready import AlterReassignments, CommandReply, ListReassignments, PlanReply
+from shunter.errors import ErrorCode
+from shunter.model.execution import (
+    CommandKind,
+    ExecutionOptions,
+    FloorRelaxed,
+    MoveClosed,
+    Outcome,
+    StepBegun,
+    ThrottleKey,
+)
+from shunter.model.partition import TopicPartition
+from shunter.model.reassignment import Strategy
+
+T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
+
+
+def steps_of(rig: Rig, tp: TopicPartition = T0) -> list[tuple[int, ...]]:
+    return [
+        entry.record.after for entry in rig.journal if isinstance(entry.record, StepBegun) and entry.record.tp == tp
+    ]
+
+
+def reply_to(rig: Rig, token: int) -> PlanReply:
+    reply = rig.replies[token]
+    assert isinstance(reply, PlanReply)
+    return reply
+
+
+def begun(rig: Rig) -> Rig:
+    """Delivered until the first step was asked for."""
+    for _turn in range(50):
+        if rig.asked:
+            return rig
+        if rig.pending:
+            rig.deliver()
+        else:
+            rig.pass_time(250)
+    raise AssertionError("nothing was asked for")
+
+
+def test_the_papers_example_takes_the_papers_steps_with_the_last_two_in_one_request() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 5, 6)))
+    rig.settle()
+    assert steps_of(rig) == [(1, 2, 3, 4), (1, 3, 4, 5), (4, 5, 6)]
+    assert rig.yard.partitions[T0].replicas == (4, 5, 6)
+    assert rig.outcomes() == {T0: Outcome.DONE}
+    assert rig.finish is not None
+    assert rig.finish.fatal is None
+
+
+def test_all_at_once_is_one_request() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 5, 6)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
+    rig.settle()
+    assert rig.asked == [(T0, (4, 5, 6))]
+
+
+def test_the_order_alone_can_be_moved() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (3, 1, 2)))
+    rig.settle()
+    assert rig.yard.partitions[T0].replicas == (3, 1, 2)
+
+
+def test_a_plan_that_is_already_true_asks_for_nothing() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (1, 2, 3)))
+    rig.settle()
+    assert rig.asked == []
+    assert rig.outcomes() == {T0: Outcome.DONE}
+
+
+@pytest.mark.parametrize("finished", range(3))
+def test_a_rollback_from_any_step_restores_the_original_order(finished: int) -> None:
+    rig = Rig(Yard({"t": [(3, 1, 2)]}))
+    rig.submit(("t", 0, (4, 5, 6)))
+    begun(rig)
+    for _step in range(finished):
+        count = len(rig.asked)
+        rig.yard.catch_up(T0)
+        while len(rig.asked) == count:
+            rig.deliver() if rig.pending else rig.pass_time(250)
+    token = rig.command(CommandKind.ROLL_BACK)
+    rig.settle()
+    assert rig.yard.partitions[T0].replicas == (3, 1, 2)
+    assert rig.outcomes() == {T0: Outcome.ROLLED_BACK}
+    reply = rig.replies[token]
+    assert isinstance(reply, CommandReply)
+    assert ("it is instant" in reply.text) == (finished < 2)
+
+
+def test_a_rollback_of_an_all_at_once_move_is_instant() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 5, 6)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
+    begun(rig)
+    rig.command(CommandKind.ROLL_BACK)
+    rig.settle(catching_up=False)
+    assert rig.asked == [(T0, (4, 5, 6)), (T0, (1, 2, 3))]
+    assert rig.yard.partitions[T0].replicas == (1, 2, 3)
+
+
+def test_a_stop_keeps_what_is_in_sync() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 5, 6)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
+    begun(rig)
+    rig.yard.catch_up(T0)
+    rig.pass_time(20_000)
+    rig.settle(catching_up=False, rounds=30)
+    rig.command(CommandKind.STOP)
+    rig.settle(catching_up=False)
+    assert rig.yard.partitions[T0].replicas == (1, 2, 3, 4)
+    assert rig.outcomes() == {T0: Outcome.STOPPED}
+
+
+def test_a_stop_between_steps_begins_nothing() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3), (1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 2, 3)), ("t", 1, (4, 2, 3)), options=ExecutionOptions(max_concurrent=1))
+    begun(rig)
+    rig.command(CommandKind.STOP)
+    rig.settle(catching_up=False)
+    assert set(rig.yard.replicas().values()) == {(1, 2, 3)}
+    assert set(rig.outcomes().values()) == {Outcome.STOPPED}
+
+
+def test_a_paused_move_begins_no_step_and_trickles() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 5, 6)))
+    begun(rig)
+    rig.command(CommandKind.PAUSE)
+    rig.settle(rounds=20)
+    assert len(steps_of(rig)) == 1
+    rate = ThrottleKey("broker", "4", "follower.replication.throttled.rate")
+    assert rig.yard.settings[rate] == str(ExecutionOptions().pause_rate)
+    rig.command(CommandKind.RESUME)
+    rig.settle()
+    assert rig.yard.partitions[T0].replicas == (4, 5, 6)
+    assert rig.yard.settings == {}
+
+
+def test_bounds_hold_at_every_moment_and_capacity_is_used_as_it_frees_up() -> None:
+    moves = [("t", number, (4, 2, 3)) for number in range(12)]
+    rig = Rig(Yard({"t": [(1, 2, 3)] * 12}))
+    rig.submit(*moves, options=ExecutionOptions(max_in=3))
+    most = 0
+    for _round in range(400):
+        while rig.pending:
+            rig.deliver()
+            most = max(most, Capacity.of(rig.core.state).total)
+        if rig.finish is not None:
+            break
+        stepping = [tp for tp in rig.yard.partitions if 4 in rig.yard.partitions[tp].adding]
+        if stepping:
+            rig.yard.catch_up(stepping[0])  # One at a time: a freed place is taken at once.
+        rig.pass_time(250)
+    assert most == 3
+    assert set(rig.outcomes().values()) == {Outcome.DONE}
+
+
+def test_longest_moves_start_first() -> None:
+    yard = Yard({"t": [(1, 2, 3), (1, 2, 3), (1, 2, 3)]})
+    for number, size in enumerate((10, 30, 20)):
+        yard.partitions[TopicPartition("t", number)].copied[1] = size * SIZE
+    rig = Rig(yard)
+    rig.submit(*[("t", number, (4, 2, 3)) for number in range(3)], options=ExecutionOptions(max_concurrent=1))
+    rig.settle()
+    assert [tp.partition for tp, _replicas in rig.asked] == [1, 2, 0]
+
+
+def test_what_others_move_is_refused_and_left_alone() -> None:
+    yard = Yard({"t": [(1, 2, 3), (1, 2, 3)]})
+    yard.alter(T0, (1, 2, 5))
+    rig = Rig(yard)
+    token = rig.submit(("t", 0, (4, 2, 3)), ("t", 1, (4, 2, 3)))
+    rig.settle()
+    refused = {move.tp: move.refused for move in reply_to(rig, token).moves}
+    assert refused[T1] is None
+    assert "already being moved to [1, 2, 5]" in str(refused[T0])
+    assert [tp for tp, _replicas in rig.asked if tp == T0] == []
+
+
+def test_taking_over_adopts_what_runs_and_can_roll_it_back() -> None:
+    yard = Yard({"t": [(1, 2, 3)]})
+    yard.alter(T0, (1, 2, 5))
+    rig = Rig(yard)
+    rig.submit(("t", 0, ()), options=ExecutionOptions(take_over=True))
+    rig.settle(catching_up=False)
+    assert yard.partitions[T0].replicas == (1, 2, 3)
+
+
+def test_taking_over_with_another_target_turns_the_move() -> None:
+    yard = Yard({"t": [(1, 2, 3)]})
+    yard.alter(T0, (1, 2, 5))
+    rig = Rig(yard)
+    rig.submit(("t", 0, (4, 2, 3)), options=ExecutionOptions(take_over=True))
+    rig.settle()
+    assert yard.partitions[T0].replicas == (4, 2, 3)
+
+
+def test_a_second_plan_turns_a_running_move_and_keeps_its_first_original() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 2, 3)))
+    begun(rig)
+    rig.submit(("t", 0, (5, 2, 3)))
+    rig.settle(rounds=6)
+    assert rig.core.state.moves[T0].original == (1, 2, 3)
+    rig.settle()
+    assert rig.yard.partitions[T0].replicas == (5, 2, 3)
+
+
+def test_a_step_that_somebody_cancels_is_reported_and_left() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 2, 3)))
+    begun(rig)
+    rig.settle(catching_up=False, rounds=10)
+    rig.yard.alter(T0, None)
+    rig.settle(catching_up=False)
+    assert rig.outcomes() == {T0: Outcome.SUPERSEDED}
+    assert set(rig.yard.partitions[T0].replicas) == {1, 2, 3}
+    assert len(rig.asked) == 1
+
+
+def test_a_partition_that_somebody_changes_is_left_and_the_rest_goes_on() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3), (1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 2, 3)), ("t", 1, (4, 2, 3)))
+    begun(rig)
+    rig.settle(catching_up=False, rounds=10)
+    rig.yard.alter(T0, (1, 2, 6))
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.SUPERSEDED, T1: Outcome.DONE}
+    assert rig.yard.partitions[T0].replicas == (1, 2, 6)
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_topic_that_goes_is_reported_and_the_rest_goes_on(anew: bool) -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)], "u": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 5, 6)), ("u", 0, (4, 5, 6)))
+    begun(rig)
+    rig.yard.delete("t")
+    if anew:
+        rig.yard.make("t", [(1, 2, 3)])
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.GONE, TopicPartition("u", 0): Outcome.DONE}
+    closed = [entry.record for entry in rig.journal if isinstance(entry.record, MoveClosed)]
+    told = {record.tp: record.reason for record in closed}[T0]
+    assert ("made anew" in told) == anew
+
+
+def test_a_topic_that_metadata_do_not_know_yet_is_asked_for_again() -> None:
+    rig = Rig(Yard({"old": [(1, 2)]}))
+    token = rig.submit(("new", 0, (1, 3)), ("never", 0, (1, 3)))
+    rig.settle(rounds=4)
+    rig.yard.make("new", [(1, 2)])
+    rig.settle()
+    results = {move.tp.topic: move.refused for move in reply_to(rig, token).moves}
+    assert results == {"new": None, "never": "there is no topic never"}
+    assert rig.outcomes() == {TopicPartition("new", 0): Outcome.DONE}
+
+
+def test_a_dead_broker_of_the_target_is_waited_for_by_name() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)], "u": [(6, 2, 3)]}))
+    rig.yard.kill(6)
+    rig.submit(("t", 0, (6, 2, 3)), ("u", 0, (6, 2, 3)))
+    rig.settle(rounds=30)
+    assert "broker 6" in rig.core.state.moves[T0].waits
+    rig.yard.revive(6)
+    rig.settle()
+    assert rig.outcomes()[T0] is Outcome.DONE
+
+
+def test_a_broker_that_is_known_to_nobody_is_refused() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    token = rig.submit(("t", 0, (99, 2, 3)))
+    rig.settle()
+    assert "99" in str(reply_to(rig, token).error)
+    assert rig.journal == []
+
+
+def test_a_dead_replica_that_stays_holds_a_step_until_the_floor_is_relaxed() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 2, 3)), options=ExecutionOptions(relax_after_ms=60_000))
+    begun(rig)
+    rig.yard.kill(3)
+    rig.settle(rounds=100)
+    assert "broker 3 is down since" in rig.core.state.moves[T0].waits
+    assert rig.yard.partitions[T0].adding == (4,)
+    rig.settle(rounds=400)
+    assert any(isinstance(entry.record, FloorRelaxed) for entry in rig.journal)
+    assert 3 not in rig.yard.partitions[T0].replicas
+    rig.yard.revive(3)
+    rig.settle()
+    assert rig.yard.partitions[T0].replicas == (4, 2, 3)
+
+
+def test_a_dead_replica_that_leaves_is_dropped_without_waiting() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.yard.kill(1)
+    rig.submit(("t", 0, (4, 2, 3)))
+    rig.settle(rounds=60)
+    assert rig.yard.partitions[T0].replicas == (4, 2, 3)
+
+
+def test_throttles_are_set_before_anything_moves_and_given_back_exactly() -> None:
+    yard = Yard({"t": [(1, 2, 3)]})
+    theirs = ThrottleKey("topic", "t", "leader.replication.throttled.replicas")
+    low = ThrottleKey("broker", "2", "leader.replication.throttled.rate")
+    yard.settings = {theirs: "9:9", low: "10"}
+    rig = Rig(yard)
+    rig.submit(("t", 0, (4, 5, 6)), options=ExecutionOptions(throttle=1_000))
+    begun(rig)
+    assert yard.settings[theirs] == "9:9,0:1,0:2,0:3,0:4,0:5,0:6"
+    assert yard.settings[low] == "10"
+    assert yard.settings[ThrottleKey("broker", "4", "follower.replication.throttled.rate")] == "1000"
+    rig.command(CommandKind.LIMIT, rate=5_000)
+    rig.settle(rounds=4, catching_up=False)
+    assert yard.settings[ThrottleKey("broker", "4", "follower.replication.throttled.rate")] == "5000"
+    rig.settle()
+    assert yard.settings == {theirs: "9:9", low: "10"}
+
+
+def test_a_throttle_that_somebody_changed_is_left_to_them() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 5, 6)), options=ExecutionOptions(throttle=1_000))
+    begun(rig)
+    key = ThrottleKey("broker", "4", "follower.replication.throttled.rate")
+    rig.yard.settings[key] = "77"
+    rig.settle()
+    assert rig.yard.settings == {key: "77"}
+    assert any(notice.kind == "throttle-left" for notice in rig.notices)
+
+
+def test_a_step_that_the_cluster_refuses_for_good_is_given_up_and_the_rest_goes_on() -> None:
+    yard = Yard({"t": [(1, 2, 3), (1, 2, 3)]})
+    yard.refuse[T0] = ErrorCode.POLICY_VIOLATION
+    rig = Rig(yard)
+    rig.submit(("t", 0, (4, 2, 3)), ("t", 1, (4, 2, 3)))
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.REFUSED, T1: Outcome.DONE}
+    assert "POLICY_VIOLATION" in rig.core.state.moves[T0].reason
+
+
+def test_a_request_that_is_lost_is_asked_again_only_if_it_did_not_arrive() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 2, 3)))
+    while not any(isinstance(work, AlterReassignments) for work in rig.pending):
+        rig.deliver()
+    rig.deliver(next(i for i, work in enumerate(rig.pending) if isinstance(work, AlterReassignments)), lost=True)
+    rig.settle(catching_up=False, rounds=30)
+    assert len(rig.asked) == 1
+    rig.settle()
+    assert rig.yard.partitions[T0].replicas == (4, 2, 3)
+
+
+def test_a_rollback_with_too_few_originals_in_sync_waits() -> None:
+    rig = Rig(Yard({"t": [(1, 2)]}))
+    rig.submit(("t", 0, (3, 4)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
+    begun(rig)
+    rig.yard.catch_up(T0)
+    rig.yard.kill(2)
+    rig.yard.kill(1)
+    assert rig.yard.partitions[T0].leader == 3
+    rig.command(CommandKind.ROLL_BACK)
+    rig.settle(catching_up=False, rounds=60)
+    assert rig.yard.partitions[T0].replicas == (3, 4, 1, 2)
+    assert "live and in sync" in rig.core.state.moves[T0].waits
+    rig.yard.revive(1)
+    rig.yard.revive(2)
+    rig.settle()
+    assert rig.yard.partitions[T0].replicas == (1, 2)
+
+
+def test_steps_begin_only_in_the_time_window() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.now_ms = 12 * 3_600_000
+    rig.submit(("t", 0, (4, 2, 3)), options=ExecutionOptions(window=(22 * 60, 6 * 60)))
+    rig.settle(rounds=20)
+    assert rig.asked == []
+    assert rig.core.state.moves[T0].waits == "waits for its time window"
+    rig.now_ms = 23 * 3_600_000
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.DONE}
+
+
+def test_a_full_disk_holds_a_move_back() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 2, 3)), options=ExecutionOptions(disk_share=0.505))
+    rig.settle(rounds=20)
+    assert rig.asked == []
+    assert "waits for disk" in rig.core.state.moves[T0].waits
+
+
+def test_a_journal_of_another_cluster_is_refused() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 2, 3)))
+    begun(rig)
+    stranger = Rig(Yard({"t": [(1, 2, 3)]}))
+    stranger.journal = rig.journal
+    stranger.core.__init__()
+    from shunter.core.executor import events as ev
+
+    stranger.tell(ev.JournalLoaded(tuple(rig.journal), "another"))
+    assert stranger.finish is not None
+    assert "belongs to cluster yard" in str(stranger.finish.fatal)
+
+
+def test_a_cluster_that_does_not_answer_is_told_and_asked_again() -> None:
+    rig = begun(submitted())
+    while not any(isinstance(work, ListReassignments) for work in rig.pending):
+        rig.pass_time(250)
+    rig.deliver(next(i for i, work in enumerate(rig.pending) if isinstance(work, ListReassignments)), lost=True)
+    assert rig.core.state.cluster.silent_since_ms == rig.now_ms
+    rig.settle()
+    assert rig.core.state.cluster.silent_since_ms is None
+    assert rig.outcomes() == {T0: Outcome.DONE}
+
+
+def submitted() -> Rig:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 2, 3)))
+    return rig

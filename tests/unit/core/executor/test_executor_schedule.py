@@ -1,0 +1,263 @@
+"""The rolling schedule's bounds and orders, the throttle's adaptation, log dirs, and the ETA."""
+
+from __future__ import annotations
+
+import pytest
+from apache_yard import SIZE, Rig, Yard
+
+from shunter.core.executor import events as ev
+from shunter.core.executor.eta import GUESSED_BANDWIDTH, estimate, forecast
+from shunter.core.executor.pressure import ADAPT_EVERY_MS, SLOW_MS, Pressure, decide_limit, window_is_open
+from shunter.core.executor.rates import Meter
+from shunter.core.executor.ready import Outbox
+from shunter.core.executor.state import ExecutorState, Move
+from shunter.model.execution import (
+    CommandKind,
+    ExecutionOptions,
+    LimitChanged,
+    MoveOrder,
+    Order,
+    Outcome,
+    RateObserved,
+    ReplicaSize,
+    ThrottleKey,
+)
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
+from shunter.model.reassignment import Strategy
+
+T0 = TopicPartition("t", 0)
+
+
+def until_quiet(rig: Rig, rounds: int = 12) -> Rig:
+    rig.settle(catching_up=False, rounds=rounds)
+    return rig
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (ExecutionOptions(max_concurrent=1), "waits for its turn: 1 copies run, 1 may"),
+        (ExecutionOptions(max_out=1), "waits for its turn: broker 1 sends 1 copies, 1 may"),
+        (ExecutionOptions(max_in=1), "waits for its turn: broker 4 receives 1 copies, 1 may"),
+        (ExecutionOptions(max_per_rack=1), "waits for its turn: rack r receives 1 copies, 1 may"),
+        (ExecutionOptions(max_per_log_dir=1), "waits for its turn: log dir /d1 of broker 4 receives 1"),
+    ],
+)
+def test_every_bound_holds_a_move_back_and_says_which(options: ExecutionOptions, told: str) -> None:
+    yard = Yard({"t": [(1, 2), (1, 2)]})
+    yard.racks = dict.fromkeys(range(1, 7), "r")
+    rig = Rig(yard)
+    orders = tuple(MoveOrder(TopicPartition("t", n), (4, 2), None, ((4, "/d1"),)) for n in range(2))
+    rig.tell(ev.PlanSubmitted("p", orders, options, 1))
+    until_quiet(rig)
+    assert len(rig.asked) == 1
+    waiting = next(move for move in rig.core.state.moves.values() if move.step is None)
+    assert waiting.waits in (told, "waits for its turn")
+    if options.max_concurrent == 0:
+        assert waiting.waits == told
+
+
+def test_orders_are_chained() -> None:
+    yard = Yard({"t": [(1, 2), (1, 2), (1, 2), (1, 2)]})
+    for number, size in enumerate((10, 40, 20, 30)):
+        yard.partitions[TopicPartition("t", number)].copied[1] = size * SIZE
+    yard.partitions[TopicPartition("t", 2)].isr = (1,)
+    rig = Rig(yard)
+    chained = (Order.UNDER_MIN_ISR_FIRST, Order.UNDER_REPLICATED_FIRST, Order.SMALLEST_FIRST)
+    rig.submit(
+        *[("t", number, (4, 1)) for number in range(4)], options=ExecutionOptions(max_concurrent=1, orders=chained)
+    )
+    rig.settle()
+    first = list(dict.fromkeys(tp.partition for tp, _replicas in rig.asked))
+    assert first == [2, 0, 3, 1]
+
+
+def test_a_partition_below_min_isr_goes_before_all_others() -> None:
+    yard = Yard({"t": [(1, 2), (1, 2)], "u": [(1, 2)]})
+    yard.partitions[TopicPartition("u", 0)].isr = (1,)
+    yard.min_isr["u"] = 2
+    rig = Rig(yard)
+    rig.submit(("t", 0, (4, 1)), ("t", 1, (4, 1)), ("u", 0, (4, 1)), options=ExecutionOptions(max_concurrent=1))
+    until_quiet(rig)
+    assert [tp.topic for tp, _replicas in rig.asked] == ["u"]
+
+
+def test_windows_may_pass_midnight_and_follow_the_local_clock() -> None:
+    night = (22 * 60, 6 * 60)
+    hour = 3_600_000
+    assert window_is_open(None, 0, 0)
+    assert [window_is_open(night, at * hour, 0) for at in (21, 22, 23, 5, 6, 12)] == [
+        False,
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert window_is_open(night, 21 * hour, 60)
+    assert [window_is_open((60, 120), at * hour, 0) for at in (0, 1, 2)] == [False, True, False]
+
+
+def test_the_throttle_gives_way_while_others_suffer_and_comes_back() -> None:
+    yard = Yard({"t": [(1, 2, 3), (1, 2, 3)]})
+    rig = Rig(yard)
+    rig.submit(("t", 0, (4, 5, 6)), options=ExecutionOptions(throttle=1_000, throttle_floor=500))
+    until_quiet(rig)
+    rate = ThrottleKey("broker", "4", "follower.replication.throttled.rate")
+    yard.partitions[TopicPartition("t", 1)].isr = (1, 2)
+    rig.settle(catching_up=False, rounds=ADAPT_EVERY_MS // 250 + 10)
+    assert yard.settings[rate] == "750"
+    rig.settle(catching_up=False, rounds=3 * ADAPT_EVERY_MS // 250)
+    assert yard.settings[rate] == "500", "never below the floor"
+    yard.partitions[TopicPartition("t", 1)].isr = (1, 2, 3)
+    rig.settle(catching_up=False, rounds=ADAPT_EVERY_MS // 250 + 30)
+    assert yard.settings[rate] == "550"
+    rig.command(CommandKind.LIMIT, rate=800)
+    rig.settle(catching_up=False, rounds=12 * ADAPT_EVERY_MS // 250)
+    assert yard.settings[rate] == "800", "never above the operator's word"
+    reasons = [entry.record.reason for entry in rig.journal if isinstance(entry.record, LimitChanged)]
+    assert reasons[0] == "adapted: 1 partitions that don't move are out of sync"
+
+
+def test_the_throttle_gives_way_while_brokers_take_long_to_answer() -> None:
+    state = ExecutorState(limit=1_000, options=ExecutionOptions(throttle=1_000, throttle_floor=500), running=True)
+    pressure, out = Pressure(), Outbox()
+    assert decide_limit(state, pressure, 1_000, out) == []
+    for took_ms in (100, 5_000, SLOW_MS):
+        pressure.on_answer(took_ms)
+    (slower,) = decide_limit(state, pressure, 1_000 + ADAPT_EVERY_MS, out)
+    assert slower == LimitChanged(750, "adapted: brokers take long to answer")
+    state.limit = 750
+    pressure.on_answer(9_000)
+    (faster,) = decide_limit(state, pressure, 1_000 + 2 * ADAPT_EVERY_MS, out)
+    assert faster == LimitChanged(825, "adapted: nobody suffers"), "one slow answer may be a pause"
+
+
+def test_log_dirs_are_asked_for_and_seen_through() -> None:
+    yard = Yard({"t": [(1, 2)]})
+    rig = Rig(yard)
+    order = MoveOrder(T0, (4, 2), None, ((4, "/fast"),))
+    rig.tell(ev.PlanSubmitted("p", (order,), ExecutionOptions(log_dir_throttle=700), 1))
+    until_quiet(rig)
+    assert yard.wanted_dirs == {(4, T0): "/fast"}
+    assert yard.settings[ThrottleKey("broker", "4", "replica.alter.log.dirs.io.max.bytes.per.second")] == "700"
+    yard.catch_up(T0)
+    until_quiet(rig)
+    assert rig.outcomes() == {T0: None}
+    assert rig.core.state.moves[T0].waits == "waits for its log dirs"
+    yard.log_dirs[4, T0] = "/fast"
+    rig.settle(rounds=200)
+    assert rig.outcomes() == {T0: Outcome.DONE}
+    assert yard.settings == {}
+
+
+def test_what_brokers_received_is_written_down_and_learnt() -> None:
+    rig = Rig(Yard({"t": [(1, 2)]}))
+    rig.yard.partitions[T0].copied[1] = 900_000
+    rig.submit(("t", 0, (4, 2)))
+    for received in range(0, 60_000, 1_000):
+        rig.yard.partitions[T0].copied[4] = received
+        rig.settle(catching_up=False, rounds=4)
+    observed = [entry.record for entry in rig.journal if isinstance(entry.record, RateObserved)]
+    assert observed
+    assert observed[0].broker == 4
+    assert 900 <= observed[0].bytes_per_s <= 1_050
+    assert rig.core.state.learnt_rates[4] == [record.bytes_per_s for record in observed]
+
+
+def moving(*moves: tuple[Replicas, Replicas, int], limit: int | None = None) -> ExecutorState:
+    """A state with open moves (original, target, size), and nothing copied yet."""
+    state = ExecutorState(running=True, limit=limit)
+    for number, (original, target, size) in enumerate(moves):
+        tp = TopicPartition("t", number)
+        state.moves[tp] = Move(tp, "p", None, original, target, Strategy.INCREMENTAL, size, (), False, 0, original)
+    return state
+
+
+def copied(meter: Meter, state: ExecutorState, at_ms: int, bytes_by_broker: dict[BrokerId, int]) -> None:
+    """A sample: what each move's new broker has."""
+    from shunter.core.executor.state import Step
+
+    for move in state.moves.values():
+        broker = move.target[0]
+        state.cluster.sizes[broker, move.tp] = ReplicaSize(bytes_by_broker[broker], "/d")
+        move.step = Step(1, move.original, (*move.original, broker), "", False, 0)
+    keys = {(move.target[0], move.tp) for move in state.moves.values()}
+    meter.sample(state, at_ms, keys)
+
+
+def test_the_end_is_unknown_before_anything_was_copied_for_a_while() -> None:
+    state, meter = moving(((1,), (2,), 1_000_000)), Meter()
+    assert estimate(state, meter, 0) is None
+    copied(meter, state, 0, {2: 0})
+    copied(meter, state, 2_000, {2: 20_000})
+    assert estimate(state, meter, 2_000) is None
+
+
+@pytest.mark.parametrize("limit", [None, 11_000])
+def test_a_steady_rate_gives_the_end_and_covers_it(limit: int | None) -> None:
+    state, meter = moving(((1,), (2,), 1_000_000), limit=limit), Meter()
+    for second in range(0, 41, 2):
+        copied(meter, state, second * 1000, {2: second * 10_000})
+    found = estimate(state, meter, 40_000)
+    assert found is not None
+    assert found.remaining_bytes == 600_000
+    assert found.left_ms == pytest.approx(60_000, rel=0.05)
+    assert found.low_ms <= 60_000 <= found.high_ms
+    later = estimate(state, meter, 41_000)
+    assert later is not None
+    assert later.left_ms == found.left_ms - 1000
+
+
+def test_a_broker_that_stood_still_does_not_spoil_the_rate() -> None:
+    state, meter = moving(((1,), (2,), 1_000_000)), Meter()
+    received = 0
+    for second in range(0, 101, 2):
+        received += 0 if 40 <= second < 80 else 20_000
+        copied(meter, state, second * 1000, {2: received})
+    found = estimate(state, meter, 100_000)
+    assert found is not None
+    assert found.bytes_per_s == pytest.approx(10_000, rel=0.1)
+
+
+def test_another_limit_forgets_what_was_measured() -> None:
+    state, meter = moving(((1,), (2,), 1_000_000), limit=5_000), Meter()
+    for second in range(0, 41, 2):
+        copied(meter, state, second * 1000, {2: second * 5_000})
+    state.limit = 50_000
+    copied(meter, state, 42_000, {2: 210_000})
+    assert estimate(state, meter, 42_000) is None
+
+
+def test_what_came_through_one_throttle_is_expected_of_the_next() -> None:
+    state, meter = moving(((1,), (2,), 1_000_000), limit=10_000), Meter()
+    for second in range(0, 41, 2):
+        copied(meter, state, second * 1000, {2: second * 7_000})
+    state.limit = 20_000
+    # A burst of the quota right after the change says nothing about what comes after it.
+    for second, received in ((42, 280_000), (44, 380_000), (46, 380_000), (48, 380_000)):
+        copied(meter, state, second * 1000, {2: received})
+    found = estimate(state, meter, 48_000)
+    assert found is not None
+    assert meter.throttle_yield == pytest.approx(0.7)
+    assert found.left_ms == pytest.approx(620_000 / 14, rel=0.1)
+
+
+def test_what_comes_steadily_through_a_throttle_is_believed_at_once() -> None:
+    state, meter = moving(((1,), (2,), 1_000_000), limit=10_000), Meter()
+    for second in range(0, 9, 2):
+        copied(meter, state, second * 1000, {2: second * 7_000})
+    found = estimate(state, meter, 8_000)
+    assert found is not None
+    assert found.left_ms == pytest.approx(944_000 / 7, rel=0.02)
+
+
+def test_a_forecast_is_each_brokers_bytes_or_the_longest_chain() -> None:
+    state = moving(((1,), (4,), 600), ((1,), (5,), 600), ((2, 3), (6, 7), 1_000))
+    moves = list(state.moves.values())
+    assert forecast(moves, bandwidth=100, learnt={}).seconds == 20  # 2 x 1000 one after the other
+    wide = forecast(moves[:2], bandwidth=100, learnt={})
+    assert (wide.seconds, wide.total_bytes, wide.guessed) == (12, 1_200, False)  # both leave broker 1
+    assert forecast(moves, bandwidth=0, learnt={1: [100, 300, 200]}).bandwidth == 200
+    guess = forecast(moves, bandwidth=0, learnt={})
+    assert (guess.bandwidth, guess.guessed) == (GUESSED_BANDWIDTH, True)

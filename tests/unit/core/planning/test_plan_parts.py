@@ -1,0 +1,296 @@
+"""The parts of a plan, each where it can be checked by eye."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from planning_clusters import cluster_of, held_by, rack_spread
+
+from shunter.core.planning.aims import targets
+from shunter.core.planning.balance import plan
+from shunter.core.planning.bounds import byte_bound, joint_bound
+from shunter.core.planning.cluster import ABSENT, Resource
+from shunter.core.planning.explain import summarise, within_bands
+from shunter.core.planning.moves import difference
+from shunter.core.planning.racks import RackRules
+from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
+from shunter.core.planning.transport import choose
+
+THREE_RACKS = ["a", "b", "c", "a", "b", "c"]
+
+
+def rules_of(*sizes: int) -> RackRules:
+    rack_of = np.repeat(np.arange(len(sizes)), sizes).astype(np.int32)
+    return RackRules(rack_of, np.ones(len(rack_of), dtype=np.bool_), len(sizes))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "replicas", "ceiling"),
+    [((3, 3, 3), 3, 1), ((3, 3, 3), 4, 2), ((3, 3, 3), 2, 1), ((1, 5), 4, 3), ((4,), 3, 3), ((2, 2), 9, 2)],
+)
+def test_the_ceiling_of_a_rack(sizes: tuple[int, ...], replicas: int, ceiling: int) -> None:
+    assert rules_of(*sizes).ceiling(replicas) == ceiling
+
+
+@pytest.mark.parametrize(
+    ("row", "uneven"),
+    [([0, 2], False), ([0, 1], True), ([0, 2, 4], False), ([0, 1, 2, 4], False), ([0, 1, 2, 3], True), ([0], False)],
+)
+def test_uneven_rows_of_three_racks_with_two_brokers(row: list[int], uneven: bool) -> None:
+    padded = np.array([row + [ABSENT] * (4 - len(row))], dtype=np.int32)
+    assert rules_of(2, 2, 2).uneven(padded).tolist() == [uneven]
+
+
+def test_openings_with_more_replicas_than_racks() -> None:
+    # Racks of two: with one replica in each of the first two racks and four wanted, the third must come first.
+    opened = rules_of(2, 2, 2).openings([0, 1, 2], 4, -1)
+    assert np.isfinite(opened).tolist() == [False, False, False, False, True, True]
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=200), st.floats(0.01, 0.9), st.integers(1, 50))
+def test_chosen_items_keep_to_the_number_and_come_near_the_sum(sizes: list[float], part: float, most: int) -> None:
+    values = np.array(sizes)
+    amount = part * float(values.sum())
+    chosen = choose(values, amount, least=0, most=most)
+    assert len(set(chosen.tolist())) == len(chosen) <= most
+    if most >= len(sizes):
+        assert abs(float(values[chosen].sum()) - amount) <= float(values.max())
+
+
+def test_more_items_are_chosen_when_more_must_go() -> None:
+    values = np.exp(np.random.default_rng(5).normal(0, 1.5, 400))
+    amount = 0.1 * float(values.sum())
+    few, many = (choose(values, amount, least=least, most=400) for least in (0, 200))
+    assert len(few) < 100
+    assert len(many) >= 190
+    assert float(values[many].sum()) == pytest.approx(amount, rel=0.05)
+
+
+def test_difference_pairs_who_comes_with_who_goes_and_order_is_free() -> None:
+    old = np.array([[0, 1, 2], [3, 4, 5]], dtype=np.int32)
+    new = np.array([[2, 0, 1], [3, 1, 0]], dtype=np.int32)
+    marks = np.zeros((2, 3), dtype=np.int8)
+    moves, dropped = difference(old, new, np.array([10.0, 20.0]), marks, marks)
+    assert moves.partition.tolist() == [1, 1]
+    assert moves.source.tolist() == [4, 5]
+    assert moves.target.tolist() == [1, 0]
+    assert dropped == 0
+
+
+def test_a_balanced_cluster_is_left_alone() -> None:
+    cluster = cluster_of(THREE_RACKS, [("t", [0, 1], 10), ("t", [2, 3], 10), ("t", [4, 5], 10)])
+    assert plan(cluster, PlanRequest()).changed.tolist() == []
+
+
+def test_new_brokers_are_filled_with_as_little_as_the_band_asks() -> None:
+    rows = [(f"t{at % 7}", [at % 4], 10.0) for at in range(400)]
+    made = plan(cluster_of(["a"] * 5, rows), PlanRequest())
+    assert within_bands(made)
+    # A fifth of the mean stays where it is: 72 replicas make 0.9 of the new broker's share of 80.
+    assert held_by(made.replicas, 4) in {72, 73}
+    assert set(made.moves.target.tolist()) == {4}
+
+
+def test_leaders_are_balanced_by_order_alone() -> None:
+    rows = [("t", [0, 1, 2], 10.0) for _ in range(30)]
+    made = plan(cluster_of(["a", "b", "c"], rows), PlanRequest(scope=Scope.LEADERS))
+    assert len(made.moves) == 0
+    assert np.bincount(made.replicas[:, 0]).tolist() in ([11, 10, 9], [11, 9, 10], [10, 10, 10])
+    assert made.order_only == len(made.changed) == made.leader_changes
+
+
+def test_leaders_move_along_a_chain_where_no_direct_way_is() -> None:
+    # 0 leads too much and shares partitions with 1 alone; 1 shares with 2, who leads nothing.
+    rows = [("t", [0, 1], 1.0) for _ in range(8)] + [("t", [1, 2], 1.0) for _ in range(4)]
+    made = plan(cluster_of(["a", "b", "c"], rows), PlanRequest(scope=Scope.LEADERS))
+    assert np.bincount(made.replicas[:, 0], minlength=3).tolist() == [4, 4, 4]
+
+
+def test_leaders_that_cannot_be_evened_out_are_levelled_and_named() -> None:
+    rows = [("t", [0, 1], 1.0) for _ in range(12)] + [("t", [2], 1.0)]
+    made = plan(cluster_of(["a", "b", "c"], rows), PlanRequest(scope=Scope.LEADERS))
+    assert np.bincount(made.replicas[:, 0], minlength=3).tolist() == [6, 6, 1]
+    assert {left.what.split(":")[0] for left in made.undone} == {"broker 0", "broker 1", "broker 2"}
+
+
+def test_replicas_that_share_a_rack_are_parted() -> None:
+    cluster = cluster_of(THREE_RACKS, [("t", [0, 3], 10), ("t", [1, 2], 10)])
+    made = plan(cluster, PlanRequest(scope=Scope.FIX_RACKS))
+    assert len(made.moves) == 1
+    assert max(rack_spread(cluster, made.replicas[0].tolist())) == 1
+    assert made.replicas[0, 0] == 0, "the leader stays"
+    assert summarise(made, None).reasons[0] == ("its partition shared a rack without need", 1)
+
+
+def test_four_replicas_in_three_racks_use_all_three() -> None:
+    cluster = cluster_of(THREE_RACKS + THREE_RACKS, [("t", [0, 3, 6, 9], 10)])
+    made = plan(cluster, PlanRequest())
+    assert sorted(rack_spread(cluster, made.replicas[0].tolist())) == [1, 1, 2]
+
+
+def test_a_replacement_takes_the_same_places() -> None:
+    cluster = cluster_of(["a", "b", "a"], [("t", [0, 1], 10), ("u", [1, 0], 5)])
+    made = plan(cluster, PlanRequest(scope=Scope.REPLACE, brokers=(0,), replacements=(2,)))
+    assert made.replicas.tolist() == [[2, 1], [1, 2]]
+    assert made.undone == ()
+
+
+def test_a_replacement_that_cannot_take_all_says_so() -> None:
+    cluster = cluster_of(["a", "b", "b", "a"], [("t", [0, 1], 10)])
+    made = plan(cluster, PlanRequest(scope=Scope.REPLACE, brokers=(0,), replacements=(2,)))
+    assert made.replicas.tolist() == [[3, 1]]
+    assert made.undone[0].what == "1 replicas can't go to the replacement"
+
+
+def test_a_full_disk_is_emptied_to_the_limit_and_no_further() -> None:
+    rows = [("t", [0], 10.0) for _ in range(10)] + [("t", [1], 10.0), ("t", [2], 10.0)]
+    cluster = cluster_of(["a", "b", "c"], rows, disk_capacity=[100, 100, 100])
+    made = plan(cluster, PlanRequest(scope=Scope.EMPTY_DISKS, disk_limit=0.8))
+    assert [held_by(made.replicas, broker) for broker in range(3)] in ([8, 2, 2], [8, 3, 1], [8, 1, 3])
+
+
+def test_capacity_with_headroom_is_never_passed_not_even_while_copying() -> None:
+    # Broker 1 has room for two more, whatever leaves it.
+    rows = [("t", [0], 10.0) for _ in range(20)] + [("u", [1], 10.0) for _ in range(2)]
+    cluster = cluster_of(["a", "a"], rows, disk_capacity=[1000, 50])
+    made = plan(cluster, PlanRequest(headroom=0.2))
+    arrived = sum(made.moves.size[made.moves.target == 1])
+    assert 20 + arrived <= 40
+
+
+def test_bigger_disks_carry_more() -> None:
+    rows = [("t", [0], 10.0) for _ in range(60)]
+    cluster = cluster_of(["a", "a"], rows, disk_capacity=[3000, 1500])
+    made = plan(cluster, PlanRequest(aims=(Resource.DISK,)))
+    disk = made.after[:, 0]
+    assert disk[0] == pytest.approx(2 * disk[1], rel=0.25)
+
+
+def test_below_min_insync_no_factor_goes() -> None:
+    cluster = cluster_of(["a", "b", "c"], [("t", [0, 1, 2], 10), ("u", [0, 1, 2], 10)], min_isr=[2, 1])
+    made = plan(cluster, PlanRequest(scope=Scope.CHANGE_REPLICATION, replication=1))
+    assert (made.replicas != ABSENT).sum(axis=1).tolist() == [3, 1]
+    assert made.dropped == 2
+    assert "min.insync.replicas is 2" in made.undone[0].why
+
+
+def test_new_replicas_go_to_racks_that_have_none() -> None:
+    cluster = cluster_of(THREE_RACKS, [("t", [0, 1], 10), ("t", [1, 2], 10)])
+    made = plan(cluster, PlanRequest(scope=Scope.CHANGE_REPLICATION, replication=3))
+    assert [max(rack_spread(cluster, row)) for row in made.replicas.tolist()] == [1, 1]
+    assert made.moves.source.tolist() == [ABSENT, ABSENT]
+
+
+def test_hot_but_small_partitions_move_for_their_rates() -> None:
+    rows = [("t", [0], 10.0) for _ in range(20)] + [("u", [1], 10.0) for _ in range(20)]
+    rates = [(100.0, 0.0)] * 20 + [(1.0, 0.0)] * 20
+    made = plan(cluster_of(["a", "a"], rows, rates=rates), PlanRequest())
+    before, after = (made.share(loads, Resource.BYTES_IN) for loads in (made.before, made.after))
+    assert before.max() > 1.9
+    assert after.max() <= 1.1 + 1e-9
+    assert made.share(made.after, Resource.DISK).max() <= 1.1 + 1e-9
+
+
+def test_bytes_out_follow_the_leader_with_replication() -> None:
+    cluster = cluster_of(["a", "b"], [("t", [0, 1], 10)], rates=[(7.0, 5.0)])
+    made = plan(cluster, PlanRequest(scope=Scope.LEADERS))
+    out = made.targets.resources.index(Resource.BYTES_OUT)
+    assert made.before[:, out].tolist() == [12.0, 0.0]
+
+
+def test_a_rack_too_small_for_its_share_is_named() -> None:
+    racks = ["a", "a", "a", "b", "b", "b", "c"]
+    rows = [("t", [at % 3, 3 + at % 3, 6], 10.0) for at in range(60)]
+    made = plan(cluster_of(racks, rows), PlanRequest())
+    assert "rack c: its 1 brokers carry about 2.33 of the mean each" in [left.what for left in made.undone]
+
+
+def test_a_partition_too_large_for_the_band_is_named() -> None:
+    rows = [("giant", [0], 1000.0)] + [("t", [at % 3], 10.0) for at in range(30)]
+    made = plan(cluster_of(["a", "a", "a"], rows), PlanRequest(aims=(Resource.DISK,)))
+    assert any("giant-0 alone is" in left.why for left in made.undone)
+
+
+def test_a_topic_is_spread_when_that_is_an_aim() -> None:
+    rows = [("t", [0], 10.0) for _ in range(10)] + [("u", [1], 10.0) for _ in range(10)]
+    made = plan(cluster_of(["a", "a"], rows), PlanRequest(spread_topics=True))
+    held = made.replicas[:10, 0].tolist()
+    assert max(held.count(0), held.count(1)) <= 6
+
+
+def test_the_bounds_of_an_empty_broker() -> None:
+    cluster = cluster_of(["a"] * 3, [("t", [at % 2], 10.0) for at in range(60)])
+    goal = targets(cluster, PlanRequest())
+    # The empty broker must reach 0.9 of the mean of 200; the full ones together must lose 2 * 80, which is less.
+    assert byte_bound(cluster, PlanRequest(), goal).size == pytest.approx(180)
+    assert joint_bound(cluster, goal).size == pytest.approx(180, rel=1e-6)
+
+
+def test_the_joint_bound_sees_that_small_replicas_are_not_enough_for_counts() -> None:
+    # Disk is even; broker 0 has ten times the replicas of broker 1, so some must go, and bytes with them.
+    rows = [("t", [0], 10.0) for _ in range(100)] + [("u", [1], 100.0) for _ in range(10)]
+    cluster = cluster_of(["a", "a"], rows)
+    goal = targets(cluster, PlanRequest())
+    joint, simple = joint_bound(cluster, goal), byte_bound(cluster, PlanRequest(), goal)
+    assert joint.size >= simple.size > 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (PlanRequest(scope=Scope.DRAIN), "drain names no broker"),
+        (PlanRequest(scope=Scope.DRAIN, brokers=(9,)), "the cluster has no broker 9"),
+        (PlanRequest(excluded_topics=("x",)), "the cluster has no topic 'x'"),
+        (PlanRequest(scope=Scope.DRAIN, brokers=(0, 1, 2)), "no broker is left"),
+        (PlanRequest(scope=Scope.DRAIN, brokers=(1,)), "t-0 has 3 replicas, and 2 brokers may hold them"),
+        (PlanRequest(scope=Scope.CHANGE_REPLICATION, replication=4), "replication factor 4 needs 4 brokers, and 3"),
+        (PlanRequest(scope=Scope.CHANGE_REPLICATION), "replication factor 0 is below 1"),
+        (PlanRequest(scope=Scope.REPLACE, brokers=(1,), replacements=(1,)), "do not pair up"),
+        (PlanRequest(scope=Scope.EMPTY_DISKS), "disk limit None is not a positive share"),
+        (PlanRequest(band=0), "band 0 is not between 0 and 1"),
+        (PlanRequest(headroom=1), "headroom 1 is not between 0 and 1"),
+        (PlanRequest(max_bytes_percent=-1), "max bytes percent -1 is negative"),
+        (PlanRequest(max_bytes_percent=float("nan")), "max bytes percent nan is negative"),
+        (PlanRequest(max_moves=-1), "max moves -1 is negative"),
+    ],
+)
+def test_what_no_plan_can_serve_is_refused(asked: PlanRequest, said: str) -> None:
+    cluster = cluster_of(["a", "b", "c"], [("t", [0, 1, 2], 10)])
+    with pytest.raises(PlanRefused, match=said):
+        plan(cluster, asked)
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_a_skewed_cluster_with_new_brokers_comes_into_the_band_near_the_bound(seed: int) -> None:
+    drawn = np.random.default_rng(seed)
+    racks = [f"rack-{broker % 3}" for broker in range(18)]
+    rows: list[tuple[str, list[int], float]] = []
+    for topic in range(100):
+        middle = drawn.normal(5, 1.5)
+        for _ in range(15):
+            keys = drawn.random(15) * np.sqrt(np.arange(1, 16))
+            best = [min(range(rack, 15, 3), key=lambda broker: keys[broker]) for rack in range(3)]
+            size = float(int(np.exp(drawn.normal(middle, 0.5)) * 1024))
+            rows.append((f"t{topic:03d}", sorted(best, key=lambda broker: keys[broker]), size))
+    made = plan(cluster_of(racks, rows), PlanRequest())
+    assert within_bands(made)
+    assert made.undone == ()
+    bound = joint_bound(made.cluster, made.targets).size
+    assert made.bytes_moved <= bound + 0.01 * made.total_bytes
+    capped = plan(made.cluster, PlanRequest(max_bytes_percent=5))
+    even = made.total_bytes * 0.05 / 3
+    for resource, worst in ((Resource.DISK, 1.0), (Resource.REPLICAS, 1.0)):
+        before, after = capped.share(capped.before, resource), capped.share(capped.after, resource)
+        assert after.max() < before.max() * worst
+        assert after.min() > before.min()
+    assert capped.bytes_moved >= 0.9 * 3 * even, "a cap is used up where there is something to gain"
+
+
+def test_no_more_is_moved_than_the_band_asks_for() -> None:
+    # Broker 0 is at 115 of a mean of 102.5, and 112.75 is allowed: the small one is enough.
+    rows = [("t", [0], 10.0) for _ in range(11)] + [("t", [0], 5.0)] + [("u", [1], 10.0) for _ in range(9)]
+    made = plan(cluster_of(["a", "a"], rows), PlanRequest(aims=(Resource.DISK,)))
+    assert within_bands(made)
+    assert made.bytes_moved == 5.0

@@ -1,0 +1,171 @@
+"""The loop around the executor's core: the order of a Ready, lost leases, errors of ours, answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from shunter.core.executor import events as ev
+from shunter.core.executor.machine import Executor
+from shunter.core.executor.ready import CommandReply, Finish, PlanReply
+from shunter.drivers.admin_answers import LogDirsSeen, SettingsSeen, TopicsSeen
+from shunter.drivers.execution import ExecutionDriver, SystemClock
+from shunter.drivers.journals import JournalFenced
+from shunter.errors import DriverError, ErrorCode
+from shunter.model.execution import (
+    Command,
+    CommandKind,
+    ExecutionOptions,
+    JournalEntry,
+    MoveOrder,
+    ObservedPartition,
+    ObservedTopic,
+    OngoingReassignment,
+    StepBegun,
+    ThrottleKey,
+)
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
+
+TP = TopicPartition("t", 0)
+
+
+class Memory:
+    """A journal that lives as long as the test, and writes down what happened in which order."""
+
+    def __init__(self, happened: list[str]) -> None:
+        self.entries: list[JournalEntry] = []
+        self.happened = happened
+        self.fenced = False
+
+    def load(self) -> tuple[JournalEntry, ...]:
+        return tuple(self.entries)
+
+    def append(self, entries: Sequence[JournalEntry], now_ms: int) -> None:
+        if self.fenced:
+            raise JournalFenced("somebody else drives it", retriable=False)
+        self.entries.extend(entries)
+        self.happened += [f"journal {type(entry.record).__name__}" for entry in entries]
+
+    def renew(self, now_ms: int) -> None:
+        if self.fenced:
+            raise JournalFenced("somebody else drives it", retriable=False)
+
+
+class Cluster:
+    """One partition under a controller that does at once what it is asked."""
+
+    def __init__(self, happened: list[str]) -> None:
+        self.replicas: Replicas = (1, 2)
+        self.happened = happened
+        self.failure: Exception | None = None
+
+    async def cluster_id(self) -> str:
+        return "c"
+
+    async def is_shunter(self) -> bool:
+        return False
+
+    async def topic_names(self) -> list[str]:
+        return ["t"]
+
+    async def list_reassignments(self) -> dict[TopicPartition, OngoingReassignment]:
+        if self.failure is not None:
+            raise self.failure
+        return {}
+
+    async def observe_topics(self, names: Sequence[str]) -> TopicsSeen:
+        seen = ObservedTopic(None, {0: ObservedPartition(self.replicas, self.replicas, self.replicas[0])})
+        return TopicsSeen(dict.fromkeys(names, seen), {1: None, 2: None, 3: None}, 1)
+
+    async def observe_log_dirs(self, asked: Mapping[BrokerId, Sequence[TopicPartition]]) -> LogDirsSeen:
+        return LogDirsSeen({}, {}, {}, tuple(asked))
+
+    async def read_settings(self, keys: Sequence[ThrottleKey]) -> SettingsSeen:
+        return SettingsSeen(dict.fromkeys(keys), {})
+
+    async def alter_reassignments(
+        self, targets: Sequence[tuple[TopicPartition, Replicas | None]]
+    ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
+        self.happened.append(f"asked {targets[0][1]}")
+        assert targets[0][1] is not None
+        self.replicas = targets[0][1]
+        return {TP: (ErrorCode.NONE, "")}
+
+    async def alter_settings(self, settings: Sequence[tuple[ThrottleKey, str | None]]) -> dict[ThrottleKey, str]:
+        return {}
+
+    async def alter_log_dirs(self, replicas: Any) -> dict[tuple[BrokerId, TopicPartition], ErrorCode]:
+        return {}
+
+    async def close(self) -> None:
+        pass
+
+
+class World:
+    def __init__(self) -> None:
+        self.happened: list[str] = []
+        self.journal = Memory(self.happened)
+        self.cluster = Cluster(self.happened)
+        self.driver = ExecutionDriver(Executor(), self.journal, self.cluster, SystemClock(), lambda notice: None)
+        self.driver.post("start", ev.JournalLoaded((), "c"))
+
+    async def run(self, *, forever: bool = False) -> tuple[PlanReply | BaseException, Finish]:
+        moves = (MoveOrder(TP, (3, 2)),)
+        asking = asyncio.create_task(
+            self.driver.ask("plan", lambda token: ev.PlanSubmitted("p", moves, ExecutionOptions(), token))
+        )
+        await asyncio.sleep(0)
+        finish = await asyncio.wait_for(self.driver.run(forever=forever), 20)
+        (reply,) = await asyncio.gather(asking, return_exceptions=True)
+        assert isinstance(reply, PlanReply | BaseException)
+        return reply, finish
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_a_step_is_in_the_journal_before_it_is_asked_for(world: World) -> None:
+    reply, finish = await world.run()
+    assert isinstance(reply, PlanReply)
+    assert reply.error is None
+    assert finish.fatal is None
+    assert world.cluster.replicas == (3, 2)
+    asked = world.happened.index("asked (3, 2)")
+    assert "journal StepBegun" in world.happened[:asked]
+    begun = [entry.record for entry in world.journal.entries if isinstance(entry.record, StepBegun)]
+    assert [record.after for record in begun] == [(3, 2)]
+
+
+async def test_who_lost_the_journal_asks_for_nothing(world: World) -> None:
+    world.journal.fenced = True
+    reply, finish = await world.run()
+    assert isinstance(reply, DriverError)
+    assert "somebody else drives it" in str(finish.fatal)
+    assert [told for told in world.happened if told.startswith("asked")] == []
+
+
+async def test_what_never_passes_ends_the_execution_and_says_why(world: World) -> None:
+    world.cluster.failure = DriverError("needs Describe on Cluster", retriable=False)
+    _reply, finish = await world.run()
+    assert finish.fatal == "needs Describe on Cluster"
+
+
+async def test_an_error_of_ours_is_not_waited_for_in_vain(world: World) -> None:
+    world.cluster.failure = AttributeError("a bug")
+    with pytest.raises(AttributeError, match="a bug"):
+        await world.run()
+
+
+async def test_a_daemon_stays_and_answers_when_nothing_is_left_to_do(world: World) -> None:
+    running = asyncio.create_task(world.driver.run(forever=True))
+    reply = await asyncio.wait_for(
+        world.driver.ask("command", lambda token: ev.CommandReceived(Command(CommandKind.STOP), token)), 20
+    )
+    assert reply == CommandReply(False, "nothing is under way: all moves named have ended")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

@@ -1,0 +1,24 @@
+"""A snapshot's brokers are those that can hold a replica."""
+
+from __future__ import annotations
+
+from shunter.drivers.inventory import _holders
+
+SPACE = (None, None, 1)
+BARE = (None, None, 0)
+
+
+def test_a_controller_without_log_dirs_is_no_place_for_replicas():
+    assert _holders([1, 2, 1000], {1: SPACE, 2: SPACE, 1000: BARE}, {1, 2}) == [1, 2]
+
+
+def test_who_is_assigned_a_replica_stays_whatever_it_shows():
+    assert _holders([1, 2], {1: SPACE, 2: BARE}, {1, 2}) == [1, 2]
+
+
+def test_where_nobody_shows_a_log_dir_everybody_stays():
+    assert _holders([1, 2, 3], {1: BARE, 2: BARE, 3: BARE}, set()) == [1, 2, 3]
+
+
+def test_who_did_not_answer_stays():
+    assert _holders([1, 2], {1: SPACE}, {1}) == [1, 2]

@@ -1,0 +1,244 @@
+"""The SQLite journal: durable in order, one driver at a time, torn and damaged files, the version before."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from shunter.core.executor.apply import apply
+from shunter.core.executor.state import ExecutorState
+from shunter.drivers.journal_sqlite import SqliteJournal
+from shunter.drivers.journals import LEASE_MS, JournalDamaged, JournalFenced, JournalHeld
+from shunter.errors import FormatError
+from shunter.model.execution import ExecutionOptions, JournalEntry, MoveAccepted, PlanAccepted, StepBegun, StepFinished
+from shunter.model.partition import TopicPartition
+from shunter.model.reassignment import Strategy
+
+NOW = 1_000_000
+DATA = Path(__file__).parent / "data"
+TP = TopicPartition("orders-eu", 0)
+
+
+def entries(first: int = 1, count: int = 10) -> list[JournalEntry]:
+    """A plan, a move, and steps that follow one another."""
+    made: list[JournalEntry] = []
+    for sequence in range(first, first + count):
+        if sequence == 1:
+            record = PlanAccepted("p", "c", ExecutionOptions())
+        elif sequence == 2:
+            record = MoveAccepted(TP, None, (1, 2), (3, 4), Strategy.INCREMENTAL, 5)
+        elif sequence % 2:
+            record = StepBegun(TP, sequence // 2, (1, 2), (1, 2, 3), "forward: +3")
+        else:
+            record = StepFinished(TP, sequence // 2 - 1, (1, 2, 3), (1, 2, 3))
+        made.append(JournalEntry(sequence, NOW + sequence, "test", record))
+    return made
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "cluster.journal"
+
+
+@pytest.fixture
+def journal(path: Path) -> Iterator[SqliteJournal]:
+    opened = SqliteJournal(path, "first")
+    opened.acquire(NOW)
+    yield opened
+    opened.close()
+
+
+def test_what_was_appended_is_read_back(journal: SqliteJournal, path: Path) -> None:
+    journal.append(entries(), NOW)
+    with closing(SqliteJournal(path, "reader")) as reader:
+        assert reader.load() == tuple(entries())
+
+
+def test_every_batch_is_synced(journal: SqliteJournal) -> None:
+    assert journal._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert journal._connection.execute("PRAGMA synchronous").fetchone() == (2,)
+
+
+def test_a_batch_is_all_or_nothing(journal: SqliteJournal) -> None:
+    journal.append(entries(count=3), NOW)
+    with pytest.raises(JournalFenced, match="somebody else wrote"):
+        journal.append([*entries(first=4, count=1), *entries(first=3, count=1)], NOW)
+    assert journal.load() == tuple(entries(count=3))
+
+
+def test_a_second_driver_is_refused_and_told_of_the_first(journal: SqliteJournal, path: Path) -> None:
+    with closing(SqliteJournal(path, "second")) as second, pytest.raises(JournalHeld) as refused:
+        second.acquire(NOW + 1)
+    assert refused.value.holder.process == os.getpid()
+    assert f"process {os.getpid()} on {socket.gethostname()}" in str(refused.value)
+    assert not refused.value.retriable
+
+
+def test_a_lease_that_ran_out_is_anothers_and_fences_the_first(journal: SqliteJournal, path: Path) -> None:
+    with closing(SqliteJournal(path, "second")) as second:
+        second.acquire(NOW + LEASE_MS)
+        with pytest.raises(JournalFenced, match="driven by"):
+            journal.append(entries(), NOW + LEASE_MS)
+        with pytest.raises(JournalFenced):
+            journal.renew(NOW + LEASE_MS)
+        assert second.load() == ()
+
+
+def test_a_lease_that_is_renewed_stays(journal: SqliteJournal, path: Path) -> None:
+    journal.renew(NOW + LEASE_MS - 1)
+    with closing(SqliteJournal(path, "second")) as second, pytest.raises(JournalHeld):
+        second.acquire(NOW + LEASE_MS)
+
+
+def test_a_dead_process_of_this_host_holds_nothing(journal: SqliteJournal, path: Path) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    journal._connection.execute("UPDATE lease SET process = ?", (dead.pid,))
+    with closing(SqliteJournal(path, "second")) as second:
+        second.acquire(NOW + 1)
+
+
+def test_a_process_of_another_host_is_believed_until_its_lease_ends(journal: SqliteJournal, path: Path) -> None:
+    journal._connection.execute("UPDATE lease SET host = 'elsewhere', process = 1")
+    with closing(SqliteJournal(path, "second")) as second:
+        with pytest.raises(JournalHeld, match="process 1 on elsewhere"):
+            second.acquire(NOW + 1)
+        second.acquire(NOW + LEASE_MS)
+
+
+def test_a_released_journal_is_free(journal: SqliteJournal, path: Path) -> None:
+    journal.release()
+    with closing(SqliteJournal(path, "second")) as second:
+        assert second.holder(NOW) is None
+        second.acquire(NOW)
+
+
+def test_orders_are_kept_until_they_are_answered(journal: SqliteJournal, path: Path) -> None:
+    with closing(SqliteJournal(path, "shell")) as shell:
+        number = shell.order("command", {"kind": "stop"}, NOW)
+        assert shell.answer_to(number) is None
+        (found,) = journal.orders()
+        assert (found.number, found.kind, found.body) == (number, "command", '{"kind":"stop"}')
+        journal.answer(number, "done")
+        assert journal.orders() == ()
+        assert shell.answer_to(number) == "done"
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """A journal whose writer died: the log beside it was never folded into the file."""
+    path = tmp_path / "alive" / "cluster.journal"
+    journal = SqliteJournal(path, "first")
+    journal.acquire(NOW)
+    for first in range(1, 21):
+        journal.append(entries(first=first, count=1), NOW)
+    left = tmp_path / "dead"
+    shutil.copytree(path.parent, left)
+    journal.close()
+    return left / path.name
+
+
+@pytest.mark.parametrize("share", [0.999, 0.9, 0.6, 0.3, 0.1])
+def test_a_torn_write_loses_its_own_batch_and_no_other(written: Path, share: float) -> None:
+    log = written.with_name(written.name + "-wal")
+    whole = log.read_bytes()
+    log.write_bytes(whole[: int(len(whole) * share)])
+    if written.stat().st_size == 0 and share < 0.2:
+        pytest.skip("nothing was ever whole")
+    with closing(SqliteJournal(written, "second")) as journal:
+        loaded = journal.load()
+        assert loaded == tuple(entries(count=len(loaded)))
+        assert len(loaded) < 20
+        state = ExecutorState()
+        for entry in loaded[:2]:
+            apply(state, entry)
+
+
+def test_a_last_write_of_garbage_is_a_torn_write(written: Path) -> None:
+    log = written.with_name(written.name + "-wal")
+    whole = bytearray(log.read_bytes())
+    whole[-3000:] = os.urandom(3000)
+    log.write_bytes(whole)
+    with closing(SqliteJournal(written, "second")) as journal:
+        loaded = journal.load()
+    assert 0 < len(loaded) < 20
+    assert loaded == tuple(entries(count=len(loaded)))
+
+
+def test_a_changed_entry_is_found_and_what_stands_before_it_can_be_read(journal: SqliteJournal, path: Path) -> None:
+    journal.append(entries(), NOW)
+    journal._connection.execute("UPDATE entries SET body = replace(body, '[1,2,3]', '[1,2,4]') WHERE sequence = 6")
+    with closing(SqliteJournal(path, "reader")) as reader, pytest.raises(JournalDamaged, match="entry 6") as refused:
+        reader.load()
+    assert refused.value.readable == tuple(entries(count=5))
+    assert "5 entries before it can still be read" in str(refused.value)
+
+
+def test_a_missing_entry_is_found(journal: SqliteJournal) -> None:
+    journal.append(entries(), NOW)
+    journal._connection.execute("DELETE FROM entries WHERE sequence = 4")
+    with pytest.raises(JournalDamaged, match="entry 4 is missing") as refused:
+        journal.load()
+    assert refused.value.readable == tuple(entries(count=3))
+
+
+def test_a_file_that_is_no_journal_is_refused(path: Path) -> None:
+    path.write_bytes(b"not a database, but long enough to look at it" * 100)
+    with pytest.raises(JournalDamaged, match="not readable as a journal"):
+        SqliteJournal(path, "first")
+
+
+def test_pages_of_garbage_in_the_middle_are_refused_with_what_can_be_read(path: Path) -> None:
+    journal = SqliteJournal(path, "first")
+    journal.acquire(NOW)
+    journal.append(entries(count=400), NOW)
+    journal.close()
+    damaged = bytearray(path.read_bytes())
+    middle = len(damaged) // 2
+    damaged[middle : middle + 4096] = os.urandom(4096)
+    path.write_bytes(damaged)
+    with pytest.raises(JournalDamaged) as refused, closing(SqliteJournal(path, "second")) as second:
+        second.load()
+    readable = refused.value.readable
+    assert readable == tuple(entries(count=len(readable)))
+
+
+def version_1(path: Path) -> Path:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript((DATA / "journal-v1.sql").read_text())
+    return path
+
+
+def test_the_version_before_is_read_and_written_anew(path: Path) -> None:
+    with closing(SqliteJournal(version_1(path), "first")) as journal:
+        loaded = journal.load()
+        journal.acquire(NOW)
+        following = JournalEntry(8, NOW, "test", StepBegun(TP, 2, (2, 1, 3), (3, 1), "forward: -2"))
+        journal.append([following], NOW)
+    state = ExecutorState()
+    for entry in loaded:
+        apply(state, entry)
+    assert state.moves[TP].original == (2, 1)
+    assert state.moves[TP].current == (2, 1, 3)
+    assert state.limit == 5_000_000
+    assert len(state.throttles) == 1
+    with closing(SqliteJournal(path, "second")) as again:
+        assert again.version == 2
+        assert again.load() == (*loaded, following)
+
+
+def test_a_later_version_is_refused(path: Path) -> None:
+    SqliteJournal(path, "first").close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE about SET value = '3'")
+    with pytest.raises(FormatError, match="version 3 is not understood"):
+        SqliteJournal(path, "second")

@@ -1,0 +1,201 @@
+"""What any node may answer is answered by a live broker; our own part of a mixed request here."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fake_broker import RANGES, FakeBroker
+from kio.index import load_response_schema
+from rpc_world import OUR_ID, rpc_world
+
+from shunter.drivers.handlers.messages import filled
+from shunter.drivers.relay import PASSED_ON, relayed_ranges
+from shunter.errors import ErrorCode
+from shunter.model.broker import Endpoint
+
+THROTTLE = "leader.replication.throttled.rate"
+
+
+async def with_broker(w, number=1):
+    broker = await FakeBroker(number).start()
+    w.fakes.append(broker)
+    return broker
+
+
+def coordinator_at(broker):
+    def answer(request, version):
+        found = {"node_id": broker.id, "host": "h", "port": 5, "error_code": 0}
+        keys = getattr(request, "coordinator_keys", ())
+        return filled(load_response_schema(10, version), {**found, "coordinators": [{**found, "key": k} for k in keys]})
+
+    return answer
+
+
+async def test_a_coordinator_is_found_by_a_broker_under_the_clients_own_correlation_id():
+    async with rpc_world() as w:
+        broker = await with_broker(w)
+        broker.relayed[10] = coordinator_at(broker)
+        client = await w.client()
+        client.last = 2_000_000
+        for version in (0, 3, 4):
+            message = await client.ask(10, version, key="g", coordinator_keys=["g"])
+            assert (message.coordinators[0] if version >= 4 else message).node_id == 1
+        assert broker.connections == 1
+
+
+async def test_the_least_loaded_broker_is_asked():
+    async with rpc_world() as w:
+        first, second = await with_broker(w, 1), await with_broker(w, 2)
+        for broker in (first, second):
+            broker.relayed[10] = coordinator_at(broker)
+        first.answering.clear()
+        one, other = await w.client(), await w.client()
+        one.send(10, 0, key="g")
+        await first.until_heard(1)
+        assert (await other.ask(10, 0, key="g")).node_id == 2
+        first.answering.set()
+        assert (await one.receive(10, 0))[1].node_id == 1
+
+
+async def test_coordinators_are_asked_for_on_the_clients_own_listener_only():
+    async with rpc_world() as w:
+        broker = await with_broker(w)
+        broker.relayed[10] = coordinator_at(broker)
+        message = await w.ask(10, 0, listener=1, key="g")
+        assert int(message.error_code) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert broker.heard == []
+
+
+async def test_a_broker_without_plaintext_is_never_asked():
+    async with rpc_world() as w:
+        broker = await with_broker(w)
+        secured = broker.broker._replace(endpoints=(Endpoint("PLAINTEXT", "SSL", "127.0.0.1", broker.port),))
+        w.relay._brokers = lambda: (secured,)
+        message = await w.ask(10, 0, key="g")
+        assert int(message.error_code) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_a_broker_that_dies_while_it_is_asked_closes_nothing_else():
+    async with rpc_world() as w:
+        broker = await with_broker(w)
+        broker.answering.clear()
+        client, other = await w.client(), await w.client()
+        client.send(10, 3, key="g")
+        await broker.until_heard(1)
+        broker.cut()
+        _, message = await client.receive(10, 3)
+        assert int(message.error_code) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        other.send(22, 0, transactional_id=None, transaction_timeout=1000)
+        await broker.until_heard(2)
+        broker.cut()
+        assert await other.closed()
+        assert (await client.ask(3, 1, topics=())).controller_id == OUR_ID
+
+
+async def test_a_frame_of_an_api_that_is_not_ours_is_passed_on_as_it_is():
+    async with rpc_world() as w:
+        broker = await with_broker(w)
+        broker.relayed[22] = lambda _, version: filled(
+            load_response_schema(22, version), {"error_code": 0, "producer_id": 77, "producer_epoch": 0}
+        )
+        message = await w.ask(22, 4, transactional_id=None, transaction_timeout=1000, producer_id=-1, producer_epoch=-1)
+        assert message.producer_id == 77
+        assert w.relay.passed_on == 1
+
+
+def resource(kind, name, *configs):
+    return {"resource_type": kind, "resource_name": name, "configs": configs, "configuration_keys": None}
+
+
+def setting(name, value, operation=0):
+    return {"name": name, "value": value, "config_operation": operation}
+
+
+async def test_a_mixed_change_of_configs_is_split():
+    async with rpc_world() as w:
+        broker = await with_broker(w)
+        broker.relayed[44] = lambda request, version: filled(
+            load_response_schema(44, version),
+            {
+                "responses": [
+                    {"resource_type": one.resource_type, "resource_name": one.resource_name, "error_code": 3}
+                    for one in request.resources
+                ]
+            },
+        )
+        asked = [resource(4, str(OUR_ID), setting(THROTTLE, "10")), resource(2, "t", setting("retention.ms", "5"))]
+        message = await w.ask(44, 1, resources=asked)
+        assert {one.resource_name: int(one.error_code) for one in message.responses} == {str(OUR_ID): 0, "t": 3}
+        (heard,) = broker.heard
+        assert [one.resource_name for one in heard.message.resources] == ["t"]
+        assert w.node.own_configs.values == {THROTTLE: "10"}
+
+
+async def test_our_own_configs_are_kept_shown_and_cleared():
+    async with rpc_world() as w:
+        ours = str(OUR_ID)
+        await w.ask(44, 0, resources=[resource(4, ours, setting("list", "a,b"), setting(THROTTLE, "10"))])
+        await w.ask(44, 0, resources=[resource(4, ours, setting("list", "c,a", 2), setting("list", "b", 3))])
+        await w.ask(44, 0, resources=[resource(4, ours, setting("no", "x"))], validate_only=True)
+        for version in range(5):
+            message = await w.ask(32, version, resources=[resource(4, ours)])
+            assert {one.name: one.value for one in message.results[0].configs} == {"list": "a,c", THROTTLE: "10"}
+        chosen = [{**resource(4, ours), "configuration_keys": [THROTTLE]}]
+        message = await w.ask(32, 4, resources=chosen)
+        assert [one.name for one in message.results[0].configs] == [THROTTLE]
+        await w.ask(44, 1, resources=[resource(4, ours, setting(THROTTLE, None, 1))])
+        assert w.node.own_configs.values == {"list": "a,c"}
+        bad = await w.ask(44, 1, resources=[resource(4, ours, setting("list", "x", 9))])
+        assert int(bad.responses[0].error_code) == ErrorCode.INVALID_REQUEST
+        await w.ask(33, 2, resources=[resource(4, ours, setting("only", "1"))])
+        assert w.node.own_configs.values == {"only": "1"}
+
+
+async def test_configs_of_others_without_a_broker_are_refused_in_their_form():
+    async with rpc_world() as w:
+        message = await w.ask(44, 1, resources=[resource(2, "t", setting("retention.ms", "5"))])
+        (refused,) = message.responses
+        assert int(refused.error_code) == ErrorCode.BROKER_NOT_AVAILABLE
+        assert "no live broker" in refused.error_message
+        both = await w.ask(32, 4, resources=[resource(2, "t"), resource(4, str(OUR_ID))])
+        assert {one.resource_name: int(one.error_code) for one in both.results} == {"t": 8, str(OUR_ID): 0}
+
+
+async def test_whether_a_topic_is_created_on_demand_is_asked_of_a_broker():
+    async with rpc_world() as w:
+        broker = await with_broker(w)
+
+        def answer(request, version):
+            codes = {"made": 5, "refused": 3}
+            topics = [{"name": one.name, "error_code": codes[one.name]} for one in request.topics]
+            return filled(load_response_schema(3, version), {"topics": topics, "brokers": (), "cluster_id": "c"})
+
+        broker.relayed[3] = answer
+        asked = [{"name": "made", "topic_id": None}, {"name": "refused", "topic_id": None}]
+        message = await w.ask(3, 12, topics=asked, allow_auto_topic_creation=True)
+        assert {one.name: int(one.error_code) for one in message.topics} == {"made": 5, "refused": 3}
+        assert broker.heard[0].message.allow_auto_topic_creation
+        await w.ask(3, 12, topics=asked, allow_auto_topic_creation=False)
+        assert len(broker.heard) == 1
+
+
+async def test_many_callers_share_a_few_connections():
+    async with rpc_world() as w:
+        broker = await with_broker(w)
+        broker.relayed[10] = coordinator_at(broker)
+        broker.answering.clear()
+        clients = [await w.client() for _ in range(20)]
+        for client in clients:
+            client.send(10, 0, key="g")
+        await broker.until_heard(4)
+        broker.answering.set()
+        answers = await asyncio.gather(*(client.receive(10, 0) for client in clients))
+        assert {message.node_id for _, message in answers} == {1}
+        assert broker.connections == 4
+
+
+def test_ranges_are_those_that_all_brokers_take():
+    assert relayed_ranges({}) == dict(PASSED_ON)
+    ranges = relayed_ranges({1: {0: (3, 10)}, 2: {0: (0, 8), 1: (0, 1)}})
+    assert ranges == {0: (3, 8)}
+    assert relayed_ranges({1: RANGES}) == {}

@@ -1,0 +1,248 @@
+"""Journal rows, plan files and client properties: both ways, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shunter.errors import FormatError, SettingsError
+from shunter.formats.client_properties import client_configuration, parse_properties
+from shunter.formats.journal import (
+    VERSION,
+    JournalRow,
+    decode_entry,
+    encode_entry,
+    options_from_json,
+    options_to_json,
+    partition_from_text,
+)
+from shunter.formats.reassignment_json import decode_plan, encode_plan
+from shunter.model.execution import (
+    Command,
+    CommandKind,
+    CommandTaken,
+    Direction,
+    DirectionChanged,
+    ExecutionClosed,
+    ExecutionOptions,
+    FloorRelaxed,
+    JournalEntry,
+    LimitChanged,
+    MoveAccepted,
+    MoveClosed,
+    MoveOrder,
+    MovePaused,
+    Order,
+    Outcome,
+    PlanAccepted,
+    RateObserved,
+    StepAccepted,
+    StepBegun,
+    StepDropped,
+    StepFinished,
+    ThrottleKey,
+    ThrottleRemembered,
+    ThrottleRestored,
+    ThrottleSet,
+)
+from shunter.model.partition import TopicPartition
+from shunter.model.reassignment import Strategy
+
+names = st.text("abz-._09", min_size=1, max_size=12)
+partitions = st.builds(TopicPartition, names, st.integers(0, 99_999))
+replicas = st.lists(st.integers(0, 2**31 - 1), max_size=5, unique=True).map(tuple)
+texts = st.text(max_size=20)
+numbers = st.integers(0, 2**60)
+log_dirs = st.lists(st.tuples(st.integers(0, 9), texts), max_size=2).map(tuple)
+keys = st.builds(ThrottleKey, st.sampled_from(["broker", "topic"]), names, names)
+options = st.builds(
+    ExecutionOptions,
+    strategy=st.sampled_from(Strategy),
+    throttle=st.none() | numbers,
+    max_in=st.integers(0, 9),
+    orders=st.lists(st.sampled_from(Order), max_size=3).map(tuple),
+    disk_share=st.floats(0, 1),
+    window=st.none() | st.tuples(st.integers(0, 1439), st.integers(0, 1439)),
+    take_over=st.booleans(),
+)
+records = st.one_of(
+    st.builds(PlanAccepted, texts, texts, options),
+    st.builds(
+        MoveAccepted,
+        partitions,
+        st.none() | st.uuids(),
+        replicas,
+        replicas,
+        st.sampled_from(Strategy),
+        numbers,
+        log_dirs,
+        st.booleans(),
+    ),
+    st.builds(StepBegun, partitions, numbers, replicas, replicas, texts, st.booleans()),
+    st.builds(StepAccepted, partitions, numbers),
+    st.builds(StepFinished, partitions, numbers, replicas, replicas, numbers),
+    st.builds(StepDropped, partitions, numbers, texts),
+    st.builds(DirectionChanged, partitions, st.sampled_from(Direction)),
+    st.builds(MovePaused, partitions, st.booleans()),
+    st.builds(FloorRelaxed, partitions),
+    st.builds(MoveClosed, partitions, st.sampled_from(Outcome), texts, replicas, numbers),
+    st.builds(ThrottleRemembered, keys, st.none() | texts),
+    st.builds(ThrottleSet, keys, texts),
+    st.builds(ThrottleRestored, keys, st.booleans()),
+    st.builds(LimitChanged, st.none() | numbers, texts),
+    st.builds(
+        CommandTaken,
+        st.builds(
+            Command,
+            st.sampled_from(CommandKind),
+            st.lists(partitions, max_size=2).map(tuple),
+            st.none() | numbers,
+            texts,
+        ),
+    ),
+    st.builds(RateObserved, st.integers(0, 9), numbers, st.booleans()),
+    st.builds(ExecutionClosed, texts),
+)
+
+
+@given(st.builds(JournalEntry, st.integers(1, 2**60), numbers, texts, records))
+def test_every_entry_comes_back_as_it_was(entry: JournalEntry) -> None:
+    assert decode_entry(encode_entry(entry), VERSION, "journal") == entry
+
+
+@given(options)
+def test_options_come_back_as_they_were(chosen: ExecutionOptions) -> None:
+    assert options_from_json(orjson.loads(orjson.dumps(options_to_json(chosen)))) == chosen
+
+
+@given(st.text(max_size=200))
+def test_rows_of_anything_are_refused_by_name(body: str) -> None:
+    with pytest.raises(FormatError, match="place, entry 7"):
+        decode_entry(JournalRow(7, body, None), 1, "place")
+
+
+@given(st.builds(JournalEntry, st.integers(1, 99), numbers, texts, records), st.data())
+def test_a_row_with_a_changed_letter_is_refused(entry: JournalEntry, data: st.DataObject) -> None:
+    row = encode_entry(entry)
+    at = data.draw(st.integers(0, len(row.body) - 1))
+    changed = row.body[:at] + ("x" if row.body[at] != "x" else "y") + row.body[at + 1 :]
+    with pytest.raises(FormatError, match="checksum"):
+        decode_entry(row._replace(body=changed), VERSION, "place")
+
+
+def test_topics_with_dashes_are_partitions_too() -> None:
+    assert partition_from_text("orders-eu-12") == TopicPartition("orders-eu", 12)
+    for wrong in ("orders", "orders-", "-1", "orders-x"):
+        with pytest.raises(ValueError, match="is no partition"):
+            partition_from_text(wrong)
+
+
+def test_a_plan_is_read_as_apaches_tool_writes_it() -> None:
+    text = (
+        '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[3,1],"log_dirs":["any","/d"]},'
+        '{"topic":"t","partition":1,"replicas":null},{"topic":"u","partition":0,"replicas":[1],"strategy":"all-at-once"}]}'
+    )
+    assert decode_plan(text, "plan.json") == (
+        MoveOrder(TopicPartition("t", 0), (3, 1), None, ((1, "/d"),)),
+        MoveOrder(TopicPartition("t", 1), ()),
+        MoveOrder(TopicPartition("u", 0), (1,), Strategy.ALL_AT_ONCE),
+    )
+
+
+orders = st.builds(
+    MoveOrder,
+    partitions,
+    st.lists(st.integers(0, 99), min_size=1, max_size=4, unique=True).map(tuple),
+    st.none() | st.sampled_from(Strategy),
+    st.just(()),
+)
+
+
+@given(st.lists(orders, max_size=5).map(tuple))
+def test_a_plan_comes_back_as_it_was(moves: tuple[MoveOrder, ...]) -> None:
+    assert decode_plan(encode_plan(moves), "plan.json") == moves
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "not JSON"),
+        ("[]", "a plan is a JSON object"),
+        ('{"version":2}', "version 2 is not understood"),
+        ('{"partitions":{}}', "'partitions' is a list"),
+        ('{"partitions":[1]}', "partition 0: 1 is no JSON object"),
+        ('{"partitions":[{"partition":0}]}', "topic None is no name"),
+        ('{"partitions":[{"topic":"t","partition":-1}]}', "partition -1 of topic t"),
+        ('{"partitions":[{"topic":"t","partition":0,"replicas":["1"]}]}', "no list of broker ids"),
+        ('{"partitions":[{"topic":"t","partition":0,"replicas":[1],"log_dirs":[]}]}', "0 log_dirs for 1 replicas"),
+        ('{"partitions":[{"topic":"t","partition":0,"replicas":[1],"log_dirs":["d"]}]}', "not absolute"),
+        ('{"partitions":[{"topic":"t","partition":0,"replicas":[1],"strategy":"fast"}]}', "none of incremental"),
+    ],
+)
+def test_what_is_no_plan_is_refused_with_its_place(text: str, told: str) -> None:
+    with pytest.raises(FormatError, match=told):
+        decode_plan(text, "plan.json")
+
+
+def test_properties_are_read_as_java_reads_them() -> None:
+    text = "# comment\n! another\na=1\nb : two\nc three \\\n   four\nd\\=e=f\\u0041\\n\nempty\n"
+    assert parse_properties(text) == {"a": "1", "b": "two", "c": "three four", "d=e": "fA\n", "empty": ""}
+
+
+def configured(**properties: str) -> dict[str, Any]:
+    named = {name.replace("__", "."): value for name, value in properties.items()}
+    return client_configuration(named, "a:1, b:2", "client.properties")
+
+
+def test_scram_over_tls_with_a_client_certificate() -> None:
+    made = configured(
+        security__protocol="SASL_SSL",
+        sasl__mechanism="SCRAM-SHA-512",
+        sasl__jaas__config='org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="p\\"w";',
+        ssl__truststore__type="PEM",
+        ssl__truststore__location="/ca.pem",
+        ssl__keystore__type="PEM",
+        ssl__keystore__location="/me.pem",
+        ssl__key__password="k",
+    )
+    assert made["bootstrap_servers"] == ["a:1", "b:2"]
+    assert (made["sasl_mechanism"], made["sasl_plain_username"], made["sasl_plain_password"]) == (
+        "SCRAM-SHA-512",
+        "u",
+        'p"w',
+    )
+    assert (made["ssl_cafile"], made["ssl_certfile"], made["ssl_keyfile"]) == ("/ca.pem", "/me.pem", "/me.pem")
+    assert made["ssl_password"] == "k"
+    assert made["ssl_check_hostname"] is True
+
+
+def test_host_names_go_unchecked_only_if_asked() -> None:
+    made = configured(security__protocol="SSL", ssl__endpoint__identification__algorithm="")
+    assert made["ssl_check_hostname"] is False
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ({"security__protocol": "TLS"}, "security.protocol 'TLS' is none of"),
+        ({"security__protocol": "SASL_SSL", "sasl__mechanism": "GSSAPI"}, "GSSAPI needs"),
+        ({"security__protocol": "SASL_SSL", "sasl__mechanism": "OAUTHBEARER"}, "OAUTHBEARER needs"),
+        ({"security__protocol": "SASL_SSL", "sasl__mechanism": "PLAIN"}, "names no username"),
+        ({"security__protocol": "SSL", "ssl__truststore__location": "/x.jks"}, "make a PEM file of it"),
+        ({"request__timeout__ms": "soon"}, "request.timeout.ms 'soon' is no number"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(properties: dict[str, str], told: str) -> None:
+    with pytest.raises((SettingsError, FormatError), match=told):
+        configured(**properties)
+
+
+def test_ids_of_topics_survive() -> None:
+    record = MoveAccepted(TopicPartition("t", 0), UUID(int=7), (1,), (2,), Strategy.INCREMENTAL, 0)
+    entry = JournalEntry(1, 2, "c", record)
+    assert decode_entry(encode_entry(entry), 2, "j").record == record

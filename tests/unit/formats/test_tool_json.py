@@ -1,0 +1,86 @@
+"""The JSON of kafka-reassign-partitions and of request znodes, and how both are refused."""
+
+import json
+
+import pytest
+
+from shunter.errors import FormatError
+from shunter.formats.request_znodes import decode_request
+from shunter.formats.tool_json import (
+    PlanRefused,
+    check_executable,
+    format_reassignment,
+    parse_reassignment,
+    parse_topics,
+)
+from shunter.model.partition import TopicPartition
+
+TP = TopicPartition("t", 0)
+
+
+def plan(*entries, version=1):
+    return json.dumps({"version": version, "partitions": list(entries)})
+
+
+def entry(replicas, partition=0, **more):
+    return {"topic": "t", "partition": partition, "replicas": replicas, **more}
+
+
+def test_log_dirs_that_are_not_any_are_kept():
+    asked = parse_reassignment(plan(entry([1, 2], log_dirs=["any", "/d"])))
+    assert asked.partitions == ((TP, (1, 2)),)
+    assert asked.log_dirs == {(2, TP): "/d"}
+
+
+def test_a_plan_is_printed_as_apache_prints_it():
+    assert format_reassignment({TopicPartition("t", 1): (2,), TP: (1, 2)}) == (
+        '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","any"]},'
+        '{"topic":"t","partition":1,"replicas":[2],"log_dirs":["any"]}]}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (plan(), "Partition reassignment list cannot be empty"),
+        (plan(entry([])), "Partition replica list cannot be empty"),
+        (plan(entry(None)), "Partition replica list cannot be empty"),
+        (plan(entry([1]), entry([2])), "Partition reassignment contains duplicate topic partitions: t-0"),
+        (
+            plan(entry([1, 1])),
+            "Partition replica lists may not contain duplicate entries: t-0 contains multiple entries for 1",
+        ),
+        (plan(version=2), "Not supported version field value 2"),
+        (
+            plan(entry([1, 2], log_dirs=["any"])),
+            "Size of replicas list [1, 2] is different from size of log dirs list [any] for partition t-0",
+        ),
+    ],
+)
+def test_what_cannot_be_executed(text, told):
+    with pytest.raises(PlanRefused) as refused:
+        check_executable(parse_reassignment(text), cancels=False)
+    assert str(refused.value) == told
+
+
+def test_null_and_empty_replicas_may_cancel():
+    check_executable(parse_reassignment(plan(entry(None), entry([], partition=1))), cancels=True)
+    check_executable(parse_reassignment("{}"), cancels=True)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"partitions": 3}', plan({"topic": "t"}), plan(entry(["x"]))])
+def test_nonsense_is_refused(text):
+    with pytest.raises(PlanRefused):
+        parse_reassignment(text)
+
+
+def test_topics_come_in_their_order():
+    assert parse_topics('{"topics": [{"topic": "b"}, {"topic": "a"}], "version": 1}') == ("b", "a")
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b'{"version":9}', b'{"assignments":{"t":{"x":[1]}}}', b'{"assignments":{"t":{"0":[1,1]}}}']
+)
+def test_a_request_that_cannot_be_read_is_refused_whole(data):
+    with pytest.raises(FormatError):
+        decode_request("request_1", data, czxid=1)

@@ -1,0 +1,84 @@
+"""What is documented is what is there; what is packed is what is submitted."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from shunter.cli.pipeline import KINDS, Duration, pipeline
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_every_rule_is_documented():
+    from shunter.pipeline.ingest import RULES
+
+    text = (ROOT / "docs" / "data.md").read_text()
+    assert [rule for rule in RULES if f"`{rule}`" not in text] == []
+
+
+def test_every_command_and_option_is_documented():
+    text = (ROOT / "docs" / "pipeline.md").read_text()
+    for name, command in pipeline.commands.items():
+        assert f"`{name}`" in text, name
+        for parameter in command.params:
+            for option in parameter.opts:
+                assert not option.startswith("--") or option in text, f"{name} {option}"
+    for parameter in pipeline.params:
+        assert parameter.opts[0] in text
+
+
+def test_the_command_knows_the_kinds_of_the_stages():
+    from shunter.app.pipeline import KINDS as STAGES
+
+    assert KINDS == STAGES
+
+
+def test_the_package_is_whole_and_the_same_each_time(tmp_path):
+    from shunter.pipeline.packaging import package
+
+    archive, main = package(tmp_path / "a")
+    again, _ = package(tmp_path / "b")
+    assert archive.read_bytes() == again.read_bytes()
+    names = zipfile.ZipFile(archive).namelist()
+    assert "shunter/pipeline/fleet_worker.py" in names
+    assert not [name for name in names if "__pycache__" in name]
+    probe = f"import sys; sys.path[:] = [{str(archive)!r}, *(p for p in sys.path if 'src' not in p)]; import shunter.pipeline.fleet_worker as m; print(m.__file__)"
+    found = subprocess.run(
+        [sys.executable, "-c", probe], env={"PATH": "/usr/bin"}, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.startswith(str(archive))
+    assert "pipeline()" in main.read_text()
+
+
+def test_other_commands_do_not_bring_spark():
+    probe = "import sys; import shunter.cli.pipeline, shunter.cli.main; print('pyspark' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30s", 30.0), ("1m", 60.0), ("2h", 7200.0), ("1d", 86400.0), ("1.5", 1.5)]
+)
+def test_durations(text, seconds):
+    assert Duration().convert(text, None, None) == seconds
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["collect", "--bootstrap-server", "h:1", "--every", "soon"], "'soon' is no duration: write 30s, 1m, 2h or 1d"),
+        (["ingest"], "name files or folders, or a topic"),
+        (["ingest", "--bootstrap-server", "h:1"], "a stream needs --topic and --checkpoint"),
+        (["ingest", "x", "--kind", "prometheus", "--broker", "h:1=one"], "'one' is no broker id"),
+        (["plan", "--brokers", "1,x"], "'1,x' is no list of broker ids"),
+        (["--conf", "nothing", "model"], "--conf takes NAME=VALUE"),
+    ],
+)
+def test_wrong_usage_is_said_and_ends_with_2(arguments, told):
+    ended = CliRunner().invoke(pipeline, arguments)
+    assert ended.exit_code == 2
+    assert told in ended.output

@@ -1,0 +1,72 @@
+"""Schedules: what a plan takes, on what it rests, and what if."""
+
+import pyarrow as pa
+import pytest
+
+from shunter.pipeline.schedule_worker import STRETCHES, Scenario, ScheduleOptions, schedule_cluster
+
+
+def table(*rows):
+    names = ("topic", "partition", "source", "other", "target", "bytes", "growth", "traffic_in", "traffic_out")
+    kinds = [pa.string(), *[pa.int32()] * 4, *[pa.float64()] * 4]
+    columns = {name: pa.array([row[at] for row in rows], kinds[at]) for at, name in enumerate(names)}
+    return pa.table({"cluster_id": ["c1"] * len(rows), "plan_id": ["p1"] * len(rows), **columns})
+
+
+def test_one_copy_at_a_throttle():
+    (row,) = schedule_cluster(table(("t", 0, 1, 2, 3, 1000.0, 0.0, None, None)), ScheduleOptions(rate=10.0))
+    assert (row["scenario"], row["seconds_low"], row["seconds"], row["seconds_high"]) == (
+        "as planned",
+        100.0,
+        100.0,
+        200.0,
+    )
+    assert row["rests_on"] == "a throttle of 10 bytes/s"
+    assert row["moves"] == [
+        {"topic": "t", "partition": 0, "source": 1, "target": 3, "bytes": 1000.0, "start": 0.0, "end": 100.0}
+    ]
+    sends = [load for load in row["loads"] if load["broker"] == 1]
+    assert len(sends) == STRETCHES
+    assert sum((load["end"] - load["start"]) * load["sends"] for load in sends) == pytest.approx(1000)
+    assert all(load["receives"] == 0 for load in sends)
+
+
+def test_growth_traffic_and_a_lost_broker():
+    moves = table(
+        ("t", 0, 1, 2, 3, 1000.0, 2.0, 40.0, 60.0),
+        ("t", 1, 2, 1, 4, 100.0, 0.0, 0.0, 0.0),
+    )
+    options = ScheduleOptions(
+        rate=30.0,
+        capacity=70.0,
+        scenarios=(Scenario(), Scenario(traffic=1.1), Scenario(traffic=1.5), Scenario(lost=3), Scenario(lost=1)),
+    )
+    rows = {row["scenario"]: row for row in schedule_cluster(moves, options)}
+    assert rows["as planned"]["seconds"] == pytest.approx(1000 / (10 - 2))
+    assert rows["traffic x 1.1"]["seconds"] == pytest.approx(1000 / (4 - 2.2))
+    assert rows["traffic x 1.5"]["warning"].startswith("no schedule: bandwidth sent")
+    assert rows["without broker 3"]["warning"] == "1 copies wait until broker 3 is back"
+    assert rows["without broker 3"]["seconds"] == pytest.approx(100 / 30)
+    assert [move["source"] for move in rows["without broker 1"]["moves"]] == [2, 2]
+
+
+def test_what_never_ends_is_told():
+    (row,) = schedule_cluster(table(("t", 7, 1, 2, 3, 1000.0, 20.0, None, None)), ScheduleOptions(rate=10.0))
+    assert row["warning"] == "t-7 grows faster than it is copied: raise the rate"
+    assert row.get("seconds") is None
+    assert row["moves"][0]["end"] is None
+
+
+def test_nothing_left_to_copy_takes_no_time():
+    options = ScheduleOptions(rate=10.0, scenarios=(Scenario(lost=3),))
+    (row,) = schedule_cluster(table(("t", 0, 1, 2, 3, 1000.0, 0.0, None, None)), options)
+    assert (row["seconds"], row["rate"], row["moves"], row["loads"]) == (0.0, 10.0, [], [])
+
+
+def test_what_was_learnt_decides_rate_and_interval():
+    options = ScheduleOptions(
+        learnt_rates=(("c1", 1, 20.0), ("c1", 3, 50.0), ("c2", 1, 1.0)), past_ratios=(1.5, 1.5, 1.5)
+    )
+    (row,) = schedule_cluster(table(("t", 0, 1, 2, 3, 1000.0, 0.0, None, None)), options)
+    assert (row["seconds_low"], row["seconds"], row["seconds_high"]) == (75.0, 75.0, 75.0)
+    assert row["rests_on"] == "rates of past moves"

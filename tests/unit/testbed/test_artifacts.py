@@ -1,0 +1,54 @@
+"""Where parts are kept, and which are taken."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from shunter.testbed.artifacts import (
+    CHECKSUMS,
+    KRAFT_VERSION,
+    ZOOKEEPER_MODE_VERSION,
+    cache_folder,
+    ensure_kafka,
+    kafka_modules,
+    pinned_checksums,
+)
+from shunter.testbed.failures import PartMissing
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"SHUNTER_CACHE": "/own", "XDG_CACHE_HOME": "/shared"}, Path("/own")),
+        ({"SHUNTER_CACHE": "~/own"}, Path.home() / "own"),
+        ({"XDG_CACHE_HOME": "/shared"}, Path("/shared/shunter")),
+        ({"XDG_CACHE_HOME": "not/absolute"}, Path.home() / ".cache/shunter"),
+        ({"XDG_CACHE_HOME": "", "SHUNTER_CACHE": ""}, Path.home() / ".cache/shunter"),
+    ],
+)
+def test_the_cache_is_where_the_environment_says(environment: dict[str, str], expected: Path) -> None:
+    assert cache_folder(environment) == expected
+
+
+def test_a_version_without_pins_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PartMissing, match=r"Kafka 3\.4\.99 has no pinned checksums .*3\.9\.1, 4\.1\.0"):
+        ensure_kafka("3.4.99", cache=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("version", [ZOOKEEPER_MODE_VERSION, KRAFT_VERSION])
+def test_the_versions_in_use_are_pinned_with_all_that_was_asked_for(version: str) -> None:
+    pinned = pinned_checksums(version)
+    assert pinned is not None
+    assert {f"{module.name}-{module.revision}.jar" for module in kafka_modules(version)} <= pinned.keys()
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in pinned.values())
+
+
+def test_pins_are_written_as_sha256sum_writes_them() -> None:
+    for path in CHECKSUMS.iterdir():
+        names = [line[66:] for line in path.read_text().splitlines()]
+        assert names == sorted(names)
+        assert all(re.fullmatch(r"[0-9a-f]{64}  \S+\.jar", line) for line in path.read_text().splitlines())

@@ -1,0 +1,180 @@
+"""Child processes end when they should, however we end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shunter.testbed.failures import PartFailed, PortStolen
+from shunter.testbed.process import ManagedProcess, run_bounded
+from shunter.testbed.waiting import wait_until
+
+BOUND_S = 20.0
+DEAF = "trap '' TERM; echo deaf; while :; do read -r _ </dev/zero || :; done"
+
+
+def state_of(pid: int) -> str:
+    """The kernel's letter for a process: S sleeping, T stopped, Z ended but not yet waited for; empty if gone."""
+    told = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return told.stdout.strip()[:1]
+
+
+def is_gone(pid: int) -> bool:
+    return state_of(pid) in ("", "Z")
+
+
+@pytest.fixture
+def patient(work_dir: Path) -> Iterator[ManagedProcess]:
+    """A process that does nothing for a long time."""
+    with ManagedProcess("patient", ["sleep", "300"], work_dir) as process:
+        yield process
+
+
+def test_a_process_lives_until_it_is_stopped(patient: ManagedProcess) -> None:
+    assert patient.alive
+    assert patient.exit_status is None
+    patient.stop()
+    assert not patient.alive
+    assert patient.exit_status == -signal.SIGTERM
+
+
+def test_a_process_can_be_killed_and_started_again(patient: ManagedProcess) -> None:
+    first = patient.pid
+    patient.kill()
+    assert patient.exit_status == -signal.SIGKILL
+    patient.start()
+    assert patient.alive
+    assert patient.pid != first
+
+
+def test_a_process_is_not_started_twice(patient: ManagedProcess) -> None:
+    with pytest.raises(PartFailed, match=f"patient runs already as process {patient.pid}"):
+        patient.start()
+
+
+def test_a_frozen_process_lives_and_can_still_be_stopped(patient: ManagedProcess) -> None:
+    assert patient.pid is not None
+    patient.pause()
+    wait_until(lambda: state_of(patient.pid) == "T", what="the process is frozen", timeout_s=BOUND_S)
+    assert patient.alive
+    patient.resume()
+    wait_until(lambda: state_of(patient.pid) == "S", what="the process goes on", timeout_s=BOUND_S)
+    patient.pause()
+    patient.stop()
+    assert patient.exit_status == -signal.SIGTERM
+
+
+def test_what_does_not_hear_is_killed_after_the_bound(work_dir: Path) -> None:
+    with ManagedProcess("deaf", ["/bin/sh", "-c", DEAF], work_dir) as process:
+        process.wait_ready(lambda: "deaf" in process.log_tail(), what="it listens no more", timeout_s=BOUND_S)
+        process.stop(timeout_s=0.2)
+        assert process.exit_status == -signal.SIGKILL
+
+
+def test_what_a_process_started_goes_with_it(work_dir: Path) -> None:
+    script = "sleep 300 & echo child $!; exit 0"
+    with ManagedProcess("parent", ["/bin/sh", "-c", script], work_dir) as process:
+        assert process.wait(BOUND_S) == 0
+    child = int(process.log_tail().split()[-1])
+    wait_until(lambda: is_gone(child), what="the grandchild has ended", timeout_s=BOUND_S)
+
+
+def test_a_process_that_ends_too_soon_is_told_with_its_log(work_dir: Path) -> None:
+    with (
+        ManagedProcess("hasty", ["/bin/sh", "-c", "echo no such luck >&2; exit 3"], work_dir) as process,
+        pytest.raises(PartFailed, match=r"(?s)hasty ended with status 3 before it serves.*hasty\.log\nno such luck"),
+    ):
+        process.wait_ready(lambda: False, what="it serves", timeout_s=BOUND_S)
+
+
+def test_a_process_that_is_not_ready_in_time_is_told_with_its_log(work_dir: Path) -> None:
+    with (
+        ManagedProcess("slow", ["/bin/sh", "-c", "echo thinking; exec sleep 300"], work_dir) as process,
+        pytest.raises(PartFailed, match=r"(?s)bound 0\.3 s\) in vain for slow until it serves.*thinking"),
+    ):
+        process.wait_ready(lambda: False, what="it serves", timeout_s=0.3)
+
+
+def test_a_stolen_port_is_told_from_other_failures(work_dir: Path) -> None:
+    script = "echo java.net.BindException: Address already in use; exit 1"
+    with (
+        ManagedProcess("late", ["/bin/sh", "-c", script], work_dir) as process,
+        pytest.raises(PortStolen),
+    ):
+        process.wait_ready(lambda: False, what="it serves", timeout_s=BOUND_S)
+
+
+def test_the_log_is_kept_over_lives_and_the_tail_is_the_last_life(work_dir: Path) -> None:
+    process = ManagedProcess("twice", ["/bin/sh", "-c", "echo life $$"], work_dir)
+    lives = []
+    for _ in range(2):
+        process.start()
+        process.wait(BOUND_S)
+        lives.append(f"life {process.pid}")
+    assert process.log_path.read_text().splitlines() == lives
+    assert process.log_tail() == lives[1]
+
+
+def test_a_bounded_run_gives_back_what_was_written() -> None:
+    done = run_bounded(["/bin/sh", "-c", "cat; echo aside >&2; exit 4"], timeout_s=BOUND_S, input_text="to be read")
+    assert (done.returncode, done.stdout, done.stderr) == (4, "to be read", "aside\n")
+
+
+def test_a_bounded_run_ends_at_its_bound() -> None:
+    with pytest.raises(PartFailed, match=r"(?s)still ran after 0\.5 s and was killed.*started"):
+        run_bounded(["/bin/sh", "-c", "echo started; exec sleep 300"], timeout_s=0.5)
+
+
+PARENT = """
+import sys, threading
+from pathlib import Path
+from shunter.testbed.process import ManagedProcess
+children = [ManagedProcess(name, ["sleep", "300"], Path(sys.argv[1])) for name in ("walking", "frozen")]
+# From a thread that ends at once: a child's life must not hang on the thread that started it.
+starter = threading.Thread(target=lambda: [child.start() for child in children])
+starter.start()
+starter.join()
+children[1].pause()
+print(*(child.pid for child in children), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def parent(work_dir: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another Python that starts two children and then waits for its input to end."""
+    command = [sys.executable, "-c", PARENT, str(work_dir)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
+
+
+def children_of(parent: subprocess.Popen[str]) -> list[int]:
+    assert parent.stdout is not None
+    pids = [int(word) for word in parent.stdout.readline().split()]
+    assert len(pids) == 2
+    return pids
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_children_end_when_the_parent_is_ended_by_a_signal(
+    parent: subprocess.Popen[str], number: signal.Signals
+) -> None:
+    pids = children_of(parent)
+    assert not any(is_gone(pid) for pid in pids)
+    os.kill(parent.pid, number)
+    wait_until(lambda: all(is_gone(pid) for pid in pids), what=f"{pids} have ended", timeout_s=BOUND_S)
+
+
+def test_children_end_when_the_parent_just_ends(parent: subprocess.Popen[str]) -> None:
+    pids = children_of(parent)
+    assert parent.stdin is not None
+    parent.stdin.close()
+    assert parent.wait(BOUND_S) == 0
+    wait_until(lambda: all(is_gone(pid) for pid in pids), what=f"{pids} have ended", timeout_s=BOUND_S)
