@@ -105,6 +105,8 @@ def test_a_whole_reassignment_prints_the_same(yard, topic, tmp_path):
         partitions = yard.create(name, (1, 2, 3), partitions=2)
         at = ("--bootstrap-server", yard.bootstrap)
         with yard.traffic(partitions, records=60):
+            # The tool begins the move while brokers may not have heard of its throttle: one is in force before.
+            yard.throttle(name, 20_000)
             plan = written(tmp_path, plan_of(partitions, (4, 3, 2)))
             steps = [
                 tool(*at, "--execute", "--reassignment-json-file", plan, "--throttle", 20_000),
@@ -258,7 +260,9 @@ def test_log_dirs_in_a_plan_print_the_same(yard, topic, tmp_path):
     partitions = yard.create(topic, (1, 2, 3), partitions=2)
     holders = [yard.cluster.brokers[id_] for id_ in (1, 2, 3)]
     wait_until(
-        lambda: all(any(broker.folder.glob(f"**/{topic}-1")) for broker in holders), what="all hold it", timeout_s=20
+        lambda: all(any(broker.folder.glob(f"**/{tp.topic}-{tp.partition}")) for broker in holders for tp in partitions),
+        what="all hold it",
+        timeout_s=30,
     )
     folders = {
         id_: str(next(broker.folder.glob(f"**/{topic}-0")).parent)

@@ -9,11 +9,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from click.testing import CliRunner
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as ClientPartition
-from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+from kafka.admin import NewTopic
 
 from shunter.app.demo.proof import Leftovers, check_records
 from shunter.app.demo.traffic import Traffic, read_everything
 from shunter.cli import main
+from shunter.drivers.reassign_cluster import RATE_SETTINGS, REPLICA_SETTINGS, ReassignCluster
 from shunter.drivers.reassignment_rpc import list_reassignments
 from shunter.errors import DriverError
 from shunter.model.partition import ReplicaAssignment, TopicPartition
@@ -53,18 +54,20 @@ class Yard:
         return [TopicPartition(topic, number) for number in range(partitions)]
 
     def throttle(self, topic, bytes_per_s):
-        """Make the moves of a topic slow enough for something to happen in them."""
-        rates = dict.fromkeys(("leader.replication.throttled.rate", "follower.replication.throttled.rate"))
-        lists = dict.fromkeys(("leader.replication.throttled.replicas", "follower.replication.throttled.replicas"))
-        operation = ("SET", str(bytes_per_s)) if bytes_per_s else ("DELETE", None)
-        everyone = ("SET", "*") if bytes_per_s else ("DELETE", None)
-        live = [id_ for id_, broker in self.cluster.brokers.items() if broker.alive]
-        resources = [
-            ConfigResource(ConfigResourceType.BROKER, str(id_), configs=dict.fromkeys(rates, operation)) for id_ in live
-        ]
-        resources.append(ConfigResource(ConfigResourceType.TOPIC, topic, configs=dict.fromkeys(lists, everyone)))
-        with self.admin() as admin:
-            admin.alter_configs(resources, incremental=True, raise_on_unknown=False)
+        """Make the moves of a topic slow enough for something to happen in them; returns when that is in force.
+
+        A broker takes changes one after the other, and tells of its own rates only: they are written last, for with
+        them the topic's settings have arrived.
+        """
+        rate, everyone = (str(bytes_per_s), "*") if bytes_per_s else (None, None)
+        live = [str(id_) for id_, broker in self.cluster.brokers.items() if broker.alive]
+        cluster = ReassignCluster({"bootstrap_servers": self.bootstrap})
+        try:
+            cluster.alter_settings("topic", {topic: dict.fromkeys(REPLICA_SETTINGS, everyone)})
+            failed = cluster.alter_settings("broker", dict.fromkeys(live, dict.fromkeys(RATE_SETTINGS[:2], rate)))
+        finally:
+            cluster.close()
+        assert not failed, failed
 
     def move(self, partitions, target):
         with self.admin() as admin:

@@ -1,11 +1,13 @@
 """A cluster as the reassignment tools ask it: who is there, where partitions are, throttles, log dirs. Blocking.
 
 A broker that is dead fails by itself: settings of brokers are written broker by broker, and only to those that the
-cluster names as live (KAFKA-13392).
+cluster names as live (KAFKA-13392). A broker answers a change of its settings before it applies it: changes count as
+done when they are seen in force.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,6 +24,8 @@ RATE_SETTINGS = (
     "replica.alter.log.dirs.io.max.bytes.per.second",
 )
 REPLICA_SETTINGS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+IN_FORCE_TIMEOUT_S = 10.0
+IN_FORCE_POLL_S = 0.1
 _Answer = TypeVar("_Answer")
 
 
@@ -139,11 +143,34 @@ class ReassignCluster:
         return found
 
     def alter_settings(self, kind: str, changes: Mapping[str, Mapping[str, str | None]]) -> dict[str, str]:
-        """Set (None: delete) settings of resources by IncrementalAlterConfigs.
+        """Set (None: delete) settings of resources by IncrementalAlterConfigs, and see them in force.
 
         Returns:
             What went wrong, by resource: a broker that does not answer fails by itself.
         """
+        failed = self._write_settings(kind, changes)
+        return failed | self._await_settings(kind, {name: changes[name] for name in changes if name not in failed})
+
+    def _await_settings(self, kind: str, changes: Mapping[str, Mapping[str, str | None]]) -> dict[str, str]:
+        """Wait until resources tell of their changes themselves; tells which did not in `IN_FORCE_TIMEOUT_S`."""
+        deadline_s = time.monotonic() + IN_FORCE_TIMEOUT_S
+        failed: dict[str, str] = {}
+        for name, wanted in changes.items():
+            while not self._is_in_force(kind, name, wanted):
+                if time.monotonic() >= deadline_s:
+                    failed[name] = f"taken, but not seen in force within {IN_FORCE_TIMEOUT_S:g} s"
+                    break
+                time.sleep(IN_FORCE_POLL_S)
+        return failed
+
+    def _is_in_force(self, kind: str, name: str, wanted: Mapping[str, str | None]) -> bool:
+        try:
+            found = self.settings(kind, [name], wanted.keys()).get(name, {})
+        except DriverError:
+            return False
+        return all(found.get(setting) == value for setting, value in wanted.items())
+
+    def _write_settings(self, kind: str, changes: Mapping[str, Mapping[str, str | None]]) -> dict[str, str]:
         resource_type = ConfigResourceType.TOPIC if kind == "topic" else ConfigResourceType.BROKER
         groups = [[name] for name in changes] if kind == "broker" else [list(changes)]
         failed: dict[str, str] = {}
