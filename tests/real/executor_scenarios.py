@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,6 +12,8 @@ from executor_process import Cluster, Shunter, write_plan
 from live_producer import LiveProducer, fill
 
 from shunter.app.exit_codes import ExitCode
+from shunter.testbed.failures import PartFailed
+from shunter.testbed.waiting import wait_until
 
 BROKERS = (1, 2, 3)
 PARTITIONS = 4
@@ -37,10 +40,15 @@ class Yard:
         self.cluster.close()
 
     def ended_in(self, assignment: dict[int, tuple[int, ...]]) -> None:
-        """Everything is where it should be, in order, and nothing was left behind."""
-        assert self.cluster.replicas(self.topic) == assignment
-        assert self.cluster.ongoing() == 0
-        assert self.cluster.throttles(BROKERS, (self.topic,)) == self.throttles
+        """Everything is where it should be, in order, and nothing was left behind; every broker hears so in its time."""
+        wanted = (assignment, 0, self.throttles)
+        with suppress(PartFailed):
+            wait_until(lambda: self._found() == wanted, what="the brokers say so", timeout_s=20)
+        assert self._found() == wanted
+
+    def _found(self) -> tuple[dict[int, tuple[int, ...]], int, dict[str, str]]:
+        replicas, ongoing = self.cluster.replicas(self.topic), self.cluster.ongoing()
+        return replicas, ongoing, self.cluster.throttles(BROKERS, (self.topic,))
 
     def producer(self) -> LiveProducer:
         return LiveProducer(self.bootstrap, self.topic, PARTITIONS)

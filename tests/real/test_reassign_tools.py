@@ -260,7 +260,9 @@ def test_log_dirs_in_a_plan_print_the_same(yard, topic, tmp_path):
     partitions = yard.create(topic, (1, 2, 3), partitions=2)
     holders = [yard.cluster.brokers[id_] for id_ in (1, 2, 3)]
     wait_until(
-        lambda: all(any(broker.folder.glob(f"**/{tp.topic}-{tp.partition}")) for broker in holders for tp in partitions),
+        lambda: all(
+            any(broker.folder.glob(f"**/{tp.topic}-{tp.partition}")) for broker in holders for tp in partitions
+        ),
         what="all hold it",
         timeout_s=30,
     )
