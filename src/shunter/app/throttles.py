@@ -51,24 +51,24 @@ async def _list(target: Target, admin: AdminClient) -> tuple[FoundThrottle, ...]
 
 
 async def clear_throttles(target: Target, found: Sequence[FoundThrottle]) -> None:
-    """Take throttles away.
+    """Take throttles away, but for those that an execution which has not ended will restore by itself.
 
     Raises:
-        RequestRejected: an execution that has not ended set one of them: `resume`, `stop` or `rollback` restores it.
-        DriverError: the cluster refuses.
+        RequestRejected: all are of such an execution: `resume`, `stop` or `rollback` restores them.
+        DriverError: the cluster refuses, or brokers don't tell that they are gone.
     """
-    held = [throttle for throttle in found if throttle.journaled]
-    if held:
+    loose = [throttle for throttle in found if not throttle.journaled]
+    if not loose:
         place, holder = await holder_of(target)
         told = f"driven by {holder}" if holder is not None else "driven by nobody"
         raise RequestRejected(
             ErrorCode.INVALID_REQUEST,
-            f"{len(held)} of them belong to the execution of {place}, {told}: "
+            f"they belong to the execution of {place}, {told}: "
             "`shunter resume`, `stop` or `rollback` restores them as they were",
         )
     admin = await connect(target)
     try:
-        errors = await admin.alter_settings([(throttle.key, None) for throttle in found])
+        errors = await admin.alter_settings([(throttle.key, None) for throttle in loose])
     finally:
         await admin.close()
     if errors:

@@ -52,8 +52,10 @@ async def _clear(target: Target, *, yes: bool) -> int:
     if not found:
         click.echo("no throttle is set")
         return int(ExitCode.DONE)
-    if not yes and not click.confirm(f"Take {len(found)} away?"):
+    loose = sum(not throttle.journaled for throttle in found)
+    if loose and not yes and not click.confirm(f"Take {loose} away?"):
         return int(ExitCode.REFUSED)
     await clear_throttles(target, found)
-    click.echo(f"{len(found)} taken away")
+    stay = f"; {len(found) - loose} stay: their execution will restore them" if loose < len(found) else ""
+    click.echo(f"{loose} taken away{stay}")
     return int(ExitCode.DONE)

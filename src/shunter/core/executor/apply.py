@@ -101,7 +101,10 @@ def _step_begun(state: ExecutorState, entry: JournalEntry) -> None:
     move.step.redirected_from = None if superseded is None else superseded.after
     move.steps = record.number
     move.passed |= {frozenset(record.before), frozenset(record.after), frozenset(record.before + record.after)}
-    move.turned, move.order = False, ()
+    # What somebody else began may lead elsewhere than our plan: then it is looked at as a step of a turned move.
+    move.turned = move.adopted and record.number == 1 and record.after != move.target
+    move.turned_at_ms = entry.at_ms if move.turned else move.turned_at_ms
+    move.order = ()
     move.watch = Watch()
     if move.began_at_ms is None:
         move.began_at_ms = entry.at_ms

@@ -96,7 +96,9 @@ def undo(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_isr
         kept = tuple(broker for broker in step.adding if broker in seen.isr)
     else:
         kept = tuple(broker for broker in step.adding if broker in move.goal)
-    if kept == step.adding and (kept or step.after == step.before):
+    dropped = tuple(broker for broker in step.before if broker not in step.after)
+    regretted = move.direction is Direction.FORWARD and any(broker in move.goal for broker in dropped)
+    if kept == step.adding and not regretted and (kept or step.after == step.before):
         return None
     after = step.before + kept
     if after == step.after and not step.cancels:

@@ -43,6 +43,7 @@ from shunter.model.execution import (
     Outcome,
     StepDropped,
     ThrottleKey,
+    ThrottleRestored,
 )
 from shunter.model.partition import Replicas, TopicPartition
 
@@ -178,13 +179,19 @@ class Executor:
         for entry in done.batch.entries:
             self._note(entry)
             if isinstance(entry.record, MoveAccepted) and entry.record.adopted:
-                told = f"taken over; its original replicas {list(entry.record.original)} may have had another order"
+                original = list(entry.record.original)
+                told = f"taken over; its original replicas {original} may have had another order"
+                told = f"{told}; throttles that were set for it are not ours to take away (`shunter throttles`)"
                 out.notices.append(Notice("taken-over", str(entry.record.tp), told))
         out.replies.extend(done.replies)
 
     def _note(self, entry: JournalEntry) -> None:
         """Soft state that follows from a new entry of this process."""
         record = entry.record
+        if isinstance(record, ThrottleRestored):
+            self.book.forget(record.key)
+        elif isinstance(record, ExecutionClosed):
+            self.book = ThrottleBook()  # What settings are is read anew when the next plan comes, be it days later.
         tp = getattr(record, "tp", None)
         move = None if tp is None else self.state.moves.get(tp)
         if (
@@ -216,7 +223,9 @@ class Executor:
 
     def _tell_foreign(self, event: ev.ReassignmentsListed, out: Outbox) -> None:
         known = self.state.cluster.ongoing
-        for tp in sorted(event.ongoing.keys() - known.keys()):
+        # A plan on its way hears of its own partitions by its answer, and may take them over.
+        planned = {order.tp for submission in self._submissions for order in submission.event.moves}
+        for tp in sorted(event.ongoing.keys() - known.keys() - planned):
             move = self.state.moves.get(tp)
             if move is None or not move.open:
                 target = list(event.ongoing[tp].target)

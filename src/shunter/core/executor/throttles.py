@@ -6,7 +6,7 @@ and what somebody changed while we worked is left to them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from shunter.core.executor.ready import AlterSettings, Notice, Outbox, ReadSettings
@@ -30,6 +30,8 @@ RATES = (LEADER_RATE, FOLLOWER_RATE, LOG_DIR_RATE)
 LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 
 RETRY_MS = 2_000
+LOOK_AGAIN_MS = 10_000
+"""Settings of others that hold in place of ours are read again after this: they may be gone."""
 
 
 @dataclass(slots=True)
@@ -47,6 +49,10 @@ class ThrottleBook:
     restored: set[ThrottleKey] = field(default_factory=set[ThrottleKey])
     """Given back and confirmed; the journal's entry is due."""
     retry_at_ms: int = 0
+    look_again_ms: int | None = None
+    """When settings of others, which hold in place of ours, are read again; None: there are none."""
+    told_lower: dict[ThrottleKey, str] = field(default_factory=dict[ThrottleKey, str])
+    """Rates of others, lower than ours, that people were told of."""
 
     def on_read(self, own: dict[ThrottleKey, str | None], effective: dict[ThrottleKey, str | None]) -> None:
         """Take in what was read."""
@@ -55,6 +61,12 @@ class ThrottleBook:
             self.reread.add(key)
         self.own.update(own)
         self.effective.update(effective)
+
+    def forget(self, key: ThrottleKey) -> None:
+        """It is not ours any more: whoever wants it again has to read it first."""
+        self.own.pop(key, None)
+        self.effective.pop(key, None)
+        self.restored.discard(key)
 
     def on_read_failed(self, now_ms: int) -> None:
         """Ask again a little later."""
@@ -169,6 +181,7 @@ def decide_throttles(
     """Choose what to remember, to set and to declare restored; asks for what must be read first."""
     records: list[JournalRecord] = []
     unread: list[ThrottleKey] = []
+    theirs: list[ThrottleKey] = []
     book.restored -= wanted.keys()  # Wanted again: it will have to be given back once more.
     for key, value in wanted.items():
         throttle = state.throttles.get(key)
@@ -177,7 +190,9 @@ def decide_throttles(
                 unread.append(key)
                 continue
             chosen = respectful(key, value, book.own[key], book.effective.get(key))
-            if chosen is not None:
+            if chosen is None:
+                theirs.append(key)
+            else:
                 records += [ThrottleRemembered(key, book.own[key]), ThrottleSet(key, chosen)]
             continue
         chosen = respectful(key, value, throttle.before, None if throttle.before is None else throttle.before)
@@ -188,8 +203,38 @@ def decide_throttles(
     for key, throttle in state.throttles.items():
         if key not in wanted:
             records += _give_back(state, book, key, throttle, unread, out)
-    _read(book, unread, now_ms, out)
+    _tell_lower(book, wanted, theirs, out)
+    _read(book, unread + _due_again(book, theirs, now_ms, out), now_ms, out)
     return records
+
+
+def _tell_lower(
+    book: ThrottleBook, wanted: dict[ThrottleKey, str], theirs: Sequence[ThrottleKey], out: Outbox
+) -> None:
+    """Say once which rates of others hold us to less than what was asked for."""
+    lower: dict[ThrottleKey, str] = {}
+    for key in theirs:
+        value = book.own.get(key) or book.effective.get(key) or ""
+        if key.setting in RATES and value.isdigit() and int(value) < int(wanted[key]):
+            lower[key] = value
+    if lower and lower != book.told_lower:
+        rates = ", ".join(sorted({f"{key.kind} {key.name} to {value}" for key, value in lower.items()}))
+        told = f"somebody else's throttle holds {rates} bytes/s, less than ours: it stays (`shunter throttles clear`)"
+        out.notices.append(Notice("throttle-lower", "", told))
+    book.told_lower = lower
+
+
+def _due_again(book: ThrottleBook, theirs: list[ThrottleKey], now_ms: int, out: Outbox) -> list[ThrottleKey]:
+    """What of others' settings is to be read again: should it be gone, ours has to take its place."""
+    due: list[ThrottleKey] = []
+    if not theirs:
+        book.look_again_ms = None
+        return due
+    if book.look_again_ms is None or now_ms >= book.look_again_ms:
+        due = [] if book.look_again_ms is None else theirs
+        book.look_again_ms = now_ms + LOOK_AGAIN_MS
+    out.wake(book.look_again_ms)
+    return due
 
 
 def _give_back(

@@ -207,6 +207,18 @@ def test_taking_over_with_another_target_turns_the_move() -> None:
     assert yard.partitions[T0].replicas == (4, 2, 3)
 
 
+def test_taking_over_with_another_target_drops_nothing_that_it_wants() -> None:
+    yard = Yard({"t": [(1, 2)]})
+    yard.alter(T0, (3, 1))
+    rig = Rig(yard)
+    rig.submit(("t", 0, (3, 2)), options=ExecutionOptions(take_over=True))
+    rig.settle(catching_up=False)
+    assert rig.asked == [(T0, (1, 2, 3))], "what is being copied goes on, and broker 2 stays"
+    assert not any(notice.kind == "foreign-move" for notice in rig.notices)
+    rig.settle()
+    assert yard.partitions[T0].replicas == (3, 2)
+
+
 def test_a_second_plan_turns_a_running_move_and_keeps_its_first_original() -> None:
     rig = Rig(Yard({"t": [(1, 2, 3)]}))
     rig.submit(("t", 0, (4, 2, 3)))
@@ -326,6 +338,35 @@ def test_throttles_are_set_before_anything_moves_and_given_back_exactly() -> Non
     assert yard.settings[ThrottleKey("broker", "4", "follower.replication.throttled.rate")] == "5000"
     rig.settle()
     assert yard.settings == {theirs: "9:9", low: "10"}
+
+
+def test_a_lower_throttle_of_others_is_told_and_ours_takes_its_place_when_it_goes() -> None:
+    yard = Yard({"t": [(1, 2, 3)]})
+    low = ThrottleKey("broker", "4", "follower.replication.throttled.rate")
+    yard.settings = {low: "10"}
+    rig = Rig(yard)
+    rig.submit(("t", 0, (4, 2, 3)), options=ExecutionOptions(throttle=1_000))
+    rig.settle(catching_up=False, rounds=100)
+    told = [notice.text for notice in rig.notices if notice.kind == "throttle-lower"]
+    assert told == [
+        "somebody else's throttle holds broker 4 to 10 bytes/s, less than ours: it stays (`shunter throttles clear`)"
+    ]
+    del yard.settings[low]
+    rig.settle(catching_up=False, rounds=100)
+    assert yard.settings[low] == "1000"
+    rig.settle()
+    assert yard.settings == {}
+
+
+def test_settings_are_read_anew_for_each_execution() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 2, 3)), options=ExecutionOptions(throttle=1_000))
+    rig.settle()
+    theirs = ThrottleKey("broker", "4", "follower.replication.throttled.rate")
+    rig.yard.settings = {theirs: "5000"}
+    rig.submit(("t", 0, (1, 2, 3)), options=ExecutionOptions(throttle=1_000))
+    rig.settle()
+    assert rig.yard.settings == {theirs: "5000"}
 
 
 def test_a_throttle_that_somebody_changed_is_left_to_them() -> None:
