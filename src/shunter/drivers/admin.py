@@ -33,6 +33,7 @@ from shunter.drivers.admin_answers import (
     topic_seen,
     translated,
 )
+from shunter.drivers.settings_in_force import not_seen_in_force
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import (
     ObservedTopic,
@@ -145,6 +146,23 @@ class _PinnedAdminClient(KafkaAdminClient):  # type: ignore[misc]
         """Which of these topics a broker knows."""
         found = self._manager.run(self._metadata_from, broker, topics)["topics"]
         return [str(topic["name"]) for topic in found if topic["error_code"] == 0]
+
+    def described_by(self, broker: BrokerId, resources: Sequence[ConfigResource]) -> dict[str, dict[str, Any]]:
+        """Settings as one broker tells them, by kind and name of the resource."""
+        found: dict[str, dict[str, Any]] = self._manager.run(self._described_by, broker, resources)
+        return found
+
+    async def _described_by(self, broker: BrokerId, resources: Sequence[ConfigResource]) -> Any:
+        request = self._describe_configs_request(resources, include_synonyms=True)
+        response = await self._manager.send(request, node_id=broker)
+        return self._describe_configs_process_responses([response], "all")
+
+
+def _resources(keys: Sequence[ThrottleKey]) -> list[ConfigResource]:
+    wanted: dict[tuple[str, str], list[str]] = {}
+    for key in keys:
+        wanted.setdefault((key.kind, key.name), []).append(key.setting)
+    return [ConfigResource(_RESOURCES[kind], name, settings) for (kind, name), settings in wanted.items()]
 
 
 class _Overheard(logging.Handler):
@@ -447,10 +465,7 @@ class KafkaPythonAdmin:
         )
 
     def _read_settings(self, keys: Sequence[ThrottleKey]) -> SettingsSeen:
-        wanted: dict[tuple[str, str], list[str]] = {}
-        for key in keys:
-            wanted.setdefault((key.kind, key.name), []).append(key.setting)
-        resources = [ConfigResource(_RESOURCES[kind], name, settings) for (kind, name), settings in wanted.items()]
+        resources = _resources(keys)
         found: dict[str, dict[str, Any]] = {}
         for first in range(0, len(resources), CONFIGS_PER_REQUEST):
             some = resources[first : first + CONFIGS_PER_REQUEST]
@@ -490,18 +505,38 @@ class KafkaPythonAdmin:
         return {TopicPartition(tp.topic, tp.partition): code_of(error) for tp, error in answered.items()}
 
     async def alter_settings(self, settings: Sequence[tuple[ThrottleKey, str | None]]) -> dict[ThrottleKey, str]:
-        """IncrementalAlterConfigs; returns what went wrong. Each broker is asked by itself, so a dead one fails alone."""
+        """IncrementalAlterConfigs, and brokers seen to have applied it; returns what went wrong.
+
+        Topics come first, for `settings_in_force` says why. Each broker is asked by itself, so a dead one fails alone.
+        """
         by_resource: dict[tuple[str, str], dict[str, tuple[AlterConfigOp, str | None]]] = {}
         for key, value in settings:
             operation = (AlterConfigOp.DELETE, None) if value is None else (AlterConfigOp.SET, value)
             by_resource.setdefault((key.kind, key.name), {})[key.setting] = operation
         errors: dict[ThrottleKey, str] = {}
-        groups = [[item] for item in by_resource.items() if item[0][0] == "broker"]
-        groups.append([item for item in by_resource.items() if item[0][0] != "broker"])
+        groups = [[item for item in by_resource.items() if item[0][0] != "broker"]]
+        groups += [[item] for item in by_resource.items() if item[0][0] == "broker"]
         for group in groups:
             if group:
                 errors.update(await self._alter_some(group))
-        return errors
+        taken = {key: value for key, value in settings if key not in errors}
+        return errors | (await not_seen_in_force(taken, await self._up(), self._settings_at) if taken else {})
+
+    async def _up(self) -> list[BrokerId]:
+        described = await self._call("DescribeCluster", "Describe on Cluster", self._client.describe_cluster)
+        return [int(broker["broker_id"]) for broker in described["brokers"] if not broker.get("is_fenced", False)]
+
+    async def _settings_at(self, broker: BrokerId, keys: Sequence[ThrottleKey]) -> dict[ThrottleKey, str | None]:
+        """What one broker tells of settings; those that it does not tell of are left out."""
+        try:
+            async with asyncio.timeout(BROKER_WITHIN_S):
+                found = await self._call(
+                    "DescribeConfigs", "DescribeConfigs", lambda: self._client.described_by(broker, _resources(keys))
+                )
+        except TimeoutError as error:
+            raise DriverError(f"broker {broker} did not tell its settings in time", retriable=True) from error
+        told = {key: found.get(key.kind, {}).get(key.name, {}).get(key.setting) for key in keys}
+        return {key: setting_seen(key, setting)[0] for key, setting in told.items() if setting is not None}
 
     async def _alter_some(
         self, group: Sequence[tuple[tuple[str, str], dict[str, tuple[AlterConfigOp, str | None]]]]

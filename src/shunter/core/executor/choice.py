@@ -100,11 +100,13 @@ def undo(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_isr
     regretted = move.direction is Direction.FORWARD and any(broker in move.goal for broker in dropped)
     if kept == step.adding and not regretted and (kept or step.after == step.before):
         return None
-    after = step.before + kept
+    after = folded(step.before + kept, move.goal) if regretted else step.before + kept
     if after == step.after and not step.cancels:
         return None
     healthy = tuple(broker for broker in step.before if broker in seen.isr and broker in live)
-    if len(healthy) == len(step.before):
+    # Apache's KRaft controller goes on dropping what it was told to, unless the new request drops something itself.
+    heard = not dropped or not set(step.before + step.adding) <= set(after)
+    if len(healthy) == len(step.before) and heard:
         return Begin(step.before, after, _turned(move))
     if kept and move.direction is not Direction.STOP:
         return None

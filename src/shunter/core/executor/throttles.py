@@ -208,9 +208,7 @@ def decide_throttles(
     return records
 
 
-def _tell_lower(
-    book: ThrottleBook, wanted: dict[ThrottleKey, str], theirs: Sequence[ThrottleKey], out: Outbox
-) -> None:
+def _tell_lower(book: ThrottleBook, wanted: dict[ThrottleKey, str], theirs: Sequence[ThrottleKey], out: Outbox) -> None:
     """Say once which rates of others hold us to less than what was asked for."""
     lower: dict[ThrottleKey, str] = {}
     for key in theirs:

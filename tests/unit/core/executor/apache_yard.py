@@ -98,9 +98,12 @@ class Yard:
         new = tuple(broker for broker in target if broker not in partition.replicas)
         if not set(new) <= self.up or len(set(target)) != len(target):
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        partition.removing = tuple(broker for broker in partition.replicas if broker not in target)
+        # The KRaft controller keeps what it was told to remove where the new request removes nothing (seen on 4.1).
+        partition.removing = (
+            tuple(broker for broker in partition.replicas if broker not in target) or partition.removing
+        )
         partition.adding = tuple(broker for broker in target if broker in new or broker in partition.adding)
-        partition.replicas = target + partition.removing
+        partition.replicas = target + tuple(broker for broker in partition.removing if broker not in target)
         self._maybe_complete(partition)
         return ErrorCode.NONE
 

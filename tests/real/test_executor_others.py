@@ -1,0 +1,108 @@
+"""The executor beside Apache's own tool: what that began is taken over only when asked for, and ends right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from executor_process import write_plan
+from executor_scenarios import BROKERS, BYTES, ORIGINAL, PARTITIONS, Yard
+from live_producer import fill
+
+from shunter.app.exit_codes import ExitCode
+from shunter.testbed import tools
+from shunter.testbed.kraft import KRaftCluster
+from shunter.testbed.waiting import wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(600)]
+
+THEIRS = {0: (3, 1), 1: (3, 2)}
+OURS = {0: (3, 2), 1: (3, 2)}
+RATE = "20000"
+
+
+@pytest.fixture
+def yard(kraft: KRaftCluster, tmp_path: Path) -> Iterator[Yard]:
+    made = Yard(kraft.bootstrap, tmp_path)
+    # Kafka's throttles let a megabyte of each partition through at once, every ten seconds or so.
+    fill(kraft.bootstrap, made.topic, PARTITIONS, 2 * BYTES)
+    yield made
+    made.close()
+
+
+def reassign(kraft: KRaftCluster, plan: str, *options: str) -> str:
+    """Apache's own tool."""
+    arguments = ["--bootstrap-server", kraft.bootstrap, "--reassignment-json-file", plan, *options]
+    done = tools.kafka_tool(tools.REASSIGN_PARTITIONS, *arguments, version=kraft.version, timeout_s=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def theirs(kraft: KRaftCluster, yard: Yard, tmp_path: Path) -> str:
+    """Moves by Apache's tool, under its own throttle: so slow that they outlast every test."""
+    plan = str(write_plan(tmp_path / "theirs.json", yard.topic, THEIRS))
+    reassign(kraft, plan, "--execute", "--throttle", RATE)
+    wait_until(lambda: yard.cluster.ongoing() == len(THEIRS), what="their moves are under way", timeout_s=60)
+    wait_until(lambda: len(their_throttles(yard)) == 2 * len(BROKERS) + 2, what="their throttles", timeout_s=60)
+    return plan
+
+
+def their_throttles(yard: Yard) -> dict[str, str]:
+    return yard.cluster.throttles(BROKERS, (yard.topic,))
+
+
+@pytest.mark.usefixtures("theirs")
+def test_nothing_is_taken_over_unless_that_is_asked_for_twice(yard: Yard, tmp_path: Path) -> None:
+    ours = str(write_plan(tmp_path / "ours.json", yard.topic, OURS))
+    refused = yard.shunter.run("execute", ours, "--yes")
+    assert refused.returncode == ExitCode.REFUSED
+    assert "already being moved to [3, 1] by somebody else" in refused.stdout
+    shown = yard.shunter.run("execute", ours, "--dry-run", "--take-over")
+    assert "the order of its original replicas is a guess" in shown.stdout
+    unasked = yard.shunter.run("execute", ours, "--take-over")
+    assert unasked.returncode == ExitCode.USAGE
+    assert "whose original order nobody knows" in unasked.stderr
+    assert yard.cluster.ongoing() == len(THEIRS)
+    yard.cluster.admin.alter_partition_reassignments(dict.fromkeys(yard.cluster.admin.list_partition_reassignments()))
+
+
+@pytest.mark.usefixtures("theirs")
+def test_what_is_taken_over_ends_in_our_target_and_copies_nothing_twice(yard: Yard, tmp_path: Path) -> None:
+    ours = str(write_plan(tmp_path / "ours.json", yard.topic, OURS))
+    running = yard.shunter.start("execute", ours, "--take-over", "--yes", "--throttle", "5M")
+
+    def told(kind: str) -> list[str]:
+        return [line["text"] for line in list(running.lines) if line["event"] == "notice" and line["kind"] == kind]
+
+    running.wait_for(lambda: len(told("taken-over")) == len(OURS), about="both being taken over")
+    assert any("[1, 2] may have had another order" in text for text in told("taken-over"))
+    assert told("foreign-move") == []
+    running.wait_for(lambda: told("throttle-lower") != [], about="their throttle being told")
+    # What their target drops and ours wants stays: nothing of it is fetched again.
+    running.wait_for(lambda: {1, 2} <= set(yard.cluster.replicas(yard.topic)[0]), about="broker 2 staying")
+    assert yard.shunter.run("throttles", "clear", "--yes").returncode == ExitCode.DONE
+    assert running.end(240) == ExitCode.DONE, running.lines[-3:]
+    found = yard.cluster.replicas(yard.topic)
+    assert {number: found[number] for number in OURS} == OURS
+    assert yard.cluster.ongoing() == 0
+    # Their list of replicas, which ours were added to, is as it was; all else of theirs was cleared.
+    assert set(their_throttles(yard).values()) == {"0:1,0:2,1:1,1:2"}
+    assert yard.shunter.run("throttles", "clear", "--yes").returncode == ExitCode.DONE
+    assert their_throttles(yard) == {}
+
+
+def test_what_is_taken_over_rolls_back_to_what_adding_and_removing_tell(
+    kraft: KRaftCluster, yard: Yard, theirs: str, tmp_path: Path
+) -> None:
+    nothing = tmp_path / "null.json"
+    nothing.write_text(Path(theirs).read_text().replace("[3, 1]", "null").replace("[3, 2]", "null"))
+    cancelled = yard.shunter.run("execute", str(nothing), "--take-over", "--yes")
+    assert cancelled.returncode == ExitCode.TURNED, cancelled.stdout + cancelled.stderr
+    assert "2 rolled back" in cancelled.stdout
+    assert yard.cluster.replicas(yard.topic) == ORIGINAL
+    assert yard.cluster.ongoing() == 0
+    assert len(their_throttles(yard)) == 2 * len(BROKERS) + 2, "what they set is theirs to take away"
+    reassign(kraft, theirs, "--verify")
+    wait_until(lambda: their_throttles(yard) == {}, what="Apache's --verify clearing its throttles", timeout_s=60)
