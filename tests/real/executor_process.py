@@ -12,6 +12,7 @@ from typing import Any
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+from kafka.errors import IncompatibleBrokerVersion, UnsupportedVersionError
 
 from shunter.testbed.waiting import wait_until
 
@@ -129,6 +130,14 @@ class Cluster:
     def in_sync(self, topic: str) -> bool:
         (found,) = self.admin.describe_topics([topic])
         return all(set(part["isr_nodes"]) == set(part["replica_nodes"]) for part in found["partitions"])
+
+    def controller(self) -> int:
+        """Of a KRaft cluster the quorum's leader, for there brokers name any of themselves."""
+        try:
+            quorum = self.admin.describe_metadata_quorum()
+        except (IncompatibleBrokerVersion, UnsupportedVersionError):
+            return int(self.admin.describe_cluster()["controller_id"])
+        return int(quorum["topics"][0]["partitions"][0]["leader_id"])
 
     def ongoing(self) -> int:
         return len(self.admin.list_partition_reassignments())

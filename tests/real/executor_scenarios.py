@@ -104,6 +104,28 @@ def a_broker_dies_and_returns(yard: Yard, kill: Callable[[], object], start: Cal
     nothing_is_lost(producer)
 
 
+def the_controller_dies(yard: Yard, kill: Callable[[int], object], start: Callable[[int], object]) -> None:
+    """Whoever controls the cluster is killed in the middle, be it a broker of the moves too, and returns later."""
+    with yard.producer() as producer:
+        running = yard.shunter.start("execute", yard.plan, "--yes", "--throttle", "300K")
+        running.wait_for(lambda: running.progress["counts"].get("moving", 0) > 0, about="moves under way")
+        controller = yard.cluster.controller()
+        kill(controller)
+
+        def told(kind: str) -> list[str]:
+            return [line["text"] for line in list(running.lines) if line["event"] == "notice" and line["kind"] == kind]
+
+        running.wait_for(lambda: told("controller-moved") != [], about="the new controller being told")
+        assert f"moved from {controller} to " in told("controller-moved")[0]
+        assert yard.shunter.run("limit", "3M").returncode == ExitCode.DONE, "orders are taken meanwhile"
+        start(controller)
+        code = running.end(300)
+    assert code == ExitCode.DONE, running.lines[-3:]
+    assert told("throttles-left-behind") == []
+    yard.ended_in(TARGET)
+    nothing_is_lost(producer)
+
+
 def orders_come_from_other_shells(yard: Yard) -> None:
     running = yard.shunter.start("execute", yard.plan, "--yes", "--throttle", "200K")
     running.wait_for(lambda: running.progress["counts"].get("moving", 0) > 0, about="moves under way")

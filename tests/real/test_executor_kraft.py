@@ -41,6 +41,11 @@ def test_a_broker_dies_and_returns_in_the_middle(kraft: KRaftCluster, yard: Yard
 
 
 @pytest.mark.long
+def test_the_controller_dies_in_the_middle(kraft: KRaftCluster, yard: Yard) -> None:
+    scenarios.the_controller_dies(yard, lambda id_: kraft.nodes[id_].kill(), lambda id_: kraft.nodes[id_].start())
+
+
+@pytest.mark.long
 def test_orders_come_from_other_shells_and_a_second_executor_is_refused(yard: Yard) -> None:
     scenarios.orders_come_from_other_shells(yard)
 
