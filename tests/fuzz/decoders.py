@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections.abc import Callable
 from functools import partial
@@ -28,7 +29,7 @@ from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartit
 from shunter.model.reassignment import Phase, Reassignment, Strategy
 from shunter.model.settings import WireLimits
 from shunter.model.topic import Topic
-from shunter.pipeline.sources.cruise_control import decode_partition_sample
+from shunter.pipeline.sources.cruise_control import decode_broker_sample, decode_partition_sample
 from shunter.wire.answers import decode_control_response
 from shunter.wire.framing import read_request_head, read_response_head, split_frames
 from shunter.wire.requests import SERVED, UnsupportedVersionError, decode_request
@@ -161,7 +162,16 @@ FILES = (
         _journal_row,
         (b'{"at":1,"cause":"x","kind":"floor-relaxed","tp":"orders-3"}',),
     ),
-    Decoder("Cruise Control sample", decode_partition_sample, ()),
+    Decoder(
+        "Cruise Control partition sample",
+        decode_partition_sample,
+        (struct.pack(">bi4dqi", 0, 7, *[1.5] * 4, 99, 4) + b"t",),
+    ),
+    Decoder(
+        "Cruise Control broker sample",
+        decode_broker_sample,
+        (struct.pack(">bih1s13dq2i41d", 5, 7, 1, b"h", *[1.5] * 13, 99, 1, 2, *[2.5] * 41),),
+    ),
 )
 
 

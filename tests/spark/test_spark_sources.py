@@ -1,6 +1,7 @@
 """Readers for what other tools write: every reader ends in samples or in named rejects."""
 
 import json
+import struct
 from datetime import UTC, datetime
 
 import pytest
@@ -8,8 +9,11 @@ from pyspark.sql import functions as F
 
 from shunter.formats.inventory_files import encode_inventory
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
+from shunter.pipeline.broker_batch import ingest_cruise_control
+from shunter.pipeline.broker_loads import broker_loads, doubts
 from shunter.pipeline.ingest import IngestOptions
-from shunter.pipeline.schemas import BROKERS, REPLICAS, SAMPLES
+from shunter.pipeline.rollup import compact
+from shunter.pipeline.schemas import BROKER_SAMPLES, BROKERS, REPLICAS, SAMPLES
 from shunter.pipeline.snapshot_batch import ingest_snapshots, latest_snapshot
 from shunter.pipeline.sources.log_dirs import read_log_dirs
 from shunter.pipeline.sources.prometheus import read_prometheus
@@ -162,19 +166,63 @@ def test_a_streams_batches_repeat_harmlessly_and_put_late_rows_aside(spark, lake
     assert ingest_batch(spark, lake, again, "q2", 0, options, now).rules == (("already_ingested", 1),)
 
 
-def test_cruise_control_samples(spark, tmp_path):
-    import struct
+def of_a_partition(bytes_in, *, time_ms=T0 * 1000, broker=7, partition=42):
+    return struct.pack(">bi9dqi", 1, broker, 0.5, 3.0, bytes_in, 4.0, 0, 0, 10.0, 0, 0, time_ms, partition) + b"orders"
 
-    from shunter.pipeline.sources.cruise_control import read_cruise_control
 
-    good = struct.pack(">bi9dqi", 1, 7, 0.5, 3.0, 2.0, 4.0, 0, 0, 10.0, 0, 0, T0 * 1000, 42) + b"orders"
-    frame = spark.createDataFrame([(bytearray(good),), (bytearray(b"\x05broker"),), (None,)], "value binary")
-    frame.write.parquet(str(tmp_path / "dump"))
-    rows = read_cruise_control(spark, [str(tmp_path / "dump")], cluster="c1").collect()
-    (row,) = [row for row in rows if row["reader_rule"] is None]
-    assert (row["topic"], row["partition"], row["broker_id"], row["role"]) == ("orders", 42, 7, "leader")
+def of_a_broker(bytes_in, *, time_ms=T0 * 1000, broker=7, cpu=0.5, idle=0.9):
+    loads = (cpu, bytes_in, 6.0, 10.0, 20.0, 30.0, 1.0, 2.0, 3.0, idle, 5.0, 0.0, 0.0)
+    return struct.pack(">bih1s13dq2i41d", 5, broker, 1, b"h", *loads, time_ms, 1, 2, *[2.5] * 41) + b"\0\0"
+
+
+def test_cruise_control_of_partitions_and_of_brokers(spark, lake, now, tmp_path):
+    def ingest(name, *values):
+        rows = [(None if value is None else bytearray(value),) for value in values]
+        spark.createDataFrame(rows, "value binary").coalesce(1).write.parquet(str(tmp_path / name))
+        return again(name)
+
+    def again(*names):
+        paths = [str(tmp_path / name) for name in names]
+        return ingest_cruise_control(spark, lake, paths, cluster="c1", now=now, options=IngestOptions())
+
+    never = 2**62
+    took = ingest(
+        "a", of_a_partition(2.0), of_a_partition(1.0, partition=43), of_a_partition(1.0, time_ms=never), b"\x09?", None,
+        of_a_broker(4.0), of_a_broker(4.0), of_a_broker(-1.0, broker=8), of_a_broker(1.0, broker=9, cpu=55.0),
+        of_a_broker(1.0, time_ms=never), b"\x05broker",
+    )  # fmt: skip
+    assert (took.good, took.broker_rows, took.rejected) == (2, 1, 8)
+    assert dict(took.rules) == {"not_readable": 3, "not_a_time": 2, "duplicate": 1, "negative": 1, "wrong_unit": 1}
+    assert dict(took.examples)["wrong_unit"].startswith("a broker sample: cpu 55.0 is no share of the processors")
+    row = lake.read(spark, SAMPLES).where(F.col("partition") == 42).first()
+    assert (row["topic"], row["broker_id"], row["role"]) == ("orders", 7, "leader")
     # 2 KB/s for two minutes; 3 MB on disk.
     assert (row["bytes_in"], row["bytes_out"], row["messages_in"]) == (2 * 1024 * 120, 4 * 1024 * 120, 1200)
     assert row["size_bytes"] == 3 * 1024 * 1024
     assert int(row["window_start"].timestamp()) == T0 - 120
-    assert len([row for row in rows if row["reader_rule"] == "not_readable"]) == 2
+    broker = lake.read(spark, BROKER_SAMPLES).first()
+    assert (broker["broker_id"], broker["host"], broker["cpu"], broker["bytes_in_rate"]) == (7, "h", 0.5, 4 * 1024)
+    assert (broker["size_bytes"], broker["produce_requests_rate"]) == (5 * 1024 * 1024, 1.0)
+
+    # The same files again change nothing; the same windows in another file are put aside.
+    assert again("a").ingest_id is None
+    more = ingest("b", of_a_broker(4.0), of_a_broker(8.0, time_ms=(T0 + 120) * 1000, cpu=0.9, idle=0.1))
+    assert (more.good, more.broker_rows, dict(more.rules)) == (0, 1, {"already_ingested": 1})
+
+    # Three of the four KB/s that the broker counted are in its partitions' samples; the other window has none.
+    loads = broker_loads(lake.read(spark, BROKER_SAMPLES), lake.read(spark, SAMPLES))
+    (load,) = loads.collect()
+    assert (load["windows"], load["compared_windows"], load["cpu_max"], load["cpu_mean"]) == (2, 1, 0.9, 0.7)
+    assert load["bytes_in_max"] == 18 * 1024
+    assert (load["explained_bytes_in"], load["explained_bytes_out"]) == (0.75, 8 / 6)
+    assert [doubt.what for doubt in doubts(loads)] == [
+        "the samples of the partitions that it leads make 75% of its own count of bytes in",
+        "the samples of the partitions that it leads make 133% of its own count of bytes out",
+        "its processors are 88% busy (95th percentile)",
+        "its request handlers are 14% idle (5th percentile)",
+    ]
+
+    # One batch instead of two: brokers' rows go along.
+    compact(spark, lake, now=now)
+    assert lake.vacuum(spark) > 0
+    assert (lake.read(spark, BROKER_SAMPLES).count(), lake.read(spark, SAMPLES).count()) == (2, 2)

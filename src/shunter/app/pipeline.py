@@ -21,6 +21,8 @@ from pyspark.sql import functions as F
 
 from shunter.core.planning.request import PlanRequest, Scope
 from shunter.errors import DriverError, FormatError, SettingsError
+from shunter.pipeline.broker_batch import ingest_cruise_control
+from shunter.pipeline.broker_loads import BrokerDoubt, broker_loads, doubts
 from shunter.pipeline.fleet import PEAKS
 from shunter.pipeline.fleet_worker import ClusterLimit
 from shunter.pipeline.ingest import IngestOptions, IngestOutcome, ingest_files
@@ -29,10 +31,9 @@ from shunter.pipeline.load_model import load_model, load_shape
 from shunter.pipeline.packaging import package
 from shunter.pipeline.plan_batch import ClusterOutcome, FleetPlan, plan_lake, reassignments
 from shunter.pipeline.rollup import compact, roll_up_days
-from shunter.pipeline.schemas import HOURLY, LOAD_MODEL, SAMPLES, SHAPES
+from shunter.pipeline.schemas import BROKER_LOADS, BROKER_SAMPLES, HOURLY, LOAD_MODEL, SAMPLES, SHAPES
 from shunter.pipeline.session import DELTA, DELTA_CONF, KAFKA_SOURCE, SessionSettings, open_session
 from shunter.pipeline.snapshot_batch import ingest_snapshots
-from shunter.pipeline.sources.cruise_control import read_cruise_control
 from shunter.pipeline.sources.kafka_topic import read_topic
 from shunter.pipeline.sources.log_dirs import read_log_dirs
 from shunter.pipeline.sources.prometheus import read_prometheus
@@ -61,7 +62,7 @@ class PipelineSettings:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What `ingest` reads. `brokers` maps an `instance` label to a broker id."""
+    """What `ingest` reads. `brokers` maps an `instance` label to a broker id; `window_seconds` is Cruise Control's."""
 
     paths: tuple[str, ...]
     kind: str
@@ -69,6 +70,7 @@ class Inputs:
     brokers: tuple[tuple[str, int], ...] = ()
     at: datetime | None = None
     many_clusters: bool = False
+    window_seconds: int = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,11 @@ def ingest(spark: SparkSession, lake: Lake, inputs: Inputs) -> IngestOutcome:
     if inputs.kind == "snapshots":
         many = IngestOptions(cluster=inputs.cluster, many_clusters=True)
         return ingest_snapshots(spark, lake, inputs.paths, now=utc_now(), options=many)
+    if inputs.kind == "cruise-control":
+        named, window = _named_cluster(inputs), inputs.window_seconds
+        return ingest_cruise_control(
+            spark, lake, inputs.paths, cluster=named, now=utc_now(), options=options, window_seconds=window
+        )
     return ingest_files(spark, lake, inputs.paths, inputs.kind, partial(_read, inputs), now=utc_now(), options=options)
 
 
@@ -154,13 +161,15 @@ def _read(inputs: Inputs, spark: SparkSession, paths: Sequence[str]) -> DataFram
         return read_table(spark, paths, inputs.kind, cluster=cluster)
     if inputs.kind == "prometheus":
         return read_prometheus(spark, paths, cluster=cluster, brokers=dict(inputs.brokers))
-    if cluster is None:
-        raise SettingsError(f"{inputs.kind} does not name its cluster: give --cluster")
     if inputs.kind == "log-dirs":
-        return read_log_dirs(spark, paths, cluster=cluster, at=inputs.at)
-    if inputs.kind == "cruise-control":
-        return read_cruise_control(spark, paths, cluster=cluster)
+        return read_log_dirs(spark, paths, cluster=_named_cluster(inputs), at=inputs.at)
     raise SettingsError(f"kind {inputs.kind!r} is none of {', '.join(KINDS)}")
+
+
+def _named_cluster(inputs: Inputs) -> str:
+    if inputs.cluster is None:
+        raise SettingsError(f"{inputs.kind} does not name its cluster: give --cluster")
+    return inputs.cluster
 
 
 def ingest_topic(settings: PipelineSettings, source: TopicInput) -> int:
@@ -200,6 +209,9 @@ class Modelled:
     with_rates: int
     with_weeks: int
     mean_confidence: float
+    brokers: int = 0
+    """Brokers that were compared with their own counters."""
+    doubts: tuple[BrokerDoubt, ...] = ()
 
 
 def model(spark: SparkSession, lake: Lake, *, source: str = "samples", clusters: Sequence[str] = ()) -> Modelled:
@@ -225,7 +237,21 @@ def model(spark: SparkSession, lake: Lake, *, source: str = "samples", clusters:
     ).first()
     if counted is None or counted["replicas"] == 0:
         raise FormatError(lake.root, f"has no {source} to model: run `shunter pipeline ingest` first")
-    return Modelled(counted["replicas"], counted["rates"], lake.read(spark, SHAPES).count(), counted["confidence"])
+    weeks = lake.read(spark, SHAPES).count()
+    brokers, doubted = _check_brokers(spark, lake, clusters)
+    return Modelled(counted["replicas"], counted["rates"], weeks, counted["confidence"], brokers, doubted)
+
+
+def _check_brokers(spark: SparkSession, lake: Lake, clusters: Sequence[str]) -> tuple[int, tuple[BrokerDoubt, ...]]:
+    """Hold the samples against the brokers' own counters, where there are some."""
+    brokers = lake.read(spark, BROKER_SAMPLES)
+    if clusters:
+        brokers = brokers.where(F.col("cluster_id").isin(*clusters))
+    if brokers.isEmpty():
+        return 0, ()
+    lake.write(broker_loads(brokers, lake.read(spark, SAMPLES)), BROKER_LOADS)
+    written = lake.read(spark, BROKER_LOADS)
+    return written.count(), doubts(written)
 
 
 def roll_up(spark: SparkSession, lake: Lake, *, keep_days: int | None) -> str | None:

@@ -36,7 +36,18 @@ from shunter.pipeline.report import gather
 from shunter.pipeline.report_page import page
 from shunter.pipeline.schedule import ScheduleOutcome, learnt, schedule_lake
 from shunter.pipeline.schedule_worker import Scenario, ScheduleOptions
-from shunter.pipeline.schemas import BROKERS, DAILY, HOURLY, LOAD_MODEL, REJECTS, REPLICAS, SHAPES, Table
+from shunter.pipeline.schemas import (
+    BROKER_LOADS,
+    BROKER_SAMPLES,
+    BROKERS,
+    DAILY,
+    HOURLY,
+    LOAD_MODEL,
+    REJECTS,
+    REPLICAS,
+    SHAPES,
+    Table,
+)
 
 Execute = Callable[[Path, str], Path]
 """Carries out a reassignment JSON under a plan's id, and gives the journal as JSON lines (`read_journals`)."""
@@ -44,7 +55,7 @@ Execute = Callable[[Path, str], Path]
 EXPORTED: tuple[Table, ...] = (
     PLANS, PLAN_MOVES, PLAN_ASSIGNMENTS, PLAN_LOADS, PLAN_UNDONE, SCHEDULES, SCHEDULE_MOVES, SCHEDULE_LOADS, JOURNAL,
     ACCOUNT_MOVES, ACCOUNT_STEPS, ACCOUNT_STALLS, ACCOUNT_RATES, ACCOUNT_PLANS, LOAD_MODEL, SHAPES, HOURLY, DAILY, BROKERS,
-    REPLICAS, REJECTS,
+    REPLICAS, REJECTS, BROKER_SAMPLES, BROKER_LOADS,
 )  # fmt: skip
 """What `report --tables` writes."""
 

@@ -138,6 +138,13 @@ def collect(
 @click.option(
     "--broker", "brokers", multiple=True, metavar="INSTANCE=ID", help="Prometheus: which broker an instance is."
 )
+@click.option(
+    "--sampled-every",
+    type=Duration(),
+    default="2m",
+    show_default=True,
+    help="cruise-control: how often it samples (metric.sampling.interval.ms).",
+)
 @click.option("--at", type=click.DateTime(), help="log-dirs: when the tool ran (UTC); else the file's own time.")
 @click.option(
     "--bootstrap-server", metavar="HOST:PORT[,…]", help="Stream from a topic of these brokers instead of files."
@@ -174,14 +181,18 @@ def ingest(ctx: click.Context, paths: tuple[str, ...], kind: str, **given: Any) 
     from shunter.app.pipeline import ingest as take  # noqa: PLC0415
 
     brokers = tuple((name, _broker_id(text)) for name, text in _pairs(given["brokers"], "--broker"))
-    inputs = Inputs(paths, kind, given["cluster"], brokers, _utc(given["at"]), given["many_clusters"])
+    window = max(1, round(given["sampled_every"]))
+    inputs = Inputs(paths, kind, given["cluster"], brokers, _utc(given["at"]), given["many_clusters"], window)
     settings = _settings(ctx)
     with spark_session(settings) as spark:
         outcome = take(spark, settings.lake, inputs)
     for path in outcome.skipped:
         click.echo(f"{path}: taken before, skipped", err=True)
     if outcome.ingest_id is not None:
-        click.echo(f"batch {outcome.ingest_id}: {outcome.good:,} rows taken, {outcome.rejected:,} put aside")
+        of_brokers = f" and {outcome.broker_rows:,} of brokers" if outcome.broker_rows else ""
+        click.echo(
+            f"batch {outcome.ingest_id}: {outcome.good:,} rows{of_brokers} taken, {outcome.rejected:,} put aside"
+        )
         examples = dict(outcome.examples)
         for rule, rows in outcome.rules:
             click.echo(f"  {rule}: {rows:,}" + (f", such as: {examples[rule]}" if rule in examples else ""))
@@ -249,6 +260,12 @@ def model(ctx: click.Context, source: str, clusters: tuple[str, ...]) -> None:
     )
     if made.with_rates < made.replicas:
         click.echo(f"{made.replicas - made.with_rates:,} have sizes and no rates: they are planned from their sizes")
+    if made.brokers:
+        click.echo(
+            f"{made.brokers:,} brokers compared with their own counters" + (":" if made.doubts else ": they agree")
+        )
+    for doubt in made.doubts:
+        click.echo(f"  {doubt.cluster_id}, broker {doubt.broker_id}: {doubt.what}")
 
 
 @pipeline.command()

@@ -48,6 +48,8 @@ class IngestOutcome:
     """One row of each rule: what is wrong with it, which replica it is of, which file it came in."""
     skipped: tuple[str, ...] = ()
     """Files whose contents are in the manifest already."""
+    broker_rows: int = 0
+    """Rows in `broker_samples`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +84,7 @@ def ingest_files(
     Raises:
         FormatError: a path does not exist, or the reader can't take a file at all.
     """
-    done = {file.fingerprint for commit in lake.commits(spark) for file in commit.files}
-    found = list_inputs(spark, paths)
-    new = _once(file for file in found if file.fingerprint not in done)
-    skipped = tuple(file.path for file in found if file.fingerprint in done)
+    new, skipped = new_inputs(spark, lake, paths)
     if not new:
         return IngestOutcome(None, skipped=skipped)
     ingest_id = batch_id(kind, new)
@@ -94,6 +93,20 @@ def ingest_files(
     lake.commit(spark, commit, now)
     examples = examples_of(lake.read_batch(spark, REJECTS, ingest_id)) if commit.rejected else ()
     return IngestOutcome(ingest_id, commit.good, commit.rejected, commit.rules, examples, skipped)
+
+
+def new_inputs(spark: SparkSession, lake: Lake, paths: Sequence[str]) -> tuple[tuple[InputFile, ...], tuple[str, ...]]:
+    """Tell files that no batch has taken yet from those that one has; gives the first, and the others' names.
+
+    Raises:
+        FormatError: a path does not exist.
+    """
+    done = {file.fingerprint for commit in lake.commits(spark) for file in commit.files}
+    found = list_inputs(spark, paths)
+    return (
+        _once(file for file in found if file.fingerprint not in done),
+        tuple(file.path for file in found if file.fingerprint in done),
+    )
 
 
 def examples_of(rejects: DataFrame) -> tuple[tuple[str, str], ...]:

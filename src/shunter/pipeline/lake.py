@@ -29,7 +29,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from shunter.errors import FormatError
-from shunter.pipeline.schemas import BROKERS, MANIFEST, REJECTS, REPLICAS, SAMPLES, SCHEMA_VERSION, Table
+from shunter.pipeline.schemas import (
+    BROKER_SAMPLES,
+    BROKERS,
+    MANIFEST,
+    REJECTS,
+    REPLICAS,
+    SAMPLES,
+    SCHEMA_VERSION,
+    Table,
+)
 
 GOOD = "good"
 REJECTED = "rejected"
@@ -181,7 +190,7 @@ class Lake:
             return 0
         deleted = 0
         for ingest_id in replaced:
-            for folders in ("samples/verdict=*", REPLICAS.name, BROKERS.name):
+            for folders in ("samples/verdict=*", REPLICAS.name, BROKERS.name, BROKER_SAMPLES.name):
                 pattern = gateway.org.apache.hadoop.fs.Path(
                     f"{self.root}/{folders}/cluster_id=*/date=*/ingest_id={ingest_id}"
                 )
@@ -192,7 +201,7 @@ class Lake:
 
     def _delete(self, spark: SparkSession, replaced: Sequence[str]) -> int:
         """Delta keeps a log of its files: what it doesn't delete itself is missed."""
-        for folder in ("samples", REPLICAS.name, BROKERS.name):
+        for folder in ("samples", REPLICAS.name, BROKERS.name, BROKER_SAMPLES.name):
             for ingest_id in replaced:
                 with contextlib.suppress(AnalysisException):
                     spark.sql(

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from shunter.pipeline.lake import Commit, Lake, batch_id
 from shunter.pipeline.schemas import (
     AMOUNTS,
+    BROKER_SAMPLES,
     DAILY,
     HOURLY,
     REJECTS,
@@ -70,7 +71,7 @@ def compact(
     """Rewrite all live batches as one with few files, leaving out rows older than `keep_from` (after their roll-up).
 
     The new batch is committed with the list of those that it replaces: one small file, so that readers see the old ones
-    or the new one, never both; `Lake.vacuum` deletes the old ones. Rejects of the same age go the same way, and from then
+    or the new one, never both; `Lake.vacuum` deletes the old ones. Rejects and broker samples of the same age go the same way, and from then
     on rows of those days are refused as late. Snapshots stay. None when there is nothing to gain.
     """
     live = tuple(commit for commit in lake.live(spark) if commit.kind != SNAPSHOTS)
@@ -88,6 +89,9 @@ def compact(
         "cluster_id", "date", *REPLICA_KEY[1:], "window_start"
     )
     lake.write_judged(sorted_rows, ingest_id)
+    brokers = lake.read(spark, BROKER_SAMPLES, replaced)
+    kept = brokers if keep_from is None else brokers.where(F.col("date") >= keep_from)
+    lake.write(kept.withColumn("ingest_id", F.lit(ingest_id)).coalesce(1), BROKER_SAMPLES)
     counted = lake.read(spark, SAMPLES, [ingest_id]).agg(
         F.count("*").alias("good"), F.min("date").alias("first"), F.max("date").alias("last")
     )

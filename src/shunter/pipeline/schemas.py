@@ -240,6 +240,54 @@ BROKERS = Table(
 )
 
 
+def _rate(name: str, unit: str, meaning: str, *, nullable: bool = False) -> StructField:
+    return column(name, DoubleType(), meaning, unit=unit, nullable=nullable)
+
+
+def _latencies(name: str, what: str) -> list[StructField]:
+    return [
+        _rate(f"{name}_ms_mean", "ms", f"{what}: mean"),
+        _rate(f"{name}_ms_max", "ms", f"{what}: longest"),
+        _rate(f"{name}_ms_p999", "ms", f"{what}: 99.9th percentile", nullable=True),
+    ]
+
+
+BROKER_SAMPLES = Table(
+    "broker_samples",
+    "one broker in one window, by its own counters (Cruise Control's broker samples)",
+    ("cluster_id", "broker_id", "window_start"),
+    StructType(
+        [
+            column("cluster_id", StringType(), "the cluster, as Kafka names itself"),
+            column("broker_id", IntegerType(), "the broker"),
+            column("host", StringType(), "its host, as Cruise Control knew it", nullable=True),
+            *_WINDOW,
+            _rate("cpu", "1", "share of the machine's processors that the broker's process used"),
+            _rate("bytes_in_rate", "bytes/s", "written by producers"),
+            _rate("bytes_out_rate", "bytes/s", "read by consumers"),
+            _rate("replication_bytes_in_rate", "bytes/s", "fetched from leaders"),
+            _rate("replication_bytes_out_rate", "bytes/s", "fetched by followers"),
+            _rate("messages_in_rate", "records/s", "records written by producers"),
+            column("size_bytes", LongType(), "size of all its logs", unit="bytes"),
+            _rate("produce_requests_rate", "requests/s", "requests of producers"),
+            _rate("fetch_requests_rate", "requests/s", "requests of consumers"),
+            _rate("follower_fetch_requests_rate", "requests/s", "requests of followers"),
+            _rate("handler_idle", "1", "share of the time in which request handlers had nothing to do"),
+            column("request_queue", IntegerType(), "requests that waited", unit="requests"),
+            column("response_queue", IntegerType(), "responses that waited", unit="responses"),
+            *_latencies("produce", "a produce request's whole time"),
+            *_latencies("fetch", "a consumer's fetch request's whole time"),
+            *_latencies("flush", "a log flush"),
+            column("source", StringType(), "the reader that made the row"),
+            _VERSION,
+            _DATE,
+            column("ingest_id", StringType(), "the batch that brought it"),
+        ]
+    ),
+    ("cluster_id", "date", "ingest_id"),
+)
+
+
 def _rates(name: str, unit: str, meaning: str) -> list[StructField]:
     return [
         column(f"{name}_{statistic}", DoubleType(), f"{meaning}: {words}", unit=unit, nullable=True)
@@ -285,6 +333,39 @@ LOAD_MODEL = Table(
     ),
     ("cluster_id",),
 )
+
+
+def _peaks(name: str, unit: str, meaning: str) -> list[StructField]:
+    return [
+        _rate(f"{name}_{statistic}", unit, f"{meaning}: {words}")
+        for statistic, words in (("mean", "mean"), ("p95", "95th percentile of the windows"), ("max", "highest window"))
+    ]
+
+
+BROKER_LOADS = Table(
+    "broker_loads",
+    "one broker by its own counters, and how much of that the samples of its partitions explain",
+    ("cluster_id", "broker_id"),
+    StructType(
+        [
+            column("cluster_id", StringType(), "the cluster, as Kafka names itself"),
+            column("broker_id", IntegerType(), "the broker"),
+            column("windows", LongType(), "windows in `broker_samples`", unit="windows"),
+            column("first_window", TimestampType(), "start of the first window", unit="UTC"),
+            column("last_window", TimestampType(), "start of the last window", unit="UTC"),
+            *_peaks("cpu", "1", "share of the machine's processors"),
+            *_peaks("bytes_in", "bytes/s", "from producers and leaders"),
+            *_peaks("bytes_out", "bytes/s", "to consumers and followers"),
+            _rate("handler_idle_p05", "1", "share of idle request handlers: 5th percentile of the windows"),
+            column("size_bytes", LongType(), "size of all its logs, last seen", unit="bytes"),
+            column("compared_windows", LongType(), "windows for which there are samples of its partitions too", unit="windows"),
+            _rate("explained_bytes_in", "1", "in those: bytes in of the partitions that it led ÷ what producers wrote to it", nullable=True),
+            _rate("explained_bytes_out", "1", "in those: bytes out of the partitions that it led ÷ what consumers read from it", nullable=True),
+            _VERSION,
+        ]
+    ),
+    ("cluster_id",),
+)  # fmt: skip
 
 SHAPES = Table(
     "shapes",

@@ -8,9 +8,9 @@ from datetime import datetime
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from shunter.pipeline.ingest import IngestOptions, IngestOutcome, write_batch
-from shunter.pipeline.lake import Commit, Lake, batch_id, list_inputs
-from shunter.pipeline.schemas import BROKERS, REPLICAS, SNAPSHOTS
+from shunter.pipeline.ingest import IngestOptions, IngestOutcome, examples_of, new_inputs, write_batch
+from shunter.pipeline.lake import Commit, Lake, batch_id
+from shunter.pipeline.schemas import BROKERS, REJECTS, REPLICAS, SNAPSHOTS
 from shunter.pipeline.sources.snapshots import broken_lines, brokers_of, read_snapshot_lines, replicas_of, samples_of
 
 
@@ -22,10 +22,7 @@ def ingest_snapshots(
     Raises:
         FormatError: a path does not exist.
     """
-    done = {file.fingerprint for commit in lake.commits(spark) for file in commit.files}
-    found = list_inputs(spark, paths)
-    new = tuple({file.fingerprint: file for file in found if file.fingerprint not in done}.values())
-    skipped = tuple(file.path for file in found if file.fingerprint in done)
+    new, skipped = new_inputs(spark, lake, paths)
     if not new:
         return IngestOutcome(None, skipped=skipped)
     ingest_id = batch_id(SNAPSHOTS, new)
@@ -37,7 +34,8 @@ def ingest_snapshots(
     rows = _new_samples(spark, lake, replicas).unionByName(broken_lines(lines))
     commit = write_batch(spark, lake, rows, Commit(ingest_id, SNAPSHOTS, new), now=now, options=options)
     lake.commit(spark, commit, now)
-    return IngestOutcome(ingest_id, commit.good, commit.rejected, commit.rules, skipped=skipped)
+    examples = examples_of(lake.read_batch(spark, REJECTS, ingest_id)) if commit.rejected else ()
+    return IngestOutcome(ingest_id, commit.good, commit.rejected, commit.rules, examples, skipped)
 
 
 def _new_samples(spark: SparkSession, lake: Lake, replicas: DataFrame) -> DataFrame:

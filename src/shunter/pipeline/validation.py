@@ -43,7 +43,7 @@ def judge(rows: DataFrame, *, now: datetime, limits: Limits | None = None, clust
         cluster: Where given, rows of any other cluster are refused.
     """
     limits = limits or Limits()
-    rule, detail = _first_broken(_row_rules(now, limits, cluster))
+    rule, detail = first_broken(_row_rules(now, limits, cluster))
     name = F.concat(F.lit("name:"), F.col("topic"))
     return rows.select(
         "cluster_id",
@@ -127,14 +127,14 @@ def refuse(rows: DataFrame, condition: Column, rule: str, detail: Column) -> Dat
 
 
 def _row_rules(now: datetime, limits: Limits, cluster: str | None) -> list[tuple[str, Column, Column]]:
-    rules = [*_key_rules(cluster), *_time_rules(now, limits)]
-    rules.extend(("negative", F.col(name) < 0, _told(name, "is below 0")) for name in MEASURES)
+    rules = [*_key_rules(cluster), *time_rules(now, limits)]
+    rules.extend(("negative", F.col(name) < 0, told(name, "is below 0")) for name in MEASURES)
     for name in AMOUNTS:
         limit = limits.messages_per_second if name == "messages_in" else limits.bytes_per_second
         too_fast = F.col(name) / F.col("window_seconds") > F.lit(limit)
-        rules.append(("absurd_rate", too_fast, _told(name, f"in one window is above {limit:g} a second: wrong unit?")))
+        rules.append(("absurd_rate", too_fast, told(name, f"in one window is above {limit:g} a second: wrong unit?")))
     too_big = F.col("size_bytes") > F.lit(limits.size_bytes)
-    rules.append(("absurd_size", too_big, _told("size_bytes", f"is above {limits.size_bytes}: wrong unit?")))
+    rules.append(("absurd_size", too_big, told("size_bytes", f"is above {limits.size_bytes}: wrong unit?")))
     nothing = F.coalesce(*MEASURES).isNull()
     rules.append(("no_load", nothing, F.lit(f"none of {', '.join(MEASURES)} is given")))
     return rules
@@ -145,33 +145,36 @@ def _key_rules(cluster: str | None) -> list[tuple[str, Column, Column]]:
         ("missing_key", F.col(name).isNull(), F.lit(f"{name} is null"))
         for name in ("cluster_id", "topic", "partition", "broker_id", "role", "window_start", "window_seconds")
     ]
-    rules.append(("negative", F.col("partition") < 0, _told("partition", "is below 0")))
-    rules.append(("negative", F.col("broker_id") < 0, _told("broker_id", "is below 0")))
-    rules.append(("unknown_role", ~F.col("role").isin(*ROLES), _told("role", f"is none of {', '.join(ROLES)}")))
+    rules.append(("negative", F.col("partition") < 0, told("partition", "is below 0")))
+    rules.append(("negative", F.col("broker_id") < 0, told("broker_id", "is below 0")))
+    rules.append(("unknown_role", ~F.col("role").isin(*ROLES), told("role", f"is none of {', '.join(ROLES)}")))
     if cluster is not None:
         other = F.col("cluster_id") != F.lit(cluster)
-        rules.append(("other_cluster", other, _told("cluster_id", f"is not {cluster}, which was asked for")))
+        rules.append(("other_cluster", other, told("cluster_id", f"is not {cluster}, which was asked for")))
     return rules
 
 
-def _time_rules(now: datetime, limits: Limits) -> list[tuple[str, Column, Column]]:
+def time_rules(now: datetime, limits: Limits) -> list[tuple[str, Column, Column]]:
+    """Rules on `window_start` and `window_seconds`: (rule, whether it is broken, value and rule in words) each."""
     seconds = F.col("window_seconds")
     latest = F.lit(int(now.timestamp()) + limits.future_seconds)
     return [
-        ("absurd_window", (seconds <= 0) | (seconds > limits.window_seconds), _told("window_seconds", f"is not within 1 to {limits.window_seconds}")),
-        ("absurd_time", F.col("window_start") < F.lit(limits.earliest), _told("window_start", f"is before {limits.earliest:%Y}: wrong unit?")),
-        ("absurd_time", F.unix_seconds("window_start") + seconds > latest, _told("window_start", "ends in the future: wrong unit or clock?")),
+        ("absurd_window", (seconds <= 0) | (seconds > limits.window_seconds), told("window_seconds", f"is not within 1 to {limits.window_seconds}")),
+        ("absurd_time", F.col("window_start") < F.lit(limits.earliest), told("window_start", f"is before {limits.earliest:%Y}: wrong unit?")),
+        ("absurd_time", F.unix_seconds("window_start") + seconds > latest, told("window_start", "ends in the future: wrong unit or clock?")),
     ]  # fmt: skip
 
 
-def _told(name: str, rule: str) -> Column:
+def told(name: str, rule: str) -> Column:
+    """A column's name, its value and the rule, in words."""
     return F.concat(F.lit(f"{name} "), F.col(name).cast("string"), F.lit(f" {rule}"))
 
 
-def _first_broken(rules: list[tuple[str, Column, Column]]) -> tuple[Column, Column]:
+def first_broken(rules: list[tuple[str, Column, Column]]) -> tuple[Column, Column]:
+    """The first rule that a row breaks, and what is wrong; both null where it breaks none."""
     rule = F.lit(None).cast("string")
     detail = F.lit(None).cast("string")
-    for name, broken, told in reversed(rules):
+    for name, broken, words in reversed(rules):
         rule = F.when(broken, F.lit(name)).otherwise(rule)
-        detail = F.when(broken, told).otherwise(detail)
+        detail = F.when(broken, words).otherwise(detail)
     return rule, detail

@@ -1,0 +1,102 @@
+"""What brokers say of themselves, beside what the samples of their partitions add up to.
+
+A model made from samples that miss partitions looks like a calm cluster. Where Cruise Control's broker samples are there,
+each broker's own counters say how much of its load the model has.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from shunter.pipeline.schemas import BROKER_LOADS, LEADER, SCHEMA_VERSION
+
+BUSY_CPU = 0.8
+IDLE_HANDLERS = 0.2
+"""Below this share of idle request handlers requests wait for one."""
+UNEXPLAINED = 0.1
+"""How far samples and counters may differ before it is said: windows are cut at different moments."""
+
+
+class BrokerDoubt(NamedTuple):
+    """What one broker's own counters say against the model or the broker."""
+
+    cluster_id: str
+    broker_id: int
+    what: str
+
+
+def broker_loads(brokers: DataFrame, samples: DataFrame) -> DataFrame:
+    """Sum up each broker's windows, and compare them with the samples of the same windows.
+
+    Grain: one row per broker; columns of `broker_loads`. Only windows with the very same start are compared: Cruise
+    Control stamps its partition and broker samples of one round alike, and other sources' windows are not its.
+
+    Args:
+        brokers: Columns of `broker_samples`.
+        samples: Columns of `samples`.
+    """
+    key = ["cluster_id", "broker_id", "window_start"]
+    led = samples.where(F.col("role") == LEADER).join(
+        F.broadcast(brokers.select("cluster_id").distinct()), on="cluster_id", how="left_semi"
+    )
+    led = led.groupBy(*key).agg(F.sum("bytes_in").alias("led_in"), F.sum("bytes_out").alias("led_out"))
+    joined = brokers.join(led, on=key, how="left")
+    received = F.col("bytes_in_rate") + F.col("replication_bytes_in_rate")
+    sent = F.col("bytes_out_rate") + F.col("replication_bytes_out_rate")
+    return joined.groupBy("cluster_id", "broker_id").agg(
+        F.count("*").alias("windows"),
+        F.min("window_start").alias("first_window"),
+        F.max("window_start").alias("last_window"),
+        *_peaks("cpu", F.col("cpu")),
+        *_peaks("bytes_in", received),
+        *_peaks("bytes_out", sent),
+        F.percentile("handler_idle", 0.05).alias("handler_idle_p05"),
+        F.max_by("size_bytes", "window_start").alias("size_bytes"),
+        F.count("led_in").alias("compared_windows"),
+        _explained("led_in", "bytes_in_rate").alias("explained_bytes_in"),
+        _explained("led_out", "bytes_out_rate").alias("explained_bytes_out"),
+        F.lit(SCHEMA_VERSION).alias("schema_version"),
+    ).select(*BROKER_LOADS.columns)  # fmt: skip
+
+
+def doubts(loads: DataFrame, most: int = 20) -> tuple[BrokerDoubt, ...]:
+    """Name what deserves a look, by cluster and broker, `most` of it."""
+    rows = loads.where(_unexplained("bytes_in") | _unexplained("bytes_out") | _busy()).orderBy(*BROKER_LOADS.key)
+    found: list[BrokerDoubt] = []
+    for row in rows.limit(most).collect():
+        words = [
+            f"the samples of the partitions that it leads make {row[f'explained_{name}']:.0%} of its own count of {told}"
+            for name, told in (("bytes_in", "bytes in"), ("bytes_out", "bytes out"))
+            if row[f"explained_{name}"] is not None and abs(row[f"explained_{name}"] - 1) > UNEXPLAINED
+        ]
+        if row["cpu_p95"] > BUSY_CPU:
+            words.append(f"its processors are {row['cpu_p95']:.0%} busy (95th percentile)")
+        if row["handler_idle_p05"] < IDLE_HANDLERS:
+            words.append(f"its request handlers are {row['handler_idle_p05']:.0%} idle (5th percentile)")
+        found += [BrokerDoubt(row["cluster_id"], row["broker_id"], what) for what in words]
+    return tuple(found)
+
+
+def _peaks(name: str, value: Column) -> list[Column]:
+    return [
+        (F.sum(value * F.col("window_seconds")) / F.sum("window_seconds")).alias(f"{name}_mean"),
+        F.percentile(value, 0.95).alias(f"{name}_p95"),
+        F.max(value).alias(f"{name}_max"),
+    ]
+
+
+def _explained(led: str, rate: str) -> Column:
+    """Over the windows in which both are known; null where the broker itself counted nothing."""
+    counted = F.sum(F.when(F.col(led).isNotNull(), F.col(rate) * F.col("window_seconds")))
+    return F.sum(led) / F.when(counted > 0, counted)
+
+
+def _unexplained(name: str) -> Column:
+    return F.coalesce(F.abs(F.col(f"explained_{name}") - 1) > UNEXPLAINED, F.lit(False))
+
+
+def _busy() -> Column:
+    return (F.col("cpu_p95") > BUSY_CPU) | (F.col("handler_idle_p05") < IDLE_HANDLERS)
