@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import platform
@@ -28,6 +29,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+from shunter.drivers.idle_collector import YOUNG_THRESHOLDS
 from shunter.testbed.artifacts import ZOOKEEPER_MODE_VERSION, ensure_kafka
 from shunter.testbed.controller import ShunterController
 from shunter.testbed.java import AS_IN_PRODUCTION
@@ -137,6 +139,9 @@ class Measurement:
             f"{figures.bytes / 1e6:8.1f} MB, peak {figures.peak_mib:5.0f} MiB, loop held {figures.lag_s * 1000:3.0f} ms, load {figures.load:4.1f}{wrong}",
             flush=True,
         )
+        # All brokers live in this process: what it does for itself, it does between two phases.
+        gc.collect()
+        gc.freeze()
         if self.asked.json is not None:
             with self.asked.json.open("a") as out:
                 out.write(json.dumps({"controller": kind, **asdict(figures)}) + "\n")
@@ -258,6 +263,7 @@ async def measure(asked: argparse.Namespace, folder: Path) -> int:
 def main() -> int:
     """Measure in a folder that goes with us."""
     asked = arguments()
+    gc.set_threshold(*YOUNG_THRESHOLDS)
     with tempfile.TemporaryDirectory(prefix="controller-scale-") as folder:
         return asyncio.run(measure(asked, Path(folder)))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import signal
 import socket
@@ -20,6 +19,7 @@ from shunter.drivers.clock import SystemClock
 from shunter.drivers.controller_loop import ControllerLoop
 from shunter.drivers.controller_seat import ControllerSeat
 from shunter.drivers.handlers.context import Node
+from shunter.drivers.idle_collector import IdleCollector
 from shunter.drivers.loop_lag import LoopLag
 from shunter.drivers.metrics_endpoint import MetricsEndpoint
 from shunter.drivers.relay import Relay
@@ -38,9 +38,6 @@ _FIXED = (
     "requests_in_flight", "metrics_port",
 )  # fmt: skip
 """Settings of what is opened at the start."""
-COLLECTOR_THRESHOLDS = (50_000, 20, 50)
-"""How many new objects make Python look for cycles. A controller makes few, and many objects that live long; with the
-usual 700 a start-up spends as much time on looking as on working."""
 
 
 class ControllerProcess:
@@ -70,6 +67,7 @@ class ControllerProcess:
         self.server = RpcServer(node, config.wire_limits())
         self.seat: ControllerSeat | None = None
         self.lag = LoopLag()
+        self.collector = IdleCollector(lambda: sum(self.loop.stats.events.values()))
         self.metrics_port: int | None = None
         page = PrometheusPage(lambda: collect_metrics(self.machine, self.loop, self.channels, self.lag))
         self.metrics = MetricsEndpoint(page.render)
@@ -81,6 +79,7 @@ class ControllerProcess:
             DriverError: ZooKeeper can't be reached, or a listener can't be opened.
             InvariantViolation: our bug; we end, so that another controller takes over.
         """
+        self.collector.start()
         opened = await self.server.listen(self.listeners)
         told = ", ".join(f"{listener.name}://{listener.host}:{listener.port}" for listener in opened)
         LOG.info("broker id %d listens on %s", self.config.broker_id, told)
@@ -136,6 +135,7 @@ class ControllerProcess:
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
         self.lag.stop()
+        await self.collector.close()
         await self.metrics.close()
         await self.loop.close()
         if self.seat is not None:
@@ -185,7 +185,6 @@ def run_controller(config: ControllerConfig, reload: Callable[[], ControllerConf
         level=config.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     logging.getLogger("kazoo").setLevel(logging.WARNING)
-    gc.set_threshold(*COLLECTOR_THRESHOLDS)
 
     async def main() -> None:
         stop = asyncio.Event()

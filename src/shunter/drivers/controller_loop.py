@@ -106,13 +106,14 @@ class ControllerLoop:
     def _handle(self, event: Event, cause: str) -> None:
         loop = asyncio.get_running_loop()
         started = loop.time()
+        was_active = self.machine.view.active
         try:
             ready = self.machine.handle(Envelope(self.clock.now_ms(), cause, event))
         except InvariantViolation:
             LOG.exception("invariant violated while handling %s (%s)", type(event).__name__, cause)
             raise
-        if isinstance(event, ClusterLoaded):
-            # What was read stays for long and has no cycles: the collector need not walk over it again and again.
+        if isinstance(event, ClusterLoaded) or self.machine.view.active > was_active:
+            # What was read and made at the start stays for long and has no cycles: nobody need look at it again.
             gc.freeze()
         self.stats.handled(type(event).__name__, loop.time() - started, len(self._events))
         self._carry_out(ready, cause)

@@ -1,0 +1,62 @@
+"""Looks for reference cycles while nothing else is to be done.
+
+Python looks at all objects when enough new ones were made, that is in the middle of the most work: with 100,000
+partitions and their requests each look holds the event loop for 100 ms and more. Here only young objects are looked at
+in between, and all of them in a quiet moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable
+
+YOUNG_THRESHOLDS = (10_000, 5, 1_000_000_000)
+"""How many new objects make Python look at the youngest; how many of these looks, at all young ones; never at all.
+Each object is looked at twice, whatever the numbers; smaller ones make more and shorter looks, of some 10 ms at the
+most."""
+QUIET_SECONDS = 1.0
+INTERVAL_SECONDS = 60.0
+PATIENCE_SECONDS = 600.0
+
+
+class IdleCollector:
+    """Collects at most once in a minute, when nothing happened for a second; after ten minutes all the same.
+
+    Args:
+        activity: counts what happens; equal counts mean that nothing did.
+    """
+
+    def __init__(self, activity: Callable[[], int]) -> None:
+        self._activity = activity
+        self._task: asyncio.Task[None] | None = None
+        self.looks = 0
+        self.longest_s = 0.0
+
+    def start(self) -> None:
+        """Take over from Python's own collector, on the running loop."""
+        gc.set_threshold(*YOUNG_THRESHOLDS)
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="idle-collector")
+
+    async def close(self) -> None:
+        """End."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        looked, before = time.monotonic(), self._activity()
+        while True:
+            await asyncio.sleep(QUIET_SECONDS)
+            count = self._activity()
+            quiet, before = count == before, count
+            if time.monotonic() - looked >= (INTERVAL_SECONDS if quiet else PATIENCE_SECONDS):
+                self._look()
+                looked = time.monotonic()
+
+    def _look(self) -> None:
+        began = time.perf_counter()
+        gc.collect()
+        self.looks += 1
+        self.longest_s = max(self.longest_s, time.perf_counter() - began)
