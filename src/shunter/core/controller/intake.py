@@ -16,7 +16,6 @@ from shunter.core.controller.deletions import Deletions
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.events import (
     AlterPartitionReceived,
-    BrokersRead,
     CancelZnodeFound,
     ConfigsRead,
     ControlledShutdownRequested,
@@ -63,6 +62,7 @@ from shunter.core.controller.submissions import Submissions
 from shunter.core.controller.tasks import Priority, Task, TaskQueue
 from shunter.core.controller.znode_protocols import ZnodeProtocols
 from shunter.errors import ErrorCode
+from shunter.model.broker import Broker
 from shunter.model.partition import BrokerId, LeaderAndIsr, TopicPartition
 from shunter.model.reassignment import Phase
 from shunter.model.records import (
@@ -92,7 +92,7 @@ class Intake:
     outbox: Outbox
     queue: TaskQueue = field(default_factory=TaskQueue)
     now_ms: int = 0
-    """The moment of a start-up that goes on; whoever goes on with it sets it."""
+    """The moment of what goes on in turns; whoever goes on with it sets it."""
     next_check_ms: int | None = None
     read_again_ms: int | None = None
     moves: Moves = field(init=False)
@@ -175,8 +175,6 @@ class Intake:
     def take(self, event: Event, now_ms: int, cause: str) -> Effects:  # noqa: ARG002 - the cause is for the renderings
         """Dispatch one event."""
         match event:
-            case BrokersRead(brokers):
-                return self.liveness.on_brokers_read(brokers, now_ms), [], []
             case TopicsRead():
                 return self.on_topics_read(event, now_ms)
             case PartitionsRead():
@@ -221,6 +219,11 @@ class Intake:
         return [], [], []
 
     # ---- facts
+
+    def on_brokers_read(self, brokers: tuple[Broker, ...], now_ms: int) -> Iterator[tuple[int, Effects]]:
+        """Take in who lives, in pieces as `start_up` does: those that came are told everything."""
+        for count, requests in self.liveness.on_brokers_read(brokers, now_ms):
+            yield count, (requests, [], [])
 
     def announce(self, changes: Changes, now_ms: int) -> list[Request]:
         """Tell the brokers what changed, and queue what follows from it."""

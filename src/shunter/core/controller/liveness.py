@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,6 +10,7 @@ from shunter.core.controller import elections, pauses
 from shunter.core.controller.changes import brokers_changed
 from shunter.core.controller.deletions import Deletions
 from shunter.core.controller.draft import Draft
+from shunter.core.controller.full_state import FullState
 from shunter.core.controller.moves import Moves
 from shunter.core.controller.outbox import Outbox
 from shunter.core.controller.ready import Request
@@ -31,28 +32,32 @@ class Liveness:
     moves: Moves
     deletions: Deletions
 
-    def on_brokers_read(self, brokers: tuple[Broker, ...], now_ms: int) -> list[Request]:
-        """Compare with what is known; a broker with another epoch has died and come back (KIP-380)."""
+    def on_brokers_read(self, brokers: tuple[Broker, ...], now_ms: int) -> Iterator[tuple[int, list[Request]]]:
+        """Compare with what is known; a broker with another epoch has died and come back (KIP-380).
+
+        Done in pieces, so that others have turns in between; nothing else may be taken in before the last.
+
+        Yields:
+            How many partitions the piece looked at, and its requests.
+        """
         came, went = brokers_changed(self.state, {broker.id: broker.epoch for broker in brokers})
         if not came and not went:
             self.state.brokers = {broker.id: broker for broker in brokers}
-            return []
+            return
         self.state.brokers = {broker.id: broker for broker in brokers}
         self.state.shutting_down.difference_update(went)
         self._forget_log_dirs(went)
         lost = self.outbox.forget(went)
         self.deletions.on_brokers_lost(lost)
-        requests: list[Request] = [self.outbox.connect()]
         if went:
             self._mourn(set(went))
-        requests += self.outbox.metadata(now_ms)
+        yield 0, [self.outbox.connect(), *self.outbox.metadata(now_ms)]
         # Our own registration may come anew too; we have nothing to tell ourselves.
         others = tuple(broker for broker in came if broker != self.state.controller_id)
         if others:
-            requests += self._welcome(others, now_ms)
+            yield from self._welcome(others, now_ms)
         if self.state.reassignments:
             self.queue.add(Task(Priority.NORMAL, tuple(self.state.reassignments), self.moves.advance))
-        return requests
 
     def _mourn(self, dead: set[BrokerId]) -> None:
         led: list[TopicPartition] = []
@@ -71,15 +76,19 @@ class Liveness:
         if followed:
             self.queue.add(Task(Priority.LIVENESS, followed, _shrink))
 
-    def _welcome(self, came: tuple[BrokerId, ...], now_ms: int) -> list[Request]:
-        full = self.outbox.full_state(came)
-        requests = self.outbox.full_metadata(came, now_ms, full)
-        requests += [self.outbox.hosted_by(broker, full, now_ms) for broker in sorted(full.hosted)]
+    def _welcome(self, came: tuple[BrokerId, ...], now_ms: int) -> Iterator[tuple[int, list[Request]]]:
+        full = FullState(self.state, came)
+        for topic in self.state.topics.values():
+            full.add(topic)
+            yield len(topic.partitions), []
+        yield 0, self.outbox.full_metadata(came, now_ms, full)
+        for broker in sorted(full.hosted):
+            request = self.outbox.hosted_by(broker, full, now_ms)
+            yield len(full.hosted.pop(broker)), [request]
         paused = pauses.woken(self.state, self.state.reassignments, frozenset(came))
-        requests += self.outbox.stop_replicas(paused, now_ms, delete=False)
+        requests = self.outbox.stop_replicas(paused, now_ms, delete=False)
         self.mend_leaderless(None)
-        requests += self.deletions.resume(came, now_ms)
-        return requests
+        yield 0, [*requests, *self.deletions.resume(came, now_ms)]
 
     def mend_all(self) -> None:
         """At start-up: first elections, elections for leaders that are gone, and ISRs with dead members."""

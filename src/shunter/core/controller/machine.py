@@ -15,6 +15,7 @@ from shunter.core.controller.draft import Draft
 from shunter.core.controller.events import (
     BatchRefused,
     BatchWritten,
+    BrokersRead,
     ClusterLoaded,
     Elected,
     Envelope,
@@ -34,8 +35,8 @@ from shunter.model.records import Record
 from shunter.model.settings import ControllerSettings
 
 RETRY_AFTER_MS = 200
-STARTED_AT_MOST = 2_000
-"""Partitions that one slice of a start-up takes in or hands out: some 10 ms of work."""
+PARTITIONS_PER_TURN = 2_000
+"""Partitions that a start-up or a broker's return takes in or hands out before others have a turn: some 10 ms of work."""
 REFUSALS_BEFORE_RELOAD = 5
 """Refused writes in a row after which what we believe is thrown away and read again."""
 
@@ -74,9 +75,11 @@ class ControllerMachine:
         self.intake = Intake(self.state, settings, self.outbox)
         self.outstanding: Outstanding | None = None
         self.held: list[Event] = []
-        """Events that came between election and start; none of them is lost, none is acted on early."""
+        """Events that came between election and start, or while one was gone through in turns; none of them is lost,
+        none is acted on early."""
         self.loading = False
-        self.starting: Iterator[tuple[int, Effects]] | None = None
+        self.in_turns: Iterator[tuple[int, Effects]] | None = None
+        """What is left of an event that is about the whole cluster: a start-up, or brokers that came."""
         self.next_batch_id = 1
         self.retry_at_ms: int | None = None
         self.refusals = 0
@@ -92,12 +95,13 @@ class ControllerMachine:
         Raises:
             InvariantViolation: our bug; the caller must stop acting as the controller.
 
-        Cost: bounded by one slice of work (`slice_partitions`, or `STARTED_AT_MOST` during a start-up).
+        Cost: bounded by one slice of work (`slice_partitions`, or `PARTITIONS_PER_TURN` of a start-up).
         """
         bundle = Bundle()
         now_ms = envelope.now_ms
         self._take(envelope.event, now_ms, envelope.cause, bundle)
-        if self.state.active:
+        decides = self.state.active and self.in_turns is None
+        if decides:
             self._process(now_ms, bundle)
             bundle.requests += self.outbox.maybe_metadata(now_ms)
             bundle.reads += self.intake.read_again(now_ms)
@@ -107,7 +111,7 @@ class ControllerMachine:
             reads=tuple(bundle.reads),
             writes=bundle.writes,
             notices=tuple(bundle.notices),
-            wake_at_ms=self._wake_at_ms() if self.state.active else None,
+            wake_at_ms=self._wake_at_ms() if decides else None,
             more=bundle.more,
             resigned=bundle.resigned,
         )
@@ -125,18 +129,21 @@ class ControllerMachine:
                 if not self.loading:
                     return
                 self.loading = False
-                self.starting = self.intake.start_up(snapshot)
-                self._go_on_starting(now_ms, cause, bundle)
+                self.in_turns = self.intake.start_up(snapshot)
+                self._go_on(now_ms, cause, bundle)
             case SessionExpired(reason):
                 self._resign(reason, bundle)
-            case BatchWritten() | BatchRefused():
-                self._outcome(event, now_ms, bundle)
             case SettingsChanged(settings):
                 self._use(settings, now_ms)
-            case TimePassed() if self.starting is not None:
-                self._go_on_starting(now_ms, cause, bundle)
-            case _ if self.loading or self.starting is not None:
+            case TimePassed() if self.in_turns is not None:
+                self._go_on(now_ms, cause, bundle)
+            case _ if self.loading or self.in_turns is not None:
                 self.held.append(event)
+            case BatchWritten() | BatchRefused():
+                self._outcome(event, now_ms, bundle)
+            case BrokersRead(brokers) if self.state.active:
+                self.in_turns = self.intake.on_brokers_read(brokers, now_ms)
+                self._go_on(now_ms, cause, bundle)
             case _:
                 self._settle(self.intake.take(event, now_ms, cause), bundle)
 
@@ -148,24 +155,25 @@ class ControllerMachine:
         self.outbox.settings = settings
         self.intake.use(settings, now_ms)
 
-    def _go_on_starting(self, now_ms: int, cause: str, bundle: Bundle) -> None:
-        """Take one slice of the start-up; with the last of it we are the controller, and hear what came meanwhile."""
-        if self.starting is None:
+    def _go_on(self, now_ms: int, cause: str, bundle: Bundle) -> None:
+        """Take one turn of what is done in turns; with the last of it, hear what came meanwhile."""
+        if self.in_turns is None:
             return
         self.intake.now_ms = now_ms
         examined = 0
-        for count, effects in self.starting:
+        for count, effects in self.in_turns:
             self._settle(effects, bundle)
             examined += count
-            if examined >= STARTED_AT_MOST:
+            if examined >= PARTITIONS_PER_TURN:
                 bundle.more = True
                 return
-        self.starting = None
-        self.state.active = True
-        bundle.notices.append(self.intake.in_charge())
+        self.in_turns = None
+        if not self.state.active:
+            self.state.active = True
+            bundle.notices.append(self.intake.in_charge())
         held, self.held = self.held, []
         for earlier in held:
-            self._settle(self.intake.take(earlier, now_ms, cause), bundle)
+            self._take(earlier, now_ms, cause, bundle)
 
     def _settle(
         self, effects: tuple[list[Request], list[tuple[ReplyToken, Reply]], list[Notice]], bundle: Bundle
@@ -181,7 +189,7 @@ class ControllerMachine:
         self.intake = Intake(self.state, self.settings, self.outbox)
         self.outstanding = None
         self.held = []
-        self.starting = None
+        self.in_turns = None
         self.retry_at_ms = None
         self.refusals = 0
 

@@ -87,16 +87,11 @@ class Outbox:
         ]
 
     def full_leader_and_isr(self, brokers: Iterable[BrokerId], now_ms: int) -> list[Request]:
-        """All that each of `brokers` hosts: after a start-up of theirs."""
-        full = self.full_state(brokers)
-        return [self.hosted_by(broker, full, now_ms) for broker in sorted(full.hosted)]
-
-    def full_state(self, brokers: Iterable[BrokerId] = ()) -> FullState:
-        """Gather the whole cluster, with what each of `brokers` hosts (we host nothing)."""
+        """All that each of `brokers` hosts (we host nothing): after a start-up of theirs."""
         full = FullState(self.state, (broker for broker in brokers if broker != self.state.controller_id))
         for topic in self.state.topics.values():
             full.add(topic)
-        return full
+        return [self.hosted_by(broker, full, now_ms) for broker in sorted(full.hosted)]
 
     def hosted_by(self, broker: BrokerId, full: FullState, now_ms: int) -> Request:
         """One broker's full LeaderAndIsr out of what was gathered."""
@@ -194,9 +189,8 @@ class Outbox:
             note_offline(offline, topic, live, self.state.offline_replicas)
         return self._metadata(self.others(), slices, offline, now_ms, full=False)
 
-    def full_metadata(self, brokers: tuple[BrokerId, ...], now_ms: int, full: FullState | None = None) -> list[Request]:
-        """The whole cluster's metadata to `brokers`; `full` where it is gathered already."""
-        full = full or self.full_state()
+    def full_metadata(self, brokers: tuple[BrokerId, ...], now_ms: int, full: FullState) -> list[Request]:
+        """The whole cluster's metadata to `brokers`, out of what was gathered."""
         return self._metadata(brokers, tuple(full.metadata), full.offline, now_ms, full=True)
 
     def _collect(

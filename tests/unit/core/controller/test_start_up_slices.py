@@ -6,7 +6,7 @@ from uuid import UUID
 from harness import US, Harness, broker
 
 from shunter.core.controller.events import BrokersRead, ClusterLoaded, Elected, Envelope, SessionExpired, TimePassed
-from shunter.core.controller.machine import STARTED_AT_MOST, ControllerMachine
+from shunter.core.controller.machine import PARTITIONS_PER_TURN, ControllerMachine
 from shunter.core.controller.ready import ConnectBrokers, SendLeaderAndIsr, SendUpdateMetadata
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.settings import ControllerSettings
@@ -59,7 +59,7 @@ def test_a_large_start_up_takes_many_slices_and_tells_everybody_everything_once(
     world = large_world()
     slices = Slices(world)
     assert not slices.machine.view.active
-    assert slices.finish() >= TOPICS * PARTITIONS // STARTED_AT_MOST
+    assert slices.finish() >= TOPICS * PARTITIONS // PARTITIONS_PER_TURN
     assert slices.machine.view.active
 
     assert isinstance(slices.requests[0], ConnectBrokers)
@@ -119,3 +119,75 @@ def test_a_small_cluster_starts_in_one_slice():
     assert not ready.more
     assert machine.view.active
     assert broker(1, 0).id in machine.view.brokers
+
+
+def started(world):
+    slices = Slices(world)
+    slices.finish()
+    slices.requests.clear()
+    return slices
+
+
+def now_live(world):
+    return BrokersRead(tuple(world.live[id_] for id_ in sorted(world.live)))
+
+
+def test_a_broker_that_returns_is_told_everything_in_turns():
+    world = large_world()
+    slices = started(world)
+    back = IDS[2]
+    world.live[back] = broker(back, 99)
+    slices.handle(now_live(world))
+    turns = slices.finish()
+    assert turns >= TOPICS * PARTITIONS // PARTITIONS_PER_TURN
+    (full,) = [request for request in slices.requests if isinstance(request, SendUpdateMetadata) and request.full]
+    assert full.brokers == (back,)
+    assert sum(len(topic.partitions) for topic in full.topics) == len(world.store.states)
+    (hosted,) = [request for request in slices.requests if isinstance(request, SendLeaderAndIsr)]
+    assert (hosted.broker, hosted.full) == (back, True)
+    assert slices.requests.index(full) < slices.requests.index(hosted)
+
+
+def test_what_comes_while_a_broker_returns_is_heard_after_it():
+    """Its own death among it: the second look is about what the first one left."""
+    world = large_world()
+    slices = started(world)
+    back, dead = IDS[2], IDS[5]
+    world.live[back] = broker(back, 99)
+    slices.handle(now_live(world))
+    assert slices.ready.more
+    del world.live[dead], world.live[back]
+    assert not slices.handle(now_live(world)).writes
+    assert {back, dead} <= set(slices.machine.view.brokers)
+    slices.handle(TimePassed())
+    slices.finish()
+    assert {back, dead}.isdisjoint(slices.machine.view.brokers)
+    assert slices.machine.outstanding is not None, "leaders are being elected in their place"
+    assert slices.machine.held == []
+
+
+def test_an_outcome_that_comes_in_between_is_taken_in_after_it():
+    world = large_world()
+    slices = started(world)
+    dead, back = IDS[1], IDS[2]
+    del world.live[dead]
+    slices.handle(now_live(world))
+    slices.finish()
+    batch = slices.machine.outstanding
+    world.live[back] = broker(back, 99)
+    slices.handle(now_live(world))
+    assert slices.ready.more
+    outcome = world.store.write(batch)
+    slices.handle(outcome)
+    assert slices.machine.outstanding is batch, "nothing changes under what is being gathered"
+    slices.handle(TimePassed())
+    slices.finish()
+    assert slices.machine.outstanding is not batch
+
+
+def test_brokers_that_come_before_we_are_elected_make_nobody_a_controller():
+    world = large_world()
+    machine = ControllerMachine(world.settings)
+    ready = machine.handle(Envelope(0, "test", now_live(world)))
+    assert not machine.view.active
+    assert ready.requests == ()
