@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 from shunter.drivers.inventory import take_inventory
-from shunter.errors import FormatError
+from shunter.errors import DriverError, FormatError
 from shunter.formats.client_properties import client_configuration, parse_properties
 from shunter.formats.inventory_files import encode_inventory
 from shunter.model.inventory import Inventory
@@ -19,17 +20,20 @@ def collect_once(bootstrap: str, properties: Path | None, folder: Path) -> tuple
 
     Raises:
         DriverError: the cluster does not answer or does not let us in.
-        FormatError, SettingsError: the properties file can't be used.
+        FormatError, SettingsError: the properties file can't be used, or the folder not be written to.
     """
     taken = take_inventory(configuration_of(bootstrap, properties))
-    folder.mkdir(parents=True, exist_ok=True)
     name = f"{taken.cluster_id}-{taken.taken_at_ms}.jsonl"
     path, unfinished = folder / name, folder / f".{name}"
-    with unfinished.open("wb") as stream:
-        stream.writelines(encode_inventory(taken))
-        stream.flush()
-        os.fsync(stream.fileno())
-    unfinished.rename(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with unfinished.open("wb") as stream:
+            stream.writelines(encode_inventory(taken))
+            stream.flush()
+            os.fsync(stream.fileno())
+        unfinished.rename(path)
+    except OSError as error:
+        raise FormatError(str(path), f"can't be written: {error.strerror}") from error
     return path, taken
 
 
@@ -41,22 +45,33 @@ def collect_every(
     every_seconds: float,
     count: int | None,
     wait: Callable[[float], bool],
+    missed: Callable[[str], None] | None = None,
 ) -> Iterator[tuple[Path, Inventory]]:
     """Take snapshots at a steady pace, `count` of them or until told to end.
 
     Args:
         wait: Waits so many seconds; True ends the collection.
+        missed: Hears of a round in which the cluster did not answer, and the next one is waited for; None ends the
+            collection there. The first round always does: nobody waits for a cluster whose address is misspelt.
+
+    Raises:
+        DriverError, FormatError, SettingsError: as `collect_once`.
     """
     done = 0
     begun = time.monotonic()
     while True:
-        yield collect_once(bootstrap, properties, folder)
-        done += 1
+        try:
+            yield collect_once(bootstrap, properties, folder)
+            done += 1
+        except DriverError as error:
+            if missed is None or done == 0 or not error.retriable:
+                raise
+            missed(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} no snapshot: {error}; the next round tries again")
         if count is not None and done >= count:
             return
-        # Against the clock, not against the end of the last snapshot: a slow one must not shift all that follow.
-        due = begun + done * every_seconds
-        if wait(max(0.0, due - time.monotonic())):
+        # Against the clock, not against the end of the last snapshot: a slow one must not shift all that follow. What
+        # was overslept is left out.
+        if wait(every_seconds - (time.monotonic() - begun) % every_seconds):
             return
 
 

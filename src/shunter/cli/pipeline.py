@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,18 +117,40 @@ def collect(
 ) -> None:
     """Take snapshots of a live cluster through the Admin API: assignments, racks, sizes, offsets, min.insync.replicas.
 
-    Two snapshots tell the rate in between, so nobody needs JMX. Starts no Spark.
+    Two snapshots tell the rate in between, so nobody needs JMX. Starts no Spark. Ctrl-C or SIGTERM ends it after the
+    snapshot under way; a round in which the cluster does not answer is told and left out.
     """
     from shunter.app.collection import collect_every  # noqa: PLC0415
 
-    wait = threading.Event().wait
+    if count is not None and every is None:
+        raise click.UsageError("--count needs --every: how far apart?")
+    ended, missed = _ended_by_signal(), partial(click.echo, err=True)
     number = count if every is not None else 1
+    taken_so_far = 0
     for path, taken in collect_every(
-        bootstrap_server, command_config, out, every_seconds=every or 1.0, count=number, wait=wait
+        bootstrap_server, command_config, out, every_seconds=every or 1.0, count=number, wait=ended.wait, missed=missed
     ):
+        taken_so_far += 1
         click.echo(f"{path}: {len(taken.brokers)} brokers, {len(taken.partitions)} partitions")
         for broker, why in taken.unanswered:
             click.echo(f"broker {broker} did not tell its log dirs: {why}", err=True)
+    if ended.is_set():
+        click.echo(f"ended; {taken_so_far} snapshot{'s' * (taken_so_far != 1)} taken into {out}", err=True)
+        if number is not None and taken_so_far < number:
+            raise SystemExit(130)
+
+
+def _ended_by_signal() -> threading.Event:
+    """Set by the first SIGINT or SIGTERM; the second one does what it always does, at once."""
+    ended = threading.Event()
+
+    def end(number: int, _frame: object) -> None:
+        ended.set()
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    return ended
 
 
 @pipeline.command()
