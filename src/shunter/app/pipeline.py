@@ -285,6 +285,7 @@ class PlanOptions:
     max_bytes_percent: float | None = None
     max_moves: int | None = None
     tasks: int | None = None
+    joint_bound: bool = False
 
     def request(self) -> PlanRequest:
         """As the planner takes it.
@@ -319,7 +320,7 @@ def plan(
         options.clusters,
         options.peak,
         options.days,
-        ClusterLimit(options.seconds_per_cluster),
+        ClusterLimit(options.seconds_per_cluster, options.joint_bound),
         options.tasks,
     )
     outcomes = plan_lake(spark, lake, asked)

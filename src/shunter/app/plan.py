@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shunter.core.planning.balance import plan
-from shunter.core.planning.bounds import Bound, byte_bound, joint_bound
+from shunter.core.planning.bounds import JOINTLY, Bound, byte_bound, joint_bound
 from shunter.core.planning.cluster import ClusterLoad, Resource
 from shunter.core.planning.explain import Summary, broker_changes, move_reasons, summarise
 from shunter.core.planning.moves import Plan
@@ -78,7 +78,7 @@ def plan_file(path: Path, options: PlanOptions) -> Planned:
     made = plan(cluster, request_from(options))
     return Planned(
         reassignment=write_reassignment(made.assignments()),
-        summary=summarise(made, _bound(made, options.bound)),
+        summary=summarise(made, *_bounds(made, options.bound)),
         brokers=len(cluster.brokers),
         racks=len(cluster.racks),
         partitions=len(cluster.sizes),
@@ -116,19 +116,14 @@ def request_from(options: PlanOptions) -> PlanRequest:
     )
 
 
-def _bound(made: Plan, asked: str) -> Bound | None:
+def _bounds(made: Plan, asked: str) -> tuple[Bound | None, Bound | None]:
+    """The simple bound and, where it was asked for and holds, that of the linear programme."""
     if asked == "none":
-        return None
+        return None, None
     simple = byte_bound(made.cluster, made.request, made.targets)
-    if asked == "lp" and made.request.scope in {Scope.REBALANCE, Scope.FILL}:
-        joint = joint_bound(made.cluster, made.targets)
-        return joint if joint.size >= simple.size else _same_bound(simple)
-    return simple
-
-
-def _same_bound(simple: Bound) -> Bound:
-    """Say that the linear programme asked for no more than the simple bound."""
-    return simple._replace(rests_on=f"{simple.rests_on}; the linear programme gives no more")
+    if asked == "lp" and made.request.scope in JOINTLY:
+        return simple, joint_bound(made.cluster, made.targets)
+    return simple, None
 
 
 def write_explanation(made: Planned, path: Path) -> None:

@@ -319,6 +319,7 @@ _PLAN_OPTIONS = (
     click.option("--days", type=float, default=0.0, show_default=True, help="Plan for sizes so many days ahead."),
     click.option("--max-bytes-percent", type=float, help="Copy at most this share of all bytes."),
     click.option("--max-moves", type=int, help="Copy at most so many replicas."),
+    click.option("--joint-bound", is_flag=True, help="Also bound the bytes by disk, replicas and leaders together (seconds a cluster)."),
     click.option("--limit", "seconds_per_cluster", type=Duration(), default="10m", show_default=True, help="Give a cluster up after this."),
 )  # fmt: skip
 
@@ -372,7 +373,8 @@ def plan(ctx: click.Context, out: Path, **given: Any) -> None:
 def _told_plan(outcome: Any) -> str:
     if outcome.status != "planned":
         return f"{outcome.cluster_id}: {outcome.status} after {outcome.seconds:.1f} s: {outcome.message}"
-    bound = "" if outcome.bound_percent is None else f" (no plan copies less than {outcome.bound_percent:.2f} %)"
+    bounds = [share for share in (outcome.bound_percent, outcome.joint_bound_percent) if share is not None]
+    bound = f" (to reach every band no plan copies less than {max(bounds):.2f} %)" if bounds else ""
     return f"{outcome.cluster_id}: {outcome.moves:,} copies, {outcome.bytes_percent:.2f} % of all bytes{bound}, {outcome.seconds:.1f} s"
 
 

@@ -57,7 +57,13 @@ class _Names(click.ParamType[tuple[str, ...]]):
 @click.option("--max-bytes-percent", type=float, help="Move at most this share of all bytes.")
 @click.option("--max-moves", type=int, help="Copy at most this many replicas.")
 @click.option("--ignore-racks", is_flag=True, help="Plan as if all brokers were in one rack.")
-@click.option("--bound", type=click.Choice(BOUNDS), default="bytes", show_default=True, help="The lower bound shown.")
+@click.option(
+    "--bound",
+    type=click.Choice(BOUNDS),
+    default="bytes",
+    show_default=True,
+    help="The lower bound shown; lp: that of a linear programme beside it.",
+)
 @click.option("--explain", type=click.Path(path_type=Path), help="Write each move's reason to this file (JSON lines).")
 def plan(source: Path, explain: Path | None, **chosen: object) -> None:
     """Plan the moves that bring a cluster into balance, with the fewest bytes.
@@ -104,6 +110,8 @@ def summary_text(made: Planned, source: str) -> str:
         lines.append(f"{told.dropped:,} replicas go without another one coming")
     if told.bound_percent is not None:
         lines.append(_bound_text(told.bound_percent, told.bytes_percent, told.bound_rests_on))
+    if told.joint_percent is not None:
+        lines.append(_bound_text(told.joint_percent, told.bytes_percent, _JOINTLY))
     lines += [f"  {count:>9,}  {reason}" for reason, count in told.reasons]
     lines += [f"not done: {what}: {why}" for what, why in told.undone[:_UNDONE_SHOWN]]
     if len(told.undone) > _UNDONE_SHOWN:
@@ -111,9 +119,12 @@ def summary_text(made: Planned, source: str) -> str:
     return "\n".join(lines)
 
 
+_JOINTLY = "disk, replicas and leaders together, by a linear programme"
+
+
 def _bound_text(bound: float, moved: float, rests_on: str) -> str:
     if bound == float("inf"):
-        return f"lower bound: {rests_on}"
+        return f"no plan reaches all bands ({rests_on})"
     if moved < bound - 0.005:
         return f"lower bound {bound:.2f} % to reach every band ({rests_on}): this plan stops short of that"
     return f"lower bound {bound:.2f} % ({rests_on}): this plan is {max(0.0, moved - bound):.2f} points above it"

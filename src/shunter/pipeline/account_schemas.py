@@ -37,7 +37,20 @@ PLANS = Table(
             column("partitions", LongType(), "partitions that were looked at", nullable=True),
             column("bytes_moved", DoubleType(), "what the plan copies", unit="bytes", nullable=True),
             column("bytes_percent", DoubleType(), "the same, of all replicas' bytes", unit="%", nullable=True),
-            column("bound_percent", DoubleType(), "least that any plan copies", unit="%", nullable=True),
+            column(
+                "bound_percent",
+                DoubleType(),
+                "least that any plan copies, by disk or counts alone",
+                unit="%",
+                nullable=True,
+            ),
+            column(
+                "joint_bound_percent",
+                DoubleType(),
+                "the same, by disk, replicas and leaders together; null where not asked for, or no plan reaches all bands",
+                unit="%",
+                nullable=True,
+            ),
             column("leader_changes", LongType(), "preferred leaders that change", nullable=True),
         ]
     ),

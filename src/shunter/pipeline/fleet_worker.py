@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shunter.core.planning.balance import plan
-from shunter.core.planning.bounds import byte_bound
+from shunter.core.planning.bounds import JOINTLY, byte_bound, joint_bound
 from shunter.core.planning.cluster import ABSENT, ClusterLoad
 from shunter.core.planning.explain import broker_changes, move_reasons, summarise
 from shunter.core.planning.moves import Plan
@@ -48,7 +48,7 @@ RESULT = pa.schema(
     [
         ("cluster_id", pa.string()), ("status", pa.string()), ("message", pa.string()), ("seconds", pa.float64()),
         ("partitions", pa.int64()), ("bytes_moved", pa.float64()), ("bytes_percent", pa.float64()),
-        ("bound_percent", pa.float64()), ("leader_changes", pa.int64()), ("moves", pa.list_(_MOVE)),
+        ("bound_percent", pa.float64()), ("joint_bound_percent", pa.float64()), ("leader_changes", pa.int64()), ("moves", pa.list_(_MOVE)),
         ("assignments", pa.list_(_ASSIGNMENT)), ("loads", pa.list_(_LOAD)), ("undone", pa.list_(_UNDONE)),
     ]
 )  # fmt: skip
@@ -56,7 +56,7 @@ RESULT = pa.schema(
 
 RESULT_DDL = """
     cluster_id string, status string, message string, seconds double, partitions bigint, bytes_moved double,
-    bytes_percent double, bound_percent double, leader_changes bigint,
+    bytes_percent double, bound_percent double, joint_bound_percent double, leader_changes bigint,
     moves array<struct<topic: string, partition: int, source: int, target: int, bytes: double, reason: string>>,
     assignments array<struct<topic: string, partition: int, replicas: array<int>>>,
     loads array<struct<broker: int, rack: string, resource: string, before: double, after: double>>,
@@ -66,9 +66,10 @@ RESULT_DDL = """
 
 @dataclass(frozen=True, slots=True)
 class ClusterLimit:
-    """What planning one cluster may take."""
+    """What planning one cluster may take. `joint_bound` adds the linear programme's, seconds for a hundred brokers."""
 
     seconds: float = 600.0
+    joint_bound: bool = False
 
 
 def plan_batches(
@@ -88,7 +89,9 @@ def plan_within(cluster_id: str, table: pa.Table, request: PlanRequest, limit: C
     # A fork shares the table's memory instead of copying it. The child touches numpy alone and starts no thread.
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=_child, args=(theirs, plan_cluster, cluster_id, table, request), daemon=True)
+    child = context.Process(
+        target=_child, args=(theirs, plan_cluster, cluster_id, table, request, limit.joint_bound), daemon=True
+    )
     began = time.monotonic()
     child.start()
     theirs.close()
@@ -109,7 +112,7 @@ def plan_within(cluster_id: str, table: pa.Table, request: PlanRequest, limit: C
     return _row(cluster_id, status, found, seconds) if status == FAILED else {**found, "seconds": seconds}
 
 
-def plan_cluster(cluster_id: str, table: pa.Table, request: PlanRequest) -> dict[str, Any]:
+def plan_cluster(cluster_id: str, table: pa.Table, request: PlanRequest, joint: bool = False) -> dict[str, Any]:
     """Plan one cluster here and now.
 
     Raises:
@@ -118,7 +121,9 @@ def plan_cluster(cluster_id: str, table: pa.Table, request: PlanRequest) -> dict
     """
     cluster = cluster_load(cluster_id, table)
     made = plan(cluster, request)
-    summary = summarise(made, byte_bound(made.cluster, made.request, made.targets))
+    jointly = joint_bound(made.cluster, made.targets) if joint and request.scope in JOINTLY else None
+    summary = summarise(made, byte_bound(made.cluster, made.request, made.targets), jointly)
+    reachable = summary.joint_percent is not None and np.isfinite(summary.joint_percent)
     return {
         "cluster_id": cluster_id,
         "status": PLANNED,
@@ -127,6 +132,7 @@ def plan_cluster(cluster_id: str, table: pa.Table, request: PlanRequest) -> dict
         "bytes_moved": summary.bytes_moved,
         "bytes_percent": summary.bytes_percent,
         "bound_percent": summary.bound_percent,
+        "joint_bound_percent": summary.joint_percent if reachable else None,
         "leader_changes": summary.leader_changes,
         "moves": _moves(made),
         "assignments": [

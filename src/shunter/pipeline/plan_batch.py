@@ -42,6 +42,7 @@ class ClusterOutcome(NamedTuple):
     bytes_moved: float | None
     bytes_percent: float | None
     bound_percent: float | None
+    joint_bound_percent: float | None
 
 
 def plan_lake(spark: SparkSession, lake: Lake, asked: FleetPlan) -> tuple[ClusterOutcome, ...]:
@@ -57,7 +58,7 @@ def plan_lake(spark: SparkSession, lake: Lake, asked: FleetPlan) -> tuple[Cluste
             lake.write(frame, table)
         told = planned.select(
             "cluster_id", "status", "message", "seconds", F.coalesce(F.size("moves"), F.lit(0)).alias("moves"),
-            "bytes_moved", "bytes_percent", "bound_percent",
+            "bytes_moved", "bytes_percent", "bound_percent", "joint_bound_percent",
         )  # fmt: skip
         return tuple(ClusterOutcome(*row) for row in told.orderBy("cluster_id").collect())
     finally:

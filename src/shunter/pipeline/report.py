@@ -72,7 +72,8 @@ def _facts(plan: Row | None, executed: Sequence[Row]) -> tuple[tuple[str, str], 
             "copied by the plan",
             f"{amount(plan['bytes_moved'], 'bytes')} ({plan['bytes_percent']:.2f} % of all replicas)",
         ),
-        ("least that any plan copies", "" if plan["bound_percent"] is None else f"{plan['bound_percent']:.2f} %"),
+        ("least that any plan copies, by disk or counts alone", _percent(plan["bound_percent"])),
+        ("the same, by disk, replicas and leaders together", _percent(plan["joint_bound_percent"])),
         ("preferred leaders that change", f"{plan['leader_changes']:,}"),
         ("planned in", duration(plan["seconds"])),
     ]
@@ -87,6 +88,10 @@ def _facts(plan: Row | None, executed: Sequence[Row]) -> tuple[tuple[str, str], 
         if row["bytes_per_imbalance"] is not None:
             facts.append(("copied for each byte of imbalance removed", f"{row['bytes_per_imbalance']:.2f}"))
     return tuple((name, value) for name, value in facts if value)
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.2f} %"
 
 
 def _loads(loads: DataFrame) -> tuple[tuple[str, tuple[BrokerBar, ...]], ...]:

@@ -81,7 +81,9 @@ def test_a_drained_broker_is_named_no_more(source: Path) -> None:
 def test_the_linear_programme_is_asked_for(source: Path) -> None:
     result = run("--from", str(source), "--bound", "lp")
     assert result.exit_code == 0
-    assert "linear programme" in result.stderr
+    bounds = [line for line in result.stderr.splitlines() if line.startswith("lower bound ")]
+    assert len(bounds) == 2
+    assert "(disk, replicas and leaders together, by a linear programme)" in bounds[1]
 
 
 def test_every_move_is_explained_where_asked(source: Path, tmp_path: Path) -> None:

@@ -18,6 +18,10 @@ _CLASSES = 24
 """Size classes of the linear programme."""
 
 
+JOINTLY = frozenset({Scope.REBALANCE, Scope.FILL})
+"""Scopes of which `joint_bound` holds: those that bring every broker into every band."""
+
+
 class Bound(NamedTuple):
     """A lower bound on the bytes copied, in the unit of the cluster's sizes, and what it rests on."""
 

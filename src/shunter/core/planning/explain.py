@@ -55,6 +55,8 @@ class Summary(NamedTuple):
     dropped: int
     bound_percent: float | None
     bound_rests_on: str
+    joint_percent: float | None
+    """The linear programme's bound; infinite where no plan reaches all bands together, None where nobody asked."""
     reasons: tuple[tuple[str, int], ...]
     undone: tuple[tuple[str, str], ...]
 
@@ -72,8 +74,8 @@ _REASONS = {
 }
 
 
-def summarise(plan: Plan, bound: Bound | None) -> Summary:
-    """Sum a plan up; `bound` is the least that any plan must copy, None where nobody asked for one."""
+def summarise(plan: Plan, bound: Bound | None, joint: Bound | None = None) -> Summary:
+    """Sum a plan up; `bound` and `joint` are the least that any plan must copy, None where nobody asked for them."""
     total = max(plan.total_bytes, 1e-300)
     resources: list[ResourceChange] = []
     members = plan.targets.members
@@ -96,6 +98,7 @@ def summarise(plan: Plan, bound: Bound | None) -> Summary:
         dropped=plan.dropped,
         bound_percent=None if bound is None else 100 * bound.size / total,
         bound_rests_on="" if bound is None else bound.rests_on,
+        joint_percent=None if joint is None else 100 * joint.size / total,
         reasons=tuple((_reason(why, resource), count) for (why, resource), count in counted.most_common()),
         undone=tuple((left.what, left.why) for left in plan.undone),
     )
