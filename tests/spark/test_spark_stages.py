@@ -59,8 +59,9 @@ def test_from_snapshots_to_a_report(spark, lake, tmp_path):
     assert ingest(spark, lake, Inputs((str(landing),), "snapshots")).good == 24
     made = model(spark, lake)
     assert (made.replicas, made.with_rates, made.with_weeks) == (24, 24, 0)
-    plan_id, (outcome,) = plan(spark, lake, PlanOptions(peak="max"), tmp_path / "plans")
+    plan_id, (outcome,) = plan(spark, lake, PlanOptions(peak="max", joint_bound=True), tmp_path / "plans")
     assert (outcome.cluster_id, outcome.status) == ("yard", "planned")
+    assert 0 < outcome.bound_percent <= outcome.joint_bound_percent <= outcome.bytes_percent
     assert outcome.moves == 8
     kafka = json.loads((tmp_path / "plans" / "yard.json").read_text())
     held = [broker for row in kafka["partitions"] for broker in row["replicas"]]

@@ -189,13 +189,14 @@ def cluster_load(cluster_id: str, table: pa.Table) -> ClusterLoad:
 
 def _child(
     pipe: Connection,
-    work: Callable[[str, pa.Table, PlanRequest], dict[str, Any]],
+    work: Callable[[str, pa.Table, PlanRequest, bool], dict[str, Any]],
     cluster_id: str,
     table: pa.Table,
     request: PlanRequest,
+    joint: bool,
 ) -> None:
     try:
-        pipe.send((PLANNED, work(cluster_id, table, request)))
+        pipe.send((PLANNED, work(cluster_id, table, request, joint)))
     except ShunterError as error:
         pipe.send((FAILED, str(error)))
     # Whatever a cluster's rows provoke in numpy must become its own row and nobody else's.

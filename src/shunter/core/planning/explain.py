@@ -98,7 +98,8 @@ def summarise(plan: Plan, bound: Bound | None, joint: Bound | None = None) -> Su
         dropped=plan.dropped,
         bound_percent=None if bound is None else 100 * bound.size / total,
         bound_rests_on="" if bound is None else bound.rests_on,
-        joint_percent=None if joint is None else 100 * joint.size / total,
+        # A relaxation: it takes parts of replicas, where the simple bound counts whole ones.
+        joint_percent=None if joint is None else 100 * max(joint.size, bound.size if bound else 0.0) / total,
         reasons=tuple((_reason(why, resource), count) for (why, resource), count in counted.most_common()),
         undone=tuple((left.what, left.why) for left in plan.undone),
     )
