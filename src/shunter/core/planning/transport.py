@@ -22,7 +22,7 @@ _PULL = {Resource.DISK: 1.0, Resource.BYTES_IN: 0.5, Resource.REPLICAS: 0.015}
 """How strongly each resource draws a replica; leaders are settled afterwards, by order."""
 _RESERVED = 0.05
 """The part of a cap on bytes that is kept for what comes after disk; counts get far with it."""
-_SURE = 0.75
+_SURE = 0.9
 """The part of a proportional share that every group gets before the rest goes where it helps most."""
 _STEPS = 64
 """Points of each group's curve when a limit is shared out."""
