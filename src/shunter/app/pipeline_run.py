@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from shunter.app.collection import collect_every
+from shunter.app.collection import collect_every, configuration_of
 from shunter.app.pipeline import Inputs, PlanOptions, ingest, model, plan, utc_now, write_reassignments
+from shunter.app.pipeline_fit import refit
+from shunter.drivers.inventory import take_inventory
 from shunter.errors import FormatError
+from shunter.formats.reassignment_json import decode_plan
+from shunter.model.inventory import Inventory
 from shunter.pipeline.account import moves_of, plans_of, rates_of, read_journals, stalls_of, steps_of
 from shunter.pipeline.account_schemas import (
     ACCOUNT_MOVES,
@@ -194,6 +198,8 @@ class RunOutcome(NamedTuple):
     scheduled: tuple[ScheduleOutcome, ...]
     accounted: Accounted | None
     report: Path
+    undone: int = 0
+    """Partitions of the plan whose moves were not carried out, though they were to be."""
 
 
 def run(
@@ -217,16 +223,20 @@ def run(
         FormatError: there was nothing to model or no plan came of it.
     """
     landing = options.out / "snapshots"
-    cluster = ""
+    taken: Inventory | None = None
     pace = {"every_seconds": options.every_seconds, "count": options.snapshots}
     for path, taken in collect_every(options.bootstrap, options.properties, landing, wait=wait, **pace):  # type: ignore[arg-type]
-        cluster = taken.cluster_id
-        tell(f"snapshot of {cluster}: {len(taken.brokers)} brokers, {len(taken.partitions)} partitions ({path.name})")
+        tell(
+            f"snapshot of {taken.cluster_id}: {len(taken.brokers)} brokers, {len(taken.partitions)} partitions ({path.name})"
+        )
+    assert taken is not None, "a collection that ends without an error has a snapshot"
     brought = ingest(spark, lake, Inputs((str(landing),), "snapshots"))
     tell(f"ingested {brought.good} samples, put {brought.rejected} aside")
     modelled = model_or_sizes(spark, lake)
     tell(modelled)
-    plan_id, planned = plan(spark, lake, options.plan, None)
+    # The lake may hold other clusters, and this one alone is there to be moved.
+    asked = replace(options.plan, clusters=(taken.cluster_id,))
+    plan_id, planned = plan(spark, lake, asked, None)
     (reassignment,) = write_reassignments(spark, lake, plan_id, options.out) or (None,)
     for outcome in planned:
         tell(f"{outcome.cluster_id}: {outcome.status}, {outcome.moves} copies {outcome.message or ''}".rstrip())
@@ -234,11 +244,35 @@ def run(
     for expected in scheduled:
         tell(f"scheduled {expected.told}" + (f"; {expected.warning}" if expected.warning else ""))
     accounted: Accounted | None = None
+    undone = 0
     if reassignment is not None and execute is not None:
-        accounted = account(spark, lake, [str(execute(reassignment, plan_id))])
-        tell(f"executed: {accounted.done} of {accounted.moves} moves done")
-    written = report(spark, lake, options.out / "report.html", plan_id=plan_id, cluster=cluster)
-    return RunOutcome(plan_id, planned, scheduled, accounted, written)
+        accounted, undone = _execute(spark, lake, options, (plan_id, reassignment, taken), execute, tell)
+    written = report(spark, lake, options.out / "report.html", plan_id=plan_id, cluster=taken.cluster_id)
+    return RunOutcome(plan_id, planned, scheduled, accounted, written, undone)
+
+
+def _execute(
+    spark: SparkSession,
+    lake: Lake,
+    options: RunOptions,
+    planned: tuple[str, Path, Inventory],
+    execute: Execute,
+    tell: Callable[[str], None],
+) -> tuple[Accounted | None, int]:
+    """Carry out what still fits of a plan; gives the account, and how many partitions were not moved as planned."""
+    plan_id, reassignment, taken = planned
+    asked = len(decode_plan(reassignment.read_bytes(), str(reassignment)))
+    now = take_inventory(configuration_of(options.bootstrap, options.properties))
+    fitting, refused = refit(reassignment, taken, now)
+    for why in refused:
+        tell(f"left out: {why}")
+    if fitting is None:
+        tell("nothing of the plan fits the cluster any more: run it again")
+        return None, asked
+    accounted = account(spark, lake, [str(execute(fitting, plan_id))])
+    done = lake.read(spark, ACCOUNT_MOVES).where((F.col("plan_id") == plan_id) & (F.col("outcome") == "done")).count()
+    tell(f"executed: {done} of {asked} moves done")
+    return accounted, asked - done
 
 
 def model_or_sizes(spark: SparkSession, lake: Lake) -> str:

@@ -500,7 +500,11 @@ def report(
 @click.pass_context
 @_complaining
 def run(ctx: click.Context, bootstrap_server: str, command_config: Path | None, out: Path, **given: Any) -> None:
-    """Collect, model, plan, schedule, execute, account and report, against a live cluster."""
+    """Collect, model, plan, schedule, execute, account and report, against a live cluster.
+
+    Before anything is moved the plan is held against the cluster as it is then: a partition that changed since the
+    snapshot is left out and told. Ends with 1 where a partition was not moved as planned.
+    """
     from shunter.app import pipeline as stages  # noqa: PLC0415
     from shunter.app.pipeline_execution import executor_for  # noqa: PLC0415
     from shunter.app.pipeline_run import RunOptions, WhatIf  # noqa: PLC0415
@@ -518,6 +522,8 @@ def run(ctx: click.Context, bootstrap_server: str, command_config: Path | None, 
             spark, settings.lake, options, execute=execute, wait=wait, tell=lambda text: click.echo(text, err=True)
         )
     click.echo(outcome.report)
+    if outcome.undone or any(made.status != "planned" for made in outcome.planned):
+        raise SystemExit(1)
 
 
 @pipeline.command("package")
