@@ -45,6 +45,9 @@ def test_prometheus_counters_resets_gaps_and_shares(spark, tmp_path):
         series("go_goroutines", [1, 2]),
         series("kafka_log_log_size", [1], partition="0", instance="elsewhere:1"),
     ]
+    never = series("kafka_log_log_size", [1], partition="0")
+    never["values"] = [[10**18, "1"]]
+    result.append(never)
     totals = series("kafka_server_brokertopicmetrics_bytesin_total", [1, 2])
     del totals["metric"]["topic"]
     path = tmp_path / "range.json"
@@ -64,6 +67,7 @@ def test_prometheus_counters_resets_gaps_and_shares(spark, tmp_path):
     assert {row["broker_id"] for row in good.values()} == {1}
     flaws = sorted((row["reader_rule"], row["reader_detail"]) for row in rows if row["reader_rule"] is not None)
     assert flaws == [
+        ("not_a_time", f"time is {10**18}: no seconds since 1970"),
         ("not_readable", "no metric that Shunter knows: go_goroutines"),
         ("unknown_broker", "instance elsewhere:1 is not mapped to a broker id"),
     ]
@@ -123,10 +127,14 @@ def save(path, taken):
 def test_snapshots_become_samples_across_batches(spark, lake, now, tmp_path):
     first = save(tmp_path / "1.jsonl", inventory(0, [(0, 0, 100, 1000), (1, 0, 100, 1000), (2, 0, 100, 1000)]))
     second = save(tmp_path / "2.jsonl", inventory(1, [(0, 0, 160, 1600), (1, 50, 150, 900), (2, 0, 90, 950)]))
+    # A clock that is years ahead must not make the newest snapshot for ever; nor may what is no time end the batch.
+    ahead = save(tmp_path / "3.jsonl", inventory(6_000_000, [(0, 0, 100, 1000)]))
+    never = save(tmp_path / "4.jsonl", inventory(2**45, []))
     options = IngestOptions()
     assert ingest_snapshots(spark, lake, [first], now=now, options=options).good == 0
-    outcome = ingest_snapshots(spark, lake, [second], now=now, options=options)
-    assert (outcome.good, outcome.rejected) == (6, 0)
+    outcome = ingest_snapshots(spark, lake, [second, ahead, never], now=now, options=options)
+    assert (outcome.good, dict(outcome.rules)) == (6, {"not_readable": 3})
+    assert "not within 2010 and now" in dict(outcome.examples)["not_readable"]
     assert ingest_snapshots(spark, lake, [first, second], now=now, options=options).ingest_id is None
     rows = lake.read(spark, SAMPLES).where(F.col("role") == "leader").orderBy("partition").collect()
     found = [(r["partition"], r["bytes_in"], r["messages_in"], r["size_bytes"], r["window_seconds"]) for r in rows]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import orjson
 
 from shunter.errors import FormatError
 
+_NEEDED = {"cluster_id", "journal", "sequence", "at", "kind"}
 _SQLITE = b"SQLite format 3\x00"
 
 
@@ -36,8 +37,24 @@ def _line_file(name: str, beside: Path) -> str:
         raise FormatError(name, "there is no such journal")
     with path.open("rb") as stream:
         if stream.read(len(_SQLITE)) != _SQLITE:
+            stream.seek(0)
+            _check_lines(name, stream)
             return name
     return str(export_journal(path, beside))
+
+
+def _check_lines(name: str, lines: Iterable[bytes]) -> None:
+    """Spark takes any line for an entry without a kind, and counts it."""
+    for number, line in enumerate(lines, start=1):
+        try:
+            entry: Any = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise FormatError(
+                f"{name}, line {number}", f"is no journal: neither SQLite's file nor JSON ({error})"
+            ) from error
+        missing = sorted(_NEEDED - set(entry)) if isinstance(entry, dict) else sorted(_NEEDED)
+        if missing:
+            raise FormatError(f"{name}, line {number}", f"is no journal entry: it has no {', '.join(missing)}")
 
 
 def export_journal(journal: Path, out: Path, *, plan_id: str | None = None) -> Path:

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import orjson
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -120,8 +121,9 @@ def spark_session(settings: PipelineSettings, *, packages: tuple[str, ...] = ())
     spark = open_session(opened)
     try:
         yield spark
-    except PySparkException as error:
-        told = str(error.getMessage() or error).strip().splitlines()
+    except (PySparkException, Py4JJavaError) as error:
+        words = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else error.getMessage()
+        told = str(words or error).strip().splitlines()
         raise DriverError(f"Spark gave up: {told[0] if told else error!r}", retriable=False) from error
     finally:
         spark.stop()
@@ -312,7 +314,12 @@ class PlanOptions:
 def plan(
     spark: SparkSession, lake: Lake, options: PlanOptions, out: Path | None
 ) -> tuple[str, tuple[ClusterOutcome, ...]]:
-    """Plan every cluster of the lake; writes Kafka's reassignment JSON of each to `out`, where it is given."""
+    """Plan every cluster of the lake; writes Kafka's reassignment JSON of each to `out`, where it is given.
+
+    Raises:
+        FormatError: there is no cluster to plan, or none of those that were named.
+        SettingsError: an option that is none.
+    """
     plan_id = f"{utc_now():%Y%m%dT%H%M%S}-{options.scope}"
     asked = FleetPlan(
         plan_id,
@@ -324,6 +331,11 @@ def plan(
         options.tasks,
     )
     outcomes = plan_lake(spark, lake, asked)
+    absent = sorted(set(options.clusters) - {outcome.cluster_id for outcome in outcomes})
+    if absent:
+        raise FormatError(lake.root, f"has no cluster {absent[0]}")
+    if not outcomes:
+        raise FormatError(lake.root, "has no cluster to plan: run `shunter pipeline ingest` and `model` first")
     if out is not None:
         write_reassignments(spark, lake, plan_id, out)
     return plan_id, outcomes

@@ -216,11 +216,16 @@ def ingest(ctx: click.Context, paths: tuple[str, ...], kind: str, **given: Any) 
         click.echo(
             f"batch {outcome.ingest_id}: {outcome.good:,} rows{of_brokers} taken, {outcome.rejected:,} put aside"
         )
+        if outcome.good + outcome.rejected + outcome.broker_rows == 0:
+            click.echo(_NO_ROWS_OF_SNAPSHOTS if kind == "snapshots" else "there was no row in it: is --kind right?")
         examples = dict(outcome.examples)
         for rule, rows in outcome.rules:
             click.echo(f"  {rule}: {rows:,}" + (f", such as: {examples[rule]}" if rule in examples else ""))
         if outcome.rejected:
             click.echo(f"all of them are kept in {settings.lake.rejects}")
+
+
+_NO_ROWS_OF_SNAPSHOTS = "assignments and sizes are in; it takes a second snapshot of a cluster to tell rates, until then plans rest on sizes"
 
 
 def _ingest_topic(settings: PipelineSettings, given: dict[str, Any]) -> None:
@@ -375,7 +380,10 @@ def _told_plan(outcome: Any) -> str:
         return f"{outcome.cluster_id}: {outcome.status} after {outcome.seconds:.1f} s: {outcome.message}"
     bounds = [share for share in (outcome.bound_percent, outcome.joint_bound_percent) if share is not None]
     bound = f" (to reach every band no plan copies less than {max(bounds):.2f} %)" if bounds else ""
-    return f"{outcome.cluster_id}: {outcome.moves:,} copies, {outcome.bytes_percent:.2f} % of all bytes{bound}, {outcome.seconds:.1f} s"
+    text = f"{outcome.cluster_id}: {outcome.moves:,} copies, {outcome.bytes_percent:.2f} % of all bytes{bound}, {outcome.seconds:.1f} s"
+    if outcome.undone:
+        text += f"\n  {outcome.undone:,} aims are not reached; `shunter pipeline report` and the table plan_undone say which, and why"
+    return text if outcome.message is None else f"{text}\n  {outcome.message}"
 
 
 @pipeline.command()

@@ -32,7 +32,7 @@ PLANS = Table(
         [
             *_PLAN_KEY,
             column("status", StringType(), "planned, failed or timed_out"),
-            column("message", StringType(), "why there is no plan", nullable=True),
+            column("message", StringType(), "why there is no plan, or what was taken for granted", nullable=True),
             column("seconds", DoubleType(), "what planning took", unit="s"),
             column("partitions", LongType(), "partitions that were looked at", nullable=True),
             column("bytes_moved", DoubleType(), "what the plan copies", unit="bytes", nullable=True),

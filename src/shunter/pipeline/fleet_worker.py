@@ -26,6 +26,7 @@ from shunter.core.planning.request import PlanRequest
 from shunter.errors import FormatError, ShunterError
 
 PLANNED, FAILED, TIMED_OUT = "planned", "failed", "timed_out"
+_NO_RACKS = "no broker has a rack: all are taken for one, and a partition's replicas may end in one place"
 
 _MOVE = pa.struct(
     [
@@ -127,7 +128,7 @@ def plan_cluster(cluster_id: str, table: pa.Table, request: PlanRequest, joint: 
     return {
         "cluster_id": cluster_id,
         "status": PLANNED,
-        "message": None,
+        "message": _NO_RACKS if cluster.racks == ("",) and len(cluster.brokers) > 1 else None,
         "partitions": len(cluster.sizes),
         "bytes_moved": summary.bytes_moved,
         "bytes_percent": summary.bytes_percent,

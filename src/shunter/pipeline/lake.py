@@ -232,7 +232,7 @@ def list_inputs(spark: SparkSession, paths: Sequence[str]) -> tuple[InputFile, .
             raise
         raise FormatError(", ".join(paths), "there is no such file or folder") from error
     if not listed:
-        raise FormatError(", ".join(paths), "there is no file in it")
+        raise FormatError(", ".join(paths), "there is nothing in it: no file, or only empty ones")
     return tuple(
         InputFile(row["path"], _fingerprint(row["path"], row["length"], row["modified"]), row["length"])
         for row in listed

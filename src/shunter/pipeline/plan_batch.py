@@ -43,6 +43,7 @@ class ClusterOutcome(NamedTuple):
     bytes_percent: float | None
     bound_percent: float | None
     joint_bound_percent: float | None
+    undone: int
 
 
 def plan_lake(spark: SparkSession, lake: Lake, asked: FleetPlan) -> tuple[ClusterOutcome, ...]:
@@ -59,6 +60,7 @@ def plan_lake(spark: SparkSession, lake: Lake, asked: FleetPlan) -> tuple[Cluste
         told = planned.select(
             "cluster_id", "status", "message", "seconds", F.coalesce(F.size("moves"), F.lit(0)).alias("moves"),
             "bytes_moved", "bytes_percent", "bound_percent", "joint_bound_percent",
+            F.coalesce(F.size("undone"), F.lit(0)).alias("undone"),
         )  # fmt: skip
         return tuple(ClusterOutcome(*row) for row in told.orderBy("cluster_id").collect())
     finally:

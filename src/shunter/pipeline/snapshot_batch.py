@@ -26,7 +26,7 @@ def ingest_snapshots(
     if not new:
         return IngestOutcome(None, skipped=skipped)
     ingest_id = batch_id(SNAPSHOTS, new)
-    lines = read_snapshot_lines(spark, [file.path for file in new])
+    lines = read_snapshot_lines(spark, [file.path for file in new], now=now)
     stamped = {"ingest_id": F.lit(ingest_id)}
     replicas = replicas_of(lines)
     lake.write(brokers_of(lines).withColumns(stamped), BROKERS)

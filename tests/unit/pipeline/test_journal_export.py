@@ -39,7 +39,7 @@ def test_lines_name_cluster_and_journal_and_the_last_plan_as_asked(tmp_path):
 
 def test_files_of_either_kind(tmp_path):
     ready = tmp_path / "ready.jsonl"
-    ready.write_text("{}\n")
+    ready.write_text(json.dumps({**plan("a"), "journal": "j", "sequence": 1}) + "\n")
     path = journal(tmp_path / "j.journal", [plan("a")])
     with as_json_lines([str(ready), str(path), "hdfs://somewhere/j"]) as lines:
         assert lines[0] == str(ready)
@@ -57,3 +57,10 @@ def test_what_is_damaged_is_named(tmp_path):
         export_journal(tmp_path / "text", tmp_path / "o")
     with pytest.raises(FormatError, match="there is no such journal"), as_json_lines([str(tmp_path / "absent")]):
         pass
+    for text, told in (
+        ("hello\n", "line 1: is no journal: neither SQLite's file nor JSON"),
+        ('{"kind": "x", "at": 1}\n', "line 1: is no journal entry: it has no cluster_id, journal, sequence"),
+    ):
+        (tmp_path / "lines").write_text(text)
+        with pytest.raises(FormatError, match=told), as_json_lines([str(tmp_path / "lines")]):
+            pass

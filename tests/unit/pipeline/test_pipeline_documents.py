@@ -9,6 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from shunter.cli.pipeline import KINDS, Duration, pipeline
+from shunter.errors import FormatError
+from shunter.pipeline.sources.tables import check_parquet
 
 ROOT = Path(__file__).parents[3]
 
@@ -35,6 +37,14 @@ def test_the_command_knows_the_kinds_of_the_stages():
     from shunter.app.pipeline import KINDS as STAGES
 
     assert KINDS == STAGES
+
+
+def test_what_is_no_parquet_is_said_in_a_line(tmp_path):
+    (tmp_path / "a b.csv").write_text("cluster_id,topic\n")
+    with pytest.raises(FormatError, match="is no Parquet file, it begins with b'cluster_id,topic': say with --kind"):
+        check_parquet([f"file:{tmp_path}/a%20b.csv"])
+    (tmp_path / "good.parquet").write_bytes(b"PAR1 and so on")
+    check_parquet([str(tmp_path / "good.parquet"), "hdfs://somewhere/else"])
 
 
 def test_the_package_is_whole_and_the_same_each_time(tmp_path):

@@ -26,6 +26,7 @@ from pyspark.sql import functions as F
 
 from shunter.errors import FormatError
 from shunter.pipeline.schemas import LEADER
+from shunter.pipeline.sources.tables import check_parquet
 from shunter.pipeline.validation import RAW
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ def read_records(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     Raises:
         FormatError: there is no binary column `value`.
     """
+    check_parquet(paths)
     frame = spark.read.parquet(*paths)
     kinds = dict(frame.dtypes)
     if kinds.get("value") != "binary":

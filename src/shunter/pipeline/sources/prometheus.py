@@ -23,6 +23,7 @@ from pyspark.sql.types import ArrayType, MapType, StringType, StructField, Struc
 from pyspark.sql.window import WindowSpec
 
 from shunter.pipeline.schemas import AMOUNTS, FOLLOWER, LEADER, UNKNOWN_ROLE
+from shunter.pipeline.sources.tables import LAST_SECOND
 from shunter.pipeline.validation import RAW
 
 _SERIES = StructType(
@@ -92,9 +93,13 @@ def _series(spark: SparkSession, paths: Sequence[str], cluster: str | None, brok
         F.when(name.contains("oneminuterate"), F.lit("rate")).otherwise(F.lit("count")).alias("kind"),
     )
     total = F.col("broken").isNull() & F.col("measure").isNotNull() & F.col("topic").isNull()
+    # One that Spark can't hold as a time would end the whole batch.
+    times = F.transform("values", lambda point: F.coalesce(F.get(point, F.lit(0)), F.lit("missing")))
+    no_times = F.filter(times, lambda time: ~F.coalesce(time.try_cast("double").between(0, LAST_SECOND), F.lit(False)))
     flaw = (
         F.when(F.col("broken").isNotNull(), F.concat(F.lit("not_readable/"), "broken"))
         .when(F.col("measure").isNull(), F.concat(F.lit("not_readable/no metric that Shunter knows: "), F.coalesce("name", F.lit("(none)"))))
+        .when(F.size(no_times) > 0, F.concat(F.lit("not_a_time/time is "), F.element_at(no_times, 1), F.lit(": no seconds since 1970")))
         .when(F.col("broker_id").isNull(), F.concat(F.lit("unknown_broker/instance "), F.coalesce("instance", F.lit("(none)")), F.lit(" is not mapped to a broker id")))
     )  # fmt: skip
     return labelled.where(~total).withColumn("flaw", flaw)

@@ -7,13 +7,14 @@ grew by their bytes, unless retention took some away meanwhile; then bytes are m
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from shunter.formats.inventory_files import VERSION
 from shunter.pipeline.schemas import BROKERS, FOLLOWER, LEADER, REPLICAS
-from shunter.pipeline.validation import RAW
+from shunter.pipeline.validation import RAW, Limits
 
 _LINE = """
     kind string, version int, cluster_id string, taken_at_ms bigint,
@@ -23,11 +24,17 @@ _LINE = """
 """
 
 
-def read_snapshot_lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+def read_snapshot_lines(spark: SparkSession, paths: Sequence[str], *, now: datetime) -> DataFrame:
     """Read snapshot files.
 
-    Grain: one row per line, with `file`; `flaw` says what makes a line unusable, else null.
+    Grain: one row per line, with `file`; `flaw` says what makes a line unusable, else null. A snapshot of the future is:
+    it would be the newest one for ever.
     """
+    latest = int(now.timestamp() * 1000) + Limits().future_seconds * 1000
+    is_time = F.col("taken_at_ms").between(int(Limits().earliest.timestamp() * 1000), latest)
+    no_time = F.concat(
+        F.lit("taken_at_ms is "), "taken_at_ms", F.lit(f": not within {Limits().earliest:%Y} and now, in UTC")
+    )
     lines = spark.read.schema(_LINE).json(list(paths)).withColumn("file", F.col("_metadata.file_path"))
     key = F.col("cluster_id").isNull() | F.col("taken_at_ms").isNull()
     part = (F.col("kind") == "partition") & (
@@ -38,9 +45,10 @@ def read_snapshot_lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
             F.col("_corrupt_record").isNotNull(), F.concat(F.lit("not JSON: "), F.substring("_corrupt_record", 1, 80))
         )
         .when(F.coalesce(F.col("version"), F.lit(0)) != VERSION, F.concat(F.lit("version is not "), F.lit(VERSION)))
+        .when(~is_time, no_time)
         .when(key | part, F.lit("cluster_id, taken_at_ms, topic, partition or replicas is missing"))
     )
-    return lines.withColumns({"flaw": flaw, "taken_at": F.timestamp_millis("taken_at_ms")})
+    return lines.withColumns({"flaw": flaw, "taken_at": F.when(is_time, F.timestamp_millis("taken_at_ms"))})
 
 
 def brokers_of(lines: DataFrame) -> DataFrame:

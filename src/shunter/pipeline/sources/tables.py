@@ -8,6 +8,8 @@ seconds since 1970; or `window_start_ms`), window_seconds, role, topic_id, bytes
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlparse
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -30,7 +32,7 @@ _NUMBERS = {
     "size_bytes": "bigint",
 }
 _TEXTS = ("cluster_id", "topic_id", "topic", "role")
-_LAST_SECOND = 32_503_680_000
+LAST_SECOND = 32_503_680_000
 """Year 3000. What lies beyond is no time in seconds, and Spark can't hold all of it."""
 
 
@@ -46,12 +48,32 @@ def read_table(spark: SparkSession, paths: Sequence[str], file_format: str, *, c
         FormatError: a column is missing, or named in a unit that Shunter does not take.
     """
     place = ", ".join(paths)
+    if file_format == "parquet":
+        check_parquet(paths)
     try:
         frame = _load(spark, paths, file_format)
     except AnalysisException as error:
         raise FormatError(place, f"can't be read as {file_format}: {error.getMessage()}") from error
+    if frame.columns == ["_corrupt_record"]:
+        raise FormatError(place, "holds no JSON object, one a line: is --kind right?")
     check_columns(frame.columns, place, has_cluster=cluster is not None)
     return raw_samples(frame, source=file_format, file=F.col("_metadata.file_path"), cluster=cluster)
+
+
+def check_parquet(paths: Sequence[str]) -> None:
+    """Refuse what is no Parquet file, as far as it can be seen from here: Spark answers with two pages of stack traces.
+
+    Raises:
+        FormatError: names the file and how it begins.
+    """
+    for path in paths:
+        parsed = urlparse(path)
+        local = Path(unquote(parsed.path))
+        if parsed.scheme in ("", "file") and local.is_file():
+            with local.open("rb") as stream:
+                head = stream.read(16)
+            if not head.startswith(b"PAR1"):
+                raise FormatError(path, f"is no Parquet file, it begins with {head!r}: say with --kind what it is")
 
 
 def _load(spark: SparkSession, paths: Sequence[str], file_format: str) -> DataFrame:
@@ -156,9 +178,10 @@ def _start(types: dict[str, DataType]) -> tuple[Column, tuple[str, Column, Colum
 
 
 def _from_seconds(text: Column, seconds: Column, name: str) -> tuple[Column, tuple[str, Column, Column]]:
-    within = seconds.between(0, _LAST_SECOND)
+    within = seconds.between(0, LAST_SECOND)
     start = F.when(within, F.timestamp_millis((seconds * 1000).try_cast("bigint")))
-    told = F.concat(
-        F.lit(f"{name} is "), text, F.lit(": no time in UTC (ISO 8601, or seconds since 1970; wrong unit?)")
-    )
+    rule = F.when(
+        seconds.between(LAST_SECOND, LAST_SECOND * 1000), F.lit(": in milliseconds? call the column window_start_ms")
+    ).otherwise(F.lit(": no time in UTC (ISO 8601, or seconds since 1970; wrong unit?)"))
+    told = F.concat(F.lit(f"{name} is "), text, rule)
     return start, ("not_a_time", text.isNotNull() & start.isNull(), told)
