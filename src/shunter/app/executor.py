@@ -20,20 +20,20 @@ from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
 from shunter.core.executor.machine import Executor
 from shunter.core.executor.rates import Meter
-from shunter.core.executor.ready import CommandReply, Finish, Notice, PlanReply, Reply
+from shunter.core.executor.ready import CommandReply, Finish, Notice, PlanReply
 from shunter.core.executor.state import ExecutorState
 from shunter.drivers.admin import AdminClient, KafkaPythonAdmin
 from shunter.drivers.driver_seat import DriverSeat, SeatTaken
 from shunter.drivers.execution import ExecutionDriver, SystemClock
-from shunter.drivers.journals import JournalDamaged, JournalHeld, LeasedJournal, OrderRow
+from shunter.drivers.journals import JournalDamaged, JournalHeld, LeasedJournal
+from shunter.drivers.order_taker import ORDERS_EVERY_S, take_orders
 from shunter.errors import DriverError, FormatError, ShunterError
 from shunter.formats.client_properties import client_configuration, parse_properties
-from shunter.formats.journal import command_from_json, command_to_json, options_from_json, options_to_json
+from shunter.formats.journal import command_to_json, options_to_json
 from shunter.formats.reassignment_json import decode_plan, encode_plan
 from shunter.model.execution import Command, CommandKind, ExecutionOptions, LeaseHolder, MoveOrder
 from shunter.views.execution import ExecutionView, view_execution, view_to_json
 
-ORDERS_EVERY_S = 0.5
 VIEW_EVERY_S = 1.0
 VIEW_SHARE = 40
 """Time between two views in processor time of one: thousands of moves are looked at less often."""
@@ -107,48 +107,15 @@ class Session:
     core: Executor
     driver: ExecutionDriver
     view_path: Path
-    plans: int = 0
-    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def view(self) -> ExecutionView:
         """How it stands."""
         core = self.core
         return view_execution(core.state, core.meter, core.limit, self.driver.clock.now_ms())
 
-    async def submit(self, plan_id: str, moves: Sequence[MoveOrder], options: ExecutionOptions) -> PlanReply:
-        """Hand in a plan; answered once it is durable."""
-        reply = await self.driver.ask("plan", lambda token: ev.PlanSubmitted(plan_id, tuple(moves), options, token))
-        assert isinstance(reply, PlanReply)
-        return reply
-
     async def command(self, command: Command) -> CommandReply:
         """Hand in an order; answered once it is durable."""
-        reply = await self.driver.ask("command", lambda token: ev.CommandReceived(command, token))
-        assert isinstance(reply, CommandReply)
-        return reply
-
-    async def take_orders(self) -> None:
-        """Carry out what other shells ask through the journal, until cancelled."""
-        while True:
-            for order in await self.driver.with_journal(self.journal.orders):
-                text = await self._answer(order)
-                await self.driver.with_journal(lambda number=order.number, text=text: self.journal.answer(number, text))  # type: ignore[misc]
-            await asyncio.sleep(ORDERS_EVERY_S)
-
-    async def _answer(self, order: OrderRow) -> str:
-        try:
-            document = orjson.loads(order.body)
-            reply: Reply
-            if order.kind == "command":
-                reply = await self.command(command_from_json(document))
-                return orjson.dumps({"accepted": reply.accepted, "text": reply.text}).decode()
-            moves = decode_plan(orjson.dumps(document["plan"]), f"order {order.number}")
-            reply = await self.submit(f"order-{order.number}", moves, options_from_json(document["options"]))
-        except (ShunterError, ValueError, KeyError) as error:
-            return orjson.dumps({"accepted": False, "text": str(error)}).decode()
-        refused = [f"{move.tp}: {move.refused}" for move in reply.moves if move.refused is not None]
-        text = reply.error or f"{len(reply.moves) - len(refused)} moves taken on"
-        return orjson.dumps({"accepted": reply.error is None, "text": text, "refused": refused}).decode()
+        return await self.driver.command(command)
 
     async def publish(self, listener: Callable[[ExecutionView], None] | None) -> None:
         """Write the view beside the journal for other shells, and tell the listener, until cancelled."""
@@ -239,7 +206,7 @@ async def drive(
     command: asyncio.Task[CommandReply] | None = None
     if work.moves:
         plan_id = uuid.uuid4().hex[:12]
-        plan = asyncio.create_task(session.submit(plan_id, work.moves, work.options))
+        plan = asyncio.create_task(session.driver.submit(plan_id, work.moves, work.options))
         if on_plan is not None:
             plan.add_done_callback(lambda done: on_plan(done.result()) if _answered(done) else None)
         asked.append(plan)
@@ -248,7 +215,10 @@ async def drive(
         command = asyncio.create_task(session.command(first))
         asked.append(command)
     await asyncio.sleep(0)  # What is asked for first stands in the queue before the core can find itself idle.
-    background = [asyncio.create_task(session.take_orders()), asyncio.create_task(session.publish(on_view))]
+    background = [
+        asyncio.create_task(take_orders(session.driver, session.journal)),
+        asyncio.create_task(session.publish(on_view)),
+    ]
     running = asyncio.create_task(session.driver.run(forever=forever))
     leaving = asyncio.create_task((leave or asyncio.Event()).wait())
     await asyncio.wait({running, leaving, *background}, return_when=asyncio.FIRST_COMPLETED)

@@ -13,12 +13,14 @@ from shunter.core.executor.ready import (
     AlterLogDirs,
     AlterReassignments,
     AlterSettings,
+    CommandReply,
     Finish,
     JournalBatch,
     ListReassignments,
     Notice,
     ObserveLogDirs,
     ObserveTopics,
+    PlanReply,
     Read,
     ReadSettings,
     Ready,
@@ -26,9 +28,9 @@ from shunter.core.executor.ready import (
     Request,
 )
 from shunter.drivers.admin import AdminClient
-from shunter.drivers.seams import Clock
+from shunter.drivers.seams import ProcessClock
 from shunter.errors import DriverError
-from shunter.model.execution import JournalEntry
+from shunter.model.execution import Command, ExecutionOptions, JournalEntry, MoveOrder
 
 Answer = TypeVar("Answer")
 
@@ -62,6 +64,14 @@ class SystemClock:
         """Milliseconds since the Unix epoch, as of the start of the process, and on from there."""
         return int((time.monotonic() + self._offset_s) * 1000)
 
+    def processor_s(self) -> float:
+        """Processor time of this process, seconds."""
+        return time.process_time()
+
+    def utc_offset_minutes(self, now_ms: int) -> int:
+        """How far local time is ahead of UTC."""
+        return time.localtime(now_ms / 1000).tm_gmtoff // 60
+
 
 class ExecutionDriver:
     """One executor at work. `listener` hears notices; it must not block."""
@@ -71,7 +81,7 @@ class ExecutionDriver:
         core: Executor,
         journal: Journal,
         admin: AdminClient,
-        clock: Clock,
+        clock: ProcessClock,
         listener: Callable[[Notice], None],
     ) -> None:
         """Put the parts together; nothing runs yet."""
@@ -100,6 +110,18 @@ class ExecutionDriver:
         self._waiting[token] = answer
         self.post(cause, make(token))
         return await answer
+
+    async def submit(self, plan_id: str, moves: Sequence[MoveOrder], options: ExecutionOptions) -> PlanReply:
+        """Hand in a plan; answered once it is durable."""
+        reply = await self.ask("plan", lambda token: ev.PlanSubmitted(plan_id, tuple(moves), options, token))
+        assert isinstance(reply, PlanReply)
+        return reply
+
+    async def command(self, command: Command) -> CommandReply:
+        """Hand in an order; answered once it is durable."""
+        reply = await self.ask("command", lambda token: ev.CommandReceived(command, token))
+        assert isinstance(reply, CommandReply)
+        return reply
 
     async def with_journal(self, work: Callable[[], Answer]) -> Answer:
         """Do something with the journal in a thread, when nobody else does."""
@@ -131,9 +153,8 @@ class ExecutionDriver:
             raise self._bug
         while True:
             self._events += 1
-            ready = self.core.handle(
-                ev.Envelope(self.clock.now_ms(), cause, event, _utc_offset_minutes(self.clock.now_ms()))
-            )
+            now_ms = self.clock.now_ms()
+            ready = self.core.handle(ev.Envelope(now_ms, cause, event, self.clock.utc_offset_minutes(now_ms)))
             for notice in ready.notices:
                 self._listener(notice)
             outcome = None if ready.writes is None else await self._write(ready.writes)
@@ -214,10 +235,10 @@ class ExecutionDriver:
         self.post(what, event)
 
     async def _look(self, read: Read) -> ev.Event:
-        asked_at_ms, began = self.clock.now_ms(), time.process_time()
+        asked_at_ms, began = self.clock.now_ms(), self.clock.processor_s()
 
         def cost_ms() -> int:
-            return int((time.process_time() - began) * 1000)
+            return int((self.clock.processor_s() - began) * 1000)
 
         match read:
             case ListReassignments():
@@ -251,7 +272,3 @@ _WHAT: dict[type, str] = {
     ObserveLogDirs: "log-dirs",
     ReadSettings: "settings",
 }
-
-
-def _utc_offset_minutes(now_ms: int) -> int:
-    return time.localtime(now_ms / 1000).tm_gmtoff // 60

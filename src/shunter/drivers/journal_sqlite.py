@@ -21,8 +21,8 @@ from shunter.drivers.journals import (
     JournalFenced,
     JournalHeld,
     OrderRow,
-    lapsed,
-    ourselves,
+    Presence,
+    this_process,
 )
 from shunter.errors import DriverError, FormatError
 from shunter.formats.journal import READABLE, VERSION, JournalRow, decode_entry, encode_entry
@@ -43,12 +43,21 @@ CREATE TABLE IF NOT EXISTS orders (
 class SqliteJournal:
     """One journal file. Not thread-safe: one thread at a time, as `asyncio.to_thread` under a lock does."""
 
-    def __init__(self, path: Path, owner: str) -> None:
+    def __init__(
+        self,
+        path: Path,
+        owner: str,
+        *,
+        presence: Presence | None = None,
+        database: sqlite3.Connection | None = None,
+    ) -> None:
         """Open or create the file.
 
         Args:
             path: Where the journal is; its folder is made.
             owner: Names this process for the lease; no two have the same.
+            presence: Where and as what we run; None: this process.
+            database: Stands in for the file at `path`.
 
         Raises:
             JournalDamaged: it is no SQLite file, or its tables can't be read.
@@ -56,10 +65,10 @@ class SqliteJournal:
         """
         self.path = path
         self.owner = owner
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = not path.exists() or path.stat().st_size == 0
+        self._presence = this_process() if presence is None else presence
+        fresh = database is None and _is_new(path)
         try:
-            self._connection = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
+            self._connection = _open_file(path) if database is None else database
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=FULL")
             with self._transaction():
@@ -163,10 +172,10 @@ class SqliteJournal:
         """
         with self._transaction():
             holder = self._holder()
-            if holder is not None and holder.owner != self.owner and not lapsed(holder, now_ms):
+            if holder is not None and holder.owner != self.owner and not self._presence.lapsed(holder, now_ms):
                 raise JournalHeld(str(self.path), holder)
             self._connection.execute(
-                "INSERT OR REPLACE INTO lease VALUES (1, ?, ?, ?, ?)", ourselves(self.owner, now_ms)
+                "INSERT OR REPLACE INTO lease VALUES (1, ?, ?, ?, ?)", self._presence.lease(self.owner, now_ms)
             )
 
     def renew(self, now_ms: int) -> None:
@@ -194,7 +203,7 @@ class SqliteJournal:
     def holder(self, now_ms: int) -> LeaseHolder | None:
         """Who drives the journal now; None when nobody does."""
         holder = self._holder()
-        return None if holder is None or lapsed(holder, now_ms) else holder
+        return None if holder is None or self._presence.lapsed(holder, now_ms) else holder
 
     def _holder(self) -> LeaseHolder | None:
         row = self._connection.execute("SELECT owner, host, process, expires_at_ms FROM lease").fetchone()
@@ -229,6 +238,16 @@ class SqliteJournal:
     def close(self) -> None:
         """Close the file; the lease stays as it is."""
         self._connection.close()
+
+
+def _open_file(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
+
+
+def _is_new(path: Path) -> bool:
+    """Whether there is no file yet; its folder is there in any case afterwards."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return not path.exists() or path.stat().st_size == 0
 
 
 def _sync_folder(folder: Path) -> None:

@@ -19,7 +19,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import NewTopic
 
-from shunter.drivers.journals import JournalDamaged, JournalFenced, JournalHeld, OrderRow, lapsed, ourselves
+from shunter.drivers.journals import JournalDamaged, JournalFenced, JournalHeld, OrderRow, this_process
 from shunter.errors import DriverError, FormatError
 from shunter.formats.journal import VERSION, JournalRow, decode_entry, encode_entry
 from shunter.model.execution import JournalEntry, LeaseHolder
@@ -183,7 +183,7 @@ class TopicJournal:
         self._guarded("writing to", lambda: self._write([*values, self._lease(now_ms)]))
 
     def _lease(self, now_ms: int) -> tuple[str, bytes | None]:
-        return LEASE_KEY, orjson.dumps(ourselves(self.owner, now_ms)._asdict())
+        return LEASE_KEY, orjson.dumps(this_process().lease(self.owner, now_ms)._asdict())
 
     def _write(self, values: Sequence[tuple[str, bytes | None]]) -> None:
         if self._producer is None:
@@ -239,7 +239,7 @@ class TopicJournal:
         """Who drives the journal now; None when nobody does."""
         self._guarded("reading", self._catch_up)
         lease = self._seen.lease
-        return None if lease is None or lapsed(lease, now_ms) else lease
+        return None if lease is None or this_process().lapsed(lease, now_ms) else lease
 
     def order(self, kind: str, document: object, now_ms: int) -> int:
         """Ask something of whoever drives the journal; returns the order's number, which is its offset."""

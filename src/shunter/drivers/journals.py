@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from shunter.errors import DriverError, FormatError
@@ -93,21 +93,34 @@ class LeasedJournal(Protocol):
         ...
 
 
-def lapsed(holder: LeaseHolder, now_ms: int) -> bool:
-    """Whether the holder is gone: its lease ran out, or it was a process of this host that is no more."""
-    if holder.expires_at_ms <= now_ms:
-        return True
-    if holder.host != socket.gethostname():
-        return False
+class Presence(NamedTuple):
+    """Where a process runs and as what; `alive` tells whether a process of the same host still is."""
+
+    host: str
+    process: int
+    alive: Callable[[int], bool]
+
+    def lapsed(self, holder: LeaseHolder, now_ms: int) -> bool:
+        """Whether the holder is gone: its lease ran out, or it was a process of this host that is no more."""
+        if holder.expires_at_ms <= now_ms:
+            return True
+        return holder.host == self.host and not self.alive(holder.process)
+
+    def lease(self, owner: str, now_ms: int) -> LeaseHolder:
+        """The lease that this process would take now."""
+        return LeaseHolder(owner, self.host, self.process, now_ms + LEASE_MS)
+
+
+def this_process() -> Presence:
+    """The process that we are."""
+    return Presence(socket.gethostname(), os.getpid(), _alive)
+
+
+def _alive(process: int) -> bool:
     try:
-        os.kill(holder.process, 0)
+        os.kill(process, 0)
     except ProcessLookupError:
-        return True
-    except PermissionError:
         return False
-    return False
-
-
-def ourselves(owner: str, now_ms: int) -> LeaseHolder:
-    """The lease that this process would take now."""
-    return LeaseHolder(owner, socket.gethostname(), os.getpid(), now_ms + LEASE_MS)
+    except PermissionError:
+        return True
+    return True

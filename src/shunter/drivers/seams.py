@@ -16,6 +16,18 @@ class Clock(Protocol):
         ...
 
 
+class ProcessClock(Clock, Protocol):
+    """What an executor's process knows of time, and of what it costs."""
+
+    def processor_s(self) -> float:
+        """Processor time that this process has used, seconds: only differences mean anything."""
+        ...
+
+    def utc_offset_minutes(self, now_ms: int) -> int:
+        """How far local time was ahead of UTC at a moment."""
+        ...
+
+
 class ControllerStore(Protocol):
     """ZooKeeper as the controller needs it: fenced batches, and reads that end in events."""
 
