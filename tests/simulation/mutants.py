@@ -26,6 +26,7 @@ from shunter.drivers.backlog import Backlog
 from shunter.drivers.store import ZooKeeperStore
 from shunter.drivers.zookeeper_requests import Committed, ConnectionLost, ZooKeeperRefused
 from shunter.model.records import PutPartition, PutReassignment, PutTopic
+from shunter.simulation.kinds import CONTROLLER, WorldKind
 from shunter.simulation.runs import Outcome, run_seed
 
 
@@ -36,6 +37,7 @@ class Mutant:
     name: str
     within: int
     patches: tuple[tuple[Any, str, Any], ...]
+    kind: WorldKind = CONTROLLER
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -54,7 +56,7 @@ def hunt(mutant: Mutant, first_seed: int = 1) -> Outcome | None:
     """The first world that finds a mutant, within its bound."""
     with mutant.applied():
         for seed in range(first_seed, first_seed + mutant.within):
-            outcome = run_seed(seed)
+            outcome = run_seed(seed, kind=mutant.kind)
             if outcome.violation is not None:
                 return outcome
     return None
@@ -63,7 +65,9 @@ def hunt(mutant: Mutant, first_seed: int = 1) -> Outcome | None:
 MUTANTS: list[Mutant] = []
 
 
-def mutant(owner: Any, attribute: str, *, within: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def mutant(
+    owner: Any, attribute: str, *, within: int, kind: WorldKind = CONTROLLER, into: list[Mutant] = MUTANTS
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a mutant of a function that gets the original as its first argument."""
 
     def make(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,7 +76,7 @@ def mutant(owner: Any, attribute: str, *, within: int) -> Callable[[Callable[...
         def mutated(*arguments: Any, **named: Any) -> Any:
             return function(original, *arguments, **named)
 
-        MUTANTS.append(Mutant(function.__name__, within, ((owner, attribute, mutated),)))
+        into.append(Mutant(function.__name__, within, ((owner, attribute, mutated),), kind))
         return function
 
     return make

@@ -9,14 +9,22 @@ from pathlib import Path
 import click
 
 from shunter import __version__
-from shunter.simulation.actions import FAULTS
 from shunter.simulation.coverage import Coverage
+from shunter.simulation.kinds import KINDS, WorldKind
 from shunter.simulation.runs import STEPS, Outcome, run_seed, shrink
 
 TAIL_LINES = 40
 
 
 @click.command()
+@click.option(
+    "--world",
+    "kind_name",
+    type=click.Choice(list(KINDS)),
+    default="controller",
+    show_default=True,
+    help="Whose world: the controller's (ZooKeeper, brokers) or the executor's (Admin API, journal).",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="The first world's seed.")
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="How many worlds, at most.")
 @click.option("--steps", type=click.IntRange(min=0), default=STEPS, show_default=True, help="Actions in each world.")
@@ -28,6 +36,7 @@ TAIL_LINES = 40
 @click.option("--trace", is_flag=True, help="Print the end of each world's trace.")
 def simulate(
     *,
+    kind_name: str,
     seed: int,
     seeds: int,
     steps: int,
@@ -38,11 +47,12 @@ def simulate(
     coverage: bool,
     trace: bool,
 ) -> None:
-    """Run simulated clusters against the real controller, with faults, and check that nothing is lost.
+    """Run simulated clusters against the real controller or executor, with faults, and check that nothing is lost.
 
-    Each world follows from its seed alone: brokers, ZooKeeper, network, several controllers and operators, on virtual
-    time, in this process. It touches no cluster. The first world that breaks a rule ends the run, with the command
-    that runs it again.
+    Each world follows from its seed alone, on virtual time, in this process; it touches no cluster. The controller's
+    has brokers, ZooKeeper, network, several controllers and operators; the executor's a cluster that somebody else
+    controls, executors that die and come back, their journal, and others who move and throttle. The first world that
+    breaks a rule ends the run, with the command that runs it again.
 
     \b
     Exit status: 0 every world kept every rule; 1 one did not.
@@ -50,8 +60,10 @@ def simulate(
     \b
     Example:
       shunter simulate --seed 1 --seeds 200 --coverage
+      shunter simulate --world executor --seeds 200
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    chosen = _faults(faults)
+    kind = KINDS[kind_name]
+    chosen = _faults(faults, kind)
     kept = None if keep is None else {_number(part) for part in keep.split(",") if part.strip()}
     seen = Coverage()
     worlds = events = acknowledged = 0
@@ -61,7 +73,7 @@ def simulate(
     for number in range(seed, seed + seeds):
         if minutes is not None and worlds and time.perf_counter() - began > minutes * 60:
             break
-        outcome = run_seed(number, steps=steps, faults=chosen, kept=kept)
+        outcome = run_seed(number, kind=kind, steps=steps, faults=chosen, kept=kept)
         worlds, events = worlds + 1, events + outcome.events
         acknowledged, virtual = acknowledged + outcome.acknowledged, virtual + outcome.virtual_s
         seen.add(outcome.coverage)
@@ -75,22 +87,23 @@ def simulate(
     click.echo(
         f"{worlds} worlds (seeds {seed} to {seed + worlds - 1}): {events} events in {spent:.1f} s"
         f" ({events / max(spent, 0.001):.0f} a second), {virtual / 3600:.2f} h of virtual time,"
-        f" {acknowledged} records acknowledged"
+        f" {acknowledged} {kind.acknowledges} acknowledged"
     )
     if coverage:
-        _show_coverage(seen)
+        _show_coverage(seen, kind)
     if failed is not None:
-        _show_failure(failed, steps=steps, faults=faults, chosen=chosen, shrinking=shrinking, keep=keep)
+        smaller = shrink(failed, kind=kind, steps=steps, faults=chosen) if shrinking else None
+        _show_failure(failed, smaller, kind=kind, steps=steps, faults=faults, keep=keep)
         raise SystemExit(1)
 
 
-def _faults(text: str | None) -> tuple[str, ...]:
+def _faults(text: str | None, kind: WorldKind) -> tuple[str, ...]:
     if text is None:
-        return FAULTS
+        return tuple(kind.faults)
     named = tuple(part.strip() for part in text.split(",") if part.strip() not in {"", "none"})
-    unknown = [name for name in named if name not in FAULTS]
+    unknown = [name for name in named if name not in kind.faults]
     if unknown:
-        raise click.UsageError(f"--faults names {', '.join(unknown)}; known are {', '.join(FAULTS)}")
+        raise click.UsageError(f"--faults names {', '.join(unknown)}; known are {', '.join(kind.faults)}")
     return named
 
 
@@ -100,24 +113,24 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _show_coverage(seen: Coverage) -> None:
+def _show_coverage(seen: Coverage, kind: WorldKind) -> None:
     for category, name, count in seen.rows():
         click.echo(f"{category:16} {count:>9}  {name}")
-    gaps = seen.gaps()
+    gaps = seen.gaps(kind.expected)
     click.echo(f"never happened ({len(gaps)}): {', '.join(gaps) or 'nothing that is expected'}")
 
 
 def _show_failure(
-    failed: Outcome, *, steps: int, faults: str | None, chosen: tuple[str, ...], shrinking: bool, keep: str | None
+    failed: Outcome, smaller: Outcome | None, *, kind: WorldKind, steps: int, faults: str | None, keep: str | None
 ) -> None:
     click.echo(f"seed {failed.seed} FAILED: {failed.violation}")
     click.echo("\n".join(failed.tail[-TAIL_LINES:]))
-    if shrinking:
-        smaller = shrink(failed, steps=steps, faults=chosen)
+    if smaller is not None:
         keep = ",".join(str(number) for number, _ in smaller.kinds)
         click.echo(f"shrunk from {len(failed.kinds)} actions to {len(smaller.kinds)}: {smaller.violation}")
-        click.echo("  " + ", ".join(f"{number} {kind}" for number, kind in smaller.kinds))
-    command = f"shunter simulate --seed {failed.seed} --steps {steps}"
+        click.echo("  " + ", ".join(f"{number} {name}" for number, name in smaller.kinds))
+    world = "" if kind.name == "controller" else f" --world {kind.name}"
+    command = f"shunter simulate{world} --seed {failed.seed} --steps {steps}"
     command += f" --faults {faults}" if faults is not None else ""
     command += f" --keep {keep}" if keep else ""
     click.echo(f"again: git checkout {_commit()} && {command} --trace")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from shunter.core.executor import events as ev
@@ -28,12 +29,17 @@ from shunter.core.executor.ready import (
     Request,
 )
 from shunter.drivers.admin import AdminClient
+from shunter.drivers.journals import JournalBusy
 from shunter.drivers.seams import ProcessClock
 from shunter.errors import DriverError
 from shunter.model.execution import Command, ExecutionOptions, JournalEntry, MoveOrder
 
 Answer = TypeVar("Answer")
 
+BUSY_S = 1.0
+"""How long a journal that is locked is left alone."""
+HELD_MS = 5_000
+"""How long it is believed that the lease is ours without looking: well within what it lasts."""
 RENEW_S = 4.0
 """How often the lease is renewed when nothing is written."""
 
@@ -51,6 +57,10 @@ class Journal(Protocol):
 
     def renew(self, now_ms: int) -> None:
         """Keep the lease."""
+        ...
+
+    def check(self) -> None:
+        """Raise if the lease is another's."""
         ...
 
 
@@ -95,12 +105,25 @@ class ExecutionDriver:
         self._waiting: dict[ev.ReplyToken, asyncio.Future[Reply]] = {}
         self._last_token = 0
         self._events = 0
+        self._held_ms = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._bug: BaseException | None = None
 
     def post(self, cause: str, event: ev.Event) -> None:
         """Hand an event to the core."""
         self._queue.put_nowait((cause, event))
+
+    def backlog(self) -> int:
+        """Events that wait for the core."""
+        return self._queue.qsize()
+
+    def under_way(self) -> int:
+        """Questions and requests whose answer is waited for."""
+        return len(self._tasks)
+
+    def unanswered(self) -> int:
+        """Callers that wait for an answer."""
+        return len(self._waiting)
 
     async def ask(self, cause: str, make: Callable[[ev.ReplyToken], ev.Event]) -> Reply:
         """Hand in an event that is answered, and wait for the answer, which comes once it is durable."""
@@ -124,9 +147,14 @@ class ExecutionDriver:
         return reply
 
     async def with_journal(self, work: Callable[[], Answer]) -> Answer:
-        """Do something with the journal in a thread, when nobody else does."""
-        async with self._journal_lock:
-            return await asyncio.to_thread(work)
+        """Do something with the journal in a thread, when nobody else does; again while others keep it locked."""
+        while True:
+            try:
+                async with self._journal_lock:
+                    return await asyncio.to_thread(work)
+            except JournalBusy as error:
+                self._listener(Notice("journal-busy", "", str(error)))
+            await asyncio.sleep(BUSY_S)
 
     async def run(self, *, forever: bool = False) -> Finish:
         """Work until everything is done (or, `forever`, until something fatal), and say how it ended."""
@@ -151,13 +179,21 @@ class ExecutionDriver:
         cause, event = await self._next()
         if self._bug is not None:
             raise self._bug
+        written = False
         while True:
             self._events += 1
             now_ms = self.clock.now_ms()
             ready = self.core.handle(ev.Envelope(now_ms, cause, event, self.clock.utc_offset_minutes(now_ms)))
             for notice in ready.notices:
                 self._listener(notice)
-            outcome = None if ready.writes is None else await self._write(ready.writes)
+            outcome = None
+            if ready.writes is not None:
+                outcome = await self._write(ready.writes)
+                written = True
+            if ready.requests and not isinstance(outcome, ev.JournalRefused):
+                outcome = await self._check(written=written) or outcome
+            if isinstance(outcome, ev.JournalRefused):
+                ready = replace(ready, requests=())  # Who lost the journal asks for nothing.
             self._carry_out(ready)
             self._wake_at_ms = ready.wake_at_ms
             if ready.finish is not None and self._queue.empty():
@@ -177,12 +213,30 @@ class ExecutionDriver:
             return f"time-{self._events}", ev.TimePassed()
 
     async def _write(self, batch: JournalBatch) -> ev.JournalWritten | ev.JournalRefused:
-        async with self._journal_lock:
-            try:
-                await asyncio.to_thread(self._journal.append, batch.entries, self.clock.now_ms())
-            except DriverError as error:
-                return ev.JournalRefused(batch.batch_id, str(error), fenced=True)
+        try:
+            await self._hold(lambda: self._journal.append(batch.entries, self.clock.now_ms()))
+        except DriverError as error:
+            return ev.JournalRefused(batch.batch_id, str(error), fenced=True)
         return ev.JournalWritten(batch.batch_id)
+
+    async def _hold(self, work: Callable[[], None]) -> None:
+        """Do what shows that the lease is ours, and remember since when that is known."""
+        began_ms = self.clock.now_ms()
+        await self.with_journal(work)
+        self._held_ms = began_ms
+
+    async def _check(self, *, written: bool) -> ev.JournalRefused | None:
+        """See that the lease is still ours before anything is asked for.
+
+        A write of this turn has shown it, unless the process stood still since: then the lease may be another's.
+        """
+        try:
+            while not written or self.clock.now_ms() - self._held_ms > HELD_MS:
+                written = True
+                await self._hold(self._journal.check)
+        except DriverError as error:
+            return ev.JournalRefused(0, str(error), fenced=True)
+        return None
 
     def _carry_out(self, ready: Ready) -> None:
         for request in ready.requests:
@@ -258,12 +312,11 @@ class ExecutionDriver:
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(RENEW_S)
-            async with self._journal_lock:
-                try:
-                    await asyncio.to_thread(self._journal.renew, self.clock.now_ms())
-                except DriverError as error:
-                    self.post("lease", ev.JournalRefused(0, str(error), fenced=True))
-                    return
+            try:
+                await self.with_journal(lambda: self._journal.renew(self.clock.now_ms()))
+            except DriverError as error:
+                self.post("lease", ev.JournalRefused(0, str(error), fenced=True))
+                return
 
 
 _WHAT: dict[type, str] = {

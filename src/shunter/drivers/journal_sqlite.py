@@ -17,6 +17,7 @@ import orjson
 
 from shunter.drivers.journals import (
     LEASE_MS,
+    JournalBusy,
     JournalDamaged,
     JournalFenced,
     JournalHeld,
@@ -61,6 +62,7 @@ class SqliteJournal:
 
         Raises:
             JournalDamaged: it is no SQLite file, or its tables can't be read.
+            JournalBusy: another process keeps it locked.
             FormatError: it is of a version that is not understood.
         """
         self.path = path
@@ -82,6 +84,8 @@ class SqliteJournal:
             if self.version < VERSION:
                 self._upgrade()
         except sqlite3.DatabaseError as error:
+            if _is_locked(error):
+                raise self._refused(error) from error
             raise JournalDamaged(str(path), f"not readable as a journal: {error}", ()) from error
         if fresh:
             _sync_folder(path.parent)
@@ -119,10 +123,26 @@ class SqliteJournal:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._connection.execute("COMMIT")
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            with contextlib.suppress(sqlite3.DatabaseError):
+                self._connection.execute("ROLLBACK")
             raise
-        self._connection.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """SQLite's errors as ours."""
+        try:
+            yield
+        except sqlite3.IntegrityError as error:
+            raise JournalFenced(f"{self.path}: somebody else wrote to it: {error}", retriable=False) from error
+        except sqlite3.DatabaseError as error:
+            raise self._refused(error) from error
+
+    def _refused(self, error: sqlite3.DatabaseError) -> DriverError:
+        if _is_locked(error):
+            return JournalBusy(f"{self.path} is locked by another process: {error}", retriable=True)
+        return DriverError(f"{self.path}: can't be used: {error}", retriable=False)
 
     def load(self) -> tuple[JournalEntry, ...]:
         """Read all entries.
@@ -140,6 +160,8 @@ class SqliteJournal:
                 row = JournalRow(int(sequence), str(body), checksum)
                 readable.append(decode_entry(row, self.version, str(self.path)))
         except sqlite3.DatabaseError as error:
+            if _is_locked(error):
+                raise self._refused(error) from error
             raise JournalDamaged(str(self.path), f"damaged: {error}", tuple(readable)) from error
         except FormatError as error:
             if isinstance(error, JournalDamaged):
@@ -155,14 +177,9 @@ class SqliteJournal:
             DriverError: the disk refuses.
         """
         rows = [encode_entry(entry) for entry in entries]
-        try:
-            with self._transaction():
-                self._renew(now_ms)
-                self._connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
-        except sqlite3.IntegrityError as error:
-            raise JournalFenced(f"{self.path}: somebody else wrote to it: {error}", retriable=False) from error
-        except sqlite3.DatabaseError as error:
-            raise DriverError(f"{self.path}: can't be written: {error}", retriable=False) from error
+        with self._guarded(), self._transaction():
+            self._renew(now_ms)
+            self._connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
 
     def acquire(self, now_ms: int) -> None:
         """Take the lease.
@@ -170,7 +187,7 @@ class SqliteJournal:
         Raises:
             JournalHeld: another executor has it, and it is neither expired nor of a dead process on this host.
         """
-        with self._transaction():
+        with self._guarded(), self._transaction():
             holder = self._holder()
             if holder is not None and holder.owner != self.owner and not self._presence.lapsed(holder, now_ms):
                 raise JournalHeld(str(self.path), holder)
@@ -184,8 +201,19 @@ class SqliteJournal:
         Raises:
             JournalFenced: somebody else has it.
         """
-        with self._transaction():
+        with self._guarded(), self._transaction():
             self._renew(now_ms)
+
+    def check(self) -> None:
+        """See whether the lease is still ours.
+
+        Raises:
+            JournalFenced: somebody else has it.
+        """
+        with self._guarded():
+            holder = self._holder()
+        if holder is None or holder.owner != self.owner:
+            raise JournalFenced(f"{self.path} is driven by {holder or 'nobody'} now, not by us", retriable=False)
 
     def _renew(self, now_ms: int) -> None:
         changed = self._connection.execute(
@@ -197,12 +225,13 @@ class SqliteJournal:
 
     def release(self) -> None:
         """Give the lease back, if it is ours."""
-        with self._transaction():
+        with self._guarded(), self._transaction():
             self._connection.execute("DELETE FROM lease WHERE owner = ?", (self.owner,))
 
     def holder(self, now_ms: int) -> LeaseHolder | None:
         """Who drives the journal now; None when nobody does."""
-        holder = self._holder()
+        with self._guarded():
+            holder = self._holder()
         return None if holder is None or self._presence.lapsed(holder, now_ms) else holder
 
     def _holder(self) -> LeaseHolder | None:
@@ -212,7 +241,7 @@ class SqliteJournal:
     def order(self, kind: str, document: object, now_ms: int) -> int:
         """Ask something of whoever drives the journal; returns the order's number."""
         body = orjson.dumps(document).decode()
-        with self._transaction():
+        with self._guarded(), self._transaction():
             row = self._connection.execute(
                 "INSERT INTO orders (at_ms, kind, body) VALUES (?, ?, ?) RETURNING number", (now_ms, kind, body)
             ).fetchone()
@@ -220,19 +249,21 @@ class SqliteJournal:
 
     def orders(self) -> tuple[OrderRow, ...]:
         """Orders that nobody has answered, in the order in which they came."""
-        rows = self._connection.execute(
-            "SELECT number, at_ms, kind, body, answer FROM orders WHERE answer IS NULL ORDER BY number"
-        )
-        return tuple(OrderRow(*row) for row in rows)
+        with self._guarded():
+            rows = self._connection.execute(
+                "SELECT number, at_ms, kind, body, answer FROM orders WHERE answer IS NULL ORDER BY number"
+            )
+            return tuple(OrderRow(*row) for row in rows)
 
     def answer(self, number: int, text: str) -> None:
         """Answer an order."""
-        with self._transaction():
+        with self._guarded(), self._transaction():
             self._connection.execute("UPDATE orders SET answer = ? WHERE number = ?", (text, number))
 
     def answer_to(self, number: int) -> str | None:
         """The answer to an order; None as long as there is none."""
-        row = self._connection.execute("SELECT answer FROM orders WHERE number = ?", (number,)).fetchone()
+        with self._guarded():
+            row = self._connection.execute("SELECT answer FROM orders WHERE number = ?", (number,)).fetchone()
         return None if row is None or row[0] is None else str(row[0])
 
     def close(self) -> None:
@@ -248,6 +279,11 @@ def _is_new(path: Path) -> bool:
     """Whether there is no file yet; its folder is there in any case afterwards."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return not path.exists() or path.stat().st_size == 0
+
+
+def _is_locked(error: sqlite3.DatabaseError) -> bool:
+    """Whether it is a matter of waiting. What the library raises by itself has no code of SQLite's."""
+    return getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def _sync_folder(folder: Path) -> None:

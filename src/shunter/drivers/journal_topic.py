@@ -229,6 +229,17 @@ class TopicJournal:
         """
         self._guarded("writing to", lambda: self._write([self._lease(now_ms)]))
 
+    def check(self) -> None:
+        """See whether the lease is still ours, without a transaction.
+
+        Raises:
+            JournalFenced: somebody else took the journal over.
+        """
+        self._guarded("reading", self._catch_up)
+        lease = self._seen.lease
+        if lease is None or lease.owner != self.owner:
+            raise JournalFenced(f"{self._place} is driven by {lease or 'nobody'} now, not by us", retriable=False)
+
     def release(self) -> None:
         """Give the lease back, if it is ours."""
         if self._producer is not None:

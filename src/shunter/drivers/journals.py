@@ -35,6 +35,10 @@ class JournalFenced(DriverError):
     """We drove this journal, and somebody else does now: nothing may be sent any more."""
 
 
+class JournalBusy(DriverError):
+    """Somebody else holds the journal's lock for now; nothing was written."""
+
+
 class OrderRow(NamedTuple):
     """What another shell asks: kind is 'command' or 'plan'; body is JSON; answer is None until it is answered."""
 
@@ -62,6 +66,10 @@ class LeasedJournal(Protocol):
 
     def renew(self, now_ms: int) -> None:
         """Keep the lease; `JournalFenced` if another has it."""
+        ...
+
+    def check(self) -> None:
+        """`JournalFenced` if another has the lease."""
         ...
 
     def release(self) -> None:

@@ -8,7 +8,6 @@ stand for them: a ZooKeeper-mode broker tells a topic's settings out of ZooKeepe
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from shunter.errors import DriverError
@@ -57,7 +56,8 @@ def _told_by(
 async def _wait_for(
     broker: BrokerId, wanted: Mapping[ThrottleKey, str | None], ask: Ask, within_s: float
 ) -> dict[ThrottleKey, BrokerId]:
-    deadline_s = time.monotonic() + within_s
+    clock = asyncio.get_running_loop().time
+    deadline_s = clock() + within_s
     late = list(wanted)
     while late:
         try:
@@ -65,7 +65,7 @@ async def _wait_for(
         except DriverError:
             return {}
         late = [key for key in late if key in found and found[key] != wanted[key]]
-        if time.monotonic() >= deadline_s:
+        if clock() >= deadline_s:
             break
         if late:
             await asyncio.sleep(EVERY_S)

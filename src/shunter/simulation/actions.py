@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -56,6 +56,7 @@ FAULT_WEIGHTS = {
     "zookeeper_slow": 2,
     "apache_takes_over": 2,
 }
+PACES_US = (100 * MS, 400 * MS, 400 * MS, 1_000 * MS)
 OPERATIONS = tuple(OPERATION_WEIGHTS)
 FAULTS = tuple(FAULT_WEIGHTS)
 
@@ -69,16 +70,24 @@ class Action(NamedTuple):
     draw: int
 
 
-def plan_actions(seed: int, steps: int, faults: Collection[str]) -> list[Action]:
-    """Draw a plan: `steps` actions, about two in a second, faults of the given kinds alone.
+def plan_actions(
+    seed: int,
+    steps: int,
+    faults: Collection[str],
+    *,
+    operations: Mapping[str, int] = OPERATION_WEIGHTS,
+    breakages: Mapping[str, int] = FAULT_WEIGHTS,
+    paces_us: Sequence[int] = PACES_US,
+) -> list[Action]:
+    """Draw a plan: `steps` actions, one in a pace's time on average, faults of the given kinds alone.
 
     One world in eight knows no faults but operators: what they do among themselves must hold too.
     """
     random = Random(f"plan {seed}")
-    allowed = [fault for fault in FAULTS if fault in faults] if seed % 8 else []
-    weights = {**OPERATION_WEIGHTS, **{fault: FAULT_WEIGHTS[fault] for fault in allowed}}
+    allowed = [fault for fault in breakages if fault in faults] if seed % 8 else []
+    weights = {**operations, **{fault: breakages[fault] for fault in allowed}}
     kinds, shares = list(weights), list(weights.values())
-    pace = random.choice((100 * MS, 400 * MS, 400 * MS, 1_000 * MS))
+    pace = random.choice(paces_us)
     at_us = 3_000 * MS
     actions: list[Action] = []
     for number in range(steps):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from shunter.core.controller.events import Event
@@ -57,11 +58,11 @@ class Coverage:
         """Take in another world's counts."""
         self.counts.update(other.counts)
 
-    def gaps(self) -> list[str]:
+    def gaps(self, expected: Mapping[str, Sequence[str]] = EXPECTED) -> list[str]:
         """What is expected and never happened: `category: name`."""
         return [
             f"{category}: {name}"
-            for category, names in EXPECTED.items()
+            for category, names in expected.items()
             for name in names
             if not self.counts[category, name]
         ]

@@ -7,11 +7,10 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from shunter.simulation.actions import FAULTS, plan_actions
+from shunter.simulation.actions import plan_actions
 from shunter.simulation.coverage import Coverage
+from shunter.simulation.kinds import CONTROLLER, WorldKind
 from shunter.simulation.safety import Violation
-from shunter.simulation.shape import draw_shape
-from shunter.simulation.world import World
 
 STEPS = 60
 
@@ -33,27 +32,36 @@ class Outcome:
 
 
 def run_seed(
-    seed: int, *, steps: int = STEPS, faults: Collection[str] = FAULTS, kept: Collection[int] | None = None
+    seed: int,
+    *,
+    kind: WorldKind = CONTROLLER,
+    steps: int = STEPS,
+    faults: Collection[str] | None = None,
+    kept: Collection[int] | None = None,
 ) -> Outcome:
     """Run one world.
 
     Args:
         seed: Everything follows from it.
+        kind: What kind of world it is.
         steps: Actions in the plan.
-        faults: Kinds of faults that may happen.
+        faults: Kinds of faults that may happen; None for all of the kind's.
         kept: Numbers of the actions to carry out; None for all.
     """
-    actions = plan_actions(seed, steps, faults)
+    allowed = kind.faults if faults is None else faults
+    actions = plan_actions(
+        seed, steps, allowed, operations=kind.operations, breakages=kind.faults, paces_us=kind.paces_us
+    )
     if kept is not None:
         actions = [action for action in actions if action.number in kept]
     with _quiet():
-        world = World(seed, draw_shape(seed), actions)
+        world = kind.build(seed, actions)
         world.run()
     return Outcome(
         seed=seed,
         violation=world.violation,
         events=world.scheduler.events,
-        checks=world.safety.checks,
+        checks=world.checks,
         virtual_s=world.scheduler.now_us / 1_000_000,
         acknowledged=world.acknowledged,
         digest=world.scheduler.trace.digest(),
@@ -63,7 +71,14 @@ def run_seed(
     )
 
 
-def shrink(failed: Outcome, *, steps: int = STEPS, faults: Collection[str] = FAULTS, most_runs: int = 300) -> Outcome:
+def shrink(
+    failed: Outcome,
+    *,
+    kind: WorldKind = CONTROLLER,
+    steps: int = STEPS,
+    faults: Collection[str] | None = None,
+    most_runs: int = 300,
+) -> Outcome:
     """Drop actions while the same rule is still broken: halves first, then quarters, down to single ones.
 
     Source: Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (ddmin).
@@ -78,7 +93,7 @@ def shrink(failed: Outcome, *, steps: int = STEPS, faults: Collection[str] = FAU
         smaller = None
         for portion in _portions(numbers, parts):
             kept = set(numbers) - set(portion)
-            outcome = run_seed(failed.seed, steps=steps, faults=faults, kept=kept)
+            outcome = run_seed(failed.seed, kind=kind, steps=steps, faults=faults, kept=kept)
             runs += 1
             if outcome.violation is not None and outcome.violation.rule == rule:
                 smaller = outcome

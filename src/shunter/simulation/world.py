@@ -34,6 +34,7 @@ from shunter.simulation.faults import Faults
 from shunter.simulation.machine_rules import MachineRules
 from shunter.simulation.network import Delays
 from shunter.simulation.operators import Operators
+from shunter.simulation.phases import live_through
 from shunter.simulation.process import ObservedMachine, ShunterProcess, altered_results
 from shunter.simulation.safety import Safety, Violation
 from shunter.simulation.scheduler import MS, SECOND, Scheduler
@@ -41,12 +42,8 @@ from shunter.simulation.shape import Shape
 from shunter.simulation.truth import Truth
 from shunter.simulation.zookeeper_tree import Transaction, ZooKeeperTree
 
-QUIET_US = 2 * SECOND
-"""How long after the last action the faults stop."""
 CONVERGE_WITHIN_US = 240 * SECOND
 LOOK_EVERY_US = 500 * MS
-SPIN = 5_000
-"""Events within a millisecond that can only be somebody who wakes up again and again."""
 
 
 class World:
@@ -245,33 +242,22 @@ class World:
         self.scheduler.after(self.shape.produce_us, self._produce)
         for action in self.actions:
             self.scheduler.at(action.at_us, self._act, action)
-        end = (self.actions[-1].at_us if self.actions else 3 * SECOND) + QUIET_US
-        self._run_until(end)
-        if self.violation is None:
-            self._phase_two(end)
+        live_through(self, find_unfinished, within_us=CONVERGE_WITHIN_US, look_every_us=LOOK_EVERY_US)
 
-    def _run_until(self, moment_us: int) -> None:
-        scheduler = self.scheduler
-        step, began_us, began = scheduler.step, scheduler.now_us, scheduler.events
-        while self.violation is None and step(moment_us):
-            if scheduler.now_us - began_us > MS:
-                began_us, began = scheduler.now_us, scheduler.events
-            elif scheduler.events - began > SPIN:
-                self.safety.violate("nothing spins", f"{SPIN} events within a millisecond; see the last of the trace")
+    def violate(self, rule: str, told: str) -> None:
+        """A rule is broken."""
+        self.safety.violate(rule, told)
 
-    def _phase_two(self, began_us: int) -> None:
+    @property
+    def checks(self) -> int:
+        """How often rules were looked at."""
+        return self.safety.checks
+
+    def begin_phase_two(self) -> None:
+        """Everything is mended, and operators let go."""
         self.phase_two = True
-        self.scheduler.note("phase two: faults stop")
         self.faults.mend_all()
         self.operators.let_go()
-        unfinished: list[str] = ["nothing looked at"]
-        while self.violation is None and self.scheduler.now_us < began_us + CONVERGE_WITHIN_US:
-            self._run_until(self.scheduler.now_us + LOOK_EVERY_US)
-            unfinished = find_unfinished(self)
-            if not unfinished:
-                return
-        if self.violation is None:
-            self.safety.violate("everything converges", "; ".join(unfinished[:6]))
 
     def _furnish(self) -> None:
         """What stands in ZooKeeper before anybody comes: topics without leaders."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shunter.core.executor.state import ExecutorState, Move, Step, Throttle, Watch
+from shunter.core.executor.state import ExecutorState, GivenBack, Move, Step, Throttle, Watch
 from shunter.errors import InvariantViolation
 from shunter.model.execution import (
     CommandTaken,
@@ -28,6 +28,8 @@ from shunter.model.execution import (
 )
 from shunter.model.partition import TopicPartition
 
+LATE_MS = 30_000
+"""So late brokers may be to show a setting as it is."""
 RATES_KEPT = 64
 """Observed rates kept per broker: enough for a median, little enough to follow a changed cluster."""
 
@@ -176,7 +178,11 @@ def _move_closed(state: ExecutorState, entry: JournalEntry) -> None:
 def _throttle_remembered(state: ExecutorState, entry: JournalEntry) -> None:
     record = entry.record
     assert isinstance(record, ThrottleRemembered)
-    state.throttles.setdefault(record.key, Throttle(record.value))
+    if record.key not in state.throttles:
+        given = state.given_back.get(record.key)
+        # What an execution before this one asked for may still be shown by who is late.
+        ours = set(given.ours) if given is not None and abs(entry.at_ms - given.at_ms) <= LATE_MS else set[str]()
+        state.throttles[record.key] = Throttle(record.value, ours=ours)
 
 
 def _throttle_set(state: ExecutorState, entry: JournalEntry) -> None:
@@ -186,12 +192,15 @@ def _throttle_set(state: ExecutorState, entry: JournalEntry) -> None:
     if throttle is None:
         raise InvariantViolation("a setting is remembered before it is changed", entry=entry)
     throttle.value, throttle.retry_at_ms = record.value, 0
+    throttle.ours.add(record.value)
 
 
 def _throttle_restored(state: ExecutorState, entry: JournalEntry) -> None:
     record = entry.record
     assert isinstance(record, ThrottleRestored)
-    state.throttles.pop(record.key, None)
+    throttle = state.throttles.pop(record.key, None)
+    if throttle is not None and not record.left:
+        state.given_back[record.key] = GivenBack(throttle.before, throttle.ours, entry.at_ms)
 
 
 def _limit_changed(state: ExecutorState, entry: JournalEntry) -> None:

@@ -62,27 +62,31 @@ class Capacity:
         return 0 < self.options.max_concurrent <= self.total
 
     def refusal(self, move: Move, adding: Replicas) -> str | None:
-        """Why a step that copies `adding` may not begin now; None: it may."""
+        """Why a step that copies `adding` may not begin now; None: it may.
+
+        A step that is more than a bound by itself begins when nothing else counts there: it would never begin else.
+        """
         if not adding:
             return None
         options = self.options
         if self.full:
             return f"waits for its turn: {self.total} copies run, {options.max_concurrent} may"
         leader = self._leader(move.tp)
-        if 0 < options.max_out <= self.outgoing[leader]:
+        if _passes(self.outgoing[leader], len(adding), options.max_out):
             return f"waits for its turn: broker {leader} sends {self.outgoing[leader]} copies, {options.max_out} may"
         for broker in adding:
-            told = self._refusal_of(move, broker)
+            told = self._refusal_of(move, broker, adding)
             if told is not None:
                 return told
         return None
 
-    def _refusal_of(self, move: Move, broker: BrokerId) -> str | None:
+    def _refusal_of(self, move: Move, broker: BrokerId, adding: Replicas) -> str | None:
         options = self.options
         if 0 < options.max_in <= self.incoming[broker]:
             return f"waits for its turn: broker {broker} receives {self.incoming[broker]} copies, {options.max_in} may"
         rack = self.cluster.brokers.get(broker)
-        if rack is not None and 0 < options.max_per_rack <= self.racks[rack]:
+        beside = sum(self.cluster.brokers.get(other) == rack for other in adding)
+        if rack is not None and _passes(self.racks[rack], beside, options.max_per_rack):
             return f"waits for its turn: rack {rack} receives {self.racks[rack]} copies, {options.max_per_rack} may"
         log_dir = _log_dir(move, broker)
         if log_dir is not None and 0 < options.max_per_log_dir <= self.log_dirs[broker, log_dir]:
@@ -110,6 +114,11 @@ class Capacity:
     def _leader(self, tp: TopicPartition) -> BrokerId:
         seen = self.cluster.partition(tp)
         return -1 if seen is None else seen.leader
+
+
+def _passes(count: int, more: int, bound: int) -> bool:
+    """Whether so many more would be too many beside what is there already."""
+    return bound > 0 and count > 0 and count + more > bound
 
 
 def in_order(moves: Iterable[Move], options: ExecutionOptions, cluster: ClusterView) -> list[Move]:

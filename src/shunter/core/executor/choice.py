@@ -84,11 +84,13 @@ def folded(after: Replicas, goal: Replicas) -> Replicas:
     return goal if set(goal) <= set(after) else after
 
 
-def undo(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int) -> Begin | Waits | None:
+def undo(
+    move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int, *, running: bool = True
+) -> Begin | Waits | None:
     """What to do with a step that was under way when its move was turned; None: let it finish.
 
     A stop keeps additions that are in sync (KIP-455's draft); a rollback, or another target, keeps those that it
-    wants too, in sync or not, so that nothing is deleted and fetched again (KIP-236).
+    wants too, in sync or not, so that nothing is deleted and fetched again (KIP-236). `running`: the cluster has it.
     """
     step = move.step
     assert step is not None
@@ -97,7 +99,7 @@ def undo(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_isr
     else:
         kept = tuple(broker for broker in step.adding if broker in move.goal)
     dropped = tuple(broker for broker in step.before if broker not in step.after)
-    regretted = move.direction is Direction.FORWARD and any(broker in move.goal for broker in dropped)
+    regretted = _regretted(move, dropped, seen, live)
     if kept == step.adding and not regretted and (kept or step.after == step.before):
         return None
     after = folded(step.before + kept, move.goal) if regretted else step.before + kept
@@ -105,7 +107,7 @@ def undo(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_isr
         return None
     healthy = tuple(broker for broker in step.before if broker in seen.isr and broker in live)
     # Apache's KRaft controller goes on dropping what it was told to, unless the new request drops something itself.
-    heard = not dropped or not set(step.before + step.adding) <= set(after)
+    heard = not running or not dropped or not set(step.before + step.adding) <= set(after)
     if len(healthy) == len(step.before) and heard:
         return Begin(step.before, after, _turned(move))
     if kept and move.direction is not Direction.STOP:
@@ -117,6 +119,15 @@ def undo(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_isr
             "the additions stay until then"
         )
     return Begin(step.before, step.before, _turned(move), cancels=True)
+
+
+def _regretted(move: Move, dropped: Replicas, seen: ObservedPartition, live: frozenset[BrokerId]) -> bool:
+    """Whether the step under way drops healthy replicas that are wanted now, or more than a greater goal allows."""
+    step = move.step
+    assert step is not None
+    healthy = [broker for broker in dropped if _healthy(broker, seen, live)]
+    missed = any(broker in move.goal for broker in healthy) or (healthy and len(step.after) < len(move.goal))
+    return bool(missed) and move.direction is not Direction.STOP
 
 
 def relax(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int) -> Begin | None:

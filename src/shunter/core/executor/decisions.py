@@ -130,12 +130,16 @@ def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
     elif verdict is Verdict.TAKEN:
         work.write(move, StepAccepted(move.tp, step.number))
     elif verdict is Verdict.SEND:
+        if move.turned and _decide_turned(work, move, seen, live, running=False):
+            return  # What was never taken on, and is not wanted any more, is not asked for now.
         watch.ours, watch.asked, watch.accepted_at_ms = True, False, -1
     elif verdict is Verdict.CANCELLED:
         _close(work, move, Outcome.SUPERSEDED, "somebody else cancelled the step under way", seen.replicas)
     elif verdict is Verdict.CHANGED:
         told = f"somebody else changed it to {list(seen.replicas)} while {list(step.after)} was under way"
         _close(work, move, Outcome.SUPERSEDED, told, seen.replicas)
+    elif verdict is Verdict.DOUBT:
+        work.stale_topics.add(move.tp.topic)
     else:
         if watch.unexplained_since_ms is not None:
             work.stale_topics.add(move.tp.topic)
@@ -185,21 +189,27 @@ def _copied(state: ExecutorState, move: Move) -> int:
     return copied
 
 
+def _decide_turned(
+    work: Pass, move: Move, seen: ObservedPartition, live: frozenset[BrokerId], *, running: bool
+) -> bool:
+    """See what becomes of a step that was begun before its move was turned; says whether that is all for now."""
+    cluster = work.state.cluster
+    if cluster.topics_at_ms.get(move.tp.topic, -1) <= move.turned_at_ms:
+        work.stale_topics.add(move.tp.topic)  # Who is alive and in sync is looked at before anything is undone.
+        return True
+    turned = undo(move, seen, live, cluster.min_isr(move.tp.topic), running=running)
+    if isinstance(turned, Begin):
+        _begin(work, move, turned)
+    elif isinstance(turned, Waits):
+        move.waits = turned.reason
+    return turned is not None
+
+
 def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: frozenset[BrokerId]) -> None:
     step = move.step
     assert step is not None
-    min_isr = work.state.cluster.min_isr(move.tp.topic)
-    if move.turned:
-        if work.state.cluster.topics_at_ms.get(move.tp.topic, -1) <= move.turned_at_ms:
-            work.stale_topics.add(move.tp.topic)  # Who is alive and in sync is looked at before anything is undone.
-            return
-        turned = undo(move, seen, live, min_isr)
-        if isinstance(turned, Begin):
-            _begin(work, move, turned)
-            return
-        if isinstance(turned, Waits):
-            move.waits = turned.reason
-            return
+    if move.turned and _decide_turned(work, move, seen, live, running=True):
+        return
     if step.cancels:
         return
     holding = blockers(move, seen)
@@ -219,7 +229,7 @@ def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: froze
     if not move.relaxed:
         work.out.wake(due)
         return
-    relaxed = relax(move, seen, live, min_isr)
+    relaxed = relax(move, seen, live, work.state.cluster.min_isr(move.tp.topic))
     if relaxed is not None:
         _begin(work, move, relaxed)
 

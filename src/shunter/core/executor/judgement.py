@@ -16,6 +16,7 @@ partition that looks as it looked before must look so for longer than this until
 RESEND_MS = 5_000
 """A step that was taken on and never seen under way is asked for again after this: it does no harm if it is done."""
 RESENDS = 3
+"""So often at least, and for `LAG_MS` at least: what changes the order alone is never seen under way."""
 
 
 class Verdict(Enum):
@@ -23,6 +24,8 @@ class Verdict(Enum):
 
     KEEP = "keep"
     """It runs, or it can't be told yet."""
+    DOUBT = "doubt"
+    """It looks as if somebody else were at it: nothing is asked for until that is sure or over."""
     SEND = "send"
     """It was never asked for, or the asking was lost."""
     TAKEN = "taken"
@@ -72,7 +75,7 @@ def judge(move: Move, seen: ObservedPartition, ongoing: OngoingReassignment | No
     assert step is not None
     looks = sight(step, seen, ongoing)
     if looks is Sight.RUNNING:
-        watch.seen_ongoing, watch.unexplained_since_ms = True, None
+        watch.seen_ongoing, watch.unexplained_since_ms, watch.unseen_since_ms = True, None, None
         return Verdict.KEEP if step.accepted else Verdict.TAKEN
     if looks is Sight.REACHED:
         return Verdict.FINISHED
@@ -83,13 +86,16 @@ def judge(move: Move, seen: ObservedPartition, ongoing: OngoingReassignment | No
         watch.unexplained_since_ms = now_ms
     lasted = now_ms - watch.unexplained_since_ms
     if looks is Sight.OTHER:
-        return Verdict.CHANGED if lasted >= patience(move, seen, ongoing) else Verdict.KEEP
+        return Verdict.CHANGED if lasted >= patience(move, seen, ongoing) else Verdict.DOUBT
     if watch.seen_ongoing:
         return Verdict.CANCELLED if lasted >= LAG_MS else Verdict.KEEP
+    if watch.unseen_since_ms is None:
+        watch.unseen_since_ms = watch.unexplained_since_ms
     if lasted < RESEND_MS:
         return Verdict.KEEP
     watch.unexplained_since_ms = None
-    return Verdict.SEND if watch.attempts < RESENDS else Verdict.CANCELLED
+    hopeless = watch.attempts >= RESENDS and now_ms - watch.unseen_since_ms >= LAG_MS
+    return Verdict.CANCELLED if hopeless else Verdict.SEND
 
 
 def patience(move: Move, seen: ObservedPartition, ongoing: OngoingReassignment | None) -> int:

@@ -164,6 +164,8 @@ class Executor:
         self.loaded = True
         for entry in event.entries:
             apply(self.state, entry)
+        for move in self.state.open_moves():
+            move.begun_before(self._now_ms)
         if self.state.cluster_id and event.cluster_id != self.state.cluster_id:
             told = f"the journal belongs to cluster {self.state.cluster_id}, and this is {event.cluster_id}"
             self._fatal = f"{told}: nothing was touched"
@@ -275,7 +277,7 @@ class Executor:
         self.meter.sample(self.state, event.asked_at_ms, set(event.sizes))
 
     def _on_settings(self, event: ev.SettingsRead) -> None:
-        self.book.on_read(dict(event.own), dict(event.effective))
+        self.book.on_read(dict(event.own), dict(event.effective), self._now_ms)
 
     def _on_altered(self, event: ev.SettingsAltered, out: Outbox) -> None:
         for key in sorted(event.errors):

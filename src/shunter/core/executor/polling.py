@@ -89,13 +89,19 @@ def poll(
     moves = state.open_moves()
     if not moves:
         if state.throttles:
-            _ask_topics(polls, {"": 0}.keys(), now_ms, out, due=polls.topics_due_ms)
+            _ask_topics(polls, _throttled_topics(state) or {""}, now_ms, out, due=polls.topics_due_ms)
         return
     _list(polls, now_ms, out)
     _ask_topics(polls, stale, now_ms, out, due=polls.stale_due_ms)
     if not stale:
-        _ask_topics(polls, {move.tp.topic for move in moves}, now_ms, out, due=polls.topics_due_ms)
+        names = {move.tp.topic for move in moves} | _throttled_topics(state)
+        _ask_topics(polls, names, now_ms, out, due=polls.topics_due_ms)
     _poll_log_dirs(state, polls, now_ms, out)
+
+
+def _throttled_topics(state: ExecutorState) -> set[str]:
+    """Topics whose throttles can't be restored: perhaps they are gone."""
+    return {key.name for key, throttle in state.throttles.items() if key.kind == "topic" and throttle.refused}
 
 
 def _poll_for(state: ExecutorState, polls: Polls, submission: Submission, now_ms: int, out: Outbox) -> None:
@@ -123,6 +129,7 @@ def _poll_for(state: ExecutorState, polls: Polls, submission: Submission, now_ms
             out.reads.append(_log_dirs(live))
         else:
             submission.sizes_known = True
+            out.wake(now_ms)  # Nobody is asked, so nothing else would bring the plan before the judge.
 
 
 def _list(polls: Polls, now_ms: int, out: Outbox) -> None:

@@ -58,6 +58,8 @@ class Watch:
     attempts: int = 0
     seen_ongoing: bool = False
     unexplained_since_ms: int | None = None
+    unseen_since_ms: int | None = None
+    """Since when a step that was taken on looks as if it had never been."""
     lagging_since_ms: int | None = None
     vanished_at_ms: int | None = None
     """When the question was put whose answer first did not name the partition."""
@@ -103,6 +105,12 @@ class Move:
     log_dirs_asked_at_ms: int | None = None
     log_dirs_done: bool = False
 
+    def begun_before(self, now_ms: int) -> None:
+        """A clock that was set back since makes the journal speak of the future: nothing waits until that comes."""
+        self.turned_at_ms = min(self.turned_at_ms, now_ms)
+        if self.step is not None:
+            self.step.begun_at_ms = min(self.step.begun_at_ms, now_ms)
+
     @property
     def open(self) -> bool:
         """Whether it has not ended."""
@@ -124,9 +132,26 @@ class Throttle:
 
     before: str | None
     value: str | None = None
+    ours: set[str] = field(default_factory=set[str])
+    """All values that we have asked for: whoever is asked late may show any of them."""
     applied: str | None = None
     request_id: int = 0
     retry_at_ms: int = 0
+    refused: bool = False
+    """The last attempt was refused."""
+    released: bool = False
+    """That it is not ours any more is being written."""
+    untouched_since_ms: int | None = None
+    """Since when it looks as if we had never touched it."""
+
+
+@dataclass(slots=True)
+class GivenBack:
+    """A setting that was ours until lately: brokers that are late may still show one of `ours`."""
+
+    before: str | None
+    ours: set[str]
+    at_ms: int
 
 
 @dataclass(slots=True)
@@ -175,6 +200,8 @@ class ExecutorState:
     """The latest move of every partition that a plan of the open execution named; closed ones stay until its end."""
     throttles: dict[ThrottleKey, Throttle] = field(default_factory=dict[ThrottleKey, Throttle])
     """Settings that are not restored yet."""
+    given_back: dict[ThrottleKey, GivenBack] = field(default_factory=dict[ThrottleKey, GivenBack])
+    """The last time that each setting was restored."""
     limit: int | None = None
     """Bytes per second in force, as durable."""
     next_sequence: int = 1

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from shunter.core.executor.apply import LATE_MS
 from shunter.core.executor.ready import AlterSettings, Notice, Outbox, ReadSettings
 from shunter.core.executor.state import ExecutorState, Move, Throttle
 from shunter.model.execution import (
-    Direction,
     JournalRecord,
     ThrottleKey,
     ThrottleRemembered,
@@ -32,6 +32,8 @@ LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 RETRY_MS = 2_000
 LOOK_AGAIN_MS = 10_000
 """Settings of others that hold in place of ours are read again after this: they may be gone."""
+FRESH_MS = 10_000
+"""What is decided about a setting is decided from a look at it that is no older."""
 
 
 @dataclass(slots=True)
@@ -41,8 +43,8 @@ class ThrottleBook:
     own: dict[ThrottleKey, str | None] = field(default_factory=dict[ThrottleKey, str | None])
     effective: dict[ThrottleKey, str | None] = field(default_factory=dict[ThrottleKey, str | None])
     reading: set[ThrottleKey] = field(default_factory=set[ThrottleKey])
-    reread: set[ThrottleKey] = field(default_factory=set[ThrottleKey])
-    """Settings to be given back that were read since the last time we wrote them."""
+    read_at_ms: dict[ThrottleKey, int] = field(default_factory=dict[ThrottleKey, int])
+    """When settings were read that we have not written since."""
     requests: dict[int, tuple[tuple[ThrottleKey, str | None], ...]] = field(
         default_factory=dict[int, tuple[tuple[ThrottleKey, str | None], ...]]
     )
@@ -54,11 +56,17 @@ class ThrottleBook:
     told_lower: dict[ThrottleKey, str] = field(default_factory=dict[ThrottleKey, str])
     """Rates of others, lower than ours, that people were told of."""
 
-    def on_read(self, own: dict[ThrottleKey, str | None], effective: dict[ThrottleKey, str | None]) -> None:
+    def fresh(self, key: ThrottleKey, now_ms: int) -> bool:
+        """Whether a setting was looked at lately, and after we wrote it."""
+        return key in self.read_at_ms and now_ms - self.read_at_ms[key] <= FRESH_MS
+
+    def on_read(
+        self, own: dict[ThrottleKey, str | None], effective: dict[ThrottleKey, str | None], now_ms: int
+    ) -> None:
         """Take in what was read."""
         for key in own:
             self.reading.discard(key)
-            self.reread.add(key)
+            self.read_at_ms[key] = now_ms
         self.own.update(own)
         self.effective.update(effective)
 
@@ -66,6 +74,7 @@ class ThrottleBook:
         """It is not ours any more: whoever wants it again has to read it first."""
         self.own.pop(key, None)
         self.effective.pop(key, None)
+        self.read_at_ms.pop(key, None)
         self.restored.discard(key)
 
     def on_read_failed(self, now_ms: int) -> None:
@@ -81,9 +90,9 @@ class ThrottleBook:
                 continue
             throttle.request_id = 0
             if key in errors:
-                throttle.retry_at_ms = now_ms + RETRY_MS
+                throttle.retry_at_ms, throttle.refused = now_ms + RETRY_MS, True
                 continue
-            throttle.applied = value
+            throttle.applied, throttle.refused = value, False
             self.own[key] = value
             if value == throttle.before and value != throttle.value:
                 self.restored.add(key)
@@ -128,20 +137,28 @@ def _lists(state: ExecutorState, topics: set[str]) -> dict[ThrottleKey, str]:
     for tp in state.moves:
         if tp.topic in topics:
             move = state.moves[tp]
-            leaders.setdefault(tp.topic, []).extend(_entries(tp, move.original + move.target))
+            leaders.setdefault(tp.topic, []).extend(_entries(tp, _holders(move)))
             followers.setdefault(tp.topic, []).extend(_entries(tp, _copied(move)))
     wanted: dict[ThrottleKey, str] = {}
     for topic in sorted(topics):
-        wanted[ThrottleKey("topic", topic, LEADER_REPLICAS)] = _listed(leaders.get(topic, []))
-        wanted[ThrottleKey("topic", topic, FOLLOWER_REPLICAS)] = _listed(followers.get(topic, []))
+        if followers.get(topic):  # Else nothing is copied, as when an order alone changes.
+            wanted[ThrottleKey("topic", topic, LEADER_REPLICAS)] = _listed(leaders.get(topic, []))
+            wanted[ThrottleKey("topic", topic, FOLLOWER_REPLICAS)] = _listed(followers[topic])
     return wanted
 
 
+def _holders(move: Move) -> tuple[BrokerId, ...]:
+    """Whoever may lead while the move goes on."""
+    under_way = () if move.step is None else move.step.after
+    return move.original + move.target + move.current + under_way
+
+
 def _copied(move: Move) -> tuple[BrokerId, ...]:
+    """Whoever is, or will be, copied to: what a target adds, and what was given up on the way and is wanted again."""
     new = tuple(broker for broker in move.target if broker not in move.original)
-    if move.direction is not Direction.BACK:
-        return new
-    return new + tuple(broker for broker in move.original if broker not in move.target)
+    under_way = () if move.step is None else move.step.adding
+    again = tuple(broker for broker in move.goal if broker not in move.current)
+    return new + under_way + (again if move.open else ())
 
 
 def _entries(tp: TopicPartition, brokers: tuple[BrokerId, ...]) -> list[tuple[int, BrokerId]]:
@@ -186,26 +203,82 @@ def decide_throttles(
     for key, value in wanted.items():
         throttle = state.throttles.get(key)
         if throttle is None:
-            if key not in book.own:
-                unread.append(key)
-                continue
-            chosen = respectful(key, value, book.own[key], book.effective.get(key))
-            if chosen is None:
-                theirs.append(key)
-            else:
-                records += [ThrottleRemembered(key, book.own[key]), ThrottleSet(key, chosen)]
-            continue
-        chosen = respectful(key, value, throttle.before, None if throttle.before is None else throttle.before)
-        if chosen is None:
-            chosen = throttle.before
-        if chosen is not None and chosen != throttle.value:
-            records.append(ThrottleSet(key, chosen))
+            records += _take(state, book, key, value, now_ms, unread, theirs)
+        else:
+            records += _adapt(book, key, throttle, value, now_ms, unread, out)
     for key, throttle in state.throttles.items():
         if key not in wanted:
-            records += _give_back(state, book, key, throttle, unread, out)
+            records += _give_back(state, book, key, throttle, now_ms, unread, out)
     _tell_lower(book, wanted, theirs, out)
     _read(book, unread + _due_again(book, theirs, now_ms, out), now_ms, out)
     return records
+
+
+def _take(
+    state: ExecutorState,
+    book: ThrottleBook,
+    key: ThrottleKey,
+    value: str,
+    now_ms: int,
+    unread: list[ThrottleKey],
+    theirs: list[ThrottleKey],
+) -> list[JournalRecord]:
+    """Remember a setting and choose ours; nothing when theirs will do."""
+    if key not in book.own:
+        unread.append(key)
+        return []
+    before = book.own[key]
+    given = state.given_back.get(key)
+    if given is not None and before in given.ours and abs(now_ms - given.at_ms) <= LATE_MS:
+        before = given.before  # Whom we asked has not heard yet that we gave it back.
+    chosen = respectful(key, value, before, book.effective.get(key))
+    if chosen is None:
+        theirs.append(key)
+        return []
+    if not book.fresh(key, now_ms):
+        unread.append(key)
+        return []
+    return [ThrottleRemembered(key, before), ThrottleSet(key, chosen)]
+
+
+def _adapt(
+    book: ThrottleBook,
+    key: ThrottleKey,
+    throttle: Throttle,
+    value: str,
+    now_ms: int,
+    unread: list[ThrottleKey],
+    out: Outbox,
+) -> list[JournalRecord]:
+    """Choose another value, unless somebody else changed the setting since: then it is as if we had not touched it."""
+    chosen = respectful(key, value, throttle.before, None if throttle.before is None else throttle.before)
+    if chosen is None:
+        chosen = throttle.before
+    if chosen is None or chosen == throttle.value:
+        return []
+    if not book.fresh(key, now_ms):
+        unread.append(key)
+        return []
+    if _theirs(throttle, book.own[key]):
+        return _left(key, throttle, book.own[key], out)
+    return [ThrottleSet(key, chosen)]
+
+
+def _theirs(throttle: Throttle, found: str | None) -> bool:
+    """Whether somebody else gave a setting the value that it has."""
+    return found != throttle.before and found not in throttle.ours
+
+
+def _left(key: ThrottleKey, throttle: Throttle, found: str | None, out: Outbox) -> list[JournalRecord]:
+    told = f"{key.setting} of {key.kind} {key.name} is {found!r}, not {throttle.value!r} as we set it: left as it is"
+    out.notices.append(Notice("throttle-left", key.name, told))
+    return _release(key, throttle, left=True)
+
+
+def _release(key: ThrottleKey, throttle: Throttle, *, left: bool = False) -> list[JournalRecord]:
+    """It is no longer ours: nothing is asked for while that is being written."""
+    throttle.released = True
+    return [ThrottleRestored(key, left=left)]
 
 
 def _tell_lower(book: ThrottleBook, wanted: dict[ThrottleKey, str], theirs: Sequence[ThrottleKey], out: Outbox) -> None:
@@ -240,27 +313,33 @@ def _give_back(
     book: ThrottleBook,
     key: ThrottleKey,
     throttle: Throttle,
+    now_ms: int,
     unread: list[ThrottleKey],
     out: Outbox,
 ) -> list[JournalRecord]:
     if key in book.restored:
-        return [ThrottleRestored(key)]
+        return _release(key, throttle)
     if throttle.request_id:
         return []  # What is on its way would arrive after we looked.
     if key.kind == "broker" and int(key.name) not in state.cluster.brokers:
         return []  # Only the broker itself can change its settings; it is asked when it is back.
-    if key not in book.reread:
+    if throttle.refused and key.kind == "topic" and state.cluster.topics.get(key.name, key) is None:
+        return _release(key, throttle)  # It went with its topic.
+    if not book.fresh(key, now_ms):
         unread.append(key)
         return []
-    found = book.own.get(key)
-    if found == throttle.before and throttle.applied is not None:
-        return [ThrottleRestored(key)]
-    if throttle.applied is not None and found not in (throttle.value, throttle.applied):
-        told = (
-            f"{key.setting} of {key.kind} {key.name} is {found!r}, not {throttle.value!r} as we set it: left as it is"
-        )
-        out.notices.append(Notice("throttle-left", key.name, told))
-        return [ThrottleRestored(key, left=True)]
+    found = book.own[key]
+    if _theirs(throttle, found):
+        return _left(key, throttle, found, out)
+    if found != throttle.before or throttle.applied is None:
+        throttle.untouched_since_ms = None
+        return []
+    if throttle.untouched_since_ms is None:
+        throttle.untouched_since_ms = now_ms
+    due = throttle.untouched_since_ms + LATE_MS
+    if now_ms >= due:
+        return _release(key, throttle)
+    out.wake(min(due, book.read_at_ms[key] + FRESH_MS + 1))
     return []
 
 
@@ -286,7 +365,11 @@ def send_settings(
     """Ask for every setting that is durable and not in force yet, and give back what nobody needs any more."""
     due: list[tuple[ThrottleKey, str | None]] = []
     for key, throttle in state.throttles.items():
-        if throttle.request_id or (key.kind == "broker" and int(key.name) not in state.cluster.brokers):
+        if (
+            throttle.request_id
+            or throttle.released
+            or (key.kind == "broker" and int(key.name) not in state.cluster.brokers)
+        ):
             continue
         if key in wanted:
             value = throttle.value
@@ -294,10 +377,10 @@ def send_settings(
                 continue
         else:
             value, found = throttle.before, book.own.get(key)
-            if key not in book.reread or key in book.restored:
+            if not book.fresh(key, now_ms) or key in book.restored or _theirs(throttle, found):
                 continue
-            if throttle.applied is not None and (found == value or found not in (throttle.value, throttle.applied)):
-                continue  # As it was already, or somebody else's by now.
+            if throttle.applied is not None and found == value:
+                continue  # Somebody else gave it back, or whom we asked is late.
             # Never confirmed to us: it is written back even if it looks as it was, for ours may be on its way.
         if now_ms < throttle.retry_at_ms:
             out.wake(throttle.retry_at_ms)
@@ -308,7 +391,7 @@ def send_settings(
     request_id = new_id()
     for key, _value in due:
         state.throttles[key].request_id = request_id
-        book.reread.discard(key)
+        book.read_at_ms.pop(key, None)
     book.requests[request_id] = tuple(due)
     out.requests.append(AlterSettings(request_id, tuple(due)))
 
@@ -323,6 +406,13 @@ def not_in_force(state: ExecutorState, book: ThrottleBook, wanted: dict[Throttle
             if known and respectful(key, value, book.own[key], book.effective.get(key)) is None:
                 continue
             late.add(f"{key.kind} {key.name}")
-        elif throttle.applied is None:
+        elif not _covers(key, throttle.applied, value):
             late.add(f"{key.kind} {key.name}")
     return late
+
+
+def _covers(key: ThrottleKey, applied: str | None, wanted: str) -> bool:
+    """Whether what the cluster confirmed throttles all that is to be; another rate is in force soon enough."""
+    if applied is None or key.setting not in LISTS:
+        return applied is not None
+    return applied.strip() == "*" or set(wanted.split(",")) <= set(applied.split(","))

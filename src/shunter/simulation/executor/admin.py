@@ -1,0 +1,297 @@
+"""The Admin API as a simulated executor reaches it: questions and requests that take time, and may be lost or doubled.
+
+It behaves as `drivers.admin.KafkaPythonAdmin` does towards the executor: one broker is asked for metadata as long as it
+answers, each broker's settings are asked of itself, and what is not answered in time is given up, done or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from shunter.drivers.admin import BROKER_WITHIN_S, READ_WITHIN_S, WRITE_WITHIN_S
+from shunter.drivers.admin_answers import LogDirsSeen, SettingsSeen, TopicsSeen
+from shunter.drivers.settings_in_force import not_seen_in_force
+from shunter.errors import DriverError, ErrorCode
+from shunter.model.execution import LogDirSpace, ObservedTopic, OngoingReassignment, ReplicaSize, ThrottleKey
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
+from shunter.simulation.executor.cluster import SimulatedCluster
+from shunter.simulation.executor.cluster_broker import ClusterBroker
+from shunter.simulation.executor.partition import OURS
+from shunter.simulation.network import Delays
+from shunter.simulation.scheduler import MS
+
+if TYPE_CHECKING:
+    from shunter.simulation.executor.process import ExecutorProcess
+
+LOG_DIR = "/data"
+ROOM = 3.0
+"""A log dir's size, in bytes of all partitions together: everything fits."""
+CLUSTER_ID = "simulated"
+
+Answer = Callable[[Any], None]
+Reach = Callable[[Callable[[], Any], Answer], None]
+
+
+@dataclass(slots=True)
+class Network:
+    """How the way between executors and the cluster is; shares of what is sent."""
+
+    delays: Delays
+    lost: float = 0.0
+    """Requests that never arrive."""
+    unanswered: float = 0.0
+    """Requests that are carried out, and whose answer never arrives."""
+    doubled: float = 0.0
+    """Requests that the client library sends again, and that are carried out twice."""
+    reachable: bool = True
+    forbidden: bool = False
+    """Whether a permission was withdrawn."""
+
+
+class SimulatedAdmin:
+    """`AdminClient` for one process."""
+
+    def __init__(self, process: ExecutorProcess, cluster: SimulatedCluster, network: Network) -> None:
+        """Connect."""
+        self._process = process
+        self._cluster = cluster
+        self._network = network
+        self._scheduler = cluster.scheduler
+        self._pinned: BrokerId | None = None
+
+    # ---- the way there and back
+
+    async def _call(self, what: str, reach: Reach, work: Callable[[], Any], within_s: float = READ_WITHIN_S) -> Any:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._send(reach, work, future)
+        try:
+            async with asyncio.timeout(within_s):
+                return await future
+        except TimeoutError as error:
+            self._pinned = None
+            raise DriverError(f"{what} was not answered within {within_s:.0f} s", retriable=True) from error
+        except DriverError:
+            self._pinned = None
+            raise
+
+    def _send(self, reach: Reach, work: Callable[[], Any], future: asyncio.Future[Any]) -> None:
+        network, scheduler = self._network, self._scheduler
+        lost = scheduler.chance(network.lost)
+        unanswered = scheduler.chance(network.unanswered)
+
+        def answer(value: Any) -> None:
+            if not unanswered:
+                scheduler.after(network.delays.draw(scheduler), self._process.loop.deliver, _settle, future, value)
+
+        if not network.reachable:
+            if scheduler.chance(0.5):  # Else nobody says anything.
+                answer(DriverError("NodeNotReadyError: nobody is reached", retriable=True))
+            return
+        if network.forbidden:
+            answer(DriverError("not allowed: needs Alter on Cluster", retriable=False))
+            return
+        if lost:
+            return
+        if scheduler.chance(network.doubled):
+            first = work
+
+            def twice() -> Any:
+                first()
+                return first()
+
+            work = twice
+        scheduler.after(network.delays.draw(scheduler), reach, work, answer)
+
+    def _broker(self, broker: BrokerId) -> Reach:
+        def reach(work: Callable[[], Any], answer: Answer) -> None:
+            host = self._cluster.brokers[broker]
+            if not host.running:
+                answer(DriverError(f"broker {broker}: KafkaConnectionError: refused", retriable=True))
+                return
+            self._scheduler.after(host.delays.draw(self._scheduler), host.do, lambda: answer(work()))
+
+        return reach
+
+    def _somebody(self) -> BrokerId:
+        able = [broker.id for broker in self._cluster.brokers.values() if broker.running]
+        return self._scheduler.random.choice(able or list(self._cluster.brokers))
+
+    # ---- what is asked
+
+    async def cluster_id(self) -> str:
+        """The cluster's id."""
+        return str(await self._call("DescribeCluster", self._broker(self._somebody()), lambda: CLUSTER_ID))
+
+    async def is_shunter(self) -> bool:
+        """It is somebody else's."""
+        return False
+
+    async def topic_names(self) -> list[str]:
+        """Names of all topics, sorted."""
+        return sorted(self._cluster.topic_ids)
+
+    async def list_reassignments(self) -> dict[TopicPartition, OngoingReassignment]:
+        """Everything under way, by the controller's own word."""
+        found: dict[TopicPartition, OngoingReassignment] = await self._call(
+            "ListPartitionReassignments", self._cluster.ask_controller, self._cluster.list_ongoing
+        )
+        return found
+
+    async def observe_topics(self, names: Sequence[str]) -> TopicsSeen:
+        """Metadata of topics, and who is up, as one broker knows it."""
+        if self._pinned is None:
+            self._pinned = self._least_late()
+        host = self._cluster.brokers[self._pinned]
+        seen: TopicsSeen = await self._call("Metadata", self._broker(host.id), lambda: self._metadata(host, names))
+        absent = [name for name, topic in seen.topics.items() if topic is None]
+        others = [broker for broker in self._cluster.brokers.values() if broker is not host and broker.serving]
+        if absent and others and any(name in others[0].topics for name in absent):
+            raise DriverError(f"Metadata: broker {others[0].id} knows a topic of {absent}", retriable=True)
+        return seen
+
+    def _least_late(self) -> BrokerId:
+        """The controller's own broker, else whoever has nothing to hear any more (KRaft: has read most of the log)."""
+        able = [broker for broker in self._cluster.brokers.values() if broker.serving]
+        if any(broker.id == self._cluster.controller for broker in able):
+            return self._cluster.controller
+        return min(able, key=lambda broker: (broker.lag, broker.id)).id if able else self._somebody()
+
+    def _metadata(self, host: ClusterBroker, names: Sequence[str]) -> TopicsSeen:
+        topics: dict[str, ObservedTopic | None] = {name: host.topics.get(name) for name in names}
+        return TopicsSeen(topics, dict(host.live), self._cluster.controller)
+
+    async def observe_log_dirs(self, asked: Mapping[BrokerId, Sequence[TopicPartition]]) -> LogDirsSeen:
+        """Sizes of replicas; who does not answer is left out."""
+        brokers = sorted(asked)
+        answers = await asyncio.gather(*(self._log_dirs_of(broker, asked[broker]) for broker in brokers))
+        seen = LogDirsSeen({}, {}, {}, ())
+        for broker, answer in zip(brokers, answers, strict=True):
+            if isinstance(answer, str):
+                seen = seen._replace(failed=(*seen.failed, (broker, answer)))
+                continue
+            seen.sizes.update(answer[0])
+            seen.spaces[broker, LOG_DIR] = answer[1]
+            seen = seen._replace(brokers=(*seen.brokers, broker))
+        return seen
+
+    async def _log_dirs_of(
+        self, broker: BrokerId, tps: Sequence[TopicPartition]
+    ) -> tuple[dict[tuple[BrokerId, TopicPartition], ReplicaSize], LogDirSpace] | str:
+        def look() -> tuple[dict[tuple[BrokerId, TopicPartition], ReplicaSize], LogDirSpace]:
+            held = self._cluster.partitions
+            sizes = {
+                (broker, tp): ReplicaSize(held[tp].have[broker], LOG_DIR)
+                for tp in tps
+                if tp in held and broker in held[tp].have
+            }
+            total = int(sum(found.size for found in held.values()) * ROOM) + 1
+            used = sum(found.have.get(broker, 0) for found in held.values())
+            return sizes, LogDirSpace(total, total - used)
+
+        try:
+            found: tuple[dict[tuple[BrokerId, TopicPartition], ReplicaSize], LogDirSpace] = await self._call(
+                "DescribeLogDirs", self._broker(broker), look, BROKER_WITHIN_S
+            )
+        except DriverError as error:
+            if not error.retriable:
+                raise
+            return str(error)
+        return found
+
+    async def read_settings(self, keys: Sequence[ThrottleKey]) -> SettingsSeen:
+        """Settings of brokers and topics, as those know them who are asked."""
+        seen = SettingsSeen({}, {})
+        for name in dict.fromkeys(key.name for key in keys if key.kind == "broker"):
+            await self._read_from(int(name), [key for key in keys if key.kind == "broker" and key.name == name], seen)
+        topics = [key for key in keys if key.kind == "topic"]
+        if topics:
+            await self._read_from(self._somebody(), topics, seen)
+        return seen
+
+    async def _read_from(self, broker: BrokerId, keys: Sequence[ThrottleKey], seen: SettingsSeen) -> None:
+        host = self._cluster.brokers[broker]
+        found = await self._call(
+            "DescribeConfigs", self._broker(broker), lambda: {key: host.settings.get(key) for key in keys}
+        )
+        for key in keys:
+            seen.own[key] = found[key]
+            seen.effective[key] = self._cluster.defaults.get(key.setting) if found[key] is None else found[key]
+
+    # ---- what is asked for
+
+    async def alter_reassignments(
+        self, targets: Sequence[tuple[TopicPartition, Replicas | None]]
+    ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
+        """RPC 45."""
+        world = self._process.world
+        world.rules.reassignments_sent(self._process, targets)
+
+        def work() -> dict[TopicPartition, tuple[ErrorCode, str]]:
+            return {tp: (world.alter(self._process, tp, target), "") for tp, target in targets}
+
+        try:
+            answered: dict[TopicPartition, tuple[ErrorCode, str]] = await self._call(
+                "AlterPartitionReassignments", self._cluster.ask_controller, work, WRITE_WITHIN_S
+            )
+        finally:
+            world.rules.reassignments_answered(self._process, targets)
+        return answered
+
+    async def alter_settings(self, settings: Sequence[tuple[ThrottleKey, str | None]]) -> dict[ThrottleKey, str]:
+        """IncrementalAlterConfigs; each broker is asked by itself, so a dead one fails alone."""
+        self._process.world.rules.settings_sent(self._process, settings)
+        errors: dict[ThrottleKey, str] = {}
+        topics = [item for item in settings if item[0].kind == "topic"]
+        if topics:
+            await self._alter_some(self._cluster.ask_controller, topics, errors)
+        for name in dict.fromkeys(key.name for key, _ in settings if key.kind == "broker"):
+            mine = [item for item in settings if item[0].kind == "broker" and item[0].name == name]
+            await self._alter_some(self._broker(int(name)), mine, errors)
+        taken = {key: value for key, value in settings if key not in errors}
+        up = [broker.id for broker in self._cluster.brokers.values() if broker.registered]
+        return errors | (await not_seen_in_force(taken, up, self._settings_at) if taken else {})
+
+    async def _settings_at(self, broker: BrokerId, keys: Sequence[ThrottleKey]) -> dict[ThrottleKey, str | None]:
+        known = self._cluster.brokers[broker].settings
+        told: dict[ThrottleKey, str | None] = await self._call(
+            "DescribeConfigs", self._broker(broker), lambda: {key: known.get(key) for key in keys}, BROKER_WITHIN_S
+        )
+        return told
+
+    async def _alter_some(
+        self, reach: Reach, settings: Sequence[tuple[ThrottleKey, str | None]], errors: dict[ThrottleKey, str]
+    ) -> None:
+        def work() -> dict[ThrottleKey, str]:
+            told = {key: self._cluster.set_setting(key, value, OURS) for key, value in settings}
+            return {key: error for key, error in told.items() if error is not None}
+
+        try:
+            errors.update(await self._call("IncrementalAlterConfigs", reach, work, WRITE_WITHIN_S))
+        except DriverError as error:
+            if not error.retriable:
+                raise
+            errors.update((key, str(error)) for key, _ in settings)
+
+    async def alter_log_dirs(
+        self, replicas: Sequence[tuple[BrokerId, TopicPartition, str]]
+    ) -> dict[tuple[BrokerId, TopicPartition], ErrorCode]:
+        """There is one log dir on each broker: everything is where it should be."""
+        return {(broker, tp): ErrorCode.NONE for broker, tp, _path in replicas}
+
+    async def close(self) -> None:
+        """End all connections."""
+
+
+def _settle(future: asyncio.Future[Any], value: Any) -> None:
+    if future.done():
+        return
+    if isinstance(value, DriverError):
+        future.set_exception(value)
+    else:
+        future.set_result(value)
+
+
+QUICK = Delays(low_us=MS // 4, high_us=5 * MS, rarely_us=150 * MS)

@@ -1,0 +1,143 @@
+"""The journal's file: the real SQLite journal over a database that stands in for it, and what a disk may do to it.
+
+Processes share it as they share a file: what is committed survives a SIGKILL. A power cut leaves what was synced; a
+commit of a connection that does not sync (`PRAGMA synchronous` below FULL) is lost with it. SQLite itself ends a torn
+write at the last whole transaction (tests/unit/drivers/test_journal_sqlite.py tears real files); what it can't see is
+a disk that damages a row, and that is done here.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from shunter.drivers.journal_sqlite import SqliteJournal
+from shunter.drivers.journals import Presence
+from shunter.formats.journal import VERSION, JournalRow, decode_entry
+from shunter.model.execution import JournalEntry
+from shunter.simulation.scheduler import SECOND, Scheduler
+
+FLUSH_US = 5 * SECOND
+"""So late the system writes what nobody synced."""
+SYNCED = 2
+"""`PRAGMA synchronous` FULL."""
+PLACE = Path("simulated.journal")
+
+
+class JournalDisk:
+    """One file, and what is known of its rows."""
+
+    def __init__(self, scheduler: Scheduler, on_durable: Callable[[JournalEntry], None]) -> None:
+        """Begin empty; `on_durable` is told each entry once it survives anything."""
+        self._scheduler = scheduler
+        self._on_durable = on_durable
+        self._database = self._open()
+        self._synced: bytes | None = None
+        """What a power cut leaves; None: everything that is committed."""
+        self.known = 0
+        """Entries that are durable."""
+        self.damaged: tuple[int, str, int | None] | None = None
+        """A row as it was before it was damaged."""
+        self.busy_until_us = 0
+        self.journal("nobody", Presence("nowhere", 0, lambda _process: True))
+
+    def _open(self) -> sqlite3.Connection:
+        return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+
+    def journal(self, owner: str, presence: Presence) -> SqliteJournal:
+        """Open the file."""
+        return SqliteJournal(PLACE, owner, presence=presence, database=_Handle(self))  # type: ignore[arg-type]
+
+    # ---- what connections do
+
+    def execute(self, statement: str, parameters: Any = ()) -> sqlite3.Cursor:
+        """Run a statement, and see what became durable by it."""
+        if statement.startswith("BEGIN") and self._scheduler.now_us < self.busy_until_us:
+            raise _busy()
+        if statement.startswith("BEGIN") and self._synced is None and self._level() < SYNCED:
+            self._synced = self._database.serialize()
+            self._scheduler.after(FLUSH_US, self._flush)
+        cursor = self._database.execute(statement, parameters)
+        if statement == "COMMIT" and self._level() >= SYNCED:
+            self._flush()
+        return cursor
+
+    def executemany(self, statement: str, rows: Iterable[Any]) -> sqlite3.Cursor:
+        """Run a statement for each of the rows."""
+        return self._database.executemany(statement, rows)
+
+    def _level(self) -> int:
+        return int(self._database.execute("PRAGMA synchronous").fetchone()[0])
+
+    def _flush(self) -> None:
+        self._synced = None
+        rows = self._database.execute(
+            "SELECT sequence, body, checksum FROM entries WHERE sequence > ? ORDER BY sequence", (self.known,)
+        ).fetchall()
+        for row in rows:
+            self.known = int(row[0])
+            self._on_durable(decode_entry(JournalRow(*row), VERSION, str(PLACE)))
+
+    # ---- what happens to it
+
+    def lose_power(self) -> None:
+        """Everything that was not synced is gone."""
+        if self._synced is not None:
+            self._database.close()
+            self._database = self._open()
+            self._database.deserialize(self._synced)
+            self._synced = None
+
+    def unanswered(self) -> int:
+        """Orders that nobody has answered."""
+        return int(self._database.execute("SELECT count(*) FROM orders WHERE answer IS NULL").fetchone()[0])
+
+    def owner(self) -> str:
+        """Whose lease it is; empty: nobody's."""
+        row = self._database.execute("SELECT owner FROM lease").fetchone()
+        return "" if row is None else str(row[0])
+
+    def damage(self, random: Random) -> bool:
+        """The disk changes a row: a digit of it, or its second half."""
+        if self.damaged is not None or not self.known:
+            return False
+        number = random.choice((self.known, random.randint(1, self.known)))
+        found = self._database.execute("SELECT body, checksum FROM entries WHERE sequence = ?", (number,)).fetchone()
+        body = str(found[0])
+        self.damaged = (number, body, found[1])
+        digits = [place for place, letter in enumerate(body) if letter.isdigit()]
+        place = random.choice(digits)
+        changed = str((int(body[place]) + 1) % 10)
+        torn = body[:place] + changed + body[place + 1 :] if random.random() < 0.7 else body[: len(body) // 2]
+        self._database.execute("UPDATE entries SET body = ? WHERE sequence = ?", (torn, number))
+        return True
+
+    def mend(self) -> None:
+        """The operator brings back a copy."""
+        if self.damaged is not None:
+            number, body, checksum = self.damaged
+            self.damaged = None
+            self._database.execute(
+                "UPDATE entries SET body = ?, checksum = ? WHERE sequence = ?", (body, checksum, number)
+            )
+
+
+def _busy() -> sqlite3.OperationalError:
+    """What SQLite raises once it has waited for a lock as long as it was told to."""
+    error = sqlite3.OperationalError("database is locked")
+    error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+    return error
+
+
+class _Handle:
+    """One connection to the file, as far as the journal uses one. Closing it leaves the file to others."""
+
+    def __init__(self, disk: JournalDisk) -> None:
+        self.execute = disk.execute
+        self.executemany = disk.executemany
+
+    def close(self) -> None:
+        """Nothing of the file is this connection's own."""

@@ -1,0 +1,57 @@
+"""Phase two: what has to be true of an execution once nothing fails any more, a sentence for each thing that is not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shunter.simulation.executor.world import ExecutorWorld
+
+
+def find_open_ends(world: ExecutorWorld) -> list[str]:
+    """Say what is not done yet; empty when the world has converged.
+
+    Invariants: everything ends once faults stop, or says what it waits for; a finished execution leaves no open move,
+    throttle or reassignment; whoever asked was answered. Source: issue.
+    """
+    return [*_cluster(world), *_execution(world), *_settings(world)]
+
+
+def _cluster(world: ExecutorWorld) -> list[str]:
+    cluster = world.cluster
+    told = [f"broker {broker.id} is not there" for broker in cluster.brokers.values() if not broker.serving]
+    for tp, found in cluster.partitions.items():
+        if found.in_motion:
+            told.append(f"{tp} is still moved to {list(found.target)} by {found.mover}")
+        elif set(found.isr) != set(found.replicas):
+            told.append(f"{tp} has ISR {list(found.isr)} of {list(found.replicas)}")
+    return told
+
+
+def _execution(world: ExecutorWorld) -> list[str]:
+    process, ledger = world.driver(), world.rules.ledger
+    told: list[str] = []
+    if ledger.running and process is None:
+        told.append(f"nobody drives the journal; the last one ended: {world.last_end}")
+    for move in ledger.open_moves():
+        core = None if process is None else process.core.state.moves.get(move.tp)
+        why = "says nothing of waiting" if core is None or not core.waits else core.waits
+        told.append(f"{move.tp} goes {move.direction.value} to {list(move.goal)}, step {move.step}: {why}")
+    if ledger.running and not told:
+        told.append(f"the execution is not closed; throttles left: {sorted(ledger.throttles)}")
+    if process is not None and process.driver is not None and process.driver.unanswered():
+        told.append(f"{process.driver.unanswered()} callers have no answer")
+    if process is not None and world.disk.unanswered():
+        told.append(f"{world.disk.unanswered()} orders have no answer")
+    return told
+
+
+def _settings(world: ExecutorWorld) -> list[str]:
+    """Throttles are as they would be without us. Source: issue; decision 0203."""
+    cluster = world.cluster
+    touched = sorted({*cluster.settings, *cluster.theirs})
+    return [
+        f"{key} is {cluster.settings.get(key)!r}, without us it would be {cluster.theirs.get(key)!r}"
+        for key in touched
+        if cluster.settings.get(key) != cluster.theirs.get(key) and key not in world.muddled
+    ]

@@ -1,0 +1,33 @@
+"""What is expected to be seen in executors' worlds."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from shunter.core.executor.events import Event
+from shunter.errors import ErrorCode
+from shunter.model.execution import CommandKind, JournalRecord, Outcome
+from shunter.simulation.executor.actions import FAULT_WEIGHTS, OPERATION_WEIGHTS
+
+NEVER_WRITTEN = {Outcome.FOREIGN}
+"""A partition that somebody else moves is not taken on at all."""
+NOT_SIMULATED = {"LogDirsAltered"}
+ANSWERS = (
+    ErrorCode.NONE,
+    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_CONTROLLER,
+)
+
+EXECUTOR_EXPECTED: dict[str, tuple[str, ...]] = {
+    "fault": tuple(FAULT_WEIGHTS),
+    "operation": tuple(OPERATION_WEIGHTS),
+    "event": tuple(event.__name__ for event in get_args(Event) if event.__name__ not in NOT_SIMULATED),
+    "entry": tuple(record.__name__ for record in get_args(JournalRecord)),
+    "outcome": tuple(outcome.value for outcome in Outcome if outcome not in NEVER_WRITTEN),
+    "order": tuple(f"{kind.value} accepted" for kind in CommandKind),
+    "answer": tuple(code.name for code in ANSWERS),
+    "request": ("reassign", "cancel", "set a throttle"),
+    "end": ("finished", "JournalHeld", "JournalDamaged"),
+}

@@ -1,0 +1,256 @@
+"""Faults, by the names of `actions.EXECUTOR_FAULTS`: each breaks something and mends it by itself after a while.
+
+Every method takes a PRNG of its own and says whether it did anything.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from shunter.errors import ErrorCode
+from shunter.model.partition import TopicPartition
+from shunter.simulation.executor.cluster_broker import ClusterBroker
+from shunter.simulation.executor.partition import FOREIGN
+from shunter.simulation.scheduler import MS, SECOND
+
+if TYPE_CHECKING:
+    from shunter.simulation.executor.world import ExecutorWorld
+
+FINAL = (ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.POLICY_VIOLATION)
+PASSING = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_SERVER_ERROR)
+HOUR_MS = 3_600_000
+
+
+class ExecutorFaults:
+    """Breaks things."""
+
+    def __init__(self, world: ExecutorWorld) -> None:
+        """Begin with everything whole."""
+        self.world = world
+
+    def _broker(self, random: Random) -> ClusterBroker:
+        return random.choice(list(self.world.cluster.brokers.values()))
+
+    def _while(self, random: Random) -> int:
+        return int(random.choice((0.1, 1, 5, 20)) * SECOND * (0.5 + random.random()))
+
+    # ---- the executor
+
+    def executor_killed(self, random: Random) -> bool:
+        """SIGKILL, and a start later."""
+        process = self.world.driver()
+        if process is None:
+            return False
+        self.world.kill_executor(process, self._while(random))
+        return True
+
+    def executor_dies_at_something(self, random: Random) -> bool:
+        """SIGKILL at one of the next things that reach it, leave it, or are written."""
+        process = self.world.driver()
+        if process is None or process.countdown:
+            return False
+        process.countdown = random.choice((1, 2, 3, 5, 8, 13, 21))
+        return True
+
+    def executor_paused(self, random: Random) -> bool:
+        """It stands still, perhaps for longer than its lease lasts, and wakes up."""
+        process = self.world.driver()
+        if process is None:
+            return False
+        length = random.choice((self._while(random), 30 * SECOND))
+        self.world.hindered(length + SECOND)
+        process.pause()
+        self.world.scheduler.after(length, process.resume)
+        if random.random() < 0.5:
+            self.world.scheduler.after(random.randrange(length) + 1, self.world.start_executor, "here")
+        return True
+
+    def executor_loses_power(self, random: Random) -> bool:
+        """Its machine goes off: what was not synced is gone."""
+        for process in self.world.processes:
+            self.world.kill_executor(process, self._while(random))
+        self.world.disk.lose_power()
+        return True
+
+    def second_executor(self, random: Random) -> bool:
+        """Somebody starts another one on the same journal."""
+        self.world.start_executor(random.choice(("here", "elsewhere")))
+        return True
+
+    def clock_jumps(self, random: Random) -> bool:
+        """The wall clock is set; whoever starts from now on sees it."""
+        self.world.jump_ms = random.choice((-HOUR_MS, -30_000, 30_000, HOUR_MS, 0))
+        return True
+
+    # ---- its journal
+
+    def journal_slow(self, random: Random) -> bool:
+        """The disk takes long."""
+        world, length = self.world, self._while(random)
+        world.disk_us = random.choice((300 * MS, 2 * SECOND))
+        world.hindered(length + 10 * SECOND)
+        world.scheduler.after(length, self._disk_quick)
+        return True
+
+    def _disk_quick(self) -> None:
+        self.world.disk_us = self.world.quick_disk_us
+
+    def journal_busy(self, random: Random) -> bool:
+        """Somebody else holds the file's lock for longer than anybody waits."""
+        length = self._while(random) // 4
+        self.world.disk.busy_until_us = self.world.scheduler.now_us + length
+        self.world.hindered(length + SECOND)
+        return True
+
+    def journal_damaged(self, random: Random) -> bool:
+        """The disk changes a row, and whoever drives dies; a copy is brought back later."""
+        if not self.world.disk.damage(random):
+            return False
+        for process in self.world.processes:
+            self.world.kill_executor(process, random.choice((10 * MS, SECOND)))
+        self.world.scheduler.after(self._while(random), self.world.disk.mend)
+        return True
+
+    # ---- brokers
+
+    def broker_killed(self, random: Random) -> bool:
+        """SIGKILL; started again later."""
+        broker = self._broker(random)
+        was = broker.running
+        self.world.cluster.kill(broker)
+        self.world.scheduler.after(self._while(random), self.world.cluster.start, broker)
+        return was
+
+    def broker_bounced(self, random: Random) -> bool:
+        """Down and up again before anybody has noticed."""
+        broker = self._broker(random)
+        was = broker.running
+        self.world.cluster.kill(broker)
+        self.world.scheduler.after(random.randrange(1, 90) * MS, self.world.cluster.start, broker)
+        return was
+
+    def broker_paused(self, random: Random) -> bool:
+        """It stands still, perhaps for longer than its session lives."""
+        broker = self._broker(random)
+        was = broker.running and not broker.paused
+        self.world.cluster.pause(broker)
+        self.world.scheduler.after(self._while(random), self.world.cluster.resume, broker)
+        return was
+
+    def broker_slow(self, random: Random) -> bool:
+        """Everything about it takes many times longer."""
+        broker = self._broker(random)
+        broker.delays.slow = random.choice((20.0, 300.0))
+        self.world.scheduler.after(self._while(random), self._quick, broker)
+        return True
+
+    def broker_hears_late(self, random: Random) -> bool:
+        """Its metadata and settings lag behind the controller, by seconds."""
+        broker = self._broker(random)
+        broker.lag = random.choice((100.0, 800.0))
+        self.world.scheduler.after(self._while(random), self._quick, broker)
+        return True
+
+    def _quick(self, broker: ClusterBroker) -> None:
+        broker.delays.slow = broker.lag = 1.0
+
+    # ---- the controller
+
+    def controller_lost(self, random: Random) -> bool:
+        """It fails over."""
+        del random
+        had = self.world.cluster.controller >= 0
+        self.world.cluster.lose_controller()
+        return had
+
+    def controller_forgets(self, random: Random) -> bool:
+        """It fails over, and what was under way somewhere is not there any more."""
+        cluster = self.world.cluster
+        ongoing = list(cluster.list_ongoing())
+        cluster.lose_controller()
+        return bool(ongoing) and cluster.alter(random.choice(ongoing), None, FOREIGN) is ErrorCode.NONE
+
+    def controller_slow(self, random: Random) -> bool:
+        """It takes long over everything."""
+        self.world.cluster.controller_cost_us = random.choice((200 * MS, 3 * SECOND, 15 * SECOND))
+        self.world.scheduler.after(self._while(random), self._controller_quick)
+        return True
+
+    def _controller_quick(self) -> None:
+        self.world.cluster.controller_cost_us = 2 * MS
+
+    def controller_refuses(self, random: Random) -> bool:
+        """It refuses what concerns a partition, for a while or for good."""
+        tps = list(self.world.cluster.partitions)
+        if not tps:
+            return False
+        code = random.choice((*PASSING, *FINAL))
+        tp = random.choice(tps)
+        self.world.cluster.refusals[tp] = code
+        if code in FINAL:
+            self.world.refused.add(tp)
+        self.world.scheduler.after(self._while(random), self._allow, tp)
+        return True
+
+    def _allow(self, tp: TopicPartition) -> None:
+        self.world.cluster.refusals.pop(tp, None)
+
+    # ---- the way there
+
+    def requests_lost(self, random: Random) -> bool:
+        """Some of what is asked never arrives."""
+        self.world.network.lost = random.choice((0.1, 0.5))
+        self._mend_network_later(random)
+        return True
+
+    def answers_lost(self, random: Random) -> bool:
+        """Some of what is done is never answered."""
+        self.world.network.unanswered = random.choice((0.1, 0.5))
+        self._mend_network_later(random)
+        return True
+
+    def requests_doubled(self, random: Random) -> bool:
+        """Some of what is asked is done twice."""
+        self.world.network.doubled = random.choice((0.2, 1.0))
+        self._mend_network_later(random)
+        return True
+
+    def cluster_unreachable(self, random: Random) -> bool:
+        """Nobody is reached."""
+        self.world.network.reachable = False
+        self._mend_network_later(random)
+        return True
+
+    def permission_withdrawn(self, random: Random) -> bool:
+        """Nothing is allowed any more, for a while."""
+        self.world.network.forbidden = True
+        self._mend_network_later(random)
+        return True
+
+    def _mend_network_later(self, random: Random) -> None:
+        self.world.scheduler.after(self._while(random), self._mend_network)
+
+    def _mend_network(self) -> None:
+        network = self.world.network
+        network.lost = network.unanswered = network.doubled = 0.0
+        network.reachable, network.forbidden = True, False
+
+    # ---- the end of phase one
+
+    def mend_all(self) -> None:
+        """Everything works from now on."""
+        world, cluster = self.world, self.world.cluster
+        self._mend_network()
+        self._controller_quick()
+        self._disk_quick()
+        world.disk.busy_until_us = 0
+        world.disk.mend()
+        cluster.refusals.clear()
+        for broker in cluster.brokers.values():
+            self._quick(broker)
+            cluster.resume(broker)
+            cluster.start(broker)
+        for process in world.processes:
+            process.countdown = 0
+            process.resume()

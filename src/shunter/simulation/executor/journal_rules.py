@@ -1,0 +1,317 @@
+"""Rules about what the journal says, checked with every entry that becomes durable."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from shunter.core.executor.throttles import FOLLOWER_REPLICAS
+from shunter.model.execution import (
+    CommandTaken,
+    Direction,
+    DirectionChanged,
+    ExecutionClosed,
+    FloorRelaxed,
+    JournalEntry,
+    LimitChanged,
+    MoveAccepted,
+    MoveClosed,
+    MovePaused,
+    Outcome,
+    PlanAccepted,
+    StepBegun,
+    StepDropped,
+    StepFinished,
+    ThrottleKey,
+    ThrottleRemembered,
+    ThrottleRestored,
+    ThrottleSet,
+)
+from shunter.model.partition import BrokerId, TopicPartition
+from shunter.simulation.executor.ledger import Ledger, LedgerMove, LedgerThrottle
+from shunter.simulation.executor.partition import SimulatedPartition
+from shunter.simulation.scheduler import SECOND
+
+if TYPE_CHECKING:
+    from shunter.simulation.executor.rules import ExecutorRules
+
+LATE_US = 60 * SECOND
+"""What others did may be seen so late: nobody is held to what he could not know."""
+ENTRIES_FREE = 500
+ENTRIES_PER_MOVE = 120
+ENTRIES_PER_COMMAND = 40
+
+
+class JournalRules:
+    """Follows the journal, and compares what it says with the cluster."""
+
+    def __init__(self, rules: ExecutorRules) -> None:
+        """Begin with an empty journal."""
+        self._rules = rules
+        self.ledger = Ledger()
+        self._takers: dict[type, Callable[[Any], None]] = {
+            PlanAccepted: self._plan_accepted,
+            MoveAccepted: self._move_accepted,
+            StepBegun: self._step_begun,
+            StepFinished: self._step_over,
+            StepDropped: self._step_over,
+            DirectionChanged: self._direction_changed,
+            MovePaused: self._move_paused,
+            FloorRelaxed: self._floor_relaxed,
+            MoveClosed: self._move_closed,
+            ThrottleRemembered: self._throttle_remembered,
+            ThrottleSet: self._throttle_set,
+            ThrottleRestored: self._throttle_restored,
+            LimitChanged: self._limit_changed,
+            CommandTaken: self._command_taken,
+            ExecutionClosed: self._execution_closed,
+        }
+
+    @property
+    def _now_us(self) -> int:
+        return self._rules.world.scheduler.now_us
+
+    def durable(self, entry: JournalEntry) -> None:
+        """An entry is durable."""
+        ledger = self.ledger
+        kind = type(entry.record).__name__
+        self._rules.world.coverage.count("entry", kind)
+        self._rules.world.scheduler.note(f"journal {entry.sequence} {entry.record}")
+        if entry.sequence != len(ledger.entries) + 1:
+            self._rules.violate("the journal has no gaps", f"entry {entry.sequence} follows {len(ledger.entries)}")
+        ledger.entries.append(entry)
+        take = self._takers.get(type(entry.record))
+        if take is not None:
+            take(entry.record)
+        bound = ENTRIES_FREE + ENTRIES_PER_MOVE * ledger.accepted + ENTRIES_PER_COMMAND * ledger.commands
+        if len(ledger.entries) > bound:
+            self._rules.violate(
+                "queues stay bounded", f"the journal has {len(ledger.entries)} entries, {bound} are due"
+            )
+
+    def _truth(self, tp: TopicPartition) -> SimulatedPartition | None:
+        return self._rules.world.cluster.partitions.get(tp)
+
+    # ---- moves
+
+    def _plan_accepted(self, record: PlanAccepted) -> None:
+        if not self.ledger.running:
+            self.ledger.moves = {}
+        self.ledger.running, self.ledger.options = True, record.options
+        self.ledger.limit = record.options.throttle
+
+    def _move_accepted(self, record: MoveAccepted) -> None:
+        """The original is recorded as it is, once, in its ORDER. Source: KIP-236; design, "what makes a rollback exact"."""
+        self.ledger.accepted += 1
+        before = self.ledger.open_move(record.tp)
+        move = LedgerMove(record.tp, record.original, record.target, record.adopted, self._now_us)
+        self.ledger.moves[record.tp] = move
+        if before is not None:
+            move.original, move.step, move.relaxed = before.original, before.step, before.relaxed
+            move.wanted = before.wanted
+            move.accepted_us, move.adopted = before.accepted_us, before.adopted or record.adopted
+            return
+        truth = self._truth(record.tp)
+        if truth is None or record.adopted or truth.in_motion or self._changed_lately(truth):
+            return
+        if record.original != truth.replicas:
+            told = f"{record.tp} is {list(truth.replicas)}, recorded is {list(record.original)}"
+            self._rules.violate("the original is recorded as it is", told)
+
+    def _changed_lately(self, truth: SimulatedPartition) -> bool:
+        gone_us = self._rules.world.cluster.gone_us.get(truth.tp.topic, -1)
+        return any(moment >= 0 and self._now_us - moment < LATE_US for moment in (truth.changed_us, gone_us))
+
+    def _others(self, move: LedgerMove) -> bool:
+        """Whether somebody else had a hand in it."""
+        truth, cluster = self._truth(move.tp), self._rules.world.cluster
+        if truth is None or cluster.gone_us.get(move.tp.topic, -1) >= move.accepted_us - LATE_US:
+            return True
+        return move.adopted or truth.foreign_us >= max(0, move.accepted_us - LATE_US)
+
+    def _step_begun(self, record: StepBegun) -> None:
+        move = self.ledger.open_move(record.tp)
+        if move is None:
+            self._rules.violate("a step belongs to an open move", f"{record}")
+            return
+        known = frozenset(record.before) | move.copying
+        fresh = frozenset(record.after) - known
+        self._turned(move, record, fresh)
+        move.step = record
+        move.wanted.add(record.after)
+        if fresh and not (move.adopted and record.number == 1):  # What others began is as it is.
+            self._caps(fresh)
+            self._sends(move, fresh)
+            self._throttled(move, fresh)
+
+    def _turned(self, move: LedgerMove, record: StepBegun, fresh: frozenset[BrokerId]) -> None:
+        """What was stopped, rolled back or paused copies nothing new; a rollback goes to the originals.
+
+        Source: issue, "stop, rollback, pause act within seconds"; "a cancel that forgets unsliced work".
+        """
+        wrong = {
+            Direction.FORWARD: frozenset[BrokerId](),
+            Direction.STOP: fresh,
+            Direction.BACK: fresh - frozenset(move.original),
+        }[move.direction]
+        if wrong:
+            told = f"{move.tp} was told to go {move.direction.value}, and {list(record.after)} is begun"
+            self._rules.violate("an order holds for all that it names", told)
+        if move.paused and fresh:
+            self._rules.violate("an order holds for all that it names", f"{move.tp} is paused, and {record} is begun")
+
+    def _caps(self, fresh: frozenset[BrokerId]) -> None:
+        """Bounds of copies into a broker, a rack, and in all. Source: issue, "within bounds per broker in and out"."""
+        options, world = self.ledger.options, self._rules.world
+        incoming: Counter[BrokerId] = Counter()
+        racks: Counter[str] = Counter()
+        total = 0
+        for move in self.ledger.open_moves():
+            total += bool(move.copying)
+            for broker in sorted(move.copying):
+                incoming[broker] += 1
+                rack = world.cluster.brokers[broker].rack
+                if rack is not None:
+                    racks[rack] += 1
+        if 0 < options.max_concurrent < total:
+            self._rules.violate("caps are kept", f"{total} moves copy, {options.max_concurrent} may")
+        for broker in sorted(fresh):
+            if 0 < options.max_in < incoming[broker]:
+                told = f"broker {broker} receives {incoming[broker]} copies, {options.max_in} may"
+                self._rules.violate("caps are kept", told)
+        for rack, count in sorted(racks.items()):
+            mine = any(world.cluster.brokers[broker].rack == rack for broker in fresh)
+            alone = count == sum(world.cluster.brokers[broker].rack == rack for broker in fresh)
+            if mine and not alone and 0 < options.max_per_rack < count:
+                self._rules.violate("caps are kept", f"{rack} receives {count} copies, {options.max_per_rack} may")
+
+    def _sends(self, move: LedgerMove, fresh: frozenset[BrokerId]) -> None:
+        """Bound of copies out of a broker, as the executor sees who leads. Source: as above."""
+        most, process = self.ledger.options.max_out, self._rules.world.driver()
+        if most <= 0 or process is None:
+            return
+        seen = process.core.state.cluster
+        leaders = {each.tp: found.leader for each in self.ledger.open_moves() if (found := seen.partition(each.tp))}
+        leader = leaders.get(move.tp, -1)
+        others = sum(
+            len(each.copying)
+            for each in self.ledger.open_moves()
+            if each is not move and each.copying and leaders.get(each.tp) == leader
+        )
+        if others and others + len(fresh) > most:
+            told = f"broker {leader} sends {others + len(fresh)} copies, {most} may"
+            self._rules.violate("caps are kept", told)
+
+    def _throttled(self, move: LedgerMove, fresh: frozenset[BrokerId]) -> None:
+        """A copy begins only when its throttle is in force. Source: decision 0203."""
+        cluster = self._rules.world.cluster
+        key = ThrottleKey("topic", move.tp.topic, FOLLOWER_REPLICAS)
+        if self.ledger.limit is None or not self._quiet(key, self._now_us - LATE_US):
+            return
+        listed = cluster.settings.get(key, "")
+        missing = [broker for broker in sorted(fresh) if f"{move.tp.partition}:{broker}" not in listed.split(",")]
+        if missing and listed.strip() != "*":
+            told = f"{move.tp} is copied to {missing}, throttled are {listed!r}"
+            self._rules.violate("a copy begins when its throttle is in force", told)
+
+    def _step_over(self, record: StepFinished | StepDropped) -> None:
+        move = self.ledger.open_move(record.tp)
+        if move is not None:
+            move.step = None
+
+    def _direction_changed(self, record: DirectionChanged) -> None:
+        move = self.ledger.open_move(record.tp)
+        if move is not None:
+            move.direction, move.paused = record.direction, False
+
+    def _move_paused(self, record: MovePaused) -> None:
+        move = self.ledger.open_move(record.tp)
+        if move is not None:
+            move.paused = record.paused
+
+    def _floor_relaxed(self, record: FloorRelaxed) -> None:
+        move = self.ledger.open_move(record.tp)
+        if move is not None:
+            move.relaxed = True
+
+    def _move_closed(self, record: MoveClosed) -> None:
+        """A move ends where it was to end, and others are blamed for what others did alone.
+
+        Source: issue, "ends exactly in the target, or in the original order of replicas"; KIP-236.
+        """
+        move = self.ledger.open_move(record.tp)
+        if move is None:
+            self._rules.violate("a move ends once", f"{record}")
+            return
+        move.outcome, move.step = record.outcome, None
+        self._rules.world.coverage.count("outcome", record.outcome.value)
+        truth, others = self._truth(record.tp), self._others(move)
+        if record.outcome is Outcome.SUPERSEDED and not others:
+            self._rules.violate("nobody is blamed for nothing", f"{record}, and nobody else was there")
+        if record.outcome is Outcome.GONE and record.tp.topic not in self._rules.world.cluster.gone_us:
+            self._rules.violate("nobody is blamed for nothing", f"{record}, and it is there")
+        if record.outcome is Outcome.REFUSED and record.tp not in self._rules.world.refused:
+            self._rules.violate("nobody is blamed for nothing", f"{record}, and it was not refused for good")
+        if others or truth is None:
+            return
+        due = {
+            Outcome.DONE: move.target,
+            Outcome.ROLLED_BACK: move.original,
+            Outcome.STOPPED: record.replicas,
+        }.get(record.outcome)
+        if due is not None and (truth.replicas != due or truth.in_motion):
+            rule = "a rollback is exact" if record.outcome is Outcome.ROLLED_BACK else "a move ends at its target"
+            told = f"{record.tp} is {record.outcome.value} and {list(truth.replicas)}, {list(due)} is due"
+            self._rules.violate(rule, f"{told} (in motion: {truth.in_motion})")
+
+    def _command_taken(self, record: CommandTaken) -> None:
+        self.ledger.obey(record.command)
+
+    # ---- throttles
+
+    def _quiet(self, key: ThrottleKey, since_us: int) -> bool:
+        """Whether nobody else changed a setting since then."""
+        cluster = self._rules.world.cluster
+        gone_us = cluster.gone_us.get(key.name, -1) if key.kind == "topic" else -1
+        if key in self._rules.world.muddled:
+            return False
+        return cluster.theirs_us.get(key, -1) < since_us and gone_us < since_us
+
+    def _throttle_remembered(self, record: ThrottleRemembered) -> None:
+        """What others set is remembered exactly. Source: decision 0203."""
+        if record.key in self.ledger.throttles:
+            return
+        self.ledger.throttles[record.key] = LedgerThrottle(record.value, self._now_us)
+        due = self._rules.world.cluster.theirs.get(record.key)
+        if self._quiet(record.key, self._now_us - LATE_US) and record.value != due:
+            told = f"{record.key} is {due!r} without us, remembered is {record.value!r}"
+            self._rules.violate("throttles are remembered as they were", told)
+
+    def _throttle_set(self, record: ThrottleSet) -> None:
+        self.ledger.throttles[record.key].values.append(record.value)
+
+    def _throttle_restored(self, record: ThrottleRestored) -> None:
+        """What others set is given back exactly, or was theirs already. Source: decision 0203; issue."""
+        known = self.ledger.throttles.pop(record.key, None)
+        if known is None:
+            return
+        cluster = self._rules.world.cluster
+        if record.key in self._rules.world.muddled:
+            return
+        due, found = cluster.theirs.get(record.key), cluster.settings.get(record.key)
+        if record.left and self._quiet(record.key, known.since_us):
+            self._rules.violate("nobody is blamed for nothing", f"{record}, and nobody else was there")
+        if found != due:
+            self._rules.violate("throttles are restored exactly", f"{record.key} is {found!r}, {due!r} is due")
+
+    def _limit_changed(self, record: LimitChanged) -> None:
+        self.ledger.limit = record.bytes_per_s
+
+    def _execution_closed(self, record: ExecutionClosed) -> None:
+        """A finished execution leaves no open record, throttle or journal entry. Source: issue."""
+        ledger = self.ledger
+        ledger.running = False
+        left = [str(move.tp) for move in ledger.open_moves()]
+        if left or ledger.throttles:
+            self._rules.violate("a finished execution leaves nothing", f"{record}: {left}, {list(ledger.throttles)}")

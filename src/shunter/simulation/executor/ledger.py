@@ -1,0 +1,92 @@
+"""What the journal's durable entries say, folded by a hand of its own: what the executor's doings are measured by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shunter.model.execution import (
+    Command,
+    CommandKind,
+    Direction,
+    ExecutionOptions,
+    JournalEntry,
+    Outcome,
+    StepBegun,
+    ThrottleKey,
+)
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
+
+
+@dataclass(slots=True)
+class LedgerMove:
+    """One move, as it was promised."""
+
+    tp: TopicPartition
+    original: Replicas
+    target: Replicas
+    adopted: bool
+    accepted_us: int
+    direction: Direction = Direction.FORWARD
+    paused: bool = False
+    relaxed: bool = False
+    step: StepBegun | None = None
+    wanted: set[Replicas] = field(default_factory=set[Replicas])
+    """What its steps have asked for: who asks for the same can't be told from us."""
+    outcome: Outcome | None = None
+
+    @property
+    def goal(self) -> Replicas:
+        """Where it heads."""
+        return self.original if self.direction is Direction.BACK else self.target
+
+    @property
+    def copying(self) -> frozenset[BrokerId]:
+        """Brokers that the step under way copies to."""
+        return frozenset() if self.step is None else frozenset(self.step.after) - frozenset(self.step.before)
+
+
+@dataclass(slots=True)
+class LedgerThrottle:
+    """One setting that was touched: as it was, and all that it was to be."""
+
+    before: str | None
+    since_us: int
+    values: list[str] = field(default_factory=list[str])
+
+
+class Ledger:
+    """The fold."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.entries: list[JournalEntry] = []
+        self.running = False
+        self.options = ExecutionOptions()
+        self.moves: dict[TopicPartition, LedgerMove] = {}
+        self.throttles: dict[ThrottleKey, LedgerThrottle] = {}
+        self.limit: int | None = None
+        self.accepted = 0
+        self.commands = 0
+
+    def open_moves(self) -> list[LedgerMove]:
+        """Moves that have not ended."""
+        return [move for move in self.moves.values() if move.outcome is None]
+
+    def open_move(self, tp: TopicPartition) -> LedgerMove | None:
+        """The move of a partition that has not ended."""
+        move = self.moves.get(tp)
+        return move if move is not None and move.outcome is None else None
+
+    def obey(self, command: Command) -> None:
+        """An operator's order was taken: from now on it holds for everything open that it names."""
+        self.commands += 1
+        turns = {CommandKind.STOP: Direction.STOP, CommandKind.ROLL_BACK: Direction.BACK}
+        for move in self.open_moves():
+            if command.partitions and move.tp not in command.partitions:
+                continue
+            if command.kind in turns:
+                move.direction, move.paused = turns[command.kind], False
+            elif command.kind in (CommandKind.PAUSE, CommandKind.RESUME):
+                move.paused = command.kind is CommandKind.PAUSE
+            elif command.kind is CommandKind.RELAX:
+                move.relaxed = True

@@ -1,0 +1,256 @@
+"""Operators, and others: what people ask of the executor and of the cluster, by the names of `actions`.
+
+Every method takes a PRNG of its own and says whether it did anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING
+
+import orjson
+
+from shunter.core.executor.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
+from shunter.drivers.journals import Presence
+from shunter.errors import ErrorCode
+from shunter.formats.journal import command_to_json, options_to_json
+from shunter.formats.reassignment_json import encode_plan
+from shunter.model.execution import Command, CommandKind, ExecutionOptions, MoveOrder, ThrottleKey
+from shunter.model.partition import Replicas, TopicPartition
+from shunter.model.reassignment import Strategy
+from shunter.simulation.executor.partition import FOREIGN
+from shunter.simulation.scheduler import MS, SECOND
+
+if TYPE_CHECKING:
+    from shunter.simulation.executor.world import ExecutorWorld
+
+SHELL = Presence("here", 1, lambda _process: True)
+
+
+class ExecutorOperators:
+    """People with shells."""
+
+    def __init__(self, world: ExecutorWorld) -> None:
+        """Begin with nothing asked."""
+        self.world = world
+        self._plans = 0
+
+    # ---- plans
+
+    def submit(self, random: Random) -> bool:
+        """A plan for some partitions."""
+        tps = self._some(random, most=4)
+        return self._submit([self._order(random, tp) for tp in tps], random)
+
+    def submit_all(self, random: Random) -> bool:
+        """A plan for every partition."""
+        return self._submit([self._order(random, tp) for tp in self.world.cluster.partitions], random)
+
+    def change_mind(self, random: Random) -> bool:
+        """Another target for what is under way."""
+        moving = [move.tp for move in self.world.rules.ledger.open_moves()]
+        tps = [tp for tp in moving if random.random() < 0.6]
+        return self._submit([self._order(random, tp) for tp in tps], random)
+
+    def cancel_by_plan(self, random: Random) -> bool:
+        """Null replicas in a plan."""
+        return self._submit([MoveOrder(tp, ()) for tp in self._moving_first(random)[:2]], random)
+
+    def take_over(self, random: Random) -> bool:
+        """A plan that adopts what somebody else moves."""
+        tps = list(self.world.cluster.list_ongoing()) or self._some(random, most=2)
+        return self._submit([self._order(random, tp) for tp in tps], random, take_over=True)
+
+    def _some(self, random: Random, most: int) -> list[TopicPartition]:
+        known = list(self.world.cluster.partitions)
+        return random.sample(known, min(len(known), random.randint(1, most)))
+
+    def _moving_first(self, random: Random) -> list[TopicPartition]:
+        moving = [move.tp for move in self.world.rules.ledger.open_moves()]
+        random.shuffle(moving)
+        return moving or self._some(random, most=1)
+
+    def _target(self, random: Random, tp: TopicPartition) -> Replicas:
+        brokers = self.world.shape.brokers
+        found = self.world.cluster.partitions.get(tp)
+        if found is not None and random.random() < 0.15:
+            return tuple(random.sample(found.target, len(found.target)))  # Another order alone.
+        factor = len(found.settled) if found is not None and random.random() < 0.8 else random.randint(1, 3)
+        return tuple(random.sample(brokers, min(len(brokers), max(1, factor))))
+
+    def _order(self, random: Random, tp: TopicPartition) -> MoveOrder:
+        strategy = random.choice((None, None, None, Strategy.ALL_AT_ONCE))
+        return MoveOrder(tp, self._target(random, tp), strategy)
+
+    def _submit(self, moves: Sequence[MoveOrder], random: Random, *, take_over: bool = False) -> bool:
+        if not moves:
+            return False
+        self._plans += 1
+        plan_id = f"plan-{self._plans}"
+        options = replace(self.world.shape.options, take_over=take_over)
+        process = self.world.driver()
+        if process is None:
+            self.world.want_executor(lambda process: process.submit(plan_id, tuple(moves), options))
+        elif random.random() < 0.5:
+            self._order_plan(moves, options)
+        else:
+            process.submit(plan_id, tuple(moves), options)
+        return True
+
+    def _order_plan(self, moves: Sequence[MoveOrder], options: ExecutionOptions) -> None:
+        """From another shell, through the journal."""
+        document = {"plan": orjson.loads(encode_plan(moves)), "options": options_to_json(options)}
+        self.world.shell_order("plan", document)
+
+    # ---- orders
+
+    def stop(self, random: Random) -> bool:
+        """Stop one move, or all."""
+        return self._command(random, CommandKind.STOP)
+
+    def roll_back(self, random: Random) -> bool:
+        """Roll one move back."""
+        return self._command(random, CommandKind.ROLL_BACK, every=False)
+
+    def roll_back_all(self, random: Random) -> bool:
+        """Roll everything back."""
+        return self._command(random, CommandKind.ROLL_BACK, every=True)
+
+    def pause(self, random: Random) -> bool:
+        """Pause one move, or all."""
+        return self._command(random, CommandKind.PAUSE)
+
+    def resume(self, random: Random) -> bool:
+        """Let everything go on."""
+        return self._command(random, CommandKind.RESUME, every=True)
+
+    def relax(self, random: Random) -> bool:
+        """Relax the floor."""
+        return self._command(random, CommandKind.RELAX)
+
+    def limit(self, random: Random) -> bool:
+        """Another throttle, or none."""
+        rate = random.choice((None, 100_000, 1_000_000, 10_000_000))
+        return self._give(random, Command(CommandKind.LIMIT, (), rate, "somebody"))
+
+    def _command(self, random: Random, kind: CommandKind, *, every: bool | None = None) -> bool:
+        whole = random.random() < 0.4 if every is None else every
+        tps = () if whole else tuple(self._moving_first(random)[:1])
+        return self._give(random, Command(kind, tps, None, "somebody"))
+
+    def _give(self, random: Random, command: Command) -> bool:
+        process = self.world.driver()
+        if process is None:
+            if not self.world.rules.ledger.running:
+                return False
+            self.world.want_executor(lambda process: process.command(command))
+        elif random.random() < 0.5:
+            self.world.shell_order("command", command_to_json(command))
+        else:
+            process.command(command)
+        return True
+
+    # ---- others
+
+    def foreign_move(self, random: Random) -> bool:
+        """Somebody else moves a partition, ours or not."""
+        tps = self._moving_first(random) if random.random() < 0.3 else self._some(random, most=1)
+        return bool(tps) and self._foreign(tps[0], self._target(random, tps[0]))
+
+    def foreign_cancel(self, random: Random) -> bool:
+        """Somebody else cancels what is under way, by Apache's tool."""
+        ongoing = list(self.world.cluster.list_ongoing())
+        return bool(ongoing) and self._foreign(random.choice(ongoing), None)
+
+    def _foreign(self, tp: TopicPartition, target: Replicas | None) -> bool:
+        return self.world.cluster.alter(tp, target, FOREIGN) is ErrorCode.NONE
+
+    def foreign_throttle(self, random: Random) -> bool:
+        """Somebody else sets a throttle, or takes one away."""
+        cluster = self.world.cluster
+        if random.random() < 0.5:
+            broker = str(random.choice(self.world.shape.brokers))
+            key = ThrottleKey("broker", broker, random.choice((LEADER_RATE, FOLLOWER_RATE)))
+            value = random.choice((None, "300000", "70000000"))
+        else:
+            names = list(cluster.topic_ids)
+            if not names:
+                return False
+            key = ThrottleKey("topic", random.choice(names), random.choice((LEADER_REPLICAS, FOLLOWER_REPLICAS)))
+            value = random.choice((None, "0:3,1:4", "*"))
+        return cluster.set_setting(key, value, FOREIGN) is None
+
+    def foreign_clears_throttles(self, random: Random) -> bool:
+        """Apache's tool with --verify takes all throttles away."""
+        cluster = self.world.cluster
+        touched = [key for key in cluster.settings if key.kind == "broker" or random.random() < 0.8]
+        for key in touched:
+            cluster.set_setting(key, None, FOREIGN)
+        return bool(touched)
+
+    # ---- topics
+
+    def topic_deleted(self, random: Random) -> bool:
+        """A topic goes."""
+        names = list(self.world.cluster.topic_ids)
+        if len(names) < 2:
+            return False
+        self.world.cluster.delete_topic(random.choice(names))
+        return True
+
+    def topic_made_anew(self, random: Random) -> bool:
+        """A topic goes, and comes back under its name."""
+        cluster = self.world.cluster
+        names = list(cluster.topic_ids)
+        if not names:
+            return False
+        name = random.choice(names)
+        cluster.delete_topic(name)
+        delay = random.choice((0, 50 * MS, 5 * SECOND))
+        self.world.scheduler.after(delay, self._make, name, random.getrandbits(32))
+        return True
+
+    def topic_made(self, random: Random) -> bool:
+        """A topic is made."""
+        cluster = self.world.cluster
+        if len(cluster.topic_ids) > 5:
+            return False
+        self._make(f"n{len(cluster.topic_ids)}{len(cluster.gone_us)}", random.getrandbits(32))
+        return True
+
+    def _make(self, name: str, draw: int) -> None:
+        if name not in self.world.cluster.topic_ids:
+            random = Random(draw)
+            self.world.cluster.make_topic(name, random.randint(1, 3), random.randint(1, 3), 1, random)
+
+    def topic_grown(self, random: Random) -> bool:
+        """A topic gets another partition."""
+        names = list(self.world.cluster.topic_ids)
+        if not names:
+            return False
+        self.world.cluster.grow_topic(random.choice(names), random)
+        return True
+
+    # ---- the end of phase one
+
+    def let_go(self) -> None:
+        """What is not done is to go on, as fast as it can, or to be rolled back."""
+        if not self.world.rules.ledger.running:
+            return
+        commands = [Command(CommandKind.LIMIT, (), None, "the end")]
+        if self.world.shape.ending == "rollback":
+            commands.append(Command(CommandKind.ROLL_BACK, (), None, "the end"))
+        for command in commands:
+            self.world.shell_order("command", command_to_json(command))
+
+    def look_after(self) -> None:
+        """Nothing stays paused, and no throttle holds anything up."""
+        ledger = self.world.rules.ledger
+        if self.world.driver() is None or self.world.disk.unanswered():
+            return
+        if any(move.paused for move in ledger.open_moves()):
+            self.world.shell_order("command", command_to_json(Command(CommandKind.RESUME, (), None, "the end")))
+        elif ledger.running and ledger.limit is not None:
+            self.world.shell_order("command", command_to_json(Command(CommandKind.LIMIT, (), None, "the end")))

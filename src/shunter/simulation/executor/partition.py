@@ -1,0 +1,117 @@
+"""One partition of the simulated cluster, and what its controller does with a reassignment of it.
+
+Source: Apache 3.9, `ReplicaAssignment.reassignTo` and `KafkaController` (ZooKeeper mode); Apache 4.1,
+`PartitionReassignmentReplicas`, `PartitionReassignmentRevert` and `ReplicationControlManager` (KRaft).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from shunter.errors import ErrorCode
+from shunter.model.execution import ObservedPartition, OngoingReassignment
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
+
+OURS = "executor"
+FOREIGN = "somebody else"
+
+
+@dataclass(slots=True)
+class SimulatedPartition:
+    """The truth about one partition: what its controller has decided, and how far copies have come, in bytes."""
+
+    tp: TopicPartition
+    replicas: Replicas
+    isr: Replicas
+    leader: BrokerId
+    size: int
+    adding: Replicas = ()
+    removing: Replicas = ()
+    have: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
+    mover: str = ""
+    """Who asked for what is under way."""
+    base: Replicas = ()
+    """What the executor's step under way goes from."""
+    floor: int = 0
+    """How many its move is to have in the end."""
+    began_us: int = 0
+    """When that was asked for."""
+    changed_us: int = -1
+    """When its replicas, or what is under way, changed last; -1: never since the world began."""
+    foreign_us: int = -1
+    """When somebody else touched it last; -1: never."""
+    shaken_us: int = -1
+    """When its ISR changed last by a death."""
+
+    @property
+    def in_motion(self) -> bool:
+        """Whether a reassignment is under way."""
+        return bool(self.adding or self.removing)
+
+    @property
+    def target(self) -> Replicas:
+        """What it will be."""
+        return tuple(broker for broker in self.replicas if broker not in self.removing)
+
+    @property
+    def settled(self) -> Replicas:
+        """What it is when nothing is under way, and what a cancel leaves."""
+        return tuple(broker for broker in self.replicas if broker not in self.adding)
+
+    def seen(self, live: Collection[BrokerId]) -> ObservedPartition:
+        """As metadata show it."""
+        offline = tuple(broker for broker in self.replicas if broker not in live)
+        return ObservedPartition(self.replicas, self.isr, self.leader, offline)
+
+    def ongoing(self) -> OngoingReassignment:
+        """As ListPartitionReassignments shows it."""
+        return OngoingReassignment(self.replicas, self.adding, self.removing)
+
+    def reassign(self, target: Replicas, *, kraft: bool) -> None:
+        """Take a target on. Pre: it is valid.
+
+        A ZooKeeper-mode controller starts from the originals and stops what it was adding for nobody; KRaft's starts
+        from all that is there, and keeps it to the end; what it was told to remove it removes, unless the new request
+        removes something itself (seen on 4.1).
+        """
+        base = self.replicas if kraft else self.settled
+        added = tuple(broker for broker in target if broker not in base)
+        self.adding = tuple(broker for broker in target if broker in added or broker in self.adding)
+        removing = tuple(broker for broker in base if broker not in target)
+        self.removing = removing or (self.removing if kraft else ())
+        self._place(target + tuple(broker for broker in self.removing if broker not in target))
+
+    def cancel(self) -> ErrorCode:
+        """Take back what is under way; the order that was written stays."""
+        if not self.in_motion:
+            return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+        if not any(broker in self.isr for broker in self.settled):
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        self._place(self.settled)
+        self.adding = self.removing = ()
+        return ErrorCode.NONE
+
+    def completable(self) -> bool:
+        """Whether all of the target are in sync."""
+        return self.in_motion and set(self.target) <= set(self.isr)
+
+    def complete(self) -> None:
+        """Drop what is to be removed."""
+        self._place(self.target)
+        self.adding = self.removing = ()
+
+    def _place(self, replicas: Replicas) -> None:
+        self.replicas = replicas
+        self.isr = tuple(broker for broker in self.isr if broker in replicas) or self.isr
+        for broker in [broker for broker in self.have if broker not in replicas]:
+            del self.have[broker]
+        for broker in replicas:
+            self.have.setdefault(broker, 0)
+
+    def elect(self, live: Collection[BrokerId]) -> bool:
+        """Make the first replica lead that is alive and in sync; says whether the leader changed."""
+        before = self.leader
+        if before not in self.isr or before not in live:
+            self.leader = next((broker for broker in self.replicas if broker in self.isr and broker in live), -1)
+        return self.leader != before

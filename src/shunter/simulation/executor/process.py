@@ -1,0 +1,215 @@
+"""An executor's process: the real core, driver and journal on a simulated world; started, paused, killed, started again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from shunter.core.executor import events as ev
+from shunter.core.executor.machine import Executor
+from shunter.core.executor.ready import Notice, Ready
+from shunter.drivers.execution import ExecutionDriver
+from shunter.drivers.journals import JournalDamaged, Presence
+from shunter.drivers.order_taker import take_orders
+from shunter.errors import DriverError
+from shunter.model.execution import Command, ExecutionOptions, MoveOrder
+from shunter.simulation.executor.admin import SimulatedAdmin
+from shunter.simulation.executor.thread_loop import ThreadLoop
+from shunter.simulation.scheduler import MS, Scheduler
+
+if TYPE_CHECKING:
+    from shunter.simulation.executor.world import ExecutorWorld
+
+CPU_PER_EVENT_S = 0.0002
+
+
+class ExecutorClock:
+    """A process's clock: wrong by as much as it was when the process started, as `SystemClock` keeps it."""
+
+    def __init__(self, scheduler: Scheduler, skew_ms: int) -> None:
+        """Remember how wrong it is."""
+        self._scheduler = scheduler
+        self.skew_ms = skew_ms
+        self.events = 0
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+        return self._scheduler.now_ms + self.skew_ms
+
+    def processor_s(self) -> float:
+        """Every event costs the same."""
+        return self.events * CPU_PER_EVENT_S
+
+    def utc_offset_minutes(self, now_ms: int) -> int:
+        """It lives in UTC."""
+        del now_ms
+        return 0
+
+
+class ObservedExecutor(Executor):
+    """The core under the eyes of the checkers."""
+
+    observe: Callable[[ev.Envelope, Ready], None]
+
+    def handle(self, envelope: ev.Envelope) -> Ready:
+        """Handle, and let the checkers see what came in and what came out."""
+        ready = super().handle(envelope)
+        self.observe(envelope, ready)
+        return ready
+
+
+class ExecutorProcess:
+    """One process that wants to drive the journal; it lives once."""
+
+    def __init__(self, world: ExecutorWorld, number: int, host: str) -> None:
+        """Begin stopped. `number` is its process id on `host`."""
+        self.world = world
+        self.number = number
+        self.host = host
+        self.name = f"executor {number}"
+        self.owner = f"owner-{number}"
+        self.dead = False
+        self.ended = ""
+        """Why it ended by itself."""
+        self.driving = False
+        """Whether it took the lease and loaded the journal."""
+        self.countdown = 0
+        """Dies at the so-maniest thing that leaves or enters it; 0: does not."""
+        self.clock = ExecutorClock(world.scheduler, world.draw_skew_ms())
+        self.loop = ThreadLoop(world.scheduler, self.name, self._failed, self._thread_us)  # type: ignore[abstract]
+        self.admin = SimulatedAdmin(self, world.cluster, world.network)
+        self.core = ObservedExecutor()
+        self.core.observe = self._observe
+        self.driver: ExecutionDriver | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def _thread_us(self) -> int:
+        return self.world.scheduler.between(MS // 10, self.world.disk_us)
+
+    # ---- its life
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is such a process."""
+        return not self.dead
+
+    def start(self) -> None:
+        """Start it."""
+        self.loop.deliver(self._begin)
+
+    def _begin(self) -> None:
+        self._task = self.loop.create_task(self._live())
+
+    async def _live(self) -> None:
+        """As `app.executor.open_session` and `drive` do it."""
+        try:
+            self.ended = await self._session()
+        except (DriverError, JournalDamaged) as error:
+            self.ended = f"{type(error).__name__}: {error}"
+        except Exception as error:  # noqa: BLE001 - a traceback is what its operator would see
+            self._failed(self.name, error)
+        self.world.scheduler.after(0, self.world.process_ended, self)
+
+    async def _session(self) -> str:
+        await self.admin.cluster_id()
+        disk = self.world.disk
+        presence = Presence(self.host, self.number, self.world.is_process_alive)
+        journal = await asyncio.to_thread(disk.journal, self.owner, presence)
+        await asyncio.to_thread(journal.acquire, self.clock.now_ms())
+        self.world.rules.lease_taken(self)
+        entries = await asyncio.to_thread(journal.load)
+        self.world.rules.journal_loaded(self, entries)
+        driver = ExecutionDriver(self.core, journal, self.admin, self.clock, self._take_notice)
+        driver.post("start", ev.JournalLoaded(entries, "simulated"))
+        self.driver, self.driving = driver, True
+        self.world.process_ready(self)
+        await asyncio.sleep(0)  # What is asked for first stands in the queue before the core can find itself idle.
+        orders = asyncio.create_task(take_orders(driver, journal))
+        running = asyncio.create_task(driver.run(forever=self.world.shape.daemon))
+        await asyncio.wait({running, orders}, return_when=asyncio.FIRST_COMPLETED)
+        self.driving = False
+        for task in (running, orders):
+            task.cancel()
+        ended = await asyncio.gather(running, orders, return_exceptions=True)
+        for each in ended:
+            if isinstance(each, Exception):
+                raise each
+        await asyncio.to_thread(journal.release)
+        finish = ended[0]
+        return "left" if isinstance(finish, BaseException) else finish.fatal or "finished"
+
+    def pause(self) -> None:
+        """SIGSTOP, or a machine that was suspended."""
+        if self.alive and not self.loop.paused:
+            self.loop.pause()
+
+    def resume(self) -> None:
+        """Go on, with whatever was true before."""
+        if self.alive and self.loop.paused:
+            self.loop.resume()
+
+    def kill(self) -> None:
+        """SIGKILL: nothing of it runs again; what it sent is on its way."""
+        if self.alive:
+            self.dead = True
+            self.driving = False
+            self.loop.bury()
+
+    def cross(self) -> None:
+        """Something leaves or enters it: it may die at that."""
+        if self.countdown > 0:
+            self.countdown -= 1
+            if self.countdown == 0:
+                self.loop.dead = True  # At once; it is buried when this event is over.
+                self.world.scheduler.after(0, self.world.kill_executor, self)
+
+    # ---- what it is asked
+
+    def submit(self, plan_id: str, moves: tuple[MoveOrder, ...], options: ExecutionOptions) -> None:
+        """Hand in a plan as the process's own command line does."""
+        self.loop.deliver(self._submit, plan_id, moves, options)
+
+    def _submit(self, plan_id: str, moves: tuple[MoveOrder, ...], options: ExecutionOptions) -> None:
+        async def work() -> None:
+            assert self.driver is not None
+            asked_us = self.world.scheduler.now_us
+            try:
+                reply = await self.driver.submit(plan_id, moves, options)
+            except DriverError:
+                return
+            self.world.rules.plan_answered(self, asked_us, reply)
+
+        if self.driving:
+            self.loop.create_task(work())
+
+    def command(self, command: Command) -> None:
+        """Hand in an order as the process's own command line does."""
+        self.loop.deliver(self._command, command)
+
+    def _command(self, command: Command) -> None:
+        async def work() -> None:
+            assert self.driver is not None
+            asked = self.world.rules.command_asked(self, command)
+            try:
+                reply = await self.driver.command(command)
+            except DriverError:
+                return
+            asked(reply)
+
+        if self.driving:
+            self.loop.create_task(work())
+
+    # ---- what is seen of it
+
+    def _observe(self, envelope: ev.Envelope, ready: Ready) -> None:
+        self.clock.events += 1
+        if self.alive:
+            self.world.core_handled(self, envelope, ready)
+            self.cross()
+
+    def _take_notice(self, notice: Notice) -> None:
+        self.world.coverage.count("notice", notice.kind)
+
+    def _failed(self, name: str, failure: BaseException) -> None:
+        self.world.process_failed(name, failure)

@@ -1,0 +1,256 @@
+"""Safety of an execution, checked as things happen: each rule with the sentence that it comes from.
+
+The first breach ends the world. The truth is the cluster's; promises are the journal's durable entries.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from shunter.core.executor.events import Envelope
+from shunter.core.executor.ready import CommandReply, PlanReply, Ready, Reply
+from shunter.errors import ErrorCode
+from shunter.model.execution import Command, JournalEntry, ThrottleKey
+from shunter.model.partition import Replicas, TopicPartition
+from shunter.simulation.executor.journal_rules import JournalRules
+from shunter.simulation.executor.ledger import LedgerMove
+from shunter.simulation.executor.partition import FOREIGN, OURS, SimulatedPartition
+from shunter.simulation.safety import Violation
+from shunter.simulation.scheduler import SECOND
+
+if TYPE_CHECKING:
+    from shunter.simulation.executor.process import ExecutorProcess
+    from shunter.simulation.executor.world import ExecutorWorld
+
+PROMPT_US = 5 * SECOND
+"""So soon an order has to be durable and answered while the process lives and its disk is well."""
+WINDOW_US = 6 * SECOND
+"""Between the look at the lease and the request (docs/executor.md, "the window that remains")."""
+QUEUE_BOUND = 5_000
+TASKS_BOUND = 200
+EVENTS_A_SECOND = 3_000
+STEADY_US = 30 * SECOND
+RACE_US = 3 * SECOND
+MURKY_RACE_US = 40 * SECOND
+"""Kafka has no compare-and-set for settings: who writes so soon after another may not have seen it (where something
+is late, or lost on its way)."""
+
+
+class ExecutorRules:
+    """Looks at all that leaves an executor, at each durable entry, and at what the cluster does with it."""
+
+    def __init__(self, world: ExecutorWorld) -> None:
+        """Begin with nothing seen."""
+        self.world = world
+        self.journal = JournalRules(self)
+        self.ledger = self.journal.ledger
+        self.checks = 0
+        self.acknowledged = 0
+        self._taken_us = 0
+        self._asked: Counter[tuple[str, TopicPartition]] = Counter()
+        self.sent_steps: dict[TopicPartition, tuple[Replicas | None, Replicas, int]] = {}
+        """What was asked for last: the target, what it goes from, and how many the goal then had."""
+        self.sent_us: dict[ThrottleKey, int] = {}
+        """When a setting was asked for last."""
+        self._pace: dict[str, tuple[int, int]] = {}
+
+    def violate(self, rule: str, told: str) -> None:
+        """A rule is broken."""
+        if self.world.violation is None:
+            self.world.violation = Violation(rule, told, self.world.scheduler.now_us)
+            self.world.scheduler.note(f"VIOLATION {rule}: {told}")
+
+    # ---- who may act
+
+    def lease_taken(self, process: ExecutorProcess) -> None:
+        """One executor drives a journal. Source: issue, "a second executor on the same journal is refused"."""
+        self._taken_us = self.world.scheduler.now_us
+        for other in self.world.processes:
+            same_time = abs(other.clock.skew_ms - process.clock.skew_ms) < 1_000
+            if other is not process and other.driving and other.alive and not other.loop.paused and same_time:
+                self.violate("one executor drives", f"{process.name} took the lease while {other.name} drives")
+
+    def journal_loaded(self, process: ExecutorProcess, entries: Sequence[JournalEntry]) -> None:
+        """A damaged journal is refused. Source: issue, "a corrupt journal is refused"; decision 0201."""
+        if self.world.disk.damaged is not None:
+            self.violate("a damaged journal is refused", f"{process.name} goes on from {len(entries)} entries")
+        if tuple(entries) != tuple(self.ledger.entries):
+            told = f"{process.name} read {len(entries)} entries, {len(self.ledger.entries)} are durable"
+            self.violate("what is durable is read again", told)
+
+    def _may_act(self, process: ExecutorProcess) -> None:
+        """Whoever lost the lease asks for nothing. Source: decisions 0201 and 0204."""
+        self.checks += 1
+        lost_us = self.world.scheduler.now_us - self._taken_us
+        if self.world.disk.owner() != process.owner and lost_us > WINDOW_US:
+            self.violate("a fenced executor asks for nothing", f"{process.name} asks, {self.world.disk.owner()} drives")
+
+    # ---- requests
+
+    def reassignments_sent(
+        self, process: ExecutorProcess, targets: Sequence[tuple[TopicPartition, Replicas | None]]
+    ) -> None:
+        """Durable before sent. Source: issue, "written and synced before a request is sent"; decision 0201."""
+        self._may_act(process)
+        process.cross()
+        for tp, target in targets:
+            self.world.coverage.count("request", "cancel" if target is None else "reassign")
+            move = self.ledger.open_move(tp)
+            if move is None or move.step is None:
+                self.violate("durable before sent", f"{process.name} asks for {tp}: {target}, no step is durable")
+                return
+            due = None if move.step.cancels else move.step.after
+            if target != due:
+                self.violate("durable before sent", f"{process.name} asks for {tp}: {target}, durable is {due}")
+            self._asked[process.name, tp] += 1
+            if self._asked[process.name, tp] > 1:
+                self.violate("one request at a time for a partition", f"{process.name} asks for {tp} twice at once")
+            self.sent_steps[tp] = (target, move.step.before, len(move.goal))
+            self._left_alone(process, move)
+
+    def reassignments_answered(
+        self, process: ExecutorProcess, targets: Sequence[tuple[TopicPartition, Replicas | None]]
+    ) -> None:
+        """The request is over, one way or the other."""
+        for tp, _target in targets:
+            self._asked[process.name, tp] -= 1
+
+    def _left_alone(self, process: ExecutorProcess, move: LedgerMove) -> None:
+        """Others' reassignments are left alone once they were seen. Source: issue, "foreign reassignments are left alone"."""
+        found = self.world.cluster.partitions.get(move.tp)
+        if (
+            found is None
+            or not found.in_motion
+            or found.mover != FOREIGN
+            or move.adopted
+            or found.target in move.wanted
+        ):
+            return
+        listed_us = self.world.virtual_us(process, process.core.state.cluster.listed_at_ms)
+        if listed_us > found.began_us + SECOND:
+            told = f"{process.name} asks for {move.tp} which somebody else moves to {list(found.target)}, and saw it"
+            self.violate("others' reassignments are left alone", told)
+
+    def settings_sent(self, process: ExecutorProcess, settings: Sequence[tuple[ThrottleKey, str | None]]) -> None:
+        """A setting is remembered before it is touched. Source: decision 0203."""
+        self._may_act(process)
+        process.cross()
+        now_us = self.world.scheduler.now_us
+        for key, value in settings:
+            self.world.coverage.count("request", "set a throttle")
+            self.sent_us[key] = now_us
+            if now_us - self.world.cluster.theirs_us.get(key, -MURKY_RACE_US) < self._race_us():
+                self.world.muddled.add(key)
+            known = self.ledger.throttles.get(key)
+            if known is None:
+                self.violate("a throttle is remembered before it is touched", f"{process.name} sets {key} to {value}")
+            elif value != known.before and value not in known.values[-2:]:
+                self.violate("durable before sent", f"{process.name} sets {key} to {value}, durable is {known}")
+
+    def _race_us(self) -> int:
+        return MURKY_RACE_US if self.world.scheduler.now_us < self.world.murky_until_us else RACE_US
+
+    def changed_by_others(self, key: ThrottleKey) -> None:
+        """Somebody else changes a setting: whose comes later is chance while ours is on its way."""
+        if self.world.scheduler.now_us - self.sent_us.get(key, -MURKY_RACE_US) < self._race_us():
+            self.world.muddled.add(key)
+
+    def topic_deleted(self, name: str) -> None:
+        """What was remembered of a topic may come back to one that has its name."""
+        self.world.muddled.update(key for key in self.ledger.throttles if key.kind == "topic" and key.name == name)
+
+    def altered(self, tp: TopicPartition, target: Replicas | None, in_sync_before: int, code: ErrorCode) -> None:
+        """A cancel leaves enough in sync, where nothing died lately.
+
+        Source: issue, "before a cancel the originals' liveness and min.insync.replicas are checked".
+        """
+        cluster = self.world.cluster
+        found = cluster.partitions.get(tp)
+        if found is None or target is not None or code is not ErrorCode.NONE:
+            return
+        now_us = self.world.scheduler.now_us
+        if found.shaken_us >= 0 and now_us - found.shaken_us < STEADY_US:
+            return
+        live = cluster.live()
+        after = sum(broker in live for broker in found.isr)
+        if after < min(cluster.min_isr[tp.topic], in_sync_before):
+            told = f"a cancel left {after} of {list(found.replicas)} of {tp} in sync, {in_sync_before} were"
+            self.violate("a cancel leaves enough in sync", told)
+
+    def completing(self, found: SimulatedPartition) -> None:
+        """The floor: a step drops who is live and in sync only if as many stay as the goal has.
+
+        What a former step added and nobody wants any more goes, as in a rollback (KIP-236).
+
+        Source: controller redesign, 2.B; design, "the floor".
+        """
+        move = self.ledger.open_move(found.tp)
+        if found.mover != OURS or not found.floor or move is None or move.relaxed or move.adopted:
+            return
+        live = self.world.cluster.live()
+        before = [broker for broker in found.isr if broker in live]
+        after = [broker for broker in before if broker in found.target]
+        dropped = [broker for broker in before if broker in found.base and broker not in after]
+        if dropped and len(after) < found.floor:
+            told = f"{found.tp} goes from {before} in sync to {after}, and its goal has {found.floor}"
+            self.violate("the floor", told)
+
+    # ---- the core
+
+    def handled(self, process: ExecutorProcess, envelope: Envelope, ready: Ready) -> None:
+        """An event was handled. Memory and queues stay bounded; nothing spins. Source: issue; TIGER_STYLE."""
+        self.checks += 1
+        driver = process.driver
+        second, count = self._pace.get(process.name, (0, 0))
+        now = self.world.scheduler.now_us // SECOND
+        self._pace[process.name] = (now, count + 1 if second == now else 1)
+        if count > EVENTS_A_SECOND:
+            self.violate("nothing spins", f"{process.name} handled {count} events within a second")
+        if driver is not None and driver.backlog() > QUEUE_BOUND:
+            self.violate("queues stay bounded", f"{process.name} has {driver.backlog()} events waiting")
+        if driver is not None and driver.under_way() > TASKS_BOUND:
+            self.violate("queues stay bounded", f"{process.name} waits for {driver.under_way()} answers")
+        if ready.writes is not None and not ready.writes.entries:
+            self.violate("no batch is empty", process.name)
+        if ready.wake_at_ms is not None and ready.wake_at_ms < envelope.now_ms - SECOND:
+            self.violate("nothing spins", f"{process.name} asks to be woken in the past")
+
+    # ---- orders
+
+    def command_asked(self, process: ExecutorProcess, command: Command) -> Callable[[CommandReply], None]:
+        """Orders act promptly. Source: issue, "`shunter stop|rollback|pause|resume|limit` act within seconds"."""
+        answered: list[CommandReply] = []
+        asked_us = self.world.scheduler.now_us
+
+        def late() -> None:
+            well = process.alive and process.driving and self.world.hindered_us < asked_us
+            if not answered and well:
+                told = f"{process.name} has not answered {command.kind.value} for {PROMPT_US // SECOND} s"
+                self.violate("orders are not held up", told)
+
+        self.world.scheduler.after(PROMPT_US, late)
+
+        def told(reply: CommandReply) -> None:
+            answered.append(reply)
+            self._answered(reply)
+            outcome = "accepted" if reply.accepted else "refused"
+            self.world.coverage.count("order", f"{command.kind.value} {outcome}")
+
+        return told
+
+    def plan_answered(self, process: ExecutorProcess, asked_us: int, reply: PlanReply) -> None:
+        """A plan was taken on or refused."""
+        del process, asked_us
+        self._answered(reply)
+        if reply.error is None:
+            taken = sum(move.refused is None for move in reply.moves)
+            self.acknowledged += taken
+
+    def _answered(self, reply: Reply) -> None:
+        """Durable before answered: what was said to be taken on is in the journal. Source: decision 0201."""
+        if isinstance(reply, PlanReply) and reply.error is None:
+            for move in reply.moves:
+                if move.refused is None and move.tp not in self.ledger.moves:
+                    self.violate("durable before answered", f"{move.tp} was taken on and is not in the journal")

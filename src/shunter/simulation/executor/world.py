@@ -1,0 +1,229 @@
+"""An executor's world: a cluster that somebody else controls, executors and their journal, people; and two phases.
+
+Phase one: operators, others and faults; safety is checked with every event. Phase two: faults stop and what was broken
+is mended; then everything has to come to its end, or the world says what it waits for.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from random import Random
+
+from shunter.core.executor.events import Envelope
+from shunter.core.executor.ready import Ready
+from shunter.errors import ErrorCode
+from shunter.model.execution import ThrottleKey
+from shunter.model.partition import Replicas, TopicPartition
+from shunter.simulation.actions import Action
+from shunter.simulation.coverage import Coverage
+from shunter.simulation.executor.admin import QUICK, Network
+from shunter.simulation.executor.cluster import SimulatedCluster
+from shunter.simulation.executor.disk import JournalDisk
+from shunter.simulation.executor.endings import find_open_ends
+from shunter.simulation.executor.faults import ExecutorFaults
+from shunter.simulation.executor.operators import SHELL, ExecutorOperators
+from shunter.simulation.executor.partition import OURS
+from shunter.simulation.executor.process import ExecutorProcess
+from shunter.simulation.executor.rules import ExecutorRules
+from shunter.simulation.executor.shape import ExecutorShape
+from shunter.simulation.phases import live_through
+from shunter.simulation.safety import Violation
+from shunter.simulation.scheduler import EPOCH_MS, MS, SECOND, Scheduler
+
+CONVERGE_WITHIN_US = 600 * SECOND
+LOOK_EVERY_US = SECOND
+MURKY_US = 60 * SECOND
+"""So long a fault lasts, with all that is late by it."""
+WATCH_EVERY_US = 3 * SECOND
+"""So often somebody looks whether an executor has to be started again."""
+
+
+class ExecutorWorld:
+    """One world, from one seed."""
+
+    def __init__(self, seed: int, shape: ExecutorShape, actions: Sequence[Action]) -> None:
+        """Build it; nothing runs before `run`."""
+        self.seed = seed
+        self.shape = shape
+        self.actions = actions
+        self.scheduler = Scheduler(seed)
+        self.coverage = Coverage()
+        self.violation: Violation | None = None
+        self.cluster = SimulatedCluster(self.scheduler, shape, seed)
+        self.network = Network(QUICK)
+        self.quick_disk_us = 10 * MS
+        self.disk_us = self.quick_disk_us
+        self.rules = ExecutorRules(self)
+        self.cluster.rules = self.rules
+        self.disk = JournalDisk(self.scheduler, self.rules.journal.durable)
+        self.processes: list[ExecutorProcess] = []
+        self.refused: set[TopicPartition] = set()
+        """Partitions that were refused for good at some time."""
+        self.muddled: set[ThrottleKey] = set()
+        """Settings that others changed while we had our hands on them."""
+        self.hindered_us = -1
+        """Until when something keeps an executor from answering at once."""
+        self.murky_until_us = -1
+        """Until when a fault may make somebody late."""
+        self.jump_ms = 0
+        self.phase_two = False
+        self.last_end = "nobody was started"
+        self._number = 1
+        self._wanted: list[Callable[[ExecutorProcess], None]] = []
+        self.operators = ExecutorOperators(self)
+        self.faults = ExecutorFaults(self)
+
+    # ---- executors
+
+    def driver(self) -> ExecutorProcess | None:
+        """Whoever drives the journal now."""
+        owner = self.disk.owner()
+        return next((each for each in self.processes if each.alive and each.driving and each.owner == owner), None)
+
+    def draw_skew_ms(self) -> int:
+        """How wrong the clock of a process is that starts now."""
+        return self.jump_ms + self.scheduler.random.randint(-self.shape.skew_ms, self.shape.skew_ms)
+
+    def virtual_us(self, process: ExecutorProcess, moment_ms: int) -> int:
+        """A moment of a process's clock as the world's time."""
+        return (moment_ms - process.clock.skew_ms - EPOCH_MS) * MS
+
+    def is_process_alive(self, number: int) -> bool:
+        """Whether a process id is somebody's."""
+        return any(each.number == number and each.alive for each in self.processes)
+
+    def start_executor(self, host: str) -> None:
+        """Start a process."""
+        self._number += 1
+        process = ExecutorProcess(self, self._number, host)
+        self.processes.append(process)
+        process.start()
+
+    def want_executor(self, then: Callable[[ExecutorProcess], None]) -> None:
+        """Start a process to do something."""
+        self._wanted.append(then)
+        if not any(each.alive for each in self.processes):
+            self.start_executor("here")
+
+    def process_ready(self, process: ExecutorProcess) -> None:
+        """It drives."""
+        self.scheduler.note(f"{process.name} drives")
+        wanted, self._wanted = self._wanted, []
+        for then in wanted:
+            then(process)
+
+    def kill_executor(self, process: ExecutorProcess, again_us: int = 2 * SECOND) -> None:
+        """SIGKILL; somebody starts it again later."""
+        if process.alive:
+            self.scheduler.note(f"{process.name} is killed")
+            self._bury(process)
+            self.scheduler.after(again_us, self._start_again)
+
+    def _bury(self, process: ExecutorProcess) -> None:
+        process.kill()
+        self.processes.remove(process)
+        self.hindered(SECOND)
+
+    def process_ended(self, process: ExecutorProcess) -> None:
+        """It ended by itself."""
+        if process in self.processes:
+            self.last_end = f"{process.name}: {process.ended}"
+            self.scheduler.note(f"{self.last_end}")
+            self.coverage.count("end", process.ended.split(":")[0] if ":" in process.ended else process.ended)
+            self._bury(process)
+
+    def _start_again(self) -> None:
+        if not any(each.alive for each in self.processes) and (self.rules.ledger.running or self._wanted):
+            self.start_executor("here")
+
+    def _watch(self) -> None:
+        """An operator (or a supervisor) sees that nobody drives what is not done."""
+        self.scheduler.after(WATCH_EVERY_US, self._watch)
+        if self.disk.damaged is None and self.network.reachable:
+            self._start_again()
+        if self.phase_two:
+            self.operators.look_after()
+
+    def hindered(self, length_us: int) -> None:
+        """Something keeps executors from answering at once, for so long."""
+        self.hindered_us = max(self.hindered_us, self.scheduler.now_us + length_us)
+
+    def shell_order(self, kind: str, document: object) -> None:
+        """Another shell asks through the journal."""
+        if self.scheduler.now_us >= self.disk.busy_until_us:
+            self.disk.journal("shell", SHELL).order(kind, document, self.scheduler.now_ms)
+
+    # ---- what the parts tell
+
+    def alter(self, process: ExecutorProcess, tp: TopicPartition, target: Replicas | None) -> ErrorCode:
+        """An executor's request reaches the controller."""
+        del process
+        found = self.cluster.partitions.get(tp)
+        live = self.cluster.live()
+        before = 0 if found is None else sum(broker in live for broker in found.isr if broker in found.settled)
+        if found is not None:
+            sent = self.rules.sent_steps.get(tp)
+            found.base, found.floor = ((), 0) if sent is None or sent[0] != target else sent[1:]
+        code = self.cluster.alter(tp, target, OURS)
+        self.coverage.count("answer", code.name)
+        self.scheduler.note(f"cluster {tp} {target} {code.name}")
+        self.rules.altered(tp, target, before, code)
+        return code
+
+    def core_handled(self, process: ExecutorProcess, envelope: Envelope, ready: Ready) -> None:
+        """A core handled an event."""
+        name = type(envelope.event).__name__
+        self.coverage.count("event", name)
+        self.scheduler.note(
+            f"{process.name} {name} -> {len(ready.requests)} {len(ready.reads)} {ready.writes is not None}"
+        )
+        self.rules.handled(process, envelope, ready)
+
+    def process_failed(self, name: str, failure: BaseException) -> None:
+        """Something of a process raised and nobody caught it."""
+        where = "".join(traceback.format_exception(failure)[-3:])
+        self.rules.violate("nothing raises", f"{name}: {type(failure).__name__}: {failure}\n{where}")
+
+    @property
+    def acknowledged(self) -> int:
+        """Moves that executors said they had taken on."""
+        return self.rules.acknowledged
+
+    @property
+    def checks(self) -> int:
+        """How often rules were looked at."""
+        return self.rules.checks
+
+    # ---- its run
+
+    def violate(self, rule: str, told: str) -> None:
+        """A rule is broken."""
+        self.rules.violate(rule, told)
+
+    def run(self) -> None:
+        """Live through both phases; stops at the first violation."""
+        if self.shape.daemon:
+            self.start_executor("here")
+        self.scheduler.after(WATCH_EVERY_US, self._watch)
+        for action in self.actions:
+            self.scheduler.at(action.at_us, self._act, action)
+        live_through(self, find_open_ends, within_us=CONVERGE_WITHIN_US, look_every_us=LOOK_EVERY_US)
+        for process in self.processes:
+            process.kill()
+
+    def begin_phase_two(self) -> None:
+        """Everything is mended, and people let go."""
+        self.phase_two = True
+        self.faults.mend_all()
+        self.operators.let_go()
+
+    def _act(self, action: Action) -> None:
+        self.scheduler.note(f"action {action.number} {action.kind}")
+        random = Random(action.draw)
+        faults = hasattr(self.faults, action.kind)
+        done = getattr(self.faults if faults else self.operators, action.kind)(random)
+        if faults:
+            self.murky_until_us = self.scheduler.now_us + MURKY_US
+        if done:
+            self.coverage.count("fault" if faults else "operation", action.kind)

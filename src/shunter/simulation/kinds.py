@@ -1,0 +1,74 @@
+"""The kinds of worlds: what happens in each, how one is built, and what is expected to be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from shunter.simulation.actions import FAULT_WEIGHTS, OPERATION_WEIGHTS, PACES_US, Action
+from shunter.simulation.coverage import EXPECTED, Coverage
+from shunter.simulation.executor import actions as executor_actions
+from shunter.simulation.executor.expected import EXECUTOR_EXPECTED
+from shunter.simulation.executor.shape import draw_executor_shape
+from shunter.simulation.executor.world import ExecutorWorld
+from shunter.simulation.safety import Violation
+from shunter.simulation.scheduler import Scheduler
+from shunter.simulation.shape import draw_shape
+from shunter.simulation.world import World
+
+
+class Runnable(Protocol):
+    """A world, as those see it who run it and tell of it."""
+
+    scheduler: Scheduler
+    coverage: Coverage
+    violation: Violation | None
+
+    @property
+    def acknowledged(self) -> int:
+        """What was acknowledged in it."""
+        ...
+
+    @property
+    def checks(self) -> int:
+        """How often rules were looked at."""
+        ...
+
+    def run(self) -> None:
+        """Live through both phases; stops at the first violation."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WorldKind:
+    """One kind. `operations` and `faults` are names with weights; `acknowledges` says what `acknowledged` counts."""
+
+    name: str
+    operations: Mapping[str, int]
+    faults: Mapping[str, int]
+    paces_us: Sequence[int]
+    build: Callable[[int, Sequence[Action]], Runnable]
+    acknowledges: str
+    expected: Mapping[str, Sequence[str]]
+
+
+CONTROLLER = WorldKind(
+    "controller",
+    OPERATION_WEIGHTS,
+    FAULT_WEIGHTS,
+    PACES_US,
+    lambda seed, actions: World(seed, draw_shape(seed), actions),
+    "records",
+    EXPECTED,
+)
+EXECUTOR = WorldKind(
+    "executor",
+    executor_actions.OPERATION_WEIGHTS,
+    executor_actions.FAULT_WEIGHTS,
+    executor_actions.PACES_US,
+    lambda seed, actions: ExecutorWorld(seed, draw_executor_shape(seed), actions),
+    "moves",
+    EXECUTOR_EXPECTED,
+)
+KINDS = {kind.name: kind for kind in (CONTROLLER, EXECUTOR)}

@@ -1,0 +1,189 @@
+"""Deliberate bugs of the executor, as `mutants.py` has them of the controller: each is found within its number of seeds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from zlib import crc32
+
+import mutants
+
+from shunter.core.executor import apply, capacity, choice, decisions, machine, throttles
+from shunter.core.executor.capacity import Capacity
+from shunter.core.executor.machine import Executor
+from shunter.core.executor.state import Move
+from shunter.core.executor.throttles import ThrottleBook
+from shunter.drivers import journal_sqlite
+from shunter.drivers.execution import ExecutionDriver
+from shunter.drivers.journal_sqlite import SqliteJournal
+from shunter.model.execution import (
+    CommandKind,
+    CommandTaken,
+    Direction,
+    DirectionChanged,
+    MoveAccepted,
+    ThrottleRestored,
+)
+from shunter.simulation.kinds import EXECUTOR
+
+EXECUTOR_MUTANTS: list[mutants.Mutant] = []
+mutant = partial(mutants.mutant, kind=EXECUTOR, into=EXECUTOR_MUTANTS)
+
+
+# ---- the journal
+
+
+@mutant(SqliteJournal, "__init__", within=20)
+def journal_not_synced(original, self, *arguments, **named):
+    """SQLite leaves it to the system when a batch reaches the disk."""
+    original(self, *arguments, **named)
+    self._connection.execute("PRAGMA synchronous=OFF")
+
+
+@mutant(ExecutionDriver, "_carry_out", within=20)
+def requests_before_the_journal(original, self, ready):
+    """What a batch begins is asked for while it is being written."""
+    outstanding = self.core._outstanding
+    if outstanding is None or not ready.requests:
+        original(self, ready)
+        return
+    original(self, replace(ready, requests=()))
+
+
+@mutant(SqliteJournal, "load", within=40)
+def last_row_is_not_read(original, self):
+    """A resumed executor goes on from a state that was over."""
+    return original(self)[:-1]
+
+
+@mutant(journal_sqlite, "decode_entry", within=60)
+def torn_row_accepted(original, row, version, place):
+    """The checksum is not looked at."""
+    return original(row._replace(checksum=crc32(row.body.encode())), version, place)
+
+
+@mutant(ExecutionDriver, "_check", within=150)
+async def fenced_and_goes_on(original, self, *, written):
+    """What is asked for again is asked for whoever has the lease."""
+    return
+
+
+# ---- steps, turns and ends
+
+
+@mutant(decisions, "choose", within=40)
+def rollback_in_another_order(original, move, seen, live, min_isr):
+    """A rollback restores the set, not the ORDER."""
+    if move.direction is not Direction.BACK:
+        return original(move, seen, live, min_isr)
+    if set(seen.replicas) == set(move.original):
+        return choice.Reached(seen.replicas)
+    chosen = original(move, seen, live, min_isr)
+    return chosen._replace(after=tuple(sorted(chosen.after))) if type(chosen) is choice.Begin else chosen
+
+
+@mutant(machine, "decide_command", within=40)
+def cancel_forgets_what_has_not_begun(original, state, command):
+    """A stop or a rollback turns running steps alone."""
+    decided = original(state, command)
+    if command.kind in (CommandKind.STOP, CommandKind.ROLL_BACK):
+        decided.records = [
+            record
+            for record in decided.records
+            if type(record) is CommandTaken or state.moves[record.tp].step is not None
+        ]
+    return decided
+
+
+@mutant(apply, "_move", within=40)
+def original_is_overwritten(original, state, tp, entry):
+    """A move's original is what it is when it is turned."""
+    move = original(state, tp, entry)
+    if type(entry.record) is DirectionChanged:
+        move.original = move.current
+    return move
+
+
+@mutant(decisions, "_unexplained", within=60)
+def foreign_reassignment_overruled(original, work, move, seen):
+    """Whoever moves a partition of ours meanwhile is passed over."""
+    return False
+
+
+@mutant(Move, "begun_before", within=150)
+def the_future_is_waited_for(original, self, now_ms):
+    """The bug that was found: after the clock was set back, what the journal says of later is waited for."""
+
+
+@mutant(choice, "folded", within=40)
+def floor_forgotten(original, after, goal):
+    """The last steps are one, however many are not there yet."""
+    return goal[-1:] if goal[-1] in after and len(goal) > 1 else original(after, goal)
+
+
+# ---- caps and throttles
+
+
+@mutant(Capacity, "refusal", within=40)
+def cap_off_by_one(original, self, move, adding):
+    """One more than was allowed."""
+    options = self.options
+    more = {name: getattr(options, name) + 1 for name in ("max_in", "max_concurrent") if getattr(options, name)}
+    self.options = replace(options, **more)
+    try:
+        return original(self, move, adding)
+    finally:
+        self.options = options
+
+
+@mutant(capacity, "_passes", within=60)
+def one_step_passes_any_cap(original, count, more, bound):
+    """The bug that was found: a step that copies twice counts once."""
+    return 0 < bound <= count
+
+
+@mutant(throttles, "_give_back", within=20)
+def throttle_not_restored(original, state, book, key, throttle, now_ms, unread, out):
+    """What was set stays."""
+    return [ThrottleRestored(key)]
+
+
+@mutant(throttles, "_theirs", within=60)
+def throttles_of_others_overwritten(original, throttle, found):
+    """What somebody changed meanwhile is taken for ours."""
+    return False
+
+
+@mutant(ThrottleBook, "fresh", within=60)
+def settings_read_once(original, self, key, now_ms, within_ms=0):
+    """The bug that was found: a daemon remembers what it read long ago."""
+    return key in self.own
+
+
+@mutant(machine, "not_in_force", within=20)
+def steps_before_their_throttle(original, state, book, wanted):
+    """A copy begins while its throttle is on its way."""
+    return set()
+
+
+@mutant(throttles, "_covers", within=60)
+def lists_that_grow_late(original, key, applied, wanted):
+    """The bug that was found: a list that lacks the new copy counts as in force."""
+    return applied is not None
+
+
+# ---- liveness
+
+
+@mutant(Executor, "_on_failed", within=20)
+def failures_are_not_heard(original, self, event, out):
+    """A question without an answer is waited for."""
+    self._requests.pop(event.request_id, None)
+
+
+@mutant(machine, "apply", within=40)
+def second_original_wins(original, state, entry):
+    """A second plan for a partition in motion takes what is there now for the original."""
+    original(state, entry)
+    if type(entry.record) is MoveAccepted:
+        state.moves[entry.record.tp].original = entry.record.original

@@ -1,0 +1,105 @@
+"""The executor's worlds from seeds: safety with every event, an end after all is well; as many as fit into the time."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+from executor_mutants import EXECUTOR_MUTANTS
+from mutants import hunt
+
+from shunter.cli import main
+from shunter.simulation.coverage import Coverage
+from shunter.simulation.kinds import EXECUTOR
+from shunter.simulation.runs import run_seed, shrink
+
+SMOKE_SECONDS = 5
+SMOKE_WORLDS = 100
+LONG_MINUTES = float(os.environ.get("SHUNTER_SIMULATION_MINUTES", "120"))
+QUICK = ("throttle_not_restored", "rollback_in_another_order", "journal_not_synced")
+"""Mutants that the default run hunts: a few seeds each."""
+
+
+def run_worlds(first_seed, seconds, least, most=None):
+    """Run worlds until the time is over, but `least` of them, and `most` at most; returns coverage and count."""
+    began, seed, coverage = time.monotonic(), first_seed, Coverage()
+    while seed - first_seed < least or time.monotonic() - began < seconds:
+        if most is not None and seed - first_seed >= most:
+            break
+        outcome = run_seed(seed, kind=EXECUTOR)
+        told = f"shunter simulate --world executor --seed {seed} --shrink: {outcome.violation}"
+        assert outcome.violation is None, told
+        coverage.add(outcome.coverage)
+        seed += 1
+    return coverage, seed - first_seed
+
+
+def test_executor_worlds_keep_every_rule(record_property):
+    coverage, worlds = run_worlds(1, SMOKE_SECONDS, least=5, most=SMOKE_WORLDS)
+    gaps = ", ".join(coverage.gaps(EXECUTOR.expected)) or "nothing"
+    record_property("simulated", f"{worlds} executor's worlds; never happened: {gaps}")
+    assert coverage.counts["outcome", "done"] > 10
+    assert coverage.counts["entry", "ExecutionClosed"] > 5
+
+
+@pytest.mark.long
+@pytest.mark.timeout(LONG_MINUTES * 60 + 600)
+def test_executor_worlds_keep_every_rule_for_hours(record_property):
+    coverage, worlds = run_worlds(1_000_000, LONG_MINUTES * 60, least=1)
+    gaps = coverage.gaps(EXECUTOR.expected)
+    record_property("simulated", f"{worlds} executor's worlds; never happened: {', '.join(gaps) or 'nothing'}")
+    assert not [gap for gap in gaps if gap.startswith(("fault:", "operation:", "entry:"))]
+
+
+def test_an_executor_world_without_faults_ends_every_move():
+    outcome = run_seed(8, kind=EXECUTOR, faults=())
+    assert outcome.violation is None
+    assert outcome.acknowledged > 5
+
+
+def test_one_seed_under_two_hash_seeds_is_one_executor_trace():
+    program = (
+        "from shunter.simulation.kinds import EXECUTOR; from shunter.simulation.runs import run_seed;"
+        "print(run_seed(3, kind=EXECUTOR).digest)"
+    )
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for hash_seed in ("1", "2")
+    ]
+    digests = {process.communicate(timeout=120)[0] for process in running}
+    assert digests == {run_seed(3, kind=EXECUTOR).digest + "\n"}
+
+
+def test_executor_mutants_are_found(record_property):
+    """The checkers are checked; all of them in the long run."""
+    quick = [mutant for mutant in EXECUTOR_MUTANTS if mutant.name in QUICK]
+    for mutant in quick:
+        assert hunt(mutant) is not None, f"{mutant.name} was not found within {mutant.within} seeds"
+    assert len(quick) == len(QUICK)
+    record_property("simulated", f"{len(quick)} of {len(EXECUTOR_MUTANTS)} executor's mutants were hunted, and found")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("mutant", EXECUTOR_MUTANTS, ids=lambda mutant: mutant.name)
+def test_every_executor_mutant_is_found(mutant):
+    assert hunt(mutant) is not None, f"{mutant.name} was not found within {mutant.within} seeds"
+
+
+def test_a_failing_executor_world_shrinks_and_says_how_to_run_it_again():
+    mutant = next(mutant for mutant in EXECUTOR_MUTANTS if mutant.name == "throttle_not_restored")
+    with mutant.applied():
+        failed = hunt(mutant)
+        smaller = shrink(failed, kind=EXECUTOR, most_runs=20)
+        told = CliRunner().invoke(main, ["simulate", "--world", "executor", "--seed", str(failed.seed)])
+    assert len(smaller.kinds) < len(failed.kinds)
+    assert smaller.violation.rule == failed.violation.rule
+    assert told.exit_code == 1
+    assert f"shunter simulate --world executor --seed {failed.seed} " in told.output.splitlines()[-1]
