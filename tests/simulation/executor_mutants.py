@@ -62,7 +62,7 @@ def torn_row_accepted(original, row, version, place):
     return original(row._replace(checksum=crc32(row.body.encode())), version, place)
 
 
-@mutant(ExecutionDriver, "_check", within=150)
+@mutant(ExecutionDriver, "_check", within=600)
 async def fenced_and_goes_on(original, self, *, written):
     """What is asked for again is asked for whoever has the lease."""
     return
@@ -104,13 +104,13 @@ def original_is_overwritten(original, state, tp, entry):
     return move
 
 
-@mutant(decisions, "_unexplained", within=60)
+@mutant(decisions, "_unexplained", within=200)
 def foreign_reassignment_overruled(original, work, move, seen):
     """Whoever moves a partition of ours meanwhile is passed over."""
     return False
 
 
-@mutant(Move, "begun_before", within=150)
+@mutant(Move, "begun_before", within=250)
 def the_future_is_waited_for(original, self, now_ms):
     """The bug that was found: after the clock was set back, what the journal says of later is waited for."""
 
@@ -148,7 +148,7 @@ def throttle_not_restored(original, state, book, key, throttle, now_ms, unread, 
     return [ThrottleRestored(key)]
 
 
-@mutant(throttles, "_theirs", within=60)
+@mutant(throttles, "_theirs", within=400)
 def throttles_of_others_overwritten(original, throttle, found):
     """What somebody changed meanwhile is taken for ours."""
     return False
@@ -181,7 +181,7 @@ def failures_are_not_heard(original, self, event, out):
     self._requests.pop(event.request_id, None)
 
 
-@mutant(machine, "apply", within=40)
+@mutant(machine, "apply", within=300)
 def second_original_wins(original, state, entry):
     """A second plan for a partition in motion takes what is there now for the original."""
     original(state, entry)
