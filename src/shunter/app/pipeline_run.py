@@ -239,7 +239,8 @@ def run(
     plan_id, planned = plan(spark, lake, asked, None)
     (reassignment,) = write_reassignments(spark, lake, plan_id, options.out) or (None,)
     for outcome in planned:
-        tell(f"{outcome.cluster_id}: {outcome.status}, {outcome.moves} copies {outcome.message or ''}".rstrip())
+        told = f"; {outcome.message}" if outcome.message else ""
+        tell(f"{outcome.cluster_id}: {outcome.status}, {outcome.moves} copies{told}")
     scheduled = schedule(spark, lake, plan_id, options.what_if) if reassignment is not None else ()
     for expected in scheduled:
         tell(f"scheduled {expected.told}" + (f"; {expected.warning}" if expected.warning else ""))
