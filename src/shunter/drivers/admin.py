@@ -1,14 +1,13 @@
 """The Admin API as the executor needs it, behind a protocol, and kafka-python's client behind that.
 
-kafka-python blocks; every call runs in a thread. Its private face is touched in one place only: the controller that it
-remembers must be forgotten when that broker dies, which it does not do by itself.
+kafka-python blocks; every call runs in a thread. Its private face is touched here and in `admin_client` alone: the
+controller that it remembers must be forgotten when that broker dies, which it does not do by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,11 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaTopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
-from kafka.protocol.metadata import MetadataRequest
 
 from shunter.drivers.admin_answers import (
     FEATURE,
@@ -33,6 +30,7 @@ from shunter.drivers.admin_answers import (
     topic_seen,
     translated,
 )
+from shunter.drivers.admin_client import connected
 from shunter.drivers.settings_in_force import not_seen_in_force
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import (
@@ -124,86 +122,11 @@ class _Remembered:
     """Whether the cluster has a KRaft quorum to ask for its leader; None: not tried yet."""
 
 
-class _PinnedAdminClient(KafkaAdminClient):  # type: ignore[misc]
-    """Asks one broker for metadata as long as it lives: each broker's metadata only move on, but some are late.
-
-    Asking whoever is least busy, as the library does, would show a partition as it was before and then again as it is.
-    """
-
-    pinned: BrokerId | None = None
-
-    async def _get_cluster_metadata(self, topics: Sequence[str] | None) -> dict[str, Any]:
-        return await self._metadata_from(self.pinned, topics)
-
-    async def _metadata_from(self, broker: BrokerId | None, topics: Sequence[str] | None) -> dict[str, Any]:
-        wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-        response = await self._manager.send(request, node_id=broker)
-        metadata: dict[str, Any] = response.to_dict()
-        return metadata
-
-    def known_to(self, broker: BrokerId, topics: Sequence[str]) -> list[str]:
-        """Which of these topics a broker knows."""
-        found = self._manager.run(self._metadata_from, broker, topics)["topics"]
-        return [str(topic["name"]) for topic in found if topic["error_code"] == 0]
-
-    def described_by(self, broker: BrokerId, resources: Sequence[ConfigResource]) -> dict[str, dict[str, Any]]:
-        """Settings as one broker tells them, by kind and name of the resource."""
-        found: dict[str, dict[str, Any]] = self._manager.run(self._described_by, broker, resources)
-        return found
-
-    async def _described_by(self, broker: BrokerId, resources: Sequence[ConfigResource]) -> Any:
-        request = self._describe_configs_request(resources, include_synonyms=True)
-        response = await self._manager.send(request, node_id=broker)
-        return self._describe_configs_process_responses([response], "all")
-
-
 def _resources(keys: Sequence[ThrottleKey]) -> list[ConfigResource]:
     wanted: dict[tuple[str, str], list[str]] = {}
     for key in keys:
         wanted.setdefault((key.kind, key.name), []).append(key.setting)
     return [ConfigResource(_RESOURCES[kind], name, settings) for (kind, name), settings in wanted.items()]
-
-
-class _Overheard(logging.Handler):
-    """Keeps the errors that the library logs while it connects, and tells nobody: it goes on trying in silence."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.errors: list[BaseException] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep the errors among what is logged."""
-        found = record.args if isinstance(record.args, tuple) else ()
-        self.errors.extend(argument for argument in found if isinstance(argument, BaseException))
-
-
-def _connected(configuration: Mapping[str, Any]) -> Any:
-    """A client that has found the cluster.
-
-    Raises:
-        DriverError: nobody answers in time, or who answers does not let us in.
-    """
-    overheard = _Overheard()
-    listened = logging.getLogger("kafka.net.manager")
-    listened.addHandler(overheard)
-    client: Any = _PinnedAdminClient.__new__(_PinnedAdminClient)
-    try:
-        client.__init__(**configuration)
-    except Exception as error:
-        if hasattr(client, "_net"):
-            client._net.stop()  # noqa: SLF001  its thread would go on trying
-        for heard in overheard.errors:
-            if isinstance(heard, kafka_errors.SaslAuthenticationFailedError | kafka_errors.AuthorizationError):
-                raise translated("connecting", "", heard) from error
-        if "sasl_mechanism" in configuration and any("disconnected" in str(heard) for heard in overheard.errors):
-            # Brokers hang up on a wrong password, and the library does not see why.
-            told = "the cluster does not let us in: it hung up while we logged in; are user name and password right?"
-            raise DriverError(f"connecting: {told}", retriable=False) from error
-        raise translated("connecting", "", error) from error
-    finally:
-        listened.removeHandler(overheard)
-    return client
 
 
 class KafkaPythonAdmin:
@@ -219,7 +142,7 @@ class KafkaPythonAdmin:
             DriverError: nobody answers, or who answers does not let us in.
         """
         self._configuration = dict(configuration)
-        self._client: Any = _connected(configuration)
+        self._client: Any = connected(configuration)
         self._replacing = False
         self._background: set[asyncio.Task[None]] = set()
         self._remembered = _Remembered()
@@ -266,7 +189,7 @@ class KafkaPythonAdmin:
         self._replacing = True
         try:
             async with asyncio.timeout(WRITE_WITHIN_S):
-                self._client = await self._in_thread(lambda: _connected(self._configuration))
+                self._client = await self._in_thread(lambda: connected(self._configuration))
         except Exception:  # noqa: BLE001  whatever it is, the old client may still come round
             return
         finally:

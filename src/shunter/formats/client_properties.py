@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from shunter.errors import FormatError, SettingsError
 
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _REFUSED = {
-    "GSSAPI": "GSSAPI needs the Python package `gssapi`, which Shunter does not bring",
-    "OAUTHBEARER": "OAUTHBEARER needs a token provider in code, which a properties file can't name for a Python client",
+    "GSSAPI": "it needs the Python package `gssapi`, which is not installed (Shunter does not bring it)",
+    "OAUTHBEARER": "it needs a token provider in code, which a properties file can't name for a Python client",
 }
 _LOGIN = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _NUMBERS = {
@@ -24,6 +25,18 @@ _NUMBERS = {
 }
 _DEFAULTS = {"request_timeout_ms": 20_000, "reconnect_backoff_max_ms": 1_000, "bootstrap_timeout_ms": 15_000}
 """Shorter than the library's, for brokers die while we watch: half a minute is long to wait for one of them."""
+_OPENSSL = "`openssl pkcs12 -in STORE.p12 -out STORE.pem`, with the password that is asked for in ssl.key.password"
+_TO_PEM = {
+    "truststore": (
+        "`keytool -list -rfc -keystore STORE > STORE.pem`",
+        "`openssl pkcs12 -in STORE -nokeys -out STORE.pem`",
+    ),
+    "keystore": (
+        f"`keytool -importkeystore -srckeystore STORE -destkeystore STORE.p12 -deststoretype PKCS12`, then {_OPENSSL}",
+        _OPENSSL,
+    ),
+}
+"""How a store of Java's becomes a PEM file: (of JKS, of PKCS12)."""
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -94,6 +107,10 @@ def _number(value: str, name: str, place: str) -> int:
 
 def _sasl(properties: Mapping[str, str], place: str) -> dict[str, Any]:
     mechanism = properties.get("sasl.mechanism", "GSSAPI").upper()
+    if mechanism == "GSSAPI" and find_spec("gssapi") is not None:
+        # The library takes the ticket of `kinit`, or of the keytab that KRB5_CLIENT_KTNAME names.
+        service = properties.get("sasl.kerberos.service.name", "kafka")
+        return {"sasl_mechanism": mechanism, "sasl_kerberos_service_name": service}
     if mechanism in _REFUSED:
         raise SettingsError(f"{place}: sasl.mechanism {mechanism}: {_REFUSED[mechanism]}; use {', '.join(_MECHANISMS)}")
     if mechanism not in _MECHANISMS:
@@ -125,8 +142,8 @@ def _tls(properties: Mapping[str, str], place: str) -> dict[str, Any]:
         kind = properties.get(f"ssl.{store}.type", "JKS").upper()
         if kind != "PEM":
             raise SettingsError(
-                f"{place}: ssl.{store}.type {kind} can't be read by Python; make a PEM file of it "
-                f"(`keytool -exportcert -rfc`, `openssl pkcs12`) and set ssl.{store}.type=PEM"
+                f"{place}: ssl.{store}.type {kind} can't be read by Python; make a PEM file of {location} and set "
+                f"ssl.{store}.type=PEM: {_TO_PEM[store][kind == 'PKCS12']}"
             )
         configuration.update(dict.fromkeys(ours, location))
     if "ssl.key.password" in properties:

@@ -33,6 +33,8 @@ class KRaftNode(Server):
         *,
         port: int,
         controller_ports: Mapping[int, int],
+        more_ports: Mapping[str, int],
+        more_protocols: Mapping[str, str],
         cluster_id: str,
         version: str,
         heap_mib: int,
@@ -46,6 +48,8 @@ class KRaftNode(Server):
             folder: Its own; made if absent.
             port: Of its listener for clients and brokers.
             controller_ports: Of all nodes' controllers, by node id.
+            more_ports: Of more listeners for clients, by their names.
+            more_protocols: Those listeners' security protocols, by their names.
             cluster_id: A UUID in URL-safe base64, the same for all nodes.
             version: Of Kafka; see `artifacts.ensure_kafka`.
             heap_mib: Largest heap, in MiB.
@@ -55,6 +59,8 @@ class KRaftNode(Server):
         super().__init__(f"node-{node_id}", folder, port=port, start_timeout_s=start_timeout_s)
         self.node_id = node_id
         self.version = version
+        self.more_ports = dict(more_ports)
+        self._more_protocols = dict(more_protocols)
         self._controller_ports = dict(controller_ports)
         self._cluster_id = cluster_id
         self._heap_mib = heap_mib
@@ -73,14 +79,16 @@ class KRaftNode(Server):
     def _prepare(self, port: int) -> Sequence[str]:
         self.folder.mkdir(parents=True, exist_ok=True)
         voters = ",".join(f"{node}@{LOOPBACK}:{voter}" for node, voter in sorted(self._controller_ports.items()))
-        controller = self._controller_ports[self.node_id]
+        listeners = {"PLAINTEXT": port, "CONTROLLER": self._controller_ports[self.node_id], **self.more_ports}
         settings: dict[str, object] = {
             "node.id": self.node_id,
             "process.roles": "broker,controller",
             "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": ",".join(f"{name}://{LOOPBACK}:{at}" for name, at in listeners.items()),
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{self._more_protocols.get(name, 'PLAINTEXT')}" for name in listeners
+            ),
             "log.dirs": self.data_folder,
             **SMALL_AND_QUICK,
             **self._properties,
@@ -125,6 +133,7 @@ class KRaftCluster:
         version: str = KRAFT_VERSION,
         racks: Mapping[int, str] | None = None,
         properties: Mapping[str, object] | None = None,
+        more_listeners: Mapping[str, str] | None = None,
         heap_mib: int = 256,
         start_timeout_s: float = 120.0,
         progress: Progress = silent,
@@ -137,6 +146,7 @@ class KRaftCluster:
             version: Of Kafka; see `artifacts.ensure_kafka`.
             racks: By node id; a node that is absent has none.
             properties: More settings for each node's server.properties, and others for those that are set here.
+            more_listeners: Names of more listeners for clients, with their security protocols.
             heap_mib: Largest heap of each node, in MiB.
             start_timeout_s: Bound for each node's start, in seconds.
             progress: Gets a line for each step.
@@ -147,6 +157,7 @@ class KRaftCluster:
         self.nodes: dict[int, KRaftNode] = {}
         self._racks = dict(racks or {})
         self._properties = dict(properties or {})
+        self._more_listeners = dict(more_listeners or {})
         self._heap_mib = heap_mib
         self._start_timeout_s = start_timeout_s
         self._progress = progress
@@ -167,6 +178,10 @@ class KRaftCluster:
     def bootstrap(self) -> str:
         """Addresses of all nodes, separated by commas, for clients."""
         return ",".join(node.bootstrap for node in self.nodes.values())
+
+    def bootstrap_of(self, listener: str) -> str:
+        """The same for one of `more_listeners`."""
+        return ",".join(f"{LOOPBACK}:{node.more_ports[listener]}" for node in self.nodes.values())
 
     def start(self) -> None:
         """Start all nodes at once and wait until each answers.
@@ -210,8 +225,12 @@ class KRaftCluster:
 
     def _with_new_ports(self, attempt: int) -> dict[int, KRaftNode]:
         count = len(self.node_ids)
-        ports = free_ports(2 * count)
-        controller_ports = dict(zip(self.node_ids, ports[count:], strict=True))
+        ports = free_ports((2 + len(self._more_listeners)) * count)
+        controller_ports = dict(zip(self.node_ids, ports[count : 2 * count], strict=True))
+        more = {
+            node_id: dict(zip(self._more_listeners, ports[2 * count + index :: count], strict=True))
+            for index, node_id in enumerate(self.node_ids)
+        }
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         replication = min(3, count)
         common: dict[str, object] = {
@@ -230,6 +249,8 @@ class KRaftCluster:
                 self.folder / f"node-{node_id}{suffix}",
                 port=port,
                 controller_ports=controller_ports,
+                more_ports=more[node_id],
+                more_protocols=self._more_listeners,
                 cluster_id=cluster_id,
                 version=self.version,
                 heap_mib=self._heap_mib,

@@ -230,16 +230,22 @@ def test_host_names_go_unchecked_only_if_asked() -> None:
     ("properties", "told"),
     [
         ({"security__protocol": "TLS"}, "security.protocol 'TLS' is none of"),
-        ({"security__protocol": "SASL_SSL", "sasl__mechanism": "GSSAPI"}, "GSSAPI needs"),
-        ({"security__protocol": "SASL_SSL", "sasl__mechanism": "OAUTHBEARER"}, "OAUTHBEARER needs"),
+        ({"security__protocol": "SASL_SSL", "sasl__mechanism": "GSSAPI"}, "GSSAPI: it needs the Python package"),
+        ({"security__protocol": "SASL_SSL", "sasl__mechanism": "OAUTHBEARER"}, "OAUTHBEARER: it needs"),
         ({"security__protocol": "SASL_SSL", "sasl__mechanism": "PLAIN"}, "names no username"),
-        ({"security__protocol": "SSL", "ssl__truststore__location": "/x.jks"}, "make a PEM file of it"),
+        ({"security__protocol": "SSL", "ssl__truststore__location": "/x.jks"}, "make a PEM file of /x.jks"),
         ({"request__timeout__ms": "soon"}, "request.timeout.ms 'soon' is no number"),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(properties: dict[str, str], told: str) -> None:
     with pytest.raises((SettingsError, FormatError), match=told):
         configured(**properties)
+
+
+def test_kerberos_is_used_where_its_package_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shunter.formats.client_properties.find_spec", lambda name: object())
+    made = configured(security__protocol="SASL_SSL", sasl__kerberos__service__name="broker")
+    assert (made["sasl_mechanism"], made["sasl_kerberos_service_name"]) == ("GSSAPI", "broker")
 
 
 def test_ids_of_topics_survive() -> None:

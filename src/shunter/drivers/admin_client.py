@@ -1,0 +1,135 @@
+"""kafka-python's Admin client as we use it: it asks one broker for metadata, and says why nobody lets it in."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafka import KafkaAdminClient
+from kafka import errors as kafka_errors
+from kafka.admin import ConfigResource
+from kafka.protocol.metadata import MetadataRequest
+
+from shunter.drivers.admin_answers import translated
+from shunter.errors import DriverError
+from shunter.model.partition import BrokerId
+
+
+class PinnedAdminClient(KafkaAdminClient):  # type: ignore[misc]
+    """Asks one broker for metadata as long as it lives: each broker's metadata only move on, but some are late.
+
+    Asking whoever is least busy, as the library does, would show a partition as it was before and then again as it is.
+    """
+
+    pinned: BrokerId | None = None
+
+    async def _get_cluster_metadata(self, topics: Sequence[str] | None) -> dict[str, Any]:
+        return await self._metadata_from(self.pinned, topics)
+
+    async def _metadata_from(self, broker: BrokerId | None, topics: Sequence[str] | None) -> dict[str, Any]:
+        wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        response = await self._manager.send(request, node_id=broker)
+        metadata: dict[str, Any] = response.to_dict()
+        return metadata
+
+    def known_to(self, broker: BrokerId, topics: Sequence[str]) -> list[str]:
+        """Which of these topics a broker knows."""
+        found = self._manager.run(self._metadata_from, broker, topics)["topics"]
+        return [str(topic["name"]) for topic in found if topic["error_code"] == 0]
+
+    def described_by(self, broker: BrokerId, resources: Sequence[ConfigResource]) -> dict[str, dict[str, Any]]:
+        """Settings as one broker tells them, by kind and name of the resource."""
+        found: dict[str, dict[str, Any]] = self._manager.run(self._described_by, broker, resources)
+        return found
+
+    async def _described_by(self, broker: BrokerId, resources: Sequence[ConfigResource]) -> Any:
+        request = self._describe_configs_request(resources, include_synonyms=True)
+        response = await self._manager.send(request, node_id=broker)
+        return self._describe_configs_process_responses([response], "all")
+
+
+class _Overheard(logging.Handler):
+    """Keeps the errors that the library logs while it connects, and tells nobody: it goes on trying in silence."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.errors: list[BaseException] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the errors among what is logged."""
+        found = record.args if isinstance(record.args, tuple) else ()
+        self.errors.extend(argument for argument in found if isinstance(argument, BaseException))
+        if record.exc_info is not None and record.exc_info[1] is not None:
+            self.errors.append(record.exc_info[1])
+
+
+def connected(configuration: Mapping[str, Any]) -> Any:
+    """A client that has found the cluster.
+
+    Raises:
+        DriverError: nobody answers in time, who answers does not let us in, or a certificate can't be read.
+    """
+    _check_certificates(configuration)
+    overheard = _Overheard()
+    listened = logging.getLogger("kafka.net")
+    listened.addHandler(overheard)
+    client: Any = PinnedAdminClient.__new__(PinnedAdminClient)
+    try:
+        client.__init__(**configuration)
+    except Exception as error:
+        if hasattr(client, "_net"):
+            client._net.stop()  # noqa: SLF001  its thread would go on trying
+        heard = [one for one in overheard.errors if not isinstance(one, kafka_errors.KafkaTimeoutError)]
+        raise _why_not(configuration, error, heard) from error
+    finally:
+        listened.removeHandler(overheard)
+    return client
+
+
+def _check_certificates(configuration: Mapping[str, Any]) -> None:
+    """Read them once ourselves: the library would try again and again, or ask the terminal for a key's password."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    authority, chain = configuration.get("ssl_cafile"), configuration.get("ssl_certfile")
+    try:
+        if authority is not None:
+            context.load_verify_locations(authority)
+    except OSError as error:
+        raise DriverError(f"connecting: ssl.truststore.location {authority}: {error}", retriable=False) from error
+    try:
+        if chain is not None:
+            password = configuration.get("ssl_password") or ""
+            context.load_cert_chain(chain, configuration.get("ssl_keyfile"), password=lambda: password)
+    except OSError as error:
+        told = f"ssl.keystore.location {chain}: {error}; it needs a key, encrypted by ssl.key.password or not at all"
+        raise DriverError(f"connecting: {told}, and its chain of certificates", retriable=False) from error
+
+
+def _why_not(configuration: Mapping[str, Any], error: Exception, overheard: Sequence[BaseException]) -> DriverError:
+    """Why the library found no cluster, by what it logged: it says itself only that it found none."""
+    for heard in overheard:
+        if isinstance(heard, kafka_errors.SaslAuthenticationFailedError | kafka_errors.AuthorizationError):
+            return translated("connecting", "", heard)
+    protocol = configuration.get("security_protocol", "PLAINTEXT")
+    told = " ".join(str(heard) for heard in overheard)
+    hung_up = "disconnected" in told or "reset by peer" in told or "alert" in told
+    if "CERTIFICATE_VERIFY_FAILED" in told:
+        why = (
+            f"the cluster's certificate is not trusted ({overheard[-1]}): is its authority in ssl.truststore.location?"
+        )
+    elif "sasl_mechanism" in configuration and hung_up:
+        # Brokers hang up on a wrong password, and the library does not see why.
+        why = "the cluster does not let us in: it hung up while we logged in; are user name and password right?"
+    elif "SSL" in protocol and hung_up and "ssl_certfile" not in configuration:
+        why = "the cluster hung up: it may want a client certificate (ssl.keystore.location)"
+    elif "SSL" in protocol and hung_up:
+        why = f"the cluster hung up on our certificate ({overheard[-1]}): does it trust its authority?"
+    elif "WRONG_VERSION_NUMBER" in told:
+        why = f"that listener does not speak TLS: security.protocol {protocol} does not suit it"
+    else:
+        last = f"; last heard: {overheard[-1]}" if overheard else ""
+        failed = translated("connecting", "", error)
+        return DriverError(f"{failed} (security.protocol {protocol}){last}", retriable=failed.retriable)
+    return DriverError(f"connecting: {why}", retriable=False)

@@ -1,0 +1,147 @@
+"""The executor on a cluster that wants TLS with client certificates, or SCRAM over TLS: from properties as Apache takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from certificates import PASSWORD, Certificates
+from executor_process import Cluster, Shunter, write_plan
+from executor_scenarios import BROKERS
+
+from shunter.app.exit_codes import ExitCode
+from shunter.testbed import tools
+from shunter.testbed.kraft import KRaftCluster
+from shunter.testbed.waiting import wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(400)]
+
+KEY_PASSWORD = "a-key-password"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    issued = Certificates(tmp_path_factory.mktemp("certificates"))
+    issued.issue("broker")
+    issued.issue("mover", password=KEY_PASSWORD)
+    return issued
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[KRaftCluster]:
+    properties = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": certificates.folder / "broker.pem",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": certificates.authority,
+        "listener.name.tls.ssl.client.auth": "required",
+        "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.scram.scram-sha-512.sasl.jaas.config": f"{SCRAM};",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        # Brokers among themselves, and the tests, use the plain listener.
+        "super.users": "User:ANONYMOUS;User:CN=mover;User:mover",
+    }
+    cluster = KRaftCluster(
+        tmp_path_factory.mktemp("secured"),
+        node_ids=BROKERS,
+        properties=properties,
+        more_listeners={"TLS": "SSL", "SCRAM": "SASL_SSL"},
+        heap_mib=200,
+    )
+    with cluster:
+        done = tools.kafka_tool(
+            tools.CONFIGS,
+            *("--bootstrap-server", cluster.bootstrap, "--alter", "--entity-type", "users", "--entity-name", "mover"),
+            *("--add-config", "SCRAM-SHA-512=[password=m-secret]"),
+            version=cluster.version,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def cluster(secured: KRaftCluster) -> Iterator[Cluster]:
+    made = Cluster(secured.bootstrap)
+    made.make("t", {0: (1, 2)})
+    yield made
+    made.close()
+
+
+def properties(folder: Path, **settings: object) -> str:
+    path = folder / "client.properties"
+    path.write_text("".join(f"{name.replace('__', '.')}={value}\n" for name, value in settings.items()))
+    return str(path)
+
+
+def moves(shunter: Shunter, cluster: Cluster, tmp_path: Path, config: str) -> None:
+    """A whole execution, throttle included, to whichever place the partition is not at."""
+    target = {0: (3, 2)} if cluster.replicas("t")[0] == (1, 2) else {0: (1, 2)}
+    plan = str(write_plan(tmp_path / "plan.json", "t", target))
+    done = shunter.run("execute", plan, "--yes", "--throttle", "5M", "--command-config", config)
+    assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
+    wait_until(lambda: cluster.replicas("t") == target, what="every broker telling the target", timeout_s=30)
+
+
+def tls(certificates: Certificates, **more: object) -> dict[str, object]:
+    return {
+        "security__protocol": "SSL",
+        "ssl__truststore__type": "PEM",
+        "ssl__truststore__location": certificates.authority,
+        **more,
+    }
+
+
+def test_a_client_certificate_with_an_encrypted_key(
+    secured: KRaftCluster, cluster: Cluster, certificates: Certificates, tmp_path: Path
+) -> None:
+    shunter = Shunter(secured.bootstrap_of("TLS"), tmp_path / "moves.journal")
+    mine: dict[str, object] = {
+        "ssl__keystore__type": "PEM",
+        "ssl__keystore__location": certificates.folder / "mover.pem",
+        "ssl__key__password": KEY_PASSWORD,
+    }
+    moves(shunter, cluster, tmp_path, properties(tmp_path, **tls(certificates, **mine)))
+
+
+def test_scram_over_tls(secured: KRaftCluster, cluster: Cluster, certificates: Certificates, tmp_path: Path) -> None:
+    shunter = Shunter(secured.bootstrap_of("SCRAM"), tmp_path / "moves.journal")
+
+    def login(password: str) -> str:
+        more: dict[str, object] = {
+            "sasl__mechanism": "SCRAM-SHA-512",
+            "sasl__jaas__config": f'{SCRAM} username="mover" password="{password}";',
+        }
+        return properties(tmp_path, **{**tls(certificates, **more), "security__protocol": "SASL_SSL"})
+
+    moves(shunter, cluster, tmp_path, login("m-secret"))
+    refused = shunter.run("status", "--command-config", login("wrong"))
+    assert refused.returncode == ExitCode.CLUSTER
+    assert "does not let us in" in refused.stderr
+
+
+def test_who_shows_no_certificate_is_told_so(secured: KRaftCluster, certificates: Certificates, tmp_path: Path) -> None:
+    shunter = Shunter(secured.bootstrap_of("TLS"), tmp_path / "moves.journal")
+    refused = shunter.run("status", "--command-config", properties(tmp_path, **tls(certificates)))
+    assert refused.returncode == ExitCode.CLUSTER
+    assert "client certificate (ssl.keystore.location)" in refused.stderr
+
+
+def test_a_java_store_is_refused_and_the_way_out_that_is_told_leads_out(
+    secured: KRaftCluster, cluster: Cluster, certificates: Certificates, tmp_path: Path
+) -> None:
+    shunter = Shunter(secured.bootstrap_of("TLS"), tmp_path / "moves.journal")
+    store = certificates.java_store("mover", key_password=KEY_PASSWORD)
+    mine: dict[str, object] = {"ssl__keystore__location": store, "ssl__keystore__password": PASSWORD}
+    refused = shunter.run("status", "--command-config", properties(tmp_path, **tls(certificates, **mine)))
+    assert refused.returncode == ExitCode.USAGE
+    assert f"ssl.keystore.type JKS can't be read by Python; make a PEM file of {store}" in refused.stderr
+    assert "keytool -importkeystore" in refused.stderr
+    converted = certificates.from_java_store(store, password="another")
+    mine = {
+        "ssl__keystore__type": "PEM",
+        "ssl__keystore__location": converted,
+        "ssl__key__password": "another",
+    }
+    moves(shunter, cluster, tmp_path, properties(tmp_path, **tls(certificates, **mine)))
