@@ -16,19 +16,32 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
-from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
+from shunter.drivers.admin_client import PinnedAdminClient
+from shunter.model.partition import Replicas, TopicPartition
 from shunter.testbed import tools
 from shunter.testbed.kraft import KRaftCluster
+from shunter.testbed.probes import brokers_known_at
+from shunter.testbed.waiting import wait_until
 
 BROKERS = (1, 2, 3)
 TOPICS = 4
 PATIENCE_S = 600.0
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def wait_for_brokers(cluster: KRaftCluster) -> None:
+    """Until each broker names all of them."""
+    wait_until(
+        lambda: all(brokers_known_at(node.port) == set(BROKERS) for node in cluster.nodes.values()),
+        what="every broker knows all brokers",
+        timeout_s=60,
+    )
 
 
 def placements(moves: int, shift: int) -> dict[tuple[str, int], list[int]]:
@@ -48,17 +61,22 @@ def write_plan(path: Path, wanted: dict[tuple[str, int], list[int]]) -> Path:
     return path
 
 
-def wait_until_there(admin: KafkaAdminClient, wanted: dict[tuple[str, int], list[int]]) -> None:
-    """Until nothing is under way and everything is where it should be."""
+def wait_until_there(admin: PinnedAdminClient, wanted: dict[tuple[str, int], list[int]]) -> None:
+    """Until nothing is under way and every broker tells that everything is where it should be."""
+    names = [f"bench{topic}" for topic in range(TOPICS)]
     until = time.monotonic() + PATIENCE_S
+    behind = list(BROKERS)
     while time.monotonic() < until:
         if not admin.list_partition_reassignments():
-            found = admin.describe_topics([f"bench{topic}" for topic in range(TOPICS)])
-            seen = {(t["name"], p["partition_index"]): p["replica_nodes"] for t in found for p in t["partitions"]}
-            if all(list(seen.get(key, ())) == replicas for key, replicas in wanted.items()):
+            behind = [broker for broker in behind if not _is_there(admin.replicas_at(broker, names), wanted)]
+            if not behind:
                 return
         time.sleep(0.1)
     raise SystemExit("the moves did not end")
+
+
+def _is_there(seen: Mapping[TopicPartition, Replicas], wanted: dict[tuple[str, int], list[int]]) -> bool:
+    return all(list(seen.get(TopicPartition(*key), ())) == replicas for key, replicas in wanted.items())
 
 
 def by_the_tool(cluster: KRaftCluster, plan: Path) -> float:
@@ -106,14 +124,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with KRaftCluster(folder / "kraft", node_ids=BROKERS, heap_mib=options.heap) as cluster:
-            admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","), request_timeout_ms=120_000)
+            wait_for_brokers(cluster)
+            admin = PinnedAdminClient(bootstrap_servers=cluster.bootstrap.split(","), request_timeout_ms=120_000)
             shift = 0
             now = placements(options.moves, shift)
             for topic in range(TOPICS):
                 listed = {n: replicas for (t, n), replicas in now.items() if t == f"bench{topic}"}
                 admin.create_topics([NewTopic(f"bench{topic}", replica_assignments=listed)])
-            for _look in range(10):  # Another broker answers each time: all of them must know the topics.
-                wait_until_there(admin, now)
+            wait_until_there(admin, now)
             tool: list[float] = []
             ours: list[float] = []
             for turn in range(options.rounds + 1):
