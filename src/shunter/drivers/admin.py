@@ -47,6 +47,8 @@ SETTINGS_FRESH_S = 60.0
 QUORUM_FRESH_S = 5.0
 SHUNTER_FRESH_S = 15.0
 CONFIGS_PER_REQUEST = 500
+ASKED_FOR_AGREEMENT = 3
+"""So many other brokers have to tell the same replicas before a plan is taken on."""
 THREADS = 16
 CLOSE_WITHIN_S = 5.0
 READ_WITHIN_S = 12.0
@@ -77,8 +79,8 @@ class AdminClient(Protocol):
         """Everything under way."""
         ...
 
-    async def observe_topics(self, names: Sequence[str]) -> TopicsSeen:
-        """Metadata of topics, and who is up."""
+    async def observe_topics(self, names: Sequence[str], *, sure: bool = False) -> TopicsSeen:
+        """Metadata of topics, and who is up; `sure`: refused, to be tried again, while brokers disagree."""
         ...
 
     async def observe_log_dirs(self, asked: Mapping[BrokerId, Sequence[TopicPartition]]) -> LogDirsSeen:
@@ -251,11 +253,11 @@ class KafkaPythonAdmin:
 
         return await self._call("ListPartitionReassignments", "Describe on Cluster", ask)
 
-    async def observe_topics(self, names: Sequence[str]) -> TopicsSeen:
-        """Metadata of topics, and who is up."""
-        return await self._call("Metadata", "Describe on Topic", lambda: self._observe_topics(names))
+    async def observe_topics(self, names: Sequence[str], *, sure: bool = False) -> TopicsSeen:
+        """Metadata of topics, and who is up; `sure`: refused, to be tried again, while brokers disagree."""
+        return await self._call("Metadata", "Describe on Topic", lambda: self._observe_topics(names, sure=sure))
 
-    def _observe_topics(self, names: Sequence[str]) -> TopicsSeen:
+    def _observe_topics(self, names: Sequence[str], *, sure: bool) -> TopicsSeen:
         topics: dict[str, ObservedTopic | None] = dict.fromkeys(names)
         if self._client.pinned is None:
             self._client.pinned = self._least_late()
@@ -273,6 +275,8 @@ class KafkaPythonAdmin:
             if not broker.get("is_fenced", False)
         }
         self._doubt([name for name, topic in topics.items() if topic is None], brokers)
+        if sure:
+            self._agree(topics, brokers)
         return TopicsSeen(topics, brokers, self._controller(int(described["controller_id"])))
 
     def _doubt(self, absent: Sequence[str], brokers: Iterable[BrokerId]) -> None:
@@ -287,6 +291,26 @@ class KafkaPythonAdmin:
             if known:
                 told = f"broker {broker} knows topic {known[0]}, and broker {self._client.pinned} does not yet"
                 raise DriverError(f"Metadata: {told}", retriable=True)
+
+    def _agree(self, topics: Mapping[str, ObservedTopic | None], brokers: Iterable[BrokerId]) -> None:
+        """After thousands of moves a broker may be late by seconds, the controller's own too: others are asked as well.
+
+        Raises:
+            DriverError: another broker tells other replicas: ask again.
+        """
+        told = {
+            TopicPartition(name, number): partition.replicas
+            for name, topic in topics.items()
+            if topic is not None
+            for number, partition in topic.partitions.items()
+        }
+        names = sorted({tp.topic for tp in told})
+        others = [broker for broker in sorted(brokers) if broker != self._client.pinned]
+        for broker in others[:ASKED_FOR_AGREEMENT] if names else ():
+            for tp, replicas in self._client.replicas_at(broker, names).items():
+                if told.get(tp, replicas) != replicas:
+                    where = f"broker {broker} tells replicas {list(replicas)} of {tp}"
+                    raise DriverError(f"Metadata: {where}, and another broker {list(told[tp])}", retriable=True)
 
     def _least_late(self) -> BrokerId | None:
         """The broker to ask for metadata: of a KRaft cluster who has read most of the metadata log, else the controller."""

@@ -14,7 +14,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from shunter.drivers.admin_answers import translated
 from shunter.errors import DriverError
-from shunter.model.partition import BrokerId
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 
 class PinnedAdminClient(KafkaAdminClient):  # type: ignore[misc]
@@ -39,6 +39,16 @@ class PinnedAdminClient(KafkaAdminClient):  # type: ignore[misc]
         """Which of these topics a broker knows."""
         found = self._manager.run(self._metadata_from, broker, topics)["topics"]
         return [str(topic["name"]) for topic in found if topic["error_code"] == 0]
+
+    def replicas_at(self, broker: BrokerId, topics: Sequence[str]) -> dict[TopicPartition, Replicas]:
+        """Where a broker believes the replicas of these topics to be; topics that it does not know are left out."""
+        found = self._manager.run(self._metadata_from, broker, topics)["topics"]
+        return {
+            TopicPartition(str(topic["name"]), int(partition["partition_index"])): tuple(partition["replica_nodes"])
+            for topic in found
+            if topic["error_code"] == 0
+            for partition in topic["partitions"]
+        }
 
     def described_by(self, broker: BrokerId, resources: Sequence[ConfigResource]) -> dict[str, dict[str, Any]]:
         """Settings as one broker tells them, by kind and name of the resource."""

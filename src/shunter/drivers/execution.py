@@ -299,7 +299,7 @@ class ExecutionDriver:
                 ongoing = await self._admin.list_reassignments()
                 return ev.ReassignmentsListed(ongoing, asked_at_ms, cost_ms())
             case ObserveTopics():
-                seen = await self._admin.observe_topics(read.topics)
+                seen = await self._admin.observe_topics(read.topics, sure=read.sure)
                 topics = {"": None, **seen.topics} if not read.topics else seen.topics
                 return ev.TopicsObserved(topics, seen.brokers, seen.controller, asked_at_ms, cost_ms())
             case ObserveLogDirs():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 from shunter.core.executor.eta import Estimate, bytes_left, estimate
@@ -63,6 +63,8 @@ class ExecutionView:
         return 1.0 if everything == 0 else ended / everything
 
 
+_VIEW = tuple(field.name for field in fields(ExecutionView))
+_ROW = tuple(field.name for field in fields(MoveRow))
 OPEN_STATES = ("pending", "moving", "paused")
 
 
@@ -98,8 +100,9 @@ def view_execution(state: ExecutorState, meter: Meter, limit: int | None, now_ms
 
 def view_to_json(view: ExecutionView, *, most_moves: int | None = None) -> dict[str, Any]:
     """The view as a JSON object, with the share done; at most so many moves, open ones first."""
-    # Cut before it is copied: with thousands of moves the copy would cost more than all decisions.
-    document = asdict(view if most_moves is None else replace(view, moves=view.moves[:most_moves]))
+    # Not `asdict`, which copies deeply: with thousands of moves that would cost more than all decisions.
+    document = {name: getattr(view, name) for name in _VIEW}
+    document["moves"] = [{name: getattr(row, name) for name in _ROW} for row in view.moves[:most_moves]]
     document["share"] = round(view.share, 6)
     return document
 

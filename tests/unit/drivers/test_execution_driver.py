@@ -79,7 +79,7 @@ class Cluster:
             raise self.failure
         return {}
 
-    async def observe_topics(self, names: Sequence[str]) -> TopicsSeen:
+    async def observe_topics(self, names: Sequence[str], *, sure: bool = False) -> TopicsSeen:
         seen = ObservedTopic(None, {0: ObservedPartition(self.replicas, self.replicas, self.replicas[0])})
         return TopicsSeen(dict.fromkeys(names, seen), {1: None, 2: None, 3: None}, 1)
 

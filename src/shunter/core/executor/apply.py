@@ -81,7 +81,7 @@ def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
     )
     move.passed.add(frozenset(record.original))
     before = state.moves.get(record.tp)
-    if before is not None and before.open:
+    if before is not None and before.open and before.steps:
         move.passed |= before.passed
         # A second plan for a partition in motion keeps the first original, and its running step.
         move.original, move.current = before.original, before.current

@@ -13,6 +13,7 @@ from shunter.model.execution import (
     Direction,
     FloorRelaxed,
     JournalRecord,
+    MoveAccepted,
     MoveClosed,
     ObservedPartition,
     Outcome,
@@ -63,7 +64,7 @@ def decide_moves(work: Pass) -> None:
     live = work.live
     idle: list[Move] = []
     for move in work.state.moves.values():
-        if not move.open or move.tp in work.touched:
+        if move.outcome is not None or move.tp in work.touched or _goes_on(work, move):
             continue
         if _gone(work, move):
             continue
@@ -73,6 +74,17 @@ def decide_moves(work: Pass) -> None:
             _decide_stepping(work, move, live)
     if idle:
         _decide_idle(work, idle, live)
+
+
+def _goes_on(work: Pass, move: Move) -> bool:
+    """Whether a step under way looks as it looked when it was found to go on: with thousands, looking again is dear."""
+    step, watch, cluster = move.step, move.watch, work.state.cluster
+    return (
+        step is not None
+        and watch.goes_on is not None
+        and watch.goes_on == (cluster.topics_at_ms.get(move.tp.topic), cluster.ongoing.get(move.tp))
+        and not move.turned
+    )
 
 
 def _gone(work: Pass, move: Move) -> bool:
@@ -217,6 +229,9 @@ def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: froze
     if not holding:
         move.blocked_since_ms = None
         move.waits = _catching_up(work, copying, live)
+        cluster, watch = work.state.cluster, move.watch
+        if step.accepted and watch.unexplained_since_ms is None and move.tp in cluster.ongoing:
+            watch.goes_on = (cluster.topics_at_ms[move.tp.topic], cluster.ongoing[move.tp])
         return
     if move.blocked_since_ms is None:
         move.blocked_since_ms = work.now_ms
@@ -259,6 +274,9 @@ def _decide_idle(work: Pass, idle: list[Move], live: frozenset[BrokerId]) -> Non
     for move in in_order(idle, work.state.options, work.state.cluster):
         if capacity.full and move.began_at_ms is None and move.direction is Direction.FORWARD:
             move.waits = "waits for its turn"
+            seen = work.state.cluster.partition(move.tp)
+            if seen is not None and seen.replicas != move.current and _never_began(work, move):
+                _unexplained(work, move, seen)  # While it can still be told what was late from what somebody did.
             continue
         _decide_one_idle(work, move, live, capacity)
 
@@ -312,10 +330,28 @@ def _unexplained(work: Pass, move: Move, seen: ObservedPartition) -> bool:
         told = f"somebody else moves it to {list(foreign.target)}: left alone"
     elif seen.replicas == move.goal:
         return False
+    elif _never_began(work, move):
+        _rebase(work, move, seen)
+        return True
     else:
         told = f"somebody else changed it from {list(move.current)} to {list(seen.replicas)}"
     _close(work, move, Outcome.SUPERSEDED, told, seen.replicas)
     return True
+
+
+def _never_began(work: Pass, move: Move) -> bool:
+    """Whether a move was taken on a moment ago and nothing came of it yet: what was seen then may have been late."""
+    fresh = work.now_ms - move.accepted_at_ms < LAG_MS
+    return fresh and move.steps == 0 and move.direction is Direction.FORWARD and not move.paused
+
+
+def _rebase(work: Pass, move: Move, seen: ObservedPartition) -> None:
+    told = f"its replicas were {list(seen.replicas)}, not {list(move.original)} as a broker told that was late"
+    work.out.notices.append(Notice("move-rebased", str(move.tp), told))
+    work.write(
+        move,
+        MoveAccepted(move.tp, move.topic_id, seen.replicas, move.target, move.strategy, move.size_bytes, move.log_dirs),
+    )
 
 
 def _refusal(work: Pass, move: Move, adding: Replicas, capacity: Capacity) -> str | None:

@@ -45,7 +45,7 @@ from shunter.model.execution import (
     ThrottleKey,
     ThrottleRestored,
 )
-from shunter.model.partition import Replicas, TopicPartition
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 REQUEST_PARTITIONS = 1_000
 """Partitions in one AlterPartitionReassignments: Apache's KRaft controller refuses more than 10,000 records at once."""
@@ -106,6 +106,8 @@ class Executor:
     _utc_offset_minutes: int = 0
     _fatal: str | None = None
     _idle_since_ms: int | None = None
+    _wanted: tuple[tuple[int, tuple[BrokerId, ...]], dict[ThrottleKey, str]] | None = None
+    """What `desired_settings` said, and of what."""
     loaded: bool = False
 
     def handle(self, envelope: ev.Envelope) -> Ready:
@@ -361,7 +363,7 @@ class Executor:
             return None
         if not self.loaded:
             return None
-        wanted = desired_settings(self.state, self.limit) if self.state.running else {}
+        wanted = self._desired()
         stale: set[str] = set()
         writes = None
         if self._outstanding is None:
@@ -373,6 +375,15 @@ class Executor:
         if writes is None and self._outstanding is None:
             self._maybe_finish(out)
         return writes
+
+    def _desired(self) -> dict[ThrottleKey, str]:
+        """Settings as we want them: what they follow from changes by the journal and by brokers that come and go."""
+        if not self.state.running:
+            return {}
+        basis = (self.state.next_sequence, tuple(self.state.cluster.brokers))
+        if self._wanted is None or self._wanted[0] != basis:
+            self._wanted = basis, desired_settings(self.state, self.limit)
+        return self._wanted[1]
 
     def _decide(self, wanted: dict[ThrottleKey, str], stale: set[str], out: Outbox) -> JournalBatch | None:
         records = self._decide_orders()

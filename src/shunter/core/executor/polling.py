@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from shunter.core.executor.ready import ListReassignments, ObserveLogDirs, ObserveTopics, Outbox
 from shunter.core.executor.state import ExecutorState
-from shunter.core.executor.submission import LATE_MS, Submission, involved_brokers, replicas_to_size
+from shunter.core.executor.submission import LATE_MS, SURE_MS, Submission, involved_brokers, replicas_to_size
 from shunter.model.partition import BrokerId, TopicPartition
 
 LIST_MIN_MS = 100
 LIST_MAX_MS = 2_000
-LIST_SHARE = 12
+LIST_SHARE = 16
 """Time between two lists, in processor time of one. All shares together leave an executor below 15 % of a core."""
 TOPICS_MS = 5_000
 TOPICS_SHARE = 40
@@ -39,6 +39,8 @@ class Polls:
     stale_due_ms: int = 0
     """When metadata may be asked for again that a decision waits for."""
     topics_cost_ms: int = 0
+    refused_until_ms: int = 0
+    """Metadata were asked for in vain: not again before this."""
     log_dirs_pending_ms: int | None = None
     log_dirs_due_ms: int = 0
     log_dirs_cost_ms: int = 0
@@ -73,7 +75,7 @@ class Polls:
             self.list_pending_ms, self.list_due_ms = None, now_ms + FAILED_MS
         elif what == "topics":
             self.topics_pending.clear()
-            self.topics_due_ms = now_ms + FAILED_MS
+            self.topics_due_ms = self.refused_until_ms = now_ms + FAILED_MS
         elif what == "log-dirs":
             self.log_dirs_pending_ms, self.log_dirs_due_ms = None, now_ms + LOG_DIRS_MS
 
@@ -113,7 +115,8 @@ def _poll_for(state: ExecutorState, polls: Polls, submission: Submission, now_ms
     unseen = {name for name in names if cluster.topics_at_ms.get(name, -1) < submission.since_ms}
     doubtful = submission.doubtful(state, now_ms)
     if unseen:
-        _ask_topics(polls, unseen, now_ms, out, due=now_ms)
+        sure = now_ms < submission.since_ms + SURE_MS
+        _ask_topics(polls, unseen, now_ms, out, due=max(now_ms, polls.refused_until_ms), sure=sure)
     elif doubtful:
         _ask_topics(polls, doubtful, now_ms, out, due=max(cluster.topics_at_ms[name] for name in doubtful) + FAILED_MS)
         out.wake(submission.since_ms + LATE_MS)
@@ -142,7 +145,7 @@ def _list(polls: Polls, now_ms: int, out: Outbox) -> None:
     out.reads.append(ListReassignments())
 
 
-def _ask_topics(polls: Polls, names: Iterable[str], now_ms: int, out: Outbox, *, due: int) -> None:
+def _ask_topics(polls: Polls, names: Iterable[str], now_ms: int, out: Outbox, *, due: int, sure: bool = False) -> None:
     wanted = sorted(
         name for name in names if name not in polls.topics_pending or now_ms >= polls.topics_pending[name] + LOST_MS
     )
@@ -152,11 +155,14 @@ def _ask_topics(polls: Polls, names: Iterable[str], now_ms: int, out: Outbox, *,
         out.wake(due)
         return
     polls.topics_pending.update((name, now_ms) for name in wanted)
-    out.reads.append(ObserveTopics(tuple(name for name in wanted if name)))
+    out.reads.append(ObserveTopics(tuple(name for name in wanted if name), sure))
 
 
 def _poll_log_dirs(state: ExecutorState, polls: Polls, now_ms: int, out: Outbox) -> None:
     if polls.log_dirs_pending_ms is not None and now_ms < polls.log_dirs_pending_ms + LOST_MS:
+        return
+    if now_ms < polls.log_dirs_due_ms:
+        out.wake(polls.log_dirs_due_ms)
         return
     asked: dict[BrokerId, list[TopicPartition]] = {}
     first: int | None = None
@@ -177,9 +183,6 @@ def _poll_log_dirs(state: ExecutorState, polls: Polls, now_ms: int, out: Outbox)
     if not asked:
         if first is not None:
             out.wake(first)
-        return
-    if now_ms < polls.log_dirs_due_ms:
-        out.wake(polls.log_dirs_due_ms)
         return
     polls.log_dirs_pending_ms = now_ms
     out.reads.append(_log_dirs(asked))

@@ -56,9 +56,10 @@ class ListReassignments:
 
 @dataclass(frozen=True, slots=True)
 class ObserveTopics:
-    """Metadata of these topics; answered by `TopicsObserved`."""
+    """Metadata of these topics; answered by `TopicsObserved`. `sure`: as several brokers tell them, in agreement."""
 
     topics: tuple[str, ...]
+    sure: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,8 @@ class Watch:
     unseen_since_ms: int | None = None
     """Since when a step that was taken on looks as if it had never been."""
     lagging_since_ms: int | None = None
+    goes_on: tuple[int, OngoingReassignment] | None = None
+    """What was seen (of which moment's metadata) when the step was found to go on with nothing to be done about it."""
     vanished_at_ms: int | None = None
     """When the question was put whose answer first did not name the partition."""
 
@@ -212,8 +214,8 @@ class ExecutorState:
 
     def open_moves(self) -> list[Move]:
         """Moves that have not ended, in order of acceptance."""
-        return [move for move in self.moves.values() if move.open]
+        return [move for move in self.moves.values() if move.outcome is None]
 
     def stepping(self) -> list[Move]:
         """Moves with a step under way."""
-        return [move for move in self.moves.values() if move.open and move.step is not None]
+        return [move for move in self.moves.values() if move.step is not None and move.outcome is None]

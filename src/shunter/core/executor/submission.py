@@ -25,6 +25,8 @@ from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 LATE_MS = 3_000
 """So late may a broker's metadata be before a topic that it does not know is taken for absent."""
+SURE_MS = 15_000
+"""So long brokers are asked again that disagree on where replicas are: what is accepted is what a rollback restores."""
 
 
 @dataclass(slots=True)

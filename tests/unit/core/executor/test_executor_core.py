@@ -6,7 +6,7 @@ import pytest
 from apache_yard import SIZE, Rig, Yard
 
 from shunter.core.executor.capacity import Capacity
-from shunter.core.executor.ready import AlterReassignments, CommandReply, ListReassignments, PlanReply
+from shunter.core.executor.ready import AlterReassignments, CommandReply, ListReassignments, ObserveTopics, PlanReply
 from shunter.errors import ErrorCode
 from shunter.model.execution import (
     CommandKind,
@@ -277,6 +277,28 @@ def test_a_topic_that_metadata_do_not_know_yet_is_asked_for_again() -> None:
     results = {move.tp.topic: move.refused for move in reply_to(rig, token).moves}
     assert results == {"new": None, "never": "there is no topic never"}
     assert rig.outcomes() == {TopicPartition("new", 0): Outcome.DONE}
+
+
+def test_replicas_that_a_late_broker_told_at_first_are_not_what_a_rollback_restores() -> None:
+    rig = Rig(Yard({"t": [(1, 2), (2, 1)]}))
+    late = rig.yard.partitions[T1]
+    late.replicas = late.isr = (3, 2, 1)
+    rig.submit(("t", 0, (4, 2)), ("t", 1, (3, 4)), options=ExecutionOptions(max_concurrent=1))
+    begun(rig)
+    assert rig.core.state.moves[T1].original == (3, 2, 1)
+    late.replicas = late.isr = (2, 1)
+    rig.settle(catching_up=False, rounds=40)
+    assert rig.core.state.moves[T1].original == (2, 1)
+    assert [notice.kind for notice in rig.notices if notice.about == str(T1)] == ["move-rebased"]
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.DONE, T1: Outcome.DONE}
+
+
+def test_a_plan_is_judged_by_what_several_brokers_agree_on() -> None:
+    rig = Rig(Yard({"t": [(1, 2)]}))
+    rig.submit(("t", 0, (1, 3)))
+    asked = [work for work in rig.pending if isinstance(work, ObserveTopics)]
+    assert asked == [ObserveTopics(("t",), sure=True)]
 
 
 def test_a_dead_broker_of_the_target_is_waited_for_by_name() -> None:
