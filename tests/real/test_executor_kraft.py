@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import executor_scenarios as scenarios
 import pytest
 from executor_process import Shunter, write_plan
-from executor_scenarios import ORIGINAL, Yard
+from executor_scenarios import ORIGINAL, PARTITIONS, Yard
 from kafka import TopicPartition
 
 from shunter.app.exit_codes import ExitCode
@@ -57,6 +58,30 @@ def test_a_dry_run_says_what_would_happen_and_touches_nothing(yard: Yard) -> Non
     assert "a guess" in done.stdout
     assert not yard.shunter.journal.exists()
     yard.ended_in(ORIGINAL)
+
+
+@pytest.mark.long
+def test_what_of_a_plan_does_not_fit_is_refused_by_partition_and_the_rest_is_moved(yard: Yard, tmp_path: Path) -> None:
+    entries = [
+        {"topic": yard.topic, "partition": 0, "replicas": [3, 1], "original_replicas": [1, 2]},
+        {"topic": yard.topic, "partition": 1, "replicas": [3, 2], "original_replicas": [1, 2]},
+        {"topic": yard.topic, "partition": 2, "replicas": [2, 99]},
+        {"topic": yard.topic, "partition": 9, "replicas": [2, 1]},
+        {"topic": f"{yard.topic}-gone", "partition": 0, "replicas": [2, 1]},
+    ]
+    plan = tmp_path / "misfit.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": entries}))
+    done = yard.shunter.run("execute", str(plan), "--yes", "--throttle", "5M", timeout_s=240)
+    assert done.returncode == ExitCode.PARTLY, done.stdout + done.stderr
+    for told in (
+        f"{yard.topic}-1 was not taken on: the plan was made when {yard.topic}-1 was on [1, 2]; now it is on [2, 1]",
+        "name broker 99, which the controller does not know; known are [1, 2, 3]",
+        f"topic {yard.topic} has {PARTITIONS} partitions, and no 9",
+        f"there is no topic {yard.topic}-gone",
+        "1 done",
+    ):
+        assert told in done.stdout, done.stdout
+    yard.ended_in(ORIGINAL | {0: (3, 1)})
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 `{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "/d"]}]}`
 Null or empty replicas cancel what moves that partition. `"strategy"` is "incremental" or "all-at-once".
+`"original_replicas"` (KIP-236's name) are the replicas that the plan was made for.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def _order(entry: object, place: str) -> MoveOrder:
     if name is not None and name not in _STRATEGIES:
         raise FormatError(place, f"strategy {name!r} is none of {', '.join(_STRATEGIES)}")
     strategy = None if name is None else _STRATEGIES[str(name)]
-    return MoveOrder(TopicPartition(topic, number), replicas, strategy, log_dirs)
+    planned_from = _replicas(entry.get("original_replicas"), f"{place} ({topic}-{number}), original_replicas")
+    return MoveOrder(TopicPartition(topic, number), replicas, strategy, log_dirs, planned_from)
 
 
 def _replicas(value: object, place: str) -> Replicas:
@@ -97,4 +99,6 @@ def _entry(move: MoveOrder) -> dict[str, Any]:
         entry["log_dirs"] = [paths.get(broker, ANY_LOG_DIR) for broker in move.target]
     if move.strategy is not None:
         entry["strategy"] = _STRATEGY_NAMES[move.strategy]
+    if move.planned_from:
+        entry["original_replicas"] = list(move.planned_from)
     return entry

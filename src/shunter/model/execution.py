@@ -102,12 +102,16 @@ class ExecutionOptions:
 
 
 class MoveOrder(NamedTuple):
-    """One partition of a plan: where it shall be, in which log dirs, and how. `target` () cancels what moves there."""
+    """One partition of a plan: where it shall be, in which log dirs, and how. `target` () cancels what moves there.
+
+    `planned_from`: its replicas when the plan was made; (): the plan does not say.
+    """
 
     tp: TopicPartition
     target: Replicas
     strategy: Strategy | None = None
     log_dirs: tuple[tuple[BrokerId, str], ...] = ()
+    planned_from: Replicas = ()
 
 
 class ThrottleKey(NamedTuple):

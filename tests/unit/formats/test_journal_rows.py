@@ -160,6 +160,7 @@ orders = st.builds(
     st.lists(st.integers(0, 99), min_size=1, max_size=4, unique=True).map(tuple),
     st.none() | st.sampled_from(Strategy),
     st.just(()),
+    st.lists(st.integers(0, 99), max_size=4, unique=True).map(tuple),
 )
 
 

@@ -121,6 +121,12 @@ def _judge_order(
         )
     if not order.target:
         return _cancel(event, order, topic, ours, foreign)
+    original = seen.replicas if foreign is None else foreign.original
+    if ours is None and order.planned_from and order.planned_from != original:
+        return (
+            f"the plan was made when {order.tp} was on {list(order.planned_from)}; "
+            f"now it is on {list(original)}: make the plan anew"
+        )
     complaint = validate_target(order.target, known, place=order.tp, min_isr=min(topic.min_isr, len(seen.replicas)))
     if complaint is not None:
         return f"{complaint[1]}; known are {sorted(known)}" if "does not know" in complaint[1] else complaint[1]

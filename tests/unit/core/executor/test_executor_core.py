@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from apache_yard import SIZE, Rig, Yard
 
+from shunter.core.executor import events as ev
 from shunter.core.executor.capacity import Capacity
 from shunter.core.executor.ready import AlterReassignments, CommandReply, ListReassignments, ObserveTopics, PlanReply
 from shunter.errors import ErrorCode
@@ -13,6 +14,7 @@ from shunter.model.execution import (
     ExecutionOptions,
     FloorRelaxed,
     MoveClosed,
+    MoveOrder,
     Outcome,
     StepBegun,
     ThrottleKey,
@@ -312,6 +314,28 @@ def test_a_dead_broker_of_the_target_is_waited_for_by_name() -> None:
     assert rig.outcomes()[T0] is Outcome.DONE
 
 
+def test_what_of_a_plan_does_not_fit_is_refused_by_partition_and_the_rest_goes_on() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3), (2, 3, 1), (1, 2)]}))
+    orders = (
+        MoveOrder(T0, (4, 2, 3), planned_from=(1, 2, 3)),
+        MoveOrder(T1, (4, 2, 3), planned_from=(2, 1, 3)),
+        MoveOrder(TopicPartition("t", 2), (99, 2)),
+        MoveOrder(TopicPartition("t", 7), (1, 2)),
+        MoveOrder(TopicPartition("gone", 0), (1, 2)),
+    )
+    rig.tell(ev.PlanSubmitted("p", orders, ExecutionOptions(), 1))
+    rig.settle()
+    refused = [move.refused for move in reply_to(rig, 1).moves]
+    assert refused == [
+        None,
+        "the plan was made when t-1 was on [2, 1, 3]; now it is on [2, 3, 1]: make the plan anew",
+        "replicas [99, 2] for t-2 name broker 99, which the controller does not know; known are [1, 2, 3, 4, 5, 6]",
+        "topic t has 3 partitions, and no 7",
+        "there is no topic gone",
+    ]
+    assert rig.outcomes() == {T0: Outcome.DONE}
+
+
 def test_a_broker_that_is_known_to_nobody_is_refused() -> None:
     rig = Rig(Yard({"t": [(1, 2, 3)]}))
     token = rig.submit(("t", 0, (99, 2, 3)))
@@ -469,8 +493,6 @@ def test_a_journal_of_another_cluster_is_refused() -> None:
     stranger = Rig(Yard({"t": [(1, 2, 3)]}))
     stranger.journal = rig.journal
     stranger.core.__init__()
-    from shunter.core.executor import events as ev
-
     stranger.tell(ev.JournalLoaded(tuple(rig.journal), "another"))
     assert stranger.finish is not None
     assert "belongs to cluster yard" in str(stranger.finish.fatal)
