@@ -253,14 +253,14 @@ def owed_deletion_forgotten(original, self, broker, tp, leader_epoch):
 
 
 @mutant(Outbox, "stop_replicas", within=40)
-def everybody_deletes(original, self, stopped, now_ms, *, delete):
+def everybody_deletes(original, self, stopped, now_ms, *, delete, older=()):
     """Every replica of a partition that loses one is told to delete."""
     if delete:
         for tp in stopped:
             partition = self.state.partition(tp)
             if partition is not None:
                 stopped[tp] |= set(partition.assignment.replicas)
-    return original(self, stopped, now_ms, delete=delete)
+    return original(self, stopped, now_ms, delete=delete, older=older)
 
 
 @mutant(Deletions, "resume", within=80)
@@ -287,6 +287,18 @@ def former_steps_forgotten(original, move, assignment):
 def cancel_forgets_unsliced_work(original, self, draft, item, *, before):
     """A cancel leaves what waits of its partition in the queue."""
     return original(self, draft, item, before=())
+
+
+@mutant(Submissions, "_submit", within=400)
+def pause_forgets_unsliced_work(original, self, draft, change, *, submission):
+    """What was paused while it waited begins when its turn comes."""
+    submission.paused.clear()
+    return original(self, draft, change, submission=submission)
+
+
+@mutant(Deletions, "strike_off", within=400)
+def stray_deletions_wait_for_a_topic(original, self, names):
+    """The bug that was found: an entry of the deletion queue that names no topic stays."""
 
 
 @mutant(TaskQueue, "first", within=60)

@@ -118,12 +118,14 @@ class ClusterReader:
         """Read everything. Whoever wants to miss nothing arms the watches before."""
         unreadable = Unreadable()
         (cluster_id,), zxid = await self._client.get_many((znodes.CLUSTER_ID,))
+        # Before the topics: whatever it names and they don't have is no topic any more, and not one that is too new.
+        deleting = await self.deleting_topics()
         listed = await self._client.children(znodes.TOPICS)
         names = listed[0] if listed is not None else ()
         self._topics_read = 0
         telling = asyncio.create_task(self._tell_progress(len(names)))
         try:
-            return await self._cluster(names, cluster_id, zxid, unreadable)
+            return await self._cluster(names, deleting, cluster_id, zxid, unreadable)
         finally:
             telling.cancel()
 
@@ -136,7 +138,12 @@ class ClusterReader:
             logger.info("reading the cluster: %d of %d topics after %d s", self._topics_read, topics, seconds)
 
     async def _cluster(
-        self, names: Sequence[str], cluster_id: Znode | None, zxid: int, unreadable: Unreadable
+        self,
+        names: Sequence[str],
+        deleting: tuple[str, ...],
+        cluster_id: Znode | None,
+        zxid: int,
+        unreadable: Unreadable,
     ) -> ClusterFound:
         brokers, (moves, broken_moves), (owed, broken_owed), configs = await asyncio.gather(
             self.brokers(unreadable),
@@ -157,7 +164,7 @@ class ClusterReader:
             reassignments=moves,
             legacy=legacy,
             owed_deletions=owed,
-            deleting_topics=await self.deleting_topics(),
+            deleting_topics=deleting,
             producer_id_block=producer_ids or (0, -1),
             broker_configs=configs,
             unreadable=unreadable.found,

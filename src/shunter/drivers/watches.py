@@ -278,6 +278,8 @@ class ClusterWatches:
         names = set(await self._children(znodes.DELETE_TOPICS))
         new = names - self._known_deletions
         self._known_deletions = names
+        if new - self._seen.topics.keys():
+            await self._read_topics()  # It may have been made, and doomed, since they were read.
         if new:
             self._post(TopicDeletionsFound(tuple(sorted(new))))
 

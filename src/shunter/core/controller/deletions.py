@@ -14,8 +14,8 @@ from shunter.core.controller.ready import Request
 from shunter.core.controller.state import ControllerState
 from shunter.core.controller.tasks import Priority, Task, TaskQueue
 from shunter.errors import ErrorCode
-from shunter.model.partition import BrokerId, PartitionState, TopicPartition
-from shunter.model.records import DeleteTopic, PutOwedDeletion, Record
+from shunter.model.partition import EPOCH_DURING_DELETE, BrokerId, PartitionState, TopicPartition
+from shunter.model.records import DeleteQueueEntry, DeleteTopic, PutOwedDeletion, Record
 
 
 @dataclass(slots=True)
@@ -57,6 +57,21 @@ class Deletions:
         requests += self.outbox.stop_replicas(stop, now_ms, delete=True)
         return requests
 
+    def on_marked(self, names: Iterable[str], now_ms: int) -> list[Request]:
+        """The deletion queue names topics: delete those that there are, and strike the others off it."""
+        marked = set(names)
+        self.strike_off(marked)
+        return self.begin(marked & self.state.topics.keys(), now_ms)
+
+    def strike_off(self, names: Iterable[str]) -> None:
+        """Remove entries of the deletion queue that name no topic, as Apache does.
+
+        One that stayed would delete whatever has that name at the next failover, unasked.
+        """
+        stray = sorted(set(names) - self.state.topics.keys() - self.state.left_out.topics)
+        if stray:
+            self.queue.add(Task(Priority.CLEANUP, stray, _strike_off))
+
     def _holders(self, tp: TopicPartition, partition: PartitionState) -> set[BrokerId]:
         """Who has a replica: who is assigned, and live brokers that a move has dropped and that may not have heard."""
         move = self.state.reassignments.get(tp)
@@ -88,6 +103,35 @@ class Deletions:
         topic = self.state.topics.get(name)
         if topic is not None and name in self.state.deleting:
             draft.other_records.append(DeleteTopic(name, tuple(sorted(topic.partitions))))
+            self._owe_for_good(draft, name)
+            # A move that was being written when the deletion began was none of those that were closed for it.
+            self.moves.forget_legacy(draft, {TopicPartition(name, number) for number in topic.partitions})
+
+    def _owe_for_good(self, draft: Draft, name: str) -> None:
+        """What is owed of a topic that goes is owed whatever has its name later: marked by the epoch of a deletion."""
+        for broker, owed in self.state.owed_deletions.items():
+            for tp, epoch in owed.partitions:
+                if tp.topic == name and epoch != EPOCH_DURING_DELETE:
+                    draft.owe(broker, tp, EPOCH_DURING_DELETE)
+
+    def clear_the_way(self, came: Iterable[BrokerId], now_ms: int) -> list[Request]:
+        """Have brokers delete what is left of topics that are gone, before they are told of others of the same names.
+
+        They would refuse those, for the log that lies there has another topic id. Who is in sync has none of it left.
+        """
+        stop: dict[TopicPartition, set[BrokerId]] = {}
+        for broker in came:
+            owed = self.state.owed_deletions.get(broker)
+            for tp, epoch in owed.partitions if owed is not None else ():
+                if epoch == EPOCH_DURING_DELETE and self._placed_anew(tp, broker):
+                    stop.setdefault(tp, set()).add(broker)
+        return self.outbox.stop_replicas(stop, now_ms, delete=True, older=stop)
+
+    def _placed_anew(self, tp: TopicPartition, broker: BrokerId) -> bool:
+        partition = self.state.partition(tp)
+        if partition is None or broker not in partition.assignment.replicas:
+            return False
+        return partition.leadership is None or broker not in partition.leadership.isr
 
     def forget(self, deleted: list[TopicPartition]) -> None:
         """These partitions exist no more."""
@@ -160,13 +204,17 @@ class Deletions:
                         stop.setdefault(tp, set()).add(broker)
         for broker in came:
             owed = self.state.owed_deletions.get(broker)
-            for tp, _ in owed.partitions if owed is not None else ():
-                self._ask_owed(stop, tp, broker)
+            for tp, epoch in owed.partitions if owed is not None else ():
+                if epoch != EPOCH_DURING_DELETE or not self._placed_anew(tp, broker):
+                    self._ask_owed(stop, tp, broker)
         dead: list[tuple[BrokerId, TopicPartition]] = []
+        older: set[TopicPartition] = set()
         for tp, move in self.state.reassignments.items():
             partition = self.state.partition(tp)
             if partition is None:
                 continue
+            if move.topic_id is not None and move.topic_id != self.state.topics[tp.topic].topic_id:
+                older.add(tp)
             for broker in dropped_before(move, partition.assignment):
                 if broker in came:
                     stop.setdefault(tp, set()).add(broker)
@@ -176,7 +224,7 @@ class Deletions:
         if dead:
             # They may have died before they heard of it, and our predecessor before it wrote that down.
             self.queue.add(Task(Priority.CLEANUP, dead, self.moves.owe_instead))
-        return requests + self.outbox.stop_replicas(stop, now_ms, delete=True)
+        return requests + self.outbox.stop_replicas(stop, now_ms, delete=True, older=older)
 
     def ask_who_is_back(self, records: Iterable[Record], now_ms: int) -> list[Request]:
         """Ask brokers that came back while what they owe was being written down: their return was seen before it."""
@@ -200,6 +248,11 @@ class Deletions:
             self.queue.add(Task(Priority.CLEANUP, ((broker, (tp,)),), _settle))
         else:
             stop.setdefault(tp, set()).add(broker)
+
+
+def _strike_off(draft: Draft, name: str) -> None:
+    if name not in draft.state.deleting:
+        draft.other_records.append(DeleteQueueEntry("delete_topics", name))
 
 
 def _settle(draft: Draft, item: tuple[BrokerId, tuple[TopicPartition, ...]]) -> None:

@@ -45,6 +45,11 @@ SPARE_ZNODES = 900
 """What a request to ZooKeeper holds beside a whole slice of partitions."""
 
 
+def serving_brokers(state: ControllerState) -> frozenset[BrokerId]:
+    """Brokers that may serve partitions: live, not leaving, and not us."""
+    return frozenset(state.brokers) - state.shutting_down - {state.controller_id}
+
+
 @dataclass(slots=True)
 class Draft:
     """One slice of decisions. Everything in it stands or falls together."""
@@ -73,11 +78,15 @@ class Draft:
     dropped: dict[TopicPartition, set[BrokerId]] = field(default_factory=dict[TopicPartition, set[BrokerId]])
     """Replicas to delete once this is durable."""
     stopped: dict[TopicPartition, set[BrokerId]] = field(default_factory=dict[TopicPartition, set[BrokerId]])
-    """Replicas to stop, not delete (controlled shutdown)."""
+    """Replicas to stop, not delete (a pause)."""
+    relieved: dict[TopicPartition, set[BrokerId]] = field(default_factory=dict[TopicPartition, set[BrokerId]])
+    """Replicas to stop for their broker's controlled shutdown, if it is still that life of the broker."""
     replies: list[tuple[ReplyToken, Reply]] = field(default_factory=list[tuple[ReplyToken, Reply]])
     notices: list[Notice] = field(default_factory=list[Notice])
     follow_ups: list[object] = field(default_factory=list[object])
     """Tasks to queue once this is durable."""
+    reconciled: set[TopicPartition] = field(default_factory=set[TopicPartition])
+    """Partitions about which it was decided who is right after a failover."""
     live: frozenset[BrokerId] | None = None
     topics_size: int = 0
     """Size of the topics in `assignments`, in znodes."""
@@ -113,7 +122,7 @@ class Draft:
     def serving(self, tp: TopicPartition) -> frozenset[BrokerId]:
         """Brokers that can serve a partition: live, not leaving, not us, and with a working log dir for it."""
         if self.live is None:
-            self.live = frozenset(self.state.brokers) - self.state.shutting_down - {self.state.controller_id}
+            self.live = serving_brokers(self.state)
         failed = self.state.offline_replicas.get(tp)
         return self.live - failed if failed else self.live
 

@@ -141,6 +141,26 @@ def shrink_isr(draft: Draft, tp: TopicPartition, broker: BrokerId) -> None:
     draft.lead(tp, leadership._replace(isr=isr, leader_epoch=leadership.leader_epoch + 1))
 
 
+def succeed(draft: Draft, tp: TopicPartition, broker: BrokerId) -> None:
+    """A broker begins another life: somebody else leads what it led, and it is in sync when it has caught up again.
+
+    Where nobody else is in sync and live it leads on, in a new epoch.
+    """
+    partition = draft.partition(tp)
+    if partition is None or partition.leadership is None or tp.topic in draft.state.deleting:
+        return
+    leadership = partition.leadership
+    if leadership.leader != broker:
+        shrink_isr(draft, tp, broker)
+        return
+    others = draft.serving(tp) - {broker}
+    elected = election.elect_for_offline(partition.assignment.replicas, leadership.isr, others, unclean_allowed=False)
+    if elected is not None:
+        draft.lead(tp, _led_by(leadership, elected))
+    else:
+        draft.lead(tp, leadership._replace(leader_epoch=leadership.leader_epoch + 1))
+
+
 def relieve(draft: Draft, tp: TopicPartition, broker: BrokerId) -> bool:
     """Controlled shutdown of one replica; returns whether the broker still leads the partition."""
     partition = draft.partition(tp)
@@ -150,7 +170,7 @@ def relieve(draft: Draft, tp: TopicPartition, broker: BrokerId) -> bool:
     if leadership.leader != broker:
         if broker in leadership.isr:
             shrink_isr(draft, tp, broker)
-        draft.stopped.setdefault(tp, set()).add(broker)
+        draft.relieved.setdefault(tp, set()).add(broker)
         return False
     elected = election.elect_for_shutdown(
         partition.assignment.replicas, leadership.isr, draft.serving(tp), draft.state.shutting_down

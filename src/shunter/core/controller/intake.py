@@ -141,6 +141,7 @@ class Intake:
             yield len(topic.topic.assignments), ([], [], [])
         requests: list[Request] = [self.outbox.connect()]
         requests += self.outbox.full_metadata(everyone, self.now_ms, full)
+        requests += self.deletions.clear_the_way(everyone, self.now_ms)
         yield len(full.metadata), (requests, [], notices)
         for broker in everyone:
             request = self.outbox.hosted_by(broker, full, self.now_ms)
@@ -153,6 +154,7 @@ class Intake:
         self.submissions.reconcile()
         self.rebalance.schedule(self.now_ms)
         told = self.znodes.start_up(self.submissions.reconcile_legacy())
+        self.deletions.strike_off(snapshot.deleting_topics)
         yield len(full.metadata), (self.deletions.resume(everyone, self.now_ms), [], told)
 
     def in_charge(self) -> Notice:
@@ -206,7 +208,7 @@ class Intake:
             case TopicDeletionsSubmitted():
                 self.on_topic_deletions_submitted(event)
             case TopicDeletionsFound(names):
-                return self.deletions.begin([name for name in names if name in self.state.topics], now_ms), [], []
+                return self.deletions.on_marked(names, now_ms), [], []
             case ConfigsRead():
                 self.on_configs_read(event)
             case LogDirsFailed(brokers):
@@ -283,6 +285,10 @@ class Intake:
         for broker, configs in event.brokers.items():
             self.state.broker_configs[broker] = dict(configs)
         self.liveness.mend_leaderless(None if event.brokers else sorted(event.topics))
+        waiting = [tp for tp in sorted(self.moves.waiting) if event.brokers or tp.topic in event.topics]
+        if waiting:
+            # A rollback waits for as many originals as min.insync.replicas asks for.
+            self.queue.add(Task(Priority.NORMAL, waiting, self.moves.advance))
 
     def on_time_passed(self, now_ms: int) -> None:
         """Look at what is overdue, at most once a second, and at the balance of leaders when that is due."""
@@ -314,6 +320,8 @@ class Intake:
             return [(event.reply_to, AlterPartitionReply(ErrorCode.STALE_BROKER_EPOCH))]
 
         def finish(results: list[LeaderAndIsr | ErrorCode]) -> list[tuple[ReplyToken, Reply]]:
+            if ErrorCode.STALE_BROKER_EPOCH in results:
+                return [(event.reply_to, AlterPartitionReply(ErrorCode.STALE_BROKER_EPOCH))]
             partitions = [
                 (proposal.tp, self._as_it_is(proposal.tp) if isinstance(result, LeaderAndIsr) else result)
                 for proposal, result in zip(event.proposals, results, strict=True)
@@ -321,6 +329,8 @@ class Intake:
             return [(event.reply_to, AlterPartitionReply(ErrorCode.NONE, tuple(partitions)))]
 
         def decide(draft: Draft, index: int) -> LeaderAndIsr | ErrorCode:
+            if self._stale(event.broker, event.broker_epoch):
+                return ErrorCode.STALE_BROKER_EPOCH  # It has died, or come back, while its request waited.
             result = decide_isr(draft, event.broker, event.proposals[index])
             if isinstance(result, LeaderAndIsr):
                 self.moves.advance(draft, event.proposals[index].tp)
@@ -455,6 +465,8 @@ class Intake:
         self.moves.told_to_delete(draft)
         requests = self.announce(changes, now_ms)
         requests += self.outbox.stop_replicas(draft.stopped, now_ms, delete=False)
+        leaving = {tp: brokers & self.state.shutting_down for tp, brokers in draft.relieved.items()}
+        requests += self.outbox.stop_replicas(leaving, now_ms, delete=False)
         requests += self.outbox.stop_replicas(draft.dropped, now_ms, delete=True)
         requests += self.deletions.ask_who_is_back(records, now_ms)
         doomed = [record.name for record in records if isinstance(record, PutDeletionMark)]
@@ -484,6 +496,10 @@ def _identify(draft: Draft, name: str, *, salt: int) -> None:
 
 
 def _relieve(draft: Draft, tp: TopicPartition, *, broker: BrokerId) -> bool:
+    if broker not in draft.state.shutting_down:
+        return (
+            False  # It has gone, or come back: what it asked for in its life before is no concern of its present one.
+        )
     return elections.relieve(draft, tp, broker)
 
 

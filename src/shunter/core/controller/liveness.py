@@ -82,13 +82,33 @@ class Liveness:
             full.add(topic)
             yield len(topic.partitions), []
         yield 0, self.outbox.full_metadata(came, now_ms, full)
+        yield 0, self.deletions.clear_the_way(came, now_ms)
         for broker in sorted(full.hosted):
-            request = self.outbox.hosted_by(broker, full, now_ms)
+            request = self.outbox.followed_by(broker, full, now_ms)
             yield len(full.hosted.pop(broker)), [request]
+        self._succeed(frozenset(came))
         paused = pauses.woken(self.state, self.state.reassignments, frozenset(came))
         requests = self.outbox.stop_replicas(paused, now_ms, delete=False)
         self.mend_leaderless(None)
         yield 0, [*requests, *self.deletions.resume(came, now_ms)]
+
+    def _succeed(self, came: frozenset[BrokerId]) -> None:
+        """What a broker led, or was in sync with, in the life before this one.
+
+        It is told of no leadership of that life: who it had promised to wait for (KIP-497's maximal ISR) it has
+        forgotten, and a change that it had asked for may be durable already, or be written at this moment. So even
+        where nobody else can lead, it leads in a new epoch. Source: docs/decisions/0019-another-life.md.
+        """
+        before = [
+            (TopicPartition(name, number), broker)
+            for name, topic in self.state.topics.items()
+            for number, (_, leadership) in topic.partitions.items()
+            if leadership is not None and not came.isdisjoint(leadership.isr)
+            for broker in leadership.isr
+            if broker in came
+        ]
+        if before:
+            self.queue.add(Task(Priority.LIVENESS, before, _succeed))
 
     def mend_all(self) -> None:
         """At start-up: first elections, elections for leaders that are gone, and ISRs with dead members."""
@@ -172,6 +192,11 @@ def _shrink(draft: Draft, item: tuple[TopicPartition, BrokerId]) -> None:
     tp, broker = item
     if not elections.eligible_leader(draft.state, tp, broker):
         elections.shrink_isr(draft, tp, broker)
+
+
+def _succeed(draft: Draft, item: tuple[TopicPartition, BrokerId]) -> None:
+    tp, broker = item
+    elections.succeed(draft, tp, broker)
 
 
 def _elect_offline(draft: Draft, tp: TopicPartition, *, settings: ControllerSettings) -> None:

@@ -5,6 +5,7 @@ How one partition moves is decided by `core.reassignment`; this module decides w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from shunter.core.controller import pauses
@@ -71,6 +72,9 @@ class Moves:
     refused: set[tuple[BrokerId, TopicPartition]] = field(default_factory=set[tuple[BrokerId, TopicPartition]])
     """Deletions that a live broker could not do: owed until it comes back, not asked for again and again."""
     load: tuple[Draft, Load] | None = None
+    unreconciled: set[TopicPartition] = field(default_factory=set[TopicPartition])
+    """Partitions that nobody has looked at since the start-up: somebody may have overruled their records."""
+    reconcile: Callable[[Draft, TopicPartition], None] | None = None
 
     @property
     def waiting(self) -> dict[TopicPartition, tuple[Waiting, int]]:
@@ -86,10 +90,12 @@ class Moves:
         *,
         legacy_original: Replicas | None = None,
         requested: bool = False,
+        paused: bool = False,
     ) -> MoveResult:
         """Accept one partition's new target, or say why not.
 
         `legacy_original` is given for the legacy znode's, `requested` for a request znode's without the legacy flag.
+        `paused`: somebody has paused it while it waited for its turn; it begins when it is resumed.
         """
         tp = change.tp
         if draft.state.cancel is not None:
@@ -113,6 +119,9 @@ class Moves:
                 requested=requested or (known.requested and legacy_original is None),
                 changes=known.changes + (target != known.target),
             )
+            if paused:
+                changed = known._replace(target=target, strategy=strategy, forced=change.forced, relaxed_since_ms=None)
+                return tp, *pauses.stand_still(draft, tp, changed)
             return self._change_target(draft, tp, known, target, strategy, forced=change.forced)
         if target == partition.assignment.replicas and not partition.assignment.in_motion:
             return tp, ErrorCode.NONE, None
@@ -132,9 +141,21 @@ class Moves:
             forced=change.forced,
             requested=requested,
         )
+        if paused:
+            return tp, *pauses.stand_still(draft, tp, accepted)
         draft.move(tp, accepted)
         self.advance(draft, tp)
         return tp, ErrorCode.NONE, None
+
+    def make_room(self, draft: Draft, tp: TopicPartition, partition: PartitionState) -> None:
+        """Another move takes the place of what a former controller left, without being its continuation."""
+        known = draft.reassignment(tp)
+        if known is None:
+            return
+        if known.phase is Phase.DROPPING:
+            self._owe_undeleted(draft, tp, partition)
+        self._uncount(draft, known)
+        draft.ended = True
 
     def _owe_undeleted(self, draft: Draft, tp: TopicPartition, partition: PartitionState) -> None:
         """Another move takes the place of one whose deletions are not acknowledged: remember them elsewhere."""
@@ -203,6 +224,7 @@ class Moves:
 
     def cancel(self, draft: Draft, tp: TopicPartition, mode: CancelMode | None) -> MoveResult:
         """Stop a move or roll it back; in any state, and as often as one likes."""
+        self._reconcile_first(draft, tp)
         known = draft.reassignment(tp)
         if draft.partition(tp) is None or tp.topic in draft.state.deleting:
             return tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, draft.state.why_missing(tp)
@@ -238,6 +260,7 @@ class Moves:
 
     def advance(self, draft: Draft, tp: TopicPartition) -> None:
         """Take the next step of a move if it can be taken now; else remember what it waits for."""
+        self._reconcile_first(draft, tp)
         move = draft.reassignment(tp)
         if move is None or move.phase in (Phase.PAUSED, Phase.DROPPING) or tp.topic in draft.state.deleting:
             return
@@ -260,6 +283,15 @@ class Moves:
             self._count(draft).add(_added(move))
             move = move._replace(phase=Phase.MOVING)
         self._follow(draft, tp, move, outcome)
+
+    def _reconcile_first(self, draft: Draft, tp: TopicPartition) -> None:
+        """Decide who is right about a partition before a record of it is believed.
+
+        Deaths, cancels and ISR changes overtake the row of the start-up, which may wait for the barrier as well.
+        """
+        if tp in self.unreconciled and tp not in draft.reconciled and self.reconcile is not None:
+            draft.reconciled.add(tp)
+            self.reconcile(draft, tp)
 
     def _follow(self, draft: Draft, tp: TopicPartition, move: Reassignment, outcome: Step | Waiting | None) -> None:
         if isinstance(outcome, Waiting):

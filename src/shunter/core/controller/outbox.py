@@ -6,7 +6,7 @@ at once when a leader changed, else at most once per `metadata_linger_ms`, so th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from shunter.core.controller.changes import Changes
@@ -97,6 +97,12 @@ class Outbox:
         """One broker's full LeaderAndIsr out of what was gathered."""
         return self._leader_and_isr(broker, tuple(full.hosted[broker]), frozenset(), now_ms, full=True)
 
+    def followed_by(self, broker: BrokerId, full: FullState, now_ms: int) -> Request:
+        """The same without what it leads; then it is not called full, or the broker could take the rest for strays."""
+        hosted = full.hosted[broker]
+        followed = [each for each in (_unled(topic, broker) for topic in hosted) if each.partitions]
+        return self._leader_and_isr(broker, tuple(followed), frozenset(), now_ms, full=followed == hosted)
+
     def _leader_and_isr(
         self,
         broker: BrokerId,
@@ -129,13 +135,21 @@ class Outbox:
         )
 
     def stop_replicas(
-        self, stopped: Mapping[TopicPartition, set[BrokerId]], now_ms: int, *, delete: bool
+        self,
+        stopped: Mapping[TopicPartition, set[BrokerId]],
+        now_ms: int,
+        *,
+        delete: bool,
+        older: Collection[TopicPartition] = (),
     ) -> list[Request]:
-        """One request per broker for all replicas that it has to stop; deletions are remembered until answered."""
+        """One request per broker for all replicas that it has to stop; deletions are remembered until answered.
+
+        `older`: what is stopped belongs to a topic of that name that is gone, whose leader epochs are not this one's.
+        """
         by_broker: dict[BrokerId, list[StopPartition]] = {}
         for tp, brokers in stopped.items():
             partition = self.state.partition(tp)
-            if tp.topic in self.state.deleting or partition is None or partition.leadership is None:
+            if tp.topic in self.state.deleting or tp in older or partition is None or partition.leadership is None:
                 epoch = EPOCH_DURING_DELETE
             else:
                 epoch = partition.leadership.leader_epoch
@@ -291,3 +305,8 @@ class Outbox:
 def live_replicas(brokers: Mapping[BrokerId, Broker], replicas: Replicas) -> Replicas:
     """Those of `replicas` whose brokers are live, in order."""
     return tuple(broker for broker in replicas if broker in brokers)
+
+
+def _unled(topic: TopicSlice, broker: BrokerId) -> TopicSlice:
+    kept = tuple(each for each in topic.partitions if each[1].leadership is None or each[1].leadership.leader != broker)
+    return topic if len(kept) == len(topic.partitions) else topic._replace(partitions=kept)

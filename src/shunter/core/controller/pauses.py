@@ -3,7 +3,7 @@
 An addition that is out of sync is told to stop, not to delete (StopReplica without deletion): what it has fetched stays
 on its disk, and it goes on from there when the move is resumed. An addition in sync is left alone.
 
-Source: docs/decisions/0111-pause.md.
+Source: docs/decisions/0111-pause.md and 0112-pausing-what-waits.md.
 """
 
 from __future__ import annotations
@@ -21,8 +21,13 @@ def pause(draft: Draft, tp: TopicPartition, move: Reassignment) -> tuple[ErrorCo
     """Let a move stand still; a second time changes nothing."""
     if move.phase is Phase.ROLLING_BACK:
         return ErrorCode.INVALID_REQUEST, f"{tp} is being rolled back: a rollback is not paused"
-    if move.phase is not Phase.PAUSED:
-        draft.move(tp, move._replace(phase=Phase.PAUSED))
+    return stand_still(draft, tp, move)
+
+
+def stand_still(draft: Draft, tp: TopicPartition, move: Reassignment) -> tuple[ErrorCode, str | None]:
+    """Write a move as paused, new or as it was, and stop what it has being fetched."""
+    if draft.reassignment(tp) != (paused := move._replace(phase=Phase.PAUSED)):
+        draft.move(tp, paused)
     for broker in fetching(draft.state, tp):
         if broker in draft.state.brokers:
             draft.stopped.setdefault(tp, set()).add(broker)

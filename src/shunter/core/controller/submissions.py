@@ -9,25 +9,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from shunter.core.controller.draft import Draft
+from shunter.core.controller.draft import Draft, serving_brokers
 from shunter.core.controller.events import ReassignmentChange, ReassignmentsSubmitted, ReplyToken
 from shunter.core.controller.moves import MoveResult, Moves, dropped_before
 from shunter.core.controller.ready import Notice, PartitionResultsReply, Reply
 from shunter.core.controller.state import ControllerState
 from shunter.core.controller.tasks import PartitionResults, Priority, Task, TaskQueue
+from shunter.core.reassignment import WaitReason
 from shunter.core.reassignment.reconciliation import Reconciled, Row, Sources, reconcile
 from shunter.errors import ErrorCode
-from shunter.model.partition import Replicas, TopicPartition
+from shunter.model.partition import NO_LEADER, Replicas, TopicPartition
 from shunter.model.reassignment import CancelMode, Phase, Reassignment, Strategy
 from shunter.model.settings import ControllerSettings
 
 
 @dataclass(slots=True)
 class Submission:
-    """A submission that is being taken: what of it was cancelled before its turn came."""
+    """A submission that is being taken: what of it was cancelled, or paused, before its turn came."""
 
     waiting: dict[TopicPartition, None]
     cancelled: set[TopicPartition] = field(default_factory=set[TopicPartition])
+    paused: set[TopicPartition] = field(default_factory=set[TopicPartition])
 
 
 @dataclass(slots=True)
@@ -88,7 +90,7 @@ class Submissions:
     def _submit(self, draft: Draft, change: ReassignmentChange, *, submission: Submission) -> MoveResult:
         if change.tp in submission.cancelled:
             return change.tp, ErrorCode.NONE, "cancelled before it was begun"
-        result = self.moves.submit(draft, change)
+        result = self.moves.submit(draft, change, paused=change.tp in submission.paused)
         listed: Mapping[TopicPartition, Replicas] = self.state.legacy.targets if self.state.legacy is not None else {}
         if result[1] is ErrorCode.NONE and change.tp in (listed if draft.legacy is None else draft.legacy):
             # As Apache does: an acknowledged request must not be lost to an older legacy entry at a failover.
@@ -100,13 +102,17 @@ class Submissions:
     ) -> MoveResult:
         tp, mode = item
         result = self.moves.cancel(draft, tp, mode)
-        # A pause forgets nothing, so it does not end what has not begun; neither does a resume.
-        kept = mode in (CancelMode.PAUSE, CancelMode.RESUME)
-        if kept or result[1] not in (ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS):
+        if result[1] not in (ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS):
             return result
         waiting = [each for each in before if tp in each.waiting and any(each is other for other in self.open)]
         for submission in waiting:
-            submission.cancelled.add(tp)
+            # A pause forgets nothing: what waits is accepted when its turn comes, and stands still.
+            if mode is CancelMode.PAUSE:
+                submission.paused.add(tp)
+            elif mode is CancelMode.RESUME:
+                submission.paused.discard(tp)
+            else:
+                submission.cancelled.add(tp)
         return (tp, ErrorCode.NONE, None) if waiting else result
 
     # ---- what former controllers left
@@ -127,12 +133,17 @@ class Submissions:
             requested = {tp for request in self.state.requests.values() for tp in request.targets}
             seen.update(dict.fromkeys(tp for tp in self.state.legacy.targets if tp not in requested))
         if seen:
-            self.queue.add(Task(Priority.NORMAL, sorted(seen), self._reconcile))
+            self.moves.unreconciled, self.moves.reconcile = set(seen), self._reconcile
+            self.queue.add(Task(Priority.NORMAL, sorted(seen), self.moves.advance))
 
     def reconcile_legacy(self) -> Task | None:
         """A look, after the requests were taken over, at what the legacy znode says about the same partitions."""
         named = {tp for request in self.state.requests.values() for tp in request.targets if self._in_legacy(tp)}
-        return Task(Priority.NORMAL, sorted(named), self._reconcile) if named else None
+        return Task(Priority.NORMAL, sorted(named), self._reconcile_again) if named else None
+
+    def _reconcile_again(self, draft: Draft, tp: TopicPartition) -> None:
+        self._reconcile(draft, tp)
+        self.moves.advance(draft, tp)
 
     def _reconcile(self, draft: Draft, tp: TopicPartition) -> None:
         partition = draft.partition(tp)
@@ -193,6 +204,7 @@ class Submissions:
             if changed is not None:
                 draft.move(tp, changed._replace(legacy=True))
         else:
+            self.moves.make_room(draft, tp, partition)
             adopted = Reassignment(
                 topic_id=draft.state.topics[tp.topic].topic_id,
                 original=decided.original,
@@ -208,13 +220,17 @@ class Submissions:
             draft.move(tp, adopted)
         if decided.row is Row.LEGACY_IGNORED:
             self.moves.forget_legacy(draft, {tp})
-        self.moves.advance(draft, tp)
 
     # ---- staggering
 
     def on_committed(self, draft: Draft) -> None:
         """Go on with moves whose step waits for nobody; when moves end and others are pending, let those begin."""
+        self.moves.unreconciled -= draft.reconciled
         unhindered = [tp for tp in draft.reassignments if self._stepped_in_sync(draft, tp)]
+        unhindered += [tp for tp in draft.leaderships if self._led_at_last(tp)]
+        if draft.live is not None and draft.live != serving_brokers(self.state):
+            # Who came or went while this was written was compared with the moves that there were before it.
+            unhindered += [tp for tp in draft.reassignments if tp in self.moves.waiting]
         if unhindered:
             # A step that only drops is followed by no news of an ISR that could make the move go on.
             self.queue.add(Task(Priority.NORMAL, unhindered, self.moves.advance))
@@ -225,6 +241,13 @@ class Submissions:
             pending = [tp for tp, move in self.state.reassignments.items() if move.phase is Phase.PENDING]
             if pending:
                 self.queue.add(Task(Priority.NORMAL, pending, self.moves.advance))
+
+    def _led_at_last(self, tp: TopicPartition) -> bool:
+        """Whether a move waits for a leader, and there is one."""
+        waiting, partition = self.moves.waiting.get(tp), self.state.partition(tp)
+        if waiting is None or waiting[0].reason is not WaitReason.NO_LEADER or partition is None:
+            return False
+        return partition.leadership is not None and partition.leadership.leader != NO_LEADER
 
     def _stepped_in_sync(self, draft: Draft, tp: TopicPartition) -> bool:
         """Whether a step of a partition was written that is over as it is."""

@@ -214,6 +214,8 @@ class Store:
             case PutProducerIdBlock(last=last, version=version):
                 self.producer = (last + 1, version + 1)
                 return version + 1, 0
+            case DeleteQueueEntry("delete_topics", name):
+                self.deleting.discard(name)
             case DeleteQueueEntry():
                 pass
         return -1, 0

@@ -1,5 +1,6 @@
 """Bugs that `shunter simulate` found in the core, each as the shortest story that shows it (docs/reliability.md)."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -8,19 +9,23 @@ from harness import US, Harness, broker
 from shunter.core.controller.events import (
     AlterPartitionReceived,
     BrokersRead,
+    ConfigsRead,
+    ControlledShutdownRequested,
+    ElectionRequested,
     Envelope,
     IsrProposal,
     ReassignmentChange,
     ReassignmentsSubmitted,
     TimePassed,
+    TopicDeletionsFound,
     TopicDeletionsSubmitted,
     TopicsRead,
 )
-from shunter.core.controller.ready import SendStopReplica
+from shunter.core.controller.ready import SendLeaderAndIsr, SendStopReplica
 from shunter.errors import ErrorCode
-from shunter.model.partition import ReplicaAssignment, TopicPartition
-from shunter.model.reassignment import CancelMode, Phase
-from shunter.model.snapshot import LegacyReassignments
+from shunter.model.partition import EPOCH_DURING_DELETE, ReplicaAssignment, TopicPartition
+from shunter.model.reassignment import CancelMode, Phase, Strategy
+from shunter.model.snapshot import LeftOut, LegacyReassignments
 from shunter.model.topic import Topic, TopicSnapshot
 
 TP = TopicPartition("t", 0)
@@ -256,14 +261,54 @@ def test_a_cancel_does_not_reach_what_is_asked_for_after_it():
     assert world.store.reassignments[TP].target == (4, 3)
 
 
-@pytest.mark.parametrize("mode", [CancelMode.RESUME, CancelMode.PAUSE])
-def test_a_pause_or_a_resume_cancels_nothing_that_waits(mode):
+def everything(token, mode):
+    return ReassignmentsSubmitted((), cancel_all=True, cancel_mode=mode, reply_to=token)
+
+
+def test_a_resume_cancels_nothing_that_waits():
     world = busy()
-    everything = ReassignmentsSubmitted((), cancel_all=True, cancel_mode=mode, reply_to=3)
-    world.feed(submitted(2, TP, (3, 4)), everything)
+    world.feed(submitted(2, TP, (3, 4)), everything(3, CancelMode.RESUME))
     let_write(world)
     assert world.replies[2].partitions == ((TP, ErrorCode.NONE, None),)
-    assert world.store.reassignments[TP].target == (3, 4)
+    assert world.store.reassignments[TP].phase is Phase.MOVING
+
+
+def test_what_waits_when_everything_is_paused_is_taken_and_stands_still():
+    world = busy()
+    world.feed(submitted(2, TP, (3, 4)), everything(3, CancelMode.PAUSE))
+    let_write(world)
+    assert world.replies[2].partitions == ((TP, ErrorCode.NONE, None),)
+    assert (TP, ErrorCode.NONE, None) in world.replies[3].partitions
+    assert world.store.reassignments[TP].phase is Phase.PAUSED
+    assert world.replicas(TP) == (1, 2)
+    world.hold_writes = False
+    world.feed(everything(4, CancelMode.RESUME))
+    world.catch_up_all()
+    assert world.replicas(TP) == (3, 4)
+
+
+def test_another_target_that_waits_when_its_move_is_paused_is_for_later():
+    world = busy()
+    world.feed(submitted(2, ("u", 0), (4, 1)), everything(3, CancelMode.PAUSE))
+    let_write(world)
+    move = world.store.reassignments[TopicPartition("u", 0)]
+    assert (move.phase, move.target, move.original) == (Phase.PAUSED, (4, 1), (1, 2))
+    world.hold_writes = False
+    world.feed(everything(4, CancelMode.RESUME))
+    world.catch_up_all()
+    assert world.replicas(("u", 0)) == (4, 1)
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"), [(CancelMode.RESUME, None), (CancelMode.ROLL_BACK, "cancelled before it was begun")]
+)
+def test_what_was_paused_while_it_waited_is_resumed_or_cancelled_there(mode, told):
+    world = busy()
+    world.feed(submitted(2, TP, (3, 4)), everything(3, CancelMode.PAUSE), everything(4, mode))
+    let_write(world)
+    assert world.replies[2].partitions == ((TP, ErrorCode.NONE, told),)
+    phase = world.store.reassignments[TP].phase if TP in world.store.reassignments else None
+    assert phase is (Phase.MOVING if told is None else None)
 
 
 def test_a_cancel_reaches_what_waits_behind_the_last_deletions_of_a_move():
@@ -281,3 +326,284 @@ def test_a_cancel_reaches_what_waits_behind_the_last_deletions_of_a_move():
     assert world.replies[2].partitions == ((TP, ErrorCode.NONE, "cancelled before it was begun"),)
     assert world.replies[3].partitions == ((TP, ErrorCode.NONE, None),)
     assert world.replicas(TP) == (1, 3)
+
+
+def test_an_entry_of_the_deletion_queue_that_names_no_topic_does_not_wait_for_one():
+    world = Harness().start()
+    world.store.deleting = {"t", "u"}
+    world.feed(TopicDeletionsFound(("t",)))
+    assert world.store.deleting == {"u"}
+    world.fail_over()
+    assert not world.store.deleting
+    world.create("t", [(1, 2)])
+    world.create("u", [(1, 2)])
+    world.fail_over()
+    assert set(world.store.topics) == {"t", "u"}
+
+
+def test_an_entry_of_the_deletion_queue_that_names_a_topic_nobody_can_read_stays():
+    world = Harness().start()
+    world.create("t", [(1, 2)])
+    world.store.left_out = LeftOut(topics=frozenset({"t"}))
+    world.store.deleting = {"t"}
+    world.fail_over()
+    assert world.store.deleting == {"t"}
+
+
+def overruled():
+    """Our move of `t-0` was taken back by an Apache controller; we take over, and a slow broker holds the row up."""
+    world = Harness().start()
+    world.create("t", [(1,)])
+    world.reassign({TP: (2,)})
+    assert world.store.reassignments[TP].written.adding == (2,)
+    topic = world.store.topics["t"]
+    world.store.topics["t"] = topic._replace(assignments={0: ReplicaAssignment((1,))}, version=topic.version + 1)
+    world.silent.add(4)
+    world.fail_over()
+    assert world.store.reassignments[TP].phase is Phase.MOVING
+    return world
+
+
+def test_news_of_an_isr_does_not_resume_what_somebody_overruled():
+    world = overruled()
+    world.propose(TP, (1,))
+    world.answer_all()
+    assert world.replicas(TP) == (1,)
+    assert not world.store.reassignments
+
+
+def test_a_cancel_of_what_somebody_overruled_finds_nothing_to_cancel():
+    world = overruled()
+    topic = world.store.topics["t"]
+    world.store.topics["t"] = topic._replace(assignments={0: ReplicaAssignment((3,))}, version=topic.version + 1)
+    world.fail_over()
+    world.reassign({TP: None}, token=3)
+    world.answer_all()
+    assert world.result(3) == {TP: "NO_REASSIGNMENT_IN_PROGRESS"}
+    assert world.replicas(TP) == (3,)
+
+
+def test_a_batch_that_decides_who_is_right_and_is_refused_decides_again():
+    world = overruled()
+    world.hold_writes = True
+    world.propose(TP, (1,))
+    topic = world.store.topics["t"]
+    moving = ReplicaAssignment((1, 3), (3,))
+    world.store.topics["t"] = topic._replace(assignments={0: moving}, version=topic.version + 1)
+    world.release_writes()
+    world.answer_all()
+    world.catch_up_all()
+    assert not world.store.reassignments
+    assert not world.state(TP).assignment.in_motion
+
+
+def test_a_broker_that_returns_while_a_move_is_accepted_lets_it_begin():
+    world = Harness().start()
+    world.create("t", [(2,)])
+    world.kill(2)
+    world.hold_writes = True
+    world.reassign({TP: (3,)}, forced=True)
+    assert world.held_batches
+    world.register(2)
+    world.feed(world.brokers_read())
+    world.release_writes()
+    assert world.replicas(TP) == (2, 3)
+
+
+def test_an_unclean_election_lets_a_move_go_on_that_waits_for_a_leader():
+    world = Harness().start()
+    world.create("t", [(1, 2)])
+    world.propose(TP, (1,))
+    world.kill(1)
+    world.reassign({TP: (3, 4)}, forced=True)
+    assert world.store.reassignments[TP].phase is Phase.PENDING
+    world.feed(ElectionRequested((TP,), unclean=True, reply_to=8))
+    assert world.leadership(TP).leader == 2
+    assert world.store.reassignments[TP].phase is Phase.MOVING
+
+
+def test_a_rollback_goes_on_when_min_insync_replicas_is_lowered():
+    world = Harness().start()
+    world.create("t", [(1, 2)], **{"min.insync.replicas": "2"})
+    world.reassign({TP: (3, 4)})
+    world.catch_up(TP, 3)
+    assert world.replicas(TP) == (1, 3, 4)
+    world.kill(2)
+    world.reassign({TP: None}, token=2, cancel_mode=CancelMode.ROLL_BACK)
+    assert 3 in world.replicas(TP)
+    world.feed(ConfigsRead({"t": {"min.insync.replicas": "1"}}, {}))
+    assert 3 not in world.replicas(TP)
+
+
+def test_a_wish_to_leave_ends_with_the_life_in_which_it_was_wished():
+    world = Harness().start()
+    world.create("t", [(1, 2)])
+    world.create("u", [(3, 4)])
+    world.hold_writes = True
+    world.reassign({("u", 0): (4, 3)}, token=2)
+    assert world.held_batches
+    world.feed(ControlledShutdownRequested(2, world.live[2].epoch, 9))
+    world.bounce(2)
+    world.release_writes()
+    assert not any(isinstance(each, SendStopReplica) and each.broker == 2 for each in world.sent)
+
+
+def test_what_is_left_of_an_older_topic_is_deleted_whatever_its_leader_epoch():
+    world = Harness().start()
+    world.create("t", [(1, 2)])
+    world.reassign({TP: (1, 3)})
+    world.silent.add(2)
+    world.catch_up(TP, 3)
+    assert world.store.reassignments[TP].phase is Phase.DROPPING
+    topic = world.store.topics["t"]
+    anew = Topic("t", UUID(int=77), {0: ReplicaAssignment((3,))}, topic.version)
+    world.store.topics["t"] = anew
+    world.store.states[TP] = world.store.states[TP]._replace(leader=3, leader_epoch=0, isr=(3,))
+    world.silent.clear()
+    world.sent.clear()
+    world.fail_over()
+    asked = {
+        (each.broker, stop.leader_epoch)
+        for each in world.sent
+        if isinstance(each, SendStopReplica)
+        for stop in each.partitions
+    }
+    assert asked == {(1, EPOCH_DURING_DELETE), (2, EPOCH_DURING_DELETE)}
+    assert not world.store.reassignments
+
+
+def test_what_takes_the_place_of_a_move_that_somebody_overruled_does_not_wait_for_it():
+    world = Harness(max_concurrent=1).start()
+    world.create("t", [(1, 2), (1, 2)])
+    world.reassign({("t", 1): (1, 3)})
+    topic = world.store.topics["t"]
+    both = {0: ReplicaAssignment((1, 2)), 1: ReplicaAssignment((1, 2))}
+    world.store.topics["t"] = topic._replace(assignments=both, version=topic.version + 1)
+    targets = {TP: (1, 4), TopicPartition("t", 1): (1, 4)}
+    world.store.legacy = LegacyReassignments(targets, {}, 0, 900)
+    world.fail_over()
+    assert [world.store.reassignments[tp].phase for tp in targets].count(Phase.MOVING) == 1
+    world.catch_up_all()
+    assert [world.replicas(tp) for tp in targets] == [(1, 4), (1, 4)]
+
+
+def test_a_move_that_is_found_owes_what_the_one_before_it_has_not_deleted():
+    world = Harness(slow_broker_ms=1_000).start()
+    world.create("t", [(1, 2)])
+    world.reassign({TP: (1, 3)})
+    world.silent.add(2)
+    world.catch_up(TP, 3)
+    assert world.store.reassignments[TP].phase is Phase.DROPPING
+    world.store.legacy = LegacyReassignments({TP: (1, 4)}, {}, 0, 900)
+    world.fail_over()
+    world.propose(TP, (1,))
+    world.pass_time(5_000)
+    assert world.store.reassignments[TP].target == (1, 4)
+    assert world.store.owed[2].partitions[0][0] == TP
+
+
+def test_a_topic_that_is_deleted_while_its_move_is_accepted_leaves_no_legacy_entry():
+    world = Harness().start()
+    world.create("t", [(1,)])
+    world.hold_writes = True
+    world.write_legacy({TP: (3,)})
+    (bridged,), world.held_batches = world.held_batches, []
+    world.feed(*world._write(bridged))
+    assert world.held_batches
+    world.store.deleting = {"t"}
+    world.feed(TopicDeletionsFound(("t",)))
+    let_write(world)
+    assert "t" not in world.store.topics
+    assert world.store.legacy is None
+
+
+def proposed(world, isr, token=9):
+    told, epoch = world.leadership(TP), world.live[1].epoch
+    members = tuple((member, -1) for member in isr)
+    return AlterPartitionReceived(1, epoch, (IsrProposal(TP, told.leader_epoch, told.partition_epoch, members),), token)
+
+
+def test_an_isr_change_of_a_leader_that_bounced_while_it_waited_is_refused():
+    world = Harness().start()
+    world.create("t", [(1, 2, 3)])
+    world.create("u", [(3, 4)])
+    world.propose(TP, (1, 2))
+    world.hold_writes = True
+    world.reassign({("u", 0): (4, 3)}, token=2)
+    world.feed(proposed(world, (1, 2, 3)))
+    world.bounce(1)
+    world.release_writes()
+    assert world.replies[9].error is ErrorCode.STALE_BROKER_EPOCH
+    assert (world.leadership(TP).leader, world.leadership(TP).isr) == (2, (2,))
+
+
+def test_a_leader_that_bounced_while_its_isr_change_was_written_is_not_told_of_its_former_life():
+    world = Harness().start()
+    world.create("t", [(1, 2, 3)])
+    world.propose(TP, (1, 2))
+    before = world.leadership(TP).leader_epoch
+    world.hold_writes = True
+    world.feed(proposed(world, (1, 2, 3)))
+    world.sent.clear()
+    world.bounce(1)
+    told = [each for each in world.sent if isinstance(each, SendLeaderAndIsr) and each.broker == 1]
+    assert [(each.topics, each.full) for each in told] == [((), False)]
+    world.release_writes()
+    assert world.leadership(TP)[:3] == (2, before + 1, (2, 3))
+
+
+def test_a_leader_that_bounced_and_is_alone_leads_on_in_a_new_epoch():
+    world = Harness().start()
+    world.create("t", [(1,)])
+    before = world.leadership(TP)
+    world.bounce(1)
+    assert world.leadership(TP)[:3] == (1, before.leader_epoch + 1, (1,))
+
+
+def test_a_stop_for_leaving_does_not_reach_the_life_after_it():
+    world = Harness().start()
+    world.create("t", [(1, 2)])
+    world.hold_writes = True
+    world.feed(ControlledShutdownRequested(2, world.live[2].epoch, 9))
+    assert world.held_batches
+    world.bounce(2)
+    world.release_writes()
+    assert not any(isinstance(each, SendStopReplica) and each.broker == 2 for each in world.sent)
+
+
+def test_what_a_broker_owes_of_a_topic_that_is_gone_goes_before_it_hears_of_another_of_that_name():
+    world = Harness().start()
+    world.create("t", [(1, 2)])
+    world.silent.add(2)
+    world.reassign({TP: (1, 3)})
+    world.catch_up(TP, 3)
+    world.kill(2)
+    assert world.store.owed[2].partitions[0][0] == TP
+    world.feed(TopicDeletionsSubmitted(("t",), 7))
+    world.silent.clear()
+    world.store.topics["t"] = Topic("t", UUID(int=77), {0: ReplicaAssignment((1, 2))}, 0)
+    world.feed(TopicsRead((world.store.topic_snapshot("t"),)))
+    world.sent.clear()
+    world.revive(2)
+    told = [type(each) for each in world.sent if getattr(each, "broker", None) == 2]
+    assert told.index(SendStopReplica) < told.index(SendLeaderAndIsr)
+    assert (2, TP) in world.deleted
+    assert TP in world.hosted[2]
+    assert 2 not in world.store.owed
+
+
+def test_a_cancel_that_overtakes_the_row_of_a_start_up_begins_nothing_before_it_ends_it():
+    world = Harness(max_concurrent=1).start()
+    world.create("t", [(1, 2)])
+    world.create("u", [(1, 2)])
+    world.reassign({("u", 0): (1, 3)})
+    world.reassign({TP: (3, 2)}, token=2, strategy=Strategy.ALL_AT_ONCE)
+    assert world.store.reassignments[TP].phase is Phase.PENDING
+    before = world.leadership(TP)
+    world.settings = replace(world.settings, max_concurrent=0)
+    world.silent.add(4)
+    world.fail_over()
+    world.reassign({TP: None}, token=3, cancel_mode=CancelMode.STOP)
+    assert TP not in world.store.reassignments
+    assert world.replicas(TP) == (1, 2)
+    assert world.leadership(TP)[:3] == before[:3]

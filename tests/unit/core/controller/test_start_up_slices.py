@@ -144,7 +144,10 @@ def test_a_broker_that_returns_is_told_everything_in_turns():
     assert full.brokers == (back,)
     assert sum(len(topic.partitions) for topic in full.topics) == len(world.store.states)
     (hosted,) = [request for request in slices.requests if isinstance(request, SendLeaderAndIsr)]
-    assert (hosted.broker, hosted.full) == (back, True)
+    assert (hosted.broker, hosted.full) == (back, False), "what it led is told when it is decided anew"
+    leaders = {state.leadership.leader for topic in hosted.topics for _, state in topic.partitions}
+    assert leaders
+    assert back not in leaders
     assert slices.requests.index(full) < slices.requests.index(hosted)
 
 
