@@ -1,6 +1,6 @@
 """How fast the simulator runs on one core, every rule checked: events a second, and where the time goes.
 
-    python benchmarks/simulation_speed.py [--first 1] [--worlds 60] [--steps 60]
+    python benchmarks/simulation_speed.py [--first 1] [--worlds 60] [--steps N]
 
 An event is one delivery or one timer of the world. Times are CPU time of this process, so a busy machine does not
 count; the wall's are told beside them.
@@ -25,9 +25,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--worlds", type=int, default=60)
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int)
     asked = parser.parse_args()
-    print(f"Python {platform.python_version()}, {platform.machine()}, {asked.worlds} worlds of {asked.steps} actions")
+    print(f"Python {platform.python_version()}, {platform.machine()}, {asked.worlds} worlds")
     run_seed(asked.first, steps=5)  # imports and caches
     speeds: list[float] = []
     events = checks = handled = 0

@@ -85,7 +85,7 @@ def mutant(
 # ---- fences and order
 
 
-@mutant(ZooKeeperStore, "_commit", within=120)
+@mutant(ZooKeeperStore, "_commit", within=190)
 async def fence_dropped(original, self, operations, fence):
     """Writes don't check the controller epoch any more."""
     try:
@@ -95,7 +95,7 @@ async def fence_dropped(original, self, operations, fence):
     return Committed(committed.zxid, committed.versions)
 
 
-@mutant(ControllerMachine, "_hand_out", within=30)
+@mutant(ControllerMachine, "_hand_out", within=20)
 def requests_before_records(original, self, records, draft, tasks, bundle):
     """What follows from a batch is sent when the batch is handed out, not when it is durable."""
     original(self, records, draft, tasks, bundle)
@@ -114,13 +114,13 @@ def _expected(record):
     return getattr(record, "version", -1)
 
 
-@mutant(Outbox, "_broker_epoch", within=40)
+@mutant(Outbox, "_broker_epoch", within=30)
 def broker_epoch_unknown(original, self, broker):
     """Control requests carry -1, which every broker accepts."""
     return -1
 
 
-@mutant(Outbox, "_broker_epoch", within=60)
+@mutant(Outbox, "_broker_epoch", within=30)
 def broker_epoch_of_the_future(original, self, broker):
     """Control requests are stamped with an epoch that no bounce outdates (stamped late)."""
     return 1 << 40
@@ -146,13 +146,13 @@ def epoch_goes_back(original, self, tp, leadership):
 # ---- elections
 
 
-@mutant(election, "elect_for_offline", within=40)
+@mutant(election, "elect_for_offline", within=20)
 def unclean_election(original, replicas, isr, live, *, unclean_allowed):
     """A leader that was out of sync, though nobody allowed it."""
     return original(replicas, isr, live, unclean_allowed=True)
 
 
-@mutant(elections, "shrink_isr", within=30)
+@mutant(elections, "shrink_isr", within=20)
 def isr_without_its_leader(original, draft, tp, broker):
     """Whoever has died leaves the ISR, the leader too."""
     partition = draft.partition(tp)
@@ -161,7 +161,7 @@ def isr_without_its_leader(original, draft, tp, broker):
         draft.lead(tp, partition.leadership._replace(isr=isr, leader_epoch=partition.leadership.leader_epoch + 1))
 
 
-@mutant(election, "elect_preferred", within=60)
+@mutant(election, "elect_preferred", within=90)
 def preferred_though_out_of_sync(original, replicas, isr, live):
     """The preferred replica leads, in sync or not."""
     if replicas[0] in live:
@@ -169,7 +169,7 @@ def preferred_though_out_of_sync(original, replicas, isr, live):
     return None
 
 
-@mutant(intake, "decide_isr", within=60)
+@mutant(intake, "decide_isr", within=220)
 def stale_isr_changes_accepted(original, draft, sender, proposal):
     """AlterPartition is accepted whoever sends it, in whatever epoch."""
     partition = draft.partition(proposal.tp)
@@ -182,19 +182,19 @@ def stale_isr_changes_accepted(original, draft, sender, proposal):
 # ---- steps
 
 
-@mutant(steps, "affordable", within=40)
+@mutant(steps, "affordable", within=20)
 def floor_forgotten(original, situation, candidates, floor):
     """A step drops what it likes."""
     return candidates
 
 
-@mutant(steps, "excess_replicas", within=60)
+@mutant(steps, "excess_replicas", within=20)
 def excess_in_the_wrong_order(original, situation, target):
     """The leader goes first."""
     return tuple(reversed(original(situation, target)))
 
 
-@mutant(steps, "one_at_a_time", within=40)
+@mutant(steps, "one_at_a_time", within=20)
 def off_by_one_in_n(original, situation, first, target, *, limit, floor, blocked):
     """A step drops one replica more, and the floor is one lower."""
     return original(situation, first, target, limit=limit + 1, floor=max(0, floor - 1), blocked=blocked)
@@ -206,7 +206,7 @@ def isr_shrinks_after_the_assignment(original, self, draft, tp, partition, move,
     original(self, draft, tp, partition, move, step._replace(isr=partition.leadership.isr))
 
 
-@mutant(Moves, "_situation", within=40)
+@mutant(Moves, "_situation", within=20)
 def everybody_is_in_sync(original, self, draft, tp):
     """A move does not wait for its new replicas."""
     from dataclasses import replace
@@ -217,13 +217,13 @@ def everybody_is_in_sync(original, self, draft, tp):
     return replace(situation, isr=tuple(dict.fromkeys((*situation.isr, *situation.assignment.replicas))))
 
 
-@mutant(moves, "roll_back", within=80)
+@mutant(moves, "roll_back", within=30)
 def rollback_in_another_order(real, situation, *, original):
     """A rollback restores the set, not the ORDER."""
     return real(situation, original=tuple(sorted(original)))
 
 
-@mutant(Moves, "_change_target", within=60)
+@mutant(Moves, "_change_target", within=20)
 def original_is_overwritten(original, self, draft, tp, known, target, strategy, *, forced):
     """A second reassignment takes what is there now for the original."""
     partition = draft.partition(tp)
@@ -235,24 +235,24 @@ def original_is_overwritten(original, self, draft, tp, known, target, strategy, 
 # ---- records, deletions, failover
 
 
-@mutant(reconciliation, "_closing", within=300)
+@mutant(reconciliation, "_closing", within=440)
 def stale_record_resumed(original, sources):
     """A record is followed though somebody else has changed the assignment."""
     return
 
 
-@mutant(Moves, "end", within=30)
+@mutant(Moves, "end", within=20)
 def record_left_open(original, self, draft, tp, move, *, keep=None):
     """A finished move leaves its record."""
     self.waiting.pop(tp, None)
 
 
-@mutant(Draft, "owe", within=80)
+@mutant(Draft, "owe", within=120)
 def owed_deletion_forgotten(original, self, broker, tp, leader_epoch):
     """What a dead broker still holds is not remembered."""
 
 
-@mutant(Outbox, "stop_replicas", within=40)
+@mutant(Outbox, "stop_replicas", within=20)
 def everybody_deletes(original, self, stopped, now_ms, *, delete, older=()):
     """Every replica of a partition that loses one is told to delete."""
     if delete:
@@ -263,18 +263,18 @@ def everybody_deletes(original, self, stopped, now_ms, *, delete, older=()):
     return original(self, stopped, now_ms, delete=delete, older=older)
 
 
-@mutant(Deletions, "resume", within=80)
+@mutant(Deletions, "resume", within=20)
 def returning_brokers_are_not_asked(original, self, came, now_ms):
     """Nobody asks a broker that came back for what it owes."""
     return self.begin(self.state.deleting, now_ms)
 
 
-@mutant(Submissions, "reconcile", within=60)
+@mutant(Submissions, "reconcile", within=80)
 def nothing_is_adopted_at_start(original, self):
     """A new controller does not look at what moved."""
 
 
-@mutant(deletions, "dropped_before", within=100)
+@mutant(deletions, "dropped_before", within=40)
 def former_steps_forgotten(original, move, assignment):
     """After a failover nobody knows what former steps dropped."""
     return ()
@@ -283,44 +283,44 @@ def former_steps_forgotten(original, move, assignment):
 # ---- queues
 
 
-@mutant(Submissions, "_cancel", within=40)
+@mutant(Submissions, "_cancel", within=20)
 def cancel_forgets_unsliced_work(original, self, draft, item, *, before):
     """A cancel leaves what waits of its partition in the queue."""
     return original(self, draft, item, before=())
 
 
-@mutant(Submissions, "_submit", within=400)
+@mutant(Submissions, "_submit", within=60)
 def pause_forgets_unsliced_work(original, self, draft, change, *, submission):
     """What was paused while it waited begins when its turn comes."""
     submission.paused.clear()
     return original(self, draft, change, submission=submission)
 
 
-@mutant(Deletions, "strike_off", within=400)
+@mutant(Deletions, "strike_off", within=350)
 def stray_deletions_wait_for_a_topic(original, self, names):
     """The bug that was found: an entry of the deletion queue that names no topic stays."""
 
 
-@mutant(TaskQueue, "first", within=60)
+@mutant(TaskQueue, "first", within=20)
 def submissions_first(original, self, *, barrier_holds):
     """Submissions go before deaths and cancels."""
     queue = self.queues[Priority.NORMAL]
     return queue[0] if queue else original(self, barrier_holds=barrier_holds)
 
 
-@mutant(Task, "draft_slice", within=150)
+@mutant(Task, "draft_slice", within=200)
 def no_slices(original, self, draft, size_limit, examine_limit):
     """A large submission is taken whole."""
     return original(self, draft, 1 << 30, examine_limit)
 
 
-@mutant(Task, "roll_back", within=80)
+@mutant(Task, "roll_back", within=60)
 def refused_work_counts_as_done(original, self):
     """A refused batch's work is not decided again."""
     self.done = self.drafted
 
 
-@mutant(ControllerMachine, "_wake_at_ms", within=300)
+@mutant(ControllerMachine, "_wake_at_ms", within=190)
 def barrier_wakes_while_writing(original, self):
     """The bug that was found: a barrier whose patience has ended asks for a wake-up in the past, again and again."""
     due = [original(self)]
@@ -335,12 +335,12 @@ def brokers_are_not_told(original, self, led, now_ms):
     return original(self, led, now_ms)[1:]
 
 
-@mutant(Backlog, "restore", within=150)
+@mutant(Backlog, "restore", within=50)
 def lost_requests_are_not_sent_again(original, self, entries):
     """What was under way when a connection broke is forgotten."""
 
 
-@mutant(liveness, "brokers_changed", within=60)
+@mutant(liveness, "brokers_changed", within=20)
 def bounces_are_not_seen(original, state, live):
     """A broker that comes back with another epoch is taken for the one before."""
     came = tuple(broker for broker in sorted(live) if broker not in state.brokers)

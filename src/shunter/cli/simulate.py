@@ -11,7 +11,7 @@ import click
 from shunter import __version__
 from shunter.simulation.coverage import Coverage
 from shunter.simulation.kinds import KINDS, WorldKind
-from shunter.simulation.runs import STEPS, Outcome, run_seed, shrink
+from shunter.simulation.runs import Outcome, run_seed, shrink
 
 TAIL_LINES = 40
 
@@ -27,7 +27,7 @@ TAIL_LINES = 40
 )
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="The first world's seed.")
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="How many worlds, at most.")
-@click.option("--steps", type=click.IntRange(min=0), default=STEPS, show_default=True, help="Actions in each world.")
+@click.option("--steps", type=click.IntRange(min=0), help="Actions in each world. [drawn from its seed: 8 to 60]")
 @click.option("--faults", metavar="LIST", help="Kinds of faults, with commas between; 'none' for none. [all]")
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Begin no further world after this long.")
 @click.option("--keep", metavar="LIST", help="Carry out these actions alone, by number (what --shrink prints).")
@@ -39,7 +39,7 @@ def simulate(
     kind_name: str,
     seed: int,
     seeds: int,
-    steps: int,
+    steps: int | None,
     faults: str | None,
     minutes: float | None,
     keep: str | None,
@@ -121,7 +121,13 @@ def _show_coverage(seen: Coverage, kind: WorldKind) -> None:
 
 
 def _show_failure(
-    failed: Outcome, smaller: Outcome | None, *, kind: WorldKind, steps: int, faults: str | None, keep: str | None
+    failed: Outcome,
+    smaller: Outcome | None,
+    *,
+    kind: WorldKind,
+    steps: int | None,
+    faults: str | None,
+    keep: str | None,
 ) -> None:
     click.echo(f"seed {failed.seed} FAILED: {failed.violation}")
     click.echo("\n".join(failed.tail[-TAIL_LINES:]))
@@ -130,7 +136,8 @@ def _show_failure(
         click.echo(f"shrunk from {len(failed.kinds)} actions to {len(smaller.kinds)}: {smaller.violation}")
         click.echo("  " + ", ".join(f"{number} {name}" for number, name in smaller.kinds))
     world = "" if kind.name == "controller" else f" --world {kind.name}"
-    command = f"shunter simulate{world} --seed {failed.seed} --steps {steps}"
+    command = f"shunter simulate{world} --seed {failed.seed}"
+    command += f" --steps {steps}" if steps is not None else ""
     command += f" --faults {faults}" if faults is not None else ""
     command += f" --keep {keep}" if keep else ""
     click.echo(f"again: git checkout {_commit()} && {command} --trace")

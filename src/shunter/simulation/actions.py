@@ -35,6 +35,8 @@ OPERATION_WEIGHTS = {
     "touch_state": 2,
     "foreign_assignment": 1,
     "recreate_topic": 1,
+    "replace_topic": 2,
+    "draft_target": 2,
 }
 FAULT_WEIGHTS = {
     "broker_kill": 6,

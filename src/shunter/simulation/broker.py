@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from shunter.core.controller.ready import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata, StopPartition
 from shunter.drivers.zookeeper_requests import Create
@@ -77,6 +78,10 @@ class SimulatedBroker:
         self._unsent: dict[TopicPartition, None] = {}
         self._altering = 0
         self._request = 0
+
+    def topic_id(self, name: str) -> UUID | None:
+        """A topic's id as this broker has it, which may be an older topic's."""
+        return next((replica.log.topic_id for tp, replica in self.replicas.items() if tp.topic == name), None)
 
     # ---- its process
 
@@ -379,8 +384,11 @@ class SimulatedBroker:
             if ours is None or ours.log.directory in self.failed_directories:
                 continue
             answer = ours.serve_fetch(follower.id, offset, last_epoch, leader_epoch, now_us)
-            if not answer.error:
+            if answer.error:
+                continue
+            if answer.tells(replica.log.high_watermark):  # An empty answer is one event saved.
                 answers.append((replica, offset, leader_epoch, answer))
+            if answer.moved:
                 self._after_progress(ours)
         if answers:
             delay = self.world.delays(follower.id).draw(self.scheduler)
@@ -409,7 +417,7 @@ class SimulatedBroker:
         self._after_progress(replica)
         return True
 
-    def _after_progress(self, replica: Replica) -> None:
+    def _after_progress(self, replica: Replica, *, shrink: bool = False) -> None:
         if replica.role is not Role.LEADER:
             return
         now_us = self.scheduler.now_us
@@ -419,7 +427,7 @@ class SimulatedBroker:
             for offset, value in replica.acknowledged():
                 self.world.safety.acknowledged(self, replica, offset, value)
         if replica.proposed is None and replica.tp not in self._unsent:
-            wanted = replica.proposal(self.id, self.alive, now_us)
+            wanted = replica.proposal(self.id, self.alive, now_us, shrink=shrink)
             if wanted is not None:
                 self._unsent[replica.tp] = None
                 replica.proposed = wanted
@@ -431,7 +439,7 @@ class SimulatedBroker:
         if not self.paused:
             for replica in tuple(self.replicas.values()):
                 if replica.role is Role.LEADER and replica.log.directory not in self.failed_directories:
-                    self._after_progress(replica)
+                    self._after_progress(replica, shrink=True)
             if self.scheduler.chance(0.3):
                 for log in self.disk.values():
                     log.checkpoint = log.high_watermark

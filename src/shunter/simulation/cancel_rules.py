@@ -1,4 +1,4 @@
-"""Rules about cancels that come while what they cancel still waits in the controller's queue."""
+"""Rules about cancels and pauses that come while what they are about still waits in the controller's queue."""
 
 from __future__ import annotations
 
@@ -38,18 +38,26 @@ class CancelRules:
         self._safety = safety
         self._open: list[Request] = []
         self._void: dict[TopicPartition, Request] = {}
+        self._held: dict[TopicPartition, Request] = {}
+        """Paused while it waited, and not resumed since."""
         self._named: Counter[tuple[TopicPartition, Replicas]] = Counter()
 
     def named(self, tp: TopicPartition, target: Replicas) -> None:
         """Somebody asks for a target, by whatever way: from now on a move there is wanted again."""
         self._named[tp, target] += 1
         self._void.pop(tp, None)
+        self._held.pop(tp, None)
 
     def submitted(self, who: tuple[str, int], event: ReassignmentsSubmitted) -> Asked:
         """A request is on its way; returns what its answer is to be handed to."""
-        covered = self._covered(who, event)
+        covered = self._covered(who, event, pauses=False)
+        paused = self._covered(who, event, pauses=True)
         for request, tp in covered:
             request.cancelled.add(tp)
+        if event.cancel_mode is CancelMode.RESUME or any(
+            change.cancel_mode is CancelMode.RESUME for change in event.changes
+        ):
+            self._held.clear()
         targets = {change.tp: change.replicas for change in event.changes if change.replicas}
         asked = Request(who, targets, set())
         self._open.append(asked)
@@ -57,22 +65,27 @@ class CancelRules:
         def told(reply: Reply | ErrorCode) -> None:
             asked.answered = True
             self._open.remove(asked)
-            for tp in [tp for tp, request in self._void.items() if request is asked]:
-                del self._void[tp]
+            for kept in (self._void, self._held):
+                for tp in [tp for tp, request in kept.items() if request is asked]:
+                    del kept[tp]
             if isinstance(reply, PartitionResultsReply):
                 self._answered(asked, covered, reply)
+                self._paused(paused, reply)
 
         return told
 
-    def _covered(self, who: tuple[str, int], event: ReassignmentsSubmitted) -> list[tuple[Request, TopicPartition]]:
-        """What the same process was asked for before and has not answered, and is cancelled now."""
+    def _covered(
+        self, who: tuple[str, int], event: ReassignmentsSubmitted, *, pauses: bool
+    ) -> list[tuple[Request, TopicPartition]]:
+        """What the same process was asked for before and has not answered, and is cancelled (or paused) now."""
         modes = {change.tp: change.cancel_mode or event.cancel_mode for change in event.changes if not change.replicas}
         covered: list[tuple[Request, TopicPartition]] = []
         for request in self._open:
             for tp in request.targets if request.who == who else ():
                 whole = event.cancel_all or tp.topic in event.cancel_topics
                 mode = modes.get(tp, event.cancel_mode)
-                if (tp in modes or whole) and mode not in (CancelMode.PAUSE, CancelMode.RESUME):
+                wanted = mode is CancelMode.PAUSE if pauses else mode not in (CancelMode.PAUSE, CancelMode.RESUME)
+                if (tp in modes or whole) and wanted:
                     covered.append((request, tp))
         return covered
 
@@ -94,8 +107,26 @@ class CancelRules:
                 told = f"{asked.who[0]} cancelled a move of {tp} that nobody has cancelled since it was asked for"
                 self._safety.violate("a cancel is for what came before it", told)
 
+    def _paused(self, covered: list[tuple[Request, TopicPartition]], reply: PartitionResultsReply) -> None:
+        """A pause is for everything that was asked for before it: what waits does not begin.
+
+        Source: docs/decisions/0112-pausing-what-waits.md.
+        """
+        errors = {tp: error for tp, error, _ in reply.partitions}
+        for request, tp in covered:
+            waits = not request.answered and self._named[tp, request.targets[tp]] == 1
+            if waits and errors.get(tp) is ErrorCode.NONE:
+                self._held[tp] = request
+
     def committed(self, touched: Touched, writer: str) -> None:
-        """A controller's transaction: what a confirmed cancel has overtaken does not begin."""
+        """A controller's transaction: what a confirmed cancel or pause has overtaken does not begin."""
+        for tp, (_, after) in touched.records.items():
+            held = self._held.get(tp)
+            if held is None or held.who[0] != writer or after is None or after.target != held.targets[tp]:
+                continue
+            if after.phase is Phase.MOVING:
+                told = f"{tp}: the move to {list(after.target)} begins, though a pause was confirmed before"
+                self._safety.violate("a pause holds what waits", told)
         for tp, (before, after) in touched.records.items():
             request = self._void.get(tp)
             if request is None or request.who[0] != writer or after is None or after.phase is Phase.DROPPING:

@@ -41,10 +41,12 @@ class Faults:
     # ---- brokers
 
     def broker_kill(self, random: Random) -> bool:
-        """SIGKILL; started again later."""
+        """SIGKILL; started again later. Now and then somebody rolls back what moved away from it, for fear."""
         broker = self._broker(random)
         was = broker.running
         broker.kill()
+        if was and random.random() < 0.3:
+            self.world.operators.roll_back_from(broker.id)
         self.world.scheduler.after(self._while(random), broker.start)
         return was
 
@@ -138,10 +140,12 @@ class Faults:
     # ---- controllers
 
     def controller_killed(self, random: Random) -> bool:
-        """SIGKILL; started again later."""
+        """SIGKILL; started again later. Now and then tools go on writing meanwhile, and find nobody to warn them."""
         process = self._process(random)
         was = process.running
         process.kill()
+        if was and random.random() < 0.3:
+            self.world.operators.two_tools(random)
         self.world.scheduler.after(self._while(random), process.start)
         return was
 

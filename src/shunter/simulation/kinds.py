@@ -17,6 +17,8 @@ from shunter.simulation.scheduler import Scheduler
 from shunter.simulation.shape import draw_shape
 from shunter.simulation.world import World
 
+EXECUTOR_STEPS = 60
+
 
 class Runnable(Protocol):
     """A world, as those see it who run it and tell of it."""
@@ -42,12 +44,16 @@ class Runnable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WorldKind:
-    """One kind. `operations` and `faults` are names with weights; `acknowledges` says what `acknowledged` counts."""
+    """One kind. `operations` and `faults` are names with weights; `acknowledges` says what `acknowledged` counts.
+
+    `steps` says of a seed how many actions its plan has, unless somebody else does.
+    """
 
     name: str
     operations: Mapping[str, int]
     faults: Mapping[str, int]
     paces_us: Sequence[int]
+    steps: Callable[[int], int]
     build: Callable[[int, Sequence[Action]], Runnable]
     acknowledges: str
     expected: Mapping[str, Sequence[str]]
@@ -58,6 +64,7 @@ CONTROLLER = WorldKind(
     OPERATION_WEIGHTS,
     FAULT_WEIGHTS,
     PACES_US,
+    lambda seed: draw_shape(seed).steps,
     lambda seed, actions: World(seed, draw_shape(seed), actions),
     "records",
     EXPECTED,
@@ -67,6 +74,7 @@ EXECUTOR = WorldKind(
     executor_actions.OPERATION_WEIGHTS,
     executor_actions.FAULT_WEIGHTS,
     executor_actions.PACES_US,
+    lambda _: EXECUTOR_STEPS,
     lambda seed, actions: ExecutorWorld(seed, draw_executor_shape(seed), actions),
     "moves",
     EXECUTOR_EXPECTED,

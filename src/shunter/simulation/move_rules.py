@@ -6,10 +6,15 @@ from typing import TYPE_CHECKING
 
 from shunter.model.partition import ReplicaAssignment, Replicas, TopicPartition
 from shunter.model.reassignment import Phase, Reassignment
+from shunter.simulation.scheduler import SECOND
 from shunter.simulation.truth import Touched
 
 if TYPE_CHECKING:
     from shunter.simulation.safety import Safety
+
+
+WAITS_US = 20 * SECOND
+"""What has waited for longer than a slow broker is waited for was refused, or lost with a controller."""
 
 
 class MoveRules:
@@ -21,14 +26,25 @@ class MoveRules:
         self._writer = ""
         self._asked: set[TopicPartition] = set()
         self._requested: dict[TopicPartition, set[Replicas]] = {}
-        self._latest: dict[TopicPartition, list[Replicas]] = {}
-        """Targets asked for since the move's record was last written: several may become one write."""
+        self._waiting: dict[TopicPartition, list[tuple[int, Replicas]]] = {}
+        """Targets that were asked for, when, and have not been written: several may become one write."""
         self._targets: dict[TopicPartition, set[Replicas]] = {}
 
     def requested(self, tp: TopicPartition, target: Replicas) -> None:
         """Somebody has asked for a target."""
         self._requested.setdefault(tp, set()).add(target)
-        self._latest.setdefault(tp, []).append(target)
+        self._waiting.setdefault(tp, []).append((self._safety.world.scheduler.now_us, target))
+
+    def waiting(self, tp: TopicPartition) -> list[Replicas]:
+        """Targets that may be taken in the present write, in the order of the asking; what is old was refused."""
+        since = self._safety.world.scheduler.now_us - WAITS_US
+        return [target for asked_us, target in self._waiting.get(tp, ()) if asked_us >= since]
+
+    def _taken(self, tp: TopicPartition, target: Replicas) -> None:
+        """A target is written: it waits no more, and neither does what was asked for before it."""
+        waiting = self._waiting.get(tp, [])
+        last = max((index for index, each in enumerate(waiting) if each[1] == target), default=-1)
+        del waiting[: last + 1]
 
     def asked(self, tp: TopicPartition) -> None:
         """Somebody asks for another target: what was being rolled back need not come back to its original any more."""
@@ -58,8 +74,9 @@ class MoveRules:
                 was = known.assignments.get(number)
                 if was is not None and was != assignment:
                     self._floor(TopicPartition(name, number), was, assignment, touched, writer)
-        for tp in touched.records:
-            self._latest.pop(tp, None)
+        for tp, (_, after) in touched.records.items():
+            if after is not None:
+                self._taken(tp, after.target)
 
     def _transition(self, before: Reassignment | None, after: Reassignment | None) -> None:
         coverage = self._safety.world.coverage
@@ -93,8 +110,10 @@ class MoveRules:
         if after is None or after.phase is Phase.DROPPING:
             return
         if before is not None and before.phase is not Phase.DROPPING:
-            # In one batch a move may end and the next one of the partition begin, from where the first one led.
-            kept = after.original in (before.original, before.target)
+            # In one batch a move may end and the next one of the partition begin, from where the first one led; be it
+            # to where a request led it that came, and was reached, in this very batch.
+            led = (before.target, *self.waiting(tp))
+            kept = after.original in (before.original, *led)
             if not kept and before.topic_id == after.topic_id and not self._foreign(tp, before, touched):
                 told = f"{tp}: original {list(before.original)} became {list(after.original)}"
                 self._safety.violate("a rollback is exact", told)
@@ -118,7 +137,7 @@ class MoveRules:
             return
         writer = world.owner_of(touched.writers.get(tp.topic, truth.topic_writers.get(tp.topic, 0)))
         listed = truth.legacy is not None and tp in truth.legacy.targets
-        if not writer.startswith("broker") or listed or after.legacy or tp in self._latest or tp in self._asked:
+        if not writer.startswith("broker") or listed or after.legacy or after.target in self.waiting(tp):
             return
         was = self._assignment_before(tp, touched)
         if was is None or before.topic_id != after.topic_id or after.target in (was.target, was.replicas):
@@ -160,7 +179,9 @@ class MoveRules:
         asked_for = {before.original, before.target, *self._requested.get(tp, ())}
         if sorted(now.replicas) != sorted(before.original) or now.replicas in asked_for:
             return
-        if tuple(broker for broker in was.replicas if broker in now.replicas) == now.replicas:
+        # All at once, a target's order stands from the beginning; it may be taken and stopped in one write.
+        orders = (was.replicas, *self.waiting(tp))
+        if any(tuple(broker for broker in order if broker in now.replicas) == now.replicas for order in orders):
             return
         told = f"{tp}: {was} ended as {list(now.replicas)}, the original was {list(before.original)}"
         self._safety.violate("a rollback is exact", told)
@@ -186,7 +207,7 @@ class MoveRules:
     ) -> None:
         """Of what is not wanted the leader goes last. Source: KAFKA-6794, "Sort the ER set ... the leader is the last"."""
         known, after = records
-        if known is None or after is None or known.target != after.target or tp in self._latest:
+        if known is None or after is None or known.target != after.target or self.waiting(tp):
             return
         if known.phase is not Phase.MOVING or after.phase is not Phase.MOVING or leader in now.replicas:
             return
@@ -230,7 +251,7 @@ class MoveRules:
             need = 1
         else:
             need = min(len(record.target), len(record.original) if known is not None else len(record.target))
-        latest = self._latest.get(tp, [])
+        latest = self.waiting(tp)
         if len(latest) > 1:
             need = min(need, *map(len, latest))
         if len(stay) < need:

@@ -25,8 +25,9 @@ from shunter.errors import ErrorCode
 from shunter.formats import znodes
 from shunter.formats.admin_znodes import encode_legacy_reassignments, encode_partitions
 from shunter.formats.config_znodes import ConfigChange, encode_config, encode_config_change
+from shunter.formats.request_znodes import encode_request
 from shunter.formats.topic_znodes import encode_state, encode_topic
-from shunter.model.partition import ReplicaAssignment, Replicas, TopicPartition
+from shunter.model.partition import BrokerId, ReplicaAssignment, Replicas, TopicPartition
 from shunter.model.reassignment import CancelMode, Phase, Strategy
 from shunter.model.settings import ControlRequestEpoch
 from shunter.simulation.scheduler import SECOND
@@ -79,6 +80,7 @@ class Operators:
         process = self.world.active_process()
         if process is None:
             return False
+        contested = {change.tp for change in event.changes if self.world.safety.moves.waiting(change.tp)}
         touched = self._touch(event)
         for change in event.changes:
             if change.replicas:
@@ -97,7 +99,9 @@ class Operators:
                 event.changes, event.cancel_topics, event.cancel_all, event.cancel_mode, reply_to=token
             )
 
-        targets = {change.tp: change.replicas for change in event.changes if change.replicas}
+        targets = {
+            change.tp: change.replicas for change in event.changes if change.replicas and change.tp not in contested
+        }
         follow = self.world.safety.cancels.submitted((process.name, process.starts), event)
 
         def told(reply: Reply | ErrorCode) -> None:
@@ -151,17 +155,25 @@ class Operators:
         return self._submit(ReassignmentsSubmitted((change,)), "cancel")
 
     def change_mind(self, random: Random) -> bool:
-        """Move many, and cancel some of it, or all, at once: nearly all of it still waits then."""
+        """Move many, and cancel or pause some of it, or all, at once: nearly all of it still waits then."""
         partitions = self.world.truth.partitions()
         chosen = random.sample(partitions, random.randint(0, len(partitions)))
         changes = tuple(ReassignmentChange(tp, self._target(random, tp), forced=True) for tp in chosen)
         if not changes or not self._submit(ReassignmentsSubmitted(changes), "reassign"):
             return False
-        mode = random.choice((None, CancelMode.STOP, CancelMode.ROLL_BACK))
+        mode = random.choice((None, CancelMode.STOP, CancelMode.ROLL_BACK, CancelMode.PAUSE))
         if random.random() < 0.5:
             return self._submit(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=mode), "cancel")
         cancels = tuple(ReassignmentChange(tp, None, cancel_mode=mode) for tp in chosen if random.random() < 0.5)
         return self._submit(ReassignmentsSubmitted(cancels), "cancel")
+
+    def roll_back_from(self, broker: BrokerId) -> None:
+        """Roll back every move that has a broker among its originals."""
+        records = self.world.truth.records.items()
+        moving = [tp for tp, record in records if broker in record.original and record.phase is Phase.MOVING]
+        if moving and not self.world.apache.active:
+            changes = tuple(ReassignmentChange(tp, None, cancel_mode=CancelMode.ROLL_BACK) for tp in moving)
+            self._submit(ReassignmentsSubmitted(changes), "cancel")
 
     def cancel_topic(self, random: Random) -> bool:
         """Cancel all of a topic's."""
@@ -208,8 +220,32 @@ class Operators:
 
     def request_znode(self, random: Random) -> bool:
         """Write one of KIP-236's request znodes."""
-        data = encode_legacy_reassignments(self._targets(random))
+        data = encode_request(self._targets(random), legacy=False)
         return self._commit(Create(znodes.REASSIGNMENT_REQUEST_PREFIX, data, sequential=True))
+
+    def two_tools(self, random: Random) -> None:
+        """One partition by two ways at once: a request znode, and the legacy znode with another target."""
+        tp = self._partition(random)
+        if tp is None:
+            return
+        asked = self._named([(tp, self._target(random, tp)), (tp, self._target(random, tp))])
+        self._touches[tp] = self._touches.get(tp, 0) + 2
+        self.world.safety.moves.asked(tp)
+        request = encode_request(asked[:1], legacy=False)
+        self._commit(Create(znodes.REASSIGNMENT_REQUEST_PREFIX, request, sequential=True))
+        self._commit(Create(znodes.LEGACY_REASSIGNMENTS, encode_legacy_reassignments(asked[1:])))
+
+    def draft_target(self, random: Random) -> bool:
+        """Write `targetReplicas` into a state, as the tool of KIP-455's draft does; the next controller finds it."""
+        tp = self._partition(random)
+        state = self.world.truth.states.get(tp) if tp is not None else None
+        if tp is None or state is None:
+            return False
+        ((_, target),) = self._named([(tp, self._target(random, tp))])
+        self.world.safety.moves.asked(tp)
+        return self._commit(
+            Put(znodes.state(tp.topic, tp.partition), encode_state(state._replace(target_replicas=target)))
+        )
 
     def cancel_znode(self, random: Random) -> bool:
         """Write KIP-236's `/admin/reassign_cancel`, and remove it later: nobody else does."""
@@ -310,6 +346,19 @@ class Operators:
         placed = {0: ReplicaAssignment(tuple(random.sample(self.world.shape.brokers, 2)))}
         return self.world.put_topic(name, placed, {}, UUID(int=random.getrandbits(128)))
 
+    def replace_topic(self, random: Random) -> bool:
+        """A script: delete a topic, and make it anew as soon as it is gone, whoever is the controller by then."""
+        tp = self._partition(random)
+        if tp is None or not self._commit(Create(znodes.deletion(tp.topic), None)):
+            return False
+        placed = {0: ReplicaAssignment(tuple(random.sample(self.world.shape.brokers, 2)))}
+        self._make_anew(tp.topic, placed, UUID(int=random.getrandbits(128)), 100)
+        return True
+
+    def _make_anew(self, name: str, placed: dict[int, ReplicaAssignment], topic_id: UUID, attempts: int) -> None:
+        if not self.world.put_topic(name, placed, {}, topic_id) and attempts and not self.world.phase_two:
+            self.world.scheduler.after(SECOND // 10, self._make_anew, name, placed, topic_id, attempts - 1)
+
     def delete_topic(self, random: Random) -> bool:
         """DeleteTopics."""
         tp, process = self._partition(random), self.world.active_process()
@@ -321,9 +370,10 @@ class Operators:
         return True
 
     def delete_by_znode(self, random: Random) -> bool:
-        """Queue a topic for deletion as a tool on ZooKeeper does."""
+        """Queue a topic for deletion as a tool on ZooKeeper does; now and then one that is gone, or never was."""
         tp = self._partition(random)
-        return tp is not None and self._commit(Create(znodes.deletion(tp.topic), None))
+        name = f"n{random.randint(1, self._created + 1)}" if tp is None or random.random() < 0.2 else tp.topic
+        return self._commit(Create(znodes.deletion(name), None))
 
     def grow_topic(self, random: Random) -> bool:
         """CreatePartitions."""

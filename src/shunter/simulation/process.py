@@ -262,7 +262,7 @@ def _alter_request(process: ShunterProcess, broker: int, epoch: int, proposals: 
             )
         )
     topics = [
-        SimpleNamespace(topic_id=process.world.topic_id(name), topic_name=name, partitions=partitions)
+        SimpleNamespace(topic_id=process.world.brokers[broker].topic_id(name), topic_name=name, partitions=partitions)
         for name, partitions in by_name.items()
     ]
     # Brokers fall back to names as soon as one of the topics has no id.
@@ -270,13 +270,15 @@ def _alter_request(process: ShunterProcess, broker: int, epoch: int, proposals: 
     return SimpleNamespace(broker_id=broker, broker_epoch=epoch, topics=topics, version=version)
 
 
-def altered_results(answer: SimpleNamespace) -> dict[tuple[str, int], LeaderAndIsr | ErrorCode]:
-    """Results of an AlterPartition answer by (topic, partition)."""
+def altered_results(answer: SimpleNamespace, proposals: Any) -> dict[tuple[str, int], LeaderAndIsr | ErrorCode]:
+    """Results of an AlterPartition answer by (topic, partition); a topic of an unknown id is known by its place."""
+    asked = tuple(dict.fromkeys(proposal.tp.topic for proposal in proposals))
     found: dict[tuple[str, int], LeaderAndIsr | ErrorCode] = {}
-    for topic in answer.topics:
+    for place, topic in enumerate(answer.topics):
+        name = asked[place] if topic["topic_name"] is None else topic["topic_name"]
         for partition in topic["partitions"]:
             error = partition["error_code"]
-            found[topic["topic_name"], partition["partition_index"]] = (
+            found[name, partition["partition_index"]] = (
                 LeaderAndIsr(
                     partition["leader_id"],
                     partition["leader_epoch"],

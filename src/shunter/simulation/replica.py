@@ -35,6 +35,12 @@ class FetchAnswer(NamedTuple):
     entries: tuple[Entry, ...] = ()
     high_watermark: int = 0
     diverging: tuple[int, int] | None = None
+    moved: bool = False
+    """The follower is further than before, or may join: the leader looks at its high watermark and its ISR."""
+
+    def tells(self, known: int) -> bool:
+        """Whether a follower whose high watermark is `known` learns anything from it."""
+        return bool(self.entries) or self.diverging is not None or self.high_watermark > known
 
 
 @dataclass(slots=True)
@@ -43,6 +49,9 @@ class Follower:
 
     end: int = -1
     caught_up_us: int = 0
+    fetched_us: int = 0
+    leader_end: int = 0
+    """Where the leader's log ended at the fetch before this one: who has got there was caught up then."""
 
 
 @dataclass(slots=True, eq=False)
@@ -126,11 +135,15 @@ class Replica:
         if offset > self.log.end:
             return FetchAnswer(error=False, diverging=(epoch, self.log.end))
         follower = self.followers.setdefault(broker, Follower())
+        moved = follower.end != offset or broker not in self.isr
         follower.end = offset
         if offset >= self.log.end:
             follower.caught_up_us = now_us
+        elif offset >= follower.leader_end:
+            follower.caught_up_us = max(follower.caught_up_us, follower.fetched_us)
+        follower.fetched_us, follower.leader_end = now_us, self.log.end
         entries = tuple(self.log.entries[offset : offset + FETCHED_AT_ONCE])
-        return FetchAnswer(False, entries, self.log.high_watermark)
+        return FetchAnswer(False, entries, self.log.high_watermark, moved=moved)
 
     def raise_high_watermark(self, us: BrokerId, alive: frozenset[BrokerId], now_us: int) -> bool:
         """Move the high watermark to what every member of the maximal ISR has; whether it moved.
@@ -163,8 +176,11 @@ class Replica:
             self.waiting = [each for each in self.waiting if each[0] >= mark]
         return done
 
-    def proposal(self, us: BrokerId, alive: frozenset[BrokerId], now_us: int) -> Replicas | None:
-        """The ISR that the leader would like to have, when nothing is in flight and it is another one."""
+    def proposal(self, us: BrokerId, alive: frozenset[BrokerId], now_us: int, *, shrink: bool) -> Replicas | None:
+        """The ISR that the leader would like to have, when nothing is in flight and it is another one.
+
+        Kafka looks for who may join with each fetch, and for who lags (`shrink`) now and then.
+        """
         if self.role is not Role.LEADER or self.proposed is not None:
             return None
         for broker in self.replicas:
@@ -173,6 +189,8 @@ class Replica:
                 continue
             if follower.end >= max(self.log.high_watermark, self.start):
                 return (*self.isr, broker)
+        if not shrink:
+            return None
         behind = [
             broker
             for broker in self.isr

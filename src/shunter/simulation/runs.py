@@ -12,8 +12,6 @@ from shunter.simulation.coverage import Coverage
 from shunter.simulation.kinds import CONTROLLER, WorldKind
 from shunter.simulation.safety import Violation
 
-STEPS = 60
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -35,7 +33,7 @@ def run_seed(
     seed: int,
     *,
     kind: WorldKind = CONTROLLER,
-    steps: int = STEPS,
+    steps: int | None = None,
     faults: Collection[str] | None = None,
     kept: Collection[int] | None = None,
 ) -> Outcome:
@@ -44,13 +42,18 @@ def run_seed(
     Args:
         seed: Everything follows from it.
         kind: What kind of world it is.
-        steps: Actions in the plan.
+        steps: Actions in the plan; None for as many as the seed says.
         faults: Kinds of faults that may happen; None for all of the kind's.
         kept: Numbers of the actions to carry out; None for all.
     """
     allowed = kind.faults if faults is None else faults
     actions = plan_actions(
-        seed, steps, allowed, operations=kind.operations, breakages=kind.faults, paces_us=kind.paces_us
+        seed,
+        kind.steps(seed) if steps is None else steps,
+        allowed,
+        operations=kind.operations,
+        breakages=kind.faults,
+        paces_us=kind.paces_us,
     )
     if kept is not None:
         actions = [action for action in actions if action.number in kept]
@@ -75,7 +78,7 @@ def shrink(
     failed: Outcome,
     *,
     kind: WorldKind = CONTROLLER,
-    steps: int = STEPS,
+    steps: int | None = None,
     faults: Collection[str] | None = None,
     most_runs: int = 300,
 ) -> Outcome:

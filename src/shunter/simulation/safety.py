@@ -138,7 +138,8 @@ class Safety:
             seen = self._assignments.setdefault((name, after.topic_id), {})
             for number, assignment in after.assignments.items():
                 seen.setdefault(number, set()).add(assignment)
-        if before is not None and (after is None or after.topic_id != before.topic_id) and before.topic_id is not None:
+        # A topic that is given its first id is the same; so it was, had it none, when it went.
+        if before is not None and (after is None or before.topic_id not in (None, after.topic_id)):
             self.ledgers.topic_gone(name)
 
     def _state(self, tp: TopicPartition, before: LeaderAndIsr | None, after: LeaderAndIsr | None, writer: str) -> None:
@@ -228,7 +229,8 @@ class Safety:
 
         Source: issue, "a deleted replica was in no current assignment"; KIP-236, the drop set. A controller that has
         been deposed without knowing may err here: brokers refuse it, or have nothing in sync to lose (see
-        `replica_deleted`). So may one that has not read yet what somebody else wrote.
+        `replica_deleted`). So may one that has not read yet what somebody else wrote, or not heard yet that its own write
+        happened: what makes the replica anew follows on the same connection, with a newer leader epoch.
         """
         truth = self.truth
         assignment = truth.assignment(stop.tp)
@@ -238,7 +240,7 @@ class Safety:
             return
         if truth.topic_writers.get(stop.tp.topic) != truth.controller_session:
             return
-        if self.world.believes_deleting(sender, stop.tp.topic):
+        if self.world.believes_deleting(sender, stop.tp.topic) or self.world.is_placing(sender, stop.tp):
             return
         told = f"{sender} has {broker} delete {stop.tp}, whose replicas are {list(assignment.replicas)}"
         self.violate("a deleted replica was in no current assignment", told)

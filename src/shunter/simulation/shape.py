@@ -1,19 +1,42 @@
-"""What a world is made of, drawn from its seed."""
+"""What a world is made of, drawn from its seed: more small ones than large, for small ones find most in their time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
+from typing import NamedTuple
 
 from shunter.model.reassignment import CancelMode, Strategy
 from shunter.model.settings import ControllerSettings, ControlRequestEpoch, Takeover
 from shunter.simulation.scheduler import MS, SECOND
 
 
+class Size(NamedTuple):
+    """What a world's size is drawn from."""
+
+    brokers: tuple[int, ...]
+    topics: tuple[int, ...]
+    partitions: int
+    """Of one topic, at most."""
+    steps: tuple[int, int]
+    produce_ms: tuple[int, ...]
+    """Between two records, whatever their partition."""
+
+
+SMALL = Size((3, 3, 4), (1, 1, 2), 2, (8, 24), (40, 100))
+MIDDLE = Size((3, 4, 4, 5), (1, 2, 2), 3, (20, 40), (20, 60))
+LARGE = Size((3, 4, 4, 5, 5), (1, 2, 2, 3), 4, (60, 60), (10, 30))
+SIZES = (SMALL, SMALL, SMALL, SMALL, MIDDLE, MIDDLE, LARGE)
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Sizes and settings of one world. `topics`: (name, partitions, replication factor, min.insync.replicas)."""
+    """Sizes and settings of one world. `topics`: (name, partitions, replication factor, min.insync.replicas).
 
+    `steps`: actions in its plan, unless somebody says how many.
+    """
+
+    steps: int
     brokers: tuple[int, ...]
     controllers: tuple[tuple[int, Takeover], ...]
     topics: tuple[tuple[str, int, int, int], ...]
@@ -28,14 +51,16 @@ class Shape:
 def draw_shape(seed: int) -> Shape:
     """Draw a world's shape."""
     random = Random(f"shape {seed}")
-    count = random.choice((3, 4, 4, 5, 5))
+    size = random.choice(SIZES)
+    count = random.choice(size.brokers)
     brokers = tuple(range(1, count + 1))
     takeovers = (Takeover.VACANT, Takeover.VACANT, Takeover.PREEMPT)
     controllers = tuple((100 + number, random.choice(takeovers)) for number in range(random.choice((1, 2, 2, 3))))
     topics = []
-    for number in range(random.choice((1, 2, 2, 3))):
+    for number in range(random.choice(size.topics)):
         factor = random.randint(1, min(3, count))
-        topics.append((f"t{number}", random.randint(1, 4), factor, random.choice((1, 1, max(1, factor - 1)))))
+        min_isr = random.choice((1, 1, max(1, factor - 1)))
+        topics.append((f"t{number}", random.randint(1, size.partitions), factor, min_isr))
     settings = ControllerSettings(
         broker_id=0,
         control_request_epoch=random.choice(
@@ -54,6 +79,7 @@ def draw_shape(seed: int) -> Shape:
         roll_back_after_ms=random.choice((0, 0, 4_000)),
     )
     return Shape(
+        steps=random.randint(*size.steps),
         brokers=brokers,
         controllers=controllers,
         topics=tuple(topics),
@@ -62,5 +88,5 @@ def draw_shape(seed: int) -> Shape:
         broker_session_us=random.choice((2 * SECOND, 6 * SECOND)),
         controller_session_us=random.choice((1 * SECOND, 3 * SECOND)),
         skew_ms=random.choice((0, 0, 5_000, 3_600_000)),
-        produce_us=random.choice((10 * MS, 30 * MS)),
+        produce_us=random.choice(size.produce_ms) * MS,
     )

@@ -138,6 +138,15 @@ class World:
             process.name == sender and topic in process.machine.state.deleting for process in self.processes.values()
         )
 
+    def is_placing(self, sender: str, tp: TopicPartition) -> bool:
+        """Whether a controller is writing a partition's replicas, and has not heard yet whether that happened."""
+        return any(
+            process.name == sender
+            and (batch := process.machine.outstanding) is not None
+            and tp.partition in batch.draft.assignments.get(tp.topic, {})
+            for process in self.processes.values()
+        )
+
     def active_process(self) -> ShunterProcess | None:
         """The Shunter that clients would find: one that thinks it is the controller, the newest epoch first."""
         thinking = [process for process in self.processes.values() if process.active and not process.loop.paused]
@@ -188,7 +197,7 @@ class World:
         """Carry an AlterPartition to the controller that the broker knows, and its answer back."""
 
         def told(answer: SimpleNamespace) -> None:
-            found = altered_results(answer) if answer.error_code is ErrorCode.NONE else {}
+            found = altered_results(answer, proposals) if answer.error_code is ErrorCode.NONE else {}
             result = SimpleNamespace(error=answer.error_code, partitions=found)
             self.scheduler.after(self.delays(broker.id).draw(self.scheduler), answered, result)
 

@@ -261,4 +261,4 @@ class SimulatedKazoo:
         done = self._tree.commit(operations, self.session)
         if isinstance(done, Refusal):
             return wire.multi_refused(operations, done.position, done.code)
-        return wire.multi_done(operations, [self._tree.get(operation.path) for operation in operations])
+        return wire.multi_done(operations, done.seen)

@@ -28,12 +28,16 @@ class Change(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """A transaction that happened. `session` is 0 for the ensemble itself (an expiry)."""
+    """A transaction that happened. `session` is 0 for the ensemble itself (an expiry).
+
+    `seen`: what stood at each operation's path right after it; a later one may have removed it again.
+    """
 
     zxid: int
     session: int
     changes: tuple[Change, ...]
     operations: tuple[Operation, ...]
+    seen: tuple[Znode | None, ...]
 
 
 @dataclass(slots=True)
@@ -97,15 +101,17 @@ class ZooKeeperTree:
         undo: list[Callable[[], None]] = []
         fired: list[tuple[int, str]] = []
         before: dict[str, Znode | None] = {}
+        seen: list[Znode | None] = []
         for index, operation in enumerate(operations):
             code = self._apply(operation, session, zxid, undo, fired, before)
             if code:
                 for action in reversed(undo):
                     action()
                 return Refusal(index, code)
+            seen.append(self.get(operation.path))
         self.zxid = zxid
         changes = tuple(Change(path, was, self.get(path)) for path, was in before.items())
-        transaction = Transaction(zxid, session, changes, tuple(operations))
+        transaction = Transaction(zxid, session, changes, tuple(operations), tuple(seen))
         self._on_commit(transaction)
         for kind, path in fired:
             self._fire(kind, path)

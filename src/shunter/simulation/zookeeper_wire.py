@@ -170,7 +170,7 @@ def many(found: Sequence[Znode | tuple[str, ...] | None], missing: int) -> bytes
 
 
 def multi_done(operations: Sequence[Operation], after: Sequence[Znode | None]) -> bytes:
-    """Print the answer to a multi that happened; `after` is what stands at each operation's path."""
+    """Print the answer to a multi that happened; `after` is what stood at each operation's path right after it."""
     parts: list[bytes] = []
     for operation, znode in zip(operations, after, strict=True):
         if isinstance(operation, Create):

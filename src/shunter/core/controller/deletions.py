@@ -105,6 +105,7 @@ class Deletions:
             draft.other_records.append(DeleteTopic(name, tuple(sorted(topic.partitions))))
             self._owe_for_good(draft, name)
             # A move that was being written when the deletion began was none of those that were closed for it.
+            draft.ended = True
             self.moves.forget_legacy(draft, {TopicPartition(name, number) for number in topic.partitions})
 
     def _owe_for_good(self, draft: Draft, name: str) -> None:

@@ -607,3 +607,17 @@ def test_a_cancel_that_overtakes_the_row_of_a_start_up_begins_nothing_before_it_
     assert TP not in world.store.reassignments
     assert world.replicas(TP) == (1, 2)
     assert world.leadership(TP)[:3] == before[:3]
+
+
+def test_a_move_that_goes_with_its_topic_makes_room_for_what_is_pending():
+    world = Harness(max_concurrent=1).start()
+    world.create("t", [(1,)])
+    world.create("u", [(1, 2)])
+    world.hold_writes = True
+    world.reassign({TP: (3,)}, token=2)
+    world.store.deleting = {"t"}
+    world.feed(TopicDeletionsFound(("t",)))
+    world.reassign({("u", 0): (3, 4)}, token=3)
+    let_write(world)
+    assert "t" not in world.store.topics
+    assert world.store.reassignments[TopicPartition("u", 0)].phase is Phase.MOVING
