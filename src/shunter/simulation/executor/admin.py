@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from shunter.drivers.admin import BROKER_WITHIN_S, READ_WITHIN_S, WRITE_WITHIN_S
+from shunter.drivers.admin import ASKED_FOR_AGREEMENT, BROKER_WITHIN_S, READ_WITHIN_S, WRITE_WITHIN_S
 from shunter.drivers.admin_answers import LogDirsSeen, SettingsSeen, TopicsSeen
 from shunter.drivers.settings_in_force import not_seen_in_force
 from shunter.errors import DriverError, ErrorCode
@@ -140,8 +140,8 @@ class SimulatedAdmin:
         )
         return found
 
-    async def observe_topics(self, names: Sequence[str]) -> TopicsSeen:
-        """Metadata of topics, and who is up, as one broker knows it."""
+    async def observe_topics(self, names: Sequence[str], *, sure: bool = False) -> TopicsSeen:
+        """Metadata of topics, and who is up, as one broker knows it; `sure`: refused while others know otherwise."""
         if self._pinned is None:
             self._pinned = self._least_late()
         host = self._cluster.brokers[self._pinned]
@@ -150,6 +150,11 @@ class SimulatedAdmin:
         others = [broker for broker in self._cluster.brokers.values() if broker is not host and broker.serving]
         if absent and others and any(name in others[0].topics for name in absent):
             raise DriverError(f"Metadata: broker {others[0].id} knows a topic of {absent}", retriable=True)
+        for other in others[:ASKED_FOR_AGREEMENT] if sure else ():
+            for name, topic in seen.topics.items():
+                known = other.topics.get(name)
+                if topic is not None and known is not None and _replicas(known) != _replicas(topic):
+                    raise DriverError(f"Metadata: broker {other.id} tells other replicas of {name}", retriable=True)
         return seen
 
     def _least_late(self) -> BrokerId:
@@ -295,3 +300,7 @@ def _settle(future: asyncio.Future[Any], value: Any) -> None:
 
 
 QUICK = Delays(low_us=MS // 4, high_us=5 * MS, rarely_us=150 * MS)
+
+
+def _replicas(topic: ObservedTopic) -> dict[int, Replicas]:
+    return {number: partition.replicas for number, partition in topic.partitions.items()}
