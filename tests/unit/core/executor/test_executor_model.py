@@ -13,7 +13,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from shunter.core.executor.ready import AlterReassignments
 from shunter.errors import ErrorCode
-from shunter.model.execution import CommandKind, Direction, ExecutionOptions, MoveAccepted, Outcome, ThrottleKey
+from shunter.model.execution import (
+    CommandKind,
+    Direction,
+    ExecutionOptions,
+    MoveAccepted,
+    MoveClosed,
+    Outcome,
+    StepBegun,
+    ThrottleKey,
+)
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
 
@@ -130,12 +139,17 @@ class ExecutorMachine(RuleBasedStateMachine):
 
     @invariant()
     def originals_are_never_forgotten(self) -> None:
+        """Another plan, or a late broker's news, may tell other originals only as long as no step has begun."""
         accepted: dict[TopicPartition, Replicas] = {}
+        begun: set[TopicPartition] = set()
         for entry in self.rig.journal:
-            if isinstance(entry.record, MoveAccepted):
-                accepted.setdefault(entry.record.tp, entry.record.original)
-            elif type(entry.record).__name__ == "MoveClosed":
-                accepted.pop(entry.record.tp, None)
+            record = entry.record
+            if isinstance(record, MoveAccepted) and record.tp not in begun:
+                accepted[record.tp] = record.original
+            elif isinstance(record, StepBegun):
+                begun.add(record.tp)
+            elif isinstance(record, MoveClosed):
+                begun.discard(record.tp)
         for tp, move in self.rig.core.state.moves.items():
             if move.open:
                 assert move.original == accepted[tp]
