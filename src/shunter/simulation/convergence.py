@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from shunter.core.reassignment import describe_waiting
 from shunter.model.partition import TopicPartition
+from shunter.model.reassignment import Phase
 from shunter.simulation.broker import SimulatedBroker
 from shunter.simulation.process import ShunterProcess
 from shunter.simulation.replica import Role
@@ -43,14 +44,16 @@ def _brokers(world: World) -> list[str]:
 def _moves(world: World, process: ShunterProcess) -> list[str]:
     truth = world.truth
     told: list[str] = []
+    barred = {tp for tp in truth.records if _barred(world, tp)}
     for tp, record in truth.records.items():
-        if _barred(world, tp):
+        if tp in barred or (barred and record.phase is Phase.PENDING):
+            # What is pending may be so behind one that can't end.
             world.coverage.count("neighbour", "barred by an older log")
             continue
         waiting = process.machine.intake.moves.waiting.get(tp)
         why = describe_waiting(waiting[0]) if waiting is not None else "says nothing of waiting"
         told.append(f"{tp} is {record.phase.value} towards {list(record.target)}: {why}")
-    if truth.legacy is not None and not any(_barred(world, tp) for tp in truth.legacy.targets):
+    if truth.legacy is not None and not barred:
         told.append(f"the legacy znode names {sorted(truth.legacy.targets)}")
     told += [f"{name} has not been taken over" for name in truth.requests]
     for broker, owed in truth.owed.items():

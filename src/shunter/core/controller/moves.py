@@ -265,9 +265,11 @@ class Moves:
         if move is None or move.phase in (Phase.PAUSED, Phase.DROPPING) or tp.topic in draft.state.deleting:
             return
         if move.phase is Phase.PENDING and (draft.state.cancel is not None or not self._may_begin(draft, move)):
+            self.waiting.pop(tp, None)  # For its turn alone, whatever it waited for before.
             return
         situation = self._situation(draft, tp)
         if situation is None:
+            self._await_first_leader(draft, tp, move)
             return
         if move.phase is Phase.ROLLING_BACK:
             outcome = roll_back(situation, original=move.original)
@@ -283,6 +285,12 @@ class Moves:
             self._count(draft).add(_added(move))
             move = move._replace(phase=Phase.MOVING)
         self._follow(draft, tp, move, outcome)
+
+    def _await_first_leader(self, draft: Draft, tp: TopicPartition, move: Reassignment) -> None:
+        """Nobody has led the partition yet: its topic was made a moment ago, or none of its brokers lives."""
+        partition = draft.partition(tp)
+        if partition is not None and tp not in draft.state.unreadable:
+            self._follow(draft, tp, move, Waiting(WaitReason.NO_LEADER, partition.assignment.replicas))
 
     def _reconcile_first(self, draft: Draft, tp: TopicPartition) -> None:
         """Decide who is right about a partition before a record of it is believed.

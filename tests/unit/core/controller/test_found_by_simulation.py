@@ -621,3 +621,15 @@ def test_a_move_that_goes_with_its_topic_makes_room_for_what_is_pending():
     let_write(world)
     assert "t" not in world.store.topics
     assert world.store.reassignments[TopicPartition("u", 0)].phase is Phase.MOVING
+
+
+def test_a_move_of_a_partition_that_nobody_has_led_yet_begins_when_somebody_does():
+    world = busy()
+    world.store.topics["n"] = Topic("n", UUID(int=5), {0: ReplicaAssignment((3,))}, 0)
+    tp = TopicPartition("n", 0)
+    world.feed(submitted(2, tp, (1,)), TopicsRead((world.store.topic_snapshot("n"),)))
+    let_write(world)
+    world.hold_writes = False
+    world.catch_up_all()
+    assert world.replicas(tp) == (1,)
+    assert tp not in world.store.reassignments
