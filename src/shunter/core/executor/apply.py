@@ -87,9 +87,16 @@ def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
         move.original, move.current = before.original, before.current
         move.step, move.steps, move.watch = before.step, before.steps, before.watch
         move.copied_bytes, move.began_at_ms = before.copied_bytes, before.began_at_ms
-        move.turned, move.relaxed = before.step is not None, before.relaxed
-        move.turned_at_ms = entry.at_ms
+        move.relaxed = before.relaxed
+        _turn(move, entry)
     state.moves[record.tp] = move
+
+
+def _turn(move: Move, entry: JournalEntry) -> None:
+    """It heads elsewhere now: what of its step was not asked for yet is looked at again before it is."""
+    move.turned, move.turned_at_ms = move.step is not None, entry.at_ms
+    if not move.watch.asked:
+        move.watch.ours = False
 
 
 def _step_begun(state: ExecutorState, entry: JournalEntry) -> None:
@@ -152,7 +159,7 @@ def _direction_changed(state: ExecutorState, entry: JournalEntry) -> None:
     assert isinstance(record, DirectionChanged)
     move = _move(state, record.tp, entry)
     move.direction, move.paused = record.direction, False
-    move.turned, move.turned_at_ms = move.step is not None, entry.at_ms
+    _turn(move, entry)
 
 
 def _move_paused(state: ExecutorState, entry: JournalEntry) -> None:

@@ -47,7 +47,7 @@ class Capacity:
         self.outgoing[leader] += len(adding)
         for broker in adding:
             self.incoming[broker] += 1
-            rack = self.cluster.brokers.get(broker)
+            rack = self.cluster.racks.get(broker)
             if rack is not None:
                 self.racks[rack] += 1
             log_dir = _log_dir(move, broker)
@@ -84,8 +84,8 @@ class Capacity:
         options = self.options
         if 0 < options.max_in <= self.incoming[broker]:
             return f"waits for its turn: broker {broker} receives {self.incoming[broker]} copies, {options.max_in} may"
-        rack = self.cluster.brokers.get(broker)
-        beside = sum(self.cluster.brokers.get(other) == rack for other in adding)
+        rack = self.cluster.racks.get(broker)
+        beside = sum(self.cluster.racks.get(other) == rack for other in adding)
         if rack is not None and _passes(self.racks[rack], beside, options.max_per_rack):
             return f"waits for its turn: rack {rack} receives {self.racks[rack]} copies, {options.max_per_rack} may"
         log_dir = _log_dir(move, broker)

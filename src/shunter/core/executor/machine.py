@@ -41,6 +41,7 @@ from shunter.model.execution import (
     MoveAccepted,
     MoveClosed,
     Outcome,
+    StepBegun,
     StepDropped,
     ThrottleKey,
     ThrottleRestored,
@@ -196,15 +197,10 @@ class Executor:
             self.book.forget(record.key)
         elif isinstance(record, ExecutionClosed):
             self.book = ThrottleBook()  # What settings are is read anew when the next plan comes, be it days later.
-        tp = getattr(record, "tp", None)
-        move = None if tp is None else self.state.moves.get(tp)
-        if (
-            move is not None
-            and move.step is not None
-            and move.step.begun_at_ms == entry.at_ms
-            and not move.step.accepted
-        ):
-            move.watch.ours = True
+        if isinstance(record, StepBegun):
+            move = self.state.moves[record.tp]
+            if move.step is not None and move.step.number == record.number and not move.step.accepted:
+                move.watch.ours = True
         self.polls.hurry(self._now_ms)
 
     def _on_refused(self, event: ev.JournalRefused) -> None:
@@ -264,6 +260,7 @@ class Executor:
                 out.notices.append(Notice("controller-moved", str(event.controller), told))
             cluster.controller = event.controller
         cluster.brokers = dict(event.brokers)
+        cluster.racks.update(event.brokers)
 
     def _on_log_dirs(self, event: ev.LogDirsObserved) -> None:
         cluster = self.state.cluster
@@ -368,7 +365,7 @@ class Executor:
         writes = None
         if self._outstanding is None:
             writes = self._decide(wanted, stale, out)
-        self._send_steps(out)
+        self._send_steps(writes, out)
         send_settings(self.state, self.book, wanted, self._now_ms, self._new_id, out)
         send_log_dirs(self.state, self._now_ms, self._new_id, out)
         poll(self.state, self.polls, self._submissions, stale, self._now_ms, out)
@@ -448,11 +445,16 @@ class Executor:
         self._replies = []
         return batch
 
-    def _send_steps(self, out: Outbox) -> None:
+    def _send_steps(self, writes: JournalBatch | None, out: Outbox) -> None:
         due: list[Move] = []
+        # What is being written of a move may be an order: its step goes out, or not, when that is durable.
+        entries = () if writes is None else writes.entries
+        held: set[TopicPartition | None] = {getattr(entry.record, "tp", None) for entry in entries}
         for move in self.state.stepping():
             step, watch = move.step, move.watch
             assert step is not None
+            if move.tp in held:
+                continue
             if watch.request_id or not watch.ours or watch.asked or watch.accepted_at_ms >= 0:
                 continue
             if watch.retry_at_ms > self._now_ms:

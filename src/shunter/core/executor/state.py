@@ -163,6 +163,8 @@ class ClusterView:
     topics: dict[str, ObservedTopic | None] = field(default_factory=dict[str, ObservedTopic | None])
     topics_at_ms: dict[str, int] = field(default_factory=dict[str, int])
     brokers: dict[BrokerId, str | None] = field(default_factory=dict[BrokerId, str | None])
+    racks: dict[BrokerId, str | None] = field(default_factory=dict[BrokerId, str | None])
+    """Racks of all brokers that were ever seen: one that is down is still copied to when it comes back."""
     down_since_ms: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
     ongoing: dict[TopicPartition, OngoingReassignment] = field(
         default_factory=dict[TopicPartition, OngoingReassignment]

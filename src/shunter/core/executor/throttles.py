@@ -389,8 +389,11 @@ def send_settings(
     if not due:
         return
     request_id = new_id()
-    for key, _value in due:
-        state.throttles[key].request_id = request_id
+    for key, value in due:
+        throttle = state.throttles[key]
+        throttle.request_id = request_id
+        if value != throttle.value:
+            throttle.applied = None  # Given back: from now on it may not be in force.
         book.read_at_ms.pop(key, None)
     book.requests[request_id] = tuple(due)
     out.requests.append(AlterSettings(request_id, tuple(due)))

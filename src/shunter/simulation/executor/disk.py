@@ -100,6 +100,11 @@ class JournalDisk:
         row = self._database.execute("SELECT owner FROM lease").fetchone()
         return "" if row is None else str(row[0])
 
+    def host(self) -> str:
+        """On which host whoever has the lease is; empty: nobody has it."""
+        row = self._database.execute("SELECT host FROM lease").fetchone()
+        return "" if row is None else str(row[0])
+
     def damage(self, random: Random) -> bool:
         """The disk changes a row: a digit of it, or its second half."""
         if self.damaged is not None or not self.known:

@@ -164,6 +164,9 @@ class JournalRules:
     def _caps(self, fresh: frozenset[BrokerId]) -> None:
         """Bounds of copies into a broker, a rack, and in all. Source: issue, "within bounds per broker in and out"."""
         options, world = self.ledger.options, self._rules.world
+        process = world.driver()
+        # The rack of a broker that was down all the time since an executor started is nowhere to be read.
+        known = {} if process is None else process.core.state.cluster.racks
         incoming: Counter[BrokerId] = Counter()
         racks: Counter[str] = Counter()
         total = 0
@@ -171,7 +174,7 @@ class JournalRules:
             total += bool(move.copying)
             for broker in sorted(move.copying):
                 incoming[broker] += 1
-                rack = world.cluster.brokers[broker].rack
+                rack = known.get(broker)
                 if rack is not None:
                     racks[rack] += 1
         if 0 < options.max_concurrent < total:
@@ -181,9 +184,8 @@ class JournalRules:
                 told = f"broker {broker} receives {incoming[broker]} copies, {options.max_in} may"
                 self._rules.violate("caps are kept", told)
         for rack, count in sorted(racks.items()):
-            mine = any(world.cluster.brokers[broker].rack == rack for broker in fresh)
-            alone = count == sum(world.cluster.brokers[broker].rack == rack for broker in fresh)
-            if mine and not alone and 0 < options.max_per_rack < count:
+            mine = sum(known.get(broker) == rack for broker in fresh)
+            if 0 < mine < count and 0 < options.max_per_rack < count:
                 self._rules.violate("caps are kept", f"{rack} receives {count} copies, {options.max_per_rack} may")
 
     def _sends(self, move: LedgerMove, fresh: frozenset[BrokerId]) -> None:

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 from shunter.core.executor.events import Envelope
 from shunter.core.executor.ready import CommandReply, PlanReply, Ready, Reply
+from shunter.drivers.journals import LEASE_MS
 from shunter.errors import ErrorCode
-from shunter.model.execution import Command, JournalEntry, ThrottleKey
+from shunter.model.execution import Command, Direction, JournalEntry, ThrottleKey
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.simulation.executor.journal_rules import JournalRules
 from shunter.simulation.executor.ledger import LedgerMove
 from shunter.simulation.executor.partition import FOREIGN, OURS, SimulatedPartition
 from shunter.simulation.safety import Violation
-from shunter.simulation.scheduler import SECOND
+from shunter.simulation.scheduler import MS, SECOND
 
 if TYPE_CHECKING:
     from shunter.simulation.executor.process import ExecutorProcess
@@ -69,7 +70,8 @@ class ExecutorRules:
         self._taken_us = self.world.scheduler.now_us
         for other in self.world.processes:
             same_time = abs(other.clock.skew_ms - process.clock.skew_ms) < 1_000
-            if other is not process and other.driving and other.alive and not other.loop.paused and same_time:
+            well = other.driving and other.alive and self.world.hindered_us < self._taken_us - LEASE_MS * MS
+            if other is not process and well and same_time:
                 self.violate("one executor drives", f"{process.name} took the lease while {other.name} drives")
 
     def journal_loaded(self, process: ExecutorProcess, entries: Sequence[JournalEntry]) -> None:
@@ -107,8 +109,14 @@ class ExecutorRules:
             self._asked[process.name, tp] += 1
             if self._asked[process.name, tp] > 1:
                 self.violate("one request at a time for a partition", f"{process.name} asks for {tp} twice at once")
-            self.sent_steps[tp] = (target, move.step.before, len(move.goal))
+            self.sent_steps[tp] = (target, move.step.before, self._floor(move))
             self._left_alone(process, move)
+
+    def _floor(self, move: LedgerMove) -> int:
+        """How many have to stay: of the goal all, in a rollback as many as min.insync.replicas (KAFKA-14424)."""
+        if move.direction is Direction.FORWARD:
+            return len(move.goal)
+        return max(1, min(self.world.cluster.min_isr.get(move.tp.topic, 1), len(move.goal)))
 
     def reassignments_answered(
         self, process: ExecutorProcess, targets: Sequence[tuple[TopicPartition, Replicas | None]]

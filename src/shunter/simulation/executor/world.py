@@ -135,7 +135,8 @@ class ExecutorWorld:
 
     def _start_again(self) -> None:
         if not any(each.alive for each in self.processes) and (self.rules.ledger.running or self._wanted):
-            self.start_executor("here")
+            # In the end it is started where the last one was: only there a dead one's lease is known to be void.
+            self.start_executor((self.phase_two and self.disk.host()) or "here")
 
     def _watch(self) -> None:
         """An operator (or a supervisor) sees that nobody drives what is not done."""
