@@ -13,7 +13,7 @@ from shunter.core.executor.machine import Executor
 from shunter.core.executor.ready import CommandReply, Finish, PlanReply
 from shunter.drivers.admin_answers import LogDirsSeen, SettingsSeen, TopicsSeen
 from shunter.drivers.execution import ExecutionDriver, SystemClock
-from shunter.drivers.journals import JournalFenced
+from shunter.drivers.journals import JournalBusy, JournalFenced
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import (
     Command,
@@ -150,6 +150,37 @@ async def test_who_lost_the_journal_asks_for_nothing(world: World) -> None:
     assert isinstance(reply, DriverError)
     assert "somebody else drives it" in str(finish.fatal)
     assert [told for told in world.happened if told.startswith("asked")] == []
+
+
+async def test_a_step_is_not_asked_for_again_by_who_lost_the_journal_meanwhile(world: World) -> None:
+    """Found by simulation: what is asked for again follows from no write, so no write showed that the lease is gone."""
+
+    async def refuse(targets: Any) -> Any:
+        world.happened.append(f"asked {targets[0][1]}")
+        world.journal.fenced = True
+        raise DriverError("the connection broke", retriable=True)
+
+    world.cluster.alter_reassignments = refuse  # type: ignore[method-assign]
+    _reply, finish = await world.run()
+    assert "somebody else drives it" in str(finish.fatal)
+    assert len([told for told in world.happened if told.startswith("asked")]) == 1
+
+
+async def test_a_journal_that_others_keep_locked_is_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shunter.drivers.execution.BUSY_S", 0.01)
+    append, tries = world.journal.append, []
+
+    def busy(entries: Sequence[JournalEntry], now_ms: int) -> None:
+        tries.append(now_ms)
+        if len(tries) < 3:
+            raise JournalBusy("locked", retriable=True)
+        append(entries, now_ms)
+
+    world.journal.append = busy  # type: ignore[method-assign]
+    reply, finish = await world.run()
+    assert isinstance(reply, PlanReply)
+    assert finish.fatal is None
+    assert world.cluster.replicas == (3, 2)
 
 
 async def test_what_never_passes_ends_the_execution_and_says_why(world: World) -> None:

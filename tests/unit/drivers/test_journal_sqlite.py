@@ -17,7 +17,7 @@ import pytest
 from shunter.core.executor.apply import apply
 from shunter.core.executor.state import ExecutorState
 from shunter.drivers.journal_sqlite import SqliteJournal
-from shunter.drivers.journals import LEASE_MS, JournalDamaged, JournalFenced, JournalHeld
+from shunter.drivers.journals import LEASE_MS, JournalBusy, JournalDamaged, JournalFenced, JournalHeld
 from shunter.errors import FormatError
 from shunter.model.execution import ExecutionOptions, JournalEntry, MoveAccepted, PlanAccepted, StepBegun, StepFinished
 from shunter.model.partition import TopicPartition
@@ -242,3 +242,20 @@ def test_a_later_version_is_refused(path: Path) -> None:
         connection.execute("UPDATE about SET value = '3'")
     with pytest.raises(FormatError, match="version 3 is not understood"):
         SqliteJournal(path, "second")
+
+
+def test_a_lock_of_others_is_a_matter_of_waiting_and_no_damage(tmp_path: Path) -> None:
+    place = tmp_path / "c.journal"
+    journal = SqliteJournal(place, "us")
+    with closing(sqlite3.connect(place, isolation_level=None)) as other, closing(journal):
+        journal.acquire(NOW)
+        journal._connection.execute("PRAGMA busy_timeout=1")
+        other.execute("BEGIN IMMEDIATE")
+        for work in (lambda: journal.append(entries(), NOW), lambda: journal.renew(NOW), lambda: journal.answer(1, "")):
+            with pytest.raises(JournalBusy, match="locked by another process") as caught:
+                work()
+            assert caught.value.retriable
+        journal.check()
+        other.execute("ROLLBACK")
+        journal.append(entries(), NOW)
+        assert len(journal.load()) == 10

@@ -392,8 +392,8 @@ def send_settings(
     for key, value in due:
         throttle = state.throttles[key]
         throttle.request_id = request_id
-        if value != throttle.value:
-            throttle.applied = None  # Given back: from now on it may not be in force.
+        if value != throttle.value or key.setting in LISTS:
+            throttle.applied = None  # Given back, or perhaps shortened: from now on it may not be in force.
         book.read_at_ms.pop(key, None)
     book.requests[request_id] = tuple(due)
     out.requests.append(AlterSettings(request_id, tuple(due)))
@@ -409,13 +409,13 @@ def not_in_force(state: ExecutorState, book: ThrottleBook, wanted: dict[Throttle
             if known and respectful(key, value, book.own[key], book.effective.get(key)) is None:
                 continue
             late.add(f"{key.kind} {key.name}")
-        elif not _covers(key, throttle.applied, value):
+        elif not (_covers(key, throttle.applied, value) and _covers(key, throttle.value, value)):
             late.add(f"{key.kind} {key.name}")
     return late
 
 
-def _covers(key: ThrottleKey, applied: str | None, wanted: str) -> bool:
-    """Whether what the cluster confirmed throttles all that is to be; another rate is in force soon enough."""
-    if applied is None or key.setting not in LISTS:
-        return applied is not None
-    return applied.strip() == "*" or set(wanted.split(",")) <= set(applied.split(","))
+def _covers(key: ThrottleKey, value: str | None, wanted: str) -> bool:
+    """Whether a value that the cluster has, or is about to have, throttles all that is to be. One rate is as another."""
+    if value is None or key.setting not in LISTS:
+        return value is not None
+    return value.strip() == "*" or set(wanted.split(",")) <= set(value.split(","))

@@ -1,0 +1,177 @@
+"""What the executor's simulated worlds have found in its core, one test for each."""
+
+from __future__ import annotations
+
+from apache_yard import Rig, Yard
+
+from shunter.core.executor import events as ev
+from shunter.core.executor.ready import AlterSettings, PlanReply, Read, ReadSettings, Request
+from shunter.model.execution import CommandKind, ExecutionOptions, Outcome, StepBegun, ThrottleKey
+from shunter.model.partition import TopicPartition
+from shunter.model.reassignment import Strategy
+
+T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
+FOLLOWERS = ThrottleKey("topic", "t", "follower.replication.throttled.replicas")
+RATE = ThrottleKey("broker", "4", "follower.replication.throttled.rate")
+THROTTLED = ExecutionOptions(throttle=1_000)
+
+
+class LateRig(Rig):
+    """Brokers show other settings than there are, as long as `shown` says so; a topic that is gone has none."""
+
+    shown: dict[ThrottleKey, str] | None = None
+
+    def _carry_out(self, work: Request | Read) -> ev.Event:
+        if isinstance(work, ReadSettings) and self.shown is not None:
+            own = {key: self.shown.get(key) for key in work.keys}
+            return ev.SettingsRead(own, own)
+        if isinstance(work, AlterSettings):
+            gone = {key for key, _value in work.settings if key.kind == "topic" and key.name not in self.yard.topic_ids}
+            kept = AlterSettings(work.request_id, tuple(item for item in work.settings if item[0] not in gone))
+            super()._carry_out(kept)
+            return ev.SettingsAltered(work.request_id, dict.fromkeys(gone, "UnknownTopicOrPartitionError"))
+        return super()._carry_out(work)
+
+
+def until_asked(rig: Rig, count: int = 1) -> None:
+    for _turn in range(80):
+        if len(rig.asked) >= count:
+            return
+        if rig.pending:
+            rig.deliver()
+        else:
+            rig.pass_time(250)
+    raise AssertionError("nothing was asked for")
+
+
+def test_a_clock_that_was_set_back_is_not_waited_for() -> None:
+    rig = Rig(Yard({"t": [(1, 2)]}))
+    rig.submit(("t", 0, (3, 4)))
+    until_asked(rig)
+    rig.settle(catching_up=False, rounds=4)
+    rig.now_ms -= 600_000
+    rig.crash()
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.DONE}
+
+
+def test_a_throttle_that_looks_as_if_it_had_never_been_set_is_given_back_all_the_same() -> None:
+    rig = LateRig(Yard({"t": [(1, 2)]}))
+    rig.submit(("t", 0, (4, 2)), options=THROTTLED)
+    until_asked(rig)
+    rig.shown = {}
+    rig.settle(rounds=20)
+    assert rig.outcomes() == {T0: Outcome.DONE}
+    assert rig.yard.settings[RATE] == "1000", "a late broker's word is not believed at once"
+    rig.shown = None
+    rig.settle()
+    assert rig.yard.settings == {}
+
+
+def test_an_older_value_of_ours_is_not_somebody_elses() -> None:
+    rig = LateRig(Yard({"t": [(1, 2)]}))
+    rig.submit(("t", 0, (4, 2)), options=THROTTLED)
+    until_asked(rig)
+    before = dict(rig.yard.settings)
+    rig.command(CommandKind.LIMIT, rate=700)
+    rig.settle(catching_up=False, rounds=4)
+    rig.shown = before
+    rig.settle()
+    assert rig.yard.settings == {}
+    assert not [notice for notice in rig.notices if notice.kind == "throttle-left"]
+
+
+def test_what_was_ours_until_a_moment_ago_is_not_remembered_as_theirs() -> None:
+    rig = LateRig(Yard({"t": [(1, 2)]}))
+    rig.submit(("t", 0, (4, 2)), options=THROTTLED)
+    until_asked(rig)
+    ours = dict(rig.yard.settings)
+    rig.settle()
+    rig.shown = ours
+    rig.submit(("t", 0, (1, 2)), options=THROTTLED)
+    until_asked(rig, 2)
+    rig.shown = None
+    rig.settle()
+    assert rig.yard.settings == {}
+
+
+def test_a_change_of_somebody_else_is_not_overwritten_by_another_limit() -> None:
+    rig = Rig(Yard({"t": [(1, 2)]}))
+    rig.submit(("t", 0, (4, 2)), options=THROTTLED)
+    until_asked(rig)
+    rig.yard.settings[RATE] = "123"
+    rig.pass_time(20_000)
+    rig.command(CommandKind.LIMIT, rate=700)
+    rig.settle()
+    assert rig.yard.settings == {RATE: "123"}
+
+
+def test_an_execution_ends_whose_throttled_topic_is_gone() -> None:
+    rig = LateRig(Yard({"t": [(1, 2)], "u": [(1, 2)]}))
+    rig.submit(("t", 0, (4, 2)), ("u", 0, (4, 2)), options=THROTTLED)
+    until_asked(rig)
+    rig.yard.delete("t")
+    rig.yard.settings.pop(FOLLOWERS)
+    rig.crash()
+    rig.settle()
+    assert rig.finish is not None
+    assert not rig.core.state.running, "and its throttles are not waited for"
+
+
+def test_a_copy_that_a_second_plan_brings_is_throttled_before_it_begins() -> None:
+    rig = Rig(Yard({"t": [(1,)]}))
+    rig.submit(("t", 0, (4,)), options=THROTTLED)
+    until_asked(rig)
+    rig.yard.catch_up(T0)
+    rig.submit(("t", 0, (1,)), options=THROTTLED)
+    until_asked(rig, 2)
+    assert rig.asked[-1] == (T0, (1,))
+    assert "0:1" in rig.yard.settings[FOLLOWERS].split(",")
+
+
+def test_a_stop_undoes_no_reassignment_of_others_that_took_the_place_of_a_step() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 2, 3)))
+    until_asked(rig)
+    rig.settle(catching_up=False, rounds=6)
+    rig.yard.alter(T0, (1, 2, 6))
+    rig.command(CommandKind.STOP)
+    rig.settle()
+    assert len(rig.asked) == 1
+    assert rig.outcomes() == {T0: Outcome.SUPERSEDED}
+    assert rig.yard.partitions[T0].replicas == (1, 2, 6)
+
+
+def test_a_step_that_was_given_up_before_it_was_asked_for_is_never_asked_for() -> None:
+    rig = Rig(Yard({"t": [(1, 2)]}))
+    rig.submit(("t", 0, (3,)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
+    while not any(isinstance(entry.record, StepBegun) for entry in rig.journal):
+        rig.deliver() if rig.pending else rig.pass_time(250)
+    rig.crash()
+    rig.command(CommandKind.ROLL_BACK)
+    rig.settle()
+    assert (T0, (3,)) not in rig.asked
+    assert rig.outcomes() == {T0: Outcome.ROLLED_BACK}
+
+
+def test_a_step_that_copies_twice_counts_twice() -> None:
+    yard = Yard({"t": [(1, 2), (1, 2)]})
+    yard.racks = {1: "a", 2: "a", 3: "b", 4: "b", 5: "b", 6: "b"}
+    rig = Rig(yard)
+    options = ExecutionOptions(strategy=Strategy.ALL_AT_ONCE, max_per_rack=2)
+    rig.submit(("t", 0, (1, 3)), ("t", 1, (4, 5)), options=options)
+    until_asked(rig)
+    rig.settle(catching_up=False, rounds=6)
+    assert len(rig.asked) == 1, "three copies would go to rack b at once"
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.DONE, T1: Outcome.DONE}
+
+
+def test_a_plan_of_which_nothing_is_known_is_answered() -> None:
+    rig = Rig(Yard({"t": [(1, 2)]}))
+    token = rig.submit(("never", 0, ()))
+    rig.settle(rounds=30)
+    reply = rig.replies[token]
+    assert isinstance(reply, PlanReply)
+    assert "no topic never" in str(reply.error)
