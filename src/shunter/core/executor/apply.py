@@ -57,6 +57,7 @@ def _plan_accepted(state: ExecutorState, entry: JournalEntry) -> None:
     record = entry.record
     assert isinstance(record, PlanAccepted)
     if not state.running:
+        state.passed_before = {tp: move.passed for tp, move in state.moves.items()}
         state.moves = {}
     state.plan_id, state.cluster_id, state.options = record.plan_id, record.cluster_id, record.options
     state.limit = record.options.throttle
@@ -81,8 +82,9 @@ def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
     )
     move.passed.add(frozenset(record.original))
     before = state.moves.get(record.tp)
+    # Late metadata may show what a former move went through: that is nobody's act.
+    move.passed |= state.passed_before.get(record.tp, set()) if before is None else before.passed
     if before is not None and before.open and before.steps:
-        move.passed |= before.passed
         # A second plan for a partition in motion keeps the first original, and its running step.
         move.original, move.current = before.original, before.current
         move.step, move.steps, move.watch = before.step, before.steps, before.watch

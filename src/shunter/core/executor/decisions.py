@@ -24,7 +24,7 @@ from shunter.model.execution import (
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 STALE_MS = 10_000
-"""Metadata older than this are read again before a step is begun from them."""
+"""Metadata and lists older than this are read again before a step is begun from them."""
 
 _REACHED = {
     Direction.FORWARD: (Outcome.DONE, "the target is reached"),
@@ -288,6 +288,8 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
     if cluster.topics_at_ms.get(move.tp.topic, -1) < work.now_ms - STALE_MS:
         work.stale_topics.add(move.tp.topic)
         return
+    if cluster.listed_at_ms < work.now_ms - STALE_MS:
+        return  # Others may have begun something since; it is listed again soon.
     if _unexplained(work, move, seen):
         return
     if move.paused:

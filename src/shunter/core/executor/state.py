@@ -202,6 +202,10 @@ class ExecutorState:
     options: ExecutionOptions = field(default_factory=ExecutionOptions)
     moves: dict[TopicPartition, Move] = field(default_factory=dict[TopicPartition, Move])
     """The latest move of every partition that a plan of the open execution named; closed ones stay until its end."""
+    passed_before: dict[TopicPartition, set[frozenset[BrokerId]]] = field(
+        default_factory=dict[TopicPartition, set[frozenset[BrokerId]]]
+    )
+    """Replica sets that the moves of the execution before went through."""
     throttles: dict[ThrottleKey, Throttle] = field(default_factory=dict[ThrottleKey, Throttle])
     """Settings that are not restored yet."""
     given_back: dict[ThrottleKey, GivenBack] = field(default_factory=dict[ThrottleKey, GivenBack])

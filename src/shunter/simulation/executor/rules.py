@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from shunter.core.executor.events import Envelope
-from shunter.core.executor.ready import CommandReply, PlanReply, Ready, Reply
+from shunter.core.executor.ready import AlterReassignments, CommandReply, PlanReply, Ready, Reply
 from shunter.drivers.journals import LEASE_MS
 from shunter.errors import ErrorCode
 from shunter.model.execution import Command, Direction, JournalEntry, ThrottleKey
@@ -110,7 +110,6 @@ class ExecutorRules:
             if self._asked[process.name, tp] > 1:
                 self.violate("one request at a time for a partition", f"{process.name} asks for {tp} twice at once")
             self.sent_steps[tp] = (target, move.step.before, self._floor(move))
-            self._left_alone(process, move)
 
     def _floor(self, move: LedgerMove) -> int:
         """How many have to stay: of the goal all, in a rollback as many as min.insync.replicas (KAFKA-14424)."""
@@ -210,6 +209,11 @@ class ExecutorRules:
     def handled(self, process: ExecutorProcess, envelope: Envelope, ready: Ready) -> None:
         """An event was handled. Memory and queues stay bounded; nothing spins. Source: issue; TIGER_STYLE."""
         self.checks += 1
+        for request in ready.requests:
+            for tp, _target in request.targets if isinstance(request, AlterReassignments) else ():
+                move = self.ledger.open_move(tp)
+                if move is not None:
+                    self._left_alone(process, move)
         driver = process.driver
         second, count = self._pace.get(process.name, (0, 0))
         now = self.world.scheduler.now_us // SECOND
