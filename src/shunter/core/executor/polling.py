@@ -32,6 +32,8 @@ class Polls:
 
     list_pending_ms: int | None = None
     list_due_ms: int = 0
+    list_retry_ms: int = 0
+    """Not before this, whoever needs it: nobody answered."""
     list_every_ms: int = LIST_MIN_MS
     list_cost_ms: int = 0
     topics_pending: dict[str, int] = field(default_factory=dict[str, int])
@@ -73,6 +75,7 @@ class Polls:
         """A question got no answer."""
         if what == "list":
             self.list_pending_ms, self.list_due_ms = None, now_ms + FAILED_MS
+            self.list_retry_ms = now_ms + FAILED_MS
         elif what == "topics":
             self.topics_pending.clear()
             self.topics_due_ms = self.refused_until_ms = now_ms + FAILED_MS
@@ -116,7 +119,7 @@ def _poll_for(state: ExecutorState, polls: Polls, submission: Submission, now_ms
     doubtful = submission.doubtful(state, now_ms)
     if unseen:
         sure = now_ms < submission.since_ms + SURE_MS
-        _ask_topics(polls, unseen, now_ms, out, due=max(now_ms, polls.refused_until_ms), sure=sure)
+        _ask_topics(polls, unseen, now_ms, out, due=now_ms, sure=sure)
     elif doubtful:
         _ask_topics(polls, doubtful, now_ms, out, due=max(cluster.topics_at_ms[name] for name in doubtful) + FAILED_MS)
         out.wake(submission.since_ms + LATE_MS)
@@ -138,8 +141,9 @@ def _poll_for(state: ExecutorState, polls: Polls, submission: Submission, now_ms
 def _list(polls: Polls, now_ms: int, out: Outbox) -> None:
     if polls.list_pending_ms is not None and now_ms < polls.list_pending_ms + LOST_MS:
         return
-    if now_ms < polls.list_due_ms:
-        out.wake(polls.list_due_ms)
+    due = max(polls.list_due_ms, polls.list_retry_ms)
+    if now_ms < due:
+        out.wake(due)
         return
     polls.list_pending_ms = now_ms
     out.reads.append(ListReassignments())
@@ -151,6 +155,7 @@ def _ask_topics(polls: Polls, names: Iterable[str], now_ms: int, out: Outbox, *,
     )
     if not wanted:
         return
+    due = max(due, polls.refused_until_ms)
     if now_ms < due:
         out.wake(due)
         return

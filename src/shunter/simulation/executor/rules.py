@@ -109,7 +109,10 @@ class ExecutorRules:
             self._asked[process.name, tp] += 1
             if self._asked[process.name, tp] > 1:
                 self.violate("one request at a time for a partition", f"{process.name} asks for {tp} twice at once")
-            self.sent_steps[tp] = (target, move.step.before, self._floor(move))
+            seen = process.core.state.cluster.partition(tp)
+            # Who is sick as far as the executor can see goes without waiting (design, "the floor").
+            base = () if seen is None else tuple(broker for broker in move.step.before if broker in seen.isr)
+            self.sent_steps[tp] = (target, base, self._floor(move))
 
     def _floor(self, move: LedgerMove) -> int:
         """How many have to stay: of the goal all, in a rollback as many as min.insync.replicas (KAFKA-14424)."""

@@ -175,3 +175,16 @@ def test_a_plan_of_which_nothing_is_known_is_answered() -> None:
     reply = rig.replies[token]
     assert isinstance(reply, PlanReply)
     assert "no topic never" in str(reply.error)
+
+
+def test_nobody_is_asked_again_at_once_where_nobody_answers() -> None:
+    rig = Rig(Yard({"t": [(1, 2)], "u": [(1, 2)]}))
+    rig.submit(("t", 0, (3, 2)), ("u", 0, (3, 2)))
+    asked = 0
+    for _turn in range(40):
+        while rig.pending:
+            rig.deliver(lost=True)
+            asked += 1
+            assert asked < 200, "each failure asks more than it answers"
+        rig.pass_time(250)
+    assert asked <= 40
