@@ -107,7 +107,8 @@ class JournalRules:
         before = self.ledger.open_move(record.tp)
         move = LedgerMove(record.tp, record.original, record.target, record.adopted, self._now_us)
         self.ledger.moves[record.tp] = move
-        if before is not None:
+        if before is not None and before.steps:  # Before the first step it may be told anew: who was asked was late.
+            move.steps = before.steps
             move.original, move.step, move.relaxed = before.original, before.step, before.relaxed
             move.wanted = before.wanted
             move.accepted_us, move.adopted = before.accepted_us, before.adopted or record.adopted
@@ -140,6 +141,7 @@ class JournalRules:
         self._turned(move, record, fresh)
         move.step = record
         move.wanted.add(record.after)
+        move.steps = record.number
         if fresh and not (move.adopted and record.number == 1):  # What others began is as it is.
             self._caps(fresh)
             self._sends(move, fresh)

@@ -30,6 +30,7 @@ class LedgerMove:
     paused: bool = False
     relaxed: bool = False
     step: StepBegun | None = None
+    steps: int = 0
     wanted: set[Replicas] = field(default_factory=set[Replicas])
     """What its steps have asked for: who asks for the same can't be told from us."""
     outcome: Outcome | None = None
