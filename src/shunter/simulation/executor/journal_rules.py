@@ -288,9 +288,13 @@ class JournalRules:
             return
         self.ledger.throttles[record.key] = LedgerThrottle(record.value, self._now_us)
         due = self._rules.world.cluster.theirs.get(record.key)
-        if self._quiet(record.key, self._now_us - LATE_US) and record.value != due:
-            told = f"{record.key} is {due!r} without us, remembered is {record.value!r}"
-            self._rules.violate("throttles are remembered as they were", told)
+        if record.value == due:
+            return
+        if not self._quiet(record.key, self._now_us - LATE_US):
+            self._rules.world.muddled.add(record.key)  # Who was asked had not heard of the change yet.
+            return
+        told = f"{record.key} is {due!r} without us, remembered is {record.value!r}"
+        self._rules.violate("throttles are remembered as they were", told)
 
     def _throttle_set(self, record: ThrottleSet) -> None:
         self.ledger.throttles[record.key].values.append(record.value)
