@@ -40,7 +40,7 @@ def journal_not_synced(original, self, *arguments, **named):
     self._connection.execute("PRAGMA synchronous=OFF")
 
 
-@mutant(ExecutionDriver, "_carry_out", within=20)
+@mutant(ExecutionDriver, "_carry_out", within=60)
 def requests_before_the_journal(original, self, ready):
     """What a batch begins is asked for while it is being written."""
     outstanding = self.core._outstanding
@@ -56,7 +56,7 @@ def last_row_is_not_read(original, self):
     return original(self)[:-1]
 
 
-@mutant(journal_sqlite, "decode_entry", within=60)
+@mutant(journal_sqlite, "decode_entry", within=120)
 def torn_row_accepted(original, row, version, place):
     """The checksum is not looked at."""
     return original(row._replace(checksum=crc32(row.body.encode())), version, place)
@@ -71,7 +71,7 @@ async def fenced_and_goes_on(original, self, *, written):
 # ---- steps, turns and ends
 
 
-@mutant(decisions, "choose", within=40)
+@mutant(decisions, "choose", within=120)
 def rollback_in_another_order(original, move, seen, live, min_isr):
     """A rollback restores the set, not the ORDER."""
     if move.direction is not Direction.BACK:
@@ -95,7 +95,7 @@ def cancel_forgets_what_has_not_begun(original, state, command):
     return decided
 
 
-@mutant(apply, "_move", within=40)
+@mutant(apply, "_move", within=250)
 def original_is_overwritten(original, state, tp, entry):
     """A move's original is what it is when it is turned."""
     move = original(state, tp, entry)
