@@ -29,14 +29,17 @@ Replicas = tuple[int, ...]
 class Shunter:
     """Commands of `shunter` against one cluster and one journal."""
 
-    def __init__(self, bootstrap: str, journal: Path | None = None, *, topic: str = "") -> None:
-        """Describe it."""
+    def __init__(
+        self, bootstrap: str, journal: Path | None = None, *, topic: str = "", state: Path | None = None
+    ) -> None:
+        """Describe it; another state folder is as good as another host."""
+        self._host = [] if state is None else ["/usr/bin/env", f"SHUNTER_STATE={state}"]
         self.bootstrap = bootstrap
         self.journal = Path("/nowhere") if journal is None else journal
         self._place = ["--journal-topic", topic] if topic else ["--journal", str(self.journal)]
 
     def command(self, verb: str, *arguments: str) -> list[str]:
-        return [*SHUNTER, verb, *arguments, "--bootstrap-server", self.bootstrap, *self._place]
+        return [*self._host, *SHUNTER, verb, *arguments, "--bootstrap-server", self.bootstrap, *self._place]
 
     def run(self, verb: str, *arguments: str, timeout_s: float = 90.0) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -56,7 +56,7 @@ class Yard:
 
 def nothing_is_lost(producer: LiveProducer) -> None:
     assert producer.count > 0
-    assert producer.failures == []
+    assert producer.failures == [], (len(producer.failures), producer.failures[:3])
     assert producer.missing() == {}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from executor_process import write_plan
+from executor_process import Running, Shunter, write_plan
 from executor_scenarios import BROKERS, BYTES, ORIGINAL, PARTITIONS, Yard
 from live_producer import fill
 
@@ -53,6 +53,10 @@ def their_throttles(yard: Yard) -> dict[str, str]:
     return yard.cluster.throttles(BROKERS, (yard.topic,))
 
 
+def notices(running: Running, kind: str) -> list[str]:
+    return [line["text"] for line in list(running.lines) if line["event"] == "notice" and line["kind"] == kind]
+
+
 @pytest.mark.usefixtures("theirs")
 def test_nothing_is_taken_over_unless_that_is_asked_for_twice(yard: Yard, tmp_path: Path) -> None:
     ours = str(write_plan(tmp_path / "ours.json", yard.topic, OURS))
@@ -72,14 +76,10 @@ def test_nothing_is_taken_over_unless_that_is_asked_for_twice(yard: Yard, tmp_pa
 def test_what_is_taken_over_ends_in_our_target_and_copies_nothing_twice(yard: Yard, tmp_path: Path) -> None:
     ours = str(write_plan(tmp_path / "ours.json", yard.topic, OURS))
     running = yard.shunter.start("execute", ours, "--take-over", "--yes", "--throttle", "5M")
-
-    def told(kind: str) -> list[str]:
-        return [line["text"] for line in list(running.lines) if line["event"] == "notice" and line["kind"] == kind]
-
-    running.wait_for(lambda: len(told("taken-over")) == len(OURS), about="both being taken over")
-    assert any("[1, 2] may have had another order" in text for text in told("taken-over"))
-    assert told("foreign-move") == []
-    running.wait_for(lambda: told("throttle-lower") != [], about="their throttle being told")
+    running.wait_for(lambda: len(notices(running, "taken-over")) == len(OURS), about="both being taken over")
+    assert any("[1, 2] may have had another order" in text for text in notices(running, "taken-over"))
+    assert notices(running, "foreign-move") == []
+    running.wait_for(lambda: notices(running, "throttle-lower") != [], about="their throttle being told")
     # What their target drops and ours wants stays: nothing of it is fetched again.
     running.wait_for(lambda: {1, 2} <= set(yard.cluster.replicas(yard.topic)[0]), about="broker 2 staying")
     assert yard.shunter.run("throttles", "clear", "--yes").returncode == ExitCode.DONE
@@ -106,3 +106,29 @@ def test_what_is_taken_over_rolls_back_to_what_adding_and_removing_tell(
     assert len(their_throttles(yard)) == 2 * len(BROKERS) + 2, "what they set is theirs to take away"
     reassign(kraft, theirs, "--verify")
     wait_until(lambda: their_throttles(yard) == {}, what="Apache's --verify clearing its throttles", timeout_s=60)
+
+
+def test_executors_that_share_no_journal_leave_alone_what_the_other_moves_and_say_what_they_find(
+    yard: Yard, tmp_path: Path
+) -> None:
+    """As on two hosts: one with a plan for 0 and 1, which ends first, one that wants 1 as well, and 2."""
+    first, second = (Shunter(yard.bootstrap, tmp_path / f"{n}.journal", state=tmp_path / n) for n in ("one", "two"))
+    plan = str(write_plan(tmp_path / "one.json", yard.topic, {0: (3, 1), 1: (3, 2)}))
+    one = first.start("execute", plan, "--yes", "--throttle", "300K")
+    one.wait_for(lambda: yard.cluster.ongoing() == 2, about="the first one's moves")
+    plan = str(write_plan(tmp_path / "two.json", yard.topic, {1: (3, 1), 2: (3, 2)}))
+    two = second.start("execute", plan, "--yes", "--throttle", "100K")
+    two.wait_for(lambda: yard.cluster.ongoing() == 3, about="the second one's move")
+    assert first.run("rollback").returncode == ExitCode.DONE
+    assert one.end() == ExitCode.TURNED
+    assert any("not '300000' as we set it" in told for told in notices(one, "throttle-left"))
+    assert second.run("limit", "none").returncode == ExitCode.DONE
+    assert two.end(240) == ExitCode.PARTLY
+    assert f"{yard.topic}-1 is already being moved to" in str(two.lines[-1]["told"])
+    assert yard.cluster.replicas(yard.topic) == ORIGINAL | {2: (3, 2)}
+    assert yard.cluster.ongoing() == 0
+    # What the second one found, and gave back, was the first one's.
+    assert any("as before us, by somebody else" in told for told in notices(two, "throttle-theirs-again"))
+    assert set(their_throttles(yard).values()) >= {"300000"}
+    assert second.run("throttles", "clear", "--yes").returncode == ExitCode.DONE
+    assert their_throttles(yard) == {}

@@ -30,6 +30,8 @@ RATES = (LEADER_RATE, FOLLOWER_RATE, LOG_DIR_RATE)
 LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 
 RETRY_MS = 2_000
+TOLD = 4
+"""So many settings are named in a notice."""
 LOOK_AGAIN_MS = 10_000
 """Settings of others that hold in place of ours are read again after this: they may be gone."""
 FRESH_MS = 10_000
@@ -209,6 +211,7 @@ def decide_throttles(
     for key, throttle in state.throttles.items():
         if key not in wanted:
             records += _give_back(state, book, key, throttle, now_ms, unread, out)
+    _tell_given_back(state, records, out)
     _tell_lower(book, wanted, theirs, out)
     _read(book, unread + _due_again(book, theirs, now_ms, out), now_ms, out)
     return records
@@ -279,6 +282,18 @@ def _release(key: ThrottleKey, throttle: Throttle, *, left: bool = False) -> lis
     """It is no longer ours: nothing is asked for while that is being written."""
     throttle.released = True
     return [ThrottleRestored(key, left=left)]
+
+
+def _tell_given_back(state: ExecutorState, records: Sequence[JournalRecord], out: Outbox) -> None:
+    """Say which settings are somebody else's again: whoever set them may have forgotten them, or have left by now."""
+    back = [record.key for record in records if isinstance(record, ThrottleRestored) and not record.left]
+    theirs = [
+        f"{key.kind} {key.name} {key.setting} = {before}" for key in back if (before := state.throttles[key].before)
+    ]
+    if theirs:
+        more = f" and {len(theirs) - TOLD} more" if len(theirs) > TOLD else ""
+        told = f"as before us, by somebody else: {'; '.join(theirs[:TOLD])}{more} (`shunter throttles list`)"
+        out.notices.append(Notice("throttle-theirs-again", "", told))
 
 
 def _tell_lower(book: ThrottleBook, wanted: dict[ThrottleKey, str], theirs: Sequence[ThrottleKey], out: Outbox) -> None:

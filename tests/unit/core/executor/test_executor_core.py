@@ -384,6 +384,8 @@ def test_throttles_are_set_before_anything_moves_and_given_back_exactly() -> Non
     assert yard.settings[ThrottleKey("broker", "4", "follower.replication.throttled.rate")] == "5000"
     rig.settle()
     assert yard.settings == {theirs: "9:9", low: "10"}
+    (told,) = [notice.text for notice in rig.notices if notice.kind == "throttle-theirs-again"]
+    assert "topic t leader.replication.throttled.replicas = 9:9" in told
 
 
 def test_a_lower_throttle_of_others_is_told_and_ours_takes_its_place_when_it_goes() -> None:
