@@ -56,6 +56,8 @@ def test_worlds_keep_every_rule_for_hours(record_property):
 
 
 KEPT = {
+    2211: "what was paused while it waited began when its turn came",
+    2844: "a move that was accepted while its broker came back waited for it for ever",
     3001920: "a move that was accepted while its topic's deletion began left its legacy entry",
     3002291: "a leader that bounced while its ISR change waited led on, and acknowledged records were lost",
     4000061: "a broker that bounced was stopped for the controlled shutdown of its life before",

@@ -135,6 +135,8 @@ class MoveRules:
         world, truth = self._safety.world, self._safety.truth
         if before is None or after is None or before.phase is Phase.DROPPING or after.phase is Phase.DROPPING:
             return
+        if after.accepted_at_ms != before.accepted_at_ms:
+            return  # Another move: a request that nobody has crossed out yet is taken again.
         writer = world.owner_of(touched.writers.get(tp.topic, truth.topic_writers.get(tp.topic, 0)))
         listed = truth.legacy is not None and tp in truth.legacy.targets
         if not writer.startswith("broker") or listed or after.legacy or after.target in self.waiting(tp):

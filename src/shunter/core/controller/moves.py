@@ -154,6 +154,9 @@ class Moves:
             return
         if known.phase is Phase.DROPPING:
             self._owe_undeleted(draft, tp, partition)
+        if known.phase is Phase.PAUSED and partition.leadership is not None:
+            # What was stopped for the pause is set going again by a new leader epoch alone.
+            draft.lead(tp, partition.leadership._replace(leader_epoch=partition.leadership.leader_epoch + 1))
         self._uncount(draft, known)
         draft.ended = True
 

@@ -633,3 +633,17 @@ def test_a_move_of_a_partition_that_nobody_has_led_yet_begins_when_somebody_does
     world.catch_up_all()
     assert world.replicas(tp) == (1,)
     assert tp not in world.store.reassignments
+
+
+def test_what_takes_the_place_of_a_paused_move_sets_its_replicas_going_again():
+    world = Harness().start()
+    world.create("t", [(1, 2)])
+    world.reassign({TP: (1, 2, 3)}, strategy=Strategy.ALL_AT_ONCE)
+    world.reassign({TP: None}, token=2, cancel_mode=CancelMode.PAUSE)
+    before = world.leadership(TP).leader_epoch
+    topic = world.store.topics["t"]
+    reordered = ReplicaAssignment((3, 2, 1), (3,))
+    world.store.topics["t"] = topic._replace(assignments={0: reordered}, version=topic.version + 1)
+    world.fail_over()
+    assert world.store.reassignments[TP].phase is Phase.MOVING
+    assert world.leadership(TP).leader_epoch > before
