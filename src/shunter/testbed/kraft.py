@@ -231,7 +231,8 @@ class KRaftCluster:
             node_id: dict(zip(self._more_listeners, ports[2 * count + index :: count], strict=True))
             for index, node_id in enumerate(self.node_ids)
         }
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # Kafka's own ids never begin with a dash either, which its tools would take for an option.
+        cluster_id = "S" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
         replication = min(3, count)
         common: dict[str, object] = {
             "offsets.topic.replication.factor": replication,
