@@ -62,7 +62,7 @@ def torn_row_accepted(original, row, version, place):
     return original(row._replace(checksum=crc32(row.body.encode())), version, place)
 
 
-@mutant(ExecutionDriver, "_check", within=600)
+@mutant(ExecutionDriver, "_check", within=1200)
 async def fenced_and_goes_on(original, self, *, written):
     """What is asked for again is asked for whoever has the lease."""
     return
@@ -154,7 +154,7 @@ def throttles_of_others_overwritten(original, throttle, found):
     return False
 
 
-@mutant(ThrottleBook, "fresh", within=60)
+@mutant(ThrottleBook, "fresh", within=150)
 def settings_read_once(original, self, key, now_ms, within_ms=0):
     """The bug that was found: a daemon remembers what it read long ago."""
     return key in self.own
