@@ -78,7 +78,9 @@ def judge(move: Move, seen: ObservedPartition, ongoing: OngoingReassignment | No
         watch.seen_ongoing, watch.unexplained_since_ms, watch.unseen_since_ms = True, None, None
         return Verdict.KEEP if step.accepted else Verdict.TAKEN
     if looks is Sight.REACHED:
-        return Verdict.FINISHED
+        # What there was nothing to cancel of may be done, and whoever shows it as it was before may be late.
+        done = not watch.nothing_left or seen.replicas == step.redirected_from
+        return Verdict.FINISHED if done or now_ms - watch.accepted_at_ms >= LAG_MS else Verdict.DOUBT
     if looks is Sight.BEFORE and not step.accepted:
         watch.unexplained_since_ms = None
         return Verdict.SEND

@@ -299,7 +299,7 @@ class Executor:
         assert step is not None
         nothing_left = step.cancels and code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
         if code is ErrorCode.NONE or nothing_left:
-            watch.accepted_at_ms = self._now_ms
+            watch.accepted_at_ms, watch.nothing_left = self._now_ms, nothing_left
             return
         self._retry_later(move)
         if code in _RETRIABLE:

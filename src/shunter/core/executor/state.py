@@ -54,6 +54,8 @@ class Watch:
     asked: bool = False
     """The step was asked for by this process; asking again is for `judge` to say."""
     accepted_at_ms: int = -1
+    nothing_left: bool = False
+    """There was nothing to cancel: the step that this one takes the place of never ran, or is done."""
     retry_at_ms: int = 0
     attempts: int = 0
     seen_ongoing: bool = False
