@@ -59,15 +59,19 @@ class Yard:
         A broker takes changes one after the other, and tells of its own rates only: they are written last, for with
         them the topic's settings have arrived.
         """
+        # A broker that has just come back is not known to all others yet.
+        wait_until(lambda: not self._refusals(topic, bytes_per_s), what="all live brokers are throttled", timeout_s=40)
+
+    def _refusals(self, topic, bytes_per_s):
+        """Set throttles, or remove them; tells which brokers could not be asked."""
         rate, everyone = (str(bytes_per_s), "*") if bytes_per_s else (None, None)
         live = [str(id_) for id_, broker in self.cluster.brokers.items() if broker.alive]
         cluster = ReassignCluster({"bootstrap_servers": self.bootstrap})
         try:
             cluster.alter_settings("topic", {topic: dict.fromkeys(REPLICA_SETTINGS, everyone)})
-            failed = cluster.alter_settings("broker", dict.fromkeys(live, dict.fromkeys(RATE_SETTINGS[:2], rate)))
+            return cluster.alter_settings("broker", dict.fromkeys(live, dict.fromkeys(RATE_SETTINGS[:2], rate)))
         finally:
             cluster.close()
-        assert not failed, failed
 
     def move(self, partitions, target):
         with self.admin() as admin:
