@@ -26,7 +26,7 @@ from shunter.drivers.admin import AdminClient, KafkaPythonAdmin
 from shunter.drivers.driver_seat import DriverSeat, SeatTaken
 from shunter.drivers.execution import ExecutionDriver, SystemClock
 from shunter.drivers.journals import JournalDamaged, JournalHeld, LeasedJournal
-from shunter.drivers.order_taker import ORDERS_EVERY_S, take_orders
+from shunter.drivers.order_taker import ANSWER_WITHIN_S, ORDERS_EVERY_S, take_orders
 from shunter.errors import DriverError, FormatError, ShunterError
 from shunter.formats.client_properties import client_configuration, parse_properties
 from shunter.formats.journal import command_to_json, options_to_json
@@ -37,7 +37,6 @@ from shunter.views.execution import ExecutionView, view_execution, view_to_json
 VIEW_EVERY_S = 1.0
 VIEW_SHARE = 40
 """Time between two views in processor time of one: thousands of moves are looked at less often."""
-ANSWER_WITHIN_S = 30.0
 VIEW_MOVES = 200
 
 

@@ -1,4 +1,8 @@
-"""Orders from other shells: they come through the journal, are handed to the core, and are answered there."""
+"""Orders from other shells: they come through the journal, are handed to the core, and are answered there.
+
+Who gives an order waits for its answer, and is told when there is none: then it is refused whoever drives the journal
+later. A rollback that nobody waits for any more would hit the next plan.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,8 @@ from shunter.formats.journal import command_from_json, options_from_json
 from shunter.formats.reassignment_json import decode_plan
 
 ORDERS_EVERY_S = 0.5
+ANSWER_WITHIN_S = 30.0
+"""How long who gives an order waits for its answer."""
 
 
 async def take_orders(driver: ExecutionDriver, journal: LeasedJournal) -> None:
@@ -26,6 +32,10 @@ async def take_orders(driver: ExecutionDriver, journal: LeasedJournal) -> None:
 
 
 async def _answer(driver: ExecutionDriver, order: OrderRow) -> str:
+    late_s = (driver.clock.now_ms() - order.at_ms) / 1000
+    if late_s > ANSWER_WITHIN_S:
+        told = f"this was asked for {late_s:.0f} s ago, and nobody waits for it any more: it is not done; ask again"
+        return orjson.dumps({"accepted": False, "text": told}).decode()
     try:
         document = orjson.loads(order.body)
         reply: Reply
