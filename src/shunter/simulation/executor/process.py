@@ -10,7 +10,7 @@ from shunter.core.executor import events as ev
 from shunter.core.executor.machine import Executor
 from shunter.core.executor.ready import Notice, Ready
 from shunter.drivers.execution import ExecutionDriver
-from shunter.drivers.journals import JournalDamaged, Presence
+from shunter.drivers.journals import JournalDamaged, LeasedJournal, Presence
 from shunter.drivers.order_taker import take_orders
 from shunter.errors import DriverError
 from shunter.model.execution import Command, ExecutionOptions, MoveOrder
@@ -116,8 +116,7 @@ class ExecutorProcess:
         disk = self.world.disk
         presence = Presence(self.host, self.number, self.world.is_process_alive)
         journal = await asyncio.to_thread(disk.journal, self.owner, presence)
-        await asyncio.to_thread(journal.acquire, self.clock.now_ms())
-        self.world.rules.lease_taken(self)
+        await asyncio.to_thread(self._take_lease, journal, self.clock.now_ms())
         entries = await asyncio.to_thread(journal.load)
         self.world.rules.journal_loaded(self, entries)
         driver = ExecutionDriver(self.core, journal, self.admin, self.clock, self._take_notice)
@@ -138,6 +137,11 @@ class ExecutorProcess:
         await asyncio.to_thread(journal.release)
         finish = ended[0]
         return "left" if isinstance(finish, BaseException) else finish.fatal or "finished"
+
+    def _take_lease(self, journal: LeasedJournal, now_ms: int) -> None:
+        """Take it, in a thread; it counts from the moment in which the journal has it, not when we hear of that."""
+        journal.acquire(now_ms)
+        self.world.rules.lease_taken(self)
 
     def pause(self) -> None:
         """SIGSTOP, or a machine that was suspended."""
