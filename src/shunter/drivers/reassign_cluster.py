@@ -154,27 +154,30 @@ class ReassignCluster:
     def _await_settings(self, kind: str, changes: Mapping[str, Mapping[str, str | None]]) -> dict[str, str]:
         """Wait until resources tell of their changes themselves; tells which did not in `IN_FORCE_TIMEOUT_S`."""
         deadline_s = time.monotonic() + IN_FORCE_TIMEOUT_S
-        failed: dict[str, str] = {}
-        for name, wanted in changes.items():
-            while not self._is_in_force(kind, name, wanted):
-                if time.monotonic() >= deadline_s:
-                    failed[name] = f"taken, but not seen in force within {IN_FORCE_TIMEOUT_S:g} s"
-                    break
-                time.sleep(IN_FORCE_POLL_S)
-        return failed
+        late = list(changes)
+        while late := self._not_in_force(kind, {name: changes[name] for name in late}):
+            if time.monotonic() >= deadline_s:
+                break
+            time.sleep(IN_FORCE_POLL_S)
+        return dict.fromkeys(late, f"taken, but not seen in force within {IN_FORCE_TIMEOUT_S:g} s")
 
-    def _is_in_force(self, kind: str, name: str, wanted: Mapping[str, str | None]) -> bool:
-        try:
-            found = self.settings(kind, [name], wanted.keys()).get(name, {})
-        except DriverError:
-            return False
-        return all(found.get(setting) == value for setting, value in wanted.items())
+    def _not_in_force(self, kind: str, changes: Mapping[str, Mapping[str, str | None]]) -> list[str]:
+        """Look once: all topics by one request, brokers one by one, for a dead one fails by itself."""
+        late: list[str] = []
+        for group in _groups(kind, changes):
+            keys = {setting for name in group for setting in changes[name]}
+            try:
+                found = self.settings(kind, group, keys)
+            except DriverError:
+                late += group
+                continue
+            late += [name for name in group if not _holds(found.get(name, {}), changes[name])]
+        return late
 
     def _write_settings(self, kind: str, changes: Mapping[str, Mapping[str, str | None]]) -> dict[str, str]:
         resource_type = ConfigResourceType.TOPIC if kind == "topic" else ConfigResourceType.BROKER
-        groups = [[name] for name in changes] if kind == "broker" else [list(changes)]
         failed: dict[str, str] = {}
-        for group in groups:
+        for group in _groups(kind, changes):
             resources = [
                 ConfigResource(
                     resource_type,
@@ -239,6 +242,15 @@ class ReassignCluster:
             )
             for replica, error in answered.items()
         }
+
+
+def _groups(kind: str, names: Iterable[str]) -> list[list[str]]:
+    """Who is asked together: all topics, and each broker by itself."""
+    return [[name] for name in names] if kind == "broker" else [list(names)]
+
+
+def _holds(found: Mapping[str, str], wanted: Mapping[str, str | None]) -> bool:
+    return all(found.get(setting) == value for setting, value in wanted.items())
 
 
 def _take_log_dir(
