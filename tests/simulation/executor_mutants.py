@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from functools import partial
 from zlib import crc32
@@ -13,7 +14,7 @@ from shunter.core.executor.capacity import Capacity
 from shunter.core.executor.machine import Executor
 from shunter.core.executor.state import Move
 from shunter.core.executor.throttles import ThrottleBook
-from shunter.drivers import journal_sqlite
+from shunter.drivers import journal_sqlite, order_taker
 from shunter.drivers.execution import ExecutionDriver
 from shunter.drivers.journal_sqlite import SqliteJournal
 from shunter.model.execution import (
@@ -66,6 +67,20 @@ def torn_row_accepted(original, row, version, place):
 async def fenced_and_goes_on(original, self, *, written):
     """What is asked for again is asked for whoever has the lease."""
     return
+
+
+@mutant(order_taker, "_too_late", within=80)
+def orders_by_their_date(original, now_ms, order, came_since_ms):
+    """The bug that was found: what is new is refused for its date, which is another clock's."""
+    return original(now_ms, order, None)
+
+
+@mutant(order_taker, "_take", within=120)
+async def orders_wait_in_line(original, driver, journal, order, came_since_ms):
+    """The bug that was found: a stop waits for the plan that came before it."""
+    lock = vars(driver).setdefault("line", asyncio.Lock())
+    async with lock:
+        await original(driver, journal, order, came_since_ms)
 
 
 # ---- steps, turns and ends

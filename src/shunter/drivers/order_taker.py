@@ -23,19 +23,57 @@ ANSWER_WITHIN_S = 30.0
 
 
 async def take_orders(driver: ExecutionDriver, journal: LeasedJournal) -> None:
-    """Carry out what other shells ask through the journal, until cancelled."""
-    while True:
-        for order in await driver.with_journal(journal.orders):
-            text = await _answer(driver, order)
-            await driver.with_journal(lambda number=order.number, text=text: journal.answer(number, text))  # type: ignore[misc]
-        await asyncio.sleep(ORDERS_EVERY_S)
+    """Carry out what other shells ask through the journal, until cancelled.
+
+    Each is waited for by itself: a plan waits until the cluster was seen, and a stop that comes after it must not.
+    """
+    came_since_ms: int | None = None
+    handed_in = 0
+    answering: set[asyncio.Task[None]] = set()
+    try:
+        while True:
+            looked_ms = driver.clock.now_ms()
+            for order in await driver.with_journal(journal.orders):
+                if order.number > handed_in:
+                    handed_in = order.number
+                    answering.add(asyncio.create_task(_take(driver, journal, order, came_since_ms)))
+            came_since_ms = looked_ms
+            await asyncio.sleep(ORDERS_EVERY_S)
+            for task in [each for each in answering if each.done()]:
+                answering.remove(task)
+                task.result()
+    finally:
+        for task in answering:
+            task.cancel()
+        await asyncio.gather(*answering, return_exceptions=True)
+
+
+async def _take(driver: ExecutionDriver, journal: LeasedJournal, order: OrderRow, came_since_ms: int | None) -> None:
+    text = _too_late(driver.clock.now_ms(), order, came_since_ms) or await _answer(driver, order)
+    await driver.with_journal(lambda: journal.answer(order.number, text))
+
+
+def _too_late(now_ms: int, order: OrderRow, came_since_ms: int | None) -> str | None:
+    """The answer to an order that nobody waits for any more; None for one that is to be carried out.
+
+    Who asked may have another clock than we, and ours is as wrong as the system's was when this process started. What
+    was not there when we looked a moment ago is therefore new, whatever its date; of the rest nothing but the date tells.
+
+    Args:
+        came_since_ms: When it was not there yet; None: nobody has looked.
+    """
+    within_ms = ANSWER_WITHIN_S * 1000
+    if came_since_ms is not None and now_ms - came_since_ms <= within_ms:
+        return None
+    late_ms = now_ms - order.at_ms
+    if abs(late_ms) <= within_ms:
+        return None
+    asked = f"{late_ms // 1000} s ago" if late_ms > 0 else f"in {-late_ms // 1000} s, by another clock"
+    told = f"this was asked for {asked}, and nobody waits for it any more: it is not done; ask again"
+    return orjson.dumps({"accepted": False, "text": told}).decode()
 
 
 async def _answer(driver: ExecutionDriver, order: OrderRow) -> str:
-    late_s = (driver.clock.now_ms() - order.at_ms) / 1000
-    if late_s > ANSWER_WITHIN_S:
-        told = f"this was asked for {late_s:.0f} s ago, and nobody waits for it any more: it is not done; ask again"
-        return orjson.dumps({"accepted": False, "text": told}).decode()
     try:
         document = orjson.loads(order.body)
         reply: Reply

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import closing
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import orjson
@@ -13,6 +14,12 @@ from test_execution_driver import World
 from shunter.drivers import order_taker
 from shunter.drivers.journal_sqlite import SqliteJournal
 from shunter.drivers.order_taker import ANSWER_WITHIN_S, take_orders
+from shunter.errors import DriverError
+from shunter.formats.journal import options_to_json
+from shunter.model.execution import ExecutionOptions
+
+HOUR_MS = 3_600_000
+ROLL_BACK = {"kind": "roll_back"}
 
 
 @pytest.fixture
@@ -38,25 +45,62 @@ class Watched(SqliteJournal):
         return [orjson.loads(self.answer_to(number) or "null") for number in sorted(numbers)]
 
 
-async def test_an_order_that_nobody_waits_for_any_more_is_not_carried_out(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@asynccontextmanager
+async def driven(world: World, shell: Watched) -> AsyncIterator[None]:
+    """Somebody drives the journal and looks for orders."""
+    work = [
+        asyncio.create_task(take_orders(world.driver, shell)),
+        asyncio.create_task(world.driver.run(forever=True)),
+    ]
+    try:
+        yield
+    finally:
+        for task in work:
+            task.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
+
+
+@pytest.fixture(autouse=True)
+def orders_are_looked_for_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order_taker, "ORDERS_EVERY_S", 0.001)
+
+
+async def test_an_order_that_nobody_waits_for_any_more_is_not_carried_out(world: World, tmp_path: Path) -> None:
     now_ms = world.driver.clock.now_ms()
     with closing(Watched(tmp_path / "a.journal")) as shell:
-        shell.order("command", {"kind": "roll_back"}, now_ms - int(ANSWER_WITHIN_S * 1000) - 2_000)
-        shell.order("command", {"kind": "roll_back"}, now_ms)
-        work = [
-            asyncio.create_task(take_orders(world.driver, shell)),
-            asyncio.create_task(world.driver.run(forever=True)),
-        ]
-        try:
-            late, fresh = await shell.answers(2)
-        finally:
-            for task in work:
-                task.cancel()
-            await asyncio.gather(*work, return_exceptions=True)
+        shell.order("command", ROLL_BACK, now_ms - int(ANSWER_WITHIN_S * 1000) - 2_000)
+        shell.order("command", ROLL_BACK, now_ms)
+        shell.order("command", ROLL_BACK, now_ms + HOUR_MS)
+        async with driven(world, shell):
+            late, fresh, strange = await shell.answers(3)
     assert late["accepted"] is False
-    assert "32 s ago" in str(late["text"])
     assert "ask again" in str(late["text"])
     assert "nothing is under way" in str(fresh["text"]), "it reached the core"
+    assert "by another clock" in str(strange["text"])
+
+
+@pytest.mark.parametrize("wrong_ms", [-HOUR_MS, HOUR_MS])
+async def test_who_asks_a_driver_may_have_another_clock(world: World, tmp_path: Path, wrong_ms: int) -> None:
+    """Found by simulation: after the system's clock was set, a daemon refused whatever it was asked, for ever."""
+    now_ms = world.driver.clock.now_ms()
+    with closing(Watched(tmp_path / "a.journal")) as shell:
+        shell.order("command", ROLL_BACK, now_ms)
+        async with driven(world, shell):
+            await shell.answers(1)  # From now on it is known what is new.
+            shell.order("command", ROLL_BACK, now_ms + wrong_ms)
+            (answer,) = await shell.answers(1)
+    assert "nothing is under way" in str(answer["text"]), "it reached the core"
+
+
+async def test_an_order_does_not_wait_for_a_plan_before_it(world: World, tmp_path: Path) -> None:
+    """Found by simulation: a plan waits for a cluster that does not answer, and a stop waited for the plan."""
+    world.cluster.failure = DriverError("nobody is reached", retriable=True)
+    plan = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [3, 2]}]}
+    with closing(Watched(tmp_path / "a.journal")) as shell:
+        now_ms = world.driver.clock.now_ms()
+        shell.order("plan", {"plan": plan, "options": options_to_json(ExecutionOptions())}, now_ms)
+        stop = shell.order("command", {"kind": "stop"}, now_ms)
+        async with driven(world, shell):
+            (answer,) = await shell.answers(1)
+        assert shell.answer_to(stop) is not None
+    assert "nothing is under way" in str(answer["text"])

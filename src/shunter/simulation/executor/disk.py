@@ -95,6 +95,11 @@ class JournalDisk:
         """Orders that nobody has answered."""
         return int(self._database.execute("SELECT count(*) FROM orders WHERE answer IS NULL").fetchone()[0])
 
+    def answer_to(self, number: int) -> str | None:
+        """The answer to an order; None as long as there is none, and when a power cut took the order."""
+        row = self._database.execute("SELECT answer FROM orders WHERE number = ?", (number,)).fetchone()
+        return None if row is None else row[0]
+
     def owner(self) -> str:
         """Whose lease it is; empty: nobody's."""
         row = self._database.execute("SELECT owner FROM lease").fetchone()

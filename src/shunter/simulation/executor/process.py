@@ -74,6 +74,7 @@ class ExecutorProcess:
         """Why it ended by itself."""
         self.driving = False
         """Whether it took the lease and loaded the journal."""
+        self.drives_since_us = 0
         self.countdown = 0
         """Dies at the so-maniest thing that leaves or enters it; 0: does not."""
         self.clock = ExecutorClock(world.scheduler, world.draw_skew_ms())
@@ -122,6 +123,7 @@ class ExecutorProcess:
         driver = ExecutionDriver(self.core, journal, self.admin, self.clock, self._take_notice)
         driver.post("start", ev.JournalLoaded(entries, "simulated"))
         self.driver, self.driving = driver, True
+        self.drives_since_us = self.world.scheduler.now_us
         self.world.process_ready(self)
         await asyncio.sleep(0)  # What is asked for first stands in the queue before the core can find itself idle.
         orders = asyncio.create_task(take_orders(driver, journal))

@@ -257,6 +257,22 @@ class ExecutorRules:
 
         return told
 
+    def shell_asked(self, number: int, kind: str) -> None:
+        """The same of what another shell asks through the journal; nor is it refused while that shell waits."""
+        process, asked_us = self.world.driver(), self.world.scheduler.now_us
+
+        def look() -> None:
+            if process is None or process is not self.world.driver() or self.world.hindered_us >= asked_us:
+                return
+            answer = self.world.disk.answer_to(number)
+            if answer is None and kind == "command":
+                told = f"{process.name} has not answered order {number} for {PROMPT_US // SECOND} s"
+                self.violate("orders are not held up", told)
+            if answer is not None and "nobody waits" in answer and process.drives_since_us < asked_us - SECOND:
+                self.violate("an order is carried out while somebody waits for it", f"order {number}: {answer}")
+
+        self.world.scheduler.after(PROMPT_US, look)
+
     def plan_answered(self, process: ExecutorProcess, asked_us: int, reply: PlanReply) -> None:
         """A plan was taken on or refused."""
         del process, asked_us

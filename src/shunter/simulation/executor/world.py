@@ -153,7 +153,8 @@ class ExecutorWorld:
     def shell_order(self, kind: str, document: object) -> None:
         """Another shell asks through the journal."""
         if self.scheduler.now_us >= self.disk.busy_until_us:
-            self.disk.journal("shell", SHELL).order(kind, document, self.scheduler.now_ms)
+            number = self.disk.journal("shell", SHELL).order(kind, document, self.scheduler.now_ms)
+            self.rules.shell_asked(number, kind)
 
     # ---- what the parts tell
 
