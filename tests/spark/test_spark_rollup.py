@@ -5,6 +5,7 @@ from datetime import date, datetime
 import pytest
 from pyspark.sql import functions as F
 
+from shunter.pipeline.account_schemas import PLANS
 from shunter.pipeline.ingest import IngestOptions, ingest_files
 from shunter.pipeline.rollup import compact, roll_up_days
 from shunter.pipeline.schemas import DAILY, HOURLY, SAMPLES
@@ -78,3 +79,19 @@ def test_hours_and_days_then_one_file_then_only_the_youngest(spark, lake, now, t
     roll_up_days(spark, lake, date(2025, 2, 1), date(2025, 2, 2))
     assert hours() == expected_hours
     assert [tuple(row) for row in days.collect()] == expected_days
+
+
+def test_a_lake_that_an_older_version_wrote_is_read_and_written_on(spark, lake):
+    """A table that lacks a newer column: null in the old rows, and the new ones have it."""
+    old = spark.createDataFrame(
+        [("yard", "20250101T000000-drain", "planned", 7.5)],
+        "cluster_id string, plan_id string, status string, bytes_percent double",
+    )
+    old.write.partitionBy("cluster_id", "plan_id").parquet(lake.path(PLANS))
+    new = spark.createDataFrame([(2.5, 3.5)], "bytes_percent double, joint_bound_percent double").withColumns(
+        {"cluster_id": F.lit("yard"), "plan_id": F.lit("20260101T000000-drain")}
+    )
+    absent = {field.name: F.lit(None).cast(field.dataType) for field in PLANS.schema if field.name not in new.columns}
+    lake.write(new.withColumns(absent), PLANS)
+    rows = lake.read(spark, PLANS).orderBy("plan_id").select("bytes_percent", "joint_bound_percent").collect()
+    assert [tuple(row) for row in rows] == [(7.5, None), (2.5, 3.5)]

@@ -90,6 +90,11 @@ class Lake:
         return f"{self.root}/{table.name}"
 
     @property
+    def _growing(self) -> dict[str, str]:
+        """Delta refuses columns that its table does not have yet, unless it is told that they may come."""
+        return {"mergeSchema": "true"} if self.file_format == "delta" else {}
+
+    @property
     def rejects(self) -> str:
         """Folder of the rows that were put aside."""
         return self.path(REJECTS)
@@ -142,6 +147,7 @@ class Lake:
             frame.withColumn("ingest_id", F.lit(ingest_id))
             .select(verdict.alias("verdict"), *REJECTS.columns)
             .write.format(self.file_format)
+            .options(**self._growing)
             .mode("overwrite")
             .partitionBy("verdict", *SAMPLES.partitions)
             .save(f"{self.root}/samples")
@@ -152,6 +158,7 @@ class Lake:
         (
             frame.select(*table.columns)
             .write.format(self.file_format)
+            .options(**self._growing)
             .mode("overwrite")
             .partitionBy(*table.partitions)
             .save(self.path(table))
@@ -262,14 +269,17 @@ def _fingerprint(path: str, length: int, modified_ms: int) -> str:
 def _read_or_empty(
     spark: SparkSession, file_format: str, schema: StructType, path: str, options: Mapping[str, str] | None = None
 ) -> DataFrame:
+    """Rows of a table with all columns of a schema; columns that an older version did not write yet are null."""
     reader = spark.read.format(file_format).options(**(options or {}))
     try:
         # Formats with a log of their own know their schema, and refuse to be told.
-        return (reader if file_format == "delta" else reader.schema(schema)).load(path)
+        found = (reader if file_format == "delta" else reader.schema(schema)).load(path)
     except AnalysisException as error:
         if error.getCondition() not in _NOT_THERE:
             raise
         return spark.createDataFrame([], schema)
+    missing = [field for field in schema.fields if field.name not in found.columns]
+    return found.withColumns({field.name: F.lit(None).cast(field.dataType) for field in missing})
 
 
 def _commit_of(row: dict[str, Any]) -> Commit:
