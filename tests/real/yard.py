@@ -129,10 +129,13 @@ def cli(*arguments):
     return done.exit_code, done.output
 
 
-def plan_of(partitions, target):
+def plan_of(partitions, target, original=()):
+    told = {"original_replicas": list(original)} if original else {}
     return {
         "version": 1,
-        "partitions": [{"topic": tp.topic, "partition": tp.partition, "replicas": list(target)} for tp in partitions],
+        "partitions": [
+            {"topic": tp.topic, "partition": tp.partition, "replicas": list(target), **told} for tp in partitions
+        ],
     }
 
 

@@ -30,12 +30,20 @@ def cluster(name, partitions, brokers=3, rack=lambda broker: f"r{broker}"):
 def test_each_cluster_has_its_row(spark):
     broken_racks = cluster("half-racked", 5, rack=lambda broker: None if broker == 2 else "r")
     stranger = [*cluster("stranger", 3), ("stranger", "u", 0, None, [1, 9], 1.0, None, None, 1)]
-    rows = [*cluster("good", 40), *broken_racks, *stranger, *cluster("no-racks", 12, rack=lambda _: None)]
+    from_samples = [row for row in cluster("samples-only", 12) if row[1] is not None]
+    rows = [
+        *cluster("good", 40),
+        *from_samples,
+        *broken_racks,
+        *stranger,
+        *cluster("no-racks", 12, rack=lambda _: None),
+    ]
     planned = plan_fleet(spark.createDataFrame(rows, DDL), PlanRequest(), ClusterLimit(60.0), tasks=2)
     found = {row["cluster_id"]: row for row in planned.collect()}
     assert {name: row["status"] for name, row in found.items()} == {
         "good": "planned",
         "no-racks": "planned",
+        "samples-only": "planned",
         "half-racked": "failed",
         "stranger": "failed",
     }
@@ -49,6 +57,10 @@ def test_each_cluster_has_its_row(spark):
     assert sum(leaders.values()) == pytest.approx(40)
     assert max(leaders.values()) <= 15
     assert all(len(assignment["replicas"]) == 2 for assignment in good["assignments"])
+    assert all(row["original_replicas"] == [1, 2 + row["partition"] % 2] for row in good["assignments"]), (
+        "as the snapshot has them"
+    )
+    assert {row["original_replicas"] for row in found["samples-only"]["assignments"]} == {None}
     assert good["bytes_moved"] == pytest.approx(sum(move["bytes"] for move in good["moves"]))
 
 

@@ -66,6 +66,7 @@ def test_from_snapshots_to_a_report(spark, lake, tmp_path):
     kafka = json.loads((tmp_path / "plans" / "yard.json").read_text())
     held = [broker for row in kafka["partitions"] for broker in row["replicas"]]
     assert held.count(3) == 8
+    assert all(row["original_replicas"] == [1, 2] for row in kafka["partitions"])
 
     asked = WhatIf(throttle=1000.0, traffic=(1.5,), lost=(3,))
     planned = {row.scenario: row for row in schedule(spark, lake, None, asked)}

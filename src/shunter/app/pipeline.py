@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
-import orjson
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +23,7 @@ from pyspark.sql import functions as F
 
 from shunter.core.planning.request import PlanRequest, Scope
 from shunter.errors import DriverError, FormatError, SettingsError
+from shunter.formats.plan_files import write_reassignment
 from shunter.pipeline.broker_batch import ingest_cruise_control
 from shunter.pipeline.broker_loads import BrokerDoubt, broker_loads, doubts
 from shunter.pipeline.fleet import PEAKS
@@ -344,13 +346,10 @@ def plan(
 def write_reassignments(spark: SparkSession, lake: Lake, plan_id: str, out: Path) -> tuple[Path, ...]:
     """Write a plan as Apache's tool takes it: one `CLUSTER.json` for each cluster that has something to do."""
     out.mkdir(parents=True, exist_ok=True)
-    by_cluster: dict[str, list[dict[str, object]]] = {}
-    for cluster, topic, partition, replicas in reassignments(spark, lake, plan_id):
-        by_cluster.setdefault(cluster, []).append({"topic": topic, "partition": partition, "replicas": replicas})
     written: list[Path] = []
-    for cluster, partitions in by_cluster.items():
+    for cluster, rows in groupby(reassignments(spark, lake, plan_id), key=itemgetter(0)):
         path = out / f"{cluster}.json"
-        path.write_bytes(orjson.dumps({"version": 1, "partitions": partitions}))
+        path.write_bytes(write_reassignment(change for _, change in rows))
         written.append(path)
     return tuple(written)
 

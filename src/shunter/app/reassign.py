@@ -13,6 +13,7 @@ from typing import NamedTuple, Self
 
 from shunter.app import reassign_throttles
 from shunter.app.reassign_throttles import Leftover
+from shunter.core.reassignment import no_longer_fits
 from shunter.drivers.reassign_cluster import RATE_SETTINGS, REPLICA_SETTINGS, ReassignCluster
 from shunter.drivers.reassignment_admin import (
     AlterPartitionReassignmentsOptions,
@@ -129,6 +130,25 @@ class ReassignSession:
         return Progress(len(rows), fetched, total, back)
 
     # ---- what is done
+
+    def fitting(self, orders: Sequence[MoveOrder]) -> tuple[list[MoveOrder], dict[TopicPartition, str]]:
+        """Split a plan: what may be submitted, and which partitions are elsewhere than it was planned from, and where.
+
+        A partition that is being moved is not judged: another target in flight takes over from whatever stands there.
+        """
+        told = [order for order in orders if order.planned_from]
+        known = self.cluster.topics({order.tp.topic for order in told})
+        moving = {row.tp for row in self.rows()} if told else set[TopicPartition]()
+        refused: dict[TopicPartition, str] = {}
+        for order in told:
+            now = (known.get(order.tp.topic) or {}).get(order.tp.partition)
+            # The controller has its own words for what does not exist.
+            if now is None or order.tp in moving:
+                continue
+            misfit = no_longer_fits(order.planned_from, order.target, now.replicas, place=order.tp)
+            if misfit is not None:
+                refused[order.tp] = misfit
+        return [order for order in orders if order.tp not in refused], refused
 
     def execute(
         self, orders: Iterable[MoveOrder], strategy: Strategy | None, *, forced: bool

@@ -97,13 +97,14 @@ def execute_command(
 ) -> int:
     """Submit a plan file. Null or empty replicas roll a partition back. Exit status 1: some were refused."""
     session.require_shunter()
-    orders = read_orders(plan)
+    asked = read_orders(plan)
+    orders, refused = session.fitting(asked)
     strategy = None if incremental is None else Strategy.INCREMENTAL if incremental else Strategy.ALL_AT_ONCE
     throttled = _throttle(session, orders, throttle)
-    refused = session.execute(orders, strategy, forced=force)
+    refused |= session.execute(orders, strategy, forced=force)
     for tp, why in sorted(refused.items()):
         click.echo(f"{tp}: refused: {why}")
-    click.echo(f"{len(orders) - len(refused)} of {len(orders)} partitions taken on")
+    click.echo(f"{len(asked) - len(refused)} of {len(asked)} partitions taken on")
     if wait:
         try:
             _watch(session, [order.tp for order in orders if order.tp not in refused], as_json=False)

@@ -283,9 +283,20 @@ def _min_isr(rows: list[Any], place: str) -> npt.NDArray[np.int32] | None:
     return np.array(values, dtype=np.int32)
 
 
-def write_reassignment(changes: Sequence[tuple[str, int, list[int]]]) -> bytes:
-    """Write what Kafka's kafka-reassign-partitions takes: version 1, the partitions that change, replicas in order."""
-    partitions = [{"topic": topic, "partition": number, "replicas": replicas} for topic, number, replicas in changes]
+def write_reassignment(changes: Iterable[tuple[str, int, list[int], list[int] | None]]) -> bytes:
+    """Write what Kafka's kafka-reassign-partitions takes: version 1, the partitions that change, replicas in order.
+
+    `original_replicas`, which Apache's tool passes over, let whoever carries the plan out refuse a partition that is
+    elsewhere by then.
+
+    Args:
+        changes: (topic, partition, replicas, the replicas that it was planned from; None: not known).
+    """
+    partitions = [
+        {"topic": topic, "partition": number, "replicas": replicas}
+        | ({} if original is None else {"original_replicas": original})
+        for topic, number, replicas, original in changes
+    ]
     return orjson.dumps({"version": 1, "partitions": partitions}) + b"\n"
 
 

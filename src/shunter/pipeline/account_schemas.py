@@ -80,7 +80,19 @@ PLAN_ASSIGNMENTS = Table(
     "plan_assignments",
     "one partition that a plan changes",
     ("cluster_id", "plan_id", "topic", "partition"),
-    StructType([*_PLAN_KEY, *_PARTITION, column("replicas", ArrayType(IntegerType()), "where it shall be, in order")]),
+    StructType(
+        [
+            *_PLAN_KEY,
+            *_PARTITION,
+            column("replicas", ArrayType(IntegerType()), "where it shall be, in order"),
+            column(
+                "original_replicas",
+                ArrayType(IntegerType()),
+                "where it was when it was planned, in order; null without a snapshot",
+                nullable=True,
+            ),
+        ]
+    ),
     ("cluster_id", "plan_id"),
 )
 

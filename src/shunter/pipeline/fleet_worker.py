@@ -34,7 +34,12 @@ _MOVE = pa.struct(
         ("bytes", pa.float64()), ("reason", pa.string()),
     ]
 )  # fmt: skip
-_ASSIGNMENT = pa.struct([("topic", pa.string()), ("partition", pa.int32()), ("replicas", pa.list_(pa.int32()))])
+_ASSIGNMENT = pa.struct(
+    [
+        ("topic", pa.string()), ("partition", pa.int32()), ("replicas", pa.list_(pa.int32())),
+        ("original_replicas", pa.list_(pa.int32())),
+    ]
+)  # fmt: skip
 _LOAD = pa.struct(
     [
         ("broker", pa.int32()),
@@ -59,7 +64,7 @@ RESULT_DDL = """
     cluster_id string, status string, message string, seconds double, partitions bigint, bytes_moved double,
     bytes_percent double, bound_percent double, joint_bound_percent double, leader_changes bigint,
     moves array<struct<topic: string, partition: int, source: int, target: int, bytes: double, reason: string>>,
-    assignments array<struct<topic: string, partition: int, replicas: array<int>>>,
+    assignments array<struct<topic: string, partition: int, replicas: array<int>, original_replicas: array<int>>>,
     loads array<struct<broker: int, rack: string, resource: string, before: double, after: double>>,
     undone array<struct<what: string, why: string>>
 """
@@ -121,6 +126,7 @@ def plan_cluster(cluster_id: str, table: pa.Table, request: PlanRequest, joint: 
         PlanRefused: the request can't be served on this cluster.
     """
     cluster = cluster_load(cluster_id, table)
+    snapshot = table["topic"].null_count > 0
     made = plan(cluster, request)
     jointly = joint_bound(made.cluster, made.targets) if joint and request.scope in JOINTLY else None
     summary = summarise(made, byte_bound(made.cluster, made.request, made.targets), jointly)
@@ -137,8 +143,14 @@ def plan_cluster(cluster_id: str, table: pa.Table, request: PlanRequest, joint: 
         "leader_changes": summary.leader_changes,
         "moves": _moves(made),
         "assignments": [
-            {"topic": topic, "partition": number, "replicas": replicas}
-            for topic, number, replicas in made.assignments()
+            {
+                "topic": topic,
+                "partition": number,
+                "replicas": replicas,
+                # Samples tell who held a replica, not in which order: only a snapshot does.
+                "original_replicas": original if snapshot else None,
+            }
+            for topic, number, replicas, original in made.assignments()
         ],
         "loads": [
             {"broker": change.broker, "rack": change.rack, "resource": name, "before": before, "after": after}

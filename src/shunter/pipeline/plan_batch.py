@@ -81,12 +81,22 @@ def plan_tables(planned: DataFrame, plan_id: str) -> Iterator[tuple[Table, DataF
         yield table, each.select("cluster_id", "plan_id", "one.*").select(*table.columns)
 
 
-def reassignments(spark: SparkSession, lake: Lake, plan_id: str) -> Iterator[tuple[str, str, int, list[int]]]:
-    """A plan's targets in order of cluster, topic and partition: (cluster, topic, partition, replicas)."""
+class Reassignment(NamedTuple):
+    """A partition's target, and the replicas that it was planned from (None: no snapshot told)."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    original: list[int] | None
+
+
+def reassignments(spark: SparkSession, lake: Lake, plan_id: str) -> Iterator[tuple[str, Reassignment]]:
+    """A plan's targets with their cluster's id, in order of cluster, topic and partition."""
     frame = lake.read(spark, PLAN_ASSIGNMENTS).where(F.col("plan_id") == plan_id)
-    ordered = frame.select("cluster_id", "topic", "partition", "replicas").orderBy("cluster_id", "topic", "partition")
-    for row in ordered.toLocalIterator():
-        yield row["cluster_id"], row["topic"], row["partition"], list(row["replicas"])
+    ordered = frame.select("cluster_id", "topic", "partition", "replicas", "original_replicas")
+    for row in ordered.orderBy("cluster_id", "topic", "partition").toLocalIterator():
+        cluster_id, *told = row
+        yield cluster_id, Reassignment(*told)
 
 
 def latest_plan(spark: SparkSession, lake: Lake, cluster: str | None = None) -> str | None:

@@ -48,7 +48,9 @@ def test_the_plan_goes_to_standard_output_and_its_summary_to_standard_error(sour
     plan = json.loads(result.stdout)
     assert plan["version"] == 1
     assert plan["partitions"]
-    assert set(plan["partitions"][0]) == {"topic", "partition", "replicas"}
+    assert set(plan["partitions"][0]) == {"topic", "partition", "replicas", "original_replicas"}
+    was = {(row["topic"], row["partition"]): row["replicas"] for row in skewed()["partitions"]}
+    assert all(row["original_replicas"] == was[row["topic"], row["partition"]] for row in plan["partitions"])
     for part in ("6 brokers in 3 racks, 90 partitions, 180 replicas", "disk", "replicas to copy", "lower bound"):
         assert part in result.stderr
 

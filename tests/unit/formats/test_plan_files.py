@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from shunter.errors import FormatError
 from shunter.formats.plan_files import PlanInput, read_plan_input, write_moves, write_reassignment
+from shunter.formats.reassignment_json import decode_plan
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -150,8 +151,11 @@ def test_any_part_is_read_or_refused(key: str, value: Any) -> None:
 
 
 def test_the_reassignment_is_what_kafka_takes() -> None:
-    written = write_reassignment([("t", 0, [3, 1])])
-    assert json.loads(written) == {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [3, 1]}]}
+    written = write_reassignment([("t", 0, [3, 1], [2, 1]), ("t", 1, [3, 1], None)])
+    first = {"topic": "t", "partition": 0, "replicas": [3, 1], "original_replicas": [2, 1]}
+    second = {"topic": "t", "partition": 1, "replicas": [3, 1]}
+    assert json.loads(written) == {"version": 1, "partitions": [first, second]}
+    assert [order.planned_from for order in decode_plan(written, "plan.json")] == [(2, 1), ()]
 
 
 def test_explained_moves_are_one_json_object_a_line() -> None:

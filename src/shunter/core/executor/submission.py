@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from shunter.core.executor.events import PlanSubmitted
 from shunter.core.executor.ready import MoveResult, PlanReply
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.core.reassignment import validate_target
+from shunter.core.reassignment import no_longer_fits, validate_target
 from shunter.model.execution import (
     Direction,
     DirectionChanged,
@@ -122,11 +122,9 @@ def _judge_order(
     if not order.target:
         return _cancel(event, order, topic, ours, foreign)
     original = seen.replicas if foreign is None else foreign.original
-    if ours is None and order.planned_from and order.planned_from != original:
-        return (
-            f"the plan was made when {order.tp} was on {list(order.planned_from)}; "
-            f"now it is on {list(original)}: make the plan anew"
-        )
+    misfit = no_longer_fits(order.planned_from, order.target, original, place=order.tp) if ours is None else None
+    if misfit is not None:
+        return misfit
     complaint = validate_target(order.target, known, place=order.tp, min_isr=min(topic.min_isr, len(seen.replicas)))
     if complaint is not None:
         return f"{complaint[1]}; known are {sorted(known)}" if "does not know" in complaint[1] else complaint[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,6 +18,15 @@ class Undone(NamedTuple):
 
     what: str
     why: str
+
+
+class Assigned(NamedTuple):
+    """A partition that a plan changes: broker ids in order, as they shall be and as they are."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    original: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +99,18 @@ class Plan:
         column = self.targets.resources.index(resource)
         return np.asarray(loads[:, column] / self.targets.scale[column])
 
-    def assignments(self) -> list[tuple[str, int, list[int]]]:
-        """What changes, as (topic, partition, broker ids in order), by topic and partition."""
-        ids = [*self.cluster.brokers, ABSENT]
-        topics, numbers = self.cluster.topics, self.cluster.numbers
-        rows: list[list[int]] = self.replicas[self.changed].tolist()
-        named = [
-            (topics[topic], number, [ids[broker] for broker in row if broker != ABSENT])
-            for topic, number, row in zip(
-                self.cluster.topic_of[self.changed].tolist(), numbers[self.changed].tolist(), rows, strict=True
-            )
-        ]
-        return sorted(named)
+    def assignments(self) -> list[Assigned]:
+        """What changes, by topic and partition."""
+        topics = [self.cluster.topics[topic] for topic in self.cluster.topic_of[self.changed].tolist()]
+        numbers: list[int] = self.cluster.numbers[self.changed].tolist()
+        targets, originals = self._broker_ids(self.replicas), self._broker_ids(self.cluster.replicas)
+        return sorted(map(Assigned, topics, numbers, targets, originals))
+
+    def _broker_ids(self, replicas: Indexes) -> Iterator[list[int]]:
+        """The changed partitions' rows of a (P, W) table, as broker ids in order."""
+        ids = self.cluster.brokers
+        rows: list[list[int]] = replicas[self.changed].tolist()
+        return ([ids[broker] for broker in row if broker != ABSENT] for row in rows)
 
 
 def widened(replicas: Indexes, width: int) -> Indexes:

@@ -6,7 +6,7 @@ from shunter.core.reassignment.paper import PaperPlan, plan_on_paper, roll_back_
 from shunter.core.reassignment.reconciliation import Closing, Reconciled, Row, Sources, reconcile, same_route
 from shunter.core.reassignment.situation import Situation, Step, Waiting, WaitReason, describe_waiting
 from shunter.core.reassignment.steps import next_step
-from shunter.core.reassignment.targets import validate_target, validate_top
+from shunter.core.reassignment.targets import no_longer_fits, validate_target, validate_top
 
 __all__ = [
     "Closing",
@@ -22,6 +22,7 @@ __all__ = [
     "describe_waiting",
     "drop_set",
     "next_step",
+    "no_longer_fits",
     "plan_on_paper",
     "reconcile",
     "roll_back",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from shunter.errors import ErrorCode
-from shunter.model.partition import BrokerId
+from shunter.model.partition import BrokerId, Replicas
 
 
 def validate_target(
@@ -37,6 +37,22 @@ def validate_target(
             " producers with acks=all would be refused; force it if that is meant"
         )
     return None if complaint is None else (ErrorCode.INVALID_REPLICA_ASSIGNMENT, complaint)
+
+
+def no_longer_fits(planned_from: Replicas, target: Replicas, current: Replicas, *, place: object) -> str | None:
+    """Say why a partition's part of a plan is out of date, or None: it fits, is done already, or the plan does not say.
+
+    Args:
+        planned_from: Its replicas when the plan was made; (): the plan does not say.
+        target: Its replicas as the plan wants them.
+        current: Its replicas now; of one that is being moved, those that it had before.
+        place: The partition, as people write it: `topic-0`.
+    """
+    if not planned_from or current in (planned_from, target):
+        return None
+    return (
+        f"the plan was made when {place} was on {list(planned_from)}; now it is on {list(current)}: make the plan anew"
+    )
 
 
 def validate_top(top: int, min_isr: int, *, place: object) -> str | None:

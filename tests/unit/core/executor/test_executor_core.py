@@ -315,13 +315,14 @@ def test_a_dead_broker_of_the_target_is_waited_for_by_name() -> None:
 
 
 def test_what_of_a_plan_does_not_fit_is_refused_by_partition_and_the_rest_goes_on() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3), (2, 3, 1), (1, 2)]}))
+    rig = Rig(Yard({"t": [(1, 2, 3), (2, 3, 1), (1, 2)], "done": [(1, 2)]}))
     orders = (
         MoveOrder(T0, (4, 2, 3), planned_from=(1, 2, 3)),
         MoveOrder(T1, (4, 2, 3), planned_from=(2, 1, 3)),
         MoveOrder(TopicPartition("t", 2), (99, 2)),
         MoveOrder(TopicPartition("t", 7), (1, 2)),
         MoveOrder(TopicPartition("gone", 0), (1, 2)),
+        MoveOrder(TopicPartition("done", 0), (1, 2), planned_from=(3, 2)),
     )
     rig.tell(ev.PlanSubmitted("p", orders, ExecutionOptions(), 1))
     rig.settle()
@@ -332,8 +333,9 @@ def test_what_of_a_plan_does_not_fit_is_refused_by_partition_and_the_rest_goes_o
         "replicas [99, 2] for t-2 name broker 99, which the controller does not know; known are [1, 2, 3, 4, 5, 6]",
         "topic t has 3 partitions, and no 7",
         "there is no topic gone",
+        None,
     ]
-    assert rig.outcomes() == {T0: Outcome.DONE}
+    assert rig.outcomes() == {T0: Outcome.DONE, TopicPartition("done", 0): Outcome.DONE}
 
 
 def test_a_broker_that_is_known_to_nobody_is_refused() -> None:
