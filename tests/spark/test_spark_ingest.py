@@ -1,10 +1,13 @@
 """Batches: good rows in, bad rows aside with the rule they break, twice is once."""
 
+import contextlib
 import json
 
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import functions as F
 
+from shunter.cli import main
 from shunter.errors import FormatError
 from shunter.pipeline.ingest import IngestOptions, ingest_files
 from shunter.pipeline.schemas import REJECTS, SAMPLES
@@ -140,6 +143,7 @@ def test_a_window_that_came_with_an_earlier_batch_is_put_aside(spark, lake, inge
     ingest(write_json(tmp_path / "a.json", [sample()]))
     outcome = ingest(write_json(tmp_path / "b.json", [sample(bytes_in=1), sample(partition=1)]))
     assert (outcome.good, dict(outcome.rules)) == (1, {"already_ingested": 1})
+    assert not ingest(write_json(tmp_path / "c.json", [sample(bytes_in=2)])).nothing_new, "it is all there"
     assert lake.read(spark, SAMPLES).agg(F.sum("bytes_in")).first()[0] == 12000
 
 
@@ -149,6 +153,14 @@ def test_two_clusters_in_one_file(spark, lake, ingest, tmp_path):
     assert (outcome.good, dict(outcome.rules)) == (0, {"mixed_clusters": 2})
     allowed = ingest(write_json(tmp_path / "two-allowed.json", [*rows, sample(partition=2)]), many_clusters=True)
     assert allowed.good == 3
+
+
+def test_a_batch_of_which_nothing_is_taken_ends_with_a_status_of_its_own(spark, lake, tmp_path, monkeypatch):
+    monkeypatch.setattr("shunter.app.pipeline.spark_session", lambda _: contextlib.nullcontext(spark))
+
+    path = write_json(tmp_path / "bad.json", [sample(bytes_in=-5), sample(partition=-1)])
+    ended = CliRunner().invoke(main, ["pipeline", "--root", lake.root, "ingest", path, "--kind", "json"])
+    assert (ended.exit_code, "0 rows taken, 2 put aside" in ended.stdout) == (7, True), ended.output
 
 
 def test_rows_of_another_cluster_than_the_one_asked_for(ingest, tmp_path):

@@ -1,4 +1,4 @@
-"""What the exit status of an execution's commands means; documented in docs/executor.md."""
+"""What the exit status of an execution's commands, and of the pipeline's, means; documented in docs/executor.md and docs/pipeline.md."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ class ExitCode(IntEnum):
     TURNED = 6
     """It ended, stopped or rolled back at somebody's word."""
     REFUSED = 7
-    """The plan or the command was refused; nothing was begun."""
+    """The plan, the command, or every row of an input was refused; nothing was begun."""
     LEFT = 130
     """Left running under the journal."""

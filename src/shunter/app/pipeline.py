@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -28,7 +30,7 @@ from shunter.pipeline.broker_batch import ingest_cruise_control
 from shunter.pipeline.broker_loads import BrokerDoubt, broker_loads, doubts
 from shunter.pipeline.fleet import PEAKS
 from shunter.pipeline.fleet_worker import ClusterLimit
-from shunter.pipeline.ingest import IngestOptions, IngestOutcome, ingest_files
+from shunter.pipeline.ingest import IngestOptions, IngestOutcome, ingest_files, nothing_taken
 from shunter.pipeline.lake import Lake
 from shunter.pipeline.load_model import load_model, load_shape
 from shunter.pipeline.packaging import package
@@ -176,8 +178,22 @@ def _named_cluster(inputs: Inputs) -> str:
     return inputs.cluster
 
 
-def ingest_topic(settings: PipelineSettings, source: TopicInput) -> int:
-    """Ingest a topic as a stream; gives the number of batches in the manifest that this query made.
+class Streamed(NamedTuple):
+    """What the batches of one run of a stream brought."""
+
+    batches: int
+    good: int
+    rejected: int
+    rules: tuple[tuple[str, int], ...]
+
+    @property
+    def nothing_new(self) -> bool:
+        """Whether all of it was put aside, for another reason than that it had come before."""
+        return nothing_taken(self.good, self.rejected, self.rules)
+
+
+def ingest_topic(settings: PipelineSettings, source: TopicInput) -> Streamed:
+    """Ingest a topic as a stream until it ends or is interrupted; gives what this run brought.
 
     Raises:
         FormatError: Spark ended the query: an offset that is gone, a broker that can't be reached for good.
@@ -197,12 +213,21 @@ def ingest_topic(settings: PipelineSettings, source: TopicInput) -> int:
             every_seconds=source.every_seconds,
             until_caught_up=source.until_caught_up,
         )
+        before = {commit.ingest_id for commit in settings.lake.commits(spark)}
         query = start_stream(records, settings.lake, options, utc_now)
         try:
             query.awaitTermination()
         except KeyboardInterrupt:
             query.stop()
-        return sum(commit.ingest_id.startswith(f"stream-{query.id}-") for commit in settings.lake.commits(spark))
+        mine = f"stream-{query.id}-"
+        made = [
+            commit
+            for commit in settings.lake.commits(spark)
+            if commit.ingest_id.startswith(mine) and commit.ingest_id not in before
+        ]
+        rules = sum((Counter(dict(commit.rules)) for commit in made), Counter[str]())
+        rejected = sum(commit.rejected for commit in made)
+        return Streamed(len(made), sum(commit.good for commit in made), rejected, tuple(sorted(rules.items())))
 
 
 @dataclass(frozen=True, slots=True)

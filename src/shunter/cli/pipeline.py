@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shunter.app.exit_codes import ExitCode
 from shunter.errors import DriverError, FormatError, SettingsError, ShunterError
 
 if TYPE_CHECKING:
@@ -193,7 +194,8 @@ def ingest(ctx: click.Context, paths: tuple[str, ...], kind: str, **given: Any) 
     """Take samples in from files, or from a Kafka topic as a stream.
 
     Good rows go to `samples`, the others to `rejects` with the rule that they break. Files whose contents were taken
-    before are skipped.
+    before are skipped. Exit status 7: there was no row in it, or every one was put aside, and not because it had come
+    before.
     """
     if given["bootstrap_server"] is not None:
         _ingest_topic(_settings(ctx), given)
@@ -223,6 +225,8 @@ def ingest(ctx: click.Context, paths: tuple[str, ...], kind: str, **given: Any) 
             click.echo(f"  {rule}: {rows:,}" + (f", such as: {examples[rule]}" if rule in examples else ""))
         if outcome.rejected:
             click.echo(f"all of them are kept in {settings.lake.rejects}")
+        if kind != "snapshots" and outcome.nothing_new:
+            raise SystemExit(ExitCode.REFUSED)
 
 
 _NO_ROWS_OF_SNAPSHOTS = "assignments and sizes are in; it takes a second snapshot of a cluster to tell rates, until then plans rest on sizes"
@@ -244,7 +248,12 @@ def _ingest_topic(settings: PipelineSettings, given: dict[str, Any]) -> None:
         until_caught_up=given["until_caught_up"],
         kafka_options=_pairs(given["kafka_options"], "--kafka-option"),
     )
-    click.echo(f"{ingest_topic(settings, source)} batches committed")
+    taken = ingest_topic(settings, source)
+    click.echo(f"{taken.batches:,} batches committed: {taken.good:,} rows taken, {taken.rejected:,} put aside")
+    for rule, rows in taken.rules:
+        click.echo(f"  {rule}: {rows:,}")
+    if taken.batches and taken.nothing_new:
+        raise SystemExit(ExitCode.REFUSED)
 
 
 def _pairs(entries: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]:

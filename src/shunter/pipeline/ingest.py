@@ -51,6 +51,17 @@ class IngestOutcome:
     broker_rows: int = 0
     """Rows in `broker_samples`."""
 
+    @property
+    def nothing_new(self) -> bool:
+        """Whether all of it was put aside, for another reason than that it had come before."""
+        return self.broker_rows == 0 and nothing_taken(self.good, self.rejected, self.rules)
+
+
+def nothing_taken(good: int, rejected: int, rules: Iterable[tuple[str, int]]) -> bool:
+    """Whether a batch brought no good row; one whose rows were all there before is in order."""
+    known = sum(rows for rule, rows in rules if rule == "already_ingested")
+    return good == 0 and (rejected == 0 or known < rejected)
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
