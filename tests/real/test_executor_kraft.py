@@ -8,11 +8,13 @@ from pathlib import Path
 
 import executor_scenarios as scenarios
 import pytest
+from click.testing import CliRunner
 from executor_process import Shunter, write_plan
 from executor_scenarios import ORIGINAL, PARTITIONS, Yard
 from kafka import TopicPartition
 
 from shunter.app.exit_codes import ExitCode
+from shunter.cli import main
 from shunter.testbed.kraft import KRaftCluster
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
@@ -51,12 +53,24 @@ def test_orders_come_from_other_shells_and_a_second_executor_is_refused(yard: Ya
     scenarios.orders_come_from_other_shells(yard)
 
 
-def test_a_dry_run_says_what_would_happen_and_touches_nothing(yard: Yard) -> None:
+def test_a_dry_run_and_a_plan_of_the_live_cluster_say_what_would_happen_and_touch_nothing(
+    yard: Yard, tmp_path: Path
+) -> None:
     done = yard.shunter.run("execute", yard.plan, "--dry-run")
     assert done.returncode == ExitCode.DONE, done.stderr
     assert "1. [1, 2, 3]  copies 6." in done.stdout
     assert "a guess" in done.stdout
     assert not yard.shunter.journal.exists()
+    saved = tmp_path / "saved.json"
+    asked = ["plan", "--scope", "drain", "--brokers", "1"]
+    live = CliRunner().invoke(main, [*asked, "--bootstrap-server", yard.bootstrap, "--save", str(saved)])
+    assert live.exit_code == ExitCode.DONE, live.stderr
+    plan = {(row["topic"], row["partition"]): row for row in json.loads(live.stdout)["partitions"]}
+    found = {number: tuple(plan[yard.topic, number]["original_replicas"]) for number in ORIGINAL}
+    assert found == ORIGINAL
+    assert all(1 not in row["replicas"] for row in plan.values())
+    assert "3 brokers in 1 racks" in live.stderr
+    assert CliRunner().invoke(main, [*asked, "--from", str(saved), "--ignore-racks"]).stdout == live.stdout
     yard.ended_in(ORIGINAL)
 
 

@@ -73,7 +73,22 @@ def plan_file(path: Path, options: PlanOptions) -> Planned:
         raw = path.read_bytes()
     except OSError as error:
         raise FormatError(str(path), f"can't be read: {error.strerror}") from None
-    cluster = cluster_from(read_plan_input(raw, str(path), ignore_racks=options.ignore_racks))
+    return plan_raw(raw, str(path), options)
+
+
+def plan_raw(raw: bytes, place: str, options: PlanOptions) -> Planned:
+    """Plan the cluster that a file's content describes.
+
+    Args:
+        raw: The content.
+        place: What errors call it.
+        options: What is planned.
+
+    Raises:
+        FormatError: it breaks a rule; names row or key.
+        PlanRefused: the request can't be served on this cluster.
+    """
+    cluster = cluster_from(read_plan_input(raw, place, ignore_racks=options.ignore_racks))
     del raw
     made = plan(cluster, request_from(options))
     return Planned(
@@ -143,4 +158,4 @@ def write_explanation(made: Planned, path: Path) -> None:
         raise FormatError(str(path), f"can't be written: {error.strerror}") from None
 
 
-__all__ = ["AIMS", "BOUNDS", "SCOPES", "PlanOptions", "Planned", "plan_file", "write_explanation"]
+__all__ = ["AIMS", "BOUNDS", "SCOPES", "PlanOptions", "Planned", "plan_file", "plan_raw", "write_explanation"]

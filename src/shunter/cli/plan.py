@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
+from shunter.app.exit_codes import ExitCode
 from shunter.app.plan import AIMS, BOUNDS, SCOPES, Planned, PlanOptions, plan_file, write_explanation
-from shunter.errors import ShunterError
+from shunter.errors import DriverError, ShunterError
 
 _UNDONE_SHOWN = 12
 
@@ -41,7 +42,12 @@ class _Names(click.ParamType[tuple[str, ...]]):
 
 
 @click.command("plan")
-@click.option("--from", "source", required=True, type=click.Path(path_type=Path), help="The cluster, as JSON.")
+@click.option("--from", "source", type=click.Path(path_type=Path), help="The cluster, as JSON.")
+@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="A live cluster instead: brokers to ask first.")
+@click.option("--command-config", type=click.Path(path_type=Path), help="Properties file, as Apache's tools take it.")
+@click.option(
+    "--save", type=click.Path(path_type=Path), help="Keep what the live cluster looked like; --from reads it."
+)
 @click.option("--scope", type=click.Choice(SCOPES), default="rebalance", show_default=True, help="What may change.")
 @click.option("--brokers", type=_Numbers(), default="", help="Drain, fill, replace: the brokers it is about.")
 @click.option("--replacements", type=_Numbers(), default="", help="Replace: who comes for each of --brokers.")
@@ -65,25 +71,50 @@ class _Names(click.ParamType[tuple[str, ...]]):
     help="The lower bound shown; lp: that of a linear programme beside it.",
 )
 @click.option("--explain", type=click.Path(path_type=Path), help="Write each move's reason to this file (JSON lines).")
-def plan(source: Path, explain: Path | None, **chosen: object) -> None:
+def plan(
+    source: Path | None,
+    bootstrap_server: str | None,
+    command_config: Path | None,
+    save: Path | None,
+    explain: Path | None,
+    **chosen: object,
+) -> None:
     """Plan the moves that bring a cluster into balance, with the fewest bytes.
 
-    Prints the JSON that kafka-reassign-partitions takes; the summary goes to standard error. Planning the result
-    again changes nothing. Bad input ends with status 2.
+    Reads the cluster from a file, or once from its brokers, and moves nothing. Prints the JSON that
+    kafka-reassign-partitions takes; the summary goes to standard error. Planning the result again changes nothing. Bad
+    input ends with status 2, a cluster that does not answer with 3.
     """
+    if (source is None) == (bootstrap_server is None):
+        raise click.UsageError("say what to plan: --from FILE, or a live cluster by --bootstrap-server HOST:PORT")
     words = {_FIELDS.get(name, name): value for name, value in chosen.items()}
     if not words["aims"]:
         del words["aims"]
+    options = PlanOptions(**words)  # type: ignore[arg-type]
     try:
-        made = plan_file(source, PlanOptions(**words))  # type: ignore[arg-type]
+        made, name, notes = (
+            (plan_file(source, options), str(source), ())
+            if source is not None
+            else _plan_live(str(bootstrap_server), command_config, options, save)
+        )
         if explain is not None:
             write_explanation(made, explain)
     except ShunterError as error:
         click.echo(f"shunter plan: {error}", err=True)
-        sys.exit(2)
+        sys.exit(ExitCode.CLUSTER if isinstance(error, DriverError) else ExitCode.USAGE)
     sys.stdout.buffer.write(made.reassignment)
     sys.stdout.buffer.flush()
-    click.echo(summary_text(made, str(source)), err=True)
+    click.echo("\n".join([summary_text(made, name), *notes]), err=True)
+
+
+def _plan_live(
+    bootstrap: str, properties: Path | None, options: PlanOptions, save: Path | None
+) -> tuple[Planned, str, tuple[str, ...]]:
+    """Plan a live cluster; a client of Kafka's is imported only here."""
+    from shunter.app.plan_live import plan_cluster  # noqa: PLC0415
+
+    made = plan_cluster(bootstrap, properties, options, save)
+    return made.planned, made.cluster_id, made.notes
 
 
 _FIELDS = {"exclude_topics": "excluded_topics", "exclude_brokers": "excluded_brokers"}

@@ -1,0 +1,66 @@
+"""Plan a live cluster: read once through the Admin API, planned as its file would be. No JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import NamedTuple
+
+from shunter.app.collection import configuration_of
+from shunter.app.plan import Planned, PlanOptions, plan_raw
+from shunter.core.planning.request import Scope
+from shunter.drivers.inventory import take_inventory
+from shunter.errors import FormatError
+from shunter.formats.plan_inventory import encode_plan_input, size_of
+from shunter.model.inventory import Inventory
+
+
+class PlannedLive(NamedTuple):
+    """A plan of a live cluster; `notes` are what was taken for granted, a sentence each."""
+
+    planned: Planned
+    cluster_id: str
+    notes: tuple[str, ...]
+
+
+def plan_cluster(bootstrap: str, properties: Path | None, options: PlanOptions, save: Path | None) -> PlannedLive:
+    """Plan a live cluster from its assignments, racks, sizes and min.insync.replicas.
+
+    Args:
+        bootstrap: Brokers to ask first.
+        properties: Client properties, as Apache's tools take them.
+        options: As for a file.
+        save: Where to keep what was planned from, as a file that `--from` reads.
+
+    Raises:
+        DriverError: the cluster does not answer, or does not let us in.
+        FormatError: it can't be planned as it is, or a file can't be read or written.
+        PlanRefused: the request can't be served on this cluster.
+    """
+    taken = take_inventory(configuration_of(bootstrap, properties))
+    away = options.brokers if options.scope in (Scope.DRAIN.value, Scope.REPLACE.value) else ()
+    raw = encode_plan_input(taken, dict(zip_longest(away, options.replacements[: len(away)])))
+    if save is not None:
+        try:
+            save.write_bytes(raw)
+        except OSError as error:
+            raise FormatError(str(save), f"can't be written: {error.strerror}") from error
+    rackless = not options.ignore_racks and not any(broker.rack for broker in taken.brokers)
+    asked = replace(options, ignore_racks=True) if rackless else options
+    made = plan_raw(raw, f"cluster {taken.cluster_id}", asked)
+    return PlannedLive(made, taken.cluster_id, tuple(_notes(taken, rackless=rackless)))
+
+
+def _notes(taken: Inventory, *, rackless: bool) -> Iterator[str]:
+    if rackless:
+        yield "no broker has a rack: all are taken for one, and a partition's replicas may end in one place"
+    for broker, why in taken.unanswered:
+        yield f"broker {broker} did not tell its log dirs: {why}"
+    unknown = sum(size_of(partition) is None for partition in taken.partitions)
+    if unknown:
+        yield f"nobody told the size of {unknown:,} of {len(taken.partitions):,} partitions: they are taken for empty"
+
+
+__all__ = ["PlannedLive", "plan_cluster"]
