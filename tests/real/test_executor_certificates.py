@@ -1,4 +1,4 @@
-"""The executor on a cluster that wants TLS with client certificates, or SCRAM over TLS: from properties as Apache takes them."""
+"""The executor on a cluster that wants TLS with client certificates, SCRAM over TLS, or OAuth tokens: by Apache's properties."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ import pytest
 from certificates import PASSWORD, Certificates
 from executor_process import Cluster, Shunter, write_plan
 from executor_scenarios import BROKERS
+from live_producer import fill
 
 from shunter.app.exit_codes import ExitCode
 from shunter.testbed import tools
 from shunter.testbed.kraft import KRaftCluster
 from shunter.testbed.waiting import wait_until
+from token_endpoint import TokenEndpoint
 
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(400)]
 
 KEY_PASSWORD = "a-key-password"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+TOKEN_LIVES_S = 12.0
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +43,11 @@ def secured(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
         "listener.name.tls.ssl.client.auth": "required",
         "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-512",
         "listener.name.scram.scram-sha-512.sasl.jaas.config": f"{SCRAM};",
+        # Without a validator of its own a broker believes tokens that nobody signed, as long as they have not ended.
+        "listener.name.bearer.sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.bearer.oauthbearer.sasl.jaas.config": f'{BEARER} unsecuredLoginStringClaim_sub="broker";',
+        # Sessions end with their tokens: who shows no other one is hung up on.
+        "listener.name.bearer.oauthbearer.connections.max.reauth.ms": "3600000",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         # Brokers among themselves, and the tests, use the plain listener.
         "super.users": "User:ANONYMOUS;User:CN=mover;User:mover",
@@ -47,7 +56,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
         tmp_path_factory.mktemp("secured"),
         node_ids=BROKERS,
         properties=properties,
-        more_listeners={"TLS": "SSL", "SCRAM": "SASL_SSL"},
+        more_listeners={"TLS": "SSL", "SCRAM": "SASL_SSL", "BEARER": "SASL_PLAINTEXT"},
         heap_mib=200,
     )
     with cluster:
@@ -75,11 +84,11 @@ def properties(folder: Path, **settings: object) -> str:
     return str(path)
 
 
-def moves(shunter: Shunter, cluster: Cluster, tmp_path: Path, config: str) -> None:
+def moves(shunter: Shunter, cluster: Cluster, tmp_path: Path, config: str, throttle: str = "5M") -> None:
     """A whole execution, throttle included, to whichever place the partition is not at."""
     target = {0: (3, 2)} if cluster.replicas("t")[0] == (1, 2) else {0: (1, 2)}
     plan = str(write_plan(tmp_path / "plan.json", "t", target))
-    done = shunter.run("execute", plan, "--yes", "--throttle", "5M", "--command-config", config)
+    done = shunter.run("execute", plan, "--yes", "--throttle", throttle, "--command-config", config, timeout_s=240)
     assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
     wait_until(lambda: cluster.replicas("t") == target, what="every broker telling the target", timeout_s=30)
 
@@ -145,3 +154,36 @@ def test_a_java_store_is_refused_and_the_way_out_that_is_told_leads_out(
         "ssl__key__password": "another",
     }
     moves(shunter, cluster, tmp_path, properties(tmp_path, **tls(certificates, **mine)))
+
+
+def bearer(folder: Path, options: str, **more: object) -> str:
+    named = {"security__protocol": "SASL_PLAINTEXT", "sasl__mechanism": "OAUTHBEARER"}
+    return properties(folder, **named, sasl__jaas__config=f"{BEARER} {options};", **more)
+
+
+def test_tokens_from_an_endpoint_are_renewed_in_the_middle_of_a_move(
+    secured: KRaftCluster, cluster: Cluster, tmp_path: Path
+) -> None:
+    fill(secured.bootstrap, "t", 1, 5_000_000)
+    shunter = Shunter(secured.bootstrap_of("BEARER"), topic="journal-by-token")
+    with TokenEndpoint({"mover": "m-secret"}, lives_s=TOKEN_LIVES_S) as endpoint:
+        named = {"sasl__oauthbearer__token__endpoint__url": endpoint.url}
+        config = bearer(tmp_path, 'clientId="mover" clientSecret="m-secret" scope="kafka"', **named)
+        # The Admin client's, and the journal's two: sessions of each outlive a token.
+        moves(shunter, cluster, tmp_path, config, throttle="200K")
+        assert len(endpoint.asked) > 3
+        refused = shunter.run("status", "--command-config", bearer(tmp_path, "clientId=mover clientSecret=x", **named))
+    assert refused.returncode == ExitCode.CLUSTER
+    assert "answers 401" in refused.stderr
+
+
+def test_a_token_that_nobody_signed_where_brokers_take_one(
+    secured: KRaftCluster, cluster: Cluster, tmp_path: Path
+) -> None:
+    shunter = Shunter(secured.bootstrap_of("BEARER"), tmp_path / "moves.journal")
+    moves(shunter, cluster, tmp_path, bearer(tmp_path, 'unsecuredLoginStringClaim_sub="mover"'))
+    (tmp_path / "token").write_text("not a token")
+    named = {"sasl__oauthbearer__token__endpoint__url": f"file:{tmp_path / 'token'}"}
+    refused = shunter.run("status", "--command-config", bearer(tmp_path, "", **named))
+    assert refused.returncode == ExitCode.CLUSTER
+    assert "does not let us in" in refused.stderr

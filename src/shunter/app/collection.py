@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from shunter.app.client_configuration import configuration_of
 from shunter.drivers.inventory import take_inventory
 from shunter.errors import DriverError, FormatError
-from shunter.formats.client_properties import client_configuration, parse_properties
 from shunter.formats.inventory_files import encode_inventory
 from shunter.model.inventory import Inventory
 
@@ -73,20 +73,3 @@ def collect_every(
         # was overslept is left out.
         if wait(every_seconds - (time.monotonic() - begun) % every_seconds):
             return
-
-
-def configuration_of(bootstrap: str, properties: Path | None) -> dict[str, object]:
-    """kafka-python's configuration from Apache's properties file.
-
-    Raises:
-        FormatError, SettingsError: the file can't be read or used.
-    """
-    found: dict[str, str] = {}
-    place = "no properties file"
-    if properties is not None:
-        place = str(properties)
-        try:
-            found = parse_properties(properties.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise FormatError(place, f"can't be read: {error.strerror}") from error
-    return client_configuration(found, bootstrap, place)

@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from shunter.app.client_configuration import configuration_of
 from shunter.app.dry_run import DryRun, dry_run
 from shunter.app.journals import JournalPlace
 from shunter.core.executor import events as ev
@@ -28,7 +29,6 @@ from shunter.drivers.execution import ExecutionDriver, SystemClock
 from shunter.drivers.journals import JournalDamaged, JournalHeld, LeasedJournal
 from shunter.drivers.order_taker import ANSWER_WITHIN_S, ORDERS_EVERY_S, take_orders
 from shunter.errors import DriverError, FormatError, ShunterError
-from shunter.formats.client_properties import client_configuration, parse_properties
 from shunter.formats.journal import command_to_json, options_to_json
 from shunter.formats.reassignment_json import decode_plan, encode_plan
 from shunter.model.execution import Command, CommandKind, ExecutionOptions, LeaseHolder, MoveOrder
@@ -65,27 +65,14 @@ async def connect(target: Target) -> KafkaPythonAdmin:
         DriverError: nobody answers, or we are not let in.
         SettingsError, FormatError: the properties file can't be used.
     """
-    return await KafkaPythonAdmin.connect(configuration_of(target))
-
-
-def configuration_of(target: Target) -> dict[str, Any]:
-    """What clients of the cluster are made with."""
-    properties: dict[str, str] = {}
-    place = "no properties file"
-    if target.properties is not None:
-        place = str(target.properties)
-        try:
-            properties = parse_properties(target.properties.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise FormatError(place, f"can't be read: {error.strerror}") from error
-    return client_configuration(properties, target.bootstrap, place)
+    return await KafkaPythonAdmin.connect(configuration_of(target.bootstrap, target.properties))
 
 
 async def journal_place(target: Target, admin: AdminClient | None) -> JournalPlace:
     """The journal: a topic or a file as named, else the file of the cluster's id."""
     if target.journal_topic is not None:
         beside = state_folder() / target.journal_topic
-        return JournalPlace(beside, target.journal_topic, configuration_of(target))
+        return JournalPlace(beside, target.journal_topic, configuration_of(target.bootstrap, target.properties))
     if target.journal is not None:
         return JournalPlace(target.journal)
     assert admin is not None, "without --journal the cluster has to be asked for its id"

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from shunter.app.collection import collect_every, configuration_of
+from shunter.app.client_configuration import configuration_of
+from shunter.app.collection import collect_every
 from shunter.app.pipeline import Inputs, PlanOptions, ingest, model, plan, utc_now, write_reassignments
 from shunter.app.pipeline_fit import refit
 from shunter.drivers.inventory import take_inventory

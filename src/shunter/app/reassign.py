@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from shunter.app import reassign_throttles
+from shunter.app.client_configuration import configuration_of
 from shunter.app.reassign_throttles import Leftover
 from shunter.core.reassignment import no_longer_fits
 from shunter.drivers.reassign_cluster import RATE_SETTINGS, REPLICA_SETTINGS, ReassignCluster
@@ -22,7 +23,6 @@ from shunter.drivers.reassignment_admin import (
     ReassignmentAdmin,
 )
 from shunter.errors import DriverError, RequestRejected, ShunterError
-from shunter.formats.client_properties import client_configuration, parse_properties
 from shunter.formats.reassignment_json import decode_plan
 from shunter.model.execution import MoveOrder
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
@@ -78,9 +78,7 @@ class ReassignSession:
         Raises:
             DriverError, SettingsError, FormatError: it can't be, and why.
         """
-        properties = parse_properties(properties_file.read_text(encoding="utf-8")) if properties_file else {}
-        place = str(properties_file) if properties_file else "no properties file"
-        self.cluster = ReassignCluster(client_configuration(properties, bootstrap, place))
+        self.cluster = ReassignCluster(configuration_of(bootstrap, properties_file))
         self.admin = ReassignmentAdmin(self.cluster.client)
 
     def __enter__(self) -> Self:

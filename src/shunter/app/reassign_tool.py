@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from shunter.app.client_configuration import configuration_of
 from shunter.app.reassign_by_znode import ReassignByZnode, ZnodeToolFailed
 from shunter.app.reassign_log_dirs import LogDirsFailed
 from shunter.app.reassign_options import Options, UsageError, parse, usage
@@ -14,7 +15,6 @@ from shunter.drivers.reassign_cluster import ReassignCluster
 from shunter.drivers.reassign_znodes import ReassignZnodes
 from shunter.drivers.reassignment_admin import ReassignmentAdmin
 from shunter.errors import RequestRejected, ShunterError
-from shunter.formats.client_properties import client_configuration, parse_properties
 
 Echo = Callable[[str], None]
 VERSION = "3.9.1"
@@ -58,9 +58,8 @@ def connect(bootstrap: str, properties_file: str | None) -> ReassignCluster:
     Raises:
         DriverError, SettingsError, FormatError: it can't be, and why.
     """
-    properties = parse_properties(Path(properties_file).read_text(encoding="utf-8")) if properties_file else {}
-    properties.setdefault("client.id", "reassign-partitions-tool")
-    return ReassignCluster(client_configuration(properties, bootstrap, properties_file or "no properties file"))
+    properties = Path(properties_file) if properties_file else None
+    return ReassignCluster(configuration_of(bootstrap, properties, "reassign-partitions-tool"))
 
 
 def _carry_out(options: Options, echo: Echo) -> None:

@@ -13,6 +13,7 @@ from kafka.admin import ConfigResource
 from kafka.protocol.metadata import MetadataRequest
 
 from shunter.drivers.admin_answers import translated
+from shunter.drivers.bearer_tokens import PROVIDER, BearerTokens
 from shunter.errors import DriverError
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
@@ -80,9 +81,12 @@ def connected(configuration: Mapping[str, Any]) -> Any:
     """A client that has found the cluster.
 
     Raises:
-        DriverError: nobody answers in time, who answers does not let us in, or a certificate can't be read.
+        DriverError: nobody answers in time, who answers does not let us in, a certificate can't be read, or there is no
+            token to be had.
     """
     _check_certificates(configuration)
+    if isinstance(tokens := configuration.get(PROVIDER), BearerTokens):
+        tokens.token()  # The library would try again and again, and say only that nobody answers.
     overheard = _Overheard()
     listened = logging.getLogger("kafka.net")
     listened.addHandler(overheard)

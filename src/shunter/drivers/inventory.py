@@ -6,10 +6,11 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from kafka import KafkaAdminClient, TopicPartition
+from kafka import TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, ConfigResourceType
 
+from shunter.drivers.admin_client import connected
 from shunter.errors import DriverError
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
 
@@ -30,11 +31,7 @@ def take_inventory(configuration: Mapping[str, Any]) -> Inventory:
     Raises:
         DriverError: nobody answers, or who answers does not let us in.
     """
-    try:
-        client: Any = KafkaAdminClient(**configuration)
-    except (kafka_errors.KafkaError, OSError) as error:
-        where = configuration.get("bootstrap_servers")
-        raise DriverError(f"no cluster answers at {where}: {error}", retriable=True) from error
+    client = connected(configuration)
     try:
         return _take(client)
     except kafka_errors.AuthorizationError as error:

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import orjson
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import NewTopic
 
+from shunter.drivers.admin_client import connected
 from shunter.drivers.journals import JournalDamaged, JournalFenced, JournalHeld, OrderRow, this_process
 from shunter.errors import DriverError, FormatError
 from shunter.formats.journal import VERSION, JournalRow, decode_entry, encode_entry
@@ -54,7 +55,7 @@ class _Seen:
 
 def topic_exists(configuration: Mapping[str, Any], topic: str) -> bool:
     """Whether there is such a topic."""
-    admin: Any = KafkaAdminClient(**configuration)
+    admin = connected(configuration)
     try:
         return topic in admin.list_topics()
     finally:
@@ -87,7 +88,7 @@ class TopicJournal:
         self._consumer: Any = self._guarded("opening", self._open_consumer)
 
     def _make(self) -> None:
-        admin: Any = KafkaAdminClient(**self._configuration)
+        admin = connected(self._configuration)
         try:
             if self.topic in admin.list_topics():
                 return

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from kafka import KafkaAdminClient
 from kafka import errors as kafka_errors
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 
+from shunter.drivers.admin_client import connected
 from shunter.errors import DriverError, ErrorCode, RequestRejected
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
@@ -61,7 +61,7 @@ class ReassignCluster:
         Raises:
             DriverError: nobody answers, or we are not let in.
         """
-        self.client: Any = _asked("connecting", lambda: KafkaAdminClient(**configuration))
+        self.client: Any = connected(configuration)
 
     def close(self) -> None:
         """End all connections."""

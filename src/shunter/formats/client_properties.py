@@ -8,13 +8,12 @@ from importlib.util import find_spec
 from typing import Any
 
 from shunter.errors import FormatError, SettingsError
+from shunter.formats.bearer_login import bearer_login
 
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-_REFUSED = {
-    "GSSAPI": "it needs the Python package `gssapi`, which is not installed (Shunter does not bring it)",
-    "OAUTHBEARER": "it needs a token provider in code, which a properties file can't name for a Python client",
-}
-_LOGIN = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_NO_GSSAPI = "it needs the Python package `gssapi`, which is not installed (Shunter does not bring it)"
+_OPTION = re.compile(r'([\w.$-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
+"""Of `sasl.jaas.config`: Java's parser wants quotes only where a value is more than a word."""
 _NUMBERS = {
     "request.timeout.ms": "request_timeout_ms",
     "retry.backoff.ms": "retry_backoff_ms",
@@ -78,6 +77,8 @@ def _unescaped(text: str) -> str:
 def client_configuration(properties: Mapping[str, str], bootstrap: str, place: str) -> dict[str, Any]:
     """kafka-python's settings for these properties; what a client like ours has no use for is passed over.
 
+    Where the library wants somebody who has tokens, there is a `BearerLogin`, which says how to come by them.
+
     Raises:
         SettingsError: a mechanism or a key store that can't be used, named, with the way out.
         FormatError: a value that is no number, or a login that can't be read.
@@ -111,18 +112,22 @@ def _sasl(properties: Mapping[str, str], place: str) -> dict[str, Any]:
         # The library takes the ticket of `kinit`, or of the keytab that KRB5_CLIENT_KTNAME names.
         service = properties.get("sasl.kerberos.service.name", "kafka")
         return {"sasl_mechanism": mechanism, "sasl_kerberos_service_name": service}
-    if mechanism in _REFUSED:
-        raise SettingsError(f"{place}: sasl.mechanism {mechanism}: {_REFUSED[mechanism]}; use {', '.join(_MECHANISMS)}")
+    if mechanism == "GSSAPI":
+        raise SettingsError(f"{place}: sasl.mechanism GSSAPI: {_NO_GSSAPI}; use {', '.join(_MECHANISMS)}")
     if mechanism not in _MECHANISMS:
         raise SettingsError(f"{place}: sasl.mechanism {mechanism!r} is none of {', '.join(_MECHANISMS)}")
-    login = dict(_LOGIN.findall(properties.get("sasl.jaas.config", "")))
+    login = {
+        name: re.sub(r"\\(.)", r"\1", quoted) or word
+        for name, quoted, word in _OPTION.findall(properties.get("sasl.jaas.config", ""))
+    }
+    if mechanism == "OAUTHBEARER":
+        return {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": bearer_login(properties, login, place)}
     if "username" not in login or "password" not in login:
         raise FormatError(place, 'sasl.jaas.config names no username="…" and password="…"')
-    unescape = re.compile(r"\\(.)")
     return {
         "sasl_mechanism": mechanism,
-        "sasl_plain_username": unescape.sub(r"\1", login["username"]),
-        "sasl_plain_password": unescape.sub(r"\1", login["password"]),
+        "sasl_plain_username": login["username"],
+        "sasl_plain_password": login["password"],
     }
 
 

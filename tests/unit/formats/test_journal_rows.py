@@ -1,8 +1,7 @@
-"""Journal rows, plan files and client properties: both ways, and what is refused."""
+"""Journal rows and plan files: both ways, and what is refused."""
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 import orjson
@@ -10,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shunter.errors import FormatError, SettingsError
-from shunter.formats.client_properties import client_configuration, parse_properties
+from shunter.errors import FormatError
 from shunter.formats.journal import (
     VERSION,
     JournalRow,
@@ -188,65 +186,6 @@ def test_a_plan_comes_back_as_it_was(moves: tuple[MoveOrder, ...]) -> None:
 def test_what_is_no_plan_is_refused_with_its_place(text: str, told: str) -> None:
     with pytest.raises(FormatError, match=told):
         decode_plan(text, "plan.json")
-
-
-def test_properties_are_read_as_java_reads_them() -> None:
-    text = "# comment\n! another\na=1\nb : two\nc three \\\n   four\nd\\=e=f\\u0041\\n\nempty\n"
-    assert parse_properties(text) == {"a": "1", "b": "two", "c": "three four", "d=e": "fA\n", "empty": ""}
-
-
-def configured(**properties: str) -> dict[str, Any]:
-    named = {name.replace("__", "."): value for name, value in properties.items()}
-    return client_configuration(named, "a:1, b:2", "client.properties")
-
-
-def test_scram_over_tls_with_a_client_certificate() -> None:
-    made = configured(
-        security__protocol="SASL_SSL",
-        sasl__mechanism="SCRAM-SHA-512",
-        sasl__jaas__config='org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="p\\"w";',
-        ssl__truststore__type="PEM",
-        ssl__truststore__location="/ca.pem",
-        ssl__keystore__type="PEM",
-        ssl__keystore__location="/me.pem",
-        ssl__key__password="k",
-    )
-    assert made["bootstrap_servers"] == ["a:1", "b:2"]
-    assert (made["sasl_mechanism"], made["sasl_plain_username"], made["sasl_plain_password"]) == (
-        "SCRAM-SHA-512",
-        "u",
-        'p"w',
-    )
-    assert (made["ssl_cafile"], made["ssl_certfile"], made["ssl_keyfile"]) == ("/ca.pem", "/me.pem", "/me.pem")
-    assert made["ssl_password"] == "k"
-    assert made["ssl_check_hostname"] is True
-
-
-def test_host_names_go_unchecked_only_if_asked() -> None:
-    made = configured(security__protocol="SSL", ssl__endpoint__identification__algorithm="")
-    assert made["ssl_check_hostname"] is False
-
-
-@pytest.mark.parametrize(
-    ("properties", "told"),
-    [
-        ({"security__protocol": "TLS"}, "security.protocol 'TLS' is none of"),
-        ({"security__protocol": "SASL_SSL", "sasl__mechanism": "GSSAPI"}, "GSSAPI: it needs the Python package"),
-        ({"security__protocol": "SASL_SSL", "sasl__mechanism": "OAUTHBEARER"}, "OAUTHBEARER: it needs"),
-        ({"security__protocol": "SASL_SSL", "sasl__mechanism": "PLAIN"}, "names no username"),
-        ({"security__protocol": "SSL", "ssl__truststore__location": "/x.jks"}, "make a PEM file of /x.jks"),
-        ({"request__timeout__ms": "soon"}, "request.timeout.ms 'soon' is no number"),
-    ],
-)
-def test_what_cannot_be_used_is_refused_by_name(properties: dict[str, str], told: str) -> None:
-    with pytest.raises((SettingsError, FormatError), match=told):
-        configured(**properties)
-
-
-def test_kerberos_is_used_where_its_package_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shunter.formats.client_properties.find_spec", lambda name: object())
-    made = configured(security__protocol="SASL_SSL", sasl__kerberos__service__name="broker")
-    assert (made["sasl_mechanism"], made["sasl_kerberos_service_name"]) == ("GSSAPI", "broker")
 
 
 def test_ids_of_topics_survive() -> None:

@@ -1,0 +1,143 @@
+"""Tokens for SASL OAUTHBEARER: fetched, kept, and renewed before they end. Blocking, in the client library's threads."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlencode, urlsplit
+
+import orjson
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from shunter.errors import DriverError
+from shunter.formats.bearer_login import BearerLogin, ClientCredentials, TokenFile, UnsecuredToken
+
+WITHIN_S = 10.0
+"""Bound for each read of an endpoint's answer."""
+LARGEST_ANSWER = 1 << 20
+RENEWED_AT = 0.8
+"""Share of a token's life after which another is asked for, as Java's clients do."""
+ASKED_AGAIN_S = 10.0
+"""Where there is no other yet, the old one serves to its end; so often the endpoint is asked meanwhile."""
+PROVIDER = "sasl_oauth_token_provider"
+
+
+class _Held(NamedTuple):
+    """A token; when to ask for another, and when it ends: seconds of the wall clock, which tokens are written in."""
+
+    token: str
+    renew_at: float
+    ends_at: float
+
+
+class BearerTokens(AbstractTokenProvider):  # type: ignore[misc]
+    """kafka-python's token provider. Two threads at once may both fetch a token, and either serves."""
+
+    def __init__(self, login: BearerLogin, now: Callable[[], float] = time.time) -> None:
+        """Fetch nothing yet."""
+        super().__init__()
+        self._login = login
+        self._now = now
+        self._held = _Held("", 0.0, 0.0)
+
+    def token(self) -> str:
+        """A token that is good now.
+
+        Raises:
+            DriverError: there is none to be had.
+        """
+        now = self._now()
+        if now >= self._held.renew_at:
+            try:
+                self._held = self._another(now)
+            except DriverError:
+                if now >= self._held.ends_at:
+                    raise
+                self._held = self._held._replace(renew_at=now + ASKED_AGAIN_S)
+        return self._held.token
+
+    def extensions(self) -> dict[str, str]:
+        """What is told besides."""
+        return dict(self._login.extensions)
+
+    def _another(self, now: float) -> _Held:
+        source = self._login.source
+        if isinstance(source, UnsecuredToken):
+            token, lives_s = _unsecured(source, now), source.lifetime_s
+        elif isinstance(source, TokenFile):
+            token, lives_s = _from_file(source), 0.0  # Whoever writes it may do so at any time.
+        else:
+            token, lives_s = _from_endpoint(source, now)
+        return _Held(token, now + RENEWED_AT * lives_s, now + lives_s)
+
+
+def with_tokens(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """A client's configuration in which a login by token, as it was read, is somebody who has tokens."""
+    login = configuration.get(PROVIDER)
+    return {**configuration, **({PROVIDER: BearerTokens(login)} if isinstance(login, BearerLogin) else {})}
+
+
+def _unsecured(source: UnsecuredToken, now: float) -> str:
+    claims = {"sub": source.subject, "iat": now, "exp": now + source.lifetime_s}
+    parts = (orjson.dumps({"alg": "none"}), orjson.dumps(claims), b"")
+    return ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts)
+
+
+def _from_file(source: TokenFile) -> str:
+    try:
+        return Path(source.path).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DriverError(f"the token file can't be read: {error}", retriable=True) from error
+
+
+def _from_endpoint(source: ClientCredentials, now: float) -> tuple[str, float]:
+    """A token, and how many seconds it lives: as the endpoint says, else as it says itself, else it serves once."""
+    status, answer = _posted(source)
+    if status != http.client.OK:
+        raise DriverError(
+            f"no token: {source.endpoint} answers {status}: {answer[:300].decode(errors='replace')}",
+            retriable=status >= http.client.INTERNAL_SERVER_ERROR or status == http.client.TOO_MANY_REQUESTS,
+        )
+    try:
+        told = orjson.loads(answer)
+        token = str(told["access_token"])
+        lives_s = float(told["expires_in"]) if "expires_in" in told else _ends_at(token) - now
+    except (ValueError, LookupError, TypeError) as error:
+        raise DriverError(f"no token: what {source.endpoint} answers has no access_token", retriable=True) from error
+    return token, max(0.0, lives_s)
+
+
+def _posted(source: ClientCredentials) -> tuple[int, bytes]:
+    """Ask the endpoint itself: no proxy and no redirection learns the secret."""
+    url = urlsplit(source.endpoint)
+    body = {"grant_type": "client_credentials"} | ({} if source.scope is None else {"scope": source.scope})
+    secret = base64.b64encode(f"{source.client_id}:{source.client_secret}".encode()).decode()
+    headers = {
+        "Accept": "application/json",
+        "Authorization": f"Basic {secret}",
+        "Content-Type": "application/x-www-form-urlencoded",
+    }
+    kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
+    try:
+        connection = kind(url.hostname or "", url.port, timeout=WITHIN_S)
+        try:
+            connection.request("POST", f"{url.path or '/'}{url.query and '?'}{url.query}", urlencode(body), headers)
+            answered = connection.getresponse()
+            return answered.status, answered.read(LARGEST_ANSWER)
+        finally:
+            connection.close()
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise DriverError(f"no token: {source.endpoint}: {type(error).__name__}: {error}", retriable=True) from error
+
+
+def _ends_at(token: str) -> float:
+    """When a JWT says that it ends; 0: it is no JWT, or does not say."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return 0.0
+    claims = orjson.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    return float(claims["exp"]) if "exp" in claims else 0.0

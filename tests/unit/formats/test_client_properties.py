@@ -1,0 +1,136 @@
+"""Client properties files as Apache's tools take them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shunter.errors import FormatError, SettingsError
+from shunter.formats.bearer_login import BearerLogin, ClientCredentials, TokenFile, UnsecuredToken
+from shunter.formats.client_properties import client_configuration, parse_properties
+
+APACHE = "org.apache.kafka.common.security.oauthbearer."
+
+
+def test_properties_are_read_as_java_reads_them() -> None:
+    text = "# comment\n! another\na=1\nb : two\nc three \\\n   four\nd\\=e=f\\u0041\\n\nempty\n"
+    assert parse_properties(text) == {"a": "1", "b": "two", "c": "three four", "d=e": "fA\n", "empty": ""}
+
+
+def configured(**properties: str) -> dict[str, Any]:
+    named = {name.replace("__", "."): value for name, value in properties.items()}
+    return client_configuration(named, "a:1, b:2", "client.properties")
+
+
+def test_scram_over_tls_with_a_client_certificate() -> None:
+    made = configured(
+        security__protocol="SASL_SSL",
+        sasl__mechanism="SCRAM-SHA-512",
+        sasl__jaas__config='org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="p\\"w";',
+        ssl__truststore__type="PEM",
+        ssl__truststore__location="/ca.pem",
+        ssl__keystore__type="PEM",
+        ssl__keystore__location="/me.pem",
+        ssl__key__password="k",
+    )
+    assert made["bootstrap_servers"] == ["a:1", "b:2"]
+    assert (made["sasl_mechanism"], made["sasl_plain_username"], made["sasl_plain_password"]) == (
+        "SCRAM-SHA-512",
+        "u",
+        'p"w',
+    )
+    assert (made["ssl_cafile"], made["ssl_certfile"], made["ssl_keyfile"]) == ("/ca.pem", "/me.pem", "/me.pem")
+    assert made["ssl_password"] == "k"
+    assert made["ssl_check_hostname"] is True
+
+
+def test_host_names_go_unchecked_only_if_asked() -> None:
+    made = configured(security__protocol="SSL", ssl__endpoint__identification__algorithm="")
+    assert made["ssl_check_hostname"] is False
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ({"security__protocol": "TLS"}, "security.protocol 'TLS' is none of"),
+        ({"security__protocol": "SASL_SSL", "sasl__mechanism": "GSSAPI"}, "GSSAPI: it needs the Python package"),
+        ({"security__protocol": "SASL_SSL", "sasl__mechanism": "PLAIN"}, "names no username"),
+        ({"security__protocol": "SSL", "ssl__truststore__location": "/x.jks"}, "make a PEM file of /x.jks"),
+        ({"request__timeout__ms": "soon"}, "request.timeout.ms 'soon' is no number"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(properties: dict[str, str], told: str) -> None:
+    with pytest.raises((SettingsError, FormatError), match=told):
+        configured(**properties)
+
+
+def test_kerberos_is_used_where_its_package_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shunter.formats.client_properties.find_spec", lambda name: object())
+    made = configured(security__protocol="SASL_SSL", sasl__kerberos__service__name="broker")
+    assert (made["sasl_mechanism"], made["sasl_kerberos_service_name"]) == ("GSSAPI", "broker")
+
+
+def bearer(options: str, **properties: str) -> BearerLogin:
+    made = configured(
+        security__protocol="SASL_PLAINTEXT",
+        sasl__mechanism="OAUTHBEARER",
+        sasl__jaas__config=f"{APACHE}OAuthBearerLoginModule required {options};",
+        **properties,
+    )
+    assert made["sasl_mechanism"] == "OAUTHBEARER"
+    login = made["sasl_oauth_token_provider"]
+    assert isinstance(login, BearerLogin)
+    return login
+
+
+URL = "https://id.example.org:8443/token"
+
+
+def test_a_token_by_client_credentials_as_kafka_3_names_them() -> None:
+    login = bearer(
+        'clientId="me" clientSecret="se;cr\\"et" scope=kafka extension_logicalCluster="lkc-1"',
+        sasl__oauthbearer__token__endpoint__url=URL,
+        sasl__login__callback__handler__class=f"{APACHE}secured.OAuthBearerLoginCallbackHandler",
+    )
+    assert login == BearerLogin(ClientCredentials(URL, "me", 'se;cr"et', "kafka"), {"logicalCluster": "lkc-1"})
+
+
+def test_and_as_kafka_4_names_them() -> None:
+    named = {
+        "sasl__oauthbearer__client__credentials__client__id": "me@org",
+        "sasl__oauthbearer__client__credentials__client__secret": "a b",
+        "sasl__oauthbearer__header__urlencode": "true",
+    }
+    login = bearer("", sasl__oauthbearer__token__endpoint__url=URL, **named)
+    assert login.source == ClientCredentials(URL, "me%40org", "a+b", None)
+
+
+def test_a_token_from_a_file_and_one_of_our_own() -> None:
+    assert bearer("", sasl__oauthbearer__token__endpoint__url="file:///run/token").source == TokenFile("/run/token")
+    login = bearer('unsecuredLoginStringClaim_sub="me" unsecuredLoginLifetimeSeconds="60"')
+    assert login.source == UnsecuredToken("me", 60.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "properties", "told"),
+    [
+        ("", {}, "no token endpoint is named"),
+        ("", {"token__endpoint__url": URL}, "names no clientId"),
+        ("clientId=me", {"token__endpoint__url": URL}, "names no clientSecret"),
+        ("clientId=me clientSecret=s", {"token__endpoint__url": "ldap://x"}, "neither http"),
+        ('clientId=me ssl.truststore.location="/x"', {"token__endpoint__url": URL}, "SSL_CERT_FILE"),
+        ("assertionFile=x", {"token__endpoint__url": URL}, "assertionFile is not known here; name a token endpoint"),
+        ("", {"jwt__retriever__class": f"{APACHE}JwtBearerJwtRetriever"}, "is code in Java; name a token endpoint"),
+        ("unsecuredLoginNumberClaim_x=1", {}, "unsecuredLoginNumberClaim_x is not known here"),
+        ("unsecuredLoginStringClaim_sub=x unsecuredLoginLifetimeSeconds=ever", {}, "is no number of seconds"),
+    ],
+)
+def test_what_else_oauthbearer_may_be_is_refused_by_name(options: str, properties: dict[str, str], told: str) -> None:
+    with pytest.raises(SettingsError, match=told):
+        bearer(options, **{f"sasl__oauthbearer__{name}": value for name, value in properties.items()})
+
+
+def test_code_in_java_is_refused_by_name() -> None:
+    with pytest.raises(SettingsError, match=r"com\.example\.Login is code in Java; .*=file:/"):
+        bearer("", sasl__login__callback__handler__class="com.example.Login")
