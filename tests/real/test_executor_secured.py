@@ -20,11 +20,12 @@ from kafka.admin import (
 
 from shunter.app.exit_codes import ExitCode
 from shunter.testbed.kraft import KRaftCluster
+from shunter.testbed.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-USERS = {"admin": "a-secret", "weak": "w-secret", "mover": "m-secret"}
+USERS = {"admin": "a-secret", "weak": "w-secret", "mover": "m-secret", "blind": "b-secret"}
 SECURED = {
     # The listener keeps its name and asks for a login; controllers talk among themselves without one.
     "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -72,10 +73,19 @@ def login(folder: Path, name: str, secret: str) -> str:
     return str(path)
 
 
-def allow(admin: KafkaAdminClient, user: str, operation: ACLOperation, kind: ResourceType, name: str) -> None:
-    acl = ACL(f"User:{user}", "*", operation, ACLPermissionType.ALLOW, ResourcePattern(kind, name))
+def allow(
+    admin: KafkaAdminClient,
+    user: str,
+    operation: ACLOperation,
+    kind: ResourceType,
+    name: str,
+    permission: ACLPermissionType = ACLPermissionType.ALLOW,
+) -> ACL:
+    acl = ACL(f"User:{user}", "*", operation, permission, ResourcePattern(kind, name))
     made = admin.create_acls([acl])
     assert not made["failed"], made
+    wait_until(lambda: bool(admin.describe_acls(acl)[0]), what="the broker knowing the permission", timeout_s=30)
+    return acl
 
 
 @pytest.fixture
@@ -113,6 +123,26 @@ def test_every_missing_permission_is_named(
     told = shunter.run(*arguments)
     assert "topic t" in told.stdout + told.stderr
     assert "Describe on Topic" in told.stdout + told.stderr or "there is no topic t" in told.stdout + told.stderr
+
+
+def test_a_setting_that_may_not_be_read_is_never_taken_for_one_that_is_not_set(
+    shunter: Shunter, plan: str, tmp_path: Path, admin: KafkaAdminClient
+) -> None:
+    """A throttle of somebody else's would be overwritten, and not be given back."""
+    config = ("--command-config", login(tmp_path, "blind", "b-secret"))
+    for operation in (ACLOperation.DESCRIBE, ACLOperation.ALTER, ACLOperation.ALTER_CONFIGS):
+        allow(admin, "blind", operation, ResourceType.CLUSTER, "kafka-cluster")
+        allow(admin, "blind", operation, ResourceType.TOPIC, "t")
+    # Who may write settings may read them, unless that is denied by itself.
+    for arguments, kind, name, needed in (
+        (("execute", plan, "--yes"), ResourceType.TOPIC, "t", "topic t: needs DescribeConfigs on Topic t"),
+        (("throttles", "list"), ResourceType.CLUSTER, "kafka-cluster", "broker 1: needs DescribeConfigs on Cluster"),
+    ):
+        denied = allow(admin, "blind", ACLOperation.DESCRIBE_CONFIGS, kind, name, ACLPermissionType.DENY)
+        told = shunter.run(*arguments, *config)
+        assert told.returncode == ExitCode.CLUSTER, told.stdout
+        assert needed in told.stdout + told.stderr
+        admin.delete_acls([denied])
 
 
 def test_the_permissions_that_the_docs_name_are_enough(

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafka import errors as kafka_errors
+from kafka.admin import ConfigResourceType
 
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import LogDirSpace, ObservedPartition, ObservedTopic, ReplicaSize, ThrottleKey
@@ -86,6 +87,27 @@ def take_log_dirs(seen: LogDirsSeen, broker: BrokerId, log_dirs: Iterable[Mappin
                 future = bool(partition["is_future_key"])
                 size = ReplicaSize(int(partition["partition_size"]), path, future)
                 (seen.futures if future else seen.sizes)[broker, tp] = size
+
+
+def check_described(kind: int, name: str, code: int, message: str | None) -> None:
+    """Pass over what is described, and what is gone.
+
+    Args:
+        kind: Kafka's `ConfigResourceType`.
+        name: Of the topic or the broker.
+        code: Its error, in an answer whose other resources may be in order.
+        message: What the broker says of it.
+
+    Raises:
+        DriverError: its settings could not be read.
+    """
+    if code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+        return
+    what = f"{ConfigResourceType(kind).name.lower()} {name}"
+    if code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
+        needed = f"Topic {name}" if kind == ConfigResourceType.TOPIC.value else "Cluster"
+        raise DriverError(f"not allowed to read settings of {what}: needs DescribeConfigs on {needed}", retriable=False)
+    raise DriverError(f"DescribeConfigs of {what}: error {code}: {message}", retriable=True)
 
 
 def setting_seen(key: ThrottleKey, found: Mapping[str, Any] | None) -> tuple[str | None, str | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka import KafkaAdminClient
@@ -12,7 +12,7 @@ from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource
 from kafka.protocol.metadata import MetadataRequest
 
-from shunter.drivers.admin_answers import translated
+from shunter.drivers.admin_answers import check_described, translated
 from shunter.drivers.bearer_tokens import PROVIDER, BearerTokens
 from shunter.errors import DriverError
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
@@ -60,6 +60,15 @@ class PinnedAdminClient(KafkaAdminClient):  # type: ignore[misc]
         request = self._describe_configs_request(resources, include_synonyms=True)
         response = await self._manager.send(request, node_id=broker)
         return self._describe_configs_process_responses([response], "all")
+
+    @classmethod
+    def _describe_configs_process_responses(cls, responses: Iterable[Any], config_filter: str = "modified") -> Any:
+        """Not as the library does, which passes over errors: what could not be read would look as if it were not set."""
+        answered = list(responses)
+        for response in answered:
+            for result in response.results:
+                check_described(result.resource_type, result.resource_name, result.error_code, result.error_message)
+        return super()._describe_configs_process_responses(answered, config_filter)
 
 
 class _Overheard(logging.Handler):

@@ -7,7 +7,7 @@ import ssl
 import pytest
 from kafka import errors as kafka_errors
 
-from shunter.drivers.admin_answers import code_of, setting_seen, topic_seen, translated
+from shunter.drivers.admin_answers import check_described, code_of, setting_seen, topic_seen, translated
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import ObservedPartition, ThrottleKey
 
@@ -60,6 +60,24 @@ def test_a_setting_is_ours_to_remember_only_where_it_is_set_at_the_resource_itse
     assert setting_seen(KEY, own) == ("1:2", "1:2")
     assert setting_seen(KEY, default) == (None, "9")
     assert setting_seen(KEY, both) == ("5", "5")
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "told", "retriable"),
+    [
+        (2, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "settings of topic t: needs DescribeConfigs on Topic t", False),
+        (4, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "settings of broker t: needs DescribeConfigs on Cluster", False),
+        (4, ErrorCode.UNKNOWN_SERVER_ERROR, "DescribeConfigs of broker t: error -1: no", True),
+    ],
+)
+def test_settings_that_could_not_be_read_are_an_error(kind: int, code: int, told: str, retriable: bool) -> None:
+    with pytest.raises(DriverError, match=told) as failed:
+        check_described(kind, "t", code, "no")
+    assert failed.value.retriable is retriable
+
+
+def test_settings_of_a_topic_that_is_gone_are_none() -> None:
+    check_described(2, "t", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
 
 
 def described(code: int) -> dict[str, object]:
