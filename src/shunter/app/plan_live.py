@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from shunter.app.collection import configuration_of
+from shunter.app.client_configuration import configuration_of
 from shunter.app.plan import Planned, PlanOptions, plan_raw
 from shunter.core.planning.request import Scope
 from shunter.drivers.inventory import take_inventory
