@@ -1,5 +1,6 @@
 """Worlds from seeds: safety with every event, an end after all is well; as many as fit into the time."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 from mutants import MUTANTS, hunt
 
 from shunter.cli import main
+from shunter.simulation import runs
 from shunter.simulation.actions import FAULTS
 from shunter.simulation.coverage import Coverage
 from shunter.simulation.runs import run_seed, shrink
@@ -98,6 +100,12 @@ def test_one_seed_under_two_hash_seeds_is_one_trace(seed):
 
 def test_two_seeds_are_two_traces():
     assert run_seed(2, steps=5).digest != run_seed(3, steps=5).digest
+
+
+def test_many_worlds_take_no_more_memory_than_one(monkeypatch):
+    monkeypatch.setattr(runs, "FROZEN_OBJECTS", 0)
+    run_seed(1, steps=2)
+    assert gc.get_freeze_count() == 0
 
 
 def test_mutants_are_found_as_far_as_time_goes(record_property):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,9 @@ from shunter.simulation.actions import plan_actions
 from shunter.simulation.coverage import Coverage
 from shunter.simulation.kinds import CONTROLLER, WorldKind
 from shunter.simulation.safety import Violation
+
+FROZEN_OBJECTS = 200_000
+"""So many that no look passes over any more are looked at all the same; a world leaves some thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ def run_seed(
     with _quiet():
         world = kind.build(seed, actions)
         world.run()
+    _forget_frozen()
     return Outcome(
         seed=seed,
         violation=world.violation,
@@ -114,6 +119,17 @@ def _portions(numbers: Sequence[int], parts: int) -> Iterator[Sequence[int]]:
     size = max(1, len(numbers) // parts)
     for start in range(0, len(numbers), size):
         yield numbers[start : start + size]
+
+
+def _forget_frozen() -> None:
+    """Free what went with former worlds, now and then.
+
+    Controllers have the collector pass over what they have read, for they keep it. A world's goes with the world, but
+    nobody would look at it again: 400 KB for each.
+    """
+    if gc.get_freeze_count() > FROZEN_OBJECTS:
+        gc.unfreeze()
+        gc.collect()
 
 
 @contextmanager
