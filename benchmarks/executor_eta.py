@@ -40,19 +40,30 @@ from shunter.testbed.waiting import wait_until
 BROKERS = (1, 2, 3)
 TOPIC = "eta"
 PARTITIONS = 12
-# Throttles of real clusters are tens of megabytes per second, and a fetch is a small part of a second of them; here the
-# throttle is small, so fetches are made as much smaller.
-FETCHES = {"replica.fetch.max.bytes": 131_072, "replica.fetch.response.max.bytes": 524_288}
-# Without a throttle nearly two gigabytes are copied within five seconds here, before anybody could tell a rate: a batch
-# at a time, as over a long line, a run takes long enough to be judged.
+MEGABYTES = 200
+# Without a throttle all of it is copied within five seconds here, before anybody could tell a rate: a batch at a time,
+# as over a long line, a run takes long enough to be judged. Under a throttle brokers fetch as they do by themselves.
 ONE_BATCH = {"replica.fetch.max.bytes": 16_384, "replica.fetch.response.max.bytes": 16_384}
+
+
+@dataclass(frozen=True)
+class Records:
+    """What a producer sends: bytes of a record, and of a batch."""
+
+    size: int
+    batch: int
+
+
+# Of each fetched partition the last batch comes whole or is cut off and dropped, but quotas count what was dropped too:
+# fetches of 128 KB of batches of 50 KB use three quarters of a throttle. Producers' defaults lose next to nothing.
+USUAL = Records(1_000, 16_384)
+LARGE = Records(50_000, 65_536)
 
 
 @dataclass(frozen=True)
 class Scenario:
     """What a run does, from which share of bytes on it is judged, and how far off the estimate may be."""
 
-    megabytes: int
     throttle: str | None
     judged_from: float
     allowed: float
@@ -61,10 +72,10 @@ class Scenario:
 
 
 SCENARIOS = {
-    "throttled": Scenario(27, "2M", 0.1, 0.10, "from a tenth on"),
-    "limit": Scenario(27, "2M", 1.0, 0.20, "once a tenth of the rest is done", "limit"),
-    "paused": Scenario(27, "2M", 1.0, 0.20, "once a tenth of the rest is done", "paused"),
-    "free": Scenario(200, None, 0.25, 0.20, "from a quarter on"),
+    "throttled": Scenario("20M", 0.1, 0.10, "from a tenth on"),
+    "limit": Scenario("10M", 1.0, 0.20, "once a tenth of the rest is done", "limit"),
+    "paused": Scenario("20M", 1.0, 0.20, "once a tenth of the rest is done", "paused"),
+    "free": Scenario(None, 0.25, 0.20, "from a quarter on"),
 }
 # Share of bytes at which the limit is doubled or the broker stands still.
 DISTURBED_AT = 0.4
@@ -75,13 +86,13 @@ def placement(shift: int) -> dict[int, list[int]]:
     return {number: [BROKERS[(number + shift) % 3]] for number in range(PARTITIONS)}
 
 
-def fill(bootstrap: str, megabytes: int) -> None:
-    """So many megabytes into every partition."""
+def fill(bootstrap: str, records: Records) -> None:
+    """MEGABYTES into every partition."""
     producer = Producer(
-        {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 50, "batch.size": 65_536, "log_level": 0}
+        {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 50, "batch.size": records.batch, "log_level": 0}
     )
-    block = b"x" * 50_000
-    for index in range(PARTITIONS * megabytes * 20):
+    block = b"x" * records.size
+    for index in range(PARTITIONS * MEGABYTES * 1_000_000 // records.size):
         while True:
             try:
                 producer.produce(TOPIC, block, partition=index % PARTITIONS)
@@ -161,7 +172,7 @@ def judged(run: Run, scenario: Scenario) -> Verdict:
 def disturb(kind: str | None, cluster: KRaftCluster, journal: Path) -> None:
     """Double the limit from another shell, or let a broker stand still for five seconds."""
     if kind == "limit":
-        subprocess.run(shunter(cluster, journal, "limit", "4M"), stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(shunter(cluster, journal, "limit", "20M"), stdout=subprocess.DEVNULL, check=True)
     else:
         # Not the quorum's only hope: the two others go on.
         cluster.nodes[3].pause()
@@ -185,7 +196,7 @@ def execute(cluster: KRaftCluster, folder: Path, number: int, scenario: Scenario
     return Run(lines, max(move.closed_at_ms for move in state.moves.values()) / 1000, changed)
 
 
-def filled(folder: Path, properties: dict[str, int], megabytes: int) -> KRaftCluster:
+def filled(folder: Path, properties: dict[str, int], records: Records) -> KRaftCluster:
     """A cluster with the topic; the caller stops it."""
     cluster = KRaftCluster(folder, node_ids=BROKERS, heap_mib=256, properties=properties)
     cluster.start()
@@ -198,7 +209,7 @@ def filled(folder: Path, properties: dict[str, int], megabytes: int) -> KRaftClu
     admin.create_topics([NewTopic(TOPIC, replica_assignments=placement(0))])
     admin.wait_for_topics([TOPIC], timeout_ms=30_000)
     admin.close()
-    fill(cluster.bootstrap, megabytes)
+    fill(cluster.bootstrap, records)
     return cluster
 
 
@@ -228,8 +239,8 @@ def main() -> None:
         if not some:
             continue
         with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-            megabytes = max(SCENARIOS[kind].megabytes for kind in some)
-            cluster = filled(Path(name) / "kraft", FETCHES if throttled else ONE_BATCH, megabytes)
+            properties, records = ({}, USUAL) if throttled else (ONE_BATCH, LARGE)
+            cluster = filled(Path(name) / "kraft", properties, records)
             stack.callback(cluster.stop)
             # In turns, so that no kind has a quiet hour for itself.
             for number, (turn, kind) in enumerate((turn, kind) for turn in range(options.runs) for kind in some):

@@ -31,6 +31,8 @@ from shunter.model.partition import TopicPartition
 LATE_MS = 30_000
 """So late brokers may be to show a setting as it is."""
 RATES_KEPT = 64
+LEAST_YIELD = 0.5
+"""Where less of a throttle came through, it was not the throttle that held."""
 """Observed rates kept per broker: enough for a median, little enough to follow a changed cluster."""
 
 
@@ -226,6 +228,9 @@ def _rate_observed(state: ExecutorState, entry: JournalEntry) -> None:
     record = entry.record
     assert isinstance(record, RateObserved)
     if record.limited:
+        if state.limit is not None and record.bytes_per_s > state.limit * LEAST_YIELD:
+            state.learnt_yields.append(min(1.0, record.bytes_per_s / state.limit))
+            del state.learnt_yields[:-RATES_KEPT]
         return
     rates = state.learnt_rates.setdefault(record.broker, [])
     rates.append(record.bytes_per_s)

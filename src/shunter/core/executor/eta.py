@@ -7,13 +7,13 @@ from itertools import pairwise
 from math import sqrt
 from typing import NamedTuple
 
-from shunter.core.executor.rates import Meter
+from shunter.core.executor.rates import Meter, usual_yield
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.model.partition import BrokerId, TopicPartition
 
-HALF_LIFE_MS = 20_000
-"""A sample this much older counts half, or half of the time measured if that is longer: a changed cluster is believed
-soon, and the bursts of Kafka's quotas (ten seconds' worth at once) even out."""
+HALF_LIFE_MS = 60_000
+"""Under a throttle a sample this much older counts half, or half of the time measured if that is longer: long enough for
+some bursts of Kafka's quotas to even out."""
 FREE_HALF_LIFE_MS = 5_000
 """The same without a throttle, where there are no bursts to even out, and brokers warm up and get in one another's way."""
 STALL_MS = 10_000
@@ -23,9 +23,15 @@ TRUST_MS = 30_000
 """After so long what was measured under a throttle counts as much as what is known of throttles."""
 SHORT_MS = 15_000
 """Less than half of a throttle coming through for so long is not the throttle's doing."""
+QUOTA_WINDOW_MS = 11_000
+"""What a broker's quota looks back on, as brokers are by themselves (replication.quota.window.num of one second each):
+who had more than his share in it gets so much less within the next."""
 THROTTLE_YIELD = 0.9
-"""What comes through a throttle, as a share of it: between 0.70 and 0.95 on real brokers (docs/performance.md), for
-who was throttled looks again after half a second or one, and how far a fetch may overshoot depends on its size."""
+"""What comes through a throttle, as a share of it: 0.88 to 0.95 on real brokers (docs/performance.md), for a throttled
+follower looks again after a second. It is less where batches are a large part of a fetch: what a fetch cuts off of its
+last batch counts, and comes again."""
+MOST_YIELD = 0.95
+"""More than this of a throttle comes through in bursts alone."""
 PRIOR_ERROR = 0.15
 """What that may be off by, as a share: a busy broker does not use its throttle up."""
 BLOCKS = 6
@@ -72,39 +78,59 @@ def estimate(state: ExecutorState, meter: Meter, now_ms: int) -> Estimate | None
     for move in state.open_moves():
         for broker, missing in bytes_left(move, meter.present).items():
             left[broker] = left.get(broker, 0) + missing
-    remaining = sum(left.values())
     samples = list(meter.samples)
     if len(samples) < 3 or samples[-1][0] - samples[0][0] < LEAST_MS:
         return None
-    everything = [(at, received) for at, received, _by_broker in samples]
-    shortest = FREE_HALF_LIFE_MS if state.limit is None else HALF_LIFE_MS
-    half_life = max(shortest, (samples[-1][0] - samples[0][0]) / 2)
-    together = _rate(everything, half_life)
-    if together <= 0:
+    points = [(at, received) for at, received, _by_broker in samples]
+    receiving = max(1, sum(samples[-1][2][broker] > samples[0][2].get(broker, 0) for broker in sorted(samples[-1][2])))
+    pace = _free(points, receiving) if state.limit is None else _throttled(state, meter, points, receiving)
+    if pace is None:
         return None
-    receiving = sum(samples[-1][2].get(broker, 0) > samples[0][2].get(broker, 0) for broker in sorted(samples[-1][2]))
-    one = together / max(1, receiving)
-    shared, alone = remaining / together, max(left.values(), default=0) / one
-    guessed = 0.0
-    if state.limit is not None:
-        # What came before the first sample may have been a burst, after which little comes, and that steadily.
-        noise = _noise(everything if meter.origin is None else [meter.origin, *everything])
-        one, guessed = _throttled_rate(one, noise, state.limit, samples[-1][0] - samples[0][0], meter.throttle_yield)
-        # Between two bursts the last sample is ahead of the throttle's steady line, or behind it.
-        ahead = _ahead(everything, half_life)
-        left = {broker: missing * max(0.0, 1 + ahead / max(1, remaining)) for broker, missing in left.items()}
-        remaining = sum(left.values())
-        waiting = sum(missing > 0 for missing in left.values())
-        shared, alone = remaining / (one * max(1, waiting)), max(left.values(), default=0) / one
-    alone = max(shared, alone)
+    remaining = sum(left.values())
+    left = {broker: missing * max(0.0, 1 + pace.ahead / max(1, remaining)) for broker, missing in left.items()}
+    remaining = sum(left.values())
+    together = pace.each * (receiving if state.limit is None else max(1, sum(missing > 0 for missing in left.values())))
+    shared = remaining / together
+    alone = max(shared, max(left.values(), default=0) / pace.each)
     middle = alone if state.limit is not None else (shared + alone) / 2
-    share = sqrt(_spread(everything) ** 2 + MODEL_ERROR**2 + (guessed * PRIOR_ERROR) ** 2)
+    share = sqrt(_spread(points) ** 2 + MODEL_ERROR**2 + (pace.guessed * PRIOR_ERROR) ** 2)
     gone = max(0, now_ms - samples[-1][0]) / 1000
     low = min(middle, shared) * (1 - share) - gone
     high = max(middle, alone) * (1 + share) - gone
     return Estimate(
-        int(remaining), together, *(max(0, int(seconds * 1000)) for seconds in (middle - gone, low, max(high, 0)))
+        int(remaining), pace.measured, *(max(0, int(seconds * 1000)) for seconds in (middle - gone, low, max(high, 0)))
     )
+
+
+class _Pace(NamedTuple):
+    """How fast bytes come in, per second: of all as measured, of each broker as expected.
+
+    `ahead` is by how many bytes all are ahead of that pace, `guessed` how much of it (0 to 1) is not measured but guessed.
+    """
+
+    measured: float
+    each: float
+    ahead: float = 0.0
+    guessed: float = 0.0
+
+
+def _free(points: list[tuple[int, int]], receiving: int) -> _Pace | None:
+    measured = _rate(points, max(FREE_HALF_LIFE_MS, (points[-1][0] - points[0][0]) / 2))
+    return None if measured <= 0 else _Pace(measured, measured / receiving)
+
+
+def _throttled(state: ExecutorState, meter: Meter, points: list[tuple[int, int]], receiving: int) -> _Pace | None:
+    assert state.limit is not None
+    if meter.origin is not None:
+        # What came before the first sample may have been a burst, after which little comes, and that steadily.
+        points = [meter.origin, *points]
+    lasted_ms = points[-1][0] - points[0][0]
+    measured = _rate(points, max(HALF_LIFE_MS, lasted_ms / 2))
+    if measured <= 0:
+        return None
+    usual = usual_yield(state, meter)
+    each, guessed = _throttled_rate(measured / receiving, _noise(points), state.limit, lasted_ms, usual)
+    return _Pace(measured, each, _ahead(points, each * receiving), guessed)
 
 
 def _throttled_rate(
@@ -123,7 +149,7 @@ def _throttled_rate(
     by_time = TRUST_MS**2 / (TRUST_MS**2 + lasted_ms**2)
     by_noise = noise**2 / (noise**2 + PRIOR_ERROR**2)
     guessed = min(by_time, by_noise)
-    return min(limit, guessed * expected + (1 - guessed) * measured), guessed
+    return guessed * expected + (1 - guessed) * min(measured, limit * MOST_YIELD), guessed
 
 
 def _noise(points: list[tuple[int, int]]) -> float:
@@ -143,16 +169,11 @@ def _noise(points: list[tuple[int, int]]) -> float:
     return NORMAL_80 * sqrt(2 * off / (count - 2)) / grown
 
 
-def _ahead(points: list[tuple[int, int]], half_life_ms: float) -> float:
-    """By how many bytes the last sample is above the weighted least squares line through all."""
-    last = points[-1][0]
-    weights = [0.5 ** ((last - at) / half_life_ms) for at, _bytes in points]
-    total = sum(weights)
-    middle = sum(weight * at for weight, (at, _bytes) in zip(weights, points, strict=True)) / total
-    height = sum(weight * found for weight, (_at, found) in zip(weights, points, strict=True)) / total
-    spread = sum(weight * (at - middle) ** 2 for weight, (at, _bytes) in zip(weights, points, strict=True))
-    tilt = sum(weight * (at - middle) * (found - height) for weight, (at, found) in zip(weights, points, strict=True))
-    return points[-1][1] - float(height + tilt / spread * (last - middle))
+def _ahead(points: list[tuple[int, int]], bytes_per_s: float) -> float:
+    """By how many bytes the last sample is above the steady line through those of one window of the quota."""
+    last_ms, last = points[-1]
+    steady = [found + bytes_per_s * (last_ms - at) / 1000 for at, found in points if last_ms - at <= QUOTA_WINDOW_MS]
+    return last - sum(steady) / len(steady)
 
 
 def _rate(points: list[tuple[int, int]], half_life_ms: float) -> float:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from statistics import median
 
+from shunter.core.executor.apply import LEAST_YIELD
 from shunter.core.executor.state import ExecutorState
 from shunter.model.execution import JournalRecord, RateObserved
 from shunter.model.partition import BrokerId, TopicPartition
@@ -13,8 +15,8 @@ SAMPLES = 120
 RECORD_EVERY_MS = 30_000
 LEARN_MS = 20_000
 """Two bursts of Kafka's quotas: less says little about how much of a throttle is used."""
-LEAST_YIELD = 0.5
-"""Where less of it came through, it was not the throttle that held."""
+STILL_MS = 10_000
+"""Who received nothing for so long has all, or stands still."""
 
 
 @dataclass(slots=True)
@@ -69,6 +71,13 @@ class Meter:
             self.throttle_yield = min(1.0, rate / self.limit)
 
 
+def usual_yield(state: ExecutorState, meter: Meter) -> float | None:
+    """What usually comes through a throttle here, as a share of it: of this process, else of the journal; None: unknown."""
+    if meter.throttle_yield is not None:
+        return meter.throttle_yield
+    return median(state.learnt_yields) if state.learnt_yields else None
+
+
 def observe_rates(state: ExecutorState, meter: Meter, now_ms: int) -> list[JournalRecord]:
     """Write down what each broker received, every half minute while something is copied."""
     if len(meter.samples) < 2 or now_ms < meter.recorded_at_ms + RECORD_EVERY_MS:
@@ -76,14 +85,15 @@ def observe_rates(state: ExecutorState, meter: Meter, now_ms: int) -> list[Journ
     if meter.recorded_at_ms == 0:
         meter.recorded_at_ms = now_ms
         return []
-    meter.recorded_at_ms = now_ms
     (first_ms, _all, before), (last_ms, _total, after) = meter.samples[0], meter.samples[-1]
-    if last_ms <= first_ms:
+    if last_ms < first_ms + LEARN_MS:
         return []
+    meter.recorded_at_ms = now_ms
+    lately = next(sample[2] for sample in meter.samples if sample[0] >= last_ms - STILL_MS)
     records: list[JournalRecord] = []
     for broker in sorted(after):
         grown = after[broker] - before.get(broker, 0)
-        if grown > 0:
+        if after[broker] > lately.get(broker, 0):
             rate = grown * 1000 // (last_ms - first_ms)
             records.append(RateObserved(broker, rate, limited=state.limit is not None))
     return records

@@ -218,6 +218,9 @@ class ExecutorState:
     running: bool = False
     """A plan was accepted and its execution is not closed."""
     learnt_rates: dict[BrokerId, list[int]] = field(default_factory=dict[BrokerId, list[int]])
+    """What each broker received without a throttle, bytes per second, the latest last."""
+    learnt_yields: list[float] = field(default_factory=list[float])
+    """What came through throttles, each as a share of the throttle, the latest last."""
     cluster: ClusterView = field(default_factory=ClusterView)
 
     def open_moves(self) -> list[Move]:

@@ -6,6 +6,7 @@ import pytest
 from apache_yard import SIZE, Rig, Yard
 
 from shunter.core.executor import events as ev
+from shunter.core.executor.apply import apply
 from shunter.core.executor.eta import GUESSED_BANDWIDTH, estimate, forecast
 from shunter.core.executor.pressure import ADAPT_EVERY_MS, SLOW_MS, Pressure, decide_limit, window_is_open
 from shunter.core.executor.rates import Meter
@@ -14,6 +15,7 @@ from shunter.core.executor.state import ExecutorState, Move
 from shunter.model.execution import (
     CommandKind,
     ExecutionOptions,
+    JournalEntry,
     LimitChanged,
     MoveOrder,
     Order,
@@ -250,6 +252,28 @@ def test_what_comes_steadily_through_a_throttle_is_believed_at_once() -> None:
     found = estimate(state, meter, 8_000)
     assert found is not None
     assert found.left_ms == pytest.approx(944_000 / 7, rel=0.02)
+
+
+def test_who_was_ahead_of_a_throttle_gets_so_much_less_later() -> None:
+    state, meter = moving(((1,), (2,), 1_000_000), limit=10_000), Meter()
+    # Eleven seconds' worth in four seconds, as the quota of an idle broker lets through: 9,000 a second in the end.
+    for second, received in ((0, 0), (2, 60_000), (4, 99_000), (6, 99_000), (8, 99_000)):
+        copied(meter, state, second * 1000, {2: received})
+    found = estimate(state, meter, 8_000)
+    assert found is not None
+    assert found.left_ms == pytest.approx(1_000_000 / 9 - 8_000, rel=0.1)
+
+
+def test_what_came_through_throttles_is_learnt_from_the_journal() -> None:
+    state, meter = moving(((1,), (2,), 1_000_000), limit=10_000), Meter()
+    for sequence, rate in enumerate((7_000, 7_200, 6_800, 4_000), 1):
+        apply(state, JournalEntry(sequence, 0, "", RateObserved(2, rate, limited=True)))
+    assert state.learnt_yields == [0.7, 0.72, 0.68]  # 4,000 is not the throttle's doing
+    for second, received in ((0, 0), (2, 60_000), (4, 77_000), (6, 77_000), (8, 77_000)):
+        copied(meter, state, second * 1000, {2: received})
+    found = estimate(state, meter, 8_000)
+    assert found is not None
+    assert found.left_ms == pytest.approx(1_000_000 / 7 - 8_000, rel=0.1)
 
 
 def test_a_forecast_is_each_brokers_bytes_or_the_longest_chain() -> None:
