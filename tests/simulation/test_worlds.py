@@ -103,7 +103,7 @@ def test_two_seeds_are_two_traces():
 
 
 def test_many_worlds_take_no_more_memory_than_one(monkeypatch):
-    monkeypatch.setattr(runs, "FROZEN_OBJECTS", 0)
+    monkeypatch.setattr(runs, "FORGOTTEN_TOGETHER", 1)
     run_seed(1, steps=2)
     assert gc.get_freeze_count() == 0
 
