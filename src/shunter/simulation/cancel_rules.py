@@ -40,6 +40,8 @@ class CancelRules:
         self._void: dict[TopicPartition, Request] = {}
         self._held: dict[TopicPartition, Request] = {}
         """Paused while it waited, and not resumed since."""
+        self._resumes = 0
+        """How often somebody has asked to resume: who asks for that while a pause is under way takes it back."""
         self._named: Counter[tuple[TopicPartition, Replicas]] = Counter()
 
     def named(self, tp: TopicPartition, target: Replicas) -> None:
@@ -58,6 +60,8 @@ class CancelRules:
             change.cancel_mode is CancelMode.RESUME for change in event.changes
         ):
             self._held.clear()
+            self._resumes += 1
+        resumes = self._resumes
         targets = {change.tp: change.replicas for change in event.changes if change.replicas}
         asked = Request(who, targets, set())
         self._open.append(asked)
@@ -70,7 +74,8 @@ class CancelRules:
                     del kept[tp]
             if isinstance(reply, PartitionResultsReply):
                 self._answered(asked, covered, reply)
-                self._paused(paused, reply)
+                if resumes == self._resumes:
+                    self._paused(paused, reply)
 
         return told
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shunter.core.controller.events import Envelope
+from shunter.core.controller.events import BrokersRead, Envelope
 from shunter.core.controller.machine import ControllerMachine
 from shunter.core.controller.ready import Ready
 from shunter.core.controller.tasks import CANCELLED_TIMES, Priority
@@ -30,8 +30,14 @@ class MachineRules:
 
     def handled(self, process: ShunterProcess, machine: ControllerMachine, envelope: Envelope, ready: Ready) -> None:
         """An event was handled."""
+        state = machine.state
+        if isinstance(envelope.event, BrokersRead):
+            for broker in state.brokers.values():
+                if process.epochs.get(broker.id) != broker.epoch:
+                    process.epochs[broker.id] = broker.epoch
+                    process.learned_us[broker.id] = self._world.scheduler.now_us
         if ready.writes is not None:
-            state = machine.state
+            process.decided_us = self._world.scheduler.now_us
             process.decided_live = frozenset(state.brokers) - state.shutting_down
             process.decided_offline = dict(state.offline_replicas)
             self._order(machine)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 WAITS_US = 20 * SECOND
 """What has waited for longer than a slow broker is waited for was refused, or lost with a controller."""
+FOR_GOOD_US = 1_000_000 * SECOND
 
 
 class MoveRules:
@@ -27,18 +28,21 @@ class MoveRules:
         self._asked: set[TopicPartition] = set()
         self._requested: dict[TopicPartition, set[Replicas]] = {}
         self._waiting: dict[TopicPartition, list[tuple[int, Replicas]]] = {}
-        """Targets that were asked for, when, and have not been written: several may become one write."""
+        """Targets that were asked for, until when they may wait, and have not been written: several may become one write."""
         self._targets: dict[TopicPartition, set[Replicas]] = {}
+        self._decided_us: dict[TopicPartition, int] = {}
+        """When the last state of a partition was decided."""
 
-    def requested(self, tp: TopicPartition, target: Replicas) -> None:
-        """Somebody has asked for a target."""
+    def requested(self, tp: TopicPartition, target: Replicas, *, lasting: bool = False) -> None:
+        """Somebody has asked for a target; what is `lasting` waits in a znode until a controller takes it."""
+        until_us = FOR_GOOD_US if lasting else self._safety.world.scheduler.now_us + WAITS_US
         self._requested.setdefault(tp, set()).add(target)
-        self._waiting.setdefault(tp, []).append((self._safety.world.scheduler.now_us, target))
+        self._waiting.setdefault(tp, []).append((until_us, target))
 
     def waiting(self, tp: TopicPartition) -> list[Replicas]:
         """Targets that may be taken in the present write, in the order of the asking; what is old was refused."""
-        since = self._safety.world.scheduler.now_us - WAITS_US
-        return [target for asked_us, target in self._waiting.get(tp, ()) if asked_us >= since]
+        now_us = self._safety.world.scheduler.now_us
+        return [target for until_us, target in self._waiting.get(tp, ()) if now_us <= until_us]
 
     def _taken(self, tp: TopicPartition, target: Replicas) -> None:
         """A target is written: it waits no more, and neither does what was asked for before it."""
@@ -77,6 +81,7 @@ class MoveRules:
         for tp, (_, after) in touched.records.items():
             if after is not None:
                 self._taken(tp, after.target)
+        self._decided_us.update(dict.fromkeys(touched.states, self._safety.world.decided_us(writer)))
 
     def _transition(self, before: Reassignment | None, after: Reassignment | None) -> None:
         coverage = self._safety.world.coverage
@@ -241,6 +246,8 @@ class MoveRules:
         live = self._safety.world.live_in_the_eyes_of(writer, tp)
         # A leader's wish to be rid of a follower may be granted in the same write.
         given_up = self._safety.given_up(tp, before.leader_epoch)
+        # So may the end of a life of its broker be told.
+        given_up = given_up | self._safety.world.born_anew(writer, self._decided_us.get(tp, 0))
         self._leader_last(tp, (known, after), before.leader, was, now)
         lost = [broker for broker in dropped if broker in live and broker in before.isr and broker not in given_up]
         stay = [broker for broker in now.replicas if broker in live and broker in state.isr]
@@ -254,6 +261,11 @@ class MoveRules:
         else:
             need = min(len(record.target), len(record.original) if known is not None else len(record.target))
         latest = self.waiting(tp)
+        if known is None and was.in_motion:
+            latest = [
+                was.target,
+                *latest,
+            ]  # What an Apache controller had begun ends in this write, and the next begins.
         if len(latest) > 1:
             need = min(need, *map(len, latest))
         if len(stay) < need:

@@ -84,7 +84,8 @@ class Operators:
         touched = self._touch(event)
         for change in event.changes:
             if change.replicas:
-                self._named([(change.tp, change.replicas)])
+                self.world.safety.moves.requested(change.tp, change.replicas)
+                self.world.safety.cancels.named(change.tp, change.replicas)
             if change.replicas and change.tp in self.world.truth.records:
                 self.world.safety.moves.asked(change.tp)
         cancels = {change.tp: change.cancel_mode for change in event.changes if not change.replicas}
@@ -266,8 +267,9 @@ class Operators:
         return self._named([(tp, self._target(random, tp)) for tp in chosen])
 
     def _named(self, targets: list[tuple[TopicPartition, Replicas]]) -> list[tuple[TopicPartition, Replicas]]:
+        """Targets that are written into a znode, where they wait for the next controller."""
         for tp, target in targets:
-            self.world.safety.moves.requested(tp, target)
+            self.world.safety.moves.requested(tp, target, lasting=True)
             self.world.safety.cancels.named(tp, target)
         return targets
 

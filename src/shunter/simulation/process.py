@@ -73,6 +73,10 @@ class ShunterProcess:
         self.starts = 0
         self.decided_live: frozenset[BrokerId] = frozenset()
         self.decided_offline: dict[TopicPartition, frozenset[BrokerId]] = {}
+        self.decided_us = 0
+        self.epochs: dict[BrokerId, int] = {}
+        self.learned_us: dict[BrokerId, int] = {}
+        """When it heard of the life that a broker is in."""
         self._build()
 
     def _build(self) -> None:

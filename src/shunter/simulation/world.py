@@ -132,6 +132,17 @@ class World:
                 return process.decided_live - process.decided_offline.get(tp, frozenset())
         return frozenset(self.truth.brokers)
 
+    def decided_us(self, writer: str) -> int:
+        """When a controller decided its last batch."""
+        return max((each.decided_us for each in self.processes.values() if each.name == writer), default=0)
+
+    def born_anew(self, writer: str, since_us: int) -> frozenset[BrokerId]:
+        """Brokers of whose present life a controller has heard since a moment: they are in sync with nothing."""
+        processes = [process for process in self.processes.values() if process.name == writer]
+        return frozenset(
+            broker for each in processes for broker, heard_us in each.learned_us.items() if heard_us >= since_us
+        )
+
     def believes_deleting(self, sender: str, topic: str) -> bool:
         """Whether a controller is deleting a topic."""
         return any(
