@@ -218,12 +218,15 @@ class ZooKeeperStore:
         self._watches.watch_new_topics(
             record.topic.name for record in batch.records if type(record) is PutTopic and record.topic.version < 0
         )
+        self._watches.look_again(record.name for record in batch.records if type(record) is DeleteTopic)
         return BatchWritten(batch.batch_id, tuple(versions), tuple(czxids))
 
     async def _reread(self, batch: WriteBatch) -> BatchRefused:
         """Say what stands there now, for every topic that the batch named."""
         names = {name for record in batch.records if (name := _topic_of(record)) is not None}
         found = await self._reader.topics(names)
+        self._watches.look_again(record.name for record in batch.records if type(record) is DeleteTopic)
+        self._watches.watch_new_topics(sorted(found.written.keys() - self._seen.topics.keys()))
         self._seen.topics.update(found.written)
         legacy = None
         if any(type(record) is PutLegacyReassignments for record in batch.records):

@@ -75,7 +75,7 @@ def _paths_of(record: Record, children: Mapping[str, tuple[str, ...] | None]) ->
     if type(record) is PutDeletionMark:
         return [znodes.deletion(record.name)]
     if type(record) is DeleteQueueEntry:
-        return [_queue_entry(record)]
+        return [_queue_entry(record), *([znodes.topic(record.name)] if record.name else [])]
     if type(record) is DeleteReassignmentRequest:
         return [znodes.reassignment_request(record.name)]
     if type(record) is DeleteTopic:
@@ -151,6 +151,8 @@ def estimate(record: Record) -> int:
     """Bytes that a record takes in a multi at the most (a topic's deletion: with the partitions that it names)."""
     names = {znodes.partitions(record.name): tuple(map(str, record.partitions))} if type(record) is DeleteTopic else {}
     paths = paths_to_find((record,), names)
+    if type(record) is DeleteQueueEntry:
+        paths = paths[:1]  # Were there a topic of that name, nothing would be removed.
     deleting = type(record) in {DeleteTopic, DeleteQueueEntry, DeleteReassignmentRequest}
     operations = plan((record,), dict.fromkeys(paths, deleting), names).operations
     return sum(_size(operation) for operation in operations)
@@ -165,18 +167,22 @@ def _size(operation: Operation) -> int:
 def happened(operations: Sequence[Operation], found: Sequence[Znode | None]) -> bool | None:
     """Tell from what stands there now whether a multi, whose answer was lost, happened.
 
-    A multi is one transaction: a single operation that certainly did not happen, or did, decides for all.
+    A multi is one transaction: a single operation that certainly did not happen, or did, decides for all. That
+    something stands where the multi would have removed it decides last: somebody may have made it anew.
 
     Returns:
         None when others wrote over all that could have told it.
     """
-    verdicts = [_happened(operation, znode) for operation, znode in zip(operations, found, strict=True)]
+    pairs = list(zip(operations, found, strict=True))
+    verdicts = [_happened(operation, znode) for operation, znode in pairs]
     if False in verdicts:
         return False
     if True in verdicts:
         return True
-    removed = [znode is None for operation, znode in zip(operations, found, strict=True) if type(operation) is Remove]
-    return True if removed and all(removed) else None
+    removals = [(operation, znode) for operation, znode in pairs if type(operation) is Remove]
+    if any(znode is not None and each.version in {znode.version, ANY_VERSION} for each, znode in removals):
+        return False
+    return True if removals and all(znode is None for _, znode in removals) else None
 
 
 def transaction(operations: Sequence[Operation], found: Sequence[Znode | None]) -> int:
@@ -198,8 +204,6 @@ def _happened(operation: Operation, znode: Znode | None) -> bool | None:
         if znode is None:
             return False
         return True if operation.data is not None and znode.version == 0 and znode.data == operation.data else None
-    if type(operation) is Remove and znode is not None and operation.version in {znode.version, ANY_VERSION}:
-        return False
     return None
 
 
@@ -216,7 +220,14 @@ def _put_topic(planned: Plan, record: PutTopic) -> None:
 
 
 def _delete_topic(planned: Plan, record: DeleteTopic) -> None:
+    """Delete a topic together with its entry in the deletion queue; without that it is not the topic that was doomed.
+
+    So it is when the answer to a first attempt was lost and somebody has made a topic of that name since.
+    """
+    planned.nothing_own()
     name = record.name
+    if not planned.present.get(znodes.deletion(name), False):
+        return
     folder = znodes.partitions(name)
     for child in sorted(planned.children.get(folder, ())):
         planned.remove(f"{folder}/{child}/state")
@@ -227,7 +238,6 @@ def _delete_topic(planned: Plan, record: DeleteTopic) -> None:
         planned.operations.append(Remove(f"{moves}/{child}"))
     for path in (moves, znodes.topic(name), znodes.config("topics", name), znodes.deletion(name)):
         planned.remove(path)
-    planned.nothing_own()
 
 
 def _put_partition(planned: Plan, record: PutPartition) -> None:
@@ -302,7 +312,9 @@ def _put_producer_id_block(planned: Plan, record: PutProducerIdBlock) -> None:
 
 
 def _delete_queue_entry(planned: Plan, record: DeleteQueueEntry) -> None:
-    planned.remove(_queue_entry(record))
+    """Strike an entry off; one that was to name no topic, and does by now, stays."""
+    if not record.name or not planned.present.get(znodes.topic(record.name), False):
+        planned.remove(_queue_entry(record))
     planned.nothing_own()
 
 

@@ -150,6 +150,18 @@ class ClusterWatches:
         if self._unwatched_topics:
             self._mark(_CHANGED_TOPICS)
 
+    def look_again(self, deleted: Iterable[str]) -> None:
+        """We deleted these topics with their entries in the deletion queue: what has their names now is another's.
+
+        Somebody may have made one anew, and queued it again, before we look: by its names the queue is as it was. So
+        both lists are read again, after the batch's outcome was posted, and these names are news.
+        """
+        names = set(deleted)
+        if self._active and names:
+            self._known_deletions -= names
+            self._mark(znodes.TOPICS)
+            self._mark(znodes.DELETE_TOPICS)
+
     def _on_watch(self, event: WatchEvent) -> None:
         if not self._active:
             return
@@ -241,9 +253,17 @@ class ClusterWatches:
         newer = tuple(each for each in found.topics if found.written[each.topic.name] > known.get(each.topic.name, 0))
         fresh = [name for name in found.written if name not in known]
         known.update({name: max(zxid, known.get(name, 0)) for name, zxid in found.written.items()})
-        if newer or lost:
-            self._post(TopicsRead(newer, tuple(lost)))
+        if newer or lost or found.unreadable:
+            self._post(TopicsRead(newer, tuple(lost), tuple(sorted(found.unreadable))))
+            self._look_again_whether_doomed({*lost, *(each.topic.name for each in newer)})
         self.watch_new_topics(fresh)
+
+    def _look_again_whether_doomed(self, names: Iterable[str]) -> None:
+        """What is queued for deletion has become readable, was made anew, or is gone: its entry has a meaning now."""
+        doomed = self._known_deletions.intersection(names)
+        if doomed:
+            self._known_deletions -= doomed
+            self._mark(znodes.DELETE_TOPICS)
 
     async def _read_legacy(self) -> None:
         await self._client.exists(znodes.LEGACY_REASSIGNMENTS, watch=True)

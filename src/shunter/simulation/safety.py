@@ -97,6 +97,7 @@ class Safety:
         epoch = truth.controller_epoch
         writer = self.world.owner_of(transaction.session)
         self._writer(transaction, writer, owner)
+        self._doomed(transaction, writer)
         try:
             touched = truth.apply(transaction)
         except FormatError as unreadable:
@@ -132,6 +133,18 @@ class Safety:
                 told = f"{writer} wrote {change.path} after session {owner} had raised the epoch"
                 self.violate("a fenced controller changes nothing", told)
                 return
+
+    def _doomed(self, transaction: Transaction, writer: str) -> None:
+        """A controller deletes a topic that is queued for deletion, and no other; another of its name is not the same.
+
+        Source: Apache's TopicDeletionManager, "the controller ... removes the admin/delete_topics path" as the last.
+        """
+        if not writer.startswith(("shunter", "apache")):
+            return
+        for change in transaction.changes:
+            name = change.path.removeprefix(f"{znodes.TOPICS}/")
+            if change.after is None and "/" not in name and name not in self.truth.deleting:
+                self.violate("what is not doomed is not deleted", f"{writer} deleted topic {name}")
 
     def _topic(self, name: str, before: Topic | None, after: Topic | None) -> None:
         if after is not None:

@@ -5,7 +5,7 @@ Every function returns what changed, so that the requests to brokers follow from
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from shunter.core.controller.state import ControllerState, TopicState
@@ -131,6 +131,12 @@ def apply_topic_gone(state: ControllerState, name: str) -> Changes:
         _forget_topic(state, known, changes)
     _read_at_last(state, name)
     return changes
+
+
+def apply_topics_unreadable(state: ControllerState, names: Iterable[str]) -> None:
+    """Leave out topics that were made and can't be read; of those that could be read once, what is known stays."""
+    unknown = frozenset(names) - state.topics.keys()
+    state.left_out = state.left_out._replace(topics=state.left_out.topics | unknown)
 
 
 def _read_at_last(state: ControllerState, name: str) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from shunter.core.controller.changes import Changes
 from shunter.core.controller.draft import Draft
+from shunter.core.controller.elections import elect_first
 from shunter.core.controller.events import RequestAnswered
 from shunter.core.controller.moves import Moves, dropped_before
 from shunter.core.controller.outbox import Outbox
@@ -14,7 +15,7 @@ from shunter.core.controller.ready import Request
 from shunter.core.controller.state import ControllerState
 from shunter.core.controller.tasks import Priority, Task, TaskQueue
 from shunter.errors import ErrorCode
-from shunter.model.partition import EPOCH_DURING_DELETE, BrokerId, PartitionState, TopicPartition
+from shunter.model.partition import EPOCH_DURING_DELETE, BrokerId, PartitionState, Replicas, TopicPartition
 from shunter.model.records import DeleteQueueEntry, DeleteTopic, PutOwedDeletion, Record
 
 
@@ -56,6 +57,23 @@ class Deletions:
         requests += self.outbox.note_metadata(changes, now_ms)
         requests += self.outbox.stop_replicas(stop, now_ms, delete=True)
         return requests
+
+    def extend(self, placed: Mapping[TopicPartition, Replicas], now_ms: int) -> list[Request]:
+        """Replicas were placed after a topic's deletion had begun: by a write that was under way, or by somebody else.
+
+        They may never have been told of the topic; but where the write crossed out that one owes an older replica of that
+        partition, that one lies there.
+        """
+        stop: dict[TopicPartition, set[BrokerId]] = {}
+        for tp, before in placed.items():
+            left, partition = self.doomed.get(tp.topic), self.state.partition(tp)
+            if left is None or partition is None:
+                continue
+            come = set(partition.assignment.replicas) - {*before, self.state.controller_id}
+            left.update((tp, broker) for broker in come)
+            if come:
+                stop[tp] = come
+        return self.outbox.stop_replicas(stop, now_ms, delete=True)
 
     def on_marked(self, names: Iterable[str], now_ms: int) -> list[Request]:
         """The deletion queue names topics: delete those that there are, and strike the others off it."""
@@ -101,8 +119,11 @@ class Deletions:
 
     def _delete_topic(self, draft: Draft, name: str) -> None:
         topic = self.state.topics.get(name)
-        if topic is not None and name in self.state.deleting:
-            draft.other_records.append(DeleteTopic(name, tuple(sorted(topic.partitions))))
+        if topic is not None and name in self.state.deleting and not self.doomed.get(name):
+            record = DeleteTopic(name, tuple(sorted(topic.partitions)))
+            if record in draft.other_records:
+                return  # Replicas came and went after the last of the others had gone.
+            draft.other_records.append(record)
             self._owe_for_good(draft, name)
             # A move that was being written when the deletion began was none of those that were closed for it.
             draft.ended = True
@@ -137,8 +158,12 @@ class Deletions:
     def forget(self, deleted: list[TopicPartition]) -> None:
         """These partitions exist no more."""
         for name in sorted({tp.topic for tp in deleted}):
-            if name not in self.state.topics:
+            if name not in self.state.deleting:  # Gone; or made anew by somebody, which is another topic.
                 self.doomed.pop(name, None)
+        for tp in deleted:
+            if tp.topic not in self.state.topics:
+                self.moves.waiting.pop(tp, None)
+                self.moves.undeleted.pop(tp, None)
 
     # ---- acknowledgements
 
@@ -159,6 +184,7 @@ class Deletions:
         settled = tuple(tp for tp in gone if owed is not None and any(tp == known for known, _ in owed.partitions))
         if settled:
             self.queue.add(Task(Priority.CLEANUP, ((event.broker, settled),), _settle))
+            self.queue.add(Task(Priority.CLEANUP, settled, elect_first))  # Where it was in the way of that.
         if failed:
             self._refused(event.broker, failed)
 

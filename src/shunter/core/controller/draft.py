@@ -15,6 +15,7 @@ from shunter.core.controller.ready import Notice, Reply
 from shunter.core.controller.state import ControllerState
 from shunter.errors import InvariantViolation
 from shunter.model.partition import (
+    EPOCH_DURING_DELETE,
     BrokerId,
     LeaderAndIsr,
     PartitionState,
@@ -126,6 +127,18 @@ class Draft:
         failed = self.state.offline_replicas.get(tp)
         return self.live - failed if failed else self.live
 
+    def unburdened(self, tp: TopicPartition) -> frozenset[BrokerId]:
+        """Of the serving brokers those that owe no replica of an older topic: they refuse this one's, for its other id."""
+        serving = self.serving(tp)
+        burdened = [
+            broker
+            for broker, owed in self.state.owed_deletions.items()
+            if broker in serving
+            and (tp, EPOCH_DURING_DELETE) in owed.partitions
+            and (broker not in self.owed or tp in self.owed[broker])
+        ]
+        return serving.difference(burdened) if burdened else serving
+
     def lead(self, tp: TopicPartition, leadership: LeaderAndIsr) -> None:
         """Write a partition's leader and ISR, expecting the version that is known now."""
         known = self.state.partition(tp)
@@ -186,7 +199,9 @@ class Draft:
         self.dropped.get(tp, set()).discard(broker)
         known = self.state.owed_deletions.get(broker)
         if broker in self.owed or (known is not None and any(owed == tp for owed, _ in known.partitions)):
-            self._owed_list(broker).pop(tp, None)
+            owed = self._owed_list(broker)
+            if owed.get(tp) != EPOCH_DURING_DELETE:  # What is left of an older topic is in the way of this one.
+                owed.pop(tp, None)
 
     def _owed_list(self, broker: BrokerId) -> dict[TopicPartition, int]:
         if broker not in self.owed:

@@ -52,6 +52,7 @@ def unreadable_state(tp: TopicPartition) -> str:
 def elect_first(draft: Draft, tp: TopicPartition) -> None:
     """Give a partition without state its first leader and ISR: its live replicas, the first of them leading.
 
+    A broker that still has to delete its replica of an older topic of that name can have none of this one yet.
     A broker that made this assignment may have placed replicas on us: they are moved to other brokers first.
     """
     partition = draft.partition(tp)
@@ -66,9 +67,9 @@ def elect_first(draft: Draft, tp: TopicPartition) -> None:
             Notice("assignment-mended", str(tp), f"replicas {list(partition.assignment.replicas)} named us: {mended}")
         )
         partition = PartitionState(ReplicaAssignment(mended), None)
-    elected = election.elect_first(partition.assignment.replicas, draft.serving(tp))
+    elected = election.elect_first(partition.assignment.replicas, draft.unburdened(tp))
     if elected is None:
-        draft.notices.append(Notice("partition-offline", str(tp), "none of its replicas is live yet"))
+        draft.notices.append(Notice("partition-offline", str(tp), "none of its replicas can be led yet"))
         return
     draft.lead(tp, LeaderAndIsr(elected.leader, INITIAL_LEADER_EPOCH, elected.isr))
 

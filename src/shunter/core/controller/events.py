@@ -53,10 +53,14 @@ class BrokersRead:
 
 @dataclass(frozen=True, slots=True)
 class TopicsRead:
-    """[TopicChange, AddPartition] Topics that are new or whose znode changed, and the names of those that are gone."""
+    """[TopicChange, AddPartition] Topics that are new or whose znode changed, and the names of those that are gone.
+
+    `unreadable` are there, and can't be read.
+    """
 
     topics: tuple[TopicSnapshot, ...]
     gone: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

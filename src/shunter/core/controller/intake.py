@@ -233,6 +233,7 @@ class Intake:
         requests += self.outbox.stop_replicas(pauses.woken(self.state, changes.led), now_ms, delete=False)
         requests += self.outbox.note_metadata(changes, now_ms)
         self.deletions.forget(changes.deleted)
+        requests += self.deletions.extend(changes.led, now_ms)
         unelected = [tp for tp in changes.led if _unelected(self.state, tp)]
         if unelected:
             self.queue.add(Task(Priority.NORMAL, unelected, elections.elect_first, finish=self._topics_awaited))
@@ -246,6 +247,7 @@ class Intake:
         for name in event.gone:
             changes.add(applied.apply_topic_gone(self.state, name))
             self.deletions.close_moves(name)
+        applied.apply_topics_unreadable(self.state, event.unreadable)
         self._identify_topics((read.topic.name for read in event.topics), now_ms)
         return self.announce(changes, now_ms), [], []
 

@@ -23,9 +23,9 @@ from shunter.core.controller.events import (
 )
 from shunter.core.controller.ready import SendLeaderAndIsr, SendStopReplica
 from shunter.errors import ErrorCode
-from shunter.model.partition import EPOCH_DURING_DELETE, ReplicaAssignment, TopicPartition
+from shunter.model.partition import EPOCH_DURING_DELETE, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import CancelMode, Phase, Strategy
-from shunter.model.snapshot import LeftOut, LegacyReassignments
+from shunter.model.snapshot import LeftOut, LegacyReassignments, OwedDeletions
 from shunter.model.topic import Topic, TopicSnapshot
 
 TP = TopicPartition("t", 0)
@@ -647,3 +647,65 @@ def test_what_takes_the_place_of_a_paused_move_sets_its_replicas_going_again():
     world.fail_over()
     assert world.store.reassignments[TP].phase is Phase.MOVING
     assert world.leadership(TP).leader_epoch > before
+
+
+def test_a_doomed_topic_that_somebody_made_anew_is_another_one():
+    world = Harness().start()
+    world.create("t", [(1, 2)])
+    world.kill(2)
+    world.store.deleting = {"t"}
+    world.feed(TopicDeletionsFound(("t",)))
+    assert "t" in world.store.topics, "broker 2 has not deleted its replica"
+    world.store.topics["t"] = Topic("t", UUID(int=5), {0: ReplicaAssignment((1,))}, 0)
+    del world.store.states[TP]
+    world.feed(TopicsRead((world.store.topic_snapshot("t"),)), TopicDeletionsFound(("t",)))
+    assert "t" not in world.store.topics
+    assert not world.store.deleting
+
+
+def test_a_replica_that_is_placed_while_its_topic_is_deleted_already_goes_too():
+    world = Harness().start()
+    world.create("t", [(2, 3)])
+    world.hold_writes = True
+    world.reassign({TP: (1, 2)}, strategy=Strategy.ALL_AT_ONCE)
+    world.store.deleting = {"t"}
+    world.feed(TopicDeletionsFound(("t",)))
+    let_write(world)
+    assert (1, TP) in world.deleted
+    assert "t" not in world.store.topics
+    assert not world.machine.state.waiting
+
+
+def with_an_older_replica(replicas, *, led):
+    """Broker 1 still has a replica of an older topic t, and has not answered yet that it deleted it."""
+    world = Harness()
+    world.store.topics["t"] = Topic("t", UUID(int=5), {0: ReplicaAssignment(replicas)}, 0)
+    if led:
+        world.store.states[TP] = LeaderAndIsr(replicas[0], 0, replicas, 0)
+    world.store.owed[1] = OwedDeletions(((TP, EPOCH_DURING_DELETE),), 0)
+    world.silent.add(1)
+    world.start()
+    return world
+
+
+def test_who_has_to_delete_a_replica_of_an_older_topic_is_in_sync_with_none_of_the_newer_one():
+    world = with_an_older_replica((1, 2), led=False)
+    assert world.leadership(TP)[:3] == (2, 0, (2,))
+
+
+def test_a_partition_that_nobody_else_can_lead_waits_for_that_deletion():
+    world = with_an_older_replica((1,), led=False)
+    assert world.leadership(TP) is None
+    world.answer_all()
+    assert not world.store.owed
+    assert world.leadership(TP)[:3] == (1, 0, (1,))
+
+
+def test_a_move_to_where_an_older_replica_lies_does_not_forget_that_it_has_to_go():
+    world = with_an_older_replica((2, 3), led=True)
+    world.reassign({TP: (1, 2)}, strategy=Strategy.ALL_AT_ONCE)
+    world.pass_time(20_000)  # Nobody waits for broker 1 any longer.
+    assert 1 in world.replicas(TP)
+    assert world.store.owed[1].partitions == ((TP, EPOCH_DURING_DELETE),)
+    world.answer_all()
+    assert not world.store.owed

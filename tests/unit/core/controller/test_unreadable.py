@@ -1,14 +1,18 @@
 """What can't be read is left alone: neither decided about, nor written over, nor taken for absent."""
 
+from uuid import UUID
+
 from harness import Harness
 
 from shunter.core.controller.events import (
     ElectionRequested,
     ProducerIdsRequested,
+    TopicDeletionsFound,
     TopicsRead,
 )
 from shunter.errors import ErrorCode
-from shunter.model.partition import TopicPartition
+from shunter.model.partition import ReplicaAssignment, TopicPartition
+from shunter.model.topic import Topic
 
 BROKEN = TopicPartition("t", 0)
 SOUND = TopicPartition("t", 1)
@@ -101,6 +105,21 @@ def test_a_topic_that_can_not_be_read_exists():
     world.feed(TopicsRead((world.store.topic_snapshot("t"),), ()))
     world.reassign({SOUND: (1, 2, 4)}, token=2)
     assert world.result(2) == {SOUND: "NONE"}
+
+
+def test_a_doomed_topic_that_can_not_be_read_is_deleted_when_it_can():
+    world = with_a_broken_state()
+    world.store.broken.clear()
+    made = Topic("u", UUID(int=7), {0: ReplicaAssignment((1, 2))}, 0)
+    world.store.topics["u"] = made
+    world.store.deleting = {"u"}
+    world.feed(TopicsRead((), (), ("t", "u")), TopicDeletionsFound(("u",)))
+    assert world.store.deleting == {"u"}
+    assert world.machine.state.left_out.topics == {"u"}, "what is known of t stays"
+    world.feed(TopicsRead((world.store.topic_snapshot("u"),)), TopicDeletionsFound(("u",)))
+    assert "u" not in world.store.topics
+    assert not world.store.deleting
+    assert not world.machine.state.left_out.topics
 
 
 def test_the_record_of_a_move_outlives_an_unreadable_topic():

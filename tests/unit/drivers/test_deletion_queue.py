@@ -1,0 +1,188 @@
+"""The deletion queue, whose entries have no more than a name: what was deleted and what was made anew are told apart.
+
+The seat as it is, on the simulation's ZooKeeper: its connection's delays and breaks are where the test wants them.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from shunter.core.controller.events import (
+    BatchRefused,
+    BatchWritten,
+    ClusterLoaded,
+    Elected,
+    TopicDeletionsFound,
+    TopicsRead,
+)
+from shunter.core.controller.ready import LoadCluster, WriteBatch
+from shunter.drivers.controller_seat import ControllerSeat
+from shunter.drivers.zookeeper import ZooKeeperClient
+from shunter.drivers.zookeeper_requests import Create, Put, Remove
+from shunter.formats import znodes
+from shunter.formats.topic_znodes import encode_topic
+from shunter.model.broker import Broker, Endpoint
+from shunter.model.partition import ReplicaAssignment
+from shunter.model.records import DeleteQueueEntry, DeleteTopic, PutTopic
+from shunter.model.topic import Topic
+from shunter.simulation.event_loop import ProcessLoop
+from shunter.simulation.network import Delays
+from shunter.simulation.scheduler import MS, SECOND, Scheduler
+from shunter.simulation.zookeeper_session import SimulatedKazoo
+from shunter.simulation.zookeeper_tree import Transaction, ZooKeeperTree
+
+CONFIG = znodes.config("topics", "t")
+
+
+def topic(number):
+    return Topic("t", UUID(int=number), {0: ReplicaAssignment((1,))})
+
+
+class Place:
+    """A ZooKeeper, a seat that has been elected and has read everything, and what it posted since."""
+
+    def __init__(self):
+        self.scheduler = Scheduler(1)
+        self.tree = ZooKeeperTree(self._committed)
+        self.operator = self.tree.open_session()
+        self.then = {}
+        self.posted = []
+        self.loop = ProcessLoop(self.scheduler, "seat", self._failed)
+        for path in ("/brokers", "/config", "/admin", "/cluster"):
+            self.tree.commit([Create(path, None)], self.operator)
+        client = ZooKeeperClient("simulated", kazoo_client=self._make_kazoo)
+        registration = Broker(100, 0, (Endpoint("PLAINTEXT", "PLAINTEXT", "shunter", 9100),))
+        self.seat = ControllerSeat(client, registration, self.posted.append)
+
+    def _make_kazoo(self, **_):
+        delays, timeout_us = Delays(), 9 * SECOND
+        self.kazoo = SimulatedKazoo(self.scheduler, self.tree, self.loop, delays, timeout_us, lambda _: None)
+        return self.kazoo
+
+    def _committed(self, transaction: Transaction):
+        """What the test wants to happen as soon as a znode is gone happens before anybody else learns of it."""
+        for change in transaction.changes:
+            then = self.then.pop(change.path, None) if change.after is None else None
+            if then is not None:
+                self.scheduler.after(0, then)
+
+    def _failed(self, name, failure):
+        raise AssertionError(name) from failure
+
+    def act(self, *operations):
+        assert isinstance(self.tree.commit(operations, self.operator), Transaction)
+
+    def make(self, number, *, doomed):
+        mark = [Create(znodes.deletion("t"), None)] if doomed else []
+        self.act(Create(CONFIG, b'{"version":1,"config":{}}'), Create(znodes.topic("t"), encode_topic(topic(number))))
+        for operation in mark:
+            self.act(operation)
+
+    def run(self, work):
+        """Run a coroutine in the process, then let everything come to rest; returns its result."""
+        done = []
+
+        async def hand_over():
+            done.append(await work)
+
+        self.loop.deliver(self.loop.create_task, hand_over())
+        self.settle()
+        return done[0]
+
+    def settle(self):
+        until = self.scheduler.now_us + 3 * SECOND
+        while self.scheduler.step(until):
+            pass
+
+    def begin(self):
+        self.run(self.seat.start())
+        assert any(isinstance(event, Elected) for event in self.posted)
+        self.run(self.seat.store.read(LoadCluster()))
+        self.settle()
+        assert any(isinstance(event, ClusterLoaded) for event in self.posted)
+        self.posted.clear()
+        return self
+
+    def write(self, *records):
+        outcome = self.run(self.seat.store.write(WriteBatch(1, records)))
+        assert isinstance(outcome, BatchWritten | BatchRefused)
+        self.posted.append(outcome)
+        return outcome
+
+    def told(self, kind):
+        return [event for event in self.posted if isinstance(event, kind)]
+
+
+@pytest.fixture
+def place():
+    return Place().begin()
+
+
+def test_a_topic_made_anew_and_doomed_again_before_anybody_looked_is_told(place):
+    place.make(1, doomed=True)
+    place.settle()
+    assert place.told(TopicDeletionsFound) == [TopicDeletionsFound(("t",))]
+    place.then[znodes.deletion("t")] = lambda: place.make(2, doomed=True)
+    place.write(DeleteTopic("t", (0,)))
+    assert place.told(TopicDeletionsFound) == [TopicDeletionsFound(("t",))] * 2
+    assert place.told(TopicsRead)[-1].topics[0].topic.topic_id == UUID(int=2)
+
+
+@pytest.mark.parametrize("doomed", [False, True])
+def test_a_deletion_whose_answer_was_lost_does_not_hit_the_topic_made_anew(place, doomed):
+    place.make(1, doomed=True)
+    place.settle()
+
+    def lose_the_answer():
+        place.make(2, doomed=doomed)
+        place.kazoo.drop()
+
+    place.then[znodes.topic("t")] = lose_the_answer
+    place.write(DeleteTopic("t", (0,)))
+    assert (place.tree.get(znodes.topic("t")) is None) == doomed
+    assert place.tree.get(znodes.deletion("t")) is None
+    if not doomed:
+        assert place.told(TopicsRead)[-1].topics[0].topic.topic_id == UUID(int=2)
+
+
+def test_the_entry_of_a_topic_that_becomes_readable_is_told_again(place):
+    place.act(Create(znodes.topic("t"), b"nonsense"))
+    place.act(Create(znodes.deletion("t"), None))
+    place.settle()
+    assert place.told(TopicsRead) == [TopicsRead((), (), ("t",))]
+    assert place.told(TopicDeletionsFound) == [TopicDeletionsFound(("t",))]
+    place.act(Put(znodes.topic("t"), encode_topic(topic(1))))
+    place.settle()
+    assert place.told(TopicsRead)[-1].topics[0].topic.topic_id == UUID(int=1)
+    assert place.told(TopicDeletionsFound) == [TopicDeletionsFound(("t",))] * 2
+
+
+def test_the_entry_of_a_topic_that_somebody_removed_is_told_again(place):
+    place.make(1, doomed=True)
+    place.settle()
+    place.act(Remove(znodes.topic("t")))
+    place.settle()
+    assert place.told(TopicsRead)[-1] == TopicsRead((), ("t",))
+    assert place.told(TopicDeletionsFound) == [TopicDeletionsFound(("t",))] * 2
+
+
+def test_an_entry_whose_topic_came_meanwhile_is_not_struck_off(place):
+    place.make(1, doomed=True)
+    place.settle()
+    place.write(DeleteQueueEntry("delete_topics", "t"))
+    assert place.tree.get(znodes.deletion("t")) is not None
+
+
+@pytest.mark.parametrize("half_ms", range(7))
+def test_what_a_refused_write_met_is_watched_from_then_on(place, half_ms):
+    """Whoever reads it first, the watches or the store."""
+    made = Create(znodes.topic("t"), encode_topic(topic(1)))
+    place.scheduler.after(half_ms * MS // 2, lambda: place.tree.commit([made], place.operator))
+    refused = place.write(PutTopic(topic(2)))
+    assert refused.topics[0].topic.topic_id == UUID(int=1)
+    changed = topic(1)._replace(assignments={0: ReplicaAssignment((2,))})
+    place.act(Put(znodes.topic("t"), encode_topic(changed)))
+    place.settle()
+    assert place.told(TopicsRead)[-1].topics[0].topic.assignments == changed.assignments
