@@ -262,10 +262,9 @@ class MoveRules:
             need = min(len(record.target), len(record.original) if known is not None else len(record.target))
         latest = self.waiting(tp)
         if known is None and was.in_motion:
-            latest = [
-                was.target,
-                *latest,
-            ]  # What an Apache controller had begun ends in this write, and the next begins.
+            latest = [was.target, *latest]  # What Apache had begun ends in this write, and the next begins.
+        elif known is not None and known.target != record.target:
+            latest = [known.target, *latest]  # A step towards the former target, and the next target, in one write.
         if len(latest) > 1:
             need = min(need, *map(len, latest))
         if len(stay) < need:
