@@ -92,11 +92,11 @@ def test_the_model_meets_the_snapshot(spark):
         ],
         _nullable(REPLICAS.schema),
     )
-    rows = fleet_rows(model, brokers, replicas, peak="p95", days=1).collect()
+    rows = fleet_rows(model, brokers, replicas, peak="p95", days=1, capacity=5e6).collect()
     assert list(rows[0].asDict()) == list(FLEET_ROWS)
     found = {(row["cluster_id"], row["topic"]): tuple(row)[2:] for row in rows}
     assert found == {
-        ("c1", None): (1, "r1", None, 1000.0, None, None, None),
+        ("c1", None): (1, "r1", None, 1000.0, 5e6, 5e6, None),
         ("c1", "t"): (0, None, [1, 2], 110.0, 5.0, 7.0, 2),
         ("c2", "t"): (0, None, [1, 2], 70.0, 1.0, None, 1),
     }

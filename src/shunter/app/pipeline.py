@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from itertools import groupby
@@ -23,7 +23,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from shunter.core.planning.request import PlanRequest, Scope
+from shunter.app.plan import AIMS, SCOPES, request_from
+from shunter.app.plan import PlanOptions as ClusterPlanOptions
+from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
+from shunter.core.planning.scopes import check
 from shunter.errors import DriverError, FormatError, SettingsError
 from shunter.formats.plan_files import write_reassignment
 from shunter.pipeline.broker_batch import ingest_cruise_control
@@ -315,27 +318,33 @@ class PlanOptions:
     max_moves: int | None = None
     tasks: int | None = None
     joint_bound: bool = False
+    topics: tuple[str, ...] = ()
+    disk_limit_percent: float | None = None
+    aims: tuple[str, ...] = tuple(AIMS)[:-1]
+    band_percent: float = 10.0
+    headroom_percent: float = 20.0
+    max_replicas: int | None = None
+    capacity: float | None = None
+    """Bytes per second that each broker's network carries, either way."""
 
     def request(self) -> PlanRequest:
         """As the planner takes it.
 
         Raises:
-            SettingsError: the scope or the peak is unknown.
+            SettingsError: an option that is none, or contradicts another.
         """
-        if self.scope not in {scope.value for scope in Scope}:
-            raise SettingsError(f"scope {self.scope!r} is none of {', '.join(scope.value for scope in Scope)}")
+        if self.scope not in SCOPES:
+            raise SettingsError(f"scope {self.scope!r} is none of {', '.join(SCOPES)}")
         if self.peak not in PEAKS:
             raise SettingsError(f"peak {self.peak!r} is none of {', '.join(PEAKS)}")
-        return PlanRequest(
-            scope=Scope(self.scope),
-            brokers=self.brokers,
-            replacements=self.replacements,
-            replication=self.replication,
-            excluded_topics=self.excluded_topics,
-            excluded_brokers=self.excluded_brokers,
-            max_bytes_percent=self.max_bytes_percent,
-            max_moves=self.max_moves,
-        )
+        shared = {field.name for field in fields(ClusterPlanOptions)}
+        words = {field.name: getattr(self, field.name) for field in fields(self) if field.name in shared}
+        try:
+            asked = request_from(ClusterPlanOptions(**words))
+            check(asked)
+        except PlanRefused as error:
+            raise SettingsError(str(error)) from error
+        return asked
 
 
 def plan(
@@ -356,6 +365,7 @@ def plan(
         options.days,
         ClusterLimit(options.seconds_per_cluster, options.joint_bound),
         options.tasks,
+        options.capacity,
     )
     outcomes = plan_lake(spark, lake, asked)
     absent = sorted(set(options.clusters) - {outcome.cluster_id for outcome in outcomes})

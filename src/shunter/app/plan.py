@@ -158,4 +158,14 @@ def write_explanation(made: Planned, path: Path) -> None:
         raise FormatError(str(path), f"can't be written: {error.strerror}") from None
 
 
-__all__ = ["AIMS", "BOUNDS", "SCOPES", "PlanOptions", "Planned", "plan_file", "plan_raw", "write_explanation"]
+__all__ = [
+    "AIMS",
+    "BOUNDS",
+    "SCOPES",
+    "PlanOptions",
+    "Planned",
+    "plan_file",
+    "plan_raw",
+    "request_from",
+    "write_explanation",
+]

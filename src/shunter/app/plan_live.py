@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
 from shunter.app.client_configuration import configuration_of
-from shunter.app.plan import Planned, PlanOptions, plan_raw
-from shunter.core.planning.request import Scope
+from shunter.app.plan import Planned, PlanOptions, plan_raw, request_from
+from shunter.core.planning.cluster import GONE
 from shunter.drivers.inventory import take_inventory
 from shunter.errors import FormatError
 from shunter.formats.plan_inventory import encode_plan_input, size_of
@@ -40,8 +39,7 @@ def plan_cluster(bootstrap: str, properties: Path | None, options: PlanOptions, 
         PlanRefused: the request can't be served on this cluster.
     """
     taken = take_inventory(configuration_of(bootstrap, properties))
-    away = options.brokers if options.scope in (Scope.DRAIN.value, Scope.REPLACE.value) else ()
-    raw = encode_plan_input(taken, dict(zip_longest(away, options.replacements[: len(away)])))
+    raw = encode_plan_input(taken, request_from(options).leaving, GONE)
     if save is not None:
         try:
             save.write_bytes(raw)

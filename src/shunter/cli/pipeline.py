@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shunter.app.exit_codes import ExitCode
+from shunter.app.plan import AIMS
 from shunter.errors import DriverError, FormatError, SettingsError, ShunterError
 
 if TYPE_CHECKING:
@@ -69,7 +70,11 @@ def _complaining(command: Callable[..., None]) -> Callable[..., None]:
     help="Folder of the tables; any file system that Spark has. [env: SHUNTER_LAKE]",
 )
 @click.option(
-    "--table-format", default="parquet", show_default=True, help="parquet, or delta (its jars are fetched once)."
+    "--table-format",
+    type=click.Choice(["parquet", "delta"]),
+    default="parquet",
+    show_default=True,
+    help="What the tables are kept as; Delta's jars are fetched once.",
 )
 @click.option("--master", metavar="URL", help="Spark's master; this machine, unless spark-submit says another.")
 @click.option("--memory", metavar="SIZE", help="Java heap on this machine, e.g. 4g.")
@@ -326,11 +331,18 @@ _PLAN_OPTIONS = (
     click.option("--brokers", default="", metavar="IDS", help="The brokers that the scope is about, with commas between."),
     click.option("--replacements", default="", metavar="IDS", help="replace: who takes over from each of --brokers."),
     click.option("--replication", type=int, default=0, help="change-replication: how many replicas."),
+    click.option("--topic", "topics", multiple=True, help="change-replication: only this topic; repeat for several."),
+    click.option("--disk-limit-percent", type=float, help="empty-disks: how full a disk may be."),
     click.option("--cluster", "clusters", multiple=True, help="Only this cluster; repeat for several."),
     click.option("--exclude-topic", "excluded_topics", multiple=True, help="Leave this topic as it is."),
     click.option("--exclude-brokers", "excluded_brokers", default="", metavar="IDS", help="Nothing comes to these, nothing leaves."),
     click.option("--peak", default="p95", show_default=True, help="The load that brokers must carry: mean, p50, p95, p99 or max."),
     click.option("--days", type=float, default=0.0, show_default=True, help="Plan for sizes so many days ahead."),
+    click.option("--aims", default="", metavar="NAMES", help=f"The most important first, of: {', '.join(AIMS)}."),
+    click.option("--band-percent", type=float, default=10.0, show_default=True, help="How far from its share a broker may be."),
+    click.option("--capacity", type=float, metavar="BYTES/S", help="What each broker's network carries, either way; disks' room is in the snapshots."),
+    click.option("--headroom-percent", type=float, default=20.0, show_default=True, help="Kept free of each capacity."),
+    click.option("--max-replicas", type=int, help="The most replicas on one broker."),
     click.option("--max-bytes-percent", type=float, help="Copy at most this share of all bytes."),
     click.option("--max-moves", type=int, help="Copy at most so many replicas."),
     click.option("--joint-bound", is_flag=True, help="Also bound the bytes by disk, replicas and leaders together (seconds a cluster)."),
@@ -356,7 +368,13 @@ def _asked(given: dict[str, Any]) -> Any:
 
     for name in ("brokers", "replacements", "excluded_brokers"):
         given[name] = _ids(given[name])
-    return PlanOptions(**given)
+    aims = tuple(part.strip() for part in given.pop("aims").split(",") if part.strip())
+    if aims:
+        given["aims"] = aims
+    asked = PlanOptions(**given)
+    # What contradicts itself is said before Spark is started for it.
+    asked.request()
+    return asked
 
 
 @pipeline.command()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import Any
 
 import orjson
@@ -15,20 +14,20 @@ from shunter.model.partition import BrokerId
 KIB = 1024
 
 
-def encode_plan_input(taken: Inventory, leaving: Mapping[BrokerId, BrokerId | None]) -> bytes:
+def encode_plan_input(taken: Inventory, leaving: Collection[BrokerId], gone: str) -> bytes:
     """Write a snapshot as a plan input; racks are null where brokers have none.
 
     Args:
         taken: The snapshot.
-        leaving: Brokers that the plan takes everything from, and who comes for each (None: anybody). Such a one may be
-            dead: it is then in its successor's rack, or in the smallest, so that it counts for no rack of its own.
+        leaving: Brokers that the plan takes everything from; such a one may be dead.
+        gone: The rack that is written down for dead ones.
 
     Raises:
         FormatError: a broker holds replicas and is not live, and the plan leaves them there.
     """
-    racks = {broker.id: broker.rack for broker in taken.brokers}
+    live = {broker.id for broker in taken.brokers}
     held = {broker for partition in taken.partitions for broker in partition.replicas}
-    dead = sorted(held - racks.keys())
+    dead = sorted(held - live)
     staying = [broker for broker in dead if broker not in leaving]
     if staying:
         rule = f"it holds replicas and is not live: bring it back, or plan it away (--scope drain --brokers {staying[0]}, or replace)"
@@ -38,11 +37,7 @@ def encode_plan_input(taken: Inventory, leaving: Mapping[BrokerId, BrokerId | No
         | ({"disk_capacity": broker.disk_total_bytes / KIB} if broker.disk_total_bytes else {})
         for broker in taken.brokers
     }
-    sizes = Counter(racks.values())
-    smallest = min(racks.values(), key=lambda rack: (sizes[rack], rack or ""), default=None)
-    for broker in dead:
-        successor = leaving[broker]
-        brokers[str(broker)] = {"rack": smallest if successor is None else racks.get(successor)}
+    brokers |= {str(broker): {"rack": gone} for broker in dead}
     partitions = [_row(partition) for partition in taken.partitions]
     return orjson.dumps({"brokers": brokers, "partitions": partitions}, option=orjson.OPT_APPEND_NEWLINE)
 

@@ -20,12 +20,18 @@ FLEET_ROWS = (
     "cluster_id", "topic", "number", "rack", "replicas", "size", "bytes_in", "bytes_out", "min_insync",
 )  # fmt: skip
 """What the planner is fed with: a row per partition; and a row per broker, whose topic is null, number its id, size its
-disk's capacity."""
+disk's capacity, bytes_in and bytes_out what its network carries."""
 PEAKS = ("mean", "p50", "p95", "p99", "max")
 
 
 def fleet_rows(
-    model: DataFrame, brokers: DataFrame, replicas: DataFrame, *, peak: str = "p95", days: float = 0.0
+    model: DataFrame,
+    brokers: DataFrame,
+    replicas: DataFrame,
+    *,
+    peak: str = "p95",
+    days: float = 0.0,
+    capacity: float | None = None,
 ) -> DataFrame:
     """Join the model to the newest snapshots.
 
@@ -38,6 +44,7 @@ def fleet_rows(
         replicas: The newest snapshots' replicas.
         peak: The percentile that the plan must carry.
         days: Sizes are those of so many days ahead, by each replica's growth (never less than today's).
+        capacity: Bytes per second that each broker's network carries, either way; None: no bound.
     """
     loads = _partition_loads(model, peak, days)
     placed = replicas.groupBy("cluster_id", "topic_id", "topic", "partition").agg(
@@ -55,9 +62,11 @@ def fleet_rows(
         "cluster_id", "topic", F.col("partition").alias("number"), "replicas",
         F.coalesce(F.greatest("seen_size", "size"), F.lit(0.0)).alias("size"), "bytes_in", "bytes_out", "min_insync",
     ).unionByName(without)  # fmt: skip
+    carries = F.lit(capacity).cast("double")
     broker_rows = brokers.select(
-        "cluster_id", F.col("broker_id").alias("number"), "rack", F.col("disk_total_bytes").cast("double").alias("size")
-    )
+        "cluster_id", F.col("broker_id").alias("number"), "rack",
+        F.col("disk_total_bytes").cast("double").alias("size"), carries.alias("bytes_in"), carries.alias("bytes_out"),
+    )  # fmt: skip
     return partitions.unionByName(broker_rows, allowMissingColumns=True).select(*FLEET_ROWS)
 
 

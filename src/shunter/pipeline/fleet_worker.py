@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from shunter.core.planning.balance import plan
 from shunter.core.planning.bounds import JOINTLY, byte_bound, joint_bound
-from shunter.core.planning.cluster import ABSENT, ClusterLoad
+from shunter.core.planning.cluster import ABSENT, GONE, ClusterLoad
 from shunter.core.planning.explain import broker_changes, move_reasons, summarise
 from shunter.core.planning.moves import Plan
 from shunter.core.planning.request import PlanRequest
@@ -125,7 +125,7 @@ def plan_cluster(cluster_id: str, table: pa.Table, request: PlanRequest, joint: 
         FormatError: rows that make no cluster: a broker without a rack among ones with, a replica on a broker nobody knows.
         PlanRefused: the request can't be served on this cluster.
     """
-    cluster = cluster_load(cluster_id, table)
+    cluster = cluster_load(cluster_id, table, request.leaving)
     snapshot = table["topic"].null_count > 0
     made = plan(cluster, request)
     jointly = joint_bound(made.cluster, made.targets) if joint and request.scope in JOINTLY else None
@@ -161,8 +161,13 @@ def plan_cluster(cluster_id: str, table: pa.Table, request: PlanRequest, joint: 
     }
 
 
-def cluster_load(cluster_id: str, table: pa.Table) -> ClusterLoad:
+def cluster_load(cluster_id: str, table: pa.Table, leaving: Sequence[int] = ()) -> ClusterLoad:
     """Bring a cluster's rows into the planner's arrays; all columns at once, no loop over partitions.
+
+    Args:
+        cluster_id: What errors call it.
+        table: Its rows, as `plan_batches` gets them.
+        leaving: Brokers that the plan takes everything from: such a one may be dead, and have no row.
 
     Raises:
         FormatError: names the cluster and the broker or partition that does not fit.
@@ -177,6 +182,9 @@ def cluster_load(cluster_id: str, table: pa.Table) -> ClusterLoad:
     known = broker_rows["number"].to_numpy().astype(np.int64)
     if len(known) == 0:
         known = np.unique(flat)
+    elif dead := sorted({int(broker) for broker in np.setdiff1d(flat, known)} & set(leaving)):
+        broker_rows = _with_dead(broker_rows, dead)
+        known = broker_rows["number"].to_numpy().astype(np.int64)
     _check_brokers(cluster_id, rows, flat, lengths, known)
     names = rows["topic"].combine_chunks().dictionary_encode()
     order = np.argsort(np.array(names.dictionary.to_pylist(), dtype=object).astype(str), kind="stable")
@@ -196,7 +204,9 @@ def cluster_load(cluster_id: str, table: pa.Table) -> ClusterLoad:
         bytes_in=_optional(rows, "bytes_in"),
         bytes_out=_optional(rows, "bytes_out"),
         min_isr=pc.fill_null(rows["min_insync"], 1).to_numpy().astype(np.int32),
-        disk_capacity=_capacity(broker_rows),
+        disk_capacity=_capacity(broker_rows["size"]),
+        bytes_in_capacity=_capacity(broker_rows["bytes_in"]),
+        bytes_out_capacity=_capacity(broker_rows["bytes_out"]),
     )
 
 
@@ -243,6 +253,13 @@ def _clusters(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table
         yield str(current), pa.Table.from_batches(held)
 
 
+def _with_dead(broker_rows: pa.Table, dead: Sequence[int]) -> pa.Table:
+    """Add rows of brokers that hold replicas and are not live; in a rack of their own, where there are racks."""
+    rack = None if broker_rows["rack"].null_count == broker_rows.num_rows else GONE
+    added = [{"number": broker, "rack": rack} for broker in dead]
+    return pa.concat_tables([broker_rows, pa.Table.from_pylist(added, schema=broker_rows.schema)]).sort_by("number")
+
+
 def _check_brokers(cluster_id: str, rows: pa.Table, flat: Any, lengths: Any, known: Any) -> None:
     if (lengths == 0).any():
         at = int(np.argmin(lengths))
@@ -252,7 +269,8 @@ def _check_brokers(cluster_id: str, rows: pa.Table, flat: Any, lengths: Any, kno
     if strangers.any():
         at = int(np.searchsorted(np.cumsum(lengths), int(np.argmax(strangers)), side="right"))
         where = f"{rows['topic'][at].as_py()}-{rows['number'][at].as_py()}"
-        rule = f"a replica is on broker {int(flat[np.argmax(strangers)])}, which the snapshot does not show as live"
+        broker = int(flat[np.argmax(strangers)])
+        rule = f"a replica is on broker {broker}, which the snapshot does not show as live: bring it back, or plan it away (drain, replace)"
         raise FormatError(f"cluster {cluster_id}, {where}", rule)
 
 
@@ -282,8 +300,7 @@ def _optional(rows: pa.Table, name: str) -> Any:
     return None if rows[name].null_count == rows.num_rows else _floats(rows, name)
 
 
-def _capacity(broker_rows: pa.Table) -> Any:
-    column = broker_rows["size"]
+def _capacity(column: pa.ChunkedArray) -> Any:
     if len(column) == column.null_count:
         return None
     return pc.fill_null(column.cast(pa.float64()), float("inf")).to_numpy()

@@ -29,6 +29,7 @@ class FleetPlan:
     days: float = 0.0
     limit: ClusterLimit = field(default_factory=ClusterLimit)
     tasks: int | None = None
+    capacity: float | None = None
 
 
 class ClusterOutcome(NamedTuple):
@@ -50,7 +51,7 @@ def plan_lake(spark: SparkSession, lake: Lake, asked: FleetPlan) -> tuple[Cluste
     """Plan what the lake's model and newest snapshots show, and write the plan's tables."""
     model = lake.read(spark, LOAD_MODEL)
     brokers, replicas = latest_snapshot(spark, lake)
-    rows = fleet_rows(model, brokers, replicas, peak=asked.peak, days=asked.days)
+    rows = fleet_rows(model, brokers, replicas, peak=asked.peak, days=asked.days, capacity=asked.capacity)
     if asked.clusters:
         rows = rows.where(F.col("cluster_id").isin(*asked.clusters))
     planned = plan_fleet(rows, asked.request, asked.limit, tasks=asked.tasks).persist()

@@ -19,6 +19,10 @@ ABSENT = -1
 """What pads a row of `ClusterLoad.replicas` behind its last replica."""
 
 
+GONE = "(gone)"
+"""The rack of dead brokers that a plan takes everything from; nothing is placed there, so it counts for no rack."""
+
+
 class Resource(IntEnum):
     """What a broker carries, in the order of the aims: an earlier one is not given up for a later one."""
 

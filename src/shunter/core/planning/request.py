@@ -63,3 +63,8 @@ class PlanRequest:
     """The most replicas on one broker."""
     max_bytes_percent: float | None = None
     max_moves: int | None = None
+
+    @property
+    def leaving(self) -> tuple[int, ...]:
+        """Brokers that everything leaves: these may be dead."""
+        return self.brokers if self.scope in {Scope.DRAIN, Scope.REPLACE} else ()

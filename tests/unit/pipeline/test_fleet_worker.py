@@ -1,0 +1,53 @@
+"""One cluster's rows in a task: dead brokers, capacities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from shunter.core.planning.request import PlanRequest, Scope
+from shunter.errors import FormatError
+from shunter.pipeline.fleet_worker import cluster_load, plan_cluster
+
+KINDS = [
+    ("cluster_id", pa.string()), ("topic", pa.string()), ("number", pa.int32()), ("rack", pa.string()),
+    ("replicas", pa.list_(pa.int32())), ("size", pa.float64()), ("bytes_in", pa.float64()), ("bytes_out", pa.float64()),
+    ("min_insync", pa.int32()),
+]  # fmt: skip
+
+
+def rows(*replicas: list[int], **of_each_broker: Any) -> pa.Table:
+    """Brokers 2 to 5 are live, in racks a to d."""
+    brokers = [{"number": id_, "rack": rack, **of_each_broker} for id_, rack in zip(range(2, 6), "abcd", strict=True)]
+    partitions = [{"topic": "t", "number": at, "replicas": held, "size": 10.0} for at, held in enumerate(replicas)]
+    return pa.Table.from_pylist([*brokers, *partitions], schema=pa.schema(KINDS))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [PlanRequest(Scope.DRAIN, brokers=(9,)), PlanRequest(Scope.REPLACE, brokers=(9,), replacements=(5,))],
+    ids=["drain", "replace"],
+)
+def test_a_dead_broker_can_be_planned_away(request_: PlanRequest) -> None:
+    made = plan_cluster("yard", rows([9, 2, 3], [2, 9, 4], [2, 3, 4]), request_)
+    assert [row["original_replicas"] for row in made["assignments"]] == [[9, 2, 3], [2, 9, 4]]
+    assert all(9 not in row["replicas"] and len(row["replicas"]) == 3 for row in made["assignments"])
+    assert made["undone"] == []
+
+
+def test_a_dead_broker_stands_in_the_way_of_any_other_plan() -> None:
+    with pytest.raises(
+        FormatError, match=r"t-0: a replica is on broker 9, .*not.*live: bring it back, or plan it away"
+    ):
+        plan_cluster("yard", rows([9, 2, 3]), PlanRequest(Scope.FILL, brokers=(5,)))
+
+
+def test_a_network_that_every_broker_has_is_a_bound() -> None:
+    found = cluster_load("yard", rows([2, 3], bytes_in=1e6, bytes_out=2e6))
+    assert found.bytes_in_capacity is not None
+    assert found.bytes_in_capacity.tolist() == [1e6] * 4
+    assert found.bytes_out_capacity is not None
+    assert found.bytes_out_capacity.tolist() == [2e6] * 4
+    assert cluster_load("yard", rows([2, 3])).bytes_in_capacity is None
