@@ -233,6 +233,27 @@ def test_reassign_turns_moves_of_our_controller(yard, topic, tmp_path):
     yard.wait_moved(partitions, (1, 2, 3))
 
 
+@pytest.mark.long
+def test_moves_of_our_controller_are_written_down_for_an_account(yard, topic, tmp_path):
+    partitions = yard.create(topic, (1, 2, 3), partitions=2)
+    journal, plan = tmp_path / "yard.jsonl", written(tmp_path, plan_of(partitions, (4, 1, 3), original=(1, 2, 3)))
+    with yard.traffic(partitions, records=60):
+        status, out = cli(
+            "reassign", "execute", "--bootstrap-server", yard.bootstrap, "--throttle", "200K", "--wait",
+            "--journal", journal, "--plan-id", "p1", plan,
+        )  # fmt: skip
+    assert status == 0, out
+    entries = [json.loads(line) for line in journal.read_text().splitlines()]
+    assert entries[0]["plan_id"] == "p1"
+    for tp in partitions:
+        kinds = [entry["kind"] for entry in entries if entry.get("tp") == str(tp)]
+        assert kinds[:2] == ["move-accepted", "step-begun"], entries
+        assert kinds[-2:] == ["step-finished", "move-closed"], entries
+    closed = [entry for entry in entries if entry["kind"] == "move-closed"]
+    assert {(entry["outcome"], entry["copied_bytes"] > 0) for entry in closed} == {("done", True)}, entries
+    yard.wait_moved(partitions, (4, 1, 3))
+
+
 def test_what_is_generated_says_the_same_of_what_is(yard, topic, tmp_path):
     """The proposal begins at a random broker in both tools; its shape, and all that is not random, is the same."""
     yard.create(topic, (1, 2, 3), partitions=4)

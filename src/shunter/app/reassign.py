@@ -112,6 +112,22 @@ class ReassignSession:
 
     def progress(self, rows: Sequence[MoveRow]) -> Progress:
         """Ask live brokers how much they have of what they fetch. Cost: one request per broker concerned."""
+        sizes = self._replica_sizes(rows)
+        whole = {row.tp: max((sizes.get((broker, row.tp), 0) for broker in row.replicas), default=0) for row in rows}
+        fetched = sum(min(sizes.get((broker, row.tp), 0), whole[row.tp]) for row in rows for broker in row.adding)
+        total = sum(whole[row.tp] * len(row.adding) for row in rows)
+        back = sum(whole[row.tp] * sum(broker not in row.replicas for broker in row.original) for row in rows)
+        return Progress(len(rows), fetched, total, back)
+
+    def sizes(self, rows: Sequence[MoveRow]) -> dict[TopicPartition, int]:
+        """Bytes of one replica of each partition: the greatest that a live broker tells."""
+        found = self._replica_sizes(rows)
+        return {row.tp: max((found.get((broker, row.tp), 0) for broker in row.replicas), default=0) for row in rows}
+
+    def _replica_sizes(self, rows: Sequence[MoveRow]) -> dict[tuple[BrokerId, TopicPartition], int]:
+        """By (broker, partition); brokers that don't answer are left out."""
+        if not rows:
+            return {}
         live = {node.id for node in self.cluster.nodes()}
         wanted = {(broker, row.tp) for row in rows for broker in (*row.replicas, *row.adding) if broker in live}
         sizes: dict[tuple[BrokerId, TopicPartition], int] = {}
@@ -121,11 +137,7 @@ class ReassignSession:
             except DriverError:
                 continue
             sizes.update({key: place.size for key, place in found.items()})
-        whole = {row.tp: max((sizes.get((broker, row.tp), 0) for broker in row.replicas), default=0) for row in rows}
-        fetched = sum(min(sizes.get((broker, row.tp), 0), whole[row.tp]) for row in rows for broker in row.adding)
-        total = sum(whole[row.tp] * len(row.adding) for row in rows)
-        back = sum(whole[row.tp] * sum(broker not in row.replicas for broker in row.original) for row in rows)
-        return Progress(len(rows), fetched, total, back)
+        return sizes
 
     # ---- what is done
 

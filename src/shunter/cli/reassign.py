@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ import click
 
 from shunter.app.executor import Target
 from shunter.app.reassign import TURNS, MoveRow, ReassignSession, Throttled, named_partitions, read_orders
+from shunter.app.reassign_journal import WatchedMoves
 from shunter.cli.execute import run
 from shunter.cli.execution_display import say_json, told_bytes, told_ms
 from shunter.cli.execution_options import parse_partitions, parse_rate
@@ -50,6 +52,14 @@ def _session(command: Callable[..., Any]) -> Callable[..., Any]:
         raise SystemExit(status or 0)
 
     return wrapped
+
+
+def _journal_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Let what is watched be written down."""
+    path = click.Path(dir_okay=False, path_type=Path)
+    told = click.option("--journal", type=path, help="Write what is seen here; `shunter pipeline account` reads it.")
+    named = click.option("--plan-id", help="What the journal calls the plan: the id that `shunter pipeline plan` gave.")
+    return told(named(command))
 
 
 # ---- plan, execute
@@ -91,11 +101,22 @@ def plan_command(
     "--force", is_flag=True, help="Take targets below min.insync.replicas; relax the floor of moves it holds up."
 )
 @click.option("--wait", is_flag=True, help="Watch until all is done, and put throttles back then.")
+@_journal_options
 @click.argument("plan", type=PLAN)
 def execute_command(
-    *, session: ReassignSession, incremental: bool | None, throttle: str | None, force: bool, wait: bool, plan: Path
+    *,
+    session: ReassignSession,
+    incremental: bool | None,
+    throttle: str | None,
+    force: bool,
+    wait: bool,
+    journal: Path | None,
+    plan_id: str | None,
+    plan: Path,
 ) -> int:
     """Submit a plan file. Null or empty replicas roll a partition back. Exit status 1: some were refused."""
+    if journal is not None and not wait:
+        raise click.UsageError("--journal tells of what is watched: add --wait")
     session.require_shunter()
     asked = read_orders(plan)
     orders, refused = session.fitting(asked)
@@ -107,7 +128,8 @@ def execute_command(
     click.echo(f"{len(asked) - len(refused)} of {len(asked)} partitions taken on")
     if wait:
         try:
-            _watch(session, [order.tp for order in orders if order.tp not in refused], as_json=False)
+            with _journal(session, journal, plan_id) as written:
+                _watch(session, [order.tp for order in orders if order.tp not in refused], written, as_json=False)
         finally:
             _restore(session, throttled)
     elif throttled is not None:
@@ -181,17 +203,42 @@ def list_command(*, session: ReassignSession, as_json: bool) -> int:
 @reassign.command("watch")
 @_session
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@_journal_options
 @click.argument("partitions", nargs=-1)
-def watch_command(*, session: ReassignSession, as_json: bool, partitions: tuple[str, ...]) -> int:
+def watch_command(
+    *,
+    session: ReassignSession,
+    as_json: bool,
+    journal: Path | None,
+    plan_id: str | None,
+    partitions: tuple[str, ...],
+) -> int:
     """Follow moves until nothing moves any more. Ctrl-C ends the watching alone."""
-    _watch(session, list(parse_partitions(partitions)) if partitions else None, as_json=as_json)
+    chosen = list(parse_partitions(partitions)) if partitions else None
+    with _journal(session, journal, plan_id) as written:
+        _watch(session, chosen, written, as_json=as_json)
     return 0
 
 
-def _watch(session: ReassignSession, partitions: list[TopicPartition] | None, *, as_json: bool) -> None:
+def _journal(
+    session: ReassignSession, path: Path | None, plan_id: str | None
+) -> contextlib.AbstractContextManager[WatchedMoves | None]:
+    return contextlib.nullcontext() if path is None else WatchedMoves(session, path, plan_id)
+
+
+def _watch(
+    session: ReassignSession, partitions: list[TopicPartition] | None, journal: WatchedMoves | None, *, as_json: bool
+) -> None:
     started, told = time.monotonic(), ""
     first: tuple[float, int] | None = None
-    while rows := session.rows(partitions):
+    while True:
+        rows = session.rows(partitions)
+        unsettled = journal is not None and journal.look(rows)
+        if not rows and not unsettled:
+            break
+        if not rows:
+            time.sleep(POLL_SECONDS)
+            continue
         progress = session.progress(rows)
         now = time.monotonic()
         first = first or (now, progress.fetched_bytes)

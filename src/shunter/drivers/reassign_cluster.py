@@ -75,6 +75,10 @@ class ReassignCluster:
         )
         return tuple(sorted(found))
 
+    def cluster_id(self) -> str:
+        """As Kafka names itself."""
+        return str(_asked("DescribeCluster", self.client.describe_cluster)["cluster_id"])
+
     def topics(self, names: Collection[str]) -> dict[str, dict[int, PartitionInfo] | None]:
         """Partitions of topics; None for one that does not exist."""
         if not names:

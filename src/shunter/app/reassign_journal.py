@@ -1,0 +1,230 @@
+"""A journal of moves that a controller carries out, as whoever watches sees them: for the pipeline's account.
+
+The entries are the executor's, as JSON lines (docs/data.md, "Journal lines"). A controller writes a step as one change
+of a partition's replicas: that is where a step begins, and where the one before it is over.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import orjson
+
+from shunter.app.reassign import MoveRow, ReassignSession
+from shunter.errors import FormatError
+from shunter.model.execution import Outcome
+from shunter.model.partition import Replicas, TopicPartition
+from shunter.model.reassignment import Phase
+
+_PAUSED, _ROLLING_BACK = Phase.PAUSED.value, Phase.ROLLING_BACK.value
+_LOOKS_UNSETTLED = 5
+"""Brokers hear of a move's end a moment after the controller lists it no more: so often they are asked again where a
+partition is, if it is neither at the target nor where it was."""
+
+
+@dataclass(slots=True)
+class _Followed:
+    """A move under way, as it was last seen. `step` is the number of the step under way, 0 before the first."""
+
+    row: MoveRow
+    original: Replicas
+    target: Replicas
+    size_bytes: int
+    step: int = 0
+    before: Replicas = ()
+    copied_bytes: int = 0
+
+
+@dataclass(slots=True)
+class MoveFollower:
+    """Turns what is seen of moves, look by look, into journal entries."""
+
+    _moves: dict[TopicPartition, _Followed] = field(default_factory=dict[TopicPartition, _Followed])
+
+    def look(
+        self,
+        rows: Sequence[MoveRow],
+        sizes: Mapping[TopicPartition, int],
+        places: Mapping[TopicPartition, Replicas],
+    ) -> Iterator[dict[str, Any]]:
+        """Give what happened since the last look.
+
+        Args:
+            rows: Moves under way.
+            sizes: Bytes of one replica, of the partitions that are moved.
+            places: Replicas of those whose moves are over, () where the topic is gone; others of `over` stay open.
+        """
+        for row in rows:
+            known = self._moves.get(row.tp)
+            if known is not None and row.target != known.target and row.phase != _ROLLING_BACK:
+                yield from self._close(known, Outcome.SUPERSEDED, row.replicas)
+                known = None
+            if known is None:
+                yield from self._accept(row, sizes.get(row.tp, 0))
+            else:
+                yield from self._go_on(known, row)
+        for followed in self.over(rows):
+            if followed.row.tp in places:
+                place = places[followed.row.tp]
+                yield from self._close(followed, _outcome(followed, place), place)
+
+    def __contains__(self, tp: TopicPartition) -> bool:
+        """Whether this move was under way at the last look."""
+        return tp in self._moves
+
+    def __len__(self) -> int:
+        """How many moves are not closed."""
+        return len(self._moves)
+
+    def over(self, rows: Sequence[MoveRow]) -> list[_Followed]:
+        """Moves that were under way at the last look, and are not any more; by partition."""
+        return [self._moves[tp] for tp in sorted(self._moves.keys() - {row.tp for row in rows})]
+
+    def _accept(self, row: MoveRow, size_bytes: int) -> Iterator[dict[str, Any]]:
+        original = row.original or tuple(broker for broker in row.replicas if broker not in row.adding)
+        target = original if row.phase == _ROLLING_BACK else row.target
+        known = self._moves[row.tp] = _Followed(row, original, target, size_bytes)
+        yield {
+            "kind": "move-accepted", "tp": str(row.tp), "original": original, "target": target,
+            "size_bytes": size_bytes,
+        }  # fmt: skip
+        if row.phase == _PAUSED:
+            yield {"kind": "move-paused", "tp": str(row.tp), "paused": True}
+        if set(row.replicas) != set(original):
+            yield self._begin(known, original, row.replicas)
+
+    def _go_on(self, known: _Followed, row: MoveRow) -> Iterator[dict[str, Any]]:
+        was, known.row = known.row, row
+        if (was.phase == _PAUSED) != (row.phase == _PAUSED):
+            yield {"kind": "move-paused", "tp": str(row.tp), "paused": row.phase == _PAUSED}
+        if was.replicas != row.replicas:
+            yield from self._finish(known, was.replicas)
+            yield self._begin(known, was.replicas, row.replicas)
+
+    def _begin(self, known: _Followed, before: Replicas, after: Replicas) -> dict[str, Any]:
+        known.step, known.before = known.step + 1, before
+        return {
+            "kind": "step-begun", "tp": str(known.row.tp), "number": known.step, "before": before, "after": after,
+            "reason": known.row.phase,
+        }  # fmt: skip
+
+    def _finish(self, known: _Followed, replicas: Replicas) -> Iterator[dict[str, Any]]:
+        if known.step == 0:
+            return
+        copied = sum(broker not in known.before for broker in replicas) * known.size_bytes
+        known.copied_bytes += copied
+        yield {
+            "kind": "step-finished", "tp": str(known.row.tp), "number": known.step, "after": replicas,
+            "copied_bytes": copied,
+        }  # fmt: skip
+
+    def _close(self, known: _Followed, outcome: Outcome, replicas: Replicas) -> Iterator[dict[str, Any]]:
+        tp = known.row.tp
+        yield from self._finish(known, known.row.replicas)
+        del self._moves[tp]
+        yield {
+            "kind": "move-closed", "tp": str(tp), "outcome": outcome.value, "reason": "", "after": replicas,
+            "copied_bytes": known.copied_bytes,
+        }  # fmt: skip
+
+
+def _outcome(followed: _Followed, place: Replicas) -> Outcome:
+    if not place:
+        return Outcome.GONE
+    if place == followed.target:
+        return Outcome.DONE
+    return Outcome.ROLLED_BACK if place == followed.original else Outcome.STOPPED
+
+
+class JournalLines:
+    """A file of journal lines that grows."""
+
+    def __init__(self, path: Path, cluster_id: str, plan_id: str | None, at_ms: int) -> None:
+        """Begin, or go on behind what an earlier run wrote; a plan is accepted first.
+
+        Raises:
+            FormatError: it can't be written, or holds something else.
+        """
+        self._head = {"cluster_id": cluster_id, "journal": path.stem}
+        try:
+            self._sequence = _last_sequence(path)
+            self._stream = path.open("ab")
+        except OSError as error:
+            raise FormatError(str(path), f"can't be written: {error.strerror}") from error
+        self.write(at_ms, [{"kind": "plan-accepted", "plan_id": plan_id or f"{path.stem}-{at_ms}"}])
+
+    def close(self) -> None:
+        """End the file."""
+        self._stream.close()
+
+    def write(self, at_ms: int, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Append entries, and let readers see them."""
+        for entry in entries:
+            self._sequence += 1
+            line = {**self._head, "sequence": self._sequence, "at": at_ms, "cause": "watch", **entry}
+            self._stream.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+        self._stream.flush()
+
+
+def _last_sequence(path: Path) -> int:
+    if not path.exists() or path.stat().st_size == 0:
+        return 0
+    last = path.read_bytes().splitlines()[-1]
+    try:
+        return int(orjson.loads(last)["sequence"])
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        raise FormatError(str(path), "its last line is no journal entry: give another file") from error
+
+
+class WatchedMoves:
+    """A journal of what a session sees; a context manager."""
+
+    def __init__(self, session: ReassignSession, path: Path, plan_id: str | None) -> None:
+        """Begin the journal.
+
+        Raises:
+            DriverError: the cluster does not answer.
+            FormatError: the file can't be used.
+        """
+        self._session = session
+        self._follower = MoveFollower()
+        self._unsettled: dict[TopicPartition, int] = {}
+        self._lines = JournalLines(path, session.cluster.cluster_id(), plan_id, _now_ms())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lines.close()
+
+    def look(self, rows: Sequence[MoveRow]) -> bool:
+        """Write down what happened since the last look; gives whether there are moves whose end is not known yet."""
+        sizes = self._session.sizes([row for row in rows if row.tp not in self._follower])
+        entries = list(self._follower.look(rows, sizes, self._settled(rows)))
+        self._lines.write(_now_ms(), entries)
+        return len(self._follower) > 0
+
+    def _settled(self, rows: Sequence[MoveRow]) -> dict[TopicPartition, Replicas]:
+        over = self._follower.over(rows)
+        known = self._session.cluster.topics({followed.row.tp.topic for followed in over})
+        settled: dict[TopicPartition, Replicas] = {}
+        for followed in over:
+            tp = followed.row.tp
+            found = (known.get(tp.topic) or {}).get(tp.partition)
+            place = () if found is None else found.replicas
+            self._unsettled[tp] = self._unsettled.get(tp, 0) + 1
+            if place in ((), followed.target, followed.original) or self._unsettled[tp] > _LOOKS_UNSETTLED:
+                settled[tp] = place
+                del self._unsettled[tp]
+        return settled
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+__all__ = ["JournalLines", "MoveFollower", "WatchedMoves"]
