@@ -9,7 +9,7 @@ from zlib import crc32
 
 import mutants
 
-from shunter.core.executor import apply, capacity, choice, decisions, machine, throttles
+from shunter.core.executor import apply, capacity, choice, decisions, machine, placement, throttles
 from shunter.core.executor.capacity import Capacity
 from shunter.core.executor.machine import Executor
 from shunter.core.executor.state import Move
@@ -81,6 +81,11 @@ async def orders_wait_in_line(original, driver, journal, order, came_since_ms):
     lock = vars(driver).setdefault("line", asyncio.Lock())
     async with lock:
         await original(driver, journal, order, came_since_ms)
+
+
+@mutant(ExecutionDriver, "_still_ours", within=1200)
+async def fenced_between_two_brokers(original, self):
+    """The bug that was found: who stood still while one broker was asked asks the next one, whoever has the lease."""
 
 
 # ---- steps, turns and ends
@@ -185,6 +190,40 @@ def steps_before_their_throttle(original, state, book, wanted):
 def lists_that_grow_late(original, key, applied, wanted):
     """The bug that was found: a list that lacks the new copy counts as in force."""
     return applied is not None
+
+
+@mutant(machine, "send_log_dirs", within=60)
+def log_dirs_before_their_throttle(original, state, held, late, now_ms, new_id, out):
+    """The bug that was found: a copy between log dirs begins while its throttle is on its way."""
+    return original(state, held, (), now_ms, new_id, out)
+
+
+@mutant(placement, "_placed", within=300)
+def log_dirs_as_they_were(original, state, move):
+    """Where a replica was seen before it was asked for, or before it came anew, counts."""
+    state.cluster.sizes_at_ms.update(dict.fromkeys(state.cluster.sizes, 1 << 62))
+    return original(state, move)
+
+
+@mutant(Executor, "_on_log_dirs_altered", within=100)
+def one_refused_log_dir_ends_all(original, self, event, out):
+    """The bug that was found: when one broker refuses its log dir, the others are not waited for."""
+    original(self, event, out)
+    for move in self.state.open_moves():
+        if move.log_dirs_refused:
+            move.log_dirs_refused.update(broker for broker, _path in move.log_dirs)
+
+
+@mutant(machine, "window_is_open", within=60)
+def window_never_closes(original, window, now_ms, utc_offset_minutes):
+    """Time windows are not looked at."""
+    return True
+
+
+@mutant(machine, "window_is_open", within=100)
+def window_ends_at_midnight(original, window, now_ms, utc_offset_minutes):
+    """A window that passes midnight counts as one that does not."""
+    return original(window and (min(window), max(window)), now_ms, utc_offset_minutes)
 
 
 # ---- liveness

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -60,6 +60,14 @@ BROKER_WITHIN_S = 8.0
 _RESOURCES = {"broker": ConfigResourceType.BROKER, "topic": ConfigResourceType.TOPIC}
 
 
+StillOurs = Callable[[], Awaitable[None]]
+"""Raises if whoever asks may not any more: it may have stood still since its last request."""
+
+
+async def always() -> None:
+    """Nobody takes our place."""
+
+
 class AdminClient(Protocol):
     """What the executor asks of a cluster. Every call raises `DriverError`, which says whether to try again."""
 
@@ -97,8 +105,10 @@ class AdminClient(Protocol):
         """RPC 45."""
         ...
 
-    async def alter_settings(self, settings: Sequence[tuple[ThrottleKey, str | None]]) -> dict[ThrottleKey, str]:
-        """IncrementalAlterConfigs; returns what went wrong."""
+    async def alter_settings(
+        self, settings: Sequence[tuple[ThrottleKey, str | None]], still_ours: StillOurs = always
+    ) -> dict[ThrottleKey, str]:
+        """IncrementalAlterConfigs; returns what went wrong. `still_ours` is asked before each request of it."""
         ...
 
     async def alter_log_dirs(
@@ -448,7 +458,9 @@ class KafkaPythonAdmin:
         )
         return {TopicPartition(tp.topic, tp.partition): code_of(error) for tp, error in answered.items()}
 
-    async def alter_settings(self, settings: Sequence[tuple[ThrottleKey, str | None]]) -> dict[ThrottleKey, str]:
+    async def alter_settings(
+        self, settings: Sequence[tuple[ThrottleKey, str | None]], still_ours: StillOurs = always
+    ) -> dict[ThrottleKey, str]:
         """IncrementalAlterConfigs, and brokers seen to have applied it; returns what went wrong.
 
         Topics come first, for `settings_in_force` says why. Each broker is asked by itself, so a dead one fails alone.
@@ -462,6 +474,7 @@ class KafkaPythonAdmin:
         groups += [[item] for item in by_resource.items() if item[0][0] == "broker"]
         for group in groups:
             if group:
+                await still_ours()
                 errors.update(await self._alter_some(group))
         taken = {key: value for key, value in settings if key not in errors}
         return errors | (await not_seen_in_force(taken, await self._up(), self._settings_at) if taken else {})

@@ -238,6 +238,14 @@ class ExecutionDriver:
             return ev.JournalRefused(0, str(error), fenced=True)
         return None
 
+    async def _still_ours(self) -> None:
+        """The same between the requests that one of the core's comes to: one that waits for a broker takes long.
+
+        Raises:
+            JournalFenced: somebody else drives.
+        """
+        await self._hold(self._journal.check)
+
     def _carry_out(self, ready: Ready) -> None:
         for request in ready.requests:
             self._begin(self._request(request))
@@ -274,7 +282,7 @@ class ExecutionDriver:
                 results = await self._admin.alter_reassignments(request.targets)
                 return ev.ReassignmentsAnswered(request.request_id, results)
             case AlterSettings():
-                errors = await self._admin.alter_settings(request.settings)
+                errors = await self._admin.alter_settings(request.settings, self._still_ours)
                 return ev.SettingsAltered(request.request_id, errors)
             case AlterLogDirs():
                 placed = await self._admin.alter_log_dirs(request.replicas)

@@ -11,6 +11,7 @@ import pytest
 from shunter.core.executor import events as ev
 from shunter.core.executor.machine import Executor
 from shunter.core.executor.ready import CommandReply, Finish, PlanReply
+from shunter.drivers.admin import StillOurs, always
 from shunter.drivers.admin_answers import LogDirsSeen, SettingsSeen, TopicsSeen
 from shunter.drivers.execution import ExecutionDriver, SystemClock
 from shunter.drivers.journals import JournalBusy, JournalFenced
@@ -97,7 +98,9 @@ class Cluster:
         self.replicas = targets[0][1]
         return {TP: (ErrorCode.NONE, "")}
 
-    async def alter_settings(self, settings: Sequence[tuple[ThrottleKey, str | None]]) -> dict[ThrottleKey, str]:
+    async def alter_settings(
+        self, settings: Sequence[tuple[ThrottleKey, str | None]], still_ours: StillOurs = always
+    ) -> dict[ThrottleKey, str]:
         return {}
 
     async def alter_log_dirs(self, replicas: Any) -> dict[tuple[BrokerId, TopicPartition], ErrorCode]:
@@ -115,10 +118,12 @@ class World:
         self.driver = ExecutionDriver(Executor(), self.journal, self.cluster, SystemClock(), lambda notice: None)
         self.driver.post("start", ev.JournalLoaded((), "c"))
 
-    async def run(self, *, forever: bool = False) -> tuple[PlanReply | BaseException, Finish]:
+    async def run(
+        self, *, forever: bool = False, options: ExecutionOptions | None = None
+    ) -> tuple[PlanReply | BaseException, Finish]:
         moves = (MoveOrder(TP, (3, 2)),)
         asking = asyncio.create_task(
-            self.driver.ask("plan", lambda token: ev.PlanSubmitted("p", moves, ExecutionOptions(), token))
+            self.driver.ask("plan", lambda token: ev.PlanSubmitted("p", moves, options or ExecutionOptions(), token))
         )
         await asyncio.sleep(0)
         finish = await asyncio.wait_for(self.driver.run(forever=forever), 20)
@@ -162,6 +167,22 @@ async def test_a_step_is_not_asked_for_again_by_who_lost_the_journal_meanwhile(w
 
     world.cluster.alter_reassignments = refuse  # type: ignore[method-assign]
     _reply, finish = await world.run()
+    assert "somebody else drives it" in str(finish.fatal)
+    assert len([told for told in world.happened if told.startswith("asked")]) == 1
+
+
+async def test_who_lost_the_journal_while_one_broker_was_asked_does_not_ask_the_next(world: World) -> None:
+    """Found by simulation: a process that had stood still set throttles again after another one had given them back."""
+
+    async def alter(settings: Any, still_ours: StillOurs = always) -> dict[ThrottleKey, str]:
+        for key, _value in settings:
+            await still_ours()
+            world.happened.append(f"asked {key.kind} {key.name}")
+            world.journal.fenced = True
+        return {}
+
+    world.cluster.alter_settings = alter  # type: ignore[method-assign]
+    finish = (await world.run(options=ExecutionOptions(throttle=1_000)))[1]
     assert "somebody else drives it" in str(finish.fatal)
     assert len([told for told in world.happened if told.startswith("asked")]) == 1
 

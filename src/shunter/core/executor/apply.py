@@ -146,7 +146,7 @@ def _step_finished(state: ExecutorState, entry: JournalEntry) -> None:
         move.order = step.after
     move.copied_bytes += record.copied_bytes
     move.step, move.watch = None, Watch()
-    move.blocked_since_ms = None
+    move.blocked_since_ms = move.log_dirs_asked_at_ms = None
 
 
 def _step_dropped(state: ExecutorState, entry: JournalEntry) -> None:

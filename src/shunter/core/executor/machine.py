@@ -27,6 +27,7 @@ from shunter.core.executor.ready import (
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.submission import Submission, judge_submission
 from shunter.core.executor.throttles import (
+    LOG_DIR_RATE,
     ThrottleBook,
     decide_throttles,
     desired_settings,
@@ -265,6 +266,7 @@ class Executor:
     def _on_log_dirs(self, event: ev.LogDirsObserved) -> None:
         cluster = self.state.cluster
         cluster.sizes.update(event.sizes)
+        cluster.sizes_at_ms.update(dict.fromkeys(event.sizes, event.asked_at_ms))
         answered = set(event.brokers)
         cluster.futures = {key: size for key, size in cluster.futures.items() if key[0] not in answered}
         cluster.futures.update(event.futures)
@@ -325,10 +327,10 @@ class Executor:
         for (broker, tp), code in sorted(event.results.items()):
             move = self.state.moves.get(tp)
             absent = code is ErrorCode.REPLICA_NOT_AVAILABLE
-            if move is None or code is ErrorCode.NONE or absent:
+            if move is None or code is ErrorCode.NONE or absent or code in _RETRIABLE:
                 continue  # Not there yet: the broker remembers the log dir for the replica that comes.
             out.notices.append(Notice("log-dir-refused", str(tp), f"broker {broker} refuses its log dir: {code.name}"))
-            move.log_dirs_done = True
+            move.log_dirs_refused.add(broker)
 
     def _on_failed(self, event: ev.AdminFailed, out: Outbox) -> None:
         if not event.retriable and event.what != "log-dirs":
@@ -365,9 +367,12 @@ class Executor:
         writes = None
         if self._outstanding is None:
             writes = self._decide(wanted, stale, out)
-        self._send_steps(writes, out)
+        # What is being written of a move may be an order: what it asks for goes out, or not, when that is durable.
+        entries = () if writes is None else writes.entries
+        held: set[TopicPartition | None] = {getattr(entry.record, "tp", None) for entry in entries}
+        self._send_steps(held, out)
         send_settings(self.state, self.book, wanted, self._now_ms, self._new_id, out)
-        send_log_dirs(self.state, self._now_ms, self._new_id, out)
+        self._send_log_dirs(held, wanted, out)
         poll(self.state, self.polls, self._submissions, stale, self._now_ms, out)
         if writes is None and self._outstanding is None:
             self._maybe_finish(out)
@@ -386,8 +391,7 @@ class Executor:
         records = self._decide_orders()
         if not records and self.state.running:
             late = not_in_force(self.state, self.book, wanted)
-            window_open = window_is_open(self.state.options.window, self._now_ms, self._utc_offset_minutes)
-            work = Pass(self.state, self._now_ms, out, window_open, late)
+            work = Pass(self.state, self._now_ms, out, self._window_open(), late)
             work.records.extend(decide_limit(self.state, self.pressure, self._now_ms, out))
             work.records.extend(decide_throttles(self.state, self.book, wanted, self._now_ms, out))
             work.records.extend(observe_rates(self.state, self.meter, self._now_ms))
@@ -445,11 +449,20 @@ class Executor:
         self._replies = []
         return batch
 
-    def _send_steps(self, writes: JournalBatch | None, out: Outbox) -> None:
+    def _send_log_dirs(self, held: set[TopicPartition | None], wanted: dict[ThrottleKey, str], out: Outbox) -> None:
+        if not self._window_open():
+            return
+        late: set[str] = set()
+        if self.state.options.log_dir_throttle is not None:
+            rates = {key: value for key, value in wanted.items() if key.setting == LOG_DIR_RATE}
+            late = not_in_force(self.state, self.book, rates)
+        send_log_dirs(self.state, held, late, self._now_ms, self._new_id, out)
+
+    def _window_open(self) -> bool:
+        return window_is_open(self.state.options.window, self._now_ms, self._utc_offset_minutes)
+
+    def _send_steps(self, held: set[TopicPartition | None], out: Outbox) -> None:
         due: list[Move] = []
-        # What is being written of a move may be an order: its step goes out, or not, when that is durable.
-        entries = () if writes is None else writes.entries
-        held: set[TopicPartition | None] = {getattr(entry.record, "tp", None) for entry in entries}
         for move in self.state.stepping():
             step, watch = move.step, move.watch
             assert step is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from shunter.core.executor.ready import AlterLogDirs, Outbox
 from shunter.core.executor.state import ExecutorState, Move
@@ -20,33 +20,64 @@ def decide_log_dirs(state: ExecutorState) -> None:
 
 
 def _placed(state: ExecutorState, move: Move) -> bool:
-    if state.cluster.log_dirs_at_ms < (move.log_dirs_asked_at_ms or 0) or move.log_dirs_asked_at_ms is None:
-        return False
+    """Whether each replica was seen in its log dir since that was asked for: where one was before, it may not be any more."""
+    cluster, asked_ms = state.cluster, move.log_dirs_asked_at_ms
     for broker, path in move.log_dirs:
-        if broker not in move.goal:
+        key = (broker, move.tp)
+        if broker not in move.goal or broker in move.log_dirs_refused:
             continue
-        size = state.cluster.sizes.get((broker, move.tp))
-        if size is None or size.log_dir != path or (broker, move.tp) in state.cluster.futures:
+        seen = asked_ms is not None and cluster.sizes_at_ms.get(key, -1) > asked_ms
+        if not seen or cluster.sizes[key].log_dir != path or key in cluster.futures:
             return False
     return True
 
 
-def send_log_dirs(state: ExecutorState, now_ms: int, new_id: Callable[[], int], out: Outbox) -> None:
-    """Ask brokers to put replicas where the plan says; again from time to time, for a replica that came meanwhile."""
+def send_log_dirs(
+    state: ExecutorState,
+    held: Collection[TopicPartition | None],
+    late: Collection[str],
+    now_ms: int,
+    new_id: Callable[[], int],
+    out: Outbox,
+) -> None:
+    """Ask brokers to put replicas where the plan says; again from time to time, for a replica that came meanwhile.
+
+    Pre: the time window is open: a replica that is there already is copied at once.
+
+    Args:
+        held: Partitions of which something is being written: it may be an order.
+        late: Resources whose throttle for such copies is not in force yet ('broker 1').
+    """
     due: list[tuple[BrokerId, TopicPartition, str]] = []
     for move in state.open_moves():
         if not move.log_dirs or move.log_dirs_done or move.paused or move.direction is not Direction.FORWARD:
             continue
-        asked = move.log_dirs_asked_at_ms
-        arrived = move.step is None and move.current == move.goal
-        if asked is not None and now_ms < asked + (ASK_AGAIN_MS if not arrived else ASK_AGAIN_MS // 5):
-            out.wake(asked + ASK_AGAIN_MS)
+        wanted = [each for each in move.log_dirs if _askable(state, move, each[0])]
+        if move.tp in held or any(f"broker {broker}" in late for broker, _path in wanted):
             continue
-        wanted = [(broker, path) for broker, path in move.log_dirs if broker in state.cluster.brokers]
-        for broker, path in wanted:
-            size = state.cluster.sizes.get((broker, move.tp))
-            if size is None or size.log_dir != path:
-                due.append((broker, move.tp, path))
-        move.log_dirs_asked_at_ms = now_ms
+        asked = move.log_dirs_asked_at_ms
+        again = None if asked is None else asked + _ask_again_ms(move)
+        if again is not None and now_ms < again:
+            out.wake(again)
+            continue
+        if asked is not None:  # Who was seen where it shall be is left alone.
+            wanted = [each for each in wanted if not _is_there(state, move, *each)]
+        if wanted:
+            due += [(broker, move.tp, path) for broker, path in wanted]
+            move.log_dirs_asked_at_ms = now_ms
     if due:
         out.requests.append(AlterLogDirs(new_id(), tuple(due)))
+
+
+def _askable(state: ExecutorState, move: Move, broker: BrokerId) -> bool:
+    return broker in state.cluster.brokers and broker not in move.log_dirs_refused
+
+
+def _is_there(state: ExecutorState, move: Move, broker: BrokerId, path: str) -> bool:
+    size = state.cluster.sizes.get((broker, move.tp))
+    return size is not None and size.log_dir == path
+
+
+def _ask_again_ms(move: Move) -> int:
+    arrived = move.step is None and move.current == move.goal
+    return ASK_AGAIN_MS // 5 if arrived else ASK_AGAIN_MS

@@ -107,7 +107,10 @@ class Move:
     waits: str = ""
     blocked_since_ms: int | None = None
     log_dirs_asked_at_ms: int | None = None
+    """When brokers were asked last to put the replicas where they shall be; None: not since the last step ended."""
     log_dirs_done: bool = False
+    log_dirs_refused: set[BrokerId] = field(default_factory=set[BrokerId])
+    """Brokers that will not have their replica in its log dir."""
 
     def begun_before(self, now_ms: int) -> None:
         """A clock that was set back since makes the journal speak of the future: nothing waits until that comes."""
@@ -177,6 +180,9 @@ class ClusterView:
     controller: BrokerId = -1
     sizes: dict[tuple[BrokerId, TopicPartition], ReplicaSize] = field(
         default_factory=dict[tuple[BrokerId, TopicPartition], ReplicaSize]
+    )
+    sizes_at_ms: dict[tuple[BrokerId, TopicPartition], int] = field(
+        default_factory=dict[tuple[BrokerId, TopicPartition], int]
     )
     futures: dict[tuple[BrokerId, TopicPartition], ReplicaSize] = field(
         default_factory=dict[tuple[BrokerId, TopicPartition], ReplicaSize]

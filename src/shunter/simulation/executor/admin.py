@@ -11,11 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from shunter.drivers.admin import ASKED_FOR_AGREEMENT, BROKER_WITHIN_S, READ_WITHIN_S, WRITE_WITHIN_S
+from shunter.drivers.admin import (
+    ASKED_FOR_AGREEMENT,
+    BROKER_WITHIN_S,
+    READ_WITHIN_S,
+    WRITE_WITHIN_S,
+    StillOurs,
+    always,
+)
 from shunter.drivers.admin_answers import LogDirsSeen, SettingsSeen, TopicsSeen
 from shunter.drivers.settings_in_force import not_seen_in_force
 from shunter.errors import DriverError, ErrorCode
-from shunter.model.execution import LogDirSpace, ObservedTopic, OngoingReassignment, ReplicaSize, ThrottleKey
+from shunter.model.execution import ObservedTopic, OngoingReassignment, ThrottleKey
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.simulation.executor.cluster import SimulatedCluster
 from shunter.simulation.executor.cluster_broker import ClusterBroker
@@ -26,9 +33,6 @@ from shunter.simulation.scheduler import MS
 if TYPE_CHECKING:
     from shunter.simulation.executor.process import ExecutorProcess
 
-LOG_DIR = "/data"
-ROOM = 3.0
-"""A log dir's size, in bytes of all partitions together: everything fits."""
 CLUSTER_ID = "simulated"
 
 Answer = Callable[[Any], None]
@@ -177,29 +181,26 @@ class SimulatedAdmin:
             if isinstance(answer, str):
                 seen = seen._replace(failed=(*seen.failed, (broker, answer)))
                 continue
-            seen.sizes.update(answer[0])
-            seen.spaces[broker, LOG_DIR] = answer[1]
+            seen.sizes.update(answer.sizes)
+            seen.futures.update(answer.futures)
+            seen.spaces.update(answer.spaces)
             seen = seen._replace(brokers=(*seen.brokers, broker))
         return seen
 
-    async def _log_dirs_of(
-        self, broker: BrokerId, tps: Sequence[TopicPartition]
-    ) -> tuple[dict[tuple[BrokerId, TopicPartition], ReplicaSize], LogDirSpace] | str:
-        def look() -> tuple[dict[tuple[BrokerId, TopicPartition], ReplicaSize], LogDirSpace]:
-            held = self._cluster.partitions
-            sizes = {
-                (broker, tp): ReplicaSize(held[tp].have[broker], LOG_DIR)
-                for tp in tps
-                if tp in held and broker in held[tp].have
-            }
-            total = int(sum(found.size for found in held.values()) * ROOM) + 1
-            used = sum(found.have.get(broker, 0) for found in held.values())
-            return sizes, LogDirSpace(total, total - used)
+    async def _log_dirs_of(self, broker: BrokerId, tps: Sequence[TopicPartition]) -> LogDirsSeen | str:
+        def look() -> LogDirsSeen:
+            dirs = self._cluster.log_dirs
+            seen = LogDirsSeen({}, {}, dirs.spaces(broker), ())
+            for tp in tps:
+                size, future = dirs.sizes(broker, tp)
+                if size is not None:
+                    seen.sizes[broker, tp] = size
+                if future is not None:
+                    seen.futures[broker, tp] = future
+            return seen
 
         try:
-            found: tuple[dict[tuple[BrokerId, TopicPartition], ReplicaSize], LogDirSpace] = await self._call(
-                "DescribeLogDirs", self._broker(broker), look, BROKER_WITHIN_S
-            )
+            found: LogDirsSeen = await self._call("DescribeLogDirs", self._broker(broker), look, BROKER_WITHIN_S)
         except DriverError as error:
             if not error.retriable:
                 raise
@@ -245,16 +246,24 @@ class SimulatedAdmin:
             world.rules.reassignments_answered(self._process, targets)
         return answered
 
-    async def alter_settings(self, settings: Sequence[tuple[ThrottleKey, str | None]]) -> dict[ThrottleKey, str]:
+    async def alter_settings(
+        self, settings: Sequence[tuple[ThrottleKey, str | None]], still_ours: StillOurs = always
+    ) -> dict[ThrottleKey, str]:
         """IncrementalAlterConfigs; each broker is asked by itself, so a dead one fails alone."""
         self._process.world.rules.settings_sent(self._process, settings)
+
+        async def alter_some(reach: Reach, some: Sequence[tuple[ThrottleKey, str | None]]) -> None:
+            await still_ours()
+            self._process.world.rules.may_act(self._process)
+            await self._alter_some(reach, some, errors)
+
         errors: dict[ThrottleKey, str] = {}
         topics = [item for item in settings if item[0].kind == "topic"]
         if topics:
-            await self._alter_some(self._cluster.ask_controller, topics, errors)
+            await alter_some(self._cluster.ask_controller, topics)
         for name in dict.fromkeys(key.name for key, _ in settings if key.kind == "broker"):
             mine = [item for item in settings if item[0].kind == "broker" and item[0].name == name]
-            await self._alter_some(self._broker(int(name)), mine, errors)
+            await alter_some(self._broker(int(name)), mine)
         taken = {key: value for key, value in settings if key not in errors}
         up = [broker.id for broker in self._cluster.brokers.values() if broker.registered]
         return errors | (await not_seen_in_force(taken, up, self._settings_at) if taken else {})
@@ -283,8 +292,27 @@ class SimulatedAdmin:
     async def alter_log_dirs(
         self, replicas: Sequence[tuple[BrokerId, TopicPartition, str]]
     ) -> dict[tuple[BrokerId, TopicPartition], ErrorCode]:
-        """There is one log dir on each broker: everything is where it should be."""
-        return {(broker, tp): ErrorCode.NONE for broker, tp, _path in replicas}
+        """AlterReplicaLogDirs, of all brokers at once; one that does not answer fails the whole."""
+        self._process.world.rules.log_dirs_sent(self._process, replicas)
+        answers = await asyncio.gather(
+            *(self._alter_log_dirs_of(broker, replicas) for broker in sorted({broker for broker, _, _ in replicas}))
+        )
+        return {key: code for answer in answers for key, code in answer.items()}
+
+    async def _alter_log_dirs_of(
+        self, broker: BrokerId, replicas: Sequence[tuple[BrokerId, TopicPartition, str]]
+    ) -> dict[tuple[BrokerId, TopicPartition], ErrorCode]:
+        world = self._process.world
+
+        def work() -> dict[tuple[BrokerId, TopicPartition], ErrorCode]:
+            return {
+                (owner, tp): world.alter_log_dir(owner, tp, path) for owner, tp, path in replicas if owner == broker
+            }
+
+        answered: dict[tuple[BrokerId, TopicPartition], ErrorCode] = await self._call(
+            "AlterReplicaLogDirs", self._broker(broker), work
+        )
+        return answered
 
     async def close(self) -> None:
         """End all connections."""

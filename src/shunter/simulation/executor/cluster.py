@@ -12,11 +12,12 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from shunter.core.executor.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
+from shunter.core.executor.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS, RATES
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import ObservedTopic, OngoingReassignment, ThrottleKey
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.simulation.executor.cluster_broker import ClusterBroker
+from shunter.simulation.executor.log_dirs import LogDirs
 from shunter.simulation.executor.partition import FOREIGN, SimulatedPartition
 from shunter.simulation.executor.shape import ExecutorShape
 from shunter.simulation.scheduler import MS, SECOND, Scheduler
@@ -61,6 +62,7 @@ class SimulatedCluster:
         self.gone_us: dict[str, int] = {}
         """When a topic was deleted last."""
         self.refusals: dict[TopicPartition, ErrorCode] = {}
+        self.log_dirs = LogDirs(self, shape.log_dirs)
         self._queue: deque[tuple[Callable[[], Any], Answer]] = deque()
         self._serving = False
         self._made = 0
@@ -94,11 +96,13 @@ class SimulatedCluster:
             self.partitions[tp] = SimulatedPartition(
                 tp, replicas, replicas, replicas[0], size, have=dict.fromkeys(replicas, size)
             )
+            self.log_dirs.place(self.partitions[tp])
         self.publish(name)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic, and what was set at it."""
         self.partitions = {tp: found for tp, found in self.partitions.items() if tp.topic != name}
+        self.log_dirs.delete_topic(name)
         del self.topic_ids[name]
         self.gone_us[name] = self.scheduler.now_us
         if self.rules is not None:
@@ -114,8 +118,9 @@ class SimulatedCluster:
         identity = self.topic_ids.get(name)
         if identity is None:
             return None
-        live = self.live()
-        seen = {tp.partition: found.seen(live) for tp, found in self.partitions.items() if tp.topic == name}
+        seen = {
+            tp.partition: found.seen(self._holders(tp)) for tp, found in self.partitions.items() if tp.topic == name
+        }
         return ObservedTopic(identity, seen, self.min_isr[name])
 
     # ---- what brokers hear
@@ -123,6 +128,10 @@ class SimulatedCluster:
     def live(self) -> dict[BrokerId, str | None]:
         """Brokers that are registered, with their racks."""
         return {broker.id: broker.rack for broker in self.brokers.values() if broker.registered}
+
+    def _holders(self, tp: TopicPartition) -> list[BrokerId]:
+        """Brokers that are alive and can read their replica of a partition, if they have one."""
+        return [broker for broker in self.live() if not self.log_dirs.offline(broker, tp)]
 
     def publish(self, name: str) -> None:
         """Tell all brokers how a topic is now."""
@@ -233,7 +242,8 @@ class SimulatedCluster:
                 self.rules.completing(found)
             found.complete()
             found.changed_us = self.scheduler.now_us
-        found.elect(self.live())
+        self.log_dirs.place(found)
+        found.elect(self._holders(found.tp))
 
     def list_ongoing(self) -> dict[TopicPartition, OngoingReassignment]:
         """ListPartitionReassignments."""
@@ -256,10 +266,10 @@ class SimulatedCluster:
 
     def _others_throttles(self, random: Random) -> None:
         if random.random() < 0.2:
-            self.defaults[random.choice((LEADER_RATE, FOLLOWER_RATE))] = "150000"
+            self.defaults[random.choice(RATES)] = "150000"
         for broker in self.brokers:
             if random.random() < 0.2:
-                setting = random.choice((LEADER_RATE, FOLLOWER_RATE))
+                setting = random.choice(RATES)
                 self.settings[ThrottleKey("broker", str(broker), setting)] = random.choice(("120000", "90000000"))
         for name in self.topic_ids:
             if random.random() < 0.3:
@@ -273,6 +283,7 @@ class SimulatedCluster:
         """SIGKILL: the cluster notices after a while."""
         if broker.running:
             broker.stop()
+            self.log_dirs.broker_ended(broker.id)
             self.scheduler.after(self.scheduler.between(100 * MS, SESSION_US), self._expire, broker, broker.starts)
 
     def pause(self, broker: ClusterBroker) -> None:
@@ -312,11 +323,30 @@ class SimulatedCluster:
             self.lose_controller()
         self._publish_live()
         for found in self.partitions.values():
-            left = tuple(member for member in found.isr if member != broker.id)
-            if broker.id in found.isr and left:  # The last one in sync stays in the ISR: nobody else has everything.
-                found.isr = left
-                found.shaken_us = self.scheduler.now_us
-                found.have[broker.id] = max(0, found.size - self.scheduler.random.randint(0, CATCH_UP_BYTES))
+            self._lose_replica(found, broker.id)
+        for name in self.topic_ids:
+            self.publish(name)
+
+    def _lose_replica(self, found: SimulatedPartition, broker: BrokerId) -> None:
+        left = tuple(member for member in found.isr if member != broker)
+        if broker in found.isr and left:  # The last one in sync stays in the ISR: nobody else has everything.
+            found.isr = left
+            found.shaken_us = self.scheduler.now_us
+            found.have[broker] = max(0, found.size - self.scheduler.random.randint(0, CATCH_UP_BYTES))
+        self._settle(found)
+
+    def fail_log_dir(self, broker: BrokerId, path: str) -> None:
+        """A disk of a broker fails: what lies there is offline."""
+        self.log_dirs.fail(broker, path)
+        for found in self.partitions.values():
+            if self.log_dirs.offline(broker, found.tp):
+                self._lose_replica(found, broker)
+                self.publish(found.tp.topic)
+
+    def mend_log_dir(self, broker: BrokerId, path: str) -> None:
+        """It is there again, with what it had."""
+        self.log_dirs.mend(broker, path)
+        for found in self.partitions.values():
             self._settle(found)
         for name in self.topic_ids:
             self.publish(name)
@@ -335,12 +365,13 @@ class SimulatedCluster:
 
     def _tick(self) -> None:
         self.scheduler.after(TICK_US, self._tick)
+        self.log_dirs.copy(TICK_US)
         copying = [
             (found, broker)
             for found in self.partitions.values()
             if found.leader >= 0 and self.brokers[found.leader].serving
             for broker in found.replicas
-            if broker not in found.isr and self.brokers[broker].serving
+            if broker not in found.isr and self.brokers[broker].serving and not self.log_dirs.offline(broker, found.tp)
         ]
         if not copying:
             return

@@ -20,11 +20,13 @@ def find_open_ends(world: ExecutorWorld) -> list[str]:
 def _cluster(world: ExecutorWorld) -> list[str]:
     cluster = world.cluster
     told = [f"broker {broker.id} is not there" for broker in cluster.brokers.values() if not broker.serving]
+    copies = cluster.log_dirs.futures
     for tp, found in cluster.partitions.items():
         if found.in_motion:
             told.append(f"{tp} is still moved to {list(found.target)} by {found.mover}")
         elif set(found.isr) != set(found.replicas):
             told.append(f"{tp} has ISR {list(found.isr)} of {list(found.replicas)}")
+    told += [f"{tp} is still copied to {future.path} of broker {broker}" for (broker, tp), future in copies.items()]
     return told
 
 

@@ -11,7 +11,6 @@ from shunter.simulation.executor.actions import FAULT_WEIGHTS, OPERATION_WEIGHTS
 
 NEVER_WRITTEN = {Outcome.FOREIGN}
 """A partition that somebody else moves is not taken on at all."""
-NOT_SIMULATED = {"LogDirsAltered"}
 ANSWERS = (
     ErrorCode.NONE,
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
@@ -19,15 +18,22 @@ ANSWERS = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_CONTROLLER,
 )
+LOG_DIR_ANSWERS = (
+    ErrorCode.NONE,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.LOG_DIR_NOT_FOUND,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
 
 EXECUTOR_EXPECTED: dict[str, tuple[str, ...]] = {
     "fault": tuple(FAULT_WEIGHTS),
     "operation": tuple(OPERATION_WEIGHTS),
-    "event": tuple(event.__name__ for event in get_args(Event) if event.__name__ not in NOT_SIMULATED),
+    "event": tuple(event.__name__ for event in get_args(Event)),
     "entry": tuple(record.__name__ for record in get_args(JournalRecord)),
     "outcome": tuple(outcome.value for outcome in Outcome if outcome not in NEVER_WRITTEN),
     "order": tuple(f"{kind.value} accepted" for kind in CommandKind),
     "answer": tuple(code.name for code in ANSWERS),
-    "request": ("reassign", "cancel", "set a throttle"),
+    "log dir": tuple(code.name for code in LOG_DIR_ANSWERS),
+    "request": ("reassign", "cancel", "set a throttle", "ask for a log dir"),
     "end": ("finished", "JournalHeld", "JournalDamaged"),
 }

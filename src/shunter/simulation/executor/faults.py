@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from shunter.errors import ErrorCode
-from shunter.model.partition import TopicPartition
+from shunter.model.partition import BrokerId, TopicPartition
 from shunter.simulation.executor.cluster_broker import ClusterBroker
 from shunter.simulation.executor.partition import FOREIGN
 from shunter.simulation.scheduler import MS, SECOND
@@ -155,6 +155,21 @@ class ExecutorFaults:
     def _quick(self, broker: ClusterBroker) -> None:
         broker.delays.slow = broker.lag = 1.0
 
+    def log_dir_fails(self, random: Random) -> bool:
+        """A disk of a broker can't be read; it is there again later. The last one's failure would end its broker."""
+        cluster, broker = self.world.cluster, self._broker(random)
+        able = cluster.log_dirs.online(broker.id)
+        if len(able) == 1:
+            return False
+        path = random.choice(able)
+        cluster.fail_log_dir(broker.id, path)
+        self.world.scheduler.after(self._while(random), self._mend_log_dir, broker.id, path)
+        return True
+
+    def _mend_log_dir(self, broker: BrokerId, path: str) -> None:
+        if (broker, path) in self.world.cluster.log_dirs.failed:
+            self.world.cluster.mend_log_dir(broker, path)
+
     # ---- the controller
 
     def controller_lost(self, random: Random) -> bool:
@@ -247,6 +262,8 @@ class ExecutorFaults:
         world.disk.busy_until_us = 0
         world.disk.mend()
         cluster.refusals.clear()
+        for owner, path in sorted(cluster.log_dirs.failed):
+            cluster.mend_log_dir(owner, path)
         for broker in cluster.brokers.values():
             self._quick(broker)
             cluster.resume(broker)

@@ -105,7 +105,7 @@ class JournalRules:
         """The original is recorded as it is, once, in its ORDER. Source: KIP-236; design, "what makes a rollback exact"."""
         self.ledger.accepted += 1
         before = self.ledger.open_move(record.tp)
-        move = LedgerMove(record.tp, record.original, record.target, record.adopted, self._now_us)
+        move = LedgerMove(record.tp, record.original, record.target, record.adopted, self._now_us, record.log_dirs)
         self.ledger.moves[record.tp] = move
         if before is not None and before.steps:  # Before the first step it may be told anew: who was asked was late.
             move.steps = before.steps
@@ -144,6 +144,7 @@ class JournalRules:
         move.steps = record.number
         if fresh and not (move.adopted and record.number == 1):  # What others began is as it is.
             self._caps(fresh)
+            self._rules.in_window(f"{move.tp} is copied to {sorted(fresh)}")
             self._sends(move, fresh)
             self._throttled(move, fresh)
 
@@ -172,8 +173,10 @@ class JournalRules:
         incoming: Counter[BrokerId] = Counter()
         racks: Counter[str] = Counter()
         total = 0
+        into_dirs: Counter[tuple[BrokerId, str]] = Counter()
         for move in self.ledger.open_moves():
             total += bool(move.copying)
+            into_dirs.update(each for each in move.log_dirs if each[0] in move.copying)
             for broker in sorted(move.copying):
                 incoming[broker] += 1
                 rack = known.get(broker)
@@ -184,6 +187,10 @@ class JournalRules:
         for broker in sorted(fresh):
             if 0 < options.max_in < incoming[broker]:
                 told = f"broker {broker} receives {incoming[broker]} copies, {options.max_in} may"
+                self._rules.violate("caps are kept", told)
+        for (broker, path), count in sorted(into_dirs.items()):
+            if broker in fresh and 0 < options.max_per_log_dir < count:
+                told = f"{path} of broker {broker} receives {count} copies, {options.max_per_log_dir} may"
                 self._rules.violate("caps are kept", told)
         for rack, count in sorted(racks.items()):
             mine = sum(known.get(broker) == rack for broker in fresh)
@@ -211,7 +218,7 @@ class JournalRules:
         """A copy begins only when its throttle is in force. Source: decision 0203."""
         cluster = self._rules.world.cluster
         key = ThrottleKey("topic", move.tp.topic, FOLLOWER_REPLICAS)
-        if self.ledger.limit is None or not self._quiet(key, self._now_us - LATE_US):
+        if self.ledger.limit is None or not self.quiet(key):
             return
         listed = cluster.settings.get(key, "")
         missing = [broker for broker in sorted(fresh) if f"{move.tp.partition}:{broker}" not in listed.split(",")]
@@ -257,6 +264,8 @@ class JournalRules:
             self._rules.violate("nobody is blamed for nothing", f"{record}, and it is there")
         if record.outcome is Outcome.REFUSED and record.tp not in self._rules.world.refused:
             self._rules.violate("nobody is blamed for nothing", f"{record}, and it was not refused for good")
+        if truth is not None and record.outcome is Outcome.DONE:
+            self._placed(move)
         if others or truth is None:
             return
         due = {
@@ -269,10 +278,29 @@ class JournalRules:
             told = f"{record.tp} is {record.outcome.value} and {list(truth.replicas)}, {list(due)} is due"
             self._rules.violate(rule, f"{told} (in motion: {truth.in_motion})")
 
+    def _placed(self, move: LedgerMove) -> None:
+        """A move is done when its replicas lie in the log dirs that the plan names. Source: issue, "log-dir moves"."""
+        dirs, world = self._rules.world.cluster.log_dirs, self._rules.world
+        since_us = self._now_us - LATE_US
+        for broker, path in move.log_dirs:
+            key = (broker, move.tp)
+            found = dirs.places.get(key)
+            if found is None or found == path or key in world.refused_dirs:
+                continue
+            shaken = (dirs.failed_us.get((broker, each), -1) >= since_us for each in (path, found))
+            if dirs.foreign_us.get(key, -1) >= since_us or any(shaken):
+                continue
+            told = f"{move.tp} is done and in {found} of broker {broker}, {path} is due"
+            self._rules.violate("a move ends in its log dirs", told)
+
     def _command_taken(self, record: CommandTaken) -> None:
         self.ledger.obey(record.command)
 
     # ---- throttles
+
+    def quiet(self, key: ThrottleKey) -> bool:
+        """Whether nobody else changed a setting for so long that everybody knows it."""
+        return self._quiet(key, self._now_us - LATE_US)
 
     def _quiet(self, key: ThrottleKey, since_us: int) -> bool:
         """Whether nobody else changed a setting since then."""
@@ -290,7 +318,7 @@ class JournalRules:
         due = self._rules.world.cluster.theirs.get(record.key)
         if record.value == due:
             return
-        if not self._quiet(record.key, self._now_us - LATE_US):
+        if not self.quiet(record.key):
             self._rules.world.muddled.add(record.key)  # Who was asked had not heard of the change yet.
             return
         told = f"{record.key} is {due!r} without us, remembered is {record.value!r}"

@@ -26,6 +26,7 @@ class LedgerMove:
     target: Replicas
     adopted: bool
     accepted_us: int
+    log_dirs: tuple[tuple[BrokerId, str], ...] = ()
     direction: Direction = Direction.FORWARD
     paused: bool = False
     relaxed: bool = False

@@ -5,20 +5,21 @@ Every method takes a PRNG of its own and says whether it did anything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
 import orjson
 
-from shunter.core.executor.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
+from shunter.core.executor.pressure import window_is_open
+from shunter.core.executor.throttles import LISTS, RATES
 from shunter.drivers.journals import Presence
 from shunter.errors import ErrorCode
 from shunter.formats.journal import command_to_json, options_to_json
 from shunter.formats.reassignment_json import encode_plan
 from shunter.model.execution import Command, CommandKind, ExecutionOptions, MoveOrder, ThrottleKey
-from shunter.model.partition import Replicas, TopicPartition
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
 from shunter.simulation.executor.partition import FOREIGN
 from shunter.simulation.scheduler import MS, SECOND
@@ -82,7 +83,21 @@ class ExecutorOperators:
 
     def _order(self, random: Random, tp: TopicPartition) -> MoveOrder:
         strategy = random.choice((None, None, None, Strategy.ALL_AT_ONCE))
-        return MoveOrder(tp, self._target(random, tp), strategy)
+        target = self._target(random, tp)
+        if len(self.world.shape.log_dirs) == 1 or random.random() < 0.5:
+            return MoveOrder(tp, target, strategy)
+        found = self.world.cluster.partitions.get(tp)
+        if found is not None and random.random() < 0.4:
+            target = found.target  # From log dir to log dir alone.
+        return MoveOrder(tp, target, strategy, tuple(self._log_dirs(random, target)))
+
+    def _log_dirs(self, random: Random, target: Replicas) -> Iterator[tuple[BrokerId, str]]:
+        for broker in target:
+            path = random.choice((*self.world.shape.log_dirs, "any"))
+            if random.random() < 0.03:
+                path = "/not-there"
+            if path != "any":
+                yield broker, path
 
     def _submit(self, moves: Sequence[MoveOrder], random: Random, *, take_over: bool = False) -> bool:
         if not moves:
@@ -172,13 +187,13 @@ class ExecutorOperators:
         cluster = self.world.cluster
         if random.random() < 0.5:
             broker = str(random.choice(self.world.shape.brokers))
-            key = ThrottleKey("broker", broker, random.choice((LEADER_RATE, FOLLOWER_RATE)))
+            key = ThrottleKey("broker", broker, random.choice(RATES))
             value = random.choice((None, "300000", "70000000"))
         else:
             names = list(cluster.topic_ids)
             if not names:
                 return False
-            key = ThrottleKey("topic", random.choice(names), random.choice((LEADER_REPLICAS, FOLLOWER_REPLICAS)))
+            key = ThrottleKey("topic", random.choice(names), random.choice(LISTS))
             value = random.choice((None, "0:3,1:4", "*"))
         return cluster.set_setting(key, value, FOREIGN) is None
 
@@ -189,6 +204,24 @@ class ExecutorOperators:
         for key in touched:
             cluster.set_setting(key, None, FOREIGN)
         return bool(touched)
+
+    def foreign_log_dir(self, random: Random) -> bool:
+        """Somebody else moves a replica to another log dir of its broker."""
+        cluster = self.world.cluster
+        tps = self._some(random, most=1)
+        if len(cluster.log_dirs.paths) == 1 or not tps:
+            return False
+        broker = random.choice(cluster.partitions[tps[0]].replicas)
+        path = random.choice(cluster.log_dirs.paths)
+        return cluster.brokers[broker].serving and (
+            cluster.log_dirs.alter(broker, tps[0], path, FOREIGN) is ErrorCode.NONE
+        )
+
+    def half_a_day_passes(self, random: Random) -> bool:
+        """The time window opens or closes."""
+        del random
+        self.world.half_a_day_passes()
+        return self.world.shape.options.window is not None
 
     # ---- topics
 
@@ -236,7 +269,10 @@ class ExecutorOperators:
     # ---- the end of phase one
 
     def let_go(self) -> None:
-        """What is not done is to go on, as fast as it can, or to be rolled back."""
+        """What is not done is to go on, as fast as it can, or to be rolled back; its time window is open."""
+        window = self.world.shape.options.window
+        if not window_is_open(window, self.world.scheduler.now_ms, self.world.local_minutes):
+            self.world.half_a_day_passes()
         if not self.world.rules.ledger.running:
             return
         commands = [Command(CommandKind.LIMIT, (), None, "the end")]

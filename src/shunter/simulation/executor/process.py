@@ -27,8 +27,9 @@ CPU_PER_EVENT_S = 0.0002
 class ExecutorClock:
     """A process's clock: wrong by as much as it was when the process started, as `SystemClock` keeps it."""
 
-    def __init__(self, scheduler: Scheduler, skew_ms: int) -> None:
-        """Remember how wrong it is."""
+    def __init__(self, scheduler: Scheduler, skew_ms: int, local_minutes: Callable[[], int]) -> None:
+        """Remember how wrong it is; `local_minutes` tells how far local time is ahead."""
+        self._local_minutes = local_minutes
         self._scheduler = scheduler
         self.skew_ms = skew_ms
         self.events = 0
@@ -42,9 +43,9 @@ class ExecutorClock:
         return self.events * CPU_PER_EVENT_S
 
     def utc_offset_minutes(self, now_ms: int) -> int:
-        """It lives in UTC."""
+        """How far local time is ahead of UTC."""
         del now_ms
-        return 0
+        return self._local_minutes()
 
 
 class ObservedExecutor(Executor):
@@ -77,7 +78,7 @@ class ExecutorProcess:
         self.drives_since_us = 0
         self.countdown = 0
         """Dies at the so-maniest thing that leaves or enters it; 0: does not."""
-        self.clock = ExecutorClock(world.scheduler, world.draw_skew_ms())
+        self.clock = ExecutorClock(world.scheduler, world.draw_skew_ms(), lambda: world.local_minutes)
         self.loop = ThreadLoop(world.scheduler, self.name, self._failed, self._thread_us)  # type: ignore[abstract]
         self.admin = SimulatedAdmin(self, world.cluster, world.network)
         self.core = ObservedExecutor()

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from shunter.core.executor.events import Envelope
 from shunter.core.executor.ready import AlterReassignments, CommandReply, PlanReply, Ready, Reply
+from shunter.core.executor.throttles import LOG_DIR_RATE
 from shunter.drivers.journals import LEASE_MS
 from shunter.errors import ErrorCode
 from shunter.model.execution import Command, Direction, JournalEntry, ThrottleKey
-from shunter.model.partition import Replicas, TopicPartition
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.simulation.executor.journal_rules import JournalRules
 from shunter.simulation.executor.ledger import LedgerMove
 from shunter.simulation.executor.partition import FOREIGN, OURS, SimulatedPartition
@@ -84,7 +85,7 @@ class ExecutorRules:
             told = f"{process.name} read {count} entries, {len(self.ledger.entries)} are durable"
             self.violate("what is durable is read again", told)
 
-    def _may_act(self, process: ExecutorProcess) -> None:
+    def may_act(self, process: ExecutorProcess) -> None:
         """Whoever lost the lease asks for nothing. Source: decisions 0201 and 0204."""
         self.checks += 1
         lost_us = self.world.scheduler.now_us - self._taken_us
@@ -97,7 +98,7 @@ class ExecutorRules:
         self, process: ExecutorProcess, targets: Sequence[tuple[TopicPartition, Replicas | None]]
     ) -> None:
         """Durable before sent. Source: issue, "written and synced before a request is sent"; decision 0201."""
-        self._may_act(process)
+        self.may_act(process)
         process.cross()
         for tp, target in targets:
             self.world.coverage.count("request", "cancel" if target is None else "reassign")
@@ -147,7 +148,7 @@ class ExecutorRules:
 
     def settings_sent(self, process: ExecutorProcess, settings: Sequence[tuple[ThrottleKey, str | None]]) -> None:
         """A setting is remembered before it is touched. Source: decision 0203."""
-        self._may_act(process)
+        self.may_act(process)
         process.cross()
         now_us = self.world.scheduler.now_us
         for key, value in settings:
@@ -160,6 +161,37 @@ class ExecutorRules:
                 self.violate("a throttle is remembered before it is touched", f"{process.name} sets {key} to {value}")
             elif value != known.before and value not in known.values[-2:]:
                 self.violate("durable before sent", f"{process.name} sets {key} to {value}, durable is {known}")
+
+    def in_window(self, told: str) -> None:
+        """Copies begin in their time window. Source: issue, "time windows"."""
+        process, since_us = self.world.driver(), self.world.scheduler.now_us - WINDOW_US
+        well = process is not None and process.drives_since_us < since_us and self.world.hindered_us < since_us
+        if process is not None and well and self.world.turned_us < since_us and not self.world.window_open(process):
+            self.violate("copies begin in their time window", told)
+
+    def log_dirs_sent(self, process: ExecutorProcess, replicas: Sequence[tuple[BrokerId, TopicPartition, str]]) -> None:
+        """Log dirs are asked for as a durable plan names them, within their throttle, of moves that are to go there.
+
+        Source: issue, "written and synced before a request is sent"; decision 0203.
+        """
+        self.may_act(process)
+        process.cross()
+        self.in_window("log dirs are asked for")
+        cluster, rate = self.world.cluster, self.ledger.options.log_dir_throttle
+        for broker, tp, path in replicas:
+            self.world.coverage.count("request", "ask for a log dir")
+            move = self.ledger.open_move(tp)
+            if move is None or (broker, path) not in move.log_dirs:
+                self.violate("durable before sent", f"{process.name} asks for {path} of broker {broker} for {tp}")
+                return
+            if move.paused or move.direction is not Direction.FORWARD:
+                told = f"{tp} goes {move.direction.value}, paused: {move.paused}; {process.name} asks for {path}"
+                self.violate("an order holds for all that it names", told)
+            key = ThrottleKey("broker", str(broker), LOG_DIR_RATE)
+            due = cluster.log_dirs.places.get((broker, tp), path) != path and rate is not None
+            if due and self.journal.quiet(key) and cluster.settings.get(key, cluster.defaults.get(key.setting)) is None:
+                told = f"{tp} is copied to {path} of broker {broker}, and {key.setting} is not set there"
+                self.violate("a copy begins when its throttle is in force", told)
 
     def _race_us(self) -> int:
         return MURKY_RACE_US if self.world.scheduler.now_us < self.world.murky_until_us else RACE_US

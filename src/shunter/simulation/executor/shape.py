@@ -7,9 +7,14 @@ from random import Random
 
 from shunter.model.execution import ExecutionOptions, Order
 from shunter.model.reassignment import Strategy
-from shunter.simulation.scheduler import SECOND
+from shunter.simulation.scheduler import EPOCH_MS, SECOND
 
 KB = 1_000
+DAY_MINUTES = 24 * 60
+NOON = EPOCH_MS // 60_000 % DAY_MINUTES
+"""The minute of the day at which worlds begin, in the middle of their day."""
+BY_DAY = ((NOON - 360) % DAY_MINUTES, (NOON + 360) % DAY_MINUTES)
+BY_NIGHT = (BY_DAY[1], BY_DAY[0])
 MB = 1_000_000
 
 
@@ -34,6 +39,10 @@ class ExecutorShape:
     skew_ms: int
     quorum_us: int
     """How long the cluster is without a controller when one dies."""
+    log_dirs: tuple[str, ...]
+    night: bool
+    """Whether it begins half a day after the scheduler's clock, by local time."""
+    """Those of each broker. With more than one, half of what plans move names some."""
 
 
 def draw_executor_shape(seed: int) -> ExecutorShape:
@@ -56,6 +65,8 @@ def draw_executor_shape(seed: int) -> ExecutorShape:
         ending=random.choice(("resume", "rollback")),
         skew_ms=random.choice((0, 0, 5_000, 3_600_000)),
         quorum_us=random.choice((SECOND // 2, 6 * SECOND)),
+        log_dirs=random.choice((("/data",), ("/data-a", "/data-b"), ("/data-a", "/data-b", "/data-c"))),
+        night=random.random() < 0.5,
     )
 
 
@@ -74,4 +85,7 @@ def _draw_options(random: Random) -> ExecutionOptions:
         orders=tuple(orders[: random.randint(0, len(orders))]),
         disk_share=random.choice((1.0, 1.0, 0.9)),
         relax_after_ms=random.choice((3_000, 30_000, 600_000)),
+        log_dir_throttle=random.choice((None, 200 * KB, 2 * MB)),
+        max_per_log_dir=random.choice((0, 0, 1)),
+        window=random.choice((None, None, None, BY_DAY, BY_NIGHT)),
     )

@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from shunter.core.executor.events import Envelope
+from shunter.core.executor.pressure import window_is_open
 from shunter.core.executor.ready import Ready
 from shunter.errors import ErrorCode
 from shunter.model.execution import ThrottleKey
-from shunter.model.partition import Replicas, TopicPartition
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.simulation.actions import Action
 from shunter.simulation.coverage import Coverage
 from shunter.simulation.executor.admin import QUICK, Network
@@ -39,6 +40,10 @@ WATCH_EVERY_US = 3 * SECOND
 """So often somebody looks whether an executor has to be started again."""
 
 
+HALF_A_DAY = 12 * 60
+"""Minutes. Windows are as long, and no clock is as wrong, nor a world as long, as half of it."""
+
+
 class ExecutorWorld:
     """One world, from one seed."""
 
@@ -60,6 +65,8 @@ class ExecutorWorld:
         self.processes: list[ExecutorProcess] = []
         self.refused: set[TopicPartition] = set()
         """Partitions that were refused for good at some time."""
+        self.refused_dirs: set[tuple[BrokerId, TopicPartition]] = set()
+        """Replicas whose brokers refused to put them where they were to be."""
         self.muddled: set[ThrottleKey] = set()
         """Settings that others changed while we had our hands on them."""
         self.hindered_us = -1
@@ -67,6 +74,9 @@ class ExecutorWorld:
         self.murky_until_us = -1
         """Until when a fault may make somebody late."""
         self.jump_ms = 0
+        self.local_minutes = HALF_A_DAY if shape.night else 0
+        self.turned_us = -1
+        """When half a day passed last: only then does a time window open or close."""
         self.phase_two = False
         self.last_end = "nobody was started"
         self._number = 1
@@ -150,6 +160,15 @@ class ExecutorWorld:
         """Something keeps executors from answering at once, for so long."""
         self.hindered_us = max(self.hindered_us, self.scheduler.now_us + length_us)
 
+    def window_open(self, process: ExecutorProcess) -> bool:
+        """Whether the plan's time window is open by a process's clock."""
+        return window_is_open(self.rules.ledger.options.window, process.clock.now_ms(), self.local_minutes)
+
+    def half_a_day_passes(self) -> None:
+        """Local time goes on by half a day, and with it every time window opens or closes."""
+        self.local_minutes = HALF_A_DAY - self.local_minutes
+        self.turned_us = self.scheduler.now_us
+
     def shell_order(self, kind: str, document: object) -> None:
         """Another shell asks through the journal."""
         if self.scheduler.now_us >= self.disk.busy_until_us:
@@ -171,6 +190,15 @@ class ExecutorWorld:
         self.coverage.count("answer", code.name)
         self.scheduler.note(f"cluster {tp} {target} {code.name}")
         self.rules.altered(tp, target, before, code)
+        return code
+
+    def alter_log_dir(self, broker: BrokerId, tp: TopicPartition, path: str) -> ErrorCode:
+        """An executor's request for a log dir reaches a broker."""
+        code = self.cluster.log_dirs.alter(broker, tp, path, OURS)
+        self.coverage.count("log dir", code.name)
+        self.scheduler.note(f"broker {broker} {tp} {path} {code.name}")
+        if code not in (ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE):
+            self.refused_dirs.add((broker, tp))
         return code
 
     def core_handled(self, process: ExecutorProcess, envelope: Envelope, ready: Ready) -> None:

@@ -1,0 +1,121 @@
+"""Log dirs of a plan: asked for when their throttle is in force and their window open, waited for broker by broker."""
+
+from __future__ import annotations
+
+from apache_yard import Rig, Yard
+
+from shunter.core.executor import events as ev
+from shunter.core.executor.ready import AlterLogDirs, Read, Request
+from shunter.errors import ErrorCode
+from shunter.model.execution import CommandKind, ExecutionOptions, MoveOrder, Outcome, ThrottleKey
+from shunter.model.partition import Replicas, TopicPartition
+
+T0 = TopicPartition("t", 0)
+RATE = ThrottleKey("broker", "1", "replica.alter.log.dirs.io.max.bytes.per.second")
+MINUTE_MS = 60_000
+
+
+class DirRig(Rig):
+    """Brokers put their replicas where they are told, but those that refuse; what is asked for is kept."""
+
+    def __init__(self, yard: Yard, refusing: Replicas = ()) -> None:
+        self.dirs_asked: list[tuple[int, str]] = []
+        self.refusing = refusing
+        self.slow: Replicas = ()
+        super().__init__(yard)
+
+    def _carry_out(self, work: Request | Read) -> ev.Event:
+        if not isinstance(work, AlterLogDirs):
+            return super()._carry_out(work)
+        results: dict[tuple[int, TopicPartition], ErrorCode] = {}
+        for broker, tp, path in work.replicas:
+            self.dirs_asked.append((broker, path))
+            results[broker, tp] = ErrorCode.KAFKA_STORAGE_ERROR if broker in self.refusing else ErrorCode.NONE
+            if broker not in (*self.refusing, *self.slow):
+                self.yard.log_dirs[broker, tp] = path
+        return ev.LogDirsAltered(work.request_id, results)
+
+    def order(self, target: Replicas, *log_dirs: tuple[int, str], options: ExecutionOptions) -> None:
+        self.tell(ev.PlanSubmitted("p", (MoveOrder(T0, target, None, log_dirs),), options, 1))
+
+
+def test_a_copy_between_log_dirs_begins_when_its_throttle_is_in_force() -> None:
+    """Found by simulation: the log dir was asked for while its throttle was on its way."""
+    rig = DirRig(Yard({"t": [(1, 2)]}))
+    rig.order((1, 2), (1, "/fast"), options=ExecutionOptions(log_dir_throttle=700))
+    for _turn in range(200):
+        if rig.dirs_asked:
+            break
+        assert not any(isinstance(work, AlterLogDirs) for work in rig.pending) or rig.yard.settings.get(RATE) == "700"
+        if rig.pending:
+            rig.deliver()
+        else:
+            rig.pass_time(250)
+    assert rig.dirs_asked == [(1, "/fast")]
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.DONE}
+    assert rig.yard.settings == {}
+
+
+def test_a_log_dir_that_one_broker_refuses_is_waited_for_at_the_other() -> None:
+    """Found by simulation: a move was done with a replica where it had been."""
+    rig = DirRig(Yard({"t": [(1, 2)]}), refusing=(1,))
+    rig.slow = (2,)
+    rig.order((1, 2), (1, "/fast"), (2, "/fast"), options=ExecutionOptions())
+    rig.settle(rounds=80)
+    assert [notice.kind for notice in rig.notices if notice.kind == "log-dir-refused"] == ["log-dir-refused"]
+    assert rig.outcomes() == {T0: None}
+    rig.yard.log_dirs[2, T0] = "/fast"
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.DONE}
+
+
+def test_log_dirs_are_asked_for_within_the_time_window() -> None:
+    rig = DirRig(Yard({"t": [(1, 2)]}))
+    minute = rig.now_ms // MINUTE_MS % 1440
+    options = ExecutionOptions(window=((minute + 5) % 1440, (minute + 60) % 1440))
+    rig.order((1, 2), (1, "/fast"), options=options)
+    rig.settle(rounds=40)
+    assert rig.dirs_asked == []
+    rig.now_ms += 6 * MINUTE_MS
+    rig.settle()
+    assert rig.dirs_asked == [(1, "/fast")]
+    assert rig.outcomes() == {T0: Outcome.DONE}
+
+
+def test_a_paused_move_asks_for_no_log_dir() -> None:
+    rig = DirRig(Yard({"t": [(1, 2)]}))
+    rig.slow = (1,)
+    rig.order((1, 2), (1, "/fast"), options=ExecutionOptions())
+    rig.settle(rounds=4)
+    rig.command(CommandKind.PAUSE)
+    asked = len(rig.dirs_asked)
+    rig.settle(rounds=80)
+    assert asked > 0
+    assert len(rig.dirs_asked) == asked
+    rig.slow = ()
+    rig.command(CommandKind.RESUME)
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.DONE}
+
+
+def test_a_replica_that_lies_there_already_is_looked_for_before_its_move_is_done() -> None:
+    """Where it was seen before the plan may be out of date."""
+    rig = DirRig(Yard({"t": [(1, 2)]}))
+    rig.yard.log_dirs[1, T0] = "/fast"
+    rig.order((1, 2), (1, "/fast"), options=ExecutionOptions())
+    rig.settle()
+    assert rig.dirs_asked == [(1, "/fast")]
+    assert rig.outcomes() == {T0: Outcome.DONE}
+
+
+def test_no_log_dir_is_asked_for_in_the_moment_in_which_an_order_becomes_durable() -> None:
+    """Found by simulation: the log dirs of the plan before were asked for while another plan was being written."""
+    rig = DirRig(Yard({"t": [(1, 2)]}))
+    rig.slow = (1,)
+    rig.order((1, 2), (1, "/fast"), options=ExecutionOptions())
+    rig.settle(rounds=4)
+    assert not rig.pending
+    rig.now_ms += 20_000  # It is due again.
+    rig.command(CommandKind.PAUSE)
+    assert not [work for work in rig.pending if isinstance(work, AlterLogDirs)]
