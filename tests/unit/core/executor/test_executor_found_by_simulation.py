@@ -5,7 +5,9 @@ from __future__ import annotations
 from apache_yard import Rig, Yard
 
 from shunter.core.executor import events as ev
-from shunter.core.executor.ready import AlterSettings, PlanReply, Read, ReadSettings, Request
+from shunter.core.executor.ready import AlterSettings, Outbox, PlanReply, Read, ReadSettings, Request
+from shunter.core.executor.state import ExecutorState, Throttle
+from shunter.core.executor.throttles import ThrottleBook, not_in_force, send_settings
 from shunter.model.execution import CommandKind, ExecutionOptions, Outcome, StepBegun, ThrottleKey
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
@@ -188,3 +190,26 @@ def test_nobody_is_asked_again_at_once_where_nobody_answers() -> None:
             assert asked < 200, "each failure asks more than it answers"
         rig.pass_time(250)
     assert asked <= 40
+
+
+def late_when_wanted_again(key: ThrottleKey, throttle: Throttle, now: str | None, again: str) -> set[str]:
+    """Ask for what is wanted now, and see what is not in force of what is wanted in the next moment."""
+    state, book, out = ExecutorState(), ThrottleBook(), Outbox()
+    state.cluster.brokers = {4: None}
+    state.throttles[key] = throttle
+    book.on_read({key: throttle.applied}, {}, 0)
+    send_settings(state, book, {} if now is None else {key: now}, 0, lambda: 1, out)
+    assert out.requests
+    throttle.value = again
+    return not_in_force(state, book, {key: again})
+
+
+def test_a_throttle_that_is_being_given_back_is_not_in_force() -> None:
+    """Found by simulation: the same was wanted again meanwhile, and a copy began before it was set anew."""
+    throttle = Throttle(None, "1000", {"1000"}, "1000")
+    assert late_when_wanted_again(RATE, throttle, None, "1000") == {"broker 4"}
+
+
+def test_a_list_that_is_being_shortened_is_not_in_force() -> None:
+    throttle = Throttle(None, "0:4", {"0:3,0:4", "0:4"}, "0:3,0:4")
+    assert late_when_wanted_again(FOLLOWERS, throttle, "0:4", "0:3,0:4") == {"topic t"}

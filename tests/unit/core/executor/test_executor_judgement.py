@@ -1,13 +1,14 @@
-"""A step that Shunter's controller lists while it waits for its turn is under way, and nobody else's."""
+"""What an observation says of a step: whose it is, and how long one has to look until that is sure."""
 
 from __future__ import annotations
 
 import pytest
 
-from shunter.core.executor.judgement import Sight, sight
-from shunter.core.executor.state import Step
+from shunter.core.executor.judgement import LAG_MS, RESENDS, Sight, Verdict, judge, sight
+from shunter.core.executor.state import Move, Step
 from shunter.model.execution import ObservedPartition, OngoingReassignment
-from shunter.model.partition import Replicas
+from shunter.model.partition import Replicas, TopicPartition
+from shunter.model.reassignment import Strategy
 
 
 def step(before: Replicas, after: Replicas) -> Step:
@@ -40,3 +41,42 @@ def test_another_set_is_somebody_elses_also_while_it_waits() -> None:
 def test_the_order_counts_once_it_is_written() -> None:
     listed = OngoingReassignment((3, 1, 4), (1,), (4,))
     assert sight(step((4, 3), (1, 3)), seen((3, 1, 4)), listed) is Sight.OTHER
+
+
+def move(under_way: Step) -> Move:
+    """A move whose step was taken on, and asked for, at 0."""
+    original = under_way.before
+    found = Move(
+        TopicPartition("t", 0), "p", None, original, under_way.after, Strategy.INCREMENTAL, 0, (), False, 0, original
+    )
+    found.passed |= {frozenset(under_way.before), frozenset(under_way.after)}
+    found.step, under_way.accepted = under_way, True
+    found.watch.accepted_at_ms = 0
+    return found
+
+
+def test_a_change_of_order_alone_is_blamed_on_nobody_before_metadata_can_no_longer_be_late() -> None:
+    """Found by simulation: after three vain questions, that is fifteen seconds, somebody else was said to have cancelled."""
+    ordering = move(step((1, 2), (2, 1)))
+    verdicts: dict[int, Verdict] = {}
+    for now_ms in range(0, LAG_MS + 10_000, 500):
+        verdicts[now_ms] = judge(ordering, seen((1, 2)), None, now_ms)
+        if verdicts[now_ms] is Verdict.SEND:
+            ordering.watch.attempts += 1
+        if verdicts[now_ms] is Verdict.CANCELLED:
+            break
+    cancelled = [now_ms for now_ms, verdict in verdicts.items() if verdict is Verdict.CANCELLED]
+    assert cancelled
+    assert min(cancelled) >= LAG_MS
+    assert ordering.watch.attempts >= RESENDS
+
+
+def test_where_there_was_nothing_to_cancel_late_metadata_do_not_end_a_rollback() -> None:
+    """Found by simulation (seed 10668): the step was done, and a late broker showed what had been before it."""
+    cancelling = Step(2, (1, 2), (1, 2), "roll back", cancels=True, begun_at_ms=0, redirected_from=(3, 2))
+    turned = move(cancelling)
+    turned.watch.nothing_left = True
+    assert judge(turned, seen((1, 2)), None, 1_000) is Verdict.DOUBT
+    assert judge(turned, seen((1, 2)), None, LAG_MS - 1) is Verdict.DOUBT
+    assert judge(turned, seen((3, 2)), None, 1_000) is Verdict.FINISHED, "what it took the place of is done"
+    assert judge(turned, seen((1, 2)), None, LAG_MS) is Verdict.FINISHED
