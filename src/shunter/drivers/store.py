@@ -6,6 +6,7 @@ nothing of ours happens any more. Parents and remains are looked up before a bat
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -81,17 +82,39 @@ class ZooKeeperStore:
         self._seen = seen
         self._post = post
         self._epoch_version = NO_FENCE
+        self._reading: set[asyncio.Task[None]] = set()
 
     def begin(self, elected: Elected) -> None:
         """We are the controller: every write from now on checks this election's version."""
+        self.end()
         self._epoch_version = elected.epoch_version
 
     def end(self) -> None:
-        """We are not the controller any more: every write is refused without asking."""
+        """We are not the controller any more: every write is refused without asking, and nothing more is read.
+
+        What was read in part by then is of another time than the rest would be, and would be taken for the next term's.
+        """
         self._epoch_version = NO_FENCE
+        for task in self._reading:
+            task.cancel()
+        self._reading.clear()
 
     async def read(self, read: Read) -> None:
-        """Carry out a read and post its answer; when the session ends meanwhile there is none."""
+        """Carry out a read and post its answer; when the term ends meanwhile there is none."""
+        if self._epoch_version == NO_FENCE:
+            return
+        task = asyncio.get_running_loop().create_task(self._read(read))
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if not task.cancelled():
+            task.result()
+
+    async def _read(self, read: Read) -> None:
         try:
             if isinstance(read, LoadCluster):
                 await self._load()

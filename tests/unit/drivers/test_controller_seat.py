@@ -1,6 +1,7 @@
-"""The deletion queue, whose entries have no more than a name: what was deleted and what was made anew are told apart.
+"""The seat on the simulation's ZooKeeper, whose delays and breaks are where the test wants them.
 
-The seat as it is, on the simulation's ZooKeeper: its connection's delays and breaks are where the test wants them.
+The deletion queue's entries have no more than a name: what was deleted and what was made anew are told apart all the
+same. And what was read in one term is not taken for the next one's.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from shunter.core.controller.events import (
     BatchWritten,
     ClusterLoaded,
     Elected,
+    SessionExpired,
     TopicDeletionsFound,
     TopicsRead,
 )
@@ -186,3 +188,15 @@ def test_what_a_refused_write_met_is_watched_from_then_on(place, half_ms):
     place.act(Put(znodes.topic("t"), encode_topic(changed)))
     place.settle()
     assert place.told(TopicsRead)[-1].topics[0].topic.assignments == changed.assignments
+
+
+def test_what_is_being_read_when_a_term_ends_is_not_taken_for_the_next_ones(place):
+    async def load():
+        await place.seat.store.read(LoadCluster())
+
+    place.loop.deliver(place.loop.create_task, load())
+    place.act(Remove(znodes.CONTROLLER))
+    place.settle()
+    assert [type(event) for event in place.posted] == [SessionExpired, Elected]
+    place.run(place.seat.store.read(LoadCluster()))
+    assert len(place.told(ClusterLoaded)) == 1
