@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from shunter.core.reassignment import describe_waiting
@@ -163,4 +164,27 @@ def _controller_state(world: World, process: ShunterProcess) -> list[str]:
         told.append(f"{machine.intake.queue.pending()} items wait in the controller")
     if process.control.callers:
         told.append(f"{len(process.control.callers)} callers have no answer")
+    return [*told, *_remembered(process)]
+
+
+def _remembered(process: ShunterProcess) -> list[str]:
+    """Memory stays bounded: nothing is kept of partitions and moves that are gone. Source: issue; TIGER_STYLE."""
+    intake, state, outbox = process.machine.intake, process.machine.state, process.machine.outbox
+    kept: dict[str, Iterable[TopicPartition]] = {
+        "waiting": (tp for tp in intake.moves.waiting if tp not in state.reassignments),
+        "undeleted": (tp for tp in intake.moves.undeleted if tp not in state.reassignments),
+        "refused": (tp for _, tp in intake.moves.refused),
+        "offline": (tp for tp in state.offline_replicas if state.partition(tp) is None),
+        "unreadable": (tp for tp in state.unreadable if state.partition(tp) is None),
+        "metadata": outbox.pending_metadata,
+        "deletions": (tp for partitions in outbox.deletions.values() for tp in partitions),
+    }
+    told = [
+        f"the controller still remembers as {what} {stale}" for what, each in kept.items() if (stale := sorted(each))
+    ]
+    doomed = sorted({*intake.deletions.doomed, *state.deleting})
+    if doomed:
+        told.append(f"the controller is still deleting {doomed}")
+    if intake.awaited_topics:
+        told.append(f"answers about {sorted(intake.awaited_topics)} are still held back")
     return told
