@@ -24,6 +24,7 @@ from shunter.app.demo.stage import (
     MOST_AT_ONCE,
     MOVE_TIMEOUT_S,
     READ_BACK_TIMEOUT_S,
+    SLOW_BYTES_PER_S,
     THROTTLE_BYTES_PER_S,
     TO,
     TOPICS,
@@ -128,14 +129,17 @@ def _main_job(yard: Yard, cluster: ZooKeeperCluster) -> Account:
     gauge = Gauge(yard.shunter, admin, traffic, yard.originals, yard.targets)
     started = time.monotonic()
     screen.step("moving every partition of brokers 1 and 2 to 3 and 4, one replica at a time")
-    _throttle(admin, yard, on=True)
+    _throttle(admin, yard, THROTTLE_BYTES_PER_S)
     admin.alter_partition_reassignments({ClientPartition(*tp): list(target) for tp, target in yard.targets.items()})
     _watch(yard, gauge, lambda: gauge.progress().done * 3 >= len(yard.targets))
+    # A busy machine may need longer to come back and to look than the rest would take.
+    _throttle(admin, yard, SLOW_BYTES_PER_S)
     back_s = _kill_and_return(yard, gauge)
     stopped, rolled_back = _interrupt(yard, gauge)
+    _throttle(admin, yard, THROTTLE_BYTES_PER_S)
     _watch(yard, gauge, lambda: not gauge.ongoing())
     moving_s = time.monotonic() - started
-    _throttle(admin, yard, on=False)
+    _throttle(admin, yard, None)
     screen.step("reading everything back, and looking for leftovers")
     traffic.stop()
     found = read_everything(cluster.bootstrap, all_partitions(), READ_BACK_TIMEOUT_S)
@@ -174,15 +178,14 @@ def _settled(leftovers: Leftovers) -> Check:
     return check
 
 
-def _throttle(admin: KafkaAdminClient, yard: Yard, *, on: bool) -> None:
-    rate = str(THROTTLE_BYTES_PER_S)
-    rates = dict.fromkeys(RATE_CONFIGS, ("SET", rate) if on else ("DELETE", None))
-    replicas = dict.fromkeys(REPLICA_CONFIGS, ("SET", "*") if on else ("DELETE", None))
+def _throttle(admin: KafkaAdminClient, yard: Yard, rate: int | None) -> None:
+    rates = dict.fromkeys(RATE_CONFIGS, ("DELETE", None) if rate is None else ("SET", str(rate)))
+    replicas = dict.fromkeys(REPLICA_CONFIGS, ("DELETE", None) if rate is None else ("SET", "*"))
     resources = [ConfigResource(ConfigResourceType.BROKER, str(broker), configs=rates) for broker in (*FROM, *TO)]
     resources += [ConfigResource(ConfigResourceType.TOPIC, topic, configs=replicas) for topic in TOPICS]
     # The client knows no throttles by name; the brokers do.
     admin.alter_configs(resources, incremental=True, raise_on_unknown=False)
-    told = f"{THROTTLE_BYTES_PER_S / 1e6:.0f} MB/s for each broker" if on else "taken off again"
+    told = "taken off again" if rate is None else f"{rate / 1e6:.0f} MB/s for each broker"
     yard.screen.detail(f"replication throttle: {told}")
 
 
