@@ -15,6 +15,8 @@ NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
+    from pyspark import SparkContext
+
     from shunter.pipeline.session import SessionSettings, open_session
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -44,7 +46,13 @@ def spark(tmp_path_factory):
         warnings.simplefilter("ignore", ResourceWarning)
         session = open_session(settings)
     yield session
+    gateway = session.sparkContext._gateway
     session.stop()
+    # PySpark keeps the JVM for the next session of this process; nobody would wait for its end.
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(60)
+    SparkContext._gateway = SparkContext._jvm = None
 
 
 @pytest.fixture

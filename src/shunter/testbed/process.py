@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import signal
@@ -25,6 +26,7 @@ REAPER = Path(__file__).with_name("reaper.py")
 ANNOUNCE_AND_BECOME = 'echo "+$$" >&0 && input=$1 && shift && exec "$@" <"$input"'
 STOLEN_PORT_SIGNS = ("Address already in use", "BindException", "Socket server failed to bind")
 LOG_TAIL_BYTES = 64 * 1024
+REAPED_WITHIN_S = 2.0
 
 
 class Reaper:
@@ -60,7 +62,20 @@ class Reaper:
                 with contextlib.suppress(BrokenPipeError):
                     os.write(self._announce_to, line.encode())
 
+    def _end(self) -> None:
+        """Let go of the reaper, and see it end: a process that is left to the garbage collector is complained of."""
+        with self._lock:
+            if self._owner != os.getpid() or self._process is None:
+                return
+            self._owner = 0
+            os.close(self._announce_to)
+            # Where a forked copy of us holds the other end, the reaper goes on for that one.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(REAPED_WITHIN_S)
+
     def _start(self) -> None:
+        if self._process is None:
+            atexit.register(self._end)
         reads, writes = os.pipe()
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(REAPER), str(os.getpid())],
