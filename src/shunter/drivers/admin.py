@@ -25,6 +25,7 @@ from shunter.drivers.admin_answers import (
     SettingsSeen,
     TopicsSeen,
     code_of,
+    gather_log_dirs,
     setting_seen,
     take_log_dirs,
     topic_seen,
@@ -377,16 +378,7 @@ class KafkaPythonAdmin:
 
     async def observe_log_dirs(self, asked: Mapping[BrokerId, Sequence[TopicPartition]]) -> LogDirsSeen:
         """Sizes of replicas and space of log dirs, broker by broker; who does not answer is left out."""
-        brokers = sorted(asked)
-        answers = await asyncio.gather(*(self._log_dirs_of(broker, asked[broker]) for broker in brokers))
-        seen = LogDirsSeen({}, {}, {}, ())
-        for broker, answer in zip(brokers, answers, strict=True):
-            if isinstance(answer, str):
-                seen = seen._replace(failed=(*seen.failed, (broker, answer)))
-                continue
-            take_log_dirs(seen, broker, answer)
-            seen = seen._replace(brokers=(*seen.brokers, broker))
-        return seen
+        return await gather_log_dirs(asked, lambda broker: self._log_dirs_of(broker, asked[broker]), take_log_dirs)
 
     async def _log_dirs_of(self, broker: BrokerId, partitions: Sequence[TopicPartition]) -> list[dict[str, Any]] | str:
         """What a broker tells, or why it does not."""

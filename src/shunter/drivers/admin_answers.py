@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from kafka import errors as kafka_errors
@@ -70,6 +71,34 @@ def _topic_id(value: object) -> UUID | None:
         return None
     identity = value if isinstance(value, UUID) else UUID(str(value))
     return None if identity.int == 0 else identity
+
+
+Told = TypeVar("Told")
+
+
+async def gather_log_dirs(
+    brokers: Iterable[BrokerId],
+    ask: Callable[[BrokerId], Awaitable[Told | str]],
+    take: Callable[[LogDirsSeen, BrokerId, Told], None],
+) -> LogDirsSeen:
+    """Ask brokers at once for their log dirs.
+
+    Args:
+        brokers: Whom.
+        ask: What a broker tells, or why it does not.
+        take: Adds what a broker told.
+    """
+    asked = sorted(brokers)
+    seen = LogDirsSeen({}, {}, {}, ())
+    answered: list[BrokerId] = []
+    failed: list[tuple[BrokerId, str]] = []
+    for broker, answer in zip(asked, await asyncio.gather(*map(ask, asked)), strict=True):
+        if isinstance(answer, str):
+            failed.append((broker, answer))
+        else:
+            take(seen, broker, answer)
+            answered.append(broker)
+    return seen._replace(brokers=tuple(answered), failed=tuple(failed))
 
 
 def take_log_dirs(seen: LogDirsSeen, broker: BrokerId, log_dirs: Iterable[Mapping[str, Any]]) -> None:

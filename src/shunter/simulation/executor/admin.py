@@ -19,7 +19,7 @@ from shunter.drivers.admin import (
     StillOurs,
     always,
 )
-from shunter.drivers.admin_answers import LogDirsSeen, SettingsSeen, TopicsSeen
+from shunter.drivers.admin_answers import LogDirsSeen, SettingsSeen, TopicsSeen, gather_log_dirs
 from shunter.drivers.settings_in_force import not_seen_in_force
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import ObservedTopic, OngoingReassignment, ThrottleKey
@@ -174,18 +174,13 @@ class SimulatedAdmin:
 
     async def observe_log_dirs(self, asked: Mapping[BrokerId, Sequence[TopicPartition]]) -> LogDirsSeen:
         """Sizes of replicas; who does not answer is left out."""
-        brokers = sorted(asked)
-        answers = await asyncio.gather(*(self._log_dirs_of(broker, asked[broker]) for broker in brokers))
-        seen = LogDirsSeen({}, {}, {}, ())
-        for broker, answer in zip(brokers, answers, strict=True):
-            if isinstance(answer, str):
-                seen = seen._replace(failed=(*seen.failed, (broker, answer)))
-                continue
-            seen.sizes.update(answer.sizes)
-            seen.futures.update(answer.futures)
-            seen.spaces.update(answer.spaces)
-            seen = seen._replace(brokers=(*seen.brokers, broker))
-        return seen
+
+        def take(seen: LogDirsSeen, _broker: BrokerId, told: LogDirsSeen) -> None:
+            seen.sizes.update(told.sizes)
+            seen.futures.update(told.futures)
+            seen.spaces.update(told.spaces)
+
+        return await gather_log_dirs(asked, lambda broker: self._log_dirs_of(broker, asked[broker]), take)
 
     async def _log_dirs_of(self, broker: BrokerId, tps: Sequence[TopicPartition]) -> LogDirsSeen | str:
         def look() -> LogDirsSeen:
