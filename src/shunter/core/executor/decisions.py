@@ -304,6 +304,10 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
             move.waits = "waits for its log dirs"
             return
         outcome, reason = _REACHED[move.direction]
+        refused = [each for each in sorted(move.log_dirs_refused.items()) if each[0] in move.goal]
+        if move.direction is Direction.FORWARD and refused:
+            outcome = Outcome.REFUSED
+            reason = f"{reason}, but broker {refused[0][0]} refuses its log dir: {refused[0][1]}"
         _close(work, move, outcome, reason, choice.replicas)
         return
     adding = tuple(broker for broker in choice.after if broker not in seen.replicas)

@@ -330,7 +330,7 @@ class Executor:
             if move is None or code is ErrorCode.NONE or absent or code in _RETRIABLE:
                 continue  # Not there yet: the broker remembers the log dir for the replica that comes.
             out.notices.append(Notice("log-dir-refused", str(tp), f"broker {broker} refuses its log dir: {code.name}"))
-            move.log_dirs_refused.add(broker)
+            move.log_dirs_refused[broker] = code.name
 
     def _on_failed(self, event: ev.AdminFailed, out: Outbox) -> None:
         if not event.retriable and event.what != "log-dirs":

@@ -109,8 +109,8 @@ class Move:
     log_dirs_asked_at_ms: int | None = None
     """When brokers were asked last to put the replicas where they shall be; None: not since the last step ended."""
     log_dirs_done: bool = False
-    log_dirs_refused: set[BrokerId] = field(default_factory=set[BrokerId])
-    """Brokers that will not have their replica in its log dir."""
+    log_dirs_refused: dict[BrokerId, str] = field(default_factory=dict[BrokerId, str])
+    """Brokers that will not have their replica in its log dir, and Kafka's name for why."""
 
     def begun_before(self, now_ms: int) -> None:
         """A clock that was set back since makes the journal speak of the future: nothing waits until that comes."""

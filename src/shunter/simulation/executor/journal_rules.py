@@ -262,7 +262,10 @@ class JournalRules:
             self._rules.violate("nobody is blamed for nothing", f"{record}, and nobody else was there")
         if record.outcome is Outcome.GONE and record.tp.topic not in self._rules.world.cluster.gone_us:
             self._rules.violate("nobody is blamed for nothing", f"{record}, and it is there")
-        if record.outcome is Outcome.REFUSED and record.tp not in self._rules.world.refused:
+        refused = record.tp in self._rules.world.refused or any(
+            (broker, record.tp) in self._rules.world.refused_dirs for broker, _path in move.log_dirs
+        )
+        if record.outcome is Outcome.REFUSED and not refused:
             self._rules.violate("nobody is blamed for nothing", f"{record}, and it was not refused for good")
         if truth is not None and record.outcome is Outcome.DONE:
             self._placed(move)

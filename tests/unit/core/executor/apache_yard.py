@@ -297,10 +297,12 @@ class Rig:
             case AlterLogDirs():
                 yard.wanted_dirs.update(((broker, tp), path) for broker, tp, path in work.replicas)
                 answers = {
-                    (broker, tp): ErrorCode.NONE
+                    (broker, tp): ErrorCode.LOG_DIR_NOT_FOUND
+                    if path == "/nowhere"
+                    else ErrorCode.NONE
                     if broker in yard.partitions[tp].replicas
                     else ErrorCode.REPLICA_NOT_AVAILABLE
-                    for broker, tp, _path in work.replicas
+                    for broker, tp, path in work.replicas
                 }
                 return ev.LogDirsAltered(work.request_id, answers)
             case ListReassignments():

@@ -67,7 +67,7 @@ def test_a_log_dir_that_one_broker_refuses_is_waited_for_at_the_other() -> None:
     assert rig.outcomes() == {T0: None}
     rig.yard.log_dirs[2, T0] = "/fast"
     rig.settle()
-    assert rig.outcomes() == {T0: Outcome.DONE}
+    assert rig.outcomes() == {T0: Outcome.REFUSED}
 
 
 def test_log_dirs_are_asked_for_within_the_time_window() -> None:

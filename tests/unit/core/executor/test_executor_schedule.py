@@ -153,6 +153,17 @@ def test_log_dirs_are_asked_for_and_seen_through() -> None:
     assert yard.settings == {}
 
 
+def test_a_move_whose_log_dir_is_refused_is_not_done() -> None:
+    rig = Rig(Yard({"t": [(1, 2)]}))
+    rig.tell(ev.PlanSubmitted("p", (MoveOrder(T0, (4, 2), None, ((4, "/nowhere"),)),), ExecutionOptions(), 1))
+    rig.settle()
+    assert rig.yard.partitions[T0].replicas == (4, 2)
+    assert rig.outcomes() == {T0: Outcome.REFUSED}
+    assert rig.core.state.moves[T0].reason == (
+        "the target is reached, but broker 4 refuses its log dir: LOG_DIR_NOT_FOUND"
+    )
+
+
 def test_what_brokers_received_is_written_down_and_learnt() -> None:
     rig = Rig(Yard({"t": [(1, 2)]}))
     rig.yard.partitions[T0].copied[1] = 900_000
