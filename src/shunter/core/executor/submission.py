@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shunter.core.executor.events import PlanSubmitted
 from shunter.core.executor.ready import MoveResult, PlanReply
@@ -11,6 +11,7 @@ from shunter.core.reassignment import no_longer_fits, validate_target
 from shunter.model.execution import (
     Direction,
     DirectionChanged,
+    ExecutionOptions,
     JournalRecord,
     MoveAccepted,
     MoveOrder,
@@ -79,8 +80,35 @@ def judge_submission(state: ExecutorState, event: PlanSubmitted) -> Judged:
             judged.results.append(MoveResult(order.tp, None))
             moves.extend(taken)
     if moves:
-        judged.records = [PlanAccepted(event.plan_id, state.cluster_id, event.options), *moves]
+        judged.records = [PlanAccepted(event.plan_id, state.cluster_id, options_beside(state, event.options)), *moves]
     return judged
+
+
+_SHARED = (
+    "throttle_floor",
+    "log_dir_throttle",
+    "max_concurrent",
+    "max_in",
+    "max_out",
+    "max_per_rack",
+    "max_per_log_dir",
+    "disk_share",
+    "bandwidth",
+    "window",
+)
+"""Options that hold for an execution as a whole, and say nothing by default."""
+
+
+def options_beside(state: ExecutorState, wanted: ExecutionOptions) -> ExecutionOptions:
+    """A plan's options where others are under way: what it does not say stays as it is, the rate in force too.
+
+    Else a small plan, handed to an executor at work, would lift a great one's throttle, bounds and time window.
+    """
+    if not state.running:
+        return wanted
+    silent = ExecutionOptions()
+    kept = {name: getattr(state.options, name) for name in _SHARED if getattr(wanted, name) == getattr(silent, name)}
+    return replace(wanted, throttle=state.limit if wanted.throttle is None else wanted.throttle, **kept)
 
 
 def _known_brokers(state: ExecutorState) -> set[BrokerId]:

@@ -232,6 +232,20 @@ def test_a_second_plan_turns_a_running_move_and_keeps_its_first_original() -> No
     assert rig.yard.partitions[T0].replicas == (5, 2, 3)
 
 
+def test_what_a_second_plan_does_not_say_stays_as_the_first_said_it() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3), (1, 2, 3)]}))
+    rig.now_ms = 12 * 3_600_000
+    rig.submit(("t", 0, (4, 2, 3)), options=ExecutionOptions(window=(22 * 60, 6 * 60), throttle=1_000, max_in=2))
+    rig.settle(rounds=6)
+    rig.command(CommandKind.LIMIT, rate=700)
+    rig.submit(("t", 1, (4, 2, 3)), options=ExecutionOptions(max_in=1, strategy=Strategy.ALL_AT_ONCE))
+    rig.settle(rounds=6)
+    state = rig.core.state
+    assert (state.limit, state.options.window, state.options.max_in) == (700, (22 * 60, 6 * 60), 1)
+    assert state.moves[T1].strategy is Strategy.ALL_AT_ONCE
+    assert rig.asked == []
+
+
 def test_a_step_that_somebody_cancels_is_reported_and_left() -> None:
     rig = Rig(Yard({"t": [(1, 2, 3)]}))
     rig.submit(("t", 0, (4, 2, 3)))
