@@ -29,7 +29,10 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
-    """One partition on paper; `problem` says why it can't be taken on, or what it would wait for."""
+    """One partition on paper; `problem` says why it can't be taken on, or what it would wait for.
+
+    `taken`: whether it would be taken on.
+    """
 
     partition: str
     original: Replicas
@@ -37,6 +40,7 @@ class PlannedMove:
     size_bytes: int
     steps: tuple[PlannedStep, ...]
     problem: str | None
+    taken: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ async def dry_run(
 def _planned(state: ExecutorState, order: MoveOrder, refused: str | None) -> PlannedMove:
     move = state.moves.get(order.tp)
     if refused is not None or move is None:
-        return PlannedMove(str(order.tp), (), order.target, 0, (), refused or "not taken on")
+        return PlannedMove(str(order.tp), (), order.target, 0, (), refused or "nothing is known of it", taken=False)
     seen = state.cluster.partition(order.tp)
     assert seen is not None, "a move is taken on only for a partition that was seen"
     if move.strategy is Strategy.ALL_AT_ONCE:

@@ -32,12 +32,16 @@ from shunter.errors import DriverError, FormatError, ShunterError
 from shunter.formats.journal import command_to_json, options_to_json
 from shunter.formats.reassignment_json import decode_plan, encode_plan
 from shunter.model.execution import Command, CommandKind, ExecutionOptions, LeaseHolder, MoveOrder
-from shunter.views.execution import ExecutionView, view_execution, view_to_json
+from shunter.model.partition import BrokerId, TopicPartition
+from shunter.views.execution import ExecutionView, view_execution, view_from_json, view_to_json
 
+NO_JOURNAL = "there is no journal: nothing was executed under it"
 VIEW_EVERY_S = 1.0
 VIEW_SHARE = 40
 """Time between two views in processor time of one: thousands of moves are looked at less often."""
 VIEW_MOVES = 200
+VIEW_FRESH_MS = 60_000
+"""What a driver left longer ago is of another time, or of another host's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +239,8 @@ class Status:
     view: ExecutionView
     holder: LeaseHolder | None
     differences: tuple[str, ...] = ()
-    live: dict[str, Any] | None = None
-    """The driver's own view, as JSON, where somebody drives it."""
+    live: ExecutionView | None = None
+    """The driver's own view, where somebody drives it."""
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -245,7 +249,7 @@ class Status:
             "holder": None if self.holder is None else self.holder._asdict(),
             "differences": list(self.differences),
             **view_to_json(self.view),
-            "live": self.live,
+            "live": None if self.live is None else view_to_json(self.live),
         }
 
 
@@ -256,7 +260,7 @@ def read_journal(place: JournalPlace) -> tuple[ExecutorState, LeaseHolder | None
         FormatError: there is no journal, or it is damaged.
     """
     if not place.exists():
-        raise FormatError(str(place), "there is no journal: nothing was executed under it")
+        raise FormatError(str(place), NO_JOURNAL)
     journal = place.open("reader")
     try:
         state = ExecutorState()
@@ -289,11 +293,25 @@ async def read_status(target: Target, *, check: bool) -> Status:
         place = await journal_place(target, admin)
         state, holder = await asyncio.to_thread(read_journal, place)
         differences = await _differences(state, admin) if admin is not None and state.running else ()
+        meter = Meter()
+        if check and admin is not None and holder is None:
+            meter.present.update(await _present(state, admin))
     finally:
         if admin is not None:
             await admin.close()
-    view = view_execution(state, Meter(), state.limit, SystemClock().now_ms())
+    view = view_execution(state, meter, state.limit, SystemClock().now_ms())
     return Status(place, view, holder, differences, read_view(place) if holder is not None else None)
+
+
+async def _present(state: ExecutorState, admin: AdminClient) -> dict[tuple[BrokerId, TopicPartition], int]:
+    """Bytes of the copies that open steps make, by who makes them; a broker that does not answer is left out."""
+    copies: dict[BrokerId, list[TopicPartition]] = {}
+    for move in state.stepping():
+        assert move.step is not None
+        for broker in move.step.adding:
+            copies.setdefault(broker, []).append(move.tp)
+    sized = await admin.observe_log_dirs(copies)
+    return {key: size.bytes for key, size in sized.sizes.items()}
 
 
 async def _differences(state: ExecutorState, admin: AdminClient) -> tuple[str, ...]:
@@ -317,13 +335,13 @@ async def _differences(state: ExecutorState, admin: AdminClient) -> tuple[str, .
     return tuple(told)
 
 
-def read_view(place: JournalPlace) -> dict[str, Any] | None:
-    """The last view that a driver left beside its journal."""
+def read_view(place: JournalPlace) -> ExecutionView | None:
+    """The view that a driver left beside its journal a moment ago."""
     try:
-        document: dict[str, Any] = orjson.loads(place.view_path.read_bytes())
+        view = view_from_json(orjson.loads(place.view_path.read_bytes()))
     except (OSError, orjson.JSONDecodeError):
         return None
-    return document
+    return None if view is None or abs(SystemClock().now_ms() - view.at_ms) > VIEW_FRESH_MS else view
 
 
 def read_plan(path: Path) -> tuple[MoveOrder, ...]:
@@ -404,6 +422,7 @@ async def order_plan(place: JournalPlace, moves: Sequence[MoveOrder], options: E
 
 
 __all__ = [
+    "NO_JOURNAL",
     "Ended",
     "JournalDamaged",
     "JournalHeld",

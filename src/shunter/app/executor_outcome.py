@@ -12,7 +12,7 @@ _BAD = ("superseded", "foreign", "gone", "refused")
 def exit_code(ended: Ended) -> ExitCode:
     """The exit code of a session that was driven to its end, or left."""
     if ended.finish is None:
-        return ExitCode.LEFT
+        return ExitCode.LEFT if ended.view.running else ExitCode.DONE
     if ended.finish.fatal is not None:
         return ExitCode.CLUSTER
     if ended.plan is not None and ended.plan.error is not None:
@@ -37,6 +37,8 @@ def told_end(ended: Ended) -> list[str]:
         lines += [f"{move.tp} was not taken on: {move.refused}" for move in ended.plan.moves if move.refused]
     if ended.command is not None and not ended.command.accepted:
         lines.append(ended.command.text)
+    if ended.finish is None and not ended.view.running:
+        return [*lines, "left; nothing was under way"]
     if ended.finish is None:
         lines.append("left running under the journal: `shunter resume` goes on, `shunter rollback` restores")
         if ended.view.throttles_left:
@@ -44,6 +46,8 @@ def told_end(ended: Ended) -> list[str]:
         return lines
     if ended.finish.fatal is not None:
         return [*lines, f"gave up: {ended.finish.fatal}; the journal keeps where it stood"]
+    if ended.plan is not None and ended.plan.error is not None:
+        return lines  # What the journal still tells is of another plan.
     for row in ended.view.moves:
         if row.state in _BAD:
             lines.append(f"{row.partition} {row.state}: {row.waits}")

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from shunter.app.executor import Target, connect, holder_of, journal_place, read_journal
 from shunter.core.executor.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS, LOG_DIR_RATE
 from shunter.drivers.admin import AdminClient
-from shunter.errors import DriverError, ErrorCode, RequestRejected
+from shunter.errors import DriverError, ShunterError
 from shunter.model.execution import ThrottleKey
 
 _BROKER_SETTINGS = (LEADER_RATE, FOLLOWER_RATE, LOG_DIR_RATE)
 _TOPIC_SETTINGS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+
+
+class StillNeeded(ShunterError):
+    """Throttles of an execution that has not ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +58,14 @@ async def clear_throttles(target: Target, found: Sequence[FoundThrottle]) -> Non
     """Take throttles away, but for those that an execution which has not ended will restore by itself.
 
     Raises:
-        RequestRejected: all are of such an execution: `resume`, `stop` or `rollback` restores them.
+        StillNeeded: all are of such an execution: `resume`, `stop` or `rollback` restores them.
         DriverError: the cluster refuses, or brokers don't tell that they are gone.
     """
     loose = [throttle for throttle in found if not throttle.journaled]
     if not loose:
         place, holder = await holder_of(target)
         told = f"driven by {holder}" if holder is not None else "driven by nobody"
-        raise RequestRejected(
-            ErrorCode.INVALID_REQUEST,
+        raise StillNeeded(
             f"they belong to the execution of {place}, {told}: "
             "`shunter resume`, `stop` or `rollback` restores them as they were",
         )

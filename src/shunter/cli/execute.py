@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from shunter.app.executor import (
+    NO_JOURNAL,
     Ended,
     JournalDamaged,
     JournalHeld,
@@ -36,8 +37,13 @@ from shunter.cli.execution_options import cluster_options, execution_options, pa
 from shunter.cli.execution_plan import show_dry_run
 from shunter.errors import DriverError, FormatError, SettingsError, ShunterError
 from shunter.model.execution import Command, CommandKind, ExecutionOptions
+from shunter.views.execution import view_to_json
 
 WATCH_EVERY_S = 1.0
+
+
+class NobodyDrives(ShunterError):
+    """An order that whoever drives a journal carries out, and nobody does."""
 
 
 def run(work: Coroutine[Any, Any, int]) -> None:
@@ -92,16 +98,16 @@ async def _execute(
     if options.take_over and not (dry_run or yes or asks):
         raise SettingsError("--take-over adopts moves whose original order nobody knows: look at --dry-run, say --yes")
     if dry_run or asks:
-        await show_dry_run(target, moves, options, as_json=as_json)
+        possible = await show_dry_run(target, moves, options, as_json=as_json)
         if dry_run:
-            return int(ExitCode.DONE)
+            return int(ExitCode.DONE if possible else ExitCode.REFUSED)
         if not click.confirm("Begin?"):
             return int(ExitCode.REFUSED)
     place, holder = await holder_of(target)
     if holder is not None:
         answer = await order_plan(place, moves, options)
-        click.echo(f"handed to {holder}: {answer['text']}", err=as_json)
-        return int(ExitCode.DONE if answer["accepted"] else ExitCode.REFUSED)
+        code = _told_order({**answer, "text": f"handed to {holder}: {answer['text']}"}, as_json=as_json)
+        return int(ExitCode.PARTLY) if code == ExitCode.DONE and answer["refused"] else code
     return await run_session(target, Work(moves, options), as_json=as_json)
 
 
@@ -230,7 +236,7 @@ async def _go_on(target: Target, command: Command, *, as_json: bool) -> int:
     if holder is not None:
         return _told_order(await order_command(place, command), as_json=as_json)
     if not place.exists():
-        raise FormatError(str(place), "there is no journal: nothing was executed under it")
+        raise FormatError(str(place), NO_JOURNAL)
     unpause = command.kind is CommandKind.RESUME
     work = Work(unpause=True) if unpause else Work(command=command)
     return await run_session(target, work, as_json=as_json)
@@ -241,13 +247,16 @@ def _told_order(answer: dict[str, Any], *, as_json: bool) -> int:
         say_json({"event": "order", **answer})
     else:
         click.echo(answer["text"])
+        for told in answer.get("refused", ()):
+            click.echo(f"not taken on: {told}")
     return int(ExitCode.DONE if answer["accepted"] else ExitCode.REFUSED)
 
 
 async def _order(target: Target, command: Command, *, as_json: bool) -> int:
     place, holder = await holder_of(target)
     if holder is None:
-        raise DriverError(f"{place}: nobody drives it; `shunter resume` does", retriable=False)
+        told = "nobody drives it; `shunter resume` does" if place.exists() else NO_JOURNAL
+        raise NobodyDrives(f"{place}: {told}")
     return _told_order(await order_command(place, command), as_json=as_json)
 
 
@@ -301,8 +310,8 @@ async def _status(target: Target, *, offline: bool, as_json: bool) -> int:
     if not found.view.counts:
         click.echo("nothing was executed under it yet")
         return int(ExitCode.DONE)
-    click.echo(told_view(found.view))
-    waits = {} if found.live is None else {row["partition"]: row["waits"] for row in found.live["moves"]}
+    click.echo(told_view(found.live or found.view))
+    waits = {} if found.live is None else {row.partition: row.waits for row in found.live.moves}
     for row in found.view.moves:
         if row.state in ("pending", "moving", "paused"):
             told = f"  {row.partition} {list(row.current)} → {list(row.target)} ({row.direction}, {row.state})"
@@ -327,14 +336,12 @@ async def _watch(target: Target, *, as_json: bool) -> int:
     place, holder = await holder_of(target)
     while holder is not None:
         view = read_view(place)
-        if view is not None and view["at_ms"] != last:
-            last = int(view["at_ms"])
+        if view is not None and view.at_ms != last:
+            last = view.at_ms
             if as_json:
-                say_json({"event": "progress", **view})
+                say_json({"event": "progress", **view_to_json(view)})
             else:
-                counts = ", ".join(f"{count} {state}" for state, count in sorted(view["counts"].items()))
-                left = "end unknown yet" if view["left_ms"] is None else f"ends in {view['left_ms'] // 1000} s"
-                click.echo(f"{view['share']:.1%} · {counts or 'idle'} · {left}")
+                click.echo(told_view(view) if view.counts else "idle")
         await asyncio.sleep(WATCH_EVERY_S)
         place, holder = await holder_of(target)
     click.echo("nobody drives it", err=True)

@@ -103,8 +103,13 @@ class _Base:
 class JsonLines(_Base):
     """One JSON object a line: `{"event": "progress" | "notice", ...}`."""
 
+    idle = False
+
     def view(self, view: ExecutionView) -> None:
-        """A line of progress."""
+        """A line of progress; of idleness one."""
+        if self.idle and not view.running:
+            return
+        self.idle = not view.running
         say_json({"event": "progress", **view_to_json(view, most_moves=SHOWN_MOVES)})
 
     def notice(self, notice: Told) -> None:

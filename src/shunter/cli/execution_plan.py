@@ -14,20 +14,29 @@ from shunter.model.execution import ExecutionOptions, MoveOrder
 SHOWN = 40
 
 
-async def show_dry_run(target: Target, moves: Sequence[MoveOrder], options: ExecutionOptions, *, as_json: bool) -> None:
-    """Lay a plan out and show it: steps, bytes, time at the least, what a rollback costs at each point."""
+async def show_dry_run(target: Target, moves: Sequence[MoveOrder], options: ExecutionOptions, *, as_json: bool) -> bool:
+    """Lay a plan out and show it: steps, bytes, time at the least, what a rollback costs at each point.
+
+    Returns:
+        Whether any of it can be taken on.
+    """
     found = await lay_out(target, moves, options)
+    possible = any(move.taken for move in found.moves)
     if as_json:
         say_json({"event": "dry-run", **found.to_json()})
-        return
+        return possible
     for move in found.moves[:SHOWN]:
         _show_move(move)
     if len(found.moves) > SHOWN:
         click.echo(f"… and {len(found.moves) - SHOWN} more partitions")
     _show_sum(found)
+    return possible
 
 
 def _show_move(move: PlannedMove) -> None:
+    if not move.taken:
+        click.echo(f"{move.partition}  → {list(move.target)}\n  ! not taken on: {move.problem}")
+        return
     click.echo(f"{move.partition}  {list(move.original)} → {list(move.target)}  {told_bytes(move.size_bytes)}")
     for number, step in enumerate(move.steps, start=1):
         back = "instant" if step.rollback_bytes == 0 else f"copies {told_bytes(step.rollback_bytes)}"

@@ -145,10 +145,13 @@ def _why_not(configuration: Mapping[str, Any], error: Exception, overheard: Sequ
     elif "sasl_mechanism" in configuration and hung_up:
         # Brokers hang up on a wrong password, and the library does not see why.
         why = "the cluster does not let us in: it hung up while we logged in; are user name and password right?"
+        why += f" Does that listener take sasl.mechanism {configuration['sasl_mechanism']}?"
     elif "SSL" in protocol and hung_up and "ssl_certfile" not in configuration:
         why = "the cluster hung up: it may want a client certificate (ssl.keystore.location)"
     elif "SSL" in protocol and hung_up:
         why = f"the cluster hung up on our certificate ({overheard[-1]}): does it trust its authority?"
+    elif "IllegalSaslState" in told:
+        why = f"that listener asks for no login: security.protocol {protocol} does not suit it"
     elif "WRONG_VERSION_NUMBER" in told:
         why = f"that listener does not speak TLS: security.protocol {protocol} does not suit it"
     else:

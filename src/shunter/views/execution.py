@@ -107,6 +107,16 @@ def view_to_json(view: ExecutionView, *, most_moves: int | None = None) -> dict[
     return document
 
 
+def view_from_json(document: dict[str, Any]) -> ExecutionView | None:
+    """A view that another process left; None: it is none, or of another version of this program."""
+    names = {"counts": dict, "moves": list, "brokers_down": list}
+    if not set(_VIEW) <= document.keys() or any(not isinstance(document[name], names[name]) for name in names):
+        return None
+    found = {name: document[name] for name in _VIEW}
+    rows = tuple(MoveRow(**{name: row[name] for name in _ROW}) for row in found["moves"] if set(_ROW) <= row.keys())
+    return ExecutionView(**found | {"brokers_down": tuple(found["brokers_down"]), "moves": rows})
+
+
 def _row(meter: Meter, move: Move) -> MoveRow:
     if move.outcome is not None:
         told = move.outcome.value
