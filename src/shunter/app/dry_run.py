@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from shunter.core.executor.apply import apply
@@ -14,7 +14,7 @@ from shunter.core.executor.submission import judge_submission, replicas_to_size
 from shunter.core.reassignment import Waiting, describe_waiting, plan_on_paper, step_costs
 from shunter.drivers.admin import AdminClient
 from shunter.model.execution import ExecutionOptions, JournalEntry, MoveOrder
-from shunter.model.partition import Replicas
+from shunter.model.partition import BrokerId, Replicas
 from shunter.model.reassignment import Strategy
 
 
@@ -31,7 +31,7 @@ class PlannedStep:
 class PlannedMove:
     """One partition on paper; `problem` says why it can't be taken on, or what it would wait for.
 
-    `taken`: whether it would be taken on.
+    `taken`: whether it would be taken on; `log_dirs`: where brokers would put its replicas.
     """
 
     partition: str
@@ -41,6 +41,7 @@ class PlannedMove:
     steps: tuple[PlannedStep, ...]
     problem: str | None
     taken: bool = True
+    log_dirs: tuple[tuple[BrokerId, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ async def dry_run(
     for record in judged.records:
         apply(state, JournalEntry(state.next_sequence, 0, "dry-run", record))
     refused = {result.tp: result.refused for result in judged.results}
-    planned = [_planned(state, order, refused[order.tp]) for order in moves]
+    planned = [replace(_planned(state, order, refused[order.tp]), log_dirs=order.log_dirs) for order in moves]
     taken = [move for move in state.moves.values() if move.open]
     bandwidth = options.bandwidth or options.throttle or 0
     dearest = sum(max((step.rollback_bytes for step in move.steps), default=0) for move in planned)

@@ -140,10 +140,15 @@ _NAMES = (
 
 def _options(taken: dict[str, Any]) -> ExecutionOptions:
     defaults = ExecutionOptions()
+    throttle, floor = _rate(taken["throttle"]), _rate(taken["throttle_floor"])
+    if floor is not None and (throttle is None or floor > throttle):
+        raise click.UsageError(
+            "--throttle-floor is the least that --throttle may be adapted to: name a greater --throttle"
+        )
     return ExecutionOptions(
         strategy=Strategy.INCREMENTAL if taken["incremental"] else Strategy.ALL_AT_ONCE,
-        throttle=_rate(taken["throttle"]),
-        throttle_floor=_rate(taken["throttle_floor"]),
+        throttle=throttle,
+        throttle_floor=floor,
         log_dir_throttle=_rate(taken["log_dir_throttle"]),
         max_concurrent=taken["max_concurrent"],
         max_in=taken["max_in"],

@@ -41,6 +41,10 @@ def _show_move(move: PlannedMove) -> None:
     for number, step in enumerate(move.steps, start=1):
         back = "instant" if step.rollback_bytes == 0 else f"copies {told_bytes(step.rollback_bytes)}"
         click.echo(f"  {number}. {list(step.replicas)}  copies {told_bytes(step.copied_bytes)}; rollback {back}")
+    for broker, path in move.log_dirs:
+        click.echo(
+            f"  broker {broker} puts it into {path}; if it has it elsewhere, it copies {told_bytes(move.size_bytes)}"
+        )
     if move.problem is not None:
         click.echo(f"  ! {move.problem}")
 
