@@ -240,7 +240,7 @@ class Status:
     holder: LeaseHolder | None
     differences: tuple[str, ...] = ()
     live: ExecutionView | None = None
-    """The driver's own view, where somebody drives it."""
+    """The driver's own view, where somebody on this host drives it."""
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -293,14 +293,15 @@ async def read_status(target: Target, *, check: bool) -> Status:
         place = await journal_place(target, admin)
         state, holder = await asyncio.to_thread(read_journal, place)
         differences = await _differences(state, admin) if admin is not None and state.running else ()
+        live = read_view(place) if holder is not None else None
         meter = Meter()
-        if check and admin is not None and holder is None:
+        if check and admin is not None and live is None:
             meter.present.update(await _present(state, admin))
     finally:
         if admin is not None:
             await admin.close()
     view = view_execution(state, meter, state.limit, SystemClock().now_ms())
-    return Status(place, view, holder, differences, read_view(place) if holder is not None else None)
+    return Status(place, view, holder, differences, live)
 
 
 async def _present(state: ExecutorState, admin: AdminClient) -> dict[tuple[BrokerId, TopicPartition], int]:

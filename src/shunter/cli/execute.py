@@ -336,6 +336,9 @@ async def _watch(target: Target, *, as_json: bool) -> int:
     place, holder = await holder_of(target)
     while holder is not None:
         view = read_view(place)
+        if view is None and last < 0:
+            last = 0
+            click.echo(f"{holder} shows nothing here yet; from another host `shunter status` tells", err=True)
         if view is not None and view.at_ms != last:
             last = view.at_ms
             if as_json:
