@@ -252,6 +252,24 @@ def owed_deletion_forgotten(original, self, broker, tp, leader_epoch):
     """What a dead broker still holds is not remembered."""
 
 
+def _keep_alone(self, tp, broker):
+    self.dropped.get(tp, set()).discard(broker)
+
+
+def _ask_in_any_case(self, stop, tp, broker):
+    stop.setdefault(tp, set()).add(broker)
+
+
+MUTANTS.append(
+    Mutant(
+        "wanted_again_and_owed_still",
+        120,
+        # Guarded in two places, and in either of them enough: only without both it shows.
+        ((Draft, "keep", _keep_alone), (Deletions, "_ask_owed", _ask_in_any_case)),
+    )
+)
+
+
 @mutant(Outbox, "stop_replicas", within=20)
 def everybody_deletes(original, self, stopped, now_ms, *, delete, older=()):
     """Every replica of a partition that loses one is told to delete."""

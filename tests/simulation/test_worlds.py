@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -154,6 +155,11 @@ def test_the_command_says_how_to_run_a_failure_again():
     assert "again: git checkout " in result.output
     assert "shunter simulate --seed " in result.output.splitlines()[-1]
     assert " --keep " in result.output.splitlines()[-1]
+    command = shlex.split(result.output.splitlines()[-1].partition(" && ")[2])
+    with mutant.applied():
+        again = CliRunner().invoke(main, command[1:])
+    assert again.exit_code == 1
+    assert "FAILED: the ISR is within the replicas" in again.output
 
 
 def test_the_command_counts_what_happened_and_what_did_not():

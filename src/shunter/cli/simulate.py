@@ -140,16 +140,23 @@ def _show_failure(
     command += f" --steps {steps}" if steps is not None else ""
     command += f" --faults {faults}" if faults is not None else ""
     command += f" --keep {keep}" if keep else ""
+    if _git("status", "--porcelain", "--untracked-files=no", "--", ".."):
+        click.echo("There are changes that are not committed: without them the command may do something else.")
     click.echo(f"again: git checkout {_commit()} && {command} --trace")
 
 
 def _commit() -> str:
     """The commit that this is run from; the version where it is installed without one."""
-    here = Path(__file__).parent
+    tracked = _git("ls-files", Path(__file__).name)  # Who installs it within a repository has another commit.
+    return (_git("rev-parse", "--short", "HEAD") if tracked else "") or f"v{__version__}"
+
+
+def _git(*arguments: str) -> str:
+    """What git says of the folder of this file; nothing where there is none."""
     try:
         found = subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], cwd=here, capture_output=True, text=True, check=True, timeout=10
+            ["git", *arguments], cwd=Path(__file__).parent, capture_output=True, text=True, check=True, timeout=10
         )
     except (OSError, subprocess.SubprocessError):
-        return f"v{__version__}"
+        return ""
     return found.stdout.strip()

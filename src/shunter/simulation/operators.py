@@ -30,7 +30,7 @@ from shunter.formats.topic_znodes import encode_state, encode_topic
 from shunter.model.partition import BrokerId, ReplicaAssignment, Replicas, TopicPartition
 from shunter.model.reassignment import CancelMode, Phase, Strategy
 from shunter.model.settings import ControlRequestEpoch
-from shunter.simulation.scheduler import SECOND
+from shunter.simulation.scheduler import MS, SECOND
 from shunter.simulation.zookeeper_tree import Transaction
 
 if TYPE_CHECKING:
@@ -136,7 +136,15 @@ class Operators:
             return self.world.apache.reassign(tp, target)
         strategy = random.choice((None, None, *Strategy))
         change = ReassignmentChange(tp, target, strategy, forced=random.random() < 0.5)
-        return self._submit(ReassignmentsSubmitted((change,)), "reassign")
+        return self._submit_perhaps_twice(ReassignmentsSubmitted((change,)), "reassign", random)
+
+    def _submit_perhaps_twice(self, event: ReassignmentsSubmitted, about: str, random: Random) -> bool:
+        """Now and then a client's connection breaks, and it asks again what has arrived already."""
+        done = self._submit(event, about)
+        if done and random.random() < 0.06:
+            self.world.scheduler.after(random.randrange(1, 300) * MS, self._ask_again, event, about)
+            self.world.coverage.count("operation", "asked twice")
+        return done
 
     def reassign_many(self, random: Random) -> bool:
         """Move many at once."""
@@ -144,6 +152,9 @@ class Operators:
         chosen = random.sample(partitions, random.randint(0, len(partitions)))
         changes = tuple(ReassignmentChange(tp, self._target(random, tp), forced=random.random() < 0.5) for tp in chosen)
         return bool(changes) and self._submit(ReassignmentsSubmitted(changes), "reassign")
+
+    def _ask_again(self, event: ReassignmentsSubmitted, about: str) -> None:
+        self._submit(event, about)
 
     def cancel(self, random: Random) -> bool:
         """Stop one, or roll it back."""
@@ -153,7 +164,7 @@ class Operators:
         if self.world.apache.active:
             return self.world.apache.cancel(tp)
         change = ReassignmentChange(tp, None, cancel_mode=random.choice((None, *CancelMode)))
-        return self._submit(ReassignmentsSubmitted((change,)), "cancel")
+        return self._submit_perhaps_twice(ReassignmentsSubmitted((change,)), "cancel", random)
 
     def change_mind(self, random: Random) -> bool:
         """Move many, and cancel or pause some of it, or all, at once: nearly all of it still waits then."""
