@@ -265,7 +265,7 @@ def _held(work: Pass, brokers: Replicas, live: frozenset[BrokerId]) -> str:
         elif since is None:
             told.append(f"broker {broker} is down")
         else:
-            told.append(f"broker {broker} is down since {(work.now_ms - since) // 1000} s ago")
+            told.append(f"broker {broker} has been down for {(work.now_ms - since) // 1000} s")
     return "waits: " + ", ".join(told)
 
 
