@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -17,6 +18,15 @@ CALM = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("quick", max_examples=60, **CALM)
 settings.register_profile("deep", max_examples=2000, **CALM)
 settings.load_profile("quick")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell what the tests with Spark took: in the default run they are to stay below four minutes."""
+    reports = [report for group in terminalreporter.stats.values() for report in group]
+    marked = [report for report in reports if isinstance(report, pytest.TestReport) and "spark" in report.keywords]
+    if marked:
+        seconds = sum(report.duration for report in marked)
+        terminalreporter.write_line(f"tests with Spark: {seconds:.0f} s of it, on {len(os.sched_getaffinity(0))} cores")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 # Long: it fetches Delta's jars the first time.
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(1_200)]
 
 
 def samples(path: Path, hours: range) -> str:

@@ -6,6 +6,7 @@ Import it only where Spark is wanted: it brings pyspark.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -130,10 +131,21 @@ def spark_session(settings: PipelineSettings, *, packages: tuple[str, ...] = ())
         yield spark
     except (PySparkException, Py4JJavaError) as error:
         words = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else error.getMessage()
-        told = str(words or error).strip().splitlines()
-        raise DriverError(f"Spark gave up: {told[0] if told else error!r}", retriable=False) from error
+        raise DriverError(f"Spark gave up: {gist_of(str(words or error))}", retriable=False) from error
     finally:
         spark.stop()
+
+
+def gist_of(words: str) -> str:
+    """The line of Spark's many that says what was wrong: the last of a Python worker's trace, else the first."""
+    lines = words.strip().splitlines() or ["it does not say why"]
+    of_python = [line for line in lines if re.match(r"\w*(Error|Exception): ", line)]
+    missing = next((line for line in of_python if line.startswith("ModuleNotFoundError")), None)
+    if missing is not None:
+        return (
+            f"{missing} in Spark's Python workers: docs/pipeline.md, \"On a fleet's Spark\", says how to send it along"
+        )
+    return of_python[-1] if of_python else lines[0]
 
 
 def _submitted() -> bool:

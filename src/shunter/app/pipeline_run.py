@@ -99,12 +99,16 @@ def named_plan(spark: SparkSession, lake: Lake, plan_id: str | None, cluster: st
     """A plan's id as given, or the newest.
 
     Raises:
-        FormatError: there is no plan yet.
+        FormatError: there is no plan yet, or not this one.
     """
-    chosen = plan_id or latest_plan(spark, lake, cluster)
-    if chosen is None:
+    newest = latest_plan(spark, lake, cluster)
+    if newest is None:
         raise FormatError(lake.root, "holds no plan yet: run `shunter pipeline plan` first")
-    return chosen
+    if plan_id is None:
+        return newest
+    if lake.read(spark, PLANS).where(F.col("plan_id") == plan_id).isEmpty():
+        raise FormatError(lake.root, f"holds no plan {plan_id}; the newest is {newest}")
+    return plan_id
 
 
 class Accounted(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
@@ -10,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from shunter.pipeline.lake import Commit, InputFile, Lake, batch_id, list_inputs
-from shunter.pipeline.schemas import REJECTS, SAMPLE_KEY, SAMPLES
+from shunter.pipeline.schemas import REJECTS, SAMPLE_KEY, SAMPLES, SNAPSHOTS
 from shunter.pipeline.validation import Limits, judge, judge_sequence, refuse
 
 Reader = Callable[[SparkSession, Sequence[str]], DataFrame]
@@ -21,6 +22,8 @@ ROW_RULES = (
     "missing_key", "negative", "unknown_role", "other_cluster", "absurd_window", "absurd_time", "absurd_rate",
     "absurd_size", "no_load", "not_a_number", "not_a_time", "wrong_unit", "not_readable", "unknown_broker",
 )  # fmt: skip
+_MORE_THAN_SAMPLES = (SNAPSHOTS, "cruise-control")
+"""Kinds whose batches bring other rows too: without a good sample they took something all the same."""
 RULES = (*ROW_RULES, *SEQUENCE_RULES)
 """Every rule by which a row can be put aside."""
 
@@ -88,6 +91,9 @@ def ingest_files(
 ) -> IngestOutcome:
     """Ingest files that were not ingested before; running it again changes nothing.
 
+    A batch that took nothing may have been asked for in the wrong words: its files are taken up again, and what was put
+    aside then is replaced.
+
     Args:
         kind: Names the reader in the manifest.
         now: UTC.
@@ -95,24 +101,53 @@ def ingest_files(
     Raises:
         FormatError: a path does not exist, or the reader can't take a file at all.
     """
-    new, skipped = new_inputs(spark, lake, paths)
+    new, skipped = new_inputs(spark, lake, paths, kind)
     if not new:
         return IngestOutcome(None, skipped=skipped)
-    ingest_id = batch_id(kind, new)
+    begun = _attempt(lake.commits(spark), kind, new)
+    ingest_id = begun.ingest_id
     rows = reader(spark, [file.path for file in new])
-    commit = write_batch(spark, lake, rows, Commit(ingest_id, kind, new), now=now, options=options)
+    commit = write_batch(spark, lake, rows, begun, now=now, options=options)
     lake.commit(spark, commit, now)
     examples = examples_of(lake.read_batch(spark, REJECTS, ingest_id)) if commit.rejected else ()
     return IngestOutcome(ingest_id, commit.good, commit.rejected, commit.rules, examples, skipped)
 
 
-def new_inputs(spark: SparkSession, lake: Lake, paths: Sequence[str]) -> tuple[tuple[InputFile, ...], tuple[str, ...]]:
+def took_nothing(commit: Commit) -> bool:
+    """Whether a batch brought nothing at all, and its files may be taken up again."""
+    return commit.kind not in _MORE_THAN_SAMPLES and nothing_taken(commit.good, commit.rejected, commit.rules)
+
+
+def _attempt(commits: Sequence[Commit], kind: str, new: Sequence[InputFile]) -> Commit:
+    """Name a batch; one that took nothing before is superseded under a new name."""
+    named = {commit.ingest_id for commit in commits}
+    ingest_id = batch_id(kind, new)
+    while ingest_id in named:
+        ingest_id = hashlib.sha256(ingest_id.encode()).hexdigest()[:16]
+    coming = {file.fingerprint for file in new}
+    former = [
+        commit.ingest_id
+        for commit in commits
+        if took_nothing(commit) and commit.files and {file.fingerprint for file in commit.files} <= coming
+    ]
+    return Commit(ingest_id, kind, tuple(new), supersedes=tuple(former))
+
+
+def new_inputs(
+    spark: SparkSession, lake: Lake, paths: Sequence[str], kind: str
+) -> tuple[tuple[InputFile, ...], tuple[str, ...]]:
     """Tell files that no batch has taken yet from those that one has; gives the first, and the others' names.
 
     Raises:
         FormatError: a path does not exist.
     """
-    done = {file.fingerprint for commit in lake.commits(spark) for file in commit.files}
+    settled = [
+        commit
+        for commit in lake.commits(spark)
+        if not nothing_taken(commit.good, commit.rejected, commit.rules)
+        or (commit.kind == kind and kind in _MORE_THAN_SAMPLES)
+    ]
+    done = {file.fingerprint for commit in settled for file in commit.files}
     found = list_inputs(spark, paths)
     return (
         _once(file for file in found if file.fingerprint not in done),

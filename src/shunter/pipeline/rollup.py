@@ -7,6 +7,7 @@ from datetime import date, datetime
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from shunter.pipeline.ingest import took_nothing
 from shunter.pipeline.lake import Commit, Lake, batch_id
 from shunter.pipeline.schemas import (
     AMOUNTS,
@@ -83,7 +84,7 @@ def compact(
     rows = good.select(*REJECTS.columns).unionByName(lake.read(spark, REJECTS, replaced))
     if keep_from is not None:
         rows = rows.where(F.col("date").isNull() | (F.col("date") >= keep_from))
-    files = tuple(file for commit in live for file in commit.files)
+    files = tuple(file for commit in live if not took_nothing(commit) for file in commit.files)
     ingest_id = "compact-" + batch_id("/".join(replaced) + f"/{keep_from}", ())
     sorted_rows = rows.repartition(tasks, "cluster_id", "date").sortWithinPartitions(
         "cluster_id", "date", *REPLICA_KEY[1:], "window_start"

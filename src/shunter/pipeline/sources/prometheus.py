@@ -36,7 +36,9 @@ _ANSWER = StructType(
     [
         StructField("status", StringType()),
         StructField("error", StringType()),
-        StructField("data", StructType([StructField("result", ArrayType(_SERIES))])),
+        StructField(
+            "data", StructType([StructField("resultType", StringType()), StructField("result", ArrayType(_SERIES))])
+        ),
         StructField("_corrupt_record", StringType()),
     ]
 )
@@ -71,6 +73,11 @@ def _series(spark: SparkSession, paths: Sequence[str], cluster: str | None, brok
             F.coalesce(F.col("status"), F.lit("")) != "success",
             F.concat_ws(" ", F.lit("not a success:"), "status", "error"),
         )
+        .when(
+            F.col("data.resultType") != "matrix",
+            F.concat(F.lit("a "), "data.resultType", F.lit(", no matrix: ask /api/v1/query_range")),
+        )
+        .when(F.coalesce(F.size("data.result"), F.lit(0)) <= 0, F.lit("no series: the query found nothing"))
         .alias("broken"),
         F.explode_outer("data.result").alias("series"),
     )
