@@ -17,6 +17,7 @@ from shunter.core.executor.throttles import ThrottleBook
 from shunter.drivers import journal_sqlite, order_taker
 from shunter.drivers.execution import ExecutionDriver
 from shunter.drivers.journal_sqlite import SqliteJournal
+from shunter.drivers.journal_topic import TopicJournal
 from shunter.model.execution import (
     CommandKind,
     CommandTaken,
@@ -69,13 +70,26 @@ async def fenced_and_goes_on(original, self, *, written):
     return
 
 
+@mutant(TopicJournal, "_fence", within=100)
+def topic_not_fenced(original, self):
+    """Whoever takes the lease does not end the producer before."""
+    self._producer = self._clients.producer(transactional_id="as before")
+    self._producer._epoch = self._producer.topic.epoch
+
+
+@mutant(TopicJournal, "load", within=40)
+def last_record_is_not_read(original, self):
+    """A resumed executor goes on from a state that was over; of the topic."""
+    return original(self)[:-1]
+
+
 @mutant(order_taker, "_too_late", within=80)
 def orders_by_their_date(original, now_ms, order, came_since_ms):
     """The bug that was found: what is new is refused for its date, which is another clock's."""
     return original(now_ms, order, None)
 
 
-@mutant(order_taker, "_take", within=120)
+@mutant(order_taker, "_take", within=600)
 async def orders_wait_in_line(original, driver, journal, order, came_since_ms):
     """The bug that was found: a stop waits for the plan that came before it."""
     lock = vars(driver).setdefault("line", asyncio.Lock())

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -20,7 +20,7 @@ from kafka import errors as kafka_errors
 from kafka.admin import NewTopic
 
 from shunter.drivers.admin_client import connected
-from shunter.drivers.journals import JournalDamaged, JournalFenced, JournalHeld, OrderRow, this_process
+from shunter.drivers.journals import JournalDamaged, JournalFenced, JournalHeld, OrderRow, Presence, this_process
 from shunter.errors import DriverError, FormatError
 from shunter.formats.journal import VERSION, JournalRow, decode_entry, encode_entry
 from shunter.model.execution import JournalEntry, LeaseHolder
@@ -40,6 +40,14 @@ _FENCED = (
     kafka_errors.OutOfOrderSequenceNumberError,
     kafka_errors.InvalidTxnStateError,
 )
+
+
+class Clients(NamedTuple):
+    """What connects, so that others can stand in for it; consumers and producers are the library's classes."""
+
+    admin: Any = connected
+    consumer: Any = KafkaConsumer
+    producer: Any = KafkaProducer
 
 
 @dataclass(slots=True)
@@ -65,13 +73,23 @@ def topic_exists(configuration: Mapping[str, Any], topic: str) -> bool:
 class TopicJournal:
     """One journal topic. One thread at a time."""
 
-    def __init__(self, configuration: Mapping[str, Any], topic: str, owner: str) -> None:
+    def __init__(
+        self,
+        configuration: Mapping[str, Any],
+        topic: str,
+        owner: str,
+        *,
+        presence: Presence | None = None,
+        clients: Clients | None = None,
+    ) -> None:
         """Connect; the topic is made if it is not there.
 
         Args:
             configuration: kafka-python's names, as for the Admin client.
             topic: The journal's topic, for this cluster alone.
             owner: Names this process for the lease; no two have the same.
+            presence: Where and as what we run; None: this process.
+            clients: Stand in for kafka-python's.
 
         Raises:
             DriverError: the cluster does not answer, or does not let us.
@@ -79,6 +97,8 @@ class TopicJournal:
         self.topic = topic
         self.owner = owner
         self._configuration = dict(configuration)
+        self._presence = this_process() if presence is None else presence
+        self._clients = clients or Clients()
         self._producer: Any = None
         self._orders_producer: Any = None
         self._partition = TopicPartition(topic, 0)
@@ -88,7 +108,7 @@ class TopicJournal:
         self._consumer: Any = self._guarded("opening", self._open_consumer)
 
     def _make(self) -> None:
-        admin = connected(self._configuration)
+        admin = self._clients.admin(self._configuration)
         try:
             if self.topic in admin.list_topics():
                 return
@@ -101,8 +121,8 @@ class TopicJournal:
             admin.close()
 
     def _open_consumer(self) -> Any:
-        consumer = KafkaConsumer(
-            **_known(KafkaConsumer, self._configuration),
+        consumer = self._clients.consumer(
+            **_known(self._clients.consumer, self._configuration),
             enable_auto_commit=False,
             isolation_level="read_committed",
             group_id=None,
@@ -184,7 +204,7 @@ class TopicJournal:
         self._guarded("writing to", lambda: self._write([*values, self._lease(now_ms)]))
 
     def _lease(self, now_ms: int) -> tuple[str, bytes | None]:
-        return LEASE_KEY, orjson.dumps(this_process().lease(self.owner, now_ms)._asdict())
+        return LEASE_KEY, orjson.dumps(self._presence.lease(self.owner, now_ms)._asdict())
 
     def _write(self, values: Sequence[tuple[str, bytes | None]]) -> None:
         if self._producer is None:
@@ -214,8 +234,8 @@ class TopicJournal:
         self._guarded("taking", lambda: self._write([self._lease(now_ms)]))
 
     def _fence(self) -> None:
-        self._producer = KafkaProducer(
-            **_known(KafkaProducer, self._configuration),
+        self._producer = self._clients.producer(
+            **_known(self._clients.producer, self._configuration),
             acks="all",
             enable_idempotence=True,
             transactional_id=f"shunter-executor-{self.topic}",
@@ -251,7 +271,7 @@ class TopicJournal:
         """Who drives the journal now; None when nobody does."""
         self._guarded("reading", self._catch_up)
         lease = self._seen.lease
-        return None if lease is None or this_process().lapsed(lease, now_ms) else lease
+        return None if lease is None or self._presence.lapsed(lease, now_ms) else lease
 
     def order(self, kind: str, document: object, now_ms: int) -> int:
         """Ask something of whoever drives the journal; returns the order's number, which is its offset."""
@@ -259,7 +279,8 @@ class TopicJournal:
 
         def send() -> int:
             if self._orders_producer is None:
-                self._orders_producer = KafkaProducer(**_known(KafkaProducer, self._configuration), acks="all")
+                producer = self._clients.producer
+                self._orders_producer = producer(**_known(producer, self._configuration), acks="all")
             sent = self._orders_producer.send(self.topic, key=f"order-{uuid.uuid4().hex}".encode(), value=value)
             return int(sent.get(ANSWERED_WITHIN_S).offset)
 

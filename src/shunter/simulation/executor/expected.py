@@ -33,6 +33,7 @@ EXECUTOR_EXPECTED: dict[str, tuple[str, ...]] = {
     "outcome": tuple(outcome.value for outcome in Outcome if outcome not in NEVER_WRITTEN),
     "order": tuple(f"{kind.value} accepted" for kind in CommandKind),
     "answer": tuple(code.name for code in ANSWERS),
+    "journal": ("file", "topic"),
     "log dir": tuple(code.name for code in LOG_DIR_ANSWERS),
     "request": ("reassign", "cancel", "set a throttle", "ask for a log dir"),
     "end": ("finished", "JournalHeld", "JournalDamaged"),

@@ -117,7 +117,8 @@ class ExecutorProcess:
         await self.admin.cluster_id()
         disk = self.world.disk
         presence = Presence(self.host, self.number, self.world.is_process_alive)
-        journal = await asyncio.to_thread(disk.journal, self.owner, presence)
+        opening: Callable[[str, Presence], LeasedJournal] = disk.journal
+        journal = await asyncio.to_thread(opening, self.owner, presence)
         await asyncio.to_thread(self._take_lease, journal, self.clock.now_ms())
         entries = await asyncio.to_thread(journal.load)
         self.world.rules.journal_loaded(self, entries)

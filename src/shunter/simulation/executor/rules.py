@@ -69,6 +69,7 @@ class ExecutorRules:
 
     def lease_taken(self, process: ExecutorProcess) -> None:
         """One executor drives a journal. Source: issue, "a second executor on the same journal is refused"."""
+        self.world.coverage.count("journal", "topic" if self.world.shape.journal_topic else "file")
         self._taken_us, self._entries_taken = self.world.scheduler.now_us, len(self.ledger.entries)
         for other in self.world.processes:
             same_time = abs(other.clock.skew_ms - process.clock.skew_ms) < 1_000

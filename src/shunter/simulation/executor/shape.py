@@ -40,6 +40,8 @@ class ExecutorShape:
     quorum_us: int
     """How long the cluster is without a controller when one dies."""
     log_dirs: tuple[str, ...]
+    journal_topic: bool
+    """Whether the journal is kept in a topic; else in a file."""
     night: bool
     """Whether it begins half a day after the scheduler's clock, by local time."""
     """Those of each broker. With more than one, half of what plans move names some."""
@@ -66,6 +68,7 @@ def draw_executor_shape(seed: int) -> ExecutorShape:
         skew_ms=random.choice((0, 0, 5_000, 3_600_000)),
         quorum_us=random.choice((SECOND // 2, 6 * SECOND)),
         log_dirs=random.choice((("/data",), ("/data-a", "/data-b"), ("/data-a", "/data-b", "/data-c"))),
+        journal_topic=Random(f"executor journal {seed}").random() < 0.5,
         night=random.random() < 0.5,
     )
 

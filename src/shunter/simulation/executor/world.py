@@ -28,6 +28,7 @@ from shunter.simulation.executor.partition import OURS
 from shunter.simulation.executor.process import ExecutorProcess
 from shunter.simulation.executor.rules import ExecutorRules
 from shunter.simulation.executor.shape import ExecutorShape
+from shunter.simulation.executor.topic import JournalTopic
 from shunter.simulation.phases import live_through
 from shunter.simulation.safety import Violation
 from shunter.simulation.scheduler import EPOCH_MS, MS, SECOND, Scheduler
@@ -61,7 +62,8 @@ class ExecutorWorld:
         self.disk_us = self.quick_disk_us
         self.rules = ExecutorRules(self)
         self.cluster.rules = self.rules
-        self.disk = JournalDisk(self.scheduler, self.rules.journal.durable)
+        kept: type[JournalDisk | JournalTopic] = JournalTopic if shape.journal_topic else JournalDisk
+        self.disk = kept(self.scheduler, self.rules.journal.durable)
         self.processes: list[ExecutorProcess] = []
         self.refused: set[TopicPartition] = set()
         """Partitions that were refused for good at some time."""

@@ -1,0 +1,259 @@
+"""The journal's topic: the real topic journal over a log of records that stands in for the cluster's.
+
+Source: KIP-98. Whoever initializes a transactional id ends the transaction under way and fences the producer before;
+who reads committed records alone reads up to the first open transaction, and passes over aborted ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, ClassVar
+
+import orjson
+from kafka import TopicPartition as KafkaTopicPartition
+from kafka import errors as kafka_errors
+
+from shunter.drivers.journal_topic import LEASE_KEY, Clients, TopicJournal
+from shunter.drivers.journals import Presence
+from shunter.formats.journal import VERSION, JournalRow, decode_entry
+from shunter.model.execution import JournalEntry
+from shunter.simulation.scheduler import Scheduler
+
+PLACE = "simulated"
+
+
+@dataclass(slots=True)
+class TopicRecord:
+    """One record, or a transaction's mark (`key` empty). `transaction`: 0 when it is in none."""
+
+    offset: int
+    key: bytes
+    value: bytes | None
+    timestamp: int
+    transaction: int = 0
+
+
+class JournalTopic:
+    """One partition, and what is known of its records; for the world it is what `JournalDisk` is."""
+
+    def __init__(self, scheduler: Scheduler, on_durable: Callable[[JournalEntry], None]) -> None:
+        """Begin empty; `on_durable` is told each entry once it is committed."""
+        self.scheduler = scheduler
+        self._on_durable = on_durable
+        self.records: list[TopicRecord] = []
+        self.epoch = 0
+        """Of the transactional id; each producer has its own, and the last one is right."""
+        self.transactions = 0
+        self.open: int | None = None
+        self._aborted: set[int] = set()
+        self.known = 0
+        self.damaged: tuple[TopicRecord, bytes | None] | None = None
+        self.busy_until_us = 0
+
+    def journal(self, owner: str, presence: Presence) -> TopicJournal:
+        """Open the topic."""
+        clients = Clients(lambda _configuration: _Admin(), _bound(_Consumer, self), _bound(_Producer, self))
+        return TopicJournal({}, PLACE, owner, presence=presence, clients=clients)
+
+    # ---- what clients do
+
+    def guard(self) -> None:
+        """Too few of its replicas are in sync, for now and again."""
+        if self.scheduler.now_us < self.busy_until_us and self.scheduler.chance(0.5):
+            raise kafka_errors.NotEnoughReplicasError
+
+    def append(self, key: bytes, value: bytes | None, transaction: int = 0) -> TopicRecord:
+        """Append a record."""
+        record = TopicRecord(len(self.records), key, value, self.scheduler.now_ms, transaction)
+        self.records.append(record)
+        return record
+
+    def end_transaction(self, transaction: int, *, committed: bool) -> None:
+        """Commit a transaction, or abort it."""
+        if not committed:
+            self._aborted.add(transaction)
+        self.append(b"", None)
+        self.open = None
+        for record in self.records if committed else ():
+            if record.transaction == transaction and record.key.startswith(b"entry-"):
+                self._durable(record)
+
+    def _durable(self, record: TopicRecord) -> None:
+        self.known = int(record.key.decode().partition("-")[2])
+        assert record.value is not None
+        body, _newline, checksum = record.value.decode().rpartition("\n")
+        self._on_durable(decode_entry(JournalRow(self.known, body, int(checksum)), VERSION, PLACE))
+
+    def stable(self) -> int:
+        """The first offset that those don't see who read committed records alone."""
+        if self.open is None:
+            return len(self.records)
+        return next((each.offset for each in self.records if each.transaction == self.open), len(self.records))
+
+    def committed(self, since: int = 0) -> list[TopicRecord]:
+        """What is committed from an offset on."""
+        seen = self.records[since : self.stable()]
+        return [record for record in seen if record.key and record.transaction not in self._aborted]
+
+    # ---- what happens to it, and what is seen of it
+
+    def lose_power(self) -> None:
+        """It is on other machines than the executor."""
+
+    def damage(self, random: Random) -> bool:
+        """A digit of an entry is another one."""
+        entries = [record for record in self.committed() if record.key.startswith(b"entry-")]
+        if self.damaged is not None or not entries:
+            return False
+        record = random.choice((entries[-1], random.choice(entries)))
+        assert record.value is not None
+        digits = [place for place, letter in enumerate(record.value) if chr(letter).isdigit()]
+        place = random.choice(digits)
+        changed = str((int(chr(record.value[place])) + 1) % 10).encode()
+        self.damaged = record, record.value
+        record.value = record.value[:place] + changed + record.value[place + 1 :]
+        return True
+
+    def mend(self) -> None:
+        """The operator brings it back."""
+        if self.damaged is not None:
+            self.damaged[0].value = self.damaged[1]
+            self.damaged = None
+
+    def _answers(self) -> dict[int, str]:
+        found = [(each.key.decode(), each.value) for each in self.committed() if each.key.startswith(b"answer-")]
+        return {int(key.partition("-")[2]): value.decode() for key, value in found if value is not None}
+
+    def unanswered(self) -> int:
+        """Orders that nobody has answered."""
+        asked = {each.offset for each in self.committed() if each.key.startswith(b"order-") and each.value is not None}
+        return len(asked - self._answers().keys())
+
+    def answer_to(self, number: int) -> str | None:
+        """The answer to an order; None as long as there is none."""
+        return self._answers().get(number)
+
+    def _lease(self) -> dict[str, Any]:
+        for record in reversed(self.committed()):
+            if record.key == LEASE_KEY.encode():
+                return {} if record.value is None else orjson.loads(record.value)
+        return {}
+
+    def owner(self) -> str:
+        """Whose lease it is; empty: nobody's."""
+        return str(self._lease().get("owner", ""))
+
+    def host(self) -> str:
+        """On which host whoever has the lease is; empty: nobody has it."""
+        return str(self._lease().get("host", ""))
+
+
+def _bound(client: Any, topic: JournalTopic) -> Any:
+    """A client's class, as the library has one, for this topic."""
+    return type(client.__name__, (client,), {"topic": topic})
+
+
+class _Admin:
+    """The topic is there."""
+
+    def list_topics(self) -> list[str]:
+        return [PLACE]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class _Consumer:
+    """Reads committed records."""
+
+    DEFAULT_CONFIG: ClassVar[Mapping[str, Any]] = {}
+    topic: JournalTopic
+
+    def __init__(self, **_configuration: Any) -> None:
+        self._position = 0
+
+    def assign(self, partitions: Sequence[KafkaTopicPartition]) -> None:
+        """There is one."""
+
+    def seek_to_beginning(self, partition: KafkaTopicPartition) -> None:
+        del partition
+        self._position = 0
+
+    def end_offsets(self, partitions: Sequence[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        return dict.fromkeys(partitions, self.topic.stable())
+
+    def position(self, partition: KafkaTopicPartition) -> int:
+        del partition
+        return self._position
+
+    def poll(self, timeout_ms: int) -> dict[KafkaTopicPartition, list[TopicRecord]]:
+        del timeout_ms
+        since, self._position = self._position, self.topic.stable()
+        return {KafkaTopicPartition(PLACE, 0): self.topic.committed(since)}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class _Sent:
+    def __init__(self, record: TopicRecord) -> None:
+        self._record = record
+
+    def get(self, within_s: float) -> TopicRecord:
+        del within_s
+        return self._record
+
+
+class _Producer:
+    """Writes records, in transactions if it has an id for them."""
+
+    DEFAULT_CONFIG: ClassVar[Mapping[str, Any]] = {}
+    topic: JournalTopic
+
+    def __init__(self, **configuration: Any) -> None:
+        self._epoch = 0 if configuration.get("transactional_id") else None
+        self._transaction = 0
+
+    def init_transactions(self) -> None:
+        topic = self.topic
+        topic.guard()
+        topic.epoch += 1
+        self._epoch = topic.epoch
+        if topic.open is not None:
+            topic.end_transaction(topic.open, committed=False)
+
+    def _may(self) -> None:
+        self.topic.guard()
+        if self._epoch is not None and self._epoch != self.topic.epoch:
+            raise kafka_errors.ProducerFencedError
+
+    def begin_transaction(self) -> None:
+        if self._epoch == self.topic.epoch and self.topic.open is not None:
+            raise kafka_errors.IllegalStateError  # The one before could not be ended.
+        self.topic.transactions += 1
+        self._transaction = self.topic.transactions
+
+    def send(self, topic: str, key: bytes, value: bytes | None) -> _Sent:
+        del topic
+        self._may()
+        if self._epoch is not None:
+            self.topic.open = self._transaction
+        return _Sent(self.topic.append(key, value, self._transaction if self._epoch is not None else 0))
+
+    def flush(self, within_s: float) -> None:
+        """All is sent."""
+
+    def commit_transaction(self) -> None:
+        self._may()
+        self.topic.end_transaction(self._transaction, committed=True)
+        self.topic.guard()  # It is done, and whoever asked does not hear of it.
+
+    def abort_transaction(self) -> None:
+        self._may()
+        if self.topic.open == self._transaction:
+            self.topic.end_transaction(self._transaction, committed=False)
+
+    def close(self, timeout: float) -> None:
+        """Nothing is open."""
