@@ -159,7 +159,7 @@ class ZooKeeperStore:
         for _ in range(_ATTEMPTS):
             planned = await self._plan(batch.records)
             if not planned.operations:
-                return self._written(batch, planned, Committed(0, ()))
+                return self._written(batch, planned, Committed(0, ()), fence)
             try:
                 committed = await self._commit(planned.operations, fence)
             except ZooKeeperRefused as refusal:
@@ -170,8 +170,8 @@ class ZooKeeperStore:
                     break
                 continue  # a parent or a remain came or went since it was looked up
             if committed is not None:
-                return self._written(batch, planned, committed)
-        return await self._reread(batch)
+                return self._written(batch, planned, committed, fence)
+        return await self._reread(batch, fence)
 
     async def _plan(self, records: Sequence[Record]) -> Plan:
         folders = folders_to_list(records)
@@ -220,8 +220,13 @@ class ZooKeeperStore:
         versions = tuple(_new_version(operation) for operation in operations)
         return Committed(transaction(operations, found), versions)
 
-    def _written(self, batch: WriteBatch, planned: Plan, committed: Committed) -> BatchWritten:
-        """Note our own writes, so that their watches are not taken for others' news; then the answer."""
+    def _written(self, batch: WriteBatch, planned: Plan, committed: Committed, fence: int) -> BatchWritten:
+        """Note our own writes, so that their watches are not taken for others' news; then the answer.
+
+        Raises:
+            _FencedOffError: the term has ended meanwhile; the next one has read, or will read, what was written.
+        """
+        self._still(fence)
         versions: list[int] = []
         czxids: list[int] = []
         for record, principal in zip(batch.records, planned.principals, strict=True):
@@ -244,19 +249,32 @@ class ZooKeeperStore:
         self._watches.look_again(record.name for record in batch.records if type(record) is DeleteTopic)
         return BatchWritten(batch.batch_id, tuple(versions), tuple(czxids))
 
-    async def _reread(self, batch: WriteBatch) -> BatchRefused:
-        """Say what stands there now, for every topic that the batch named."""
+    def _still(self, fence: int) -> None:
+        """What is noted in `_seen` is of this term, or the next one would take others' news for its own writes."""
+        if self._epoch_version != fence:
+            raise _FencedOffError
+
+    async def _reread(self, batch: WriteBatch, fence: int) -> BatchRefused:
+        """Say what stands there now, for every topic that the batch named.
+
+        Raises:
+            _FencedOffError: the term has ended meanwhile.
+        """
         names = {name for record in batch.records if (name := _topic_of(record)) is not None}
         found = await self._reader.topics(names)
+        legacy = extra = None
+        if any(type(record) is PutLegacyReassignments for record in batch.records):
+            legacy, written = await self._reader.legacy()
+            self._still(fence)
+            self._seen.legacy = written
+        if any(type(record) is PutExtraReassignments for record in batch.records):
+            extra, written = await self._reader.extra_reassignments()
+            self._still(fence)
+            self._seen.extra = written
+        self._still(fence)
         self._watches.look_again(record.name for record in batch.records if type(record) is DeleteTopic)
         self._watches.watch_new_topics(sorted(found.written.keys() - self._seen.topics.keys()))
         self._seen.topics.update(found.written)
-        legacy = None
-        if any(type(record) is PutLegacyReassignments for record in batch.records):
-            legacy, self._seen.legacy = await self._reader.legacy()
-        extra = None
-        if any(type(record) is PutExtraReassignments for record in batch.records):
-            extra, self._seen.extra = await self._reader.extra_reassignments()
         return BatchRefused(batch.batch_id, "version", found.topics, found.gone, legacy, extra)
 
     async def _thin_out(self, record: DeleteTopic, fence: int) -> None:

@@ -200,3 +200,17 @@ def test_what_is_being_read_when_a_term_ends_is_not_taken_for_the_next_ones(plac
     assert [type(event) for event in place.posted] == [SessionExpired, Elected]
     place.run(place.seat.store.read(LoadCluster()))
     assert len(place.told(ClusterLoaded)) == 1
+
+
+@pytest.mark.parametrize("version", [-1, 5])
+def test_what_was_being_written_when_a_term_ends_is_nothing_that_the_next_one_has_seen(place, version):
+    """Neither a batch that happened, nor what a refused one met: whoever reads it in the next term finds it."""
+    outcomes = []
+
+    async def write():
+        outcomes.append(await place.seat.store.write(WriteBatch(1, (PutTopic(topic(1)._replace(version=version)),))))
+
+    place.loop.deliver(place.loop.create_task, write())
+    place.loop.deliver(place.seat.store.begin, Elected(9, 99))
+    place.settle()
+    assert outcomes == [BatchRefused(1, "fenced")]
