@@ -229,11 +229,11 @@ class Deletions:
                 for tp, broker in sorted(left):
                     if broker in came:
                         stop.setdefault(tp, set()).add(broker)
+        left_over: dict[TopicPartition, set[BrokerId]] = {}
         for broker in came:
             owed = self.state.owed_deletions.get(broker)
             for tp, epoch in owed.partitions if owed is not None else ():
-                if epoch != EPOCH_DURING_DELETE or not self._placed_anew(tp, broker):
-                    self._ask_owed(stop, tp, broker)
+                self._ask_owed(stop, left_over, tp, epoch, broker)
         dead: list[tuple[BrokerId, TopicPartition]] = []
         older: set[TopicPartition] = set()
         for tp, move in self.state.reassignments.items():
@@ -251,30 +251,46 @@ class Deletions:
         if dead:
             # They may have died before they heard of it, and our predecessor before it wrote that down.
             self.queue.add(Task(Priority.CLEANUP, dead, self.moves.owe_instead))
+        requests += self.outbox.stop_replicas(left_over, now_ms, delete=True, older=left_over)
         return requests + self.outbox.stop_replicas(stop, now_ms, delete=True, older=older)
 
     def ask_who_is_back(self, records: Iterable[Record], now_ms: int) -> list[Request]:
         """Ask brokers that came back while what they owe was being written down: their return was seen before it."""
         stop: dict[TopicPartition, set[BrokerId]] = {}
+        left_over: dict[TopicPartition, set[BrokerId]] = {}
         asked = {(broker, tp) for (_, broker), partitions in self.outbox.deletions.items() for tp in partitions}
         for record in records:
             if isinstance(record, PutOwedDeletion) and record.broker in self.state.brokers:
-                for tp, _ in record.partitions:
+                for tp, epoch in record.partitions:
                     if (record.broker, tp) not in asked | self.moves.refused:
-                        self._ask_owed(stop, tp, record.broker)
-        return self.outbox.stop_replicas(stop, now_ms, delete=True)
+                        self._ask_owed(stop, left_over, tp, epoch, record.broker)
+        requests = self.outbox.stop_replicas(left_over, now_ms, delete=True, older=left_over)
+        return requests + self.outbox.stop_replicas(stop, now_ms, delete=True)
 
     def _owes(self, broker: BrokerId, tp: TopicPartition) -> bool:
         owed = self.state.owed_deletions.get(broker)
         return owed is not None and any(tp == known for known, _ in owed.partitions)
 
-    def _ask_owed(self, stop: dict[TopicPartition, set[BrokerId]], tp: TopicPartition, broker: BrokerId) -> None:
-        """Ask for an owed deletion, unless the replica is assigned again by now."""
+    def _ask_owed(
+        self,
+        stop: dict[TopicPartition, set[BrokerId]],
+        left_over: dict[TopicPartition, set[BrokerId]],
+        tp: TopicPartition,
+        epoch: int,
+        broker: BrokerId,
+    ) -> None:
+        """Ask for an owed deletion, unless the replica is assigned again by now.
+
+        What is left of an older topic goes into `left_over`: its leader epochs are not those of the topic that has its
+        name now. Where it lies in that one's way, `clear_the_way` asks.
+        """
         partition = self.state.partition(tp)
+        if epoch == EPOCH_DURING_DELETE and self._placed_anew(tp, broker):
+            return
         if partition is not None and broker in partition.assignment.replicas:
             self.queue.add(Task(Priority.CLEANUP, ((broker, (tp,)),), _settle))
         else:
-            stop.setdefault(tp, set()).add(broker)
+            (left_over if epoch == EPOCH_DURING_DELETE else stop).setdefault(tp, set()).add(broker)
 
 
 def _strike_off(draft: Draft, name: str) -> None:

@@ -709,3 +709,11 @@ def test_a_move_to_where_an_older_replica_lies_does_not_forget_that_it_has_to_go
     assert world.store.owed[1].partitions == ((TP, EPOCH_DURING_DELETE),)
     world.answer_all()
     assert not world.store.owed
+
+
+def test_what_is_left_of_an_older_topic_elsewhere_goes_whatever_the_newer_ones_epoch():
+    world = with_an_older_replica((2, 3), led=True)
+    asked = [each for each in world.sent if isinstance(each, SendStopReplica)]
+    assert [(each.broker, stop.tp, stop.leader_epoch) for each in asked for stop in each.partitions] == [
+        (1, TP, EPOCH_DURING_DELETE)
+    ]
