@@ -327,7 +327,9 @@ class Executor:
         for (broker, tp), code in sorted(event.results.items()):
             move = self.state.moves.get(tp)
             absent = code is ErrorCode.REPLICA_NOT_AVAILABLE
-            if move is None or code is ErrorCode.NONE or absent or code in _RETRIABLE:
+            if move is None or move.log_dirs_request_id != event.request_id:
+                continue
+            if code is ErrorCode.NONE or absent or code in _RETRIABLE:
                 continue  # Not there yet: the broker remembers the log dir for the replica that comes.
             out.notices.append(Notice("log-dir-refused", str(tp), f"broker {broker} refuses its log dir: {code.name}"))
             move.log_dirs_refused[broker] = code.name

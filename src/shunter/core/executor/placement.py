@@ -49,6 +49,7 @@ def send_log_dirs(
         late: Resources whose throttle for such copies is not in force yet ('broker 1').
     """
     due: list[tuple[BrokerId, TopicPartition, str]] = []
+    asking: list[Move] = []
     for move in state.open_moves():
         if not move.log_dirs or move.log_dirs_done or move.paused or move.direction is not Direction.FORWARD:
             continue
@@ -65,8 +66,12 @@ def send_log_dirs(
         if wanted:
             due += [(broker, move.tp, path) for broker, path in wanted]
             move.log_dirs_asked_at_ms = now_ms
+            asking.append(move)
     if due:
-        out.requests.append(AlterLogDirs(new_id(), tuple(due)))
+        request = AlterLogDirs(new_id(), tuple(due))
+        for move in asking:
+            move.log_dirs_request_id = request.request_id
+        out.requests.append(request)
 
 
 def _askable(state: ExecutorState, move: Move, broker: BrokerId) -> bool:

@@ -108,6 +108,8 @@ class Move:
     blocked_since_ms: int | None = None
     log_dirs_asked_at_ms: int | None = None
     """When brokers were asked last to put the replicas where they shall be; None: not since the last step ended."""
+    log_dirs_request_id: int = 0
+    """The request that asked them last; what another one is answered was meant for a former plan's log dirs."""
     log_dirs_done: bool = False
     log_dirs_refused: dict[BrokerId, str] = field(default_factory=dict[BrokerId, str])
     """Brokers that will not have their replica in its log dir, and Kafka's name for why."""

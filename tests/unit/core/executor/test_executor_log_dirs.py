@@ -70,6 +70,27 @@ def test_a_log_dir_that_one_broker_refuses_is_waited_for_at_the_other() -> None:
     assert rig.outcomes() == {T0: Outcome.REFUSED}
 
 
+def test_a_refusal_of_a_former_plans_log_dir_does_not_hold_for_the_next() -> None:
+    """Found by simulation: the answer came when a second plan had taken the partition on, without log dirs."""
+    rig = DirRig(Yard({"t": [(1, 2)]}), refusing=(1,))
+    rig.order((1, 2), (1, "/fast"), options=ExecutionOptions())
+    for _turn in range(200):
+        asked = [work for work in rig.pending if isinstance(work, AlterLogDirs)]
+        if asked:
+            break
+        if rig.pending:
+            rig.deliver()
+        else:
+            rig.pass_time(250)
+    rig.pending.remove(asked[0])
+    rig.order((1, 4), options=ExecutionOptions())
+    while rig.core.state.moves[T0].target != (1, 4):
+        rig.deliver()
+    rig.tell(ev.LogDirsAltered(asked[0].request_id, {(1, T0): ErrorCode.KAFKA_STORAGE_ERROR}))
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.DONE}
+
+
 def test_log_dirs_are_asked_for_within_the_time_window() -> None:
     rig = DirRig(Yard({"t": [(1, 2)]}))
     minute = rig.now_ms // MINUTE_MS % 1440
