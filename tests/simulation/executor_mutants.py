@@ -97,11 +97,6 @@ async def orders_wait_in_line(original, driver, journal, order, came_since_ms):
         await original(driver, journal, order, came_since_ms)
 
 
-@mutant(ExecutionDriver, "_still_ours", within=1200)
-async def fenced_between_two_brokers(original, self):
-    """The bug that was found: who stood still while one broker was asked asks the next one, whoever has the lease."""
-
-
 # ---- steps, turns and ends
 
 
