@@ -78,6 +78,7 @@ class ReassignSession:
         Raises:
             DriverError, SettingsError, FormatError: it can't be, and why.
         """
+        self.bootstrap, self.properties_file = bootstrap, properties_file
         self.cluster = ReassignCluster(configuration_of(bootstrap, properties_file))
         self.admin = ReassignmentAdmin(self.cluster.client)
 
@@ -87,8 +88,16 @@ class ReassignSession:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End both connections; again is in order."""
         self.admin.close()
         self.cluster.close()
+
+    def is_shunters(self) -> bool:
+        """Whether the controller is one of ours."""
+        return self.admin.is_shunter()
 
     def require_shunter(self) -> None:
         """Go on only with Shunter's controller.
@@ -96,7 +105,7 @@ class ReassignSession:
         Raises:
             ReassignRefused: it is somebody else's.
         """
-        if not self.admin.is_shunter():
+        if not self.is_shunters():
             raise ReassignRefused(
                 "the controller is not Shunter's: it knows no stop, no pause and no steps. `shunter execute` moves"
                 " partitions under any controller, and `shunter kafka-reassign-partitions` does what Apache's tool does"

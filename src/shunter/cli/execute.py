@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -46,7 +46,7 @@ class NobodyDrives(ShunterError):
     """An order that whoever drives a journal carries out, and nobody does."""
 
 
-def run(work: Coroutine[Any, Any, int]) -> None:
+def run(work: Coroutine[Any, Any, int]) -> NoReturn:
     """Run a command's coroutine and leave with its exit code; what goes wrong is said in one sentence."""
     try:
         code = asyncio.run(work)
@@ -84,12 +84,13 @@ def execute(plan: Path, target: Target, options: ExecutionOptions, *, dry_run: b
 
     If an executor already drives the cluster's journal (`shunter executor`), the plan is handed to it.
     """
-    run(_execute(plan, target, options, dry_run=dry_run, as_json=as_json, yes=yes))
+    run(carry_out(plan, target, options, dry_run=dry_run, as_json=as_json, yes=yes))
 
 
-async def _execute(
+async def carry_out(
     plan: Path, target: Target, options: ExecutionOptions, *, dry_run: bool, as_json: bool, yes: bool
 ) -> int:
+    """Carry a plan file out, or hand it to who drives the journal; returns the exit code."""
     moves = read_plan(plan)
     if not moves:
         click.echo("the plan names no partition: nothing to do", err=True)

@@ -7,14 +7,14 @@ import functools
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from shunter.app.executor import Target
 from shunter.app.reassign import TURNS, MoveRow, ReassignSession, Throttled, named_partitions, read_orders
 from shunter.app.reassign_journal import WatchedMoves
-from shunter.cli.execute import run
+from shunter.cli.execute import carry_out, run
 from shunter.cli.execution_display import say_json, told_bytes, told_ms
 from shunter.cli.execution_options import parse_partitions, parse_rate
 from shunter.cli.execution_plan import show_dry_run
@@ -114,10 +114,16 @@ def execute_command(
     plan_id: str | None,
     plan: Path,
 ) -> int:
-    """Submit a plan file. Null or empty replicas roll a partition back. Exit status 1: some were refused."""
+    """Submit a plan file. Null or empty replicas roll a partition back. Exit status 1: some were refused.
+
+    Under any other controller this is `shunter execute` with the same plan, throttle and journal.
+    """
+    if not session.is_shunters():
+        if force or plan_id is not None:
+            raise click.UsageError("--force and --plan-id are for Shunter's controller, and this cluster has another")
+        _execute_from_outside(session, plan, incremental=incremental, throttle=throttle, journal=journal)
     if journal is not None and not wait:
         raise click.UsageError("--journal tells of what is watched: add --wait")
-    session.require_shunter()
     asked = read_orders(plan)
     orders, refused = session.fitting(asked)
     strategy = None if incremental is None else Strategy.INCREMENTAL if incremental else Strategy.ALL_AT_ONCE
@@ -135,6 +141,19 @@ def execute_command(
     elif throttled is not None:
         click.echo("Throttles stay until `shunter reassign throttles --remove`.")
     return 1 if refused else 0
+
+
+def _execute_from_outside(
+    session: ReassignSession, plan: Path, *, incremental: bool | None, throttle: str | None, journal: Path | None
+) -> NoReturn:
+    click.echo("the controller is not Shunter's: moving from here, as `shunter execute` does", err=True)
+    session.close()
+    options = ExecutionOptions(
+        strategy=Strategy.ALL_AT_ONCE if incremental is False else Strategy.INCREMENTAL,
+        throttle=None if throttle is None else parse_rate(throttle),
+    )
+    target = Target(session.bootstrap, session.properties_file, journal)
+    run(carry_out(plan, target, options, dry_run=False, as_json=False, yes=False))
 
 
 def _throttle(session: ReassignSession, orders: Sequence[MoveOrder], text: str | None) -> Throttled | None:
