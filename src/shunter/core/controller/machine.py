@@ -329,7 +329,7 @@ class ControllerMachine:
         ]
         if self.outbox.pending_metadata:
             due.append(self.outbox.metadata_due_ms)
-        if self.outstanding is None and self.intake.queue.waits_for_barrier():
-            # While a batch is being written its outcome is waited for, whatever the barrier does.
+        if self.outstanding is None and self.retry_at_ms is None and self.intake.queue.waits_for_barrier():
+            # While a batch is being written its outcome is waited for, whatever the barrier does; or its next attempt.
             due.append(self.outbox.barrier_deadline_ms)
         return min((moment for moment in due if moment is not None), default=None)
