@@ -65,6 +65,7 @@ KEPT = {
     3002291: "a leader that bounced while its ISR change waited led on, and acknowledged records were lost",
     4000061: "a broker that bounced was stopped for the controlled shutdown of its life before",
     9000390: "a move of a partition that nobody had led yet was not looked at when somebody did",
+    20031358: "a move to where an older replica lies broke a rule that did not know of it",
     7000002: "a move that went with its topic left those waiting that were pending behind it",
 }
 """Seeds that failed once, and why; what they tell is kept by unit tests too, for worlds change with the simulator."""

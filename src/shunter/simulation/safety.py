@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from shunter.core.controller.ready import Request, SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata, StopPartition
 from shunter.errors import FormatError
 from shunter.formats import znodes
-from shunter.model.partition import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from shunter.model.partition import EPOCH_DURING_DELETE, BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.topic import Topic
 from shunter.simulation.broker import SimulatedBroker
 from shunter.simulation.cancel_rules import CancelRules
@@ -243,11 +243,14 @@ class Safety:
         Source: issue, "a deleted replica was in no current assignment"; KIP-236, the drop set. A controller that has
         been deposed without knowing may err here: brokers refuse it, or have nothing in sync to lose (see
         `replica_deleted`). So may one that has not read yet what somebody else wrote, or not heard yet that its own write
-        happened: what makes the replica anew follows on the same connection, with a newer leader epoch.
+        happened: what makes the replica anew follows on the same connection, with a newer leader epoch. What a broker
+        owes of an older topic of that name has to go before it can take up its replica of this one.
         """
         truth = self.truth
         assignment = truth.assignment(stop.tp)
         if assignment is None or broker not in assignment.replicas or stop.tp.topic in truth.deleting:
+            return
+        if stop.leader_epoch == EPOCH_DURING_DELETE and self._owes_an_older(broker, stop.tp):
             return
         if self.world.owner_of(truth.controller_session) != sender:
             return
@@ -257,6 +260,11 @@ class Safety:
             return
         told = f"{sender} has {broker} delete {stop.tp}, whose replicas are {list(assignment.replicas)}"
         self.violate("a deleted replica was in no current assignment", told)
+
+    def _owes_an_older(self, broker: BrokerId, tp: TopicPartition) -> bool:
+        owed, state = self.truth.owed.get(broker), self.truth.states.get(tp)
+        in_sync = state is not None and broker in state.isr
+        return owed is not None and (tp, EPOCH_DURING_DELETE) in owed.partitions and not in_sync
 
     def control_request_accepted(self, broker: SimulatedBroker, decided: Decided) -> None:
         """A request decided before a bounce never takes effect after it; one controller per epoch.
