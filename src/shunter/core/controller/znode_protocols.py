@@ -103,7 +103,9 @@ class ZnodeProtocols:
 
         def gathered(_: list[Any]) -> list[tuple[ReplyToken, Reply]]:
             # Only now: a batch that was being written when the znode came may have accepted more moves.
-            moving = [tp for tp, move in self.state.reassignments.items() if move.phase is not Phase.DROPPING]
+            moving = {tp for tp, move in self.state.reassignments.items() if move.phase is not Phase.DROPPING}
+            # And what a start-up has not come to yet: it has no record of ours, and is adopted later.
+            moving |= self.moves.unreconciled
             if moving:
                 self.queue.add(Task(Priority.CANCEL, sorted(moving), self._roll_back))
             return []

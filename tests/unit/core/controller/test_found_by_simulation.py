@@ -735,3 +735,21 @@ def test_what_is_left_of_an_older_topic_elsewhere_goes_whatever_the_newer_ones_e
     assert [(each.broker, stop.tp, stop.leader_epoch) for each in asked for stop in each.partitions] == [
         (1, TP, EPOCH_DURING_DELETE)
     ]
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_cancel_ends_what_a_start_up_has_not_come_to_yet(begun):
+    world = Harness()
+    replicas = ReplicaAssignment((1, 2, 3), (3,), ()) if begun else ReplicaAssignment((1, 2))
+    world.store.topics["t"] = Topic("t", UUID(int=5), {0: replicas}, 0)
+    world.store.states[TP] = LeaderAndIsr(1, 0, (1, 2), 0, target_replicas=None if begun else (3, 4))
+    world.silent.add(4)
+    world.start()
+    assert not world.store.reassignments  # The look at who is right waits for broker 4.
+    world.write_cancel()
+    world.answer_all()
+    world.remove_cancel()
+    world.catch_up_all()
+    assert world.replicas(TP) == (1, 2)
+    assert world.leadership(TP).target_replicas is None
+    assert not world.store.reassignments
