@@ -236,7 +236,8 @@ class Intake:
         requests += self.deletions.extend(changes.led, now_ms)
         unelected = [tp for tp in changes.led if _unelected(self.state, tp)]
         if unelected:
-            self.queue.add(Task(Priority.NORMAL, unelected, elections.elect_first, finish=self._topics_awaited))
+            finish = partial(self._topics_awaited, tried={tp.topic for tp in unelected})
+            self.queue.add(Task(Priority.NORMAL, unelected, elections.elect_first, finish))
         return requests
 
     def on_topics_read(self, event: TopicsRead, now_ms: int) -> Effects:
@@ -430,18 +431,12 @@ class Intake:
 
         self.queue.add(Task(Priority.NORMAL, event.topics, decide, finish))
 
-    def _topics_awaited(self, _: list[None]) -> list[tuple[ReplyToken, Reply]]:
-        """First elections are durable: answer the CreateTopics whose topics are led now, or never will be soon."""
-        answered: list[tuple[ReplyToken, Reply]] = []
-        for name in sorted(self.awaited_topics):
-            topic = self.state.topics.get(name)
-            if (
-                topic is None
-                or not any(_unelected(self.state, TopicPartition(name, n)) for n in topic.partitions)
-                or not any(partition.leadership for partition in topic.partitions.values())
-            ):
-                answered.append(self.awaited_topics.pop(name))
-        return answered
+    def _topics_awaited(self, _: list[None], tried: set[str]) -> list[tuple[ReplyToken, Reply]]:
+        """First elections of `tried` are durable: answer the CreateTopics whose topics are led now, or won't be soon.
+
+        A partition whose brokers are all gone is led when they come back: nobody waits for that.
+        """
+        return [self.awaited_topics.pop(name) for name in sorted(tried & self.awaited_topics.keys())]
 
     def on_partitions_submitted(self, event: PartitionsSubmitted, now_ms: int) -> None:
         """CreatePartitions."""
@@ -480,8 +475,11 @@ class Intake:
         if self.moves.waiting and self.next_check_ms is None:
             self.next_check_ms = now_ms + CHECK_EVERY_MS
         created = {record.topic.name for record in records if isinstance(record, PutTopic)}
-        lost = [name for name in created & set(self.awaited_topics) if not self.state.topics[name].partitions]
-        return requests, [self.awaited_topics.pop(name) for name in sorted(lost)], []
+        done = [name for name in created & self.awaited_topics.keys() if not self._unelected_of(name)]
+        return requests, [self.awaited_topics.pop(name) for name in sorted(done)], []
+
+    def _unelected_of(self, name: str) -> bool:
+        return any(_unelected(self.state, TopicPartition(name, n)) for n in self.state.topics[name].partitions)
 
 
 def _unelected(state: ControllerState, tp: TopicPartition) -> bool:

@@ -15,12 +15,14 @@ from shunter.core.controller.events import (
     ElectionRequested,
     Envelope,
     IsrProposal,
+    NewTopic,
     ReassignmentChange,
     ReassignmentsSubmitted,
     TimePassed,
     TopicDeletionsFound,
     TopicDeletionsSubmitted,
     TopicsRead,
+    TopicsSubmitted,
 )
 from shunter.core.controller.ready import SendLeaderAndIsr, SendStopReplica
 from shunter.errors import ErrorCode
@@ -753,3 +755,18 @@ def test_a_cancel_ends_what_a_start_up_has_not_come_to_yet(begun):
     assert world.replicas(TP) == (1, 2)
     assert world.leadership(TP).target_replicas is None
     assert not world.store.reassignments
+
+
+def test_who_makes_a_topic_is_answered_though_one_of_its_partitions_has_no_live_broker():
+    world = Harness().start()
+    world.hold_writes = True
+    new = NewTopic("t", UUID(int=5), -1, -1, {0: (1,), 1: (2,)}, {})
+    world.feed(TopicsSubmitted((new,), False, 9))
+    world.kill(1)
+    world.release_writes()
+    assert world.leadership(TP) is None
+    assert world.leadership(TopicPartition("t", 1)).leader == 2
+    assert [result.error for result in world.replies[9].topics] == [ErrorCode.NONE]
+    world.revive(1)
+    assert world.leadership(TP).leader == 1
+    assert not world.machine.intake.awaited_topics
