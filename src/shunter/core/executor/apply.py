@@ -112,6 +112,7 @@ def _step_begun(state: ExecutorState, entry: JournalEntry) -> None:
     superseded = move.step
     move.step = Step(record.number, record.before, record.after, record.reason, record.cancels, entry.at_ms)
     move.step.redirected_from = None if superseded is None else superseded.after
+    move.step.returns = move.went_through(record.after)
     move.steps = record.number
     move.passed |= {frozenset(record.before), frozenset(record.after), frozenset(record.before + record.after)}
     # What somebody else began may lead elsewhere than our plan: then it is looked at as a step of a turned move.

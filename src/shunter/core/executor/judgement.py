@@ -77,6 +77,10 @@ def judge(move: Move, seen: ObservedPartition, ongoing: OngoingReassignment | No
     if looks is Sight.RUNNING:
         watch.seen_ongoing, watch.unexplained_since_ms, watch.unseen_since_ms = True, None, None
         return Verdict.KEEP if step.accepted else Verdict.TAKEN
+    if looks is Sight.REACHED and step.returns and not step.accepted:
+        # Never taken on that we know: it may have gone elsewhere since, and whoever shows it there be late.
+        watch.unexplained_since_ms = None
+        return Verdict.SEND
     if looks is Sight.REACHED:
         # What there was nothing to cancel of may be done, and whoever shows it as it was before may be late.
         done = not watch.nothing_left or seen.replicas == step.redirected_from

@@ -26,7 +26,10 @@ from shunter.model.reassignment import Strategy
 
 @dataclass(slots=True)
 class Step:
-    """The step that a move is in. `redirected_from`: what the step wanted that this one took the place of."""
+    """The step that a move is in. `redirected_from`: what the step wanted that this one took the place of.
+
+    `returns`: the partition may have been there before, so metadata that show it there may be late.
+    """
 
     number: int
     before: Replicas
@@ -36,6 +39,7 @@ class Step:
     begun_at_ms: int
     accepted: bool = False
     redirected_from: Replicas | None = None
+    returns: bool = False
 
     @property
     def adding(self) -> Replicas:

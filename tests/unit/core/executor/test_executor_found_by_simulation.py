@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from apache_yard import Rig, Yard
 
 from shunter.core.executor import events as ev
-from shunter.core.executor.ready import AlterSettings, Outbox, PlanReply, Read, ReadSettings, Request
+from shunter.core.executor.ready import AlterSettings, ObserveTopics, Outbox, PlanReply, Read, ReadSettings, Request
 from shunter.core.executor.state import ExecutorState, Throttle
 from shunter.core.executor.throttles import ThrottleBook, not_in_force, send_settings
-from shunter.model.execution import CommandKind, ExecutionOptions, Outcome, StepBegun, ThrottleKey
+from shunter.model.execution import (
+    CommandKind,
+    ExecutionOptions,
+    ObservedPartition,
+    ObservedTopic,
+    Outcome,
+    StepBegun,
+    ThrottleKey,
+)
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
 
@@ -20,11 +30,14 @@ THROTTLED = ExecutionOptions(throttle=1_000)
 
 
 class LateRig(Rig):
-    """Brokers show other settings than there are, as long as `shown` says so; a topic that is gone has none."""
+    """Brokers show other settings and replicas than there are, as long as it is said; a topic that is gone has none."""
 
     shown: dict[ThrottleKey, str] | None = None
+    topic_shown: ObservedTopic | None = None
 
     def _carry_out(self, work: Request | Read) -> ev.Event:
+        if isinstance(work, ObserveTopics) and self.topic_shown is not None:
+            return ev.TopicsObserved({"t": self.topic_shown}, dict.fromkeys(self.yard.up), 1, self.now_ms)
         if isinstance(work, ReadSettings) and self.shown is not None:
             own = {key: self.shown.get(key) for key in work.keys}
             return ev.SettingsRead(own, own)
@@ -45,6 +58,49 @@ def until_asked(rig: Rig, count: int = 1) -> None:
         else:
             rig.pass_time(250)
     raise AssertionError("nothing was asked for")
+
+
+def until_begun(rig: Rig, number: int) -> None:
+    """Until the journal has the step, and nobody has asked for it."""
+    for _turn in range(80):
+        if any(isinstance(entry.record, StepBegun) and entry.record.number == number for entry in rig.journal):
+            return
+        if rig.pending:
+            rig.deliver()
+        else:
+            rig.pass_time(250)
+    raise AssertionError("the step was not begun")
+
+
+def asked_back_by_a_late_broker(again: Callable[[Rig], object]) -> Rig:
+    """A step ends while its executor is down that had just turned back; a broker shows for a while what was before."""
+    rig = LateRig(Yard({"t": [(4, 2, 1)]}))
+    rig.submit(("t", 0, (2, 3, 4)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
+    until_asked(rig)
+    rig.settle(catching_up=False, rounds=4)
+    again(rig)
+    until_begun(rig, 2)
+    rig.topic_shown = ObservedTopic(rig.yard.topic_ids["t"], {0: ObservedPartition((4, 2, 1), (4, 2, 1), 4)})
+    rig.yard.catch_up(T0)
+    assert rig.yard.partitions[T0].replicas == (2, 3, 4)
+    rig.crash()
+    rig.settle(rounds=20)
+    rig.topic_shown = None
+    rig.settle()
+    return rig
+
+
+def test_a_target_that_was_the_original_is_not_reached_by_the_word_of_a_late_broker() -> None:
+    """Found by simulation (seed 4000702): closed as done, and its replicas were elsewhere."""
+    rig = asked_back_by_a_late_broker(lambda rig: rig.submit(("t", 0, (4, 2, 1))))
+    assert rig.outcomes() == {T0: Outcome.DONE}
+    assert rig.yard.partitions[T0].replicas == (4, 2, 1)
+
+
+def test_a_rollback_that_was_not_asked_for_is_not_done_by_the_word_of_a_late_broker() -> None:
+    rig = asked_back_by_a_late_broker(lambda rig: rig.command(CommandKind.ROLL_BACK))
+    assert rig.outcomes() == {T0: Outcome.ROLLED_BACK}
+    assert rig.yard.partitions[T0].replicas == (4, 2, 1)
 
 
 def test_a_clock_that_was_set_back_is_not_waited_for() -> None:
