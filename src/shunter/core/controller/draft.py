@@ -131,13 +131,16 @@ class Draft:
         """Of the serving brokers those that owe no replica of an older topic: they refuse this one's, for its other id."""
         serving = self.serving(tp)
         burdened = [
-            broker
-            for broker, owed in self.state.owed_deletions.items()
-            if broker in serving
-            and (tp, EPOCH_DURING_DELETE) in owed.partitions
-            and (broker not in self.owed or tp in self.owed[broker])
+            broker for broker in self.state.owed_deletions if broker in serving and self.owes_an_older(broker, tp)
         ]
         return serving.difference(burdened) if burdened else serving
+
+    def owes_an_older(self, broker: BrokerId, tp: TopicPartition) -> bool:
+        """Whether a broker has not said yet that its replica of an older topic of that name is gone."""
+        owed = self.state.owed_deletions.get(broker)
+        if owed is None or (tp, EPOCH_DURING_DELETE) not in owed.partitions:
+            return False
+        return broker not in self.owed or tp in self.owed[broker]
 
     def lead(self, tp: TopicPartition, leadership: LeaderAndIsr) -> None:
         """Write a partition's leader and ISR, expecting the version that is known now."""

@@ -60,4 +60,8 @@ def _refusal(
         known = draft.state.brokers.get(broker)
         if known is None or broker in draft.state.shutting_down or (epoch >= 0 and epoch != known.epoch):
             return ErrorCode.INELIGIBLE_REPLICA
+        if draft.owes_an_older(broker, proposal.tp):
+            # Told once more to delete that one, after a connection broke, it would delete what it has of this one:
+            # StopReplica names no topic id, and no leader epoch holds it up.
+            return ErrorCode.INELIGIBLE_REPLICA
     return None

@@ -731,6 +731,17 @@ def test_a_move_to_where_an_older_replica_lies_does_not_forget_that_it_has_to_go
     assert not world.store.owed
 
 
+def test_who_may_be_told_again_to_delete_an_older_replica_is_not_in_sync_yet():
+    world = with_an_older_replica((2, 3), led=True)
+    world.reassign({TP: (1, 2)}, strategy=Strategy.ALL_AT_ONCE)
+    world.pass_time(20_000)  # Nobody waits for broker 1 any longer.
+    assert world.propose(TP, (2, 3, 1)).partitions == ((TP, ErrorCode.INELIGIBLE_REPLICA),)
+    world.answer_all()
+    assert not world.store.owed
+    world.catch_up(TP, 1)
+    assert world.replicas(TP) == (1, 2)
+
+
 def test_what_is_left_of_an_older_topic_elsewhere_goes_whatever_the_newer_ones_epoch():
     world = with_an_older_replica((2, 3), led=True)
     asked = [each for each in world.sent if isinstance(each, SendStopReplica)]
