@@ -111,7 +111,10 @@ def _step_begun(state: ExecutorState, entry: JournalEntry) -> None:
         raise InvariantViolation("steps of a move are numbered without gaps", entry=entry, steps=move.steps)
     superseded = move.step
     move.step = Step(record.number, record.before, record.after, record.reason, record.cancels, entry.at_ms)
-    move.step.redirected_from = None if superseded is None else superseded.after
+    if superseded is not None:
+        # What was never taken on that we know took nothing's place: what ran before it may run still, or be done.
+        perhaps = () if superseded.accepted else superseded.redirected_from
+        move.step.redirected_from = (*perhaps, superseded.after)
     move.step.returns = move.went_through(record.after)
     move.steps = record.number
     move.passed |= {frozenset(record.before), frozenset(record.after), frozenset(record.before + record.after)}

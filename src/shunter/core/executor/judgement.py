@@ -57,10 +57,10 @@ def sight(step: Step, seen: ObservedPartition, ongoing: OngoingReassignment | No
         asked = ongoing.target == step.after or (not ongoing.written and _same(ongoing.target, step.after))
         if asked and not step.cancels:
             return Sight.RUNNING
-        return Sight.BEFORE if ongoing.target == step.redirected_from else Sight.OTHER
+        return Sight.BEFORE if ongoing.target in step.redirected_from else Sight.OTHER
     if seen.replicas == step.after or (step.cancels and _same(seen.replicas, step.after)):
         return Sight.REACHED
-    if step.redirected_from is not None and seen.replicas == step.redirected_from:
+    if seen.replicas in step.redirected_from:
         # The step that this one takes the place of was faster: nothing is left to cancel, or the request stands.
         return Sight.REACHED if step.cancels else Sight.BEFORE
     return Sight.BEFORE if _same(seen.replicas, step.before) else Sight.OTHER
@@ -83,7 +83,7 @@ def judge(move: Move, seen: ObservedPartition, ongoing: OngoingReassignment | No
         return Verdict.SEND
     if looks is Sight.REACHED:
         # What there was nothing to cancel of may be done, and whoever shows it as it was before may be late.
-        done = not watch.nothing_left or seen.replicas == step.redirected_from
+        done = not watch.nothing_left or seen.replicas in step.redirected_from[-1:]
         return Verdict.FINISHED if done or now_ms - watch.accepted_at_ms >= LAG_MS else Verdict.DOUBT
     if looks is Sight.BEFORE and not step.accepted:
         watch.unexplained_since_ms = None

@@ -26,8 +26,10 @@ from shunter.model.reassignment import Strategy
 
 @dataclass(slots=True)
 class Step:
-    """The step that a move is in. `redirected_from`: what the step wanted that this one took the place of.
+    """The step that a move is in.
 
+    `redirected_from`: what the step wanted that this one took the place of; before it, where nobody knows whether the
+    cluster took that one on, what it took the place of itself.
     `returns`: the partition may have been there before, so metadata that show it there may be late.
     """
 
@@ -38,7 +40,7 @@ class Step:
     cancels: bool
     begun_at_ms: int
     accepted: bool = False
-    redirected_from: Replicas | None = None
+    redirected_from: tuple[Replicas, ...] = ()
     returns: bool = False
 
     @property

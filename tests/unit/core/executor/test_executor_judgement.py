@@ -73,7 +73,7 @@ def test_a_change_of_order_alone_is_blamed_on_nobody_before_metadata_can_no_long
 
 def test_where_there_was_nothing_to_cancel_late_metadata_do_not_end_a_rollback() -> None:
     """Found by simulation (seed 10668): the step was done, and a late broker showed what had been before it."""
-    cancelling = Step(2, (1, 2), (1, 2), "roll back", cancels=True, begun_at_ms=0, redirected_from=(3, 2))
+    cancelling = Step(2, (1, 2), (1, 2), "roll back", cancels=True, begun_at_ms=0, redirected_from=((3, 2),))
     turned = move(cancelling)
     turned.watch.nothing_left = True
     assert judge(turned, seen((1, 2)), None, 1_000) is Verdict.DOUBT
