@@ -117,7 +117,10 @@ class MoveRules:
         if before is not None and before.phase is not Phase.DROPPING:
             # In one batch a move may end and the next one of the partition begin, from where the first one led; be it
             # to where a request led it that came, and was reached, in this very batch.
-            led = (before.target, *self.waiting(tp))
+            led = [before.target, *self.waiting(tp)]
+            was = self._assignment_before(tp, touched)
+            if was is not None and after.accepted_at_ms != before.accepted_at_ms:
+                led.append(was.original)  # Or from where a stop had left it.
             kept = after.original in (before.original, *led)
             if not kept and before.topic_id == after.topic_id and not self._foreign(tp, before, touched):
                 told = f"{tp}: original {list(before.original)} became {list(after.original)}"
