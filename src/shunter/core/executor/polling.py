@@ -13,7 +13,7 @@ from shunter.model.partition import BrokerId, TopicPartition
 
 LIST_MIN_MS = 100
 LIST_MAX_MS = 2_000
-LIST_SHARE = 16
+LIST_SHARE = 24
 """Time between two lists, in processor time of one. All shares together leave an executor below 15 % of a core."""
 TOPICS_MS = 5_000
 TOPICS_SHARE = 40
