@@ -132,9 +132,11 @@ def test_a_bounded_run_ends_at_its_bound() -> None:
 
 
 PARENT = """
-import sys, threading
+import signal, sys, threading
 from pathlib import Path
 from shunter.testbed.process import ManagedProcess
+# Under nohup a hang-up would be nothing to end by.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 children = [ManagedProcess(name, ["sleep", "300"], Path(sys.argv[1])) for name in ("walking", "frozen")]
 # From a thread that ends at once: a child's life must not hang on the thread that started it.
 starter = threading.Thread(target=lambda: [child.start() for child in children])
