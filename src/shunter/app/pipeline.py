@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from itertools import groupby
@@ -24,9 +24,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from shunter.app.plan import AIMS, SCOPES, request_from
-from shunter.app.plan import PlanOptions as ClusterPlanOptions
-from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
+from shunter.app.plan import SCOPES, PlanWords, request_from
+from shunter.core.planning.request import PlanRefused, PlanRequest
 from shunter.core.planning.scopes import check
 from shunter.errors import DriverError, FormatError, SettingsError
 from shunter.formats.plan_files import write_reassignment
@@ -312,30 +311,16 @@ def roll_up(spark: SparkSession, lake: Lake, *, keep_days: int | None) -> str | 
     return None if made is None else made.ingest_id
 
 
-@dataclass(frozen=True, slots=True)
-class PlanOptions:
-    """What is planned, in the command line's words."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions(PlanWords):
+    """And what is asked about a fleet."""
 
-    scope: str = Scope.REBALANCE.value
-    brokers: tuple[int, ...] = ()
-    replacements: tuple[int, ...] = ()
-    replication: int = 0
     clusters: tuple[str, ...] = ()
-    excluded_topics: tuple[str, ...] = ()
-    excluded_brokers: tuple[int, ...] = ()
     peak: str = "p95"
     days: float = 0.0
     seconds_per_cluster: float = 600.0
-    max_bytes_percent: float | None = None
-    max_moves: int | None = None
     tasks: int | None = None
     joint_bound: bool = False
-    topics: tuple[str, ...] = ()
-    disk_limit_percent: float | None = None
-    aims: tuple[str, ...] = tuple(AIMS)[:-1]
-    band_percent: float = 10.0
-    headroom_percent: float = 20.0
-    max_replicas: int | None = None
     capacity: float | None = None
     """Bytes per second that each broker's network carries, either way."""
 
@@ -349,10 +334,8 @@ class PlanOptions:
             raise SettingsError(f"scope {self.scope!r} is none of {', '.join(SCOPES)}")
         if self.peak not in PEAKS:
             raise SettingsError(f"peak {self.peak!r} is none of {', '.join(PEAKS)}")
-        shared = {field.name for field in fields(ClusterPlanOptions)}
-        words = {field.name: getattr(self, field.name) for field in fields(self) if field.name in shared}
         try:
-            asked = request_from(ClusterPlanOptions(**words))
+            asked = request_from(self)
             check(asked)
         except PlanRefused as error:
             raise SettingsError(str(error)) from error

@@ -28,9 +28,9 @@ AIMS = {
 BOUNDS = ("bytes", "lp", "none")
 
 
-@dataclass(frozen=True, slots=True)
-class PlanOptions:
-    """What the command line says, in its own words; shares are percents here."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanWords:
+    """What is asked of the planner, in the command line's words, for one cluster or many; shares are percents here."""
 
     scope: str = Scope.REBALANCE.value
     brokers: tuple[int, ...] = ()
@@ -46,6 +46,12 @@ class PlanOptions:
     max_replicas: int | None = None
     max_bytes_percent: float | None = None
     max_moves: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions(PlanWords):
+    """And what is asked about one cluster alone."""
+
     ignore_racks: bool = False
     bound: str = "bytes"
 
@@ -106,7 +112,7 @@ def cluster_from(found: PlanInput) -> ClusterLoad:
     return ClusterLoad(**found._asdict())
 
 
-def request_from(options: PlanOptions) -> PlanRequest:
+def request_from(options: PlanWords) -> PlanRequest:
     """Translate the command line's words."""
     unknown = sorted(set(options.aims) - set(AIMS))
     if unknown:
@@ -163,6 +169,7 @@ __all__ = [
     "BOUNDS",
     "SCOPES",
     "PlanOptions",
+    "PlanWords",
     "Planned",
     "plan_file",
     "plan_raw",

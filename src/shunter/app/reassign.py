@@ -122,7 +122,7 @@ class ReassignSession:
     def progress(self, rows: Sequence[MoveRow]) -> Progress:
         """Ask live brokers how much they have of what they fetch. Cost: one request per broker concerned."""
         sizes = self._replica_sizes(rows)
-        whole = {row.tp: max((sizes.get((broker, row.tp), 0) for broker in row.replicas), default=0) for row in rows}
+        whole = _whole(rows, sizes)
         fetched = sum(min(sizes.get((broker, row.tp), 0), whole[row.tp]) for row in rows for broker in row.adding)
         total = sum(whole[row.tp] * len(row.adding) for row in rows)
         back = sum(whole[row.tp] * sum(broker not in row.replicas for broker in row.original) for row in rows)
@@ -130,8 +130,7 @@ class ReassignSession:
 
     def sizes(self, rows: Sequence[MoveRow]) -> dict[TopicPartition, int]:
         """Bytes of one replica of each partition: the greatest that a live broker tells."""
-        found = self._replica_sizes(rows)
-        return {row.tp: max((found.get((broker, row.tp), 0) for broker in row.replicas), default=0) for row in rows}
+        return _whole(rows, self._replica_sizes(rows))
 
     def _replica_sizes(self, rows: Sequence[MoveRow]) -> dict[tuple[BrokerId, TopicPartition], int]:
         """By (broker, partition); brokers that don't answer are left out."""
@@ -156,11 +155,11 @@ class ReassignSession:
         A partition that is being moved is not judged: another target in flight takes over from whatever stands there.
         """
         told = [order for order in orders if order.planned_from]
-        known = self.cluster.topics({order.tp.topic for order in told})
+        known = self.cluster.partitions([order.tp for order in told])
         moving = {row.tp for row in self.rows()} if told else set[TopicPartition]()
         refused: dict[TopicPartition, str] = {}
         for order in told:
-            now = (known.get(order.tp.topic) or {}).get(order.tp.partition)
+            now = known.get(order.tp)
             # The controller has its own words for what does not exist.
             if now is None or order.tp in moving:
                 continue
@@ -272,6 +271,11 @@ def _row(tp: TopicPartition, move: PartitionReassignment) -> MoveRow:
     detail = move.detail
     told = (detail.original, detail.phase, detail.waiting) if detail is not None else ((), "", "")
     return MoveRow(tp, move.replicas, move.adding, move.removing, move.target, *told)
+
+
+def _whole(rows: Sequence[MoveRow], sizes: Mapping[tuple[BrokerId, TopicPartition], int]) -> dict[TopicPartition, int]:
+    """Bytes of one replica of each partition: the greatest that a broker tells."""
+    return {row.tp: max((sizes.get((broker, row.tp), 0) for broker in row.replicas), default=0) for row in rows}
 
 
 def _told(error: BaseException) -> str:

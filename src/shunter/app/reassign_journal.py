@@ -210,12 +210,11 @@ class WatchedMoves:
 
     def _settled(self, rows: Sequence[MoveRow]) -> dict[TopicPartition, Replicas]:
         over = self._follower.over(rows)
-        known = self._session.cluster.topics({followed.row.tp.topic for followed in over})
+        known = self._session.cluster.partitions([followed.row.tp for followed in over])
         settled: dict[TopicPartition, Replicas] = {}
         for followed in over:
             tp = followed.row.tp
-            found = (known.get(tp.topic) or {}).get(tp.partition)
-            place = () if found is None else found.replicas
+            place = known[tp].replicas if tp in known else ()
             self._unsettled[tp] = self._unsettled.get(tp, 0) + 1
             if place in ((), followed.target, followed.original) or self._unsettled[tp] > _LOOKS_UNSETTLED:
                 settled[tp] = place

@@ -111,14 +111,13 @@ class ReassignPartitions:
 
     def _states(self, asked: AskedFor, under_way: Mapping[TopicPartition, PartitionReassignment]) -> str:
         targets = {tp: replicas or () for tp, replicas in asked.partitions}
-        topics = self.cluster.topics({tp.topic for tp in targets if tp not in under_way})
+        known = self.cluster.partitions([tp for tp in targets if tp not in under_way])
         lines = ["Status of partition reassignment:"]
         for tp in sorted(targets):
             if tp in under_way:
                 lines.append(f"Reassignment of partition {tp} is still in progress.")
                 continue
-            known = topics.get(tp.topic) or {}
-            current = known[tp.partition].replicas if tp.partition in known else ()
+            current = known[tp].replicas if tp in known else ()
             if current == targets[tp]:
                 lines.append(f"Reassignment of partition {tp} is completed.")
             else:

@@ -287,10 +287,10 @@ def verify_command(*, session: ReassignSession, plan: Path) -> int:
     """Compare a plan with the cluster. Exit status 0: all is where the plan says; 1: not, or not yet."""
     orders = read_orders(plan)
     moving = {row.tp: row for row in session.rows()}
-    topics = session.cluster.topics({order.tp.topic for order in orders})
+    partitions = session.cluster.partitions([order.tp for order in orders])
     differing = 0
     for order in orders:
-        known = (topics.get(order.tp.topic) or {}).get(order.tp.partition)
+        known = partitions.get(order.tp)
         if order.tp in moving:
             told = f"is still being moved: {_line(moving[order.tp])}"
         elif known is None:

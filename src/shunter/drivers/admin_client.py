@@ -13,8 +13,9 @@ from kafka.admin import ConfigResource
 from kafka.protocol.metadata import MetadataRequest
 
 from shunter.drivers.admin_answers import check_described, translated
-from shunter.drivers.bearer_tokens import PROVIDER, BearerTokens
+from shunter.drivers.bearer_tokens import BearerTokens
 from shunter.errors import DriverError
+from shunter.formats.bearer_login import PROVIDER
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 

@@ -14,7 +14,7 @@ import orjson
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from shunter.errors import DriverError
-from shunter.formats.bearer_login import BearerLogin, ClientCredentials, TokenFile, UnsecuredToken
+from shunter.formats.bearer_login import PROVIDER, BearerLogin, ClientCredentials, TokenFile, UnsecuredToken
 
 WITHIN_S = 10.0
 """Bound for each read of an endpoint's answer."""
@@ -23,7 +23,6 @@ RENEWED_AT = 0.8
 """Share of a token's life after which another is asked for, as Java's clients do."""
 ASKED_AGAIN_S = 10.0
 """Where there is no other yet, the old one serves to its end; so often the endpoint is asked meanwhile."""
-PROVIDER = "sasl_oauth_token_provider"
 
 
 class _Held(NamedTuple):

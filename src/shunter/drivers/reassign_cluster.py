@@ -98,6 +98,12 @@ class ReassignCluster:
                 raise DriverError(f"Metadata of topic {topic['name']}: error {code}", retriable=True)
         return known
 
+    def partitions(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, PartitionInfo]:
+        """Those of the partitions that exist."""
+        topics = self.topics({tp.topic for tp in tps})
+        found = {tp: (topics[tp.topic] or {}).get(tp.partition) for tp in tps}
+        return {tp: info for tp, info in found.items() if info is not None}
+
     def topic_names(self) -> tuple[str, ...]:
         """All topics, sorted."""
         return tuple(sorted(_asked("Metadata", self.client.list_topics)))

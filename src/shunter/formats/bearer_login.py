@@ -8,6 +8,8 @@ from urllib.parse import quote_plus, urlsplit
 
 from shunter.errors import SettingsError
 
+PROVIDER = "sasl_oauth_token_provider"
+"""kafka-python's setting for who has tokens; a configuration that was only read has a `BearerLogin` there."""
 _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 _CLAIM, _LIFETIME = "unsecuredLoginStringClaim_sub", "unsecuredLoginLifetimeSeconds"
 _EXTENSIONS = ("extension_", "unsecuredLoginExtension_")

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from shunter.errors import FormatError, SettingsError
-from shunter.formats.bearer_login import bearer_login
+from shunter.formats.bearer_login import PROVIDER, bearer_login
 
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _NO_GSSAPI = "it needs the Python package `gssapi`, which is not installed (Shunter does not bring it)"
@@ -121,7 +121,7 @@ def _sasl(properties: Mapping[str, str], place: str) -> dict[str, Any]:
         for name, quoted, word in _OPTION.findall(properties.get("sasl.jaas.config", ""))
     }
     if mechanism == "OAUTHBEARER":
-        return {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": bearer_login(properties, login, place)}
+        return {"sasl_mechanism": mechanism, PROVIDER: bearer_login(properties, login, place)}
     if "username" not in login or "password" not in login:
         raise FormatError(place, 'sasl.jaas.config names no username="…" and password="…"')
     return {

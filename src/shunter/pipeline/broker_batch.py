@@ -44,7 +44,7 @@ def ingest_cruise_control(
     Raises:
         FormatError: a path does not exist, or a file has no binary column `value`.
     """
-    new, skipped = new_inputs(spark, lake, paths, KIND)
+    new, skipped = new_inputs(spark, lake.commits(spark), paths, KIND)
     if not new:
         return IngestOutcome(None, skipped=skipped)
     ingest_id = batch_id(KIND, new)

@@ -101,10 +101,11 @@ def ingest_files(
     Raises:
         FormatError: a path does not exist, or the reader can't take a file at all.
     """
-    new, skipped = new_inputs(spark, lake, paths, kind)
+    commits = lake.commits(spark)
+    new, skipped = new_inputs(spark, commits, paths, kind)
     if not new:
         return IngestOutcome(None, skipped=skipped)
-    begun = _attempt(lake.commits(spark), kind, new)
+    begun = _attempt(commits, kind, new)
     ingest_id = begun.ingest_id
     rows = reader(spark, [file.path for file in new])
     commit = write_batch(spark, lake, rows, begun, now=now, options=options)
@@ -134,16 +135,16 @@ def _attempt(commits: Sequence[Commit], kind: str, new: Sequence[InputFile]) -> 
 
 
 def new_inputs(
-    spark: SparkSession, lake: Lake, paths: Sequence[str], kind: str
+    spark: SparkSession, commits: Sequence[Commit], paths: Sequence[str], kind: str
 ) -> tuple[tuple[InputFile, ...], tuple[str, ...]]:
-    """Tell files that no batch has taken yet from those that one has; gives the first, and the others' names.
+    """Tell files that no committed batch has taken yet from those that one has; gives the first, and the others' names.
 
     Raises:
         FormatError: a path does not exist.
     """
     settled = [
         commit
-        for commit in lake.commits(spark)
+        for commit in commits
         if not nothing_taken(commit.good, commit.rejected, commit.rules)
         or (commit.kind == kind and kind in _MORE_THAN_SAMPLES)
     ]

@@ -22,7 +22,7 @@ def ingest_snapshots(
     Raises:
         FormatError: a path does not exist.
     """
-    new, skipped = new_inputs(spark, lake, paths, SNAPSHOTS)
+    new, skipped = new_inputs(spark, lake.commits(spark), paths, SNAPSHOTS)
     if not new:
         return IngestOutcome(None, skipped=skipped)
     ingest_id = batch_id(SNAPSHOTS, new)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shunter.core.executor.state import ExecutorState, GivenBack, Move, Step, Throttle, Watch
+from shunter.core.executor.state import ExecutorState, GivenBack, Move, Step, Throttle, Watch, yield_of
 from shunter.errors import InvariantViolation
 from shunter.model.execution import (
     CommandTaken,
@@ -31,8 +31,6 @@ from shunter.model.partition import TopicPartition
 LATE_MS = 30_000
 """So late brokers may be to show a setting as it is."""
 RATES_KEPT = 64
-LEAST_YIELD = 0.5
-"""Where less of a throttle came through, it was not the throttle that held."""
 """Observed rates kept per broker: enough for a median, little enough to follow a changed cluster."""
 
 
@@ -232,8 +230,9 @@ def _rate_observed(state: ExecutorState, entry: JournalEntry) -> None:
     record = entry.record
     assert isinstance(record, RateObserved)
     if record.limited:
-        if state.limit is not None and record.bytes_per_s > state.limit * LEAST_YIELD:
-            state.learnt_yields.append(min(1.0, record.bytes_per_s / state.limit))
+        share = None if state.limit is None else yield_of(record.bytes_per_s, state.limit)
+        if share is not None:
+            state.learnt_yields.append(share)
             del state.learnt_yields[:-RATES_KEPT]
         return
     rates = state.learnt_rates.setdefault(record.broker, [])

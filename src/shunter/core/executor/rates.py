@@ -6,8 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from statistics import median
 
-from shunter.core.executor.apply import LEAST_YIELD
-from shunter.core.executor.state import ExecutorState
+from shunter.core.executor.state import ExecutorState, yield_of
 from shunter.model.execution import JournalRecord, RateObserved
 from shunter.model.partition import BrokerId, TopicPartition
 
@@ -67,8 +66,9 @@ class Meter:
         (first_ms, before_all, before), (last_ms, after_all, after) = self.samples[0], self.samples[-1]
         receiving = sum(after[broker] > before.get(broker, 0) for broker in sorted(after))
         rate = (after_all - before_all) * 1000 / (last_ms - first_ms) / max(1, receiving)
-        if rate > self.limit * LEAST_YIELD:
-            self.throttle_yield = min(1.0, rate / self.limit)
+        share = yield_of(rate, self.limit)
+        if share is not None:
+            self.throttle_yield = share
 
 
 def usual_yield(state: ExecutorState, meter: Meter) -> float | None:

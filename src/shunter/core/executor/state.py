@@ -23,6 +23,14 @@ from shunter.model.execution import (
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
 
+LEAST_YIELD = 0.5
+"""Where less of a throttle came through, it was not the throttle that held."""
+
+
+def yield_of(bytes_per_s: float, limit: int) -> float | None:
+    """What came through a throttle, as a share of it; None: it was not the throttle that held."""
+    return min(1.0, bytes_per_s / limit) if bytes_per_s > limit * LEAST_YIELD else None
+
 
 @dataclass(slots=True)
 class Step:

@@ -40,11 +40,11 @@ class ExecutorShape:
     quorum_us: int
     """How long the cluster is without a controller when one dies."""
     log_dirs: tuple[str, ...]
+    """Those of each broker. With more than one, half of what plans move names some."""
     journal_topic: bool
     """Whether the journal is kept in a topic; else in a file."""
     night: bool
     """Whether it begins half a day after the scheduler's clock, by local time."""
-    """Those of each broker. With more than one, half of what plans move names some."""
 
 
 def draw_executor_shape(seed: int) -> ExecutorShape:

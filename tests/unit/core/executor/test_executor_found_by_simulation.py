@@ -49,27 +49,29 @@ class LateRig(Rig):
         return super()._carry_out(work)
 
 
-def until_asked(rig: Rig, count: int = 1) -> None:
-    for _turn in range(80):
-        if len(rig.asked) >= count:
+def until(rig: Rig, reached: Callable[[], bool], turns: int, told: str) -> None:
+    for _turn in range(turns):
+        if reached():
             return
         if rig.pending:
             rig.deliver()
         else:
             rig.pass_time(250)
-    raise AssertionError("nothing was asked for")
+    raise AssertionError(told)
+
+
+def until_asked(rig: Rig, count: int = 1) -> None:
+    until(rig, lambda: len(rig.asked) >= count, 80, "nothing was asked for")
 
 
 def until_begun(rig: Rig, number: int) -> None:
     """Until the journal has the step, and nobody has asked for it."""
-    for _turn in range(400):
-        if any(isinstance(entry.record, StepBegun) and entry.record.number == number for entry in rig.journal):
-            return
-        if rig.pending:
-            rig.deliver()
-        else:
-            rig.pass_time(250)
-    raise AssertionError("the step was not begun")
+    until(
+        rig,
+        lambda: any(isinstance(entry.record, StepBegun) and entry.record.number == number for entry in rig.journal),
+        400,
+        "the step was not begun",
+    )
 
 
 def asked_back_by_a_late_broker(again: Callable[[Rig], object]) -> Rig:
