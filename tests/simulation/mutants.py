@@ -307,6 +307,16 @@ def cancel_forgets_unsliced_work(original, self, draft, item, *, before):
     return original(self, draft, item, before=())
 
 
+@mutant(Submissions, "_whole", within=20)
+def cancel_leaves_what_is_not_adopted(original, self, event):
+    """The bug that was found: a cancel of everything passes over what a start-up has not looked at."""
+    unreconciled, self.moves.unreconciled = self.moves.unreconciled, set()
+    try:
+        return original(self, event)
+    finally:
+        self.moves.unreconciled = unreconciled
+
+
 @mutant(Submissions, "_submit", within=60)
 def pause_forgets_unsliced_work(original, self, draft, change, *, submission):
     """What was paused while it waited begins when its turn comes."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from shunter.core.controller.events import ReassignmentsSubmitted
 from shunter.core.controller.ready import PartitionResultsReply, Reply
 from shunter.errors import ErrorCode
-from shunter.model.partition import Replicas, TopicPartition
+from shunter.model.partition import ReplicaAssignment, Replicas, TopicPartition
 from shunter.model.reassignment import CancelMode, Phase
 from shunter.simulation.truth import Touched
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from shunter.simulation.safety import Safety
 
 Asked = Callable[[Reply | ErrorCode], None]
+Seen = Mapping[TopicPartition, tuple[ReplicaAssignment, int]]
+"""Assignments and leader epochs."""
 
 
 @dataclass(slots=True, eq=False)
@@ -62,6 +64,7 @@ class CancelRules:
             self._held.clear()
             self._resumes += 1
         resumes = self._resumes
+        moving = self._moving(who[0], event)
         targets = {change.tp: change.replicas for change in event.changes if change.replicas}
         asked = Request(who, targets, set())
         self._open.append(asked)
@@ -74,6 +77,7 @@ class CancelRules:
                     del kept[tp]
             if isinstance(reply, PartitionResultsReply):
                 self._answered(asked, covered, reply)
+                self._left_out(who[0], moving, reply)
                 if resumes == self._resumes:
                     self._paused(paused, reply)
 
@@ -102,8 +106,10 @@ class CancelRules:
         Source: issue, "cancel that forgets unsliced work"; design, "cancels overtake waiting work".
         """
         errors = {tp: error for tp, error, _ in reply.partitions}
+        idle = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
         for request, tp in covered:
-            done = errors.get(tp) in (ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+            # Of what did not move, a cancel of everything does not tell.
+            done = errors.get(tp, idle) in (ErrorCode.NONE, idle)
             if done and not request.answered and self._named[tp, request.targets[tp]] == 1:
                 self._void[tp] = request
         for tp, error, message in reply.partitions:
@@ -111,6 +117,35 @@ class CancelRules:
             if cancelled and tp in asked.targets and tp not in asked.cancelled:
                 told = f"{asked.who[0]} cancelled a move of {tp} that nobody has cancelled since it was asked for"
                 self._safety.violate("a cancel is for what came before it", told)
+
+    def _moving(self, name: str, event: ReassignmentsSubmitted) -> Seen:
+        """What a process knows to be in motion, of what a cancel of everything or of whole topics is for."""
+        if event.cancel_mode in (CancelMode.PAUSE, CancelMode.RESUME):
+            return {}
+        return {
+            TopicPartition(topic, number): (known.assignment, known.leadership.leader_epoch)
+            for process in self._safety.world.processes.values()
+            for topic, state in process.machine.state.topics.items()
+            if process.name == name and (event.cancel_all or topic in event.cancel_topics)
+            for number, known in state.partitions.items()
+            if known.assignment.in_motion and known.leadership is not None
+        }
+
+    def _left_out(self, name: str, moving: Seen, reply: PartitionResultsReply) -> None:
+        """A cancel of everything that moves reaches what a start-up has not looked at yet, whoever began it.
+
+        Source: issue, "cancel"; design, "what came before a cancel goes with it".
+        """
+        truth = self._safety.truth
+        told_of = {tp for tp, _, _ in reply.partitions}
+        if self._safety.world.owner_of(truth.controller_session) != name:
+            return
+        for tp, (assignment, epoch) in moving.items():
+            state = truth.states.get(tp)
+            untouched = truth.assignment(tp) == assignment and state is not None and state.leader_epoch == epoch
+            if untouched and tp not in told_of and tp.topic not in truth.deleting:
+                told = f"{name} has cancelled everything, and left {tp} in motion: {assignment}"
+                self._safety.violate("a cancel of everything leaves nothing out", told)
 
     def _paused(self, covered: list[tuple[Request, TopicPartition]], reply: PartitionResultsReply) -> None:
         """A pause is for everything that was asked for before it: what waits does not begin.

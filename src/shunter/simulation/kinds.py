@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from shunter.simulation.actions import FAULT_WEIGHTS, OPERATION_WEIGHTS, PACES_US, Action
+from shunter.simulation.actions import ASIDE_WEIGHTS, FAULT_WEIGHTS, NOTHING, OPERATION_WEIGHTS, PACES_US, Action
 from shunter.simulation.coverage import EXPECTED, Coverage
 from shunter.simulation.executor import actions as executor_actions
 from shunter.simulation.executor.expected import EXECUTOR_EXPECTED
@@ -57,6 +57,8 @@ class WorldKind:
     build: Callable[[int, Sequence[Action]], Runnable]
     acknowledges: str
     expected: Mapping[str, Sequence[str]]
+    aside: Mapping[str, int] = field(default_factory=lambda: NOTHING)
+    """Weights of what is drawn aside, by a PRNG of its own; it is named in `operations` or `faults` with a 0."""
 
 
 CONTROLLER = WorldKind(
@@ -68,6 +70,7 @@ CONTROLLER = WorldKind(
     lambda seed, actions: World(seed, draw_shape(seed), actions),
     "records",
     EXPECTED,
+    ASIDE_WEIGHTS,
 )
 EXECUTOR = WorldKind(
     "executor",

@@ -48,6 +48,7 @@ class Operators:
         self.world = world
         self._created = 0
         self._touches: dict[TopicPartition, int] = {}
+        self._at_start: CancelMode | None = None
 
     def _partition(self, random: Random) -> TopicPartition | None:
         partitions = self.world.truth.partitions()
@@ -199,6 +200,24 @@ class Operators:
         """Cancel everything."""
         mode = random.choice((None, *CancelMode))
         return self._submit(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=mode), "cancel")
+
+    def cancel_at_start(self, random: Random) -> bool:
+        """Begin moves under Apache's controller, depose it, and cancel everything as soon as one of ours is there."""
+        apache = self.world.apache
+        if not apache.active and not apache.take_over(force=True):
+            return False
+        for tp in self.world.truth.partitions():
+            if random.random() < 0.7:
+                apache.reassign(tp, self._target(random, tp))
+        self._at_start = random.choice((CancelMode.STOP, CancelMode.ROLL_BACK))
+        self.world.scheduler.after(random.randrange(1, 2_000) * MS, self._remove, znodes.CONTROLLER)
+        return True
+
+    def started(self) -> None:
+        """A controller of ours is there, and has not looked yet at who is right about everything that moves."""
+        mode, self._at_start = self._at_start, None
+        if mode is not None and not self.world.phase_two:
+            self._submit(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=mode), "cancel")
 
     def legacy_znode(self, random: Random) -> bool:
         """Write `/admin/reassign_partitions` as Apache's tool does; refused while it is there."""

@@ -60,6 +60,7 @@ def run_seed(
         operations=kind.operations,
         breakages=kind.faults,
         paces_us=kind.paces_us,
+        aside=kind.aside,
     )
     if kept is not None:
         actions = [action for action in actions if action.number in kept]

@@ -61,7 +61,8 @@ class Submissions:
             items = [(tp, cancel or mode) for tp, cancel in cancels.items()]
             # It concerns what was asked for before it; what comes after it may be open too when its turn comes.
             decide = partial(self._cancel, before=tuple(self.open))
-            self.queue.add(Task(Priority.CANCEL, items, decide, gathered.task_finished))
+            finish = partial(self._cancelled, gathered, named={change.tp for change in event.changes})
+            self.queue.add(Task(Priority.CANCEL, items, decide, finish))
         if changes:
             self._queue_changes(changes, gathered)
         return []
@@ -78,11 +79,21 @@ class Submissions:
 
         self.queue.add(Task(Priority.NORMAL, changes, partial(self._submit, submission=submission), finish))
 
+    @staticmethod
+    def _cancelled(
+        gathered: PartitionResults, results: list[MoveResult], *, named: set[TopicPartition]
+    ) -> list[tuple[ReplyToken, Reply]]:
+        """A cancel is durable; of what a cancel of everything looked at, it tells what was moving."""
+        idle = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+        return gathered.task_finished([result for result in results if result[0] in named or result[1] is not idle])
+
     def _whole(self, event: ReassignmentsSubmitted) -> list[TopicPartition]:
         """Partitions of a cancel of whole topics, or of everything, begun or not."""
         if not event.cancel_all and not event.cancel_topics:
             return []
         known = dict.fromkeys(tp for tp, move in self.state.reassignments.items() if move.phase is not Phase.DROPPING)
+        # And what a start-up has not come to yet: it may be in motion, and have no record of ours.
+        known.update(dict.fromkeys(self.moves.unreconciled))
         for submission in self.open:
             known.update(submission.waiting)
         return sorted(tp for tp in known if event.cancel_all or tp.topic in event.cancel_topics)
