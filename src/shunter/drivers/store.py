@@ -39,6 +39,7 @@ from shunter.drivers.zookeeper_requests import (
 )
 from shunter.formats import znodes
 from shunter.model.records import (
+    CheckTopic,
     DeleteTopic,
     PutExtraReassignments,
     PutLegacyReassignments,
@@ -317,7 +318,7 @@ class _FencedOffError(Exception):
 def _new_version(operation: Operation) -> int:
     if type(operation) is Put:
         return operation.version + 1
-    return -1 if type(operation) is Remove else 0
+    return -1 if type(operation) in {Check, Remove} else 0
 
 
 def _topic_of(record: Record) -> str | None:
@@ -325,7 +326,7 @@ def _topic_of(record: Record) -> str | None:
         return record.topic.name
     if isinstance(record, PutPartition):
         return record.tp.topic
-    if isinstance(record, DeleteTopic):
+    if isinstance(record, DeleteTopic | CheckTopic):
         return record.name
     tp = getattr(record, "tp", None)
     return None if tp is None else str(tp.topic)

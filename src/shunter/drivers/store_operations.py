@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shunter.drivers.zookeeper_requests import ANY_VERSION, Create, Operation, Put, Remove, Znode
+from shunter.drivers.zookeeper_requests import ANY_VERSION, Check, Create, Operation, Put, Remove, Znode
 from shunter.formats import znodes
 from shunter.formats.admin_znodes import ProducerIdBlock, encode_legacy_reassignments, encode_producer_id_block
 from shunter.formats.config_znodes import encode_config
@@ -18,6 +18,7 @@ from shunter.formats.reassignment_znodes import encode_owed_deletions, encode_re
 from shunter.formats.request_znodes import encode_request
 from shunter.formats.topic_znodes import encode_state, encode_topic
 from shunter.model.records import (
+    CheckTopic,
     CloseOwedDeletion,
     CloseReassignment,
     CreateReassignmentRequest,
@@ -219,6 +220,11 @@ def _put_topic(planned: Plan, record: PutTopic) -> None:
     planned.write(znodes.topic(topic.name), encode_topic(topic), topic.version)
 
 
+def _check_topic(planned: Plan, record: CheckTopic) -> None:
+    planned.principals.append(len(planned.operations))
+    planned.operations.append(Check(znodes.topic(record.name), record.version))
+
+
 def _delete_topic(planned: Plan, record: DeleteTopic) -> None:
     """Delete a topic together with its entry in the deletion queue; without that it is not the topic that was doomed.
 
@@ -320,6 +326,7 @@ def _delete_queue_entry(planned: Plan, record: DeleteQueueEntry) -> None:
 
 _PLANNERS: Mapping[type, Callable[[Plan, Any], None]] = {
     PutTopic: _put_topic,
+    CheckTopic: _check_topic,
     DeleteTopic: _delete_topic,
     PutPartition: _put_partition,
     PutReassignment: _put_reassignment,

@@ -20,6 +20,13 @@ class PutTopic(NamedTuple):
     configs: tuple[tuple[str, str], ...] = ()
 
 
+class CheckTopic(NamedTuple):
+    """Write nothing, but refuse the batch if the topic's znode has another version: what is decided rests on it."""
+
+    name: str
+    version: int
+
+
 class DeleteTopic(NamedTuple):
     """Remove everything of a topic: states, topic, configuration, and its entry in the deletion queue."""
 
@@ -118,6 +125,7 @@ class DeleteQueueEntry(NamedTuple):
 
 Record: TypeAlias = (
     PutTopic
+    | CheckTopic
     | DeleteTopic
     | PutPartition
     | PutReassignment

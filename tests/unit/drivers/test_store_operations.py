@@ -13,6 +13,7 @@ from shunter.drivers.zookeeper_requests import Create, Put, Remove, Znode, multi
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import Phase, Reassignment, Strategy
 from shunter.model.records import (
+    CheckTopic,
     CloseOwedDeletion,
     CloseReassignment,
     DeleteQueueEntry,
@@ -135,6 +136,7 @@ records = st.one_of(
         ),
         names, st.lists(replicas, max_size=5), versions, st.lists(st.tuples(names, names), max_size=2).map(tuple),
     ),
+    st.builds(CheckTopic, names, versions),
     st.builds(DeleteTopic, names, st.lists(st.integers(0, 99), unique=True, max_size=5).map(tuple)),
     st.builds(lambda tp, isr, version: PutPartition(tp, LeaderAndIsr(-1, 7, isr, version)), partitions, replicas, versions),
     st.builds(lambda tp, to, version: PutReassignment(tp, MOVE._replace(target=to, version=version)), partitions, replicas, versions),

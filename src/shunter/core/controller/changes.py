@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from shunter.core.controller.state import ControllerState, TopicState
 from shunter.model.partition import BrokerId, LeaderAndIsr, PartitionState, Replicas, TopicPartition
 from shunter.model.records import (
+    CheckTopic,
     CloseOwedDeletion,
     CloseReassignment,
     CreateReassignmentRequest,
@@ -217,7 +218,7 @@ def _apply_record(state: ControllerState, record: Record, version: int, czxid: i
                 del state.reassignments[moved]  # Their znodes went in the same batch.
         case PutProducerIdBlock(last=last):
             state.producer_id_block = (last + 1, version)
-        case DeleteQueueEntry():
+        case DeleteQueueEntry() | CheckTopic():
             pass
 
 

@@ -108,11 +108,9 @@ class Deletions:
             return
         self.moves.undeleted.pop(tp, None)
         partition = draft.partition(tp)
-        if partition is not None and dropped_before(known, partition.assignment):
-            # The record is all that a successor has to know of replicas elsewhere: it goes with the topic.
-            self.moves.end(draft, tp, known, keep=partition.assignment)
-        else:
-            self.moves.end(draft, tp, known)
+        # The record is all that a successor has to know of replicas elsewhere: then it goes with the topic.
+        keep = partition is not None and bool(dropped_before(known, partition.assignment))
+        self.moves.end(draft, tp, known, keep=keep)
 
     def _bury(self, name: str) -> None:
         self.queue.add(Task(Priority.NORMAL, (name,), self._delete_topic))
@@ -125,6 +123,7 @@ class Deletions:
                 return  # Replicas came and went after the last of the others had gone.
             draft.other_records.append(record)
             self._owe_for_good(draft, name)
+            self._owe_dropped(draft, name)
             # A move that was being written when the deletion began was none of those that were closed for it.
             draft.ended = True
             self.moves.forget_legacy(draft, {TopicPartition(name, number) for number in topic.partitions})
@@ -134,6 +133,14 @@ class Deletions:
         for broker, owed in self.state.owed_deletions.items():
             for tp, epoch in owed.partitions:
                 if tp.topic == name and epoch != EPOCH_DURING_DELETE:
+                    draft.owe(broker, tp, EPOCH_DURING_DELETE)
+
+    def _owe_dropped(self, draft: Draft, name: str) -> None:
+        """The records of a topic's moves go with it: what they say of replicas that nobody could delete yet is owed."""
+        for tp, move in self.state.reassignments.items():
+            partition = self.state.partition(tp) if tp.topic == name else None
+            for broker in dropped_before(move, partition.assignment) if partition is not None else ():
+                if broker not in self.state.brokers or (broker, tp) in self.moves.refused:
                     draft.owe(broker, tp, EPOCH_DURING_DELETE)
 
     def clear_the_way(self, came: Iterable[BrokerId], now_ms: int) -> list[Request]:
@@ -206,9 +213,6 @@ class Deletions:
             over = [(broker, tp) for tp in lost[broker] if not self._waited_for(broker, tp)]
             for _, tp in over:
                 self._buried(broker, (tp,))
-                self.moves.undeleted.get(tp, set()).discard(broker)
-                if not self.moves.undeleted.get(tp, True):
-                    del self.moves.undeleted[tp]
             if over:
                 self.queue.add(Task(Priority.CLEANUP, over, self.moves.owe_instead))
 
@@ -246,6 +250,8 @@ class Deletions:
                 if broker in came:
                     stop.setdefault(tp, set()).add(broker)
                     self.moves.undeleted.setdefault(tp, set()).add(broker)
+                    if tp.topic in self.doomed:
+                        self.doomed[tp.topic].add((tp, broker))
                 elif broker not in self.state.brokers and not self._owes(broker, tp):
                     dead.append((broker, tp))
         if dead:

@@ -25,6 +25,7 @@ from shunter.model.partition import (
 )
 from shunter.model.reassignment import Reassignment
 from shunter.model.records import (
+    CheckTopic,
     CloseOwedDeletion,
     CloseReassignment,
     PutExtraReassignments,
@@ -80,6 +81,8 @@ class Draft:
     """Replicas to delete once this is durable."""
     stopped: dict[TopicPartition, set[BrokerId]] = field(default_factory=dict[TopicPartition, set[BrokerId]])
     """Replicas to stop, not delete (a pause)."""
+    written_off: set[tuple[BrokerId, TopicPartition]] = field(default_factory=set[tuple[BrokerId, TopicPartition]])
+    """Deletions whose answers nobody waits for once this is durable: they are owed, or not wanted any more."""
     relieved: dict[TopicPartition, set[BrokerId]] = field(default_factory=dict[TopicPartition, set[BrokerId]])
     """Replicas to stop for their broker's controlled shutdown, if it is still that life of the broker."""
     replies: list[tuple[ReplyToken, Reply]] = field(default_factory=list[tuple[ReplyToken, Reply]])
@@ -183,6 +186,14 @@ class Draft:
             else:
                 self.owe(broker, tp, leader_epoch)
 
+    def dropped_of_the_dead(self) -> dict[BrokerId, list[TopicPartition]]:
+        """By broker that died while this was being written: what it was to be told to delete."""
+        lost: dict[BrokerId, list[TopicPartition]] = {}
+        for tp, brokers in self.dropped.items():
+            for broker in brokers - self.state.brokers.keys():
+                lost.setdefault(broker, []).append(tp)
+        return lost
+
     def owe(self, broker: BrokerId, tp: TopicPartition, leader_epoch: int) -> None:
         """Remember durably that a broker still holds a replica that is assigned to it no more."""
         if broker in self.state.left_out.owed:
@@ -222,6 +233,7 @@ class Draft:
             yield PutTopic(self._whole_topic(name, self.assignments[name]))
         for tp, leadership in self.leaderships.items():
             yield PutPartition(tp, leadership)
+        yield from self._originals_hold()
         yield from self._reassignment_records()
         yield from self._owed_records()
         if self.legacy is not None and (self.legacy or self.state.legacy is not None):
@@ -267,6 +279,12 @@ class Draft:
         assignments = {number: partition.assignment for number, partition in topic.partitions.items()}
         assignments.update(changed)
         return Topic(name, self.topic_ids.get(name, topic.topic_id), assignments, topic.version)
+
+    def _originals_hold(self) -> Iterator[Record]:
+        """A new record has the original replicas: they must still be what was read when it becomes durable (KIP-236)."""
+        accepted = {tp.topic for tp, move in self.reassignments.items() if move is not None and move.version < 0}
+        for name in sorted(accepted - self.assignments.keys()):
+            yield CheckTopic(name, self.state.topics[name].version)
 
     def _reassignment_records(self) -> Iterator[Record]:
         closed = {tp for tp, reassignment in self.reassignments.items() if reassignment is None}

@@ -465,6 +465,7 @@ class Intake:
         leaving = {tp: brokers & self.state.shutting_down for tp, brokers in draft.relieved.items()}
         requests += self.outbox.stop_replicas(leaving, now_ms, delete=False)
         requests += self.outbox.stop_replicas(draft.dropped, now_ms, delete=True)
+        self.deletions.on_brokers_lost(draft.dropped_of_the_dead())
         requests += self.deletions.ask_who_is_back(records, now_ms)
         doomed = [record.name for record in records if isinstance(record, PutDeletionMark)]
         if doomed:

@@ -126,7 +126,7 @@ class Moves:
         if target == partition.assignment.replicas and not partition.assignment.in_motion:
             return tp, ErrorCode.NONE, None
         if known is not None:
-            self._owe_undeleted(draft, tp, partition)
+            self._owe_undeleted(draft, tp, known, partition)
         original = legacy_original or partition.assignment.original
         accepted = Reassignment(
             topic_id=draft.state.topics[tp.topic].topic_id,
@@ -153,18 +153,18 @@ class Moves:
         if known is None:
             return
         if known.phase is Phase.DROPPING:
-            self._owe_undeleted(draft, tp, partition)
+            self._owe_undeleted(draft, tp, known, partition)
         if known.phase is Phase.PAUSED and partition.leadership is not None:
             # What was stopped for the pause is set going again by a new leader epoch alone.
             draft.lead(tp, partition.leadership._replace(leader_epoch=partition.leadership.leader_epoch + 1))
         self._uncount(draft, known)
         draft.ended = True
 
-    def _owe_undeleted(self, draft: Draft, tp: TopicPartition, partition: PartitionState) -> None:
+    def _owe_undeleted(self, draft: Draft, tp: TopicPartition, known: Reassignment, partition: PartitionState) -> None:
         """Another move takes the place of one whose deletions are not acknowledged: remember them elsewhere."""
-        epoch = partition.leadership.leader_epoch if partition.leadership is not None else 0
-        for broker in sorted(self.undeleted.get(tp, set()) | draft.dropped.get(tp, set())):
-            draft.owe(broker, tp, epoch)
+        dead = (broker for broker in dropped_before(known, partition.assignment) if broker not in draft.state.brokers)
+        for broker in sorted({*dead, *self.undeleted.get(tp, ()), *draft.dropped.get(tp, ())}):
+            draft.owe(broker, tp, _leader_epoch(partition))
 
     def _refusal(
         self, draft: Draft, tp: TopicPartition, target: Replicas, *, forced: bool
@@ -348,18 +348,16 @@ class Moves:
             draft.keep(tp, broker)
         draft.drop(tp, step.dropped, epoch)
 
-    def end(
-        self, draft: Draft, tp: TopicPartition, move: Reassignment, *, keep: ReplicaAssignment | None = None
-    ) -> None:
+    def end(self, draft: Draft, tp: TopicPartition, move: Reassignment, *, keep: bool = False) -> None:
         """Close a move's record, and take it out of the legacy znode if it came by that.
 
-        `keep` is the assignment with which the record stays for the sake of replicas that are still to be deleted.
+        `keep` lets the record stay, with what it says was had, for the sake of replicas that are still to be deleted.
         """
         self.waiting.pop(tp, None)
         self._uncount(draft, move)
         self._drop_legacy(draft, tp, move)
         self._drop_target_replicas(draft, tp)
-        draft.move(tp, None if keep is None else move._replace(phase=Phase.DROPPING, written=keep))
+        draft.move(tp, move._replace(phase=Phase.DROPPING) if keep else None)
 
     def _drop_target_replicas(self, draft: Draft, tp: TopicPartition) -> None:
         """Nothing moves it any more: a `targetReplicas` left behind would start it again at the next failover."""
@@ -426,29 +424,34 @@ class Moves:
     # ---- after the write
 
     def told_to_delete(self, draft: Draft) -> None:
-        """The draft is durable: its dropped replicas are being deleted."""
+        """The draft is durable: its dropped replicas are being deleted, and what it wrote off is not waited for."""
+        for broker, tp in draft.written_off:
+            self._answered(broker, tp)
         for tp, brokers in draft.dropped.items():
             if brokers:
                 self.undeleted.setdefault(tp, set()).update(brokers)
 
     def deleted(self, broker: BrokerId, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
         """A broker acknowledged deletions; returns the partitions with nothing left to delete."""
-        over: list[TopicPartition] = []
-        for tp in partitions:
-            left = self.undeleted.get(tp)
-            if left is not None:
-                left.discard(broker)
-                if not left:
-                    del self.undeleted[tp]
-                    over.append(tp)
-        return over
+        return [tp for tp in partitions if self._answered(broker, tp)]
+
+    def _answered(self, broker: BrokerId, tp: TopicPartition) -> bool:
+        """Whether a deletion that nobody waits for any more was the last of its partition."""
+        left = self.undeleted.get(tp)
+        if left is None:
+            return False
+        left.discard(broker)
+        if not left:
+            del self.undeleted[tp]
+        return not left
 
     def finish_dropping(self, draft: Draft, tp: TopicPartition) -> None:
-        """Close a move whose dropped replicas are gone."""
+        """Close a move whose dropped replicas are gone, or owed."""
         move = draft.reassignment(tp)
         if tp.topic in draft.state.deleting:
             return
-        if move is not None and move.phase is Phase.DROPPING and tp not in self.undeleted:
+        left = any((broker, tp) not in draft.written_off for broker in self.undeleted.get(tp, ()))
+        if move is not None and move.phase is Phase.DROPPING and not left:
             draft.move(tp, None)
 
     def owe_instead(self, draft: Draft, item: tuple[BrokerId, TopicPartition]) -> None:
@@ -458,17 +461,13 @@ class Moves:
         """
         broker, tp = item
         partition = draft.partition(tp)
-        if partition is None:
-            if (broker, tp) in self.refused:
-                draft.owe(broker, tp, EPOCH_DURING_DELETE)
-            else:
-                draft.drop(tp, (broker,), EPOCH_DURING_DELETE)
-            return
-        if partition.leadership is not None and broker not in partition.assignment.replicas:
-            if broker in draft.state.brokers and (broker, tp) not in self.refused:
-                draft.drop(tp, (broker,), partition.leadership.leader_epoch)
+        if partition is None or broker not in partition.assignment.replicas:
+            epoch = EPOCH_DURING_DELETE if partition is None else _leader_epoch(partition)
+            if broker in draft.state.brokers and item not in self.refused:
+                draft.drop(tp, (broker,), epoch)
                 return
-            draft.owe(broker, tp, partition.leadership.leader_epoch)
+            draft.owe(broker, tp, epoch)
+        draft.written_off.add(item)
         self.finish_dropping(draft, tp)
 
     def relax_overdue(self, draft: Draft, tp: TopicPartition) -> None:
@@ -521,6 +520,10 @@ def _unreadable(draft: Draft, tp: TopicPartition) -> tuple[ErrorCode, str] | Non
 
 def _added(move: Reassignment) -> Replicas:
     return tuple(broker for broker in move.target if broker not in move.original)
+
+
+def _leader_epoch(partition: PartitionState) -> int:
+    return partition.leadership.leader_epoch if partition.leadership is not None else 0
 
 
 def dropped_before(move: Reassignment, assignment: ReplicaAssignment) -> Replicas:

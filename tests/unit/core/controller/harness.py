@@ -42,6 +42,7 @@ from shunter.core.controller.ready import (
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import LeaderAndIsr, TopicPartition
 from shunter.model.records import (
+    CheckTopic,
     CloseOwedDeletion,
     CloseReassignment,
     CreateReassignmentRequest,
@@ -131,6 +132,7 @@ class Store:
         if not all(self._expected(record) for record in batch.records):
             named = [getattr(record, "tp", getattr(record, "topic", None)) for record in batch.records]
             names = {item.topic if isinstance(item, TopicPartition) else item.name for item in named if item}
+            names |= {record.name for record in batch.records if isinstance(record, CheckTopic)}
             return BatchRefused(
                 batch.batch_id,
                 "version",
@@ -147,6 +149,8 @@ class Store:
         match record:
             case PutTopic(topic):
                 return self.topics.get(topic.name, Topic("", None, {})).version == topic.version
+            case CheckTopic(name, version):
+                return name in self.topics and self.topics[name].version == version
             case PutPartition(tp) if tp in self.broken:
                 return False
             case PutPartition(tp, leadership):
@@ -216,7 +220,7 @@ class Store:
                 return version + 1, 0
             case DeleteQueueEntry("delete_topics", name):
                 self.deleting.discard(name)
-            case DeleteQueueEntry():
+            case DeleteQueueEntry() | CheckTopic():
                 pass
         return -1, 0
 

@@ -18,6 +18,7 @@ from shunter.core.controller.events import (
     NewTopic,
     ReassignmentChange,
     ReassignmentsSubmitted,
+    RequestAnswered,
     TimePassed,
     TopicDeletionsFound,
     TopicDeletionsSubmitted,
@@ -28,6 +29,7 @@ from shunter.core.controller.ready import SendLeaderAndIsr, SendStopReplica
 from shunter.errors import ErrorCode
 from shunter.model.partition import EPOCH_DURING_DELETE, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import CancelMode, Phase, Strategy
+from shunter.model.records import CloseReassignment, PutOwedDeletion
 from shunter.model.snapshot import LeftOut, LegacyReassignments, OwedDeletions
 from shunter.model.topic import Topic, TopicSnapshot
 
@@ -781,3 +783,67 @@ def test_who_makes_a_topic_is_answered_though_one_of_its_partitions_has_no_live_
     world.revive(1)
     assert world.leadership(TP).leader == 1
     assert not world.machine.intake.awaited_topics
+
+
+def test_a_move_that_waits_is_not_recorded_with_an_original_that_somebody_has_changed():
+    """KIP-236: the original is what the replicas were, in their ORDER, when the record became durable."""
+    world = Harness(max_concurrent=1).start()
+    world.create("t", [(1, 2, 3), (1, 2, 3)])
+    world.reassign({TP: (1, 2, 4)})
+    waits = TopicPartition("t", 1)
+    topic = world.store.topics["t"]
+    by_hand = topic.assignments | {1: ReplicaAssignment((3, 2, 1))}
+    world.store.topics["t"] = topic._replace(assignments=by_hand, version=topic.version + 1)
+    world.reassign({waits: (1, 2, 4)}, token=8)
+    recorded = world.store.reassignments[waits]
+    assert (recorded.phase, recorded.original) == (Phase.PENDING, (3, 2, 1))
+
+
+def test_a_replica_of_a_target_that_was_given_up_is_deleted_though_its_topic_goes_and_the_controller_dies():
+    world = Harness().start()
+    world.create("t", [(1, 2)])
+    world.reassign({TP: (1, 2, 4)})
+    world.silent.add(4)
+    world.reassign({TP: (1, 2)}, token=8)
+    world.store.deleting.add("t")
+    world.feed(TopicDeletionsFound(("t",)))
+    world.fail_over()
+    world.silent.clear()
+    world.fail_over()
+    assert (4, TP) in world.deleted
+    assert "t" not in world.store.topics
+
+
+def test_a_debt_is_durable_before_the_record_that_names_it_goes():
+    """A start-up's look at a record overtook the debt of a broker whose answer was that it had bounced."""
+    world = Harness(slice_partitions=1).start()
+    world.create("t", [(1, 2, 3)])
+    world.silent.add(3)
+    world.reassign({TP: (1, 2, 4)})
+    world.catch_up(TP, 4)
+    assert world.store.reassignments[TP].phase is Phase.DROPPING
+    world.fail_over()
+    bounced = [(id_, request) for id_, request in world.unanswered if id_ == 3]
+    world.hold_writes = True
+    world.feed(*(RequestAnswered(request.request_id, 3, ErrorCode.STALE_BROKER_EPOCH) for _, request in bounced))
+    assert [type(record) for batch in world.held_batches for record in batch.records] == [
+        CloseReassignment,
+        PutOwedDeletion,
+    ]
+
+
+def test_a_broker_that_dies_while_its_replica_is_dropped_owes_it_though_the_topic_goes():
+    world = Harness().start()
+    world.create("t", [(1, 2, 3)])
+    world.reassign({TP: (1, 2, 4)})
+    world.hold_writes = True
+    world.catch_up(TP, 4)
+    world.kill(3)
+    world.store.deleting.add("t")
+    world.feed(TopicDeletionsFound(("t",)))
+    world.release_writes()
+    assert "t" not in world.store.topics
+    world.fail_over()
+    world.revive(3)
+    assert (3, TP) in world.deleted
+    assert not world.store.owed

@@ -162,12 +162,13 @@ class Yard(RuleBasedStateMachine):
         world.release_writes()
         if world.store.cancel is not None:
             world.remove_cancel()
-        paused = [tp for tp, move in world.machine.state.reassignments.items() if move.phase is Phase.PAUSED]
-        world.reassign(dict.fromkeys(paused), token=self.next_token(), cancel_mode=CancelMode.RESUME)
         for id_ in BROKERS:
             if id_ not in world.live:
                 world.revive(id_)
         world.answer_all()
+        # Only now: what was paused while it waited for a silent broker is taken on with that one's answer.
+        paused = [tp for tp, move in world.machine.state.reassignments.items() if move.phase is Phase.PAUSED]
+        world.reassign(dict.fromkeys(paused), token=self.next_token(), cancel_mode=CancelMode.RESUME)
         world.pass_time(1_000_000)
         for _ in range(8):
             world.catch_up_all()
