@@ -461,7 +461,7 @@ class Intake:
         """A draft is durable: tell the brokers, and queue what follows."""
         self.moves.told_to_delete(draft)
         requests = self.announce(changes, now_ms)
-        requests += self.outbox.stop_replicas(draft.stopped, now_ms, delete=False)
+        requests += self.outbox.stop_replicas(pauses.still(self.state, draft.stopped), now_ms, delete=False)
         leaving = {tp: brokers & self.state.shutting_down for tp, brokers in draft.relieved.items()}
         requests += self.outbox.stop_replicas(leaving, now_ms, delete=False)
         requests += self.outbox.stop_replicas(draft.dropped, now_ms, delete=True)

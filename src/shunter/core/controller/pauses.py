@@ -8,7 +8,7 @@ Source: docs/decisions/0111-pause.md and 0112-pausing-what-waits.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.state import ControllerState
@@ -62,6 +62,14 @@ def fetching(state: ControllerState, tp: TopicPartition) -> Replicas:
         for broker in partition.assignment.replicas
         if broker not in isr and (broker in adding or broker not in move.original)
     )
+
+
+def still(
+    state: ControllerState, stopped: Mapping[TopicPartition, set[BrokerId]]
+) -> dict[TopicPartition, set[BrokerId]]:
+    """Of what was to be stopped, what still stands still: a pause may end in the write in which it began."""
+    paused = {tp for tp in stopped if tp in state.reassignments and state.reassignments[tp].phase is Phase.PAUSED}
+    return {tp: brokers for tp, brokers in stopped.items() if tp in paused}
 
 
 def woken(

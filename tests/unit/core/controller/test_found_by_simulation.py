@@ -847,3 +847,15 @@ def test_a_broker_that_dies_while_its_replica_is_dropped_owes_it_though_the_topi
     world.revive(3)
     assert (3, TP) in world.deleted
     assert not world.store.owed
+
+
+def test_a_pause_that_ends_in_the_write_in_which_it_began_stops_nothing():
+    world = Harness().start()
+    world.create("t", [(1, 2)])
+    world.create("u", [(1, 2)])
+    world.reassign({TP: (1, 2, 3)})
+    world.hold_writes = True
+    world.feed(submitted(7, ("u", 0), (3, 4)), everything(8, CancelMode.PAUSE), everything(9, CancelMode.RESUME))
+    let_write(world)
+    assert world.store.reassignments[TP].phase is Phase.MOVING
+    assert not [request for request in world.sent if isinstance(request, SendStopReplica)]
