@@ -198,7 +198,9 @@ class MoveRules:
         if sorted(now.replicas) != sorted(before.original) or now.replicas in asked_for:
             return
         # All at once, a target's order stands from the beginning; it may be taken and stopped in one write.
-        orders = (was.replicas, *self.waiting(tp))
+        orders = [was.replicas, *self.waiting(tp)]
+        if after is not None:
+            orders.append(after.written.replicas)
         if any(tuple(broker for broker in order if broker in now.replicas) == now.replicas for order in orders):
             return
         told = f"{tp}: {was} ended as {list(now.replicas)}, the original was {list(before.original)}"
