@@ -13,7 +13,7 @@ from shunter.core.executor import apply, capacity, choice, decisions, machine, p
 from shunter.core.executor.capacity import Capacity
 from shunter.core.executor.machine import Executor
 from shunter.core.executor.state import Move
-from shunter.core.executor.throttles import ThrottleBook
+from shunter.core.executor.throttles import Gate, ThrottleBook
 from shunter.drivers import journal_sqlite, order_taker
 from shunter.drivers.execution import ExecutionDriver
 from shunter.drivers.journal_sqlite import SqliteJournal
@@ -189,7 +189,7 @@ def settings_read_once(original, self, key, now_ms, within_ms=0):
     return key in self.own
 
 
-@mutant(machine, "not_in_force", within=20)
+@mutant(throttles, "not_in_force", within=20)
 def steps_before_their_throttle(original, state, book, wanted):
     """A copy begins while its throttle is on its way."""
     return set()
@@ -202,9 +202,9 @@ def lists_that_grow_late(original, key, applied, wanted):
 
 
 @mutant(machine, "send_log_dirs", within=60)
-def log_dirs_before_their_throttle(original, state, held, late, now_ms, new_id, out):
+def log_dirs_before_their_throttle(original, state, held, throttled, now_ms, new_id, out):
     """The bug that was found: a copy between log dirs begins while its throttle is on its way."""
-    return original(state, held, (), now_ms, new_id, out)
+    return original(state, held, Gate(), now_ms, new_id, out)
 
 
 @mutant(placement, "_placed", within=300)

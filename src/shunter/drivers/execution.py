@@ -293,7 +293,8 @@ class ExecutionDriver:
         try:
             event = await self._look(read)
         except DriverError as error:
-            event = ev.AdminFailed(0, what, str(error), error.retriable)
+            settings = read.keys if isinstance(read, ReadSettings) else ()
+            event = ev.AdminFailed(0, what, str(error), error.retriable, settings)
         self.post(what, event)
 
     async def _look(self, read: Read) -> ev.Event:

@@ -9,6 +9,7 @@ from shunter.core.executor.choice import Begin, Reached, Waits, blockers, choose
 from shunter.core.executor.judgement import CONFIRM_MS, LAG_MS, Verdict, judge, patience
 from shunter.core.executor.ready import Notice, Outbox
 from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.throttles import Gate
 from shunter.model.execution import (
     Direction,
     FloorRelaxed,
@@ -41,8 +42,7 @@ class Pass:
     now_ms: int
     out: Outbox
     window_open: bool
-    late: set[str]
-    """Resources whose throttle is not in force yet."""
+    throttled: Gate
     records: list[JournalRecord] = field(default_factory=list[JournalRecord])
     touched: set[TopicPartition] = field(default_factory=set[TopicPartition])
     stale_topics: set[str] = field(default_factory=set[str])
@@ -365,11 +365,14 @@ def _refusal(work: Pass, move: Move, adding: Replicas, capacity: Capacity) -> st
         return None
     if not work.window_open:
         return "waits for its time window"
-    if work.late:
-        names = [f"topic {move.tp.topic}", *(f"broker {broker}" for broker in (*move.current, *move.goal))]
-        if any(name in work.late for name in names):
-            return "waits for its throttle to be in force"
-    return capacity.refusal(move, adding)
+    refusal = capacity.refusal(move, adding)
+    if refusal is not None:
+        return refusal
+    return work.throttled.refusal([f"topic {move.tp.topic}", *_brokers_of(move)])
+
+
+def _brokers_of(move: Move) -> list[str]:
+    return [f"broker {broker}" for broker in dict.fromkeys((*move.current, *move.goal))]
 
 
 def _begin(work: Pass, move: Move, choice: Begin) -> None:

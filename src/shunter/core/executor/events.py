@@ -141,12 +141,16 @@ class LogDirsAltered:
 
 @dataclass(frozen=True, slots=True)
 class AdminFailed:
-    """A request (its id) or a read (0, named by `what`) got no answer. Not retriable: it never will, as things are."""
+    """A request (its id) or a read (0, named by `what`) got no answer. Not retriable: it never will, as things are.
+
+    `settings`: what could not be read, where settings were to be.
+    """
 
     request_id: int
     what: str
     message: str
     retriable: bool
+    settings: tuple[ThrottleKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,8 @@ from shunter.core.executor.throttles import (
     ThrottleBook,
     decide_throttles,
     desired_settings,
-    not_in_force,
+    gate,
+    look,
     send_settings,
 )
 from shunter.errors import ErrorCode, InvariantViolation
@@ -278,7 +279,7 @@ class Executor:
         self.meter.sample(self.state, event.asked_at_ms, set(event.sizes))
 
     def _on_settings(self, event: ev.SettingsRead) -> None:
-        self.book.on_read(dict(event.own), dict(event.effective), self._now_ms)
+        self.book.on_read(self.state, dict(event.own), dict(event.effective), self._now_ms)
 
     def _on_altered(self, event: ev.SettingsAltered, out: Outbox) -> None:
         for key in sorted(event.errors):
@@ -351,7 +352,7 @@ class Executor:
         if event.what == "list" and self.state.cluster.silent_since_ms is None:
             self.state.cluster.silent_since_ms = self._now_ms
         if event.what == "settings":
-            self.book.on_read_failed(self._now_ms)
+            self.book.on_read_failed(event.settings, self._now_ms)
         if event.what == "log-dirs" and self._submissions and self._submissions[0].sizes_asked:
             self._submissions[0].sizes_known = True  # Sizes make plans better; they are not needed.
         out.notices.append(Notice("admin-failed", event.what, event.message))
@@ -392,13 +393,14 @@ class Executor:
     def _decide(self, wanted: dict[ThrottleKey, str], stale: set[str], out: Outbox) -> JournalBatch | None:
         records = self._decide_orders()
         if not records and self.state.running:
-            late = not_in_force(self.state, self.book, wanted)
-            work = Pass(self.state, self._now_ms, out, self._window_open(), late)
-            work.records.extend(decide_limit(self.state, self.pressure, self._now_ms, out))
-            work.records.extend(decide_throttles(self.state, self.book, wanted, self._now_ms, out))
-            work.records.extend(observe_rates(self.state, self.meter, self._now_ms))
+            records = decide_limit(self.state, self.pressure, self._now_ms, out)
+            records += decide_throttles(self.state, self.book, wanted, self._now_ms, out)
+            records += observe_rates(self.state, self.meter, self._now_ms)
+            throttled = gate(self.state, self.book, wanted, self._now_ms)
+            work = Pass(self.state, self._now_ms, out, self._window_open(), throttled, records)
             decide_log_dirs(self.state)
             decide_moves(work)
+            look(self.book, throttled, self._now_ms, out)
             stale.update(work.stale_topics)
             records = work.records or self._maybe_close()
         if not records and not self._replies:
@@ -454,11 +456,11 @@ class Executor:
     def _send_log_dirs(self, held: set[TopicPartition | None], wanted: dict[ThrottleKey, str], out: Outbox) -> None:
         if not self._window_open():
             return
-        late: set[str] = set()
-        if self.state.options.log_dir_throttle is not None:
-            rates = {key: value for key, value in wanted.items() if key.setting == LOG_DIR_RATE}
-            late = not_in_force(self.state, self.book, rates)
-        send_log_dirs(self.state, held, late, self._now_ms, self._new_id, out)
+        limited = self.state.options.log_dir_throttle is not None
+        rates = {key: value for key, value in wanted.items() if key.setting == LOG_DIR_RATE} if limited else {}
+        throttled = gate(self.state, self.book, rates, self._now_ms)
+        send_log_dirs(self.state, held, throttled, self._now_ms, self._new_id, out)
+        look(self.book, throttled, self._now_ms, out)
 
     def _window_open(self) -> bool:
         return window_is_open(self.state.options.window, self._now_ms, self._utc_offset_minutes)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 
 from shunter.core.executor.ready import AlterLogDirs, Outbox
 from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.throttles import Gate
 from shunter.model.execution import Direction
 from shunter.model.partition import BrokerId, TopicPartition
 
@@ -35,7 +36,7 @@ def _placed(state: ExecutorState, move: Move) -> bool:
 def send_log_dirs(
     state: ExecutorState,
     held: Collection[TopicPartition | None],
-    late: Collection[str],
+    throttled: Gate,
     now_ms: int,
     new_id: Callable[[], int],
     out: Outbox,
@@ -46,7 +47,7 @@ def send_log_dirs(
 
     Args:
         held: Partitions of which something is being written: it may be an order.
-        late: Resources whose throttle for such copies is not in force yet ('broker 1').
+        throttled: Which brokers' throttles let such copies begin.
     """
     due: list[tuple[BrokerId, TopicPartition, str]] = []
     asking: list[Move] = []
@@ -54,7 +55,7 @@ def send_log_dirs(
         if not move.log_dirs or move.log_dirs_done or move.paused or move.direction is not Direction.FORWARD:
             continue
         wanted = [each for each in move.log_dirs if _askable(state, move, each[0])]
-        if move.tp in held or any(f"broker {broker}" in late for broker, _path in wanted):
+        if move.tp in held:
             continue
         asked = move.log_dirs_asked_at_ms
         again = None if asked is None else asked + _ask_again_ms(move)
@@ -63,7 +64,7 @@ def send_log_dirs(
             continue
         if asked is not None:  # Who was seen where it shall be is left alone.
             wanted = [each for each in wanted if not _is_there(state, move, *each)]
-        if wanted:
+        if wanted and throttled.refusal([f"broker {broker}" for broker, _path in wanted]) is None:
             due += [(broker, move.tp, path) for broker, path in wanted]
             move.log_dirs_asked_at_ms = now_ms
             asking.append(move)

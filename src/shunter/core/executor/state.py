@@ -158,6 +158,8 @@ class Throttle:
     ours: set[str] = field(default_factory=set[str])
     """All values that we have asked for: whoever is asked late may show any of them."""
     applied: str | None = None
+    seen_at_ms: int = 0
+    """When it was last seen to have that value."""
     request_id: int = 0
     retry_at_ms: int = 0
     refused: bool = False

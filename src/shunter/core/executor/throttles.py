@@ -6,7 +6,7 @@ and what somebody changed while we worked is left to them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from shunter.core.executor.apply import LATE_MS
@@ -36,6 +36,8 @@ LOOK_AGAIN_MS = 10_000
 """Settings of others that hold in place of ours are read again after this: they may be gone."""
 FRESH_MS = 10_000
 """What is decided about a setting is decided from a look at it that is no older."""
+SEEN_MS = 30_000
+"""A copy begins under a throttle of ours that was seen in force so lately: somebody may have taken it away."""
 
 
 @dataclass(slots=True)
@@ -52,7 +54,10 @@ class ThrottleBook:
     )
     restored: set[ThrottleKey] = field(default_factory=set[ThrottleKey])
     """Given back and confirmed; the journal's entry is due."""
-    retry_at_ms: int = 0
+    retry_at_ms: dict[ThrottleKey, int] = field(default_factory=dict[ThrottleKey, int])
+    """When settings that could not be read are read again."""
+    apart: set[ThrottleKey] = field(default_factory=set[ThrottleKey])
+    """What was not answered last. A broker's settings of these are read by themselves: it may hold up no other's."""
     look_again_ms: int | None = None
     """When settings of others, which hold in place of ours, are read again; None: there are none."""
     told_lower: dict[ThrottleKey, str] = field(default_factory=dict[ThrottleKey, str])
@@ -60,15 +65,25 @@ class ThrottleBook:
 
     def fresh(self, key: ThrottleKey, now_ms: int) -> bool:
         """Whether a setting was looked at lately, and after we wrote it."""
-        return key in self.read_at_ms and now_ms - self.read_at_ms[key] <= FRESH_MS
+        looked_ms = self.read_at_ms.get(key)
+        return looked_ms is not None and now_ms - looked_ms <= FRESH_MS and key not in self.reading
 
     def on_read(
-        self, own: dict[ThrottleKey, str | None], effective: dict[ThrottleKey, str | None], now_ms: int
+        self,
+        state: ExecutorState,
+        own: dict[ThrottleKey, str | None],
+        effective: dict[ThrottleKey, str | None],
+        now_ms: int,
     ) -> None:
         """Take in what was read."""
-        for key in own:
+        for key, found in own.items():
             self.reading.discard(key)
+            self.retry_at_ms.pop(key, None)
+            self.apart.discard(key)
             self.read_at_ms[key] = now_ms
+            throttle = state.throttles.get(key)
+            if throttle is not None and throttle.applied == found:
+                throttle.seen_at_ms = now_ms
         self.own.update(own)
         self.effective.update(effective)
 
@@ -79,10 +94,12 @@ class ThrottleBook:
         self.read_at_ms.pop(key, None)
         self.restored.discard(key)
 
-    def on_read_failed(self, now_ms: int) -> None:
-        """Ask again a little later."""
-        self.reading.clear()
-        self.retry_at_ms = now_ms + RETRY_MS
+    def on_read_failed(self, keys: Iterable[ThrottleKey], now_ms: int) -> None:
+        """Ask for these again a little later."""
+        for key in keys:
+            self.reading.discard(key)
+            self.apart.add(key)
+            self.retry_at_ms[key] = now_ms + RETRY_MS
 
     def on_altered(self, state: ExecutorState, request_id: int, errors: dict[ThrottleKey, str], now_ms: int) -> None:
         """Take in which settings the cluster took."""
@@ -93,8 +110,9 @@ class ThrottleBook:
             throttle.request_id = 0
             if key in errors:
                 throttle.retry_at_ms, throttle.refused = now_ms + RETRY_MS, True
+                self.apart.add(key)
                 continue
-            throttle.applied, throttle.refused = value, False
+            throttle.applied, throttle.refused, throttle.seen_at_ms = value, False, now_ms
             self.own[key] = value
             if value == throttle.before and value != throttle.value:
                 self.restored.add(key)
@@ -253,18 +271,29 @@ def _adapt(
     unread: list[ThrottleKey],
     out: Outbox,
 ) -> list[JournalRecord]:
-    """Choose another value, unless somebody else changed the setting since: then it is as if we had not touched it."""
+    """Choose another value, unless somebody else changed the setting since: then it is as if we had not touched it.
+
+    What is not known to be in force is looked at before it is asked for: somebody may have changed it while nobody drove.
+    """
+    if throttle.request_id:
+        return []  # What is on its way would arrive after we looked.
     chosen = respectful(key, value, throttle.before, None if throttle.before is None else throttle.before)
     if chosen is None:
         chosen = throttle.before
-    if chosen is None or chosen == throttle.value:
+    fresh = book.fresh(key, now_ms)
+    if chosen is None or (chosen == throttle.value == throttle.applied and not fresh):
         return []
-    if not book.fresh(key, now_ms):
+    if not fresh:
         unread.append(key)
         return []
-    if _theirs(throttle, book.own[key]):
-        return _left(key, throttle, book.own[key], out)
-    return [ThrottleSet(key, chosen)]
+    found = book.own[key]
+    if _theirs(throttle, found):
+        left = _left(key, throttle, found, out)
+        over = respectful(key, value, found, book.effective.get(key))
+        return left if over is None else [*left, ThrottleRemembered(key, found), ThrottleSet(key, over)]
+    if throttle.applied != found:
+        throttle.applied = None  # Somebody took it away since: ours takes its place again.
+    return [] if chosen == throttle.value else [ThrottleSet(key, chosen)]
 
 
 def _theirs(throttle: Throttle, found: str | None) -> bool:
@@ -359,14 +388,15 @@ def _give_back(
 
 
 def _read(book: ThrottleBook, keys: list[ThrottleKey], now_ms: int, out: Outbox) -> None:
-    due = [key for key in keys if key not in book.reading]
-    if not due:
-        return
-    if now_ms < book.retry_at_ms:
-        out.wake(book.retry_at_ms)
-        return
-    book.reading.update(due)
-    out.reads.append(ReadSettings(tuple(due)))
+    due: dict[str, list[ThrottleKey]] = {}
+    for key in keys:
+        retry_at_ms = book.retry_at_ms.get(key, now_ms)
+        if now_ms < retry_at_ms:
+            out.wake(retry_at_ms)
+        elif key not in book.reading:
+            book.reading.add(key)
+            due.setdefault(key.name if key in book.apart and key.kind == "broker" else "", []).append(key)
+    out.reads.extend(ReadSettings(tuple(some)) for some in due.values())
 
 
 def send_settings(
@@ -388,8 +418,8 @@ def send_settings(
             continue
         if key in wanted:
             value = throttle.value
-            if value is None or throttle.applied == value:
-                continue
+            if value is None or throttle.applied == value or not book.fresh(key, now_ms):
+                continue  # What was not looked at since it was asked for last may have been changed by somebody.
         else:
             value, found = throttle.before, book.own.get(key)
             if not book.fresh(key, now_ms) or key in book.restored or _theirs(throttle, found):
@@ -414,6 +444,42 @@ def send_settings(
     out.requests.append(AlterSettings(request_id, tuple(due)))
 
 
+@dataclass(slots=True)
+class Gate:
+    """Resources ('broker 1', 'topic t') whose throttles don't let a copy begin.
+
+    `late`: not in force yet; `unseen`: in force when last seen, which is long ago; `looked_for`: of these, what a copy
+    waits for.
+    """
+
+    late: set[str] = field(default_factory=set[str])
+    unseen: dict[str, list[ThrottleKey]] = field(default_factory=dict[str, list[ThrottleKey]])
+    looked_for: list[ThrottleKey] = field(default_factory=list[ThrottleKey])
+
+    def refusal(self, names: Collection[str]) -> str | None:
+        """Why no copy may begin that touches these; None: it may."""
+        if not self.late.isdisjoint(names):
+            return "waits for its throttle to be in force"
+        unseen = [key for name in names for key in self.unseen.get(name, ())]
+        self.looked_for += unseen
+        return "looks whether its throttle is in force" if unseen else None
+
+
+def gate(state: ExecutorState, book: ThrottleBook, wanted: dict[ThrottleKey, str], now_ms: int) -> Gate:
+    """See which of the settings that we want let a copy begin."""
+    found = Gate(not_in_force(state, book, wanted))
+    for key in wanted:
+        throttle = state.throttles.get(key)
+        if throttle is not None and now_ms - throttle.seen_at_ms > SEEN_MS:
+            found.unseen.setdefault(f"{key.kind} {key.name}", []).append(key)
+    return found
+
+
+def look(book: ThrottleBook, passed: Gate, now_ms: int, out: Outbox) -> None:
+    """Look at what copies wait for."""
+    _read(book, [key for key in passed.looked_for if not book.fresh(key, now_ms)], now_ms, out)
+
+
 def not_in_force(state: ExecutorState, book: ThrottleBook, wanted: dict[ThrottleKey, str]) -> set[str]:
     """Names of resources ('broker 1', 'topic t') whose throttle is not in force yet: no step of theirs may begin."""
     late: set[str] = set()
@@ -424,7 +490,7 @@ def not_in_force(state: ExecutorState, book: ThrottleBook, wanted: dict[Throttle
             if known and respectful(key, value, book.own[key], book.effective.get(key)) is None:
                 continue
             late.add(f"{key.kind} {key.name}")
-        elif not (_covers(key, throttle.applied, value) and _covers(key, throttle.value, value)):
+        elif throttle.released or not (_covers(key, throttle.applied, value) and _covers(key, throttle.value, value)):
             late.add(f"{key.kind} {key.name}")
     return late
 

@@ -277,7 +277,8 @@ class Rig:
         if lost:
             what = {ListReassignments: "list", ObserveTopics: "topics", ObserveLogDirs: "log-dirs"}
             name = what.get(type(work), "settings")
-            event = ev.AdminFailed(getattr(work, "request_id", 0), name, "the connection was lost", retriable=True)
+            keys = getattr(work, "keys", ())
+            event = ev.AdminFailed(getattr(work, "request_id", 0), name, "the connection was lost", True, keys)
         self.tell(event)
 
     def _carry_out(self, work: Request | Read) -> ev.Event:

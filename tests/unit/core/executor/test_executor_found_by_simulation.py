@@ -33,16 +33,21 @@ class LateRig(Rig):
     """Brokers show other settings and replicas than there are, as long as it is said; a topic that is gone has none."""
 
     shown: dict[ThrottleKey, str] | None = None
+    silent: str | None = None
+    """A broker that tells nothing of its settings, nor changes them."""
     topic_shown: ObservedTopic | None = None
 
     def _carry_out(self, work: Request | Read) -> ev.Event:
         if isinstance(work, ObserveTopics) and self.topic_shown is not None:
             return ev.TopicsObserved({"t": self.topic_shown}, dict.fromkeys(self.yard.up), 1, self.now_ms)
+        if isinstance(work, ReadSettings) and any(key.name == self.silent for key in work.keys):
+            return ev.AdminFailed(0, "settings", "not answered", retriable=True, settings=work.keys)
         if isinstance(work, ReadSettings) and self.shown is not None:
             own = {key: self.shown.get(key) for key in work.keys}
             return ev.SettingsRead(own, own)
         if isinstance(work, AlterSettings):
-            gone = {key for key, _value in work.settings if key.kind == "topic" and key.name not in self.yard.topic_ids}
+            known = {*self.yard.topic_ids, *(str(broker) for broker in self.yard.up)} - {self.silent}
+            gone = {key for key, _value in work.settings if key.name not in known}
             kept = AlterSettings(work.request_id, tuple(item for item in work.settings if item[0] not in gone))
             super()._carry_out(kept)
             return ev.SettingsAltered(work.request_id, dict.fromkeys(gone, "UnknownTopicOrPartitionError"))
@@ -167,6 +172,47 @@ def test_a_change_of_somebody_else_is_not_overwritten_by_another_limit() -> None
     assert rig.yard.settings == {RATE: "123"}
 
 
+def test_what_somebody_set_while_nobody_drove_is_not_overwritten_and_comes_back() -> None:
+    """Found by simulation (seed 934): who started set what its journal names without looking."""
+    rig = Rig(Yard({"t": [(1, 2)]}))
+    rig.submit(("t", 0, (4, 2)), options=THROTTLED)
+    until_asked(rig)
+    rig.yard.settings[RATE] = "5000"
+    rig.crash()
+    until(rig, lambda: rig.yard.settings[RATE] == "1000", 40, "ours is lower, and is not in force")
+    rig.settle()
+    assert rig.yard.settings == {RATE: "5000"}
+
+
+def test_a_broker_that_tells_nothing_of_its_settings_holds_up_no_other() -> None:
+    rig = LateRig(Yard({"t": [(1, 2), (1, 2)]}))
+    rig.submit(("t", 0, (4, 2)), ("t", 1, (3, 2)), options=THROTTLED)
+    until_asked(rig)
+    rig.silent = "4"
+    rig.crash()
+    rates = {key: value for key, value in rig.yard.settings.items() if key.setting == RATE.setting}
+    rig.yard.settings.clear()
+    until(rig, lambda: {key.name for key in rig.yard.settings} == {"t", "1", "2", "3"}, 80, "all others wait for it")
+    rig.silent = None
+    until(rig, lambda: rates.items() <= rig.yard.settings.items(), 80, "it is not asked again")
+    rig.settle()
+    assert rig.yard.settings == {}
+
+
+def test_a_throttle_that_somebody_took_away_is_in_force_again_before_the_next_copy() -> None:
+    """Found by simulation (seed 5000232): what had been set once was believed to be in force for ever."""
+    rig = Rig(Yard({"t": [(1, 2), (1, 2)]}))
+    rig.submit(("t", 0, (4, 2)), ("t", 1, (4, 2)), options=ExecutionOptions(throttle=1_000, max_concurrent=1))
+    until_asked(rig)
+    rig.yard.settings.clear()
+    rig.settle(catching_up=False, rounds=130)
+    assert len(rig.asked) == 1
+    rig.yard.catch_up(T0)
+    until_asked(rig, 2)
+    assert rig.yard.settings[RATE] == "1000"
+    assert "1:4" in rig.yard.settings[FOLLOWERS].split(",")
+
+
 def test_an_execution_ends_whose_throttled_topic_is_gone() -> None:
     rig = LateRig(Yard({"t": [(1, 2)], "u": [(1, 2)]}))
     rig.submit(("t", 0, (4, 2)), ("u", 0, (4, 2)), options=THROTTLED)
@@ -277,7 +323,7 @@ def late_when_wanted_again(key: ThrottleKey, throttle: Throttle, now: str | None
     state, book, out = ExecutorState(), ThrottleBook(), Outbox()
     state.cluster.brokers = {4: None}
     state.throttles[key] = throttle
-    book.on_read({key: throttle.applied}, {}, 0)
+    book.on_read(state, {key: throttle.applied}, {}, 0)
     send_settings(state, book, {} if now is None else {key: now}, 0, lambda: 1, out)
     assert out.requests
     throttle.value = again
