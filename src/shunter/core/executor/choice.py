@@ -113,6 +113,8 @@ def undo(
     if kept and move.direction is not Direction.STOP:
         return None
     need = max(1, min(min_isr, len(step.before)))
+    if len(healthy) < need and not running and set(seen.replicas) != set(step.before):
+        return None  # It is not there any more: the step, or the one before it, has ended. Asked for again, it goes on.
     if len(healthy) < need:
         return Waits(
             f"only {len(healthy)} of the replicas {list(step.before)} are live and in sync and {need} must be: "

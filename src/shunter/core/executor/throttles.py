@@ -34,8 +34,8 @@ TOLD = 4
 """So many settings are named in a notice."""
 LOOK_AGAIN_MS = 10_000
 """Settings of others that hold in place of ours are read again after this: they may be gone."""
-FRESH_MS = 10_000
-"""What is decided about a setting is decided from a look at it that is no older."""
+FRESH_MS = 2_000
+"""What is decided about a setting is decided from a look at it that is no older: Kafka has no compare-and-set for it."""
 SEEN_MS = 30_000
 """A copy begins under a throttle of ours that was seen in force so lately: somebody may have taken it away."""
 
@@ -113,6 +113,7 @@ class ThrottleBook:
                 self.apart.add(key)
                 continue
             throttle.applied, throttle.refused, throttle.seen_at_ms = value, False, now_ms
+            throttle.untouched_since_ms = None
             self.own[key] = value
             if value == throttle.before and value != throttle.value:
                 self.restored.add(key)
@@ -369,6 +370,10 @@ def _give_back(
         return []  # Only the broker itself can change its settings; it is asked when it is back.
     if throttle.refused and key.kind == "topic" and state.cluster.topics.get(key.name, key) is None:
         return _release(key, throttle)  # It went with its topic.
+    due = None if throttle.untouched_since_ms is None else throttle.untouched_since_ms + LATE_MS
+    if due is not None and now_ms < due:
+        out.wake(due)
+        return []
     if not book.fresh(key, now_ms):
         unread.append(key)
         return []
@@ -378,12 +383,10 @@ def _give_back(
     if found != throttle.before or throttle.applied is None:
         throttle.untouched_since_ms = None
         return []
-    if throttle.untouched_since_ms is None:
-        throttle.untouched_since_ms = now_ms
-    due = throttle.untouched_since_ms + LATE_MS
-    if now_ms >= due:
+    if due is not None:
         return _release(key, throttle)
-    out.wake(min(due, book.read_at_ms[key] + FRESH_MS + 1))
+    throttle.untouched_since_ms = now_ms
+    out.wake(now_ms + LATE_MS)
     return []
 
 
