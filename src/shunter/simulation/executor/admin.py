@@ -115,7 +115,7 @@ class SimulatedAdmin:
             if not host.running:
                 answer(DriverError(f"broker {broker}: KafkaConnectionError: refused", retriable=True))
                 return
-            self._scheduler.after(host.delays.draw(self._scheduler), host.do, lambda: answer(work()))
+            host.serve(lambda: answer(work()))
 
         return reach
 

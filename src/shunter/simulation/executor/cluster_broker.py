@@ -36,6 +36,7 @@ class ClusterBroker:
         self.settings: dict[ThrottleKey, str] = {}
         self._scheduler = scheduler
         self._heard_us = 0
+        self._served_us = 0
         self._waiting: deque[Serve] = deque()
 
     @property
@@ -52,6 +53,11 @@ class ClusterBroker:
     def _take(self, start: int, take: Serve) -> None:
         if start == self.starts and self.running:
             self.do(take)
+
+    def serve(self, work: Serve) -> None:
+        """A request has arrived at it: it is served after all that came before it, whoever sent them."""
+        self._served_us = max(self._served_us, self._scheduler.now_us + self.delays.draw(self._scheduler))
+        self._scheduler.at(self._served_us, self.do, work)
 
     def do(self, work: Serve) -> None:
         """Do something now, or as soon as it goes on."""

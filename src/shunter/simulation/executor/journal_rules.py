@@ -143,7 +143,7 @@ class JournalRules:
         move.wanted.add(record.after)
         move.steps = record.number
         if fresh and not (move.adopted and record.number == 1):  # What others began is as it is.
-            self._caps(fresh)
+            self._caps(move, fresh)
             self._rules.in_window(f"{move.tp} is copied to {sorted(fresh)}")
             self._sends(move, fresh)
             self._throttled(move, fresh)
@@ -164,7 +164,7 @@ class JournalRules:
         if move.paused and fresh:
             self._rules.violate("an order holds for all that it names", f"{move.tp} is paused, and {record} is begun")
 
-    def _caps(self, fresh: frozenset[BrokerId]) -> None:
+    def _caps(self, begun: LedgerMove, fresh: frozenset[BrokerId]) -> None:
         """Bounds of copies into a broker, a rack, and in all. Source: issue, "within bounds per broker in and out"."""
         options, world = self.ledger.options, self._rules.world
         process = world.driver()
@@ -189,7 +189,9 @@ class JournalRules:
                 told = f"broker {broker} receives {incoming[broker]} copies, {options.max_in} may"
                 self._rules.violate("caps are kept", told)
         for (broker, path), count in sorted(into_dirs.items()):
-            if broker in fresh and 0 < options.max_per_log_dir < count:
+            # Another plan may have named it for copies that run already.
+            named = broker in fresh and (broker, path) in begun.log_dirs
+            if named and 0 < options.max_per_log_dir < count:
                 told = f"{path} of broker {broker} receives {count} copies, {options.max_per_log_dir} may"
                 self._rules.violate("caps are kept", told)
         for rack, count in sorted(racks.items()):

@@ -51,6 +51,8 @@ class ExecutorRules:
         self.checks = 0
         self.acknowledged = 0
         self._taken_us = 0
+        self._taker: ExecutorProcess | None = None
+        """Who took the lease last."""
         self._entries_taken = 0
         self._asked: Counter[tuple[str, TopicPartition]] = Counter()
         self.sent_steps: dict[TopicPartition, tuple[Replicas | None, Replicas, int]] = {}
@@ -71,6 +73,7 @@ class ExecutorRules:
         """One executor drives a journal. Source: issue, "a second executor on the same journal is refused"."""
         self.world.coverage.count("journal", "topic" if self.world.shape.journal_topic else "file")
         self._taken_us, self._entries_taken = self.world.scheduler.now_us, len(self.ledger.entries)
+        self._taker = process
         for other in self.world.processes:
             same_time = abs(other.clock.skew_ms - process.clock.skew_ms) < 1_000
             well = other.driving and other.alive and self.world.hindered_us < self._taken_us - LEASE_MS * MS
@@ -103,19 +106,22 @@ class ExecutorRules:
         process.cross()
         for tp, target in targets:
             self.world.coverage.count("request", "cancel" if target is None else "reassign")
+            self._asked[process.name, tp] += 1
+            if self._asked[process.name, tp] > 1:
+                self.violate("one request at a time for a partition", f"{process.name} asks for {tp} twice at once")
             move = self.ledger.open_move(tp)
+            if self._taker is not process:
+                continue  # The window that remains: by now the journal says what another one did.
             if move is None or move.step is None:
                 self.violate("durable before sent", f"{process.name} asks for {tp}: {target}, no step is durable")
                 return
             due = None if move.step.cancels else move.step.after
             if target != due:
                 self.violate("durable before sent", f"{process.name} asks for {tp}: {target}, durable is {due}")
-            self._asked[process.name, tp] += 1
-            if self._asked[process.name, tp] > 1:
-                self.violate("one request at a time for a partition", f"{process.name} asks for {tp} twice at once")
             seen = process.core.state.cluster.partition(tp)
             # Who is sick as far as the executor can see goes without waiting (design, "the floor").
-            base = () if seen is None else tuple(broker for broker in move.step.before if broker in seen.isr)
+            well = () if seen is None else process.core.state.cluster.brokers.keys() & seen.isr
+            base = tuple(broker for broker in move.step.before if broker in well)
             self.sent_steps[tp] = (target, base, self._floor(move))
 
     def _floor(self, move: LedgerMove) -> int:
@@ -158,6 +164,8 @@ class ExecutorRules:
             if now_us - self.world.cluster.theirs_us.get(key, -MURKY_RACE_US) < self._race_us():
                 self.world.muddled.add(key)
             known = self.ledger.throttles.get(key)
+            if self._taker is not process:
+                continue
             if known is None:
                 self.violate("a throttle is remembered before it is touched", f"{process.name} sets {key} to {value}")
             elif value != known.before and value not in known.values[-2:]:
@@ -179,7 +187,7 @@ class ExecutorRules:
         process.cross()
         self.in_window("log dirs are asked for")
         cluster, rate = self.world.cluster, self.ledger.options.log_dir_throttle
-        for broker, tp, path in replicas:
+        for broker, tp, path in replicas if self._taker is process else ():
             self.world.coverage.count("request", "ask for a log dir")
             move = self.ledger.open_move(tp)
             if move is None or (broker, path) not in move.log_dirs:
@@ -284,7 +292,7 @@ class ExecutorRules:
 
         def told(reply: CommandReply) -> None:
             answered.append(reply)
-            self._answered(reply)
+            self._answered(process, reply)
             outcome = "accepted" if reply.accepted else "refused"
             self.world.coverage.count("order", f"{command.kind.value} {outcome}")
 
@@ -308,15 +316,16 @@ class ExecutorRules:
 
     def plan_answered(self, process: ExecutorProcess, asked_us: int, reply: PlanReply) -> None:
         """A plan was taken on or refused."""
-        del process, asked_us
-        self._answered(reply)
+        del asked_us
+        self._answered(process, reply)
         if reply.error is None:
             taken = sum(move.refused is None for move in reply.moves)
             self.acknowledged += taken
 
-    def _answered(self, reply: Reply) -> None:
+    def _answered(self, process: ExecutorProcess, reply: Reply) -> None:
         """Durable before answered: what was said to be taken on is in the journal. Source: decision 0201."""
-        if isinstance(reply, PlanReply) and reply.error is None:
+        # Who stood still before it could say so says it when the journal may tell of the next execution.
+        if isinstance(reply, PlanReply) and reply.error is None and self._taker is process:
             for move in reply.moves:
                 if move.refused is None and move.tp not in self.ledger.moves:
                     self.violate("durable before answered", f"{move.tp} was taken on and is not in the journal")
