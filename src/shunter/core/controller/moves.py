@@ -228,8 +228,8 @@ class Moves:
     def cancel(self, draft: Draft, tp: TopicPartition, mode: CancelMode | None) -> MoveResult:
         """Stop a move or roll it back; in any state, and as often as one likes."""
         self._reconcile_first(draft, tp)
-        known = draft.reassignment(tp)
-        if draft.partition(tp) is None or tp.topic in draft.state.deleting:
+        known, partition = draft.reassignment(tp), draft.partition(tp)
+        if partition is None or tp.topic in draft.state.deleting:
             return tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, draft.state.why_missing(tp)
         if known is None or known.phase is Phase.DROPPING:
             return tp, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"nothing moves {tp}"
@@ -239,9 +239,10 @@ class Moves:
             return tp, *pauses.pause(draft, tp, known)
         if mode is CancelMode.RESUME:
             return self._resume(draft, tp, known)
-        if known.phase is Phase.PENDING:
+        if known.phase is Phase.PENDING and not partition.assignment.in_motion:
             self.end(draft, tp, known)
             return tp, ErrorCode.NONE, None
+        # One that is pending and in motion was begun by somebody else meanwhile: there is something to take back.
         if (mode or self.settings.cancel_mode) is CancelMode.STOP:
             situation = self._situation(draft, tp)
             if situation is not None:

@@ -859,3 +859,18 @@ def test_a_pause_that_ends_in_the_write_in_which_it_began_stops_nothing():
     let_write(world)
     assert world.store.reassignments[TP].phase is Phase.MOVING
     assert not [request for request in world.sent if isinstance(request, SendStopReplica)]
+
+
+def test_a_pending_move_that_somebody_else_began_is_taken_back_by_a_cancel():
+    world = Harness(max_concurrent=1).start()
+    world.create("t", [(1, 2)])
+    world.create("u", [(1, 2)])
+    world.reassign({("u", 0): (1, 3)})
+    world.reassign({TP: (3, 1, 2)}, token=2)
+    topic = world.store.topics["t"]
+    begun = ReplicaAssignment((3, 1, 2), (3,))
+    world.store.topics["t"] = topic._replace(assignments={0: begun}, version=topic.version + 1)
+    world.feed(TopicsRead((world.store.topic_snapshot("t"),)))
+    world.reassign({TP: None}, token=3)
+    assert world.state(TP).assignment == ReplicaAssignment((1, 2))
+    assert TP not in world.store.reassignments
