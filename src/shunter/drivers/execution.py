@@ -226,25 +226,24 @@ class ExecutionDriver:
         self._held_ms = began_ms
 
     async def _check(self, *, written: bool) -> ev.JournalRefused | None:
-        """See that the lease is still ours before anything is asked for.
-
-        A write of this turn has shown it, unless the process stood still since: then the lease may be another's.
-        """
+        """See that the lease is still ours before anything is asked for; a write of this turn has shown it."""
         try:
-            while not written or self.clock.now_ms() - self._held_ms > HELD_MS:
-                written = True
-                await self._hold(self._journal.check)
+            await self._still_ours(known=written)
         except DriverError as error:
             return ev.JournalRefused(0, str(error), fenced=True)
         return None
 
-    async def _still_ours(self) -> None:
-        """The same between the requests that one of the core's comes to: one that waits for a broker takes long.
+    async def _still_ours(self, *, known: bool = False) -> None:
+        """See that the lease is ours now; also between the requests that one of the core's comes to, for they take long.
+
+        If the process stood still since it was seen, the lease may be another's by now: then it is looked at again.
 
         Raises:
             JournalFenced: somebody else drives.
         """
-        await self._hold(self._journal.check)
+        while not known or self.clock.now_ms() - self._held_ms > HELD_MS:
+            known = True
+            await self._hold(self._journal.check)
 
     def _carry_out(self, ready: Ready) -> None:
         for request in ready.requests:

@@ -187,6 +187,31 @@ async def test_who_lost_the_journal_while_one_broker_was_asked_does_not_ask_the_
     assert len([told for told in world.happened if told.startswith("asked")]) == 1
 
 
+async def test_who_stands_still_after_a_look_at_the_journal_looks_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by simulation (seed 7003006): a process that had stood still between look and request set a throttle."""
+    clock, check = world.driver.clock, world.journal.check
+    asked: list[ThrottleKey] = []
+
+    def check_and_stand_still() -> None:
+        check()
+        now_ms = clock.now_ms()
+        monkeypatch.setattr(clock, "now_ms", lambda: now_ms + 30_000)
+        world.journal.fenced = True
+
+    async def alter(settings: Any, still_ours: StillOurs = always) -> dict[ThrottleKey, str]:
+        world.journal.check = check_and_stand_still  # type: ignore[method-assign]
+        await still_ours()
+        asked.extend(key for key, _value in settings)
+        return {}
+
+    world.cluster.alter_settings = alter  # type: ignore[method-assign]
+    finish = (await world.run(options=ExecutionOptions(throttle=1_000)))[1]
+    assert "somebody else drives it" in str(finish.fatal)
+    assert asked == []
+
+
 async def test_a_journal_that_others_keep_locked_is_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shunter.drivers.execution.BUSY_S", 0.01)
     append, tries = world.journal.append, []

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 FINAL = (ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.POLICY_VIOLATION)
 PASSING = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_SERVER_ERROR)
+FOR_GOOD_US = 60 * SECOND
+"""So long a refusal lasts that has the executor give a step up."""
 HOUR_MS = 3_600_000
 
 
@@ -201,11 +203,14 @@ class ExecutorFaults:
         if not tps:
             return False
         code = random.choice((*PASSING, *FINAL))
-        tp = random.choice(tps)
+        planned = [move.tp for move in self.world.rules.ledger.open_moves() if move.tp in tps]
+        tp = random.choice(planned if planned and random.random() < 0.7 else tps)
         self.world.cluster.refusals[tp] = code
+        length_us = self._while(random)
         if code in FINAL:
             self.world.refused.add(tp)
-        self.world.scheduler.after(self._while(random), self._allow, tp)
+            length_us = random.choice((length_us, FOR_GOOD_US))
+        self.world.scheduler.after(length_us, self._allow, tp)
         return True
 
     def _allow(self, tp: TopicPartition) -> None:

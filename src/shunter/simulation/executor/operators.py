@@ -184,17 +184,17 @@ class ExecutorOperators:
 
     def foreign_throttle(self, random: Random) -> bool:
         """Somebody else sets a throttle, or takes one away."""
-        cluster = self.world.cluster
-        if random.random() < 0.5:
-            broker = str(random.choice(self.world.shape.brokers))
-            key = ThrottleKey("broker", broker, random.choice(RATES))
-            value = random.choice((None, "300000", "70000000"))
-        else:
-            names = list(cluster.topic_ids)
-            if not names:
-                return False
+        cluster, touched = self.world.cluster, sorted(self.world.rules.ledger.throttles)
+        names = list(cluster.topic_ids)
+        if touched and random.random() < 0.5:
+            key = random.choice(touched)
+        elif random.random() < 0.5:
+            key = ThrottleKey("broker", str(random.choice(self.world.shape.brokers)), random.choice(RATES))
+        elif names:
             key = ThrottleKey("topic", random.choice(names), random.choice(LISTS))
-            value = random.choice((None, "0:3,1:4", "*"))
+        else:
+            return False
+        value = random.choice((None, "300000", "70000000") if key.kind == "broker" else (None, "0:3,1:4", "*"))
         return cluster.set_setting(key, value, FOREIGN) is None
 
     def foreign_clears_throttles(self, random: Random) -> bool:
