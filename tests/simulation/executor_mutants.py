@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from functools import partial
+from uuid import UUID
 from zlib import crc32
 
 import mutants
@@ -14,7 +15,7 @@ from shunter.core.executor.capacity import Capacity
 from shunter.core.executor.machine import Executor
 from shunter.core.executor.state import Move
 from shunter.core.executor.throttles import Gate, ThrottleBook
-from shunter.drivers import journal_sqlite, order_taker
+from shunter.drivers import journal_sqlite, journal_topic, order_taker
 from shunter.drivers.execution import ExecutionDriver
 from shunter.drivers.journal_sqlite import SqliteJournal
 from shunter.drivers.journal_topic import TopicJournal
@@ -95,6 +96,12 @@ async def orders_wait_in_line(original, driver, journal, order, came_since_ms):
     lock = vars(driver).setdefault("line", asyncio.Lock())
     async with lock:
         await original(driver, journal, order, came_since_ms)
+
+
+@mutant(journal_topic.uuid, "uuid4", within=400)
+def orders_share_a_key(original):
+    """Compaction takes away orders that nobody has answered."""
+    return UUID(int=0)
 
 
 # ---- steps, turns and ends

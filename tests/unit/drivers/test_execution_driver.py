@@ -126,8 +126,11 @@ class World:
             self.driver.ask("plan", lambda token: ev.PlanSubmitted("p", moves, options or ExecutionOptions(), token))
         )
         await asyncio.sleep(0)
-        finish = await asyncio.wait_for(self.driver.run(forever=forever), 20)
-        (reply,) = await asyncio.gather(asking, return_exceptions=True)
+        try:
+            finish = await asyncio.wait_for(self.driver.run(forever=forever), 20)
+        finally:
+            # Else it is told of when the collector comes by, which under Python 3.11 breaks what is being compiled then.
+            (reply,) = await asyncio.gather(asking, return_exceptions=True)
         assert isinstance(reply, PlanReply | BaseException)
         return reply, finish
 

@@ -38,6 +38,8 @@ FAULT_WEIGHTS = {
     "journal_slow": 3,
     "journal_busy": 2,
     "journal_damaged": 2,
+    "journal_compacted": 4,
+    "executor_dies_in_a_transaction": 4,
     "broker_killed": 8,
     "broker_bounced": 4,
     "broker_paused": 5,

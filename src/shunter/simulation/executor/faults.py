@@ -105,6 +105,17 @@ class ExecutorFaults:
         self.world.hindered(length + SECOND)
         return True
 
+    def journal_compacted(self, random: Random) -> bool:
+        """The log cleaner comes by."""
+        return self.world.disk.compact(random)
+
+    def executor_dies_in_a_transaction(self, random: Random) -> bool:
+        """SIGKILL between two requests of what is to be one transaction of the journal's topic."""
+        process = self.world.driver()
+        if process is None or process.countdown:
+            return False
+        return self.world.disk.die_within(process.owner, random.choice((1, 2, 3, 4, 5)), process.die)
+
     def journal_damaged(self, random: Random) -> bool:
         """The disk changes a row, and whoever drives dies; a copy is brought back later."""
         if not self.world.disk.damage(random):

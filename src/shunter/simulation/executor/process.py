@@ -169,8 +169,12 @@ class ExecutorProcess:
         if self.countdown > 0:
             self.countdown -= 1
             if self.countdown == 0:
-                self.loop.dead = True  # At once; it is buried when this event is over.
-                self.world.scheduler.after(0, self.world.kill_executor, self)
+                self.die()
+
+    def die(self) -> None:
+        """SIGKILL at once; it is buried when this event is over."""
+        self.loop.dead = True
+        self.world.scheduler.after(0, self.world.kill_executor, self)
 
     # ---- what it is asked
 

@@ -1,11 +1,13 @@
 """The journal's topic: the real topic journal over a log of records that stands in for the cluster's.
 
 Source: KIP-98. Whoever initializes a transactional id ends the transaction under way and fences the producer before;
-who reads committed records alone reads up to the first open transaction, and passes over aborted ones.
+who reads committed records alone reads up to the first open transaction, and passes over aborted ones. One that its
+producer does not end is aborted after a minute, and the producer fenced. Of a compacted topic each key's last record stays.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -19,9 +21,15 @@ from shunter.drivers.journal_topic import LEASE_KEY, Clients, TopicJournal
 from shunter.drivers.journals import Presence
 from shunter.formats.journal import VERSION, JournalRow, decode_entry
 from shunter.model.execution import JournalEntry
-from shunter.simulation.scheduler import Scheduler
+from shunter.simulation.scheduler import SECOND, Scheduler
 
 PLACE = "simulated"
+TRANSACTION_US = 60 * SECOND
+"""The library's `transaction_timeout_ms`."""
+
+
+class ProcessEnded(Exception):
+    """Nothing of the process runs any more."""
 
 
 @dataclass(slots=True)
@@ -51,13 +59,27 @@ class JournalTopic:
         self.known = 0
         self.damaged: tuple[TopicRecord, bytes | None] | None = None
         self.busy_until_us = 0
+        self.end = 0
+        """The next record's offset."""
+        self._dying: tuple[str, int, Callable[[], None]] | None = None
 
     def journal(self, owner: str, presence: Presence) -> TopicJournal:
         """Open the topic."""
-        clients = Clients(lambda _configuration: _Admin(), _bound(_Consumer, self), _bound(_Producer, self))
+        consumer, producer = _bound(_Consumer, self, owner), _bound(_Producer, self, owner)
+        clients = Clients(lambda _configuration: _Admin(), consumer, producer)
         return TopicJournal({}, PLACE, owner, presence=presence, clients=clients)
 
     # ---- what clients do
+
+    def reach(self, owner: str) -> None:
+        """A request of somebody's producer is about to leave: its process may end at that."""
+        if self._dying is None or self._dying[0] != owner:
+            return
+        _owner, left, kill = self._dying
+        self._dying = (owner, left - 1, kill) if left > 1 else None
+        if left == 1:
+            kill()
+            raise ProcessEnded
 
     def guard(self) -> None:
         """Too few of its replicas are in sync, for now and again."""
@@ -66,9 +88,21 @@ class JournalTopic:
 
     def append(self, key: bytes, value: bytes | None, transaction: int = 0) -> TopicRecord:
         """Append a record."""
-        record = TopicRecord(len(self.records), key, value, self.scheduler.now_ms, transaction)
+        record = TopicRecord(self.end, key, value, self.scheduler.now_ms, transaction)
         self.records.append(record)
+        self.end += 1
         return record
+
+    def begin(self, transaction: int) -> None:
+        """A record of a transaction comes: it is open from now on, but not for ever."""
+        if self.open != transaction:
+            self.open = transaction
+            self.scheduler.after(TRANSACTION_US, self._expire, transaction)
+
+    def _expire(self, transaction: int) -> None:
+        if self.open == transaction:
+            self.epoch += 1
+            self.end_transaction(transaction, committed=False)
 
     def end_transaction(self, transaction: int, *, committed: bool) -> None:
         """Commit a transaction, or abort it."""
@@ -89,18 +123,32 @@ class JournalTopic:
     def stable(self) -> int:
         """The first offset that those don't see who read committed records alone."""
         if self.open is None:
-            return len(self.records)
-        return next((each.offset for each in self.records if each.transaction == self.open), len(self.records))
+            return self.end
+        return next((each.offset for each in self.records if each.transaction == self.open), self.end)
 
     def committed(self, since: int = 0) -> list[TopicRecord]:
         """What is committed from an offset on."""
-        seen = self.records[since : self.stable()]
+        first, last = (bisect_left(self.records, offset, key=_offset) for offset in (since, self.stable()))
+        seen = self.records[first:last]
         return [record for record in seen if record.key and record.transaction not in self._aborted]
 
     # ---- what happens to it, and what is seen of it
 
     def lose_power(self) -> None:
         """It is on other machines than the executor."""
+
+    def die_within(self, owner: str, requests: int, kill: Callable[[], None]) -> bool:
+        """A process ends at the so-maniest request of its producers."""
+        self._dying = owner, requests, kill
+        return True
+
+    def compact(self, random: Random) -> bool:
+        """Of what is committed up to some point, each key's last record stays: a tombstone too, for a day."""
+        upto = random.randint(0, self.stable())
+        old = [record for record in self.committed() if record.offset < upto]
+        last = {record.key: record.offset for record in old}
+        self.records = [each for each in self.records if each.offset >= upto or last.get(each.key) == each.offset]
+        return len(last) < len(old)
 
     def damage(self, random: Random) -> bool:
         """A digit of an entry is another one."""
@@ -150,9 +198,13 @@ class JournalTopic:
         return str(self._lease().get("host", ""))
 
 
-def _bound(client: Any, topic: JournalTopic) -> Any:
-    """A client's class, as the library has one, for this topic."""
-    return type(client.__name__, (client,), {"topic": topic})
+def _offset(record: TopicRecord) -> int:
+    return record.offset
+
+
+def _bound(client: Any, topic: JournalTopic, owner: str) -> Any:
+    """A client's class, as the library has one, for this topic and whoever's client it is."""
+    return type(client.__name__, (client,), {"topic": topic, "owner": owner})
 
 
 class _Admin:
@@ -211,6 +263,7 @@ class _Producer:
 
     DEFAULT_CONFIG: ClassVar[Mapping[str, Any]] = {}
     topic: JournalTopic
+    owner: str
 
     def __init__(self, **configuration: Any) -> None:
         self._epoch = 0 if configuration.get("transactional_id") else None
@@ -218,6 +271,7 @@ class _Producer:
 
     def init_transactions(self) -> None:
         topic = self.topic
+        topic.reach(self.owner)
         topic.guard()
         topic.epoch += 1
         self._epoch = topic.epoch
@@ -225,6 +279,7 @@ class _Producer:
             topic.end_transaction(topic.open, committed=False)
 
     def _may(self) -> None:
+        self.topic.reach(self.owner)
         self.topic.guard()
         if self._epoch is not None and self._epoch != self.topic.epoch:
             raise kafka_errors.ProducerFencedError
@@ -239,7 +294,7 @@ class _Producer:
         del topic
         self._may()
         if self._epoch is not None:
-            self.topic.open = self._transaction
+            self.topic.begin(self._transaction)
         return _Sent(self.topic.append(key, value, self._transaction if self._epoch is not None else 0))
 
     def flush(self, within_s: float) -> None:
