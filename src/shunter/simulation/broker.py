@@ -79,9 +79,10 @@ class SimulatedBroker:
         self._altering = 0
         self._request = 0
 
-    def topic_id(self, name: str) -> UUID | None:
-        """A topic's id as this broker has it, which may be an older topic's."""
-        return next((replica.log.topic_id for tp, replica in self.replicas.items() if tp.topic == name), None)
+    def topic_id(self, tp: TopicPartition) -> UUID | None:
+        """The id of a partition's topic as this broker has it, which may be an older topic's."""
+        replica = self.replicas.get(tp)
+        return None if replica is None else replica.log.topic_id
 
     # ---- its process
 

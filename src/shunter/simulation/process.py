@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from shunter.core.controller.events import Envelope, Event, ReplyToken
 from shunter.core.controller.machine import ControllerMachine
@@ -250,9 +251,10 @@ class _Call:
 
 def _alter_request(process: ShunterProcess, broker: int, epoch: int, proposals: Any) -> SimpleNamespace:
     """An AlterPartition v3 as kio would give it: topics by id, members with epochs."""
-    by_name: dict[str, list[SimpleNamespace]] = {}
+    by_topic: dict[tuple[str, UUID | None], list[SimpleNamespace]] = {}
     for proposal in proposals:
-        by_name.setdefault(proposal.tp.topic, []).append(
+        topic_id = process.world.brokers[broker].topic_id(proposal.tp)
+        by_topic.setdefault((proposal.tp.topic, topic_id), []).append(
             SimpleNamespace(
                 partition_index=proposal.tp.partition,
                 leader_epoch=proposal.leader_epoch,
@@ -266,8 +268,8 @@ def _alter_request(process: ShunterProcess, broker: int, epoch: int, proposals: 
             )
         )
     topics = [
-        SimpleNamespace(topic_id=process.world.brokers[broker].topic_id(name), topic_name=name, partitions=partitions)
-        for name, partitions in by_name.items()
+        SimpleNamespace(topic_id=topic_id, topic_name=name, partitions=partitions)
+        for (name, topic_id), partitions in by_topic.items()
     ]
     # Brokers fall back to names as soon as one of the topics has no id.
     version = ALTER_PARTITION_VERSION if all(topic.topic_id is not None for topic in topics) else BY_NAME_VERSION
@@ -276,11 +278,12 @@ def _alter_request(process: ShunterProcess, broker: int, epoch: int, proposals: 
 
 def altered_results(answer: SimpleNamespace, proposals: Any) -> dict[tuple[str, int], LeaderAndIsr | ErrorCode]:
     """Results of an AlterPartition answer by (topic, partition); a topic of an unknown id is known by its place."""
-    asked = tuple(dict.fromkeys(proposal.tp.topic for proposal in proposals))
+    left = [proposal.tp for proposal in proposals]
     found: dict[tuple[str, int], LeaderAndIsr | ErrorCode] = {}
-    for place, topic in enumerate(answer.topics):
-        name = asked[place] if topic["topic_name"] is None else topic["topic_name"]
+    for topic in answer.topics:
+        name = left[0].topic if topic["topic_name"] is None else topic["topic_name"]
         for partition in topic["partitions"]:
+            left.remove(TopicPartition(name, partition["partition_index"]))
             error = partition["error_code"]
             found[name, partition["partition_index"]] = (
                 LeaderAndIsr(
