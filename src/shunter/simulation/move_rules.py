@@ -268,7 +268,8 @@ class MoveRules:
         stopped = (after is None or after.phase is Phase.DROPPING) and now.replicas != record.target
         if not lost:
             return
-        if record.phase is Phase.ROLLING_BACK:
+        # Where a target is the original, a rollback in one write can't be told from its end.
+        if record.phase is Phase.ROLLING_BACK or record.target == record.original == now.replicas:
             need = max(1, min(self._safety.world.min_isr(tp.topic), len(record.original)))
         elif record.relaxed_since_ms is not None or stopped:
             need = 1
