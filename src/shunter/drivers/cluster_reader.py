@@ -67,10 +67,11 @@ class TopicsFound(NamedTuple):
 
 
 class BrokersFound(NamedTuple):
-    """All registrations at one moment; `zxid` is no later than that moment."""
+    """All registrations at one moment; `zxid` is no later than that moment; `unreadable` are paths."""
 
     brokers: tuple[Broker, ...]
     zxid: int
+    unreadable: tuple[str, ...] = ()
 
 
 class ClusterFound(NamedTuple):
@@ -113,6 +114,8 @@ class ClusterReader:
         self._client = client
         self._shared: SharedReplicas = {}
         self._topics_read = 0
+        self._registered: dict[str, Broker] = {}
+        """Registrations as they were read last, by name: one that is overwritten is still there."""
 
     async def cluster(self) -> ClusterFound:
         """Read everything. Whoever wants to miss nothing arms the watches before."""
@@ -171,7 +174,14 @@ class ClusterReader:
             cancel=cancel,
             extra=extra,
             requests=requests,
-            left_out=LeftOut(found.unreadable, broken_moves, broken_owed, producer_ids is None),
+            left_out=LeftOut(
+                topics=found.unreadable,
+                moves=broken_moves,
+                owed=broken_owed,
+                producer_ids=producer_ids is None,
+                legacy=legacy is None and legacy_written != 0,
+                doomed=found.unreadable.intersection(deleting),
+            ),
         )
         return ClusterFound(snapshot, zxid, found.written, legacy_written, extra_written)
 
@@ -230,14 +240,22 @@ class ClusterReader:
                 return BrokersFound((), 0)
             if listed[1].pzxid == before.pzxid == after.pzxid and None not in found:
                 break
-        brokers = [
-            unreadable.attempt(decode_broker, name, znode.data, znode.czxid)
-            for name, znode in zip(names, found[1:-1], strict=True)
-            if znode is not None and not self._is_another_controller(name, znode)
-        ]
-        known = sorted((broker for broker in brokers if broker is not None), key=lambda broker: broker.id)
+        known: dict[str, Broker] = {}
+        broken: list[str] = []
+        for name, znode in zip(names, found[1:-1], strict=True):
+            if znode is None or self._is_another_controller(name, znode):
+                continue
+            broker = unreadable.attempt(decode_broker, name, znode.data, znode.czxid)
+            if broker is None:
+                broken.append(f"{znodes.BROKER_IDS}/{name}")
+                former = self._registered.get(name)
+                broker = former if former is not None and former.epoch == znode.czxid else None
+            if broker is not None:
+                known[name] = broker
+        self._registered = known
         newest = max((znode.mzxid for znode in found[1:-1] if znode is not None), default=0)
-        return BrokersFound(tuple(known), max(before.pzxid, newest))
+        brokers = sorted(known.values(), key=lambda broker: broker.id)
+        return BrokersFound(tuple(brokers), max(before.pzxid, newest), tuple(broken))
 
     def _is_another_controller(self, name: str, znode: Znode) -> bool:
         if znode.owner == self._client.session_id:

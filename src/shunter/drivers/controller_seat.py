@@ -44,7 +44,7 @@ class ControllerSeat:
         seen = Seen()
         reader = ClusterReader(client)
         self._watches = ClusterWatches(client, reader, seen, post, lambda: self.election.epoch_version)
-        self.store = ZooKeeperStore(client, reader, self._watches, seen, post)
+        self.store = ZooKeeperStore(client, reader, self._watches, seen, post, self._fenced)
         self.election = Election(
             client,
             registration,
@@ -72,6 +72,9 @@ class ControllerSeat:
     def _elected(self, elected: Elected) -> None:
         self.store.begin(elected)
         self._post(elected)
+
+    def _fenced(self) -> None:
+        self.election.fenced()
 
     def _lost(self, lost: SessionExpired) -> None:
         self.store.end()

@@ -46,6 +46,11 @@ from shunter.model.settings import Takeover
 
 logger = logging.getLogger(__name__)
 
+MENDED_WITHIN_S = 5.0
+"""How often to look whether somebody put right what can't be read; not all of it is watched."""
+OVERTAKEN_WITHIN_S = 2.0
+"""How long after a fenced write to wait for news of who was elected."""
+
 
 class Scene(NamedTuple):
     """What an election looks at."""
@@ -96,6 +101,7 @@ class Election:
         self._told: str | None = None
         self._task: asyncio.Task[None] | None = None
         self._patience: asyncio.TimerHandle | None = None
+        self._overtaken = False
         client.listen(states=self._on_state, watches=self._on_watch)
 
     @property
@@ -112,6 +118,19 @@ class Election:
         """Settings changed."""
         self._takeover = takeover
         self._changed.set()
+
+    def fenced(self) -> None:
+        """A write of ours met another controller epoch: if we don't hear soon who was elected, nobody was.
+
+        Somebody has written the epoch by hand. `/controller` is ours as before, and nothing that we write happens.
+        """
+        if self._elected is not None:
+            asyncio.get_running_loop().call_later(OVERTAKEN_WITHIN_S, self._stand_anew, self._elected)
+
+    def _stand_anew(self, term: Elected) -> None:
+        if self._elected is term:
+            self._overtaken = True
+            self._changed.set()
 
     def start(self) -> None:
         """Begin to stand."""
@@ -195,7 +214,7 @@ class Election:
             decode_controller_epoch(scene.epoch.data)
             stale = scene.registration is not None and self._is_stale(scene.registration)
         except FormatError as refusal:
-            return str(refusal), None
+            return str(refusal), MENDED_WITHIN_S
         if migrator != -1:
             return f"{znodes.MIGRATION} says that KRaft controller {migrator} migrates this cluster", None
         if scene.registration is not None and not stale:
@@ -273,6 +292,7 @@ class Election:
             return
         self._czxid = committed.zxid
         self._expired = False
+        self._overtaken = False
         self._told = None
         self._elected = Elected(epoch, committed.versions[0])
         logger.info("elected: controller epoch %d", epoch)
@@ -291,6 +311,8 @@ class Election:
                 return f"somebody deleted {znodes.CONTROLLER}"
             if znode.czxid != self._czxid or znode.owner != self._client.session_id:
                 return f"somebody else took {znodes.CONTROLLER}"
+            if self._overtaken:
+                return f"somebody wrote {znodes.CONTROLLER_EPOCH}"
             await self._changed.wait()
 
     async def _deregister(self, registration: Znode) -> None:

@@ -67,6 +67,7 @@ class ZooKeeperStore:
         watches: ClusterWatches,
         seen: Seen,
         post: Callable[[Event], None],
+        on_fenced: Callable[[], None],
     ) -> None:
         """Prepare; nothing is written before `begin`.
 
@@ -76,12 +77,14 @@ class ZooKeeperStore:
             watches: Armed before everything is read, and released after it was posted.
             seen: Shared with `watches`, which thereby know our own writes.
             post: Where the answers of reads go.
+            on_fenced: Called when a write meets another controller epoch than its term's.
         """
         self._client = client
         self._reader = reader
         self._watches = watches
         self._seen = seen
         self._post = post
+        self._on_fenced = on_fenced
         self._epoch_version = NO_FENCE
         self._reading: set[asyncio.Task[None]] = set()
 
@@ -132,7 +135,8 @@ class ZooKeeperStore:
         self._seen.legacy = found.legacy_written
         self._seen.extra = found.extra_written
         self._post(ClusterLoaded(found.snapshot))
-        self._watches.release(found.zxid, found.snapshot.deleting_topics)
+        unreadable = (path for path, _ in found.snapshot.unreadable)
+        self._watches.release(found.zxid, found.snapshot.deleting_topics, unreadable)
 
     async def write(self, batch: WriteBatch) -> BatchWritten | BatchRefused:
         """Carry out one atomic, fenced batch; after a lost connection, find out what happened before answering.
@@ -149,6 +153,8 @@ class ZooKeeperStore:
                     await self._thin_out(record, fence)
             return await self._write(batch, fence)
         except _FencedOffError:
+            if self._epoch_version == fence:
+                self._on_fenced()
             return BatchRefused(batch.batch_id, "fenced")
         except SessionLost:
             return BatchRefused(batch.batch_id, "fenced")
@@ -264,10 +270,12 @@ class ZooKeeperStore:
         names = {name for record in batch.records if (name := _topic_of(record)) is not None}
         found = await self._reader.topics(names)
         legacy = extra = None
+        legacy_unreadable = False
         if any(type(record) is PutLegacyReassignments for record in batch.records):
             legacy, written = await self._reader.legacy()
             self._still(fence)
             self._seen.legacy = written
+            legacy_unreadable = legacy is None and written != 0
         if any(type(record) is PutExtraReassignments for record in batch.records):
             extra, written = await self._reader.extra_reassignments()
             self._still(fence)
@@ -276,7 +284,7 @@ class ZooKeeperStore:
         self._watches.look_again(record.name for record in batch.records if type(record) is DeleteTopic)
         self._watches.watch_new_topics(sorted(found.written.keys() - self._seen.topics.keys()))
         self._seen.topics.update(found.written)
-        return BatchRefused(batch.batch_id, "version", found.topics, found.gone, legacy, extra)
+        return BatchRefused(batch.batch_id, "version", found.topics, found.gone, legacy, extra, legacy_unreadable)
 
     async def _thin_out(self, record: DeleteTopic, fence: int) -> None:
         """Delete a great topic's states in portions before the rest.

@@ -46,6 +46,7 @@ _LINGER_SECONDS = 0.02
 """How long changed topics are gathered: our own writes' answers arrive meanwhile, and one read serves many."""
 _TOPIC_PREFIX = f"{znodes.TOPICS}/"
 _BROKER_PREFIX = f"{znodes.BROKER_IDS}/"
+_REQUEST_PREFIX = f"{znodes.REASSIGNMENT_REQUESTS}/"
 _CHANGED_TOPICS = "changed topics"
 _DELETED_AT_ONCE = 500
 
@@ -119,18 +120,21 @@ class ClusterWatches:
             elif path != _CHANGED_TOPICS:
                 await self._children(path)
 
-    def release(self, zxid: int, deleting: Iterable[str]) -> None:
+    def release(self, zxid: int, deleting: Iterable[str], unreadable: Iterable[str] = ()) -> None:
         """The cluster was posted: begin to post what changes, and to watch the single topics and registrations.
 
         Args:
             zxid: The transaction that what was posted is not older than.
             deleting: The deletion queue as posted.
+            unreadable: Paths of what was left out of what was posted.
         """
         if not self._active:
             return
         self._known_deletions = set(deleting)
         # What may lie there from before we came, and is not part of the snapshot.
         self._dirty |= {znodes.PREFERRED_ELECTION, znodes.LOG_DIR_EVENTS, znodes.ISR_CHANGES}
+        if any(path.startswith(znodes.REASSIGNMENT_REQUESTS) for path in unreadable):
+            self._dirty.add(znodes.REASSIGNMENT_REQUESTS)
         self._worker = asyncio.get_running_loop().create_task(self._work(zxid))
         self._woken.set()
 
@@ -174,6 +178,8 @@ class ClusterWatches:
                 self._mark(_CHANGED_TOPICS)
         elif path.startswith(_BROKER_PREFIX):
             self._mark(znodes.BROKER_IDS)
+        elif path.startswith(_REQUEST_PREFIX):
+            self._mark(znodes.REASSIGNMENT_REQUESTS)
 
     def _mark(self, concern: str) -> None:
         self._dirty.add(concern)
@@ -205,7 +211,8 @@ class ClusterWatches:
     async def _read_brokers(self) -> None:
         found = await self._reader.brokers(watch=True)
         self._post(BrokersRead(found.brokers))
-        await self._client.arm_data_watches((znodes.broker(broker.id) for broker in found.brokers), found.zxid)
+        paths = [*(znodes.broker(broker.id) for broker in found.brokers), *found.unreadable]
+        await self._client.arm_data_watches(paths, found.zxid)
 
     async def _watch_brokers(self, zxid: int) -> None:
         names = await self._children(znodes.BROKER_IDS)
@@ -290,9 +297,15 @@ class ClusterWatches:
             self._post(ExtraReassignmentsFound(extra))
 
     async def _read_requests(self) -> None:
-        """One watch on the folder serves all requests, however many there are."""
+        """One watch on the folder serves all requests, however many there are; what can't be read has one of its own."""
         await self._children(znodes.REASSIGNMENT_REQUESTS)
-        self._post(ReassignmentRequestsFound(await self._reader.requests()))
+        unreadable = Unreadable()
+        requests = await self._reader.requests(unreadable)
+        if unreadable.found:
+            for path, _ in unreadable.found:
+                await self._client.exists(path, watch=True)
+            requests = await self._reader.requests()  # With what was put right before it was watched.
+        self._post(ReassignmentRequestsFound(requests))
 
     async def _read_deletions(self) -> None:
         names = set(await self._children(znodes.DELETE_TOPICS))

@@ -50,6 +50,10 @@ class LeftOut(NamedTuple):
     """Brokers whose list of owed deletions can't be read."""
     producer_ids: bool = False
     """Whether the claimed block of producer ids can't be read: nobody knows which ids are free."""
+    legacy: bool = False
+    """Whether `/admin/reassign_partitions` can't be read."""
+    doomed: frozenset[str] = frozenset()
+    """Of `topics`, those that the deletion queue names: when they can be read, nobody is told to serve them."""
 
 
 class ClusterSnapshot(NamedTuple):

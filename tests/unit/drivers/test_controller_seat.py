@@ -13,8 +13,10 @@ import pytest
 from shunter.core.controller.events import (
     BatchRefused,
     BatchWritten,
+    BrokersRead,
     ClusterLoaded,
     Elected,
+    ReassignmentRequestsFound,
     SessionExpired,
     TopicDeletionsFound,
     TopicsRead,
@@ -24,10 +26,12 @@ from shunter.drivers.controller_seat import ControllerSeat
 from shunter.drivers.zookeeper import ZooKeeperClient
 from shunter.drivers.zookeeper_requests import Create, Put, Remove
 from shunter.formats import znodes
+from shunter.formats.broker_znodes import encode_broker
+from shunter.formats.request_znodes import encode_request
 from shunter.formats.topic_znodes import encode_topic
 from shunter.model.broker import Broker, Endpoint
-from shunter.model.partition import ReplicaAssignment
-from shunter.model.records import DeleteQueueEntry, DeleteTopic, PutTopic
+from shunter.model.partition import ReplicaAssignment, TopicPartition
+from shunter.model.records import DeleteQueueEntry, DeleteTopic, PutLegacyReassignments, PutTopic
 from shunter.model.topic import Topic
 from shunter.simulation.event_loop import ProcessLoop
 from shunter.simulation.network import Delays
@@ -214,3 +218,85 @@ def test_what_was_being_written_when_a_term_ends_is_nothing_that_the_next_one_ha
     place.loop.deliver(place.seat.store.begin, Elected(9, 99))
     place.settle()
     assert outcomes == [BatchRefused(1, "fenced")]
+
+
+REQUEST = f"{znodes.REASSIGNMENT_REQUEST_PREFIX}0000000007"
+
+
+def request_put_right(place):
+    place.act(Put(REQUEST, encode_request(((TopicPartition("t", 0), (1,)),), legacy=False)))
+    place.settle()
+    (request,) = place.told(ReassignmentRequestsFound)[-1].requests
+    return znodes.reassignment_request(request.name) == REQUEST
+
+
+def test_a_request_that_somebody_puts_right_is_told(place):
+    place.act(Create(REQUEST, b"nonsense"))
+    place.settle()
+    assert place.told(ReassignmentRequestsFound)[-1].requests == ()
+    assert request_put_right(place)
+
+
+def test_a_request_that_could_not_be_read_when_the_term_began_is_told_too(place):
+    place.act(Create(REQUEST, b"nonsense"), Remove(znodes.CONTROLLER))
+    place.settle()
+    place.run(place.seat.store.read(LoadCluster()))
+    place.settle()
+    assert request_put_right(place)
+
+
+def registration(port):
+    return encode_broker(Broker(1, 0, (Endpoint("PLAINTEXT", "PLAINTEXT", "host", port),)), timestamp_ms=0)
+
+
+def ports(place):
+    place.settle()
+    return [broker.endpoints[0].port for broker in place.told(BrokersRead)[-1].brokers if broker.id == 1]
+
+
+def test_a_registration_that_somebody_overwrites_is_still_there(place):
+    place.act(Create(znodes.broker(1), registration(9001)))
+    assert ports(place) == [9001]
+    place.act(Put(znodes.broker(1), b"nonsense"))
+    assert ports(place) == [9001]
+    place.act(Put(znodes.broker(1), registration(9002)))
+    assert ports(place) == [9002]
+
+
+def test_a_registration_that_could_never_be_read_is_told_when_it_can(place):
+    place.act(Create(znodes.broker(1), b"nonsense"))
+    assert ports(place) == []
+    place.act(Put(znodes.broker(1), registration(9001)))
+    assert ports(place) == [9001]
+    place.act(Put(znodes.broker(1), b"nonsense"), Remove(znodes.broker(1)), Create(znodes.broker(1), b"nonsense"))
+    assert ports(place) == [], "it is another life of that broker"
+
+
+def test_who_finds_the_epoch_written_by_hand_is_elected_anew(place):
+    """`/controller` is ours as before, and nothing that we write would ever happen."""
+    place.act(Put(znodes.CONTROLLER_EPOCH, b"1"))
+    assert place.write(PutTopic(topic(1))).reason == "fenced"
+    place.settle()
+    (again,) = place.told(Elected)
+    assert again.controller_epoch == 2
+    assert place.write(PutTopic(topic(1))) in place.told(BatchWritten)
+
+
+def test_an_epoch_that_can_not_be_read_is_waited_for(place):
+    place.act(Put(znodes.CONTROLLER_EPOCH, b"nonsense"))
+    place.write(PutTopic(topic(1)))
+    place.settle()
+    assert len(place.told(SessionExpired)) == 1
+    assert not place.told(Elected)
+    assert place.seat.election.obstacle
+    place.act(Put(znodes.CONTROLLER_EPOCH, b"1"))
+    for _ in range(2):
+        place.settle()
+    assert [event.controller_epoch for event in place.told(Elected)] == [2]
+
+
+def test_who_writes_into_a_legacy_znode_that_can_not_be_read_is_told(place):
+    place.act(Create(znodes.LEGACY_REASSIGNMENTS, b"nonsense"))
+    refused = place.write(PutLegacyReassignments(((TopicPartition("t", 0), (1,)),), -1))
+    assert (refused.reason, refused.legacy, refused.legacy_unreadable) == ("version", None, True)
+    assert place.tree.get(znodes.LEGACY_REASSIGNMENTS).data == b"nonsense"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
@@ -26,11 +27,13 @@ from shunter.core.controller.ready import (
     TopicResult,
     TopicResultsReply,
 )
+from shunter.drivers.handlers import brokers
 from shunter.drivers.handlers.messages import filled
 from shunter.drivers.handlers.reassignments import towards_the_end
 from shunter.errors import ErrorCode
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import CancelMode, Phase, Reassignment, Strategy
+from shunter.model.snapshot import LeftOut
 from shunter.wire.framing import read_response_head, request_frame_head
 from shunter.wire.primitives import Cursor
 from shunter.wire.reassignments import (
@@ -421,6 +424,25 @@ async def test_alter_partition(version):
         assert int(second.error_code) == 74
         if version >= 2:
             assert int(message.topics[1].partitions[0].error_code) == 100
+
+
+async def test_a_leader_asks_again_for_what_can_not_be_read(monkeypatch):
+    """A topic of an unknown id may be one whose znode nobody can read; and it is not asked for again at once."""
+    waited = []
+
+    async def wait(seconds):
+        waited.append(seconds)
+
+    monkeypatch.setattr(brokers, "asyncio", SimpleNamespace(sleep=wait))
+    async with rpc_world() as w:
+        await cluster(w)
+        w.state.left_out = LeftOut(topics=frozenset({"u"}))
+        w.core.answers[AlterPartitionReceived] = lambda event: AlterPartitionReply(ErrorCode.NONE, ())
+        proposal = {"partition_index": 0, "leader_epoch": 3, "partition_epoch": 6, "new_isr_with_epochs": []}
+        asked = [{"topic_id": UNKNOWN, "partitions": [{**proposal, "leader_recovery_state": 0}]}]
+        message = await w.ask(56, 3, broker_id=1, broker_epoch=11, topics=asked)
+        assert int(message.topics[0].partitions[0].error_code) == ErrorCode.LEADER_NOT_AVAILABLE
+        assert waited == [brokers.UNREADABLE_SECONDS]
 
 
 @pytest.mark.parametrize("version", range(4))

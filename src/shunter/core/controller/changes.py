@@ -43,6 +43,8 @@ class Changes:
     deleted: list[TopicPartition] = field(default_factory=list[TopicPartition])
     urgent: bool = False
     """Some partition's leader changed: clients can't go on before they hear of it."""
+    mended: list[TopicPartition] = field(default_factory=list[TopicPartition])
+    """They could not be read, and can now."""
 
     def add(self, other: Changes) -> None:
         """Take in what a later apply changed."""
@@ -51,6 +53,7 @@ class Changes:
         self.isr |= other.isr
         self.deleted += other.deleted
         self.urgent |= other.urgent
+        self.mended += other.mended
 
 
 def apply_snapshot(state: ControllerState, snapshot: ClusterSnapshot) -> None:
@@ -100,6 +103,10 @@ def apply_topic_read(state: ControllerState, read: TopicSnapshot) -> Changes:
             _forget_topic(state, known, changes)
         known = TopicState(topic.name, topic.topic_id, topic.version)
         state.topics[topic.name] = known
+        if topic.name in state.left_out.doomed:
+            state.deleting.add(topic.name)
+        if topic.name in state.left_out.topics:
+            changes.mended += [TopicPartition(topic.name, number) for number in sorted(topic.assignments)]
         _read_at_last(state, topic.name)
     known.topic_id, known.version, known.configs = topic.topic_id, topic.version, dict(read.configs)
     if topic.topic_id is not None:
@@ -108,8 +115,9 @@ def apply_topic_read(state: ControllerState, read: TopicSnapshot) -> Changes:
         tp = TopicPartition(topic.name, number)
         if number in read.unreadable:
             state.unreadable.add(tp)
-        else:
+        elif tp in state.unreadable:
             state.unreadable.discard(tp)
+            changes.mended.append(tp)
         before = known.partitions.get(number)
         leadership = _newer(before.leadership if before else None, read.states.get(number))
         after = PartitionState(topic.assignments[number], leadership)
@@ -143,7 +151,8 @@ def apply_topics_unreadable(state: ControllerState, names: Iterable[str]) -> Non
 def _read_at_last(state: ControllerState, name: str) -> None:
     """A topic that could not be read has been mended, or removed."""
     if name in state.left_out.topics:
-        state.left_out = state.left_out._replace(topics=state.left_out.topics - {name})
+        left_out = state.left_out
+        state.left_out = left_out._replace(topics=left_out.topics - {name}, doomed=left_out.doomed - {name})
 
 
 def _forget_topic(state: ControllerState, topic: TopicState, changes: Changes) -> None:
@@ -164,8 +173,9 @@ def apply_leadership_read(state: ControllerState, tp: TopicPartition, read: Lead
     before = state.partition(tp)
     if before is None:
         return changes
-    mended = tp in state.unreadable
-    if not mended and before.leadership is not None and before.leadership.partition_epoch >= read.partition_epoch:
+    if tp in state.unreadable:
+        changes.mended.append(tp)
+    elif before.leadership is not None and before.leadership.partition_epoch >= read.partition_epoch:
         return changes
     state.unreadable.discard(tp)
     after = PartitionState(before.assignment, read)

@@ -78,6 +78,8 @@ class Deletions:
     def on_marked(self, names: Iterable[str], now_ms: int) -> list[Request]:
         """The deletion queue names topics: delete those that there are, and strike the others off it."""
         marked = set(names)
+        left_out = self.state.left_out
+        self.state.left_out = left_out._replace(doomed=left_out.doomed | marked & left_out.topics)
         self.strike_off(marked)
         return self.begin(marked & self.state.topics.keys(), now_ms)
 

@@ -116,6 +116,17 @@ def elect_offline(draft: Draft, settings: ControllerSettings, tp: TopicPartition
     return False
 
 
+def lead_on(draft: Draft, settings: ControllerSettings, tp: TopicPartition) -> None:
+    """A partition can be read again: let its leader go on in a new epoch, or elect one where that is gone.
+
+    One that came back meanwhile was not told to lead, and what it had asked for before it has forgotten (`succeed`).
+    """
+    partition = draft.partition(tp)
+    leadership = partition.leadership if partition is not None else None
+    if elect_offline(draft, settings, tp) and leadership is not None and tp not in draft.leaderships:
+        draft.lead(tp, leadership._replace(leader_epoch=leadership.leader_epoch + 1))
+
+
 def eligible_leader(state: ControllerState, tp: TopicPartition, leader: BrokerId) -> bool:
     """Whether a sitting leader may stay: it is live and its log dir works (leaving brokers lead until relieved)."""
     return leader in state.brokers and leader not in state.offline_replicas.get(tp, ())

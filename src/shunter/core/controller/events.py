@@ -269,6 +269,8 @@ class BatchRefused:
     gone: tuple[str, ...] = ()
     legacy: LegacyReassignments | None = None
     extra: LegacyReassignments | None = None
+    legacy_unreadable: bool = False
+    """Where `legacy` is None: whether it is there all the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,6 +234,9 @@ class Intake:
         requests += self.outbox.note_metadata(changes, now_ms)
         self.deletions.forget(changes.deleted)
         requests += self.deletions.extend(changes.led, now_ms)
+        if changes.mended:
+            self.liveness.lead_on(changes.mended)
+            self.submissions.reconcile(frozenset(changes.mended))
         unelected = [tp for tp in changes.led if _unelected(self.state, tp)]
         if unelected:
             finish = partial(self._topics_awaited, tried={tp.topic for tp in unelected})
@@ -242,7 +245,7 @@ class Intake:
 
     def on_topics_read(self, event: TopicsRead, now_ms: int) -> Effects:
         """Topics came, grew, were written by others, or went."""
-        changes = Changes()
+        changes, left_out = Changes(), self.state.left_out
         for topic in event.topics:
             changes.add(applied.apply_topic_read(self.state, topic))
         for name in event.gone:
@@ -250,15 +253,17 @@ class Intake:
             self.deletions.close_moves(name)
         applied.apply_topics_unreadable(self.state, event.unreadable)
         self._identify_topics((read.topic.name for read in event.topics), now_ms)
-        return self.announce(changes, now_ms), [], []
+        requests = self.announce(changes, now_ms)
+        if left_out.topics - self.state.left_out.topics:
+            # What has to be deleted of topics that could not be read was asked of nobody.
+            requests += self.deletions.resume(self.outbox.others(), now_ms)
+        return requests, [], []
 
     def on_partitions_read(self, event: PartitionsRead, now_ms: int) -> Effects:
         """Brokers below 2.7 write the ISR themselves and announce it; or somebody mended what could not be read."""
         changes = Changes()
-        mended = sorted({tp.topic for tp in event.states if tp in self.state.unreadable})
         for tp in sorted(event.states):
             changes.add(applied.apply_leadership_read(self.state, tp, event.states[tp]))
-        self.liveness.mend_leaderless(mended)
         moving = [tp for tp in sorted(event.states) if tp in self.state.reassignments]
         if moving:
             self.queue.add(Task(Priority.ISR, moving, self.moves.advance))

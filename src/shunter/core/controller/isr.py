@@ -19,6 +19,8 @@ def decide_isr(draft: Draft, sender: BrokerId, proposal: IsrProposal) -> LeaderA
     """
     tp = proposal.tp
     partition = draft.partition(tp)
+    if tp in draft.state.unreadable or (partition is None and tp.topic in draft.state.left_out.topics):
+        return ErrorCode.LEADER_NOT_AVAILABLE  # One of those after which it asks again; others it takes for good.
     if partition is None or partition.leadership is None or tp.topic in draft.state.deleting:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     leadership = partition.leadership

@@ -138,6 +138,11 @@ class Liveness:
         ]
         self._elect(leaderless)
 
+    def lead_on(self, mended: list[TopicPartition]) -> None:
+        """What could not be read can be read again: nobody has heard of what died, came or was asked meanwhile."""
+        decide = partial(_lead_on, settings=self.settings)
+        self.queue.add(Task(Priority.LIVENESS, mended, decide))
+
     def mend_written(self, written: Iterable[TopicPartition]) -> None:
         """Look again at what was just written: whoever died or came back meanwhile was compared with what stood before."""
         brokers = self.state.brokers
@@ -197,6 +202,10 @@ def _shrink(draft: Draft, item: tuple[TopicPartition, BrokerId]) -> None:
 def _succeed(draft: Draft, item: tuple[TopicPartition, BrokerId]) -> None:
     tp, broker = item
     elections.succeed(draft, tp, broker)
+
+
+def _lead_on(draft: Draft, tp: TopicPartition, *, settings: ControllerSettings) -> None:
+    elections.lead_on(draft, settings, tp)
 
 
 def _elect_offline(draft: Draft, tp: TopicPartition, *, settings: ControllerSettings) -> None:

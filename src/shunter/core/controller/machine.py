@@ -227,6 +227,7 @@ class ControllerMachine:
             changes.add(applied.apply_topic_gone(self.state, name))
         for task in outstanding.tasks:
             task.roll_back()
+        self.intake.moves.forget_undone(outstanding.draft)
         self.intake.queue.put_back(outstanding.tasks)
         bundle.notices += self.intake.znodes.on_refused(event, outstanding.records)
         self._settle((self.intake.announce(changes, now_ms), [], []), bundle)

@@ -231,6 +231,8 @@ class Moves:
         known, partition = draft.reassignment(tp), draft.partition(tp)
         if partition is None or tp.topic in draft.state.deleting:
             return tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, draft.state.why_missing(tp)
+        if known is None and tp in draft.state.left_out.moves:
+            return tp, *_unreadable_record(tp)
         if known is None or known.phase is Phase.DROPPING:
             return tp, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"nothing moves {tp}"
         if known.phase is not Phase.PENDING and tp in draft.state.unreadable:
@@ -432,6 +434,11 @@ class Moves:
             if brokers:
                 self.undeleted.setdefault(tp, set()).update(brokers)
 
+    def forget_undone(self, draft: Draft) -> None:
+        """The draft was refused: a move that began with it waits for nobody."""
+        for tp in draft.reassignments.keys() - self.state.reassignments.keys():
+            self.waiting.pop(tp, None)
+
     def deleted(self, broker: BrokerId, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
         """A broker acknowledged deletions; returns the partitions with nothing left to delete."""
         return [tp for tp in partitions if self._answered(broker, tp)]
@@ -514,9 +521,13 @@ def _unreadable(draft: Draft, tp: TopicPartition) -> tuple[ErrorCode, str] | Non
     if tp in draft.state.unreadable:
         return ErrorCode.LEADER_NOT_AVAILABLE, unreadable_state(tp)
     if tp in draft.state.left_out.moves:
-        told = f"the durable record of a move of {tp} can't be read; mend or remove it, and start the controller again"
-        return ErrorCode.REASSIGNMENT_IN_PROGRESS, told
+        return _unreadable_record(tp)
     return None
+
+
+def _unreadable_record(tp: TopicPartition) -> tuple[ErrorCode, str]:
+    told = f"the durable record of a move of {tp} can't be read; mend or remove it, and start the controller again"
+    return ErrorCode.REASSIGNMENT_IN_PROGRESS, told
 
 
 def _added(move: Reassignment) -> Replicas:

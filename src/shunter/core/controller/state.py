@@ -134,6 +134,11 @@ class ClusterView(Protocol):
         ...
 
     @property
+    def left_out(self) -> LeftOut:
+        """What can't be read."""
+        ...
+
+    @property
     def deleting(self) -> set[str]:
         """Topics that are being deleted."""
         ...

@@ -5,7 +5,7 @@ A large submission is taken in slices; cancels overtake it, and mark what has no
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -92,8 +92,9 @@ class Submissions:
         if not event.cancel_all and not event.cancel_topics:
             return []
         known = dict.fromkeys(tp for tp, move in self.state.reassignments.items() if move.phase is not Phase.DROPPING)
-        # And what a start-up has not come to yet: it may be in motion, and have no record of ours.
-        known.update(dict.fromkeys(self.moves.unreconciled))
+        # And what a start-up has not come to yet: it may be in motion, and have no record of ours; or one that nobody
+        # can read, of which it is told that.
+        known.update(dict.fromkeys(self.moves.unreconciled | self.state.left_out.moves))
         for submission in self.open:
             known.update(submission.waiting)
         return sorted(tp for tp in known if event.cancel_all or tp.topic in event.cancel_topics)
@@ -128,8 +129,10 @@ class Submissions:
 
     # ---- what former controllers left
 
-    def reconcile(self) -> None:
+    def reconcile(self, only: Collection[TopicPartition] | None = None) -> None:
         """At start-up: who is right about each partition that any source says is moving.
+
+        And later about those alone that could not be read then.
 
         Where the legacy znode alone names a partition that a request znode names too, the request comes first
         (KIP-236, "On controller failover"); `reconcile_legacy` looks at it again after the requests.
@@ -143,8 +146,11 @@ class Submissions:
         if self.state.legacy is not None:
             requested = {tp for request in self.state.requests.values() for tp in request.targets}
             seen.update(dict.fromkeys(tp for tp in self.state.legacy.targets if tp not in requested))
+        if only is not None:
+            seen = {tp: None for tp in seen if tp in only}
         if seen:
-            self.moves.unreconciled, self.moves.reconcile = set(seen), self._reconcile
+            self.moves.unreconciled |= seen.keys()
+            self.moves.reconcile = self._reconcile
             self.queue.add(Task(Priority.NORMAL, sorted(seen), self.moves.advance))
 
     def reconcile_legacy(self) -> Task | None:

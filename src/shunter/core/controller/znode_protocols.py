@@ -150,6 +150,9 @@ class ZnodeProtocols:
 
     def on_legacy_found(self, legacy: LegacyReassignments | None) -> list[Notice]:
         """The legacy znode was written. While its moves are under way, further writes are ignored."""
+        if self.state.left_out.legacy:
+            self.state.left_out = self.state.left_out._replace(legacy=False)
+            self._take_extra()
         before, self.state.legacy = self.state.legacy, legacy
         if legacy is None:
             self.bridged = None
@@ -315,8 +318,8 @@ class ZnodeProtocols:
     def _take_extra_entry(self, draft: Draft, tp: TopicPartition | None) -> None:
         """Put one entry into the legacy znode and begin it, in one write with its removal from the extra znode."""
         extra = self.state.extra
-        if extra is None or draft.state.cancel is not None:
-            return
+        if extra is None or draft.state.cancel is not None or draft.state.left_out.legacy:
+            return  # Nobody can add to a list that nobody can read.
         if tp is None:
             if not extra.targets:
                 draft.extra_targets()
@@ -360,6 +363,7 @@ class ZnodeProtocols:
         notices: list[Notice] = []
         if any(isinstance(record, PutLegacyReassignments) for record in records):
             notices += self.on_legacy_found(event.legacy)
+            self.state.left_out = self.state.left_out._replace(legacy=event.legacy_unreadable)
         if any(isinstance(record, PutExtraReassignments) for record in records):
             notices += self.on_extra_found(event.extra)
         return notices

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +19,8 @@ from shunter.model.partition import BrokerId, LeaderAndIsr, TopicPartition
 
 BROKER_TIMEOUT_MS = 30_000
 """These requests carry no timeout: brokers wait for `request.timeout.ms`, 30 s, and ask again."""
+UNREADABLE_SECONDS = 1.0
+"""How long a leader waits for its answer where what it asks for can't be decided, because a znode can't be read."""
 _TOPIC_IDS_SINCE = 2
 _ISR_EPOCHS_SINCE = 3
 _Results = dict[TopicPartition, LeaderAndIsr | ErrorCode]
@@ -48,7 +51,13 @@ async def alter_partition(request: Any, call: Call) -> Any:
     if reply.error is not ErrorCode.NONE:
         return call.answer(error_code=reply.error)
     results.update(reply.partitions)
-    return call.answer(error_code=ErrorCode.NONE, topics=[_altered(topic, name, results) for topic, name in known])
+    # An id that nobody knows may be that of a topic that can't be read.
+    unknown = ErrorCode.LEADER_NOT_AVAILABLE if call.view.left_out.topics else ErrorCode.UNKNOWN_TOPIC_ID
+    topics = [_altered(topic, name, results, unknown) for topic, name in known]
+    if any(each["error_code"] is ErrorCode.LEADER_NOT_AVAILABLE for topic in topics for each in topic["partitions"]):
+        # It asks again at once, and for as long as nobody mends the znode.
+        await asyncio.sleep(UNREADABLE_SECONDS)
+    return call.answer(error_code=ErrorCode.NONE, topics=topics)
 
 
 def _proposal(name: str, partition: Any, version: int) -> IsrProposal:
@@ -66,11 +75,11 @@ def _proposal(name: str, partition: Any, version: int) -> IsrProposal:
     )
 
 
-def _altered(topic: Any, name: str | None, results: _Results) -> dict[str, Any]:
+def _altered(topic: Any, name: str | None, results: _Results, unknown: ErrorCode) -> dict[str, Any]:
     partitions = []
     for partition in topic.partitions:
         number = partition.partition_index
-        found: LeaderAndIsr | ErrorCode = ErrorCode.UNKNOWN_TOPIC_ID
+        found: LeaderAndIsr | ErrorCode = unknown
         if name is not None:
             found = results.get(TopicPartition(name, number), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         partitions.append(_altered_partition(number, found))

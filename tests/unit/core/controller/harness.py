@@ -103,7 +103,7 @@ class Store:
             topics=tuple(self.topic_snapshot(name) for name in sorted(set(self.topics) - self.left_out.topics)),
             left_out=self.left_out,
             reassignments=dict(self.reassignments),
-            legacy=self.legacy,
+            legacy=None if self.left_out.legacy else self.legacy,
             owed_deletions=dict(self.owed),
             deleting_topics=tuple(sorted(self.deleting)),
             producer_id_block=self.producer,
@@ -138,8 +138,9 @@ class Store:
                 "version",
                 tuple(self.topic_snapshot(name) for name in sorted(names & set(self.topics))),
                 tuple(sorted(names - set(self.topics))),
-                self.legacy,
+                None if self.left_out.legacy else self.legacy,
                 self.extra,
+                self.left_out.legacy,
             )
         self.log.append(batch.records)
         outcomes = [self._apply(record) for record in batch.records]
@@ -163,6 +164,8 @@ class Store:
                 return tp in self.reassignments and self.reassignments[tp].version == version
             case PutOwedDeletion(id_, _, version) | CloseOwedDeletion(id_, version):
                 return self.owed.get(id_, OwedDeletions((), -1)).version == version
+            case PutLegacyReassignments() if self.left_out.legacy:
+                return False
             case PutLegacyReassignments(_, version):
                 return (-1 if self.legacy is None else self.legacy.version) == version
             case PutExtraReassignments(_, version):

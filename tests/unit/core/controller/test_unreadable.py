@@ -6,12 +6,16 @@ from harness import Harness
 
 from shunter.core.controller.events import (
     ElectionRequested,
+    LegacyReassignmentsFound,
     ProducerIdsRequested,
+    ReassignmentsSubmitted,
     TopicDeletionsFound,
     TopicsRead,
 )
+from shunter.core.controller.ready import SendLeaderAndIsr
 from shunter.errors import ErrorCode
 from shunter.model.partition import ReplicaAssignment, TopicPartition
+from shunter.model.reassignment import Phase
 from shunter.model.topic import Topic
 
 BROKEN = TopicPartition("t", 0)
@@ -69,7 +73,7 @@ def test_a_move_waits_while_its_state_is_broken_and_goes_on_when_it_is_mended():
     world.reassign({BROKEN: (1, 2, 4)})
     world.store.broken.add(BROKEN)
     reply = world.propose(BROKEN, (1, 2, 3, 4))
-    assert reply.partitions == ((BROKEN, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),)
+    assert reply.partitions == ((BROKEN, ErrorCode.LEADER_NOT_AVAILABLE),), "after this one a leader asks again"
     world.reassign({BROKEN: None}, token=2)
     assert world.result(2) == {BROKEN: "LEADER_NOT_AVAILABLE"}
     world.store.broken.clear()
@@ -90,6 +94,93 @@ def test_a_mended_partition_is_looked_for_at_intervals_and_elected_at_once():
     assert world.leadership(BROKEN).leader == 2
     assert not world.machine.state.unreadable
     world.check()
+
+
+def test_a_leader_goes_on_in_a_new_epoch_when_its_state_is_mended():
+    world = with_a_broken_state()
+    assert world.propose(BROKEN, (1, 2)).partitions == ((BROKEN, ErrorCode.LEADER_NOT_AVAILABLE),)
+    before = world.hosted[1][BROKEN].leadership.leader_epoch
+    world.store.broken.clear()
+    world.pass_time(10_000)
+    assert world.leadership(BROKEN).leader == 1
+    assert world.hosted[1][BROKEN].leadership.leader_epoch == before + 1
+    world.check()
+
+
+def test_a_leader_that_came_back_meanwhile_is_told_to_lead():
+    world = with_a_broken_state()
+    world.fail_over()
+    world.hosted[1].clear()
+    world.bounce(1)
+    assert BROKEN not in world.hosted[1]
+    world.store.broken.clear()
+    world.pass_time(10_000)
+    assert BROKEN in world.hosted[1]
+
+
+def left_out_topic():
+    """Nobody can read t's znode since before we came; then its leader dies."""
+    world = with_a_broken_state()
+    world.store.broken.clear()
+    world.store.left_out = world.store.left_out._replace(topics=frozenset({"t"}))
+    world.fail_over()
+    return world
+
+
+def mend_the_topic(world):
+    world.store.left_out = world.store.left_out._replace(topics=frozenset())
+    world.feed(TopicsRead((world.store.topic_snapshot("t"),), ()))
+
+
+def test_a_topic_that_can_be_read_again_gets_leaders_for_those_that_died_and_new_epochs_for_the_others():
+    world = left_out_topic()
+    epoch = world.store.states[SOUND].leader_epoch
+    mend_the_topic(world)
+    assert world.leadership(SOUND).leader_epoch == epoch + 1
+    world = left_out_topic()
+    world.kill(1)
+    mend_the_topic(world)
+    assert world.leadership(SOUND)[:3] == (2, epoch + 1, (2, 3))
+    world.check()
+
+
+def test_a_move_of_a_topic_that_can_be_read_again_goes_on():
+    world = with_a_broken_state()
+    world.store.broken.clear()
+    world.reassign({SOUND: (4, 5, 6)})
+    world.store.left_out = world.store.left_out._replace(topics=frozenset({"t"}))
+    world.fail_over()
+    mend_the_topic(world)
+    world.catch_up_all()
+    assert world.replicas(SOUND) == (4, 5, 6)
+    assert not world.store.reassignments
+
+
+def test_what_was_dropped_of_a_topic_that_can_be_read_again_is_deleted():
+    world = with_a_broken_state()
+    world.store.broken.clear()
+    world.silent.add(3)
+    world.reassign({SOUND: (1, 2)})
+    assert world.store.reassignments[SOUND].phase is Phase.DROPPING
+    world.silent.clear()
+    world.store.left_out = world.store.left_out._replace(topics=frozenset({"t"}))
+    world.fail_over()
+    assert (3, SOUND) not in world.deleted
+    mend_the_topic(world)
+    assert (3, SOUND) in world.deleted
+    assert not world.store.reassignments
+
+
+def test_who_cancels_everything_is_told_of_a_record_that_can_not_be_read():
+    world = with_a_broken_state()
+    world.store.broken.clear()
+    world.reassign({SOUND: (4, 5, 6)})
+    world.store.reassignments.pop(SOUND)
+    world.store.left_out = world.store.left_out._replace(moves=frozenset({SOUND}))
+    world.fail_over()
+    world.feed(ReassignmentsSubmitted((), cancel_all=True, reply_to=2))
+    assert world.result(2) == {SOUND: "REASSIGNMENT_IN_PROGRESS"}
+    assert "mend or remove it" in world.replies[2].partitions[0][2]
 
 
 def test_a_topic_that_can_not_be_read_exists():
@@ -153,6 +244,60 @@ def test_a_broken_record_of_a_move_is_not_written_over():
     world.fail_over()
     world.catch_up_all()
     assert world.replicas(SOUND) == (4, 5, 6)
+
+
+def test_a_doomed_topic_that_can_be_read_again_is_led_by_nobody():
+    """Some of its replicas may be gone already, and would begin empty."""
+    world = left_out_topic()
+    world.store.deleting = {"t"}
+    world.feed(TopicDeletionsFound(("t",)))
+    world.sent.clear()
+    mend_the_topic(world)
+    assert not [request for request in world.sent if isinstance(request, SendLeaderAndIsr)]
+    assert "t" not in world.store.topics
+    assert not world.store.deleting
+
+
+def test_nor_is_one_that_was_doomed_before_we_came():
+    world = left_out_topic()
+    world.store.deleting = {"t"}
+    world.store.left_out = world.store.left_out._replace(doomed=frozenset({"t"}))
+    world.fail_over()
+    world.sent.clear()
+    mend_the_topic(world)
+    assert not [request for request in world.sent if isinstance(request, SendLeaderAndIsr)]
+    assert "t" not in world.store.topics
+
+
+def test_extra_entries_wait_while_the_legacy_znode_can_not_be_read():
+    world = with_a_broken_state()
+    world.store.broken.clear()
+    world.store.left_out = world.store.left_out._replace(legacy=True)
+    world.write_extra({SOUND: (1, 2, 4)})
+    world.reassign({BROKEN: (1, 2, 5)})
+    world.pass_time(1_000)
+    assert world.result(1) == {BROKEN: "NONE"}
+    assert not notices(world, "reload")
+    assert SOUND in world.store.extra.targets
+    world.fail_over()
+    assert SOUND in world.store.extra.targets
+    assert not notices(world, "write-refused")
+    world.store.left_out = world.store.left_out._replace(legacy=False)
+    world.feed(LegacyReassignmentsFound(None))
+    world.catch_up_all()
+    assert world.replicas(SOUND) == (1, 2, 4)
+    assert world.store.extra is None
+
+
+def test_a_move_whose_record_was_refused_waits_for_nobody():
+    world = with_a_broken_state()
+    world.store.broken.clear()
+    world.create("u", [(6,)])
+    world.kill(6)
+    world.store.left_out = world.store.left_out._replace(legacy=True)
+    world.write_extra({("u", 0): (1,)})
+    assert not world.store.reassignments
+    assert not world.machine.state.waiting
 
 
 def test_what_can_not_be_owed_is_said():
