@@ -24,7 +24,9 @@ from shunter.core.controller.tasks import Priority, Task, TaskQueue
 from shunter.core.reassignment import reconciliation, steps
 from shunter.drivers.backlog import Backlog
 from shunter.drivers.store import ZooKeeperStore
+from shunter.drivers.watches import ClusterWatches
 from shunter.drivers.zookeeper_requests import Committed, ConnectionLost, ZooKeeperRefused
+from shunter.formats import znodes
 from shunter.model.records import PutPartition, PutReassignment, PutTopic
 from shunter.simulation.kinds import CONTROLLER, WorldKind
 from shunter.simulation.runs import Outcome, run_seed
@@ -355,6 +357,13 @@ def barrier_wakes_while_writing(original, self):
     if self.intake.queue.waits_for_barrier():
         due.append(self.outbox.barrier_deadline_ms)
     return min((moment for moment in due if moment is not None), default=None)
+
+
+@mutant(ClusterWatches, "_on_watch", within=400)
+def what_is_put_right_is_not_seen(original, self, event):
+    """The bug that was found: a request that could not be read is not looked at again when somebody corrects it."""
+    if not event.path.startswith(znodes.REASSIGNMENT_REQUEST_PREFIX):
+        original(self, event)
 
 
 @mutant(Outbox, "leader_and_isr", within=20)

@@ -95,7 +95,7 @@ class ApacheController:
             return False
         broker = self.world.scheduler.random.choice(candidates)
         epoch = tree.get(znodes.CONTROLLER_EPOCH)
-        if epoch is None:
+        if epoch is None or znodes.CONTROLLER_EPOCH in self.world.truth.garbled:
             return False
         if force and tree.get(znodes.CONTROLLER) is not None:
             tree.commit([Remove(znodes.CONTROLLER)], self.world.operator)
@@ -208,6 +208,8 @@ class ApacheController:
 
     def _take_legacy(self) -> None:
         truth = self.world.truth
+        if znodes.LEGACY_REASSIGNMENTS in truth.garbled:
+            self._commit([Remove(znodes.LEGACY_REASSIGNMENTS)])  # What it can't parse it deletes.
         if truth.legacy is None:
             return
         if truth.legacy.originals:
@@ -325,6 +327,8 @@ class ApacheController:
             topic = truth.topics.get(name)
             if topic is None:
                 self._commit([Remove(znodes.deletion(name))])
+                continue
+            if znodes.topic(name) in truth.garbled:
                 continue
             holders = {broker for each in topic.assignments.values() for broker in each.replicas}
             done = self._deletions.setdefault(name, set())

@@ -10,6 +10,7 @@ from shunter.core.controller.events import Event
 from shunter.core.reassignment import Closing, Row, WaitReason
 from shunter.model.reassignment import Phase
 from shunter.simulation.actions import FAULTS, OPERATIONS
+from shunter.simulation.garbling import GARBLED
 
 CLOSINGS = tuple(f"record closed: {closing.value.replace('_', ' ')}" for closing in Closing)
 
@@ -39,6 +40,7 @@ EXPECTED: dict[str, tuple[str, ...]] = {  # a stop is one write: nothing is ever
     "transition": TRANSITIONS,
     "reconciliation": (*(row.value for row in Row), *CLOSINGS),
     "waiting": tuple(reason.value for reason in WaitReason),
+    "garbled": GARBLED,
     "phase": tuple(phase.value for phase in Phase if phase is not Phase.STOPPING),
 }
 

@@ -225,11 +225,16 @@ class Faults:
     def _zookeeper_quick(self) -> None:
         self.world.zookeeper_delays.slow = 1.0
 
+    def garble(self, random: Random) -> bool:
+        """Somebody overwrites a znode with what can't be read, and puts it right later."""
+        return self.world.garbling.garble(random)
+
     # ---- the end of phase one
 
     def mend_all(self) -> None:
         """Everything works from now on; Shunter is to have the controllership."""
         world = self.world
+        world.garbling.mend_all()
         world.parted.clear()
         self._zookeeper_quick()
         world.apache.allowed = False

@@ -230,7 +230,7 @@ class Operators:
     def _legacy(self, random: Random, *, originals: bool) -> bool:
         partitions = self.world.truth.partitions()
         chosen = random.sample(partitions, min(len(partitions), random.randint(1, 3)))
-        targets = self._named([(tp, self._target(random, tp)) for tp in chosen])
+        targets = self.named([(tp, self._target(random, tp)) for tp in chosen])
         known = {
             tp: assignment.original for tp in chosen if (assignment := self.world.truth.assignment(tp)) is not None
         }
@@ -247,11 +247,11 @@ class Operators:
 
     def extra_znode(self, random: Random) -> bool:
         """Write KIP-236's `/admin/reassign_partitions_extra`."""
-        return self._commit(Create(znodes.EXTRA_REASSIGNMENTS, encode_legacy_reassignments(self._targets(random))))
+        return self._commit(Create(znodes.EXTRA_REASSIGNMENTS, encode_legacy_reassignments(self.targets(random))))
 
     def request_znode(self, random: Random) -> bool:
         """Write one of KIP-236's request znodes."""
-        data = encode_request(self._targets(random), legacy=False)
+        data = encode_request(self.targets(random), legacy=False)
         return self._commit(Create(znodes.REASSIGNMENT_REQUEST_PREFIX, data, sequential=True))
 
     def two_tools(self, random: Random) -> None:
@@ -259,7 +259,7 @@ class Operators:
         tp = self._partition(random)
         if tp is None:
             return
-        asked = self._named([(tp, self._target(random, tp)), (tp, self._target(random, tp))])
+        asked = self.named([(tp, self._target(random, tp)), (tp, self._target(random, tp))])
         self._touches[tp] = self._touches.get(tp, 0) + 2
         self.world.safety.moves.asked(tp)
         request = encode_request(asked[:1], legacy=False)
@@ -272,7 +272,7 @@ class Operators:
         state = self.world.truth.states.get(tp) if tp is not None else None
         if tp is None or state is None:
             return False
-        ((_, target),) = self._named([(tp, self._target(random, tp))])
+        ((_, target),) = self.named([(tp, self._target(random, tp))])
         self.world.safety.moves.asked(tp)
         return self._commit(
             Put(znodes.state(tp.topic, tp.partition), encode_state(state._replace(target_replicas=target)))
@@ -288,15 +288,16 @@ class Operators:
         if self.world.tree.get(path) is not None:
             self.world.tree.commit([Remove(path)], self.world.operator)
 
-    def _targets(self, random: Random) -> list[tuple[TopicPartition, Replicas]]:
+    def targets(self, random: Random) -> list[tuple[TopicPartition, Replicas]]:
+        """Some partitions and where to move them, to be written into a znode."""
         partitions = self.world.truth.partitions()
         chosen = random.sample(partitions, min(len(partitions), random.randint(1, 3)))
         for tp in chosen:
             self._touches[tp] = self._touches.get(tp, 0) + 1
             self.world.safety.moves.asked(tp)
-        return self._named([(tp, self._target(random, tp)) for tp in chosen])
+        return self.named([(tp, self._target(random, tp)) for tp in chosen])
 
-    def _named(self, targets: list[tuple[TopicPartition, Replicas]]) -> list[tuple[TopicPartition, Replicas]]:
+    def named(self, targets: list[tuple[TopicPartition, Replicas]]) -> list[tuple[TopicPartition, Replicas]]:
         """Targets that are written into a znode, where they wait for the next controller."""
         for tp, target in targets:
             self.world.safety.moves.requested(tp, target, lasting=True)

@@ -33,6 +33,9 @@ GUARDED = (
     znodes.DELETE_TOPICS,
 )
 
+ANNOUNCED = (znodes.ISR_CHANGES, znodes.LOG_DIR_EVENTS)
+"""Removed by whoever has looked at it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Violation:
@@ -98,6 +101,7 @@ class Safety:
         writer = self.world.owner_of(transaction.session)
         self._writer(transaction, writer, owner)
         self._doomed(transaction, writer)
+        self._left_alone(transaction, writer)
         try:
             touched = truth.apply(transaction)
         except FormatError as unreadable:
@@ -145,6 +149,24 @@ class Safety:
             name = change.path.removeprefix(f"{znodes.TOPICS}/")
             if change.after is None and "/" not in name and name not in self.truth.deleting:
                 self.violate("what is not doomed is not deleted", f"{writer} deleted topic {name}")
+
+    def _left_alone(self, transaction: Transaction, writer: str) -> None:
+        """What can't be read is neither written over nor removed, but with the topic that it belongs to.
+
+        Source: docs/decisions/0017-unreadable.md. Apache's controller removes a legacy znode that it can't parse.
+        """
+        if not self.truth.garbled or not writer.startswith("shunter"):
+            return
+        for change in transaction.changes:
+            if change.path not in self.truth.garbled or change.path.startswith(ANNOUNCED):
+                continue
+            if change.before is not None and change.before.owner == transaction.session:
+                continue  # Its own, which goes with it.
+            if change.path.startswith(znodes.REASSIGNMENT_REQUESTS) and self.truth.garbled[change.path].seen:
+                continue  # Taken over as it was read before.
+            if change.after is not None or self.truth.deleting.keys().isdisjoint(change.path.split("/")):
+                told = f"{writer} has written over {change.path}, which it can't have read"
+                self.violate("what can't be read is left alone", told)
 
     def _topic(self, name: str, before: Topic | None, after: Topic | None) -> None:
         if after is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 from shunter.drivers.zookeeper_requests import Znode
 from shunter.formats import znodes
@@ -20,6 +21,16 @@ from shunter.simulation.zookeeper_tree import Change, Transaction
 
 _STATE = re.compile(r"/brokers/topics/([^/]+)/partitions/([0-9]+)/state")
 _RECORD = re.compile(r"/admin/reassignments/([^/]+)/([0-9]+)")
+
+
+class Garbled(NamedTuple):
+    """What somebody wrote that nobody can read.
+
+    `former` is what was there, or (not `seen`) was meant to be there; None: nobody corrects it.
+    """
+
+    former: bytes | None
+    seen: bool
 
 
 class Touched:
@@ -58,6 +69,9 @@ class Truth:
         """Who raised the controller epoch last: whose writes its fence lets pass."""
         self.topic_writers: dict[str, int] = {}
         """Session that wrote each topic's znode last."""
+        self.garbled: dict[str, Garbled] = {}
+        """Znodes that can't be read, by path: what was read there last counts, until somebody puts them right."""
+        self._nonsense: Garbled | None = None
 
     def assignment(self, tp: TopicPartition) -> ReplicaAssignment | None:
         """Where a partition's replicas are."""
@@ -70,18 +84,26 @@ class Truth:
             TopicPartition(name, number) for name in sorted(self.topics) for number in self.topics[name].assignments
         ]
 
+    def expect_nonsense(self, nonsense: Garbled | None) -> None:
+        """Say that the next transaction writes what can't be read; None: no more of that."""
+        self._nonsense = nonsense
+
     def apply(self, transaction: Transaction) -> Touched:
         """Follow a transaction."""
         touched = Touched()
         for change in transaction.changes:
             path = change.path
-            if path.startswith(znodes.TOPICS):
+            self.garbled.pop(path, None)
+            if self._nonsense is not None:
+                self.garbled[path] = self._nonsense
+            elif path.startswith(znodes.TOPICS):
                 self._topic_or_state(change, transaction.session, touched)
             elif path.startswith(znodes.REASSIGNMENTS):
                 self._record(change, touched)
             else:
+                epoch = self.controller_epoch
                 self._other(path, change.after)
-                if path == znodes.CONTROLLER_EPOCH:
+                if self.controller_epoch > epoch:
                     self.epoch_session = transaction.session
         return touched
 

@@ -31,6 +31,7 @@ from shunter.simulation.broker import SimulatedBroker
 from shunter.simulation.convergence import find_unfinished
 from shunter.simulation.coverage import Coverage
 from shunter.simulation.faults import Faults
+from shunter.simulation.garbling import Garbling
 from shunter.simulation.machine_rules import MachineRules
 from shunter.simulation.network import Delays
 from shunter.simulation.operators import Operators
@@ -79,6 +80,7 @@ class World:
         self.apache = ApacheController(self)
         self.operators = Operators(self)
         self.faults = Faults(self)
+        self.garbling = Garbling(self)
         self._value = 0
 
     # ---- what the parts ask

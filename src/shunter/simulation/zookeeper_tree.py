@@ -93,6 +93,10 @@ class ZooKeeperTree:
         if ephemerals:
             self.commit([Remove(path) for path in ephemerals], 0)
 
+    def paths(self) -> list[str]:
+        """Every znode's path, in the order in which they were made."""
+        return list(self._nodes)
+
     # ---- writes
 
     def commit(self, operations: Sequence[Operation], session: int) -> Transaction | Refusal:

@@ -1,0 +1,179 @@
+"""Znodes that somebody overwrites with what nobody can read, and puts right by hand later.
+
+What counts meanwhile is what was read there last (`Truth.garbled`): nobody may write over it, or take it for absent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from shunter.drivers.zookeeper_requests import Create, Put, Remove
+from shunter.errors import FormatError
+from shunter.formats import znodes
+from shunter.formats.admin_znodes import (
+    decode_legacy_reassignments,
+    decode_partitions,
+    decode_producer_id_block,
+    encode_legacy_reassignments,
+    encode_partitions,
+)
+from shunter.formats.broker_znodes import decode_broker, decode_controller, decode_controller_epoch
+from shunter.formats.config_znodes import ConfigChange, decode_config, encode_config_change
+from shunter.formats.reassignment_znodes import decode_owed_deletions, decode_reassignment
+from shunter.formats.request_znodes import decode_request, encode_request
+from shunter.formats.topic_znodes import decode_state, decode_topic
+from shunter.simulation.scheduler import SECOND
+from shunter.simulation.truth import Garbled
+from shunter.simulation.zookeeper_tree import Transaction
+
+if TYPE_CHECKING:
+    from shunter.simulation.world import World
+
+READERS: dict[str, tuple[str, Callable[[str, bytes], Any]]] = {
+    "state": (f"{znodes.TOPICS}/[^/]+/partitions/[0-9]+/state", lambda path, data: decode_state(path, data, 0, {})),
+    "topic": (f"{znodes.TOPICS}/[^/]+", lambda path, data: decode_topic(_name(path), data, 0, {})),
+    "record": (
+        f"{znodes.REASSIGNMENTS}/[^/]+/[0-9]+",
+        lambda path, data: decode_reassignment(path, data, version=0, czxid=1),
+    ),
+    "owed deletions": (f"{znodes.OWED_DELETIONS}/.+", lambda path, data: decode_owed_deletions(path, data, 0)),
+    "registration": (f"{znodes.BROKER_IDS}/.+", lambda path, data: decode_broker(_name(path), data, 1)),
+    "config": (f"{znodes.CONFIGS}/topics/.+", decode_config),
+    "legacy": (znodes.LEGACY_REASSIGNMENTS, lambda _, data: decode_legacy_reassignments(data, 0)),
+    "extra": (znodes.EXTRA_REASSIGNMENTS, lambda _, data: decode_legacy_reassignments(data, 0)),
+    "request": (f"{znodes.REASSIGNMENT_REQUESTS}/.+", lambda path, data: decode_request(_name(path), data, czxid=1)),
+    "preferred election": (znodes.PREFERRED_ELECTION, decode_partitions),
+    "producer ids": (znodes.PRODUCER_ID_BLOCK, lambda _, data: data and decode_producer_id_block(data)),
+    "controller": (znodes.CONTROLLER, lambda _, data: decode_controller(data)),
+    "controller epoch": (znodes.CONTROLLER_EPOCH, lambda _, data: decode_controller_epoch(data)),
+}
+"""What is overwritten: paths, and how they are read."""
+GARBLED = tuple(READERS)
+WEIGHTS = (6, 5, 6, 4, 2, 2, 1, 1, 2, 1, 1, 1, 1)
+READ_AT_START = ("record", "owed deletions", "producer ids")
+"""Read by whoever is elected, and by nobody later: who mends one has the controller elected anew, as it asks for."""
+ANNOUNCEMENTS = (f"{znodes.ISR_CHANGES}/isr_change_", f"{znodes.LOG_DIR_EVENTS}/log_dir_event_")
+
+
+class Garbling:
+    """Overwrites znodes, and puts them right again."""
+
+    def __init__(self, world: World) -> None:
+        """Begin with nothing garbled."""
+        self.world = world
+
+    def garble(self, random: Random) -> bool:
+        """Overwrite something; where there is nothing of the kind, perhaps write something that can't be read."""
+        tree = self.world.tree
+        kind = random.choices(GARBLED, WEIGHTS)[0]
+        pattern, read = READERS[kind]
+        found = [path for path in tree.paths() if re.fullmatch(pattern, path) and path not in self.world.truth.garbled]
+        if found:
+            path = random.choice(found)
+            znode = tree.get(path)
+            former = b"" if znode is None or znode.data is None else znode.data
+            operation = Put(path, _nonsense(random, former, path, read))
+            path = self._commit(operation, former, seen=True)
+        else:
+            path = self._write_nonsense(random, kind, read)
+        if not path:
+            return False
+        self.world.coverage.count("garbled", kind)
+        if random.random() < 0.7:
+            self.world.scheduler.after(int(random.choice((0.05, 0.5, 3, 12)) * SECOND), self.mend, path)
+        return True
+
+    def _write_nonsense(self, random: Random, kind: str, read: Callable[[str, bytes], Any]) -> str:
+        """Write by mistake what cannot be read, where nothing was; what was meant is written later."""
+        operators = self.world.operators
+        if kind in ("legacy", "extra"):
+            path, meant = READERS[kind][0], encode_legacy_reassignments(operators.targets(random))
+        elif kind == "request":
+            path, meant = znodes.REASSIGNMENT_REQUEST_PREFIX, encode_request(operators.targets(random), legacy=False)
+        elif kind == "preferred election":
+            path, meant = znodes.PREFERRED_ELECTION, encode_partitions(tuple(self.world.truth.partitions()))
+        else:
+            path = random.choice(ANNOUNCEMENTS)
+            self._commit(Create(path, _nonsense(random, b"", path, decode_partitions), sequential=True), None)
+            return ""
+        nonsense = _nonsense(random, meant, path.removesuffix("_"), read)
+        return self._commit(Create(path, nonsense, sequential=kind == "request"), meant)
+
+    def _commit(self, operation: Create | Put, former: bytes | None, *, seen: bool = False) -> str:
+        """Write; returns the path that it has, or nothing where it was refused."""
+        truth = self.world.truth
+        truth.expect_nonsense(Garbled(former, seen))
+        done = self.world.tree.commit([operation], self.world.operator)
+        truth.expect_nonsense(None)
+        return done.changes[0].path if isinstance(done, Transaction) else ""
+
+    # ---- by hand
+
+    def mend(self, path: str) -> None:
+        """Put a znode right, unless somebody has already, or it is gone."""
+        tree, truth = self.world.tree, self.world.truth
+        garbled = truth.garbled.get(path)
+        if garbled is None or garbled.former is None:
+            return
+        self.world.scheduler.note(f"{path} is put right")
+        tree.commit([Put(path, garbled.former)], self.world.operator)
+        kind = next(kind for kind, (pattern, _) in READERS.items() if re.fullmatch(pattern, path))
+        self.world.coverage.count("mended", kind)
+        if kind in ("legacy", "extra", "request"):
+            # Asked for at last: others may have been asked for, and taken, since it was written.
+            self.world.operators.named(list(READERS[kind][1](path, garbled.former).targets.items()))
+        if kind == "config":
+            told = encode_config_change(ConfigChange("topics", _name(path)))
+            announcement = f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}"
+            tree.commit([Create(announcement, told, sequential=True)], self.world.operator)
+        if kind in READ_AT_START and tree.get(znodes.CONTROLLER) is not None:
+            tree.commit([Remove(znodes.CONTROLLER)], self.world.operator)
+
+    def mend_all(self) -> None:
+        """Phase two: nothing is left that can't be read."""
+        for path in tuple(self.world.truth.garbled):
+            self.mend(path)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _nonsense(random: Random, former: bytes, path: str, read: Callable[[str, bytes], Any]) -> bytes:
+    """Something like `former` that can't be read there."""
+    tries = [
+        b"\xff\xfe\x00",
+        b"",
+        b"[]",
+        former[: random.randrange(1 + len(former))],
+        re.sub(rb'"version":[0-9]+', b'"version":99', former),
+        *_of_other_types(random, former),
+    ]
+    random.shuffle(tries)
+    return next(data for data in (*tries, b"nonsense") if not _is_readable(path, data, read))
+
+
+def _is_readable(path: str, data: bytes, read: Callable[[str, bytes], Any]) -> bool:
+    try:
+        read(path, data)
+    except FormatError:
+        return False
+    return True
+
+
+def _of_other_types(random: Random, former: bytes) -> Sequence[bytes]:
+    """The document with one of its fields of another type."""
+    try:
+        document = orjson.loads(former)
+    except orjson.JSONDecodeError:
+        return ()
+    if type(document) is not dict or not document:
+        return ()
+    field = random.choice(list(document))
+    others: tuple[Any, ...] = ("x", -7, [[]], {"x": [None]}, 10**15)
+    return [orjson.dumps({**document, field: other}) for other in others]
