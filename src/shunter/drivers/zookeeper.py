@@ -174,6 +174,7 @@ class ZooKeeperClient:
         self._armed_exist: set[str] = set()
         self._armed_children: set[str] = set()
         self._seen_zxid: int | None = None
+        self._suspensions = 0
         self._rearming: set[asyncio.Task[None]] = set()
 
     # Session
@@ -459,6 +460,7 @@ class ZooKeeperClient:
         elif state == KazooState.SUSPENDED:
             self._connected.clear()
             told = SessionState.SUSPENDED
+            self._suspensions += 1
             if self._seen_zxid is None:
                 self._seen_zxid = zxid
         else:
@@ -482,6 +484,7 @@ class ZooKeeperClient:
 
     async def _rearm_since(self, zxid: int) -> None:
         """Arm again all that the lost connection took along; what changed meanwhile fires at once."""
+        suspensions = self._suspensions
         kinds = (self._armed_data, self._armed_exist, self._armed_children)
         armed = [(kind, path) for kind, paths in enumerate(kinds) for path in sorted(paths)]
         try:
@@ -490,4 +493,5 @@ class ZooKeeperClient:
                 await self._ask(wire.set_watches_request(zxid, *lists))
         except (ConnectionLost, SessionLost):
             return  # the next reconnect begins again from the same transaction; a new session begins anew
-        self._seen_zxid = None
+        if suspensions == self._suspensions:
+            self._seen_zxid = None  # Else that connection is lost too: we heard of it before the answer had its turn.

@@ -300,3 +300,18 @@ def test_who_writes_into_a_legacy_znode_that_can_not_be_read_is_told(place):
     refused = place.write(PutLegacyReassignments(((TopicPartition("t", 0), (1,)),), -1))
     assert (refused.reason, refused.legacy, refused.legacy_unreadable) == ("version", None, True)
     assert place.tree.get(znodes.LEGACY_REASSIGNMENTS).data == b"nonsense"
+
+
+def test_watches_are_armed_again_though_a_connection_breaks_right_after_they_were(place):
+    """The answer lies there when the process hears that the connection is lost, and has its turn after that."""
+    place.kazoo.drop()
+    while not place.kazoo._flying:
+        assert place.scheduler.step(place.scheduler.now_us + SECOND)
+    place.loop.pause()
+    while place.kazoo._flying:
+        assert place.scheduler.step(place.scheduler.now_us + SECOND)
+    place.kazoo.drop()
+    place.loop.resume()
+    place.settle()
+    place.act(Create(znodes.broker(1), registration(9001)))
+    assert ports(place) == [9001]
