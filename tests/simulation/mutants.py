@@ -309,7 +309,7 @@ def cancel_forgets_unsliced_work(original, self, draft, item, *, before):
     return original(self, draft, item, before=())
 
 
-@mutant(Submissions, "_whole", within=20)
+@mutant(Submissions, "_whole", within=100)
 def cancel_leaves_what_is_not_adopted(original, self, event):
     """The bug that was found: a cancel of everything passes over what a start-up has not looked at."""
     unreconciled, self.moves.unreconciled = self.moves.unreconciled, set()

@@ -62,7 +62,7 @@ FAULT_WEIGHTS = {
 }
 NOTHING: Mapping[str, int] = {}
 PACES_US = (100 * MS, 400 * MS, 400 * MS, 1_000 * MS)
-ASIDE_WEIGHTS = {"cancel_at_start": 1, "garble": 8}
+ASIDE_WEIGHTS = {"cancel_at_start": 3, "garble": 8}
 """What is drawn aside, in one world of seven: worlds of other seeds stay what they were when it was added."""
 ASIDE_OF = 7
 ASIDE_SEEDS = 3
