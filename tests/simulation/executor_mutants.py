@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from functools import partial
-from uuid import UUID
 from zlib import crc32
 
 import mutants
@@ -15,7 +14,7 @@ from shunter.core.executor.capacity import Capacity
 from shunter.core.executor.machine import Executor
 from shunter.core.executor.state import Move
 from shunter.core.executor.throttles import Gate, ThrottleBook
-from shunter.drivers import journal_sqlite, journal_topic, order_taker
+from shunter.drivers import journal_sqlite, order_taker
 from shunter.drivers.execution import ExecutionDriver
 from shunter.drivers.journal_sqlite import SqliteJournal
 from shunter.drivers.journal_topic import TopicJournal
@@ -98,12 +97,6 @@ async def orders_wait_in_line(original, driver, journal, order, came_since_ms):
         await original(driver, journal, order, came_since_ms)
 
 
-@mutant(journal_topic.uuid, "uuid4", within=400)
-def orders_share_a_key(original):
-    """Compaction takes away orders that nobody has answered."""
-    return UUID(int=0)
-
-
 # ---- steps, turns and ends
 
 
@@ -140,7 +133,7 @@ def original_is_overwritten(original, state, tp, entry):
     return move
 
 
-@mutant(decisions, "_unexplained", within=200)
+@mutant(decisions, "_unexplained", within=300)
 def foreign_reassignment_overruled(original, work, move, seen):
     """Whoever moves a partition of ours meanwhile is passed over."""
     return False
@@ -214,20 +207,20 @@ def log_dirs_before_their_throttle(original, state, held, throttled, now_ms, new
     return original(state, held, Gate(), now_ms, new_id, out)
 
 
-@mutant(placement, "_placed", within=300)
+@mutant(placement, "_placed", within=400)
 def log_dirs_as_they_were(original, state, move):
     """Where a replica was seen before it was asked for, or before it came anew, counts."""
     state.cluster.sizes_at_ms.update(dict.fromkeys(state.cluster.sizes, 1 << 62))
     return original(state, move)
 
 
-@mutant(Executor, "_on_log_dirs_altered", within=100)
+@mutant(Executor, "_on_log_dirs_altered", within=200)
 def one_refused_log_dir_ends_all(original, self, event, out):
     """The bug that was found: when one broker refuses its log dir, the others are not waited for."""
     original(self, event, out)
     for move in self.state.open_moves():
         if move.log_dirs_refused:
-            move.log_dirs_refused.update(broker for broker, _path in move.log_dirs)
+            move.log_dirs_refused |= dict.fromkeys((broker for broker, _path in move.log_dirs), "ALL")
 
 
 @mutant(machine, "window_is_open", within=60)
@@ -245,7 +238,7 @@ def window_ends_at_midnight(original, window, now_ms, utc_offset_minutes):
 # ---- liveness
 
 
-@mutant(Executor, "_on_failed", within=20)
+@mutant(Executor, "_on_failed", within=40)
 def failures_are_not_heard(original, self, event, out):
     """A question without an answer is waited for."""
     self._requests.pop(event.request_id, None)

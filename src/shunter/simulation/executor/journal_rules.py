@@ -231,7 +231,7 @@ class JournalRules:
     def _step_over(self, record: StepFinished | StepDropped) -> None:
         move = self.ledger.open_move(record.tp)
         if move is not None:
-            move.step = None
+            move.step, move.given_up = None, isinstance(record, StepDropped)
 
     def _direction_changed(self, record: DirectionChanged) -> None:
         move = self.ledger.open_move(record.tp)
@@ -269,7 +269,9 @@ class JournalRules:
         )
         if record.outcome is Outcome.REFUSED and not refused:
             self._rules.violate("nobody is blamed for nothing", f"{record}, and it was not refused for good")
-        if truth is not None and record.outcome is Outcome.DONE:
+        # One log dir that was refused is no reason to leave the others.
+        arrived = record.outcome is Outcome.REFUSED and not move.given_up
+        if truth is not None and (arrived or record.outcome is Outcome.DONE):
             self._placed(move)
         if others or truth is None:
             return

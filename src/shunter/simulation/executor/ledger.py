@@ -34,6 +34,8 @@ class LedgerMove:
     steps: int = 0
     wanted: set[Replicas] = field(default_factory=set[Replicas])
     """What its steps have asked for: who asks for the same can't be told from us."""
+    given_up: bool = False
+    """Its last step was given up."""
     outcome: Outcome | None = None
 
     @property
