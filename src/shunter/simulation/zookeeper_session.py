@@ -216,10 +216,10 @@ class SimulatedKazoo:
         if self._down is not None:
             encoded = path.encode()
             buffer = kind.to_bytes(4, "big") + (3).to_bytes(4, "big") + len(encoded).to_bytes(4, "big") + encoded
-            self._down.send(self._tell_watch, buffer, self._tree.zxid)
+            self._down.send(self._tell_watch, buffer)
 
-    def _tell_watch(self, buffer: bytes, zxid: int) -> None:
-        self.last_zxid = max(self.last_zxid, zxid)
+    def _tell_watch(self, buffer: bytes) -> None:
+        # It does not tell its transaction: another watch of that may be lost yet.
         self._loop.deliver(self._connection._read_watch_event, buffer, 0)  # noqa: SLF001 - the hook that the driver fills
 
     def _handle(self, request: requests.Request) -> tuple[bytes | None, Exception | None]:

@@ -464,7 +464,9 @@ class Intake:
 
     def committed(self, draft: Draft, records: tuple[Record, ...], changes: Changes, now_ms: int) -> Effects:
         """A draft is durable: tell the brokers, and queue what follows."""
-        self.moves.told_to_delete(draft)
+        over = self.moves.told_to_delete(draft)
+        if over:
+            self.queue.add(Task(Priority.CLEANUP, over, self.moves.finish_dropping))
         requests = self.announce(changes, now_ms)
         requests += self.outbox.stop_replicas(pauses.still(self.state, draft.stopped), now_ms, delete=False)
         leaving = {tp: brokers & self.state.shutting_down for tp, brokers in draft.relieved.items()}

@@ -426,13 +426,17 @@ class Moves:
 
     # ---- after the write
 
-    def told_to_delete(self, draft: Draft) -> None:
-        """The draft is durable: its dropped replicas are being deleted, and what it wrote off is not waited for."""
-        for broker, tp in draft.written_off:
-            self._answered(broker, tp)
+    def told_to_delete(self, draft: Draft) -> list[TopicPartition]:
+        """The draft is durable: its dropped replicas are being deleted, and what it wrote off is not waited for.
+
+        Returns:
+            Partitions with nothing left to delete whose record is open still: another broker answered meanwhile.
+        """
+        over = [tp for broker, tp in sorted(draft.written_off) if self._answered(broker, tp)]
         for tp, brokers in draft.dropped.items():
             if brokers:
                 self.undeleted.setdefault(tp, set()).update(brokers)
+        return [tp for tp in over if tp in self.state.reassignments and tp not in self.undeleted]
 
     def forget_undone(self, draft: Draft) -> None:
         """The draft was refused: a move that began with it waits for nobody."""

@@ -874,3 +874,18 @@ def test_a_pending_move_that_somebody_else_began_is_taken_back_by_a_cancel():
     world.reassign({TP: None}, token=3)
     assert world.state(TP).assignment == ReplicaAssignment((1, 2))
     assert TP not in world.store.reassignments
+
+
+def test_a_record_is_closed_when_one_broker_owes_and_the_other_answers_while_that_is_written():
+    world = Harness(brokers=(1, 2, 3, 4, 5)).start()
+    world.create("t", [(1, 2, 3)])
+    world.silent.update((2, 3))
+    world.reassign({TP: (1,)})
+    world.catch_up_all()
+    assert world.store.reassignments[TP].phase is Phase.DROPPING
+    stops = {id_: request for id_, request in world.unanswered if isinstance(request, SendStopReplica)}
+    world.hold_writes = True
+    world.feed(RequestAnswered(stops[2].request_id, 2, ErrorCode.STALE_BROKER_EPOCH))
+    world.feed(RequestAnswered(stops[3].request_id, 3))
+    world.release_writes()
+    assert TP not in world.store.reassignments
