@@ -35,6 +35,8 @@ GUARDED = (
 
 ANNOUNCED = (znodes.ISR_CHANGES, znodes.LOG_DIR_EVENTS)
 """Removed by whoever has looked at it."""
+TAKEN_OVER = (znodes.REASSIGNMENT_REQUESTS, znodes.PREFERRED_ELECTION)
+"""Removed when what was read there is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,7 @@ class Safety:
                 continue
             if change.before is not None and change.before.owner == transaction.session:
                 continue  # Its own, which goes with it.
-            if change.path.startswith(znodes.REASSIGNMENT_REQUESTS) and self.truth.garbled[change.path].seen:
+            if change.path.startswith(TAKEN_OVER) and self.truth.garbled[change.path].seen:
                 continue  # Taken over as it was read before.
             if change.after is not None or self.truth.deleting.keys().isdisjoint(change.path.split("/")):
                 told = f"{writer} has written over {change.path}, which it can't have read"
