@@ -32,6 +32,7 @@ from shunter.model.records import (
     PutPartition,
     PutProducerIdBlock,
     PutReassignment,
+    PutReassignmentRequest,
     PutTopic,
     Record,
 )
@@ -77,7 +78,7 @@ def _paths_of(record: Record, children: Mapping[str, tuple[str, ...] | None]) ->
         return [znodes.deletion(record.name)]
     if type(record) is DeleteQueueEntry:
         return [_queue_entry(record), *([znodes.topic(record.name)] if record.name else [])]
-    if type(record) is DeleteReassignmentRequest:
+    if type(record) is DeleteReassignmentRequest or type(record) is PutReassignmentRequest:
         return [znodes.reassignment_request(record.name)]
     if type(record) is DeleteTopic:
         name = record.name
@@ -154,8 +155,8 @@ def estimate(record: Record) -> int:
     paths = paths_to_find((record,), names)
     if type(record) is DeleteQueueEntry:
         paths = paths[:1]  # Were there a topic of that name, nothing would be removed.
-    deleting = type(record) in {DeleteTopic, DeleteQueueEntry, DeleteReassignmentRequest}
-    operations = plan((record,), dict.fromkeys(paths, deleting), names).operations
+    there = type(record) in {DeleteTopic, DeleteQueueEntry, DeleteReassignmentRequest, PutReassignmentRequest}
+    operations = plan((record,), dict.fromkeys(paths, there), names).operations
     return sum(_size(operation) for operation in operations)
 
 
@@ -302,6 +303,14 @@ def _create_request(planned: Plan, record: CreateReassignmentRequest) -> None:
     planned.nothing_own()
 
 
+def _put_request(planned: Plan, record: PutReassignmentRequest) -> None:
+    """Write a request again, under its name and so in its turn; one that somebody withdrew stays away."""
+    path = znodes.reassignment_request(record.name)
+    if planned.present.get(path, False):
+        planned.operations.append(Put(path, encode_request(record.targets, legacy=record.legacy), ANY_VERSION))
+    planned.nothing_own()
+
+
 def _delete_request(planned: Plan, record: DeleteReassignmentRequest) -> None:
     planned.remove(znodes.reassignment_request(record.name))
     planned.nothing_own()
@@ -336,6 +345,7 @@ _PLANNERS: Mapping[type, Callable[[Plan, Any], None]] = {
     PutLegacyReassignments: _put_legacy,
     PutExtraReassignments: _put_extra,
     CreateReassignmentRequest: _create_request,
+    PutReassignmentRequest: _put_request,
     DeleteReassignmentRequest: _delete_request,
     PutDeletionMark: _put_deletion_mark,
     PutProducerIdBlock: _put_producer_id_block,

@@ -95,6 +95,14 @@ class CreateReassignmentRequest(NamedTuple):
     legacy: bool = True
 
 
+class PutReassignmentRequest(NamedTuple):
+    """Write what a request shall still name: what was cancelled of it before its turn came is taken out."""
+
+    name: str
+    targets: tuple[tuple[TopicPartition, Replicas], ...]
+    legacy: bool = False
+
+
 class DeleteReassignmentRequest(NamedTuple):
     """Remove a request that was taken over, or must not be."""
 
@@ -135,6 +143,7 @@ Record: TypeAlias = (
     | PutLegacyReassignments
     | PutExtraReassignments
     | CreateReassignmentRequest
+    | PutReassignmentRequest
     | DeleteReassignmentRequest
     | PutDeletionMark
     | PutProducerIdBlock

@@ -25,6 +25,7 @@ from shunter.model.records import (
     PutPartition,
     PutProducerIdBlock,
     PutReassignment,
+    PutReassignmentRequest,
     PutTopic,
     Record,
 )
@@ -216,6 +217,9 @@ def _apply_record(state: ControllerState, record: Record, version: int, czxid: i
             state.legacy = _rewritten(state.legacy, targets, version, czxid)
         case PutExtraReassignments(targets):
             state.extra = _rewritten(state.extra, targets, version, czxid)
+        case PutReassignmentRequest(name, targets):
+            if name in state.requests:  # Else somebody has withdrawn it meanwhile.
+                state.requests[name] = state.requests[name]._replace(targets=dict(targets))
         case DeleteReassignmentRequest(name):
             state.requests.pop(name, None)
         case CreateReassignmentRequest():

@@ -28,11 +28,13 @@ from shunter.model.records import (
     CheckTopic,
     CloseOwedDeletion,
     CloseReassignment,
+    DeleteReassignmentRequest,
     PutExtraReassignments,
     PutLegacyReassignments,
     PutOwedDeletion,
     PutPartition,
     PutReassignment,
+    PutReassignmentRequest,
     PutTopic,
     Record,
 )
@@ -73,6 +75,10 @@ class Draft:
     legacy: dict[TopicPartition, Replicas] | None = None
     """What the legacy znode shall hold; None: as it is."""
     extra: dict[TopicPartition, Replicas] | None = None
+    requests: dict[str, dict[TopicPartition, Replicas]] = field(
+        default_factory=dict[str, dict[TopicPartition, Replicas]]
+    )
+    """What requests of the queue shall still name, by name; empty deletes."""
     show_originals: bool = False
     ended: bool = False
     """Some move ends with this draft, or began and ended within it: others may begin."""
@@ -99,7 +105,9 @@ class Draft:
     def size(self) -> int:
         """How much was decided, in znodes; in proportion to bytes, for a batch has to fit ZooKeeper's `jute.maxbuffer`."""
         topics = sum(1 + len(put.topic.assignments) // 50 for put in self.new_topics.values())
-        entries = sum(len(targets) for targets in (self.legacy, self.extra) if targets is not None)
+        entries = sum(
+            len(targets) for targets in (self.legacy, self.extra, *self.requests.values()) if targets is not None
+        )
         lists = max(0, entries // ENTRIES_PER_ZNODE - SPARE_ZNODES)
         return len(self.leaderships) + len(self.reassignments) + self.topics_size + topics + lists
 
@@ -240,6 +248,7 @@ class Draft:
             yield self._legacy_record(self.legacy)
         if self.extra is not None and self.state.extra is not None:
             yield PutExtraReassignments(tuple(sorted(self.extra.items())) or None, self.state.extra.version)
+        yield from self._request_records()
         yield from self.other_records
 
     def legacy_targets(self) -> dict[TopicPartition, Replicas]:
@@ -253,6 +262,27 @@ class Draft:
         if self.extra is None:
             self.extra = dict(self.state.extra.targets) if self.state.extra is not None else {}
         return self.extra
+
+    def requested(self, name: str) -> Mapping[TopicPartition, Replicas]:
+        """What a request of the queue will name when this is durable; nothing, if it is not there."""
+        known = self.state.requests.get(name)
+        return self.requests.get(name, known.targets if known is not None else {})
+
+    def withdraw(self, tp: TopicPartition, names: Iterable[str]) -> bool:
+        """Take a partition out of requests whose turn has not come; whether one of them named it."""
+        naming = [name for name in names if tp in self.requested(name)]
+        for name in naming:
+            if name not in self.requests:
+                self.requests[name] = dict(self.state.requests[name].targets)
+            del self.requests[name][tp]
+        return bool(naming)
+
+    def _request_records(self) -> Iterator[Record]:
+        for name in sorted(self.requests):
+            if left := self.requests[name]:
+                yield PutReassignmentRequest(name, tuple(left.items()), self.state.requests[name].legacy)
+            else:
+                yield DeleteReassignmentRequest(name)
 
     def _legacy_record(self, targets: dict[TopicPartition, Replicas]) -> PutLegacyReassignments:
         known = self.state.legacy

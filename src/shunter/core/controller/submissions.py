@@ -5,7 +5,7 @@ A large submission is taken in slices; cancels overtake it, and mark what has no
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -30,6 +30,16 @@ class Submission:
     waiting: dict[TopicPartition, None]
     cancelled: set[TopicPartition] = field(default_factory=set[TopicPartition])
     paused: set[TopicPartition] = field(default_factory=set[TopicPartition])
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What a cancel came after, and is for: what waits in the queue, and in which znodes (by name, and by czxid)."""
+
+    submissions: tuple[Submission, ...]
+    requests: tuple[str, ...]
+    legacy: int | None
+    extra: int | None
 
 
 @dataclass(slots=True)
@@ -60,7 +70,7 @@ class Submissions:
             mode = event.cancel_mode
             items = [(tp, cancel or mode) for tp, cancel in cancels.items()]
             # It concerns what was asked for before it; what comes after it may be open too when its turn comes.
-            decide = partial(self._cancel, before=tuple(self.open))
+            decide = partial(self._cancel, before=self._asked_before())
             finish = partial(self._cancelled, gathered, named={change.tp for change in event.changes})
             self.queue.add(Task(Priority.CANCEL, items, decide, finish))
         if changes:
@@ -97,6 +107,8 @@ class Submissions:
         known.update(dict.fromkeys(self.moves.unreconciled | self.state.left_out.moves))
         for submission in self.open:
             known.update(submission.waiting)
+        for waiting in (*self.state.requests.values(), self.state.legacy, self.state.extra):
+            known.update(dict.fromkeys(waiting.targets if waiting is not None else ()))
         return sorted(tp for tp in known if event.cancel_all or tp.topic in event.cancel_topics)
 
     def _submit(self, draft: Draft, change: ReassignmentChange, *, submission: Submission) -> MoveResult:
@@ -110,13 +122,19 @@ class Submissions:
         return result
 
     def _cancel(
-        self, draft: Draft, item: tuple[TopicPartition, CancelMode | None], *, before: Sequence[Submission]
+        self,
+        draft: Draft,
+        item: tuple[TopicPartition, CancelMode | None],
+        *,
+        before: Before,
     ) -> MoveResult:
         tp, mode = item
         result = self.moves.cancel(draft, tp, mode)
         if result[1] not in (ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS):
             return result
-        waiting = [each for each in before if tp in each.waiting and any(each is other for other in self.open)]
+        waiting = [
+            each for each in before.submissions if tp in each.waiting and any(each is other for other in self.open)
+        ]
         for submission in waiting:
             # A pause forgets nothing: what waits is accepted when its turn comes, and stands still.
             if mode is CancelMode.PAUSE:
@@ -125,7 +143,31 @@ class Submissions:
                 submission.paused.discard(tp)
             else:
                 submission.cancelled.add(tp)
-        return (tp, ErrorCode.NONE, None) if waiting else result
+        withdrawn = mode not in {CancelMode.PAUSE, CancelMode.RESUME} and self._withdraw(draft, tp, before)
+        return (tp, ErrorCode.NONE, None) if waiting or withdrawn else result
+
+    def _asked_before(self) -> Before:
+        legacy, extra = self.state.legacy, self.state.extra
+        return Before(
+            tuple(self.open),
+            tuple(self.state.requests),
+            None if legacy is None else legacy.czxid,
+            None if extra is None else extra.czxid,
+        )
+
+    def _withdraw(self, draft: Draft, tp: TopicPartition, before: Before) -> bool:
+        """Take out of the znodes what waits in them, durably: whoever comes next must not begin it."""
+        withdrawn = draft.withdraw(tp, before.requests)
+        legacy, extra = self.state.legacy, self.state.extra
+        listed = draft.legacy if draft.legacy is not None else legacy.targets if legacy is not None else {}
+        if tp in listed and legacy is not None and legacy.czxid == before.legacy and draft.reassignment(tp) is None:
+            self.moves.forget_legacy(draft, {tp})
+            withdrawn = True
+        listed = draft.extra if draft.extra is not None else extra.targets if extra is not None else {}
+        if tp in listed and extra is not None and extra.czxid == before.extra:
+            draft.extra_targets().pop(tp)
+            withdrawn = True
+        return withdrawn
 
     # ---- what former controllers left
 

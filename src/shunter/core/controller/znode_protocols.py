@@ -224,7 +224,8 @@ class ZnodeProtocols:
         known = self.state.requests
         self.done &= {request.name for request in requests}
         requests = tuple(request for request in requests if request.name not in self.done)
-        self.state.requests = {request.name: request for request in requests}
+        # Of those that are known it is known better what is left of them: this may have been read before we wrote it.
+        self.state.requests = {request.name: known.get(request.name, request) for request in requests}
         notices: list[Notice] = []
         for request in requests:
             held = self._waits(request.name, request.czxid) if request.name not in known else []
@@ -257,6 +258,8 @@ class ZnodeProtocols:
                 draft.legacy_targets()
             return
         tp, target = item
+        if tp not in draft.requested(request.name):
+            return  # It was cancelled before its turn came.
         known = draft.reassignment(tp)
         current = None if known is None or known.phase is Phase.DROPPING else known.legacy
         if not same_route(current, legacy=request.legacy):
@@ -352,6 +355,7 @@ class ZnodeProtocols:
     def on_committed(self, draft: Draft) -> None:
         """Room came free in the legacy znode: let extra entries that waited for it follow."""
         self.done.update(each.name for each in draft.other_records if isinstance(each, DeleteReassignmentRequest))
+        self.done.update(name for name, left in draft.requests.items() if not left)
         if draft.legacy is not None and self.state.legacy is not None:
             self.bridged = self.state.legacy.czxid
         waiting = self.state.extra is not None and self.state.cancel is None

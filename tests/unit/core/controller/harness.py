@@ -56,6 +56,7 @@ from shunter.model.records import (
     PutPartition,
     PutProducerIdBlock,
     PutReassignment,
+    PutReassignmentRequest,
     PutTopic,
 )
 from shunter.model.settings import ControllerSettings
@@ -208,6 +209,9 @@ class Store:
             case CreateReassignmentRequest(targets, legacy):
                 self.request(targets, legacy=legacy)
                 return 0, 0
+            case PutReassignmentRequest(name, targets):
+                if name in self.requests:
+                    self.requests[name] = self.requests[name]._replace(targets=dict(targets))
             case DeleteReassignmentRequest(name):
                 self.requests.pop(name, None)
             case PutDeletionMark(name):

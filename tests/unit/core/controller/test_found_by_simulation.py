@@ -889,3 +889,54 @@ def test_a_record_is_closed_when_one_broker_owes_and_the_other_answers_while_tha
     world.feed(RequestAnswered(stops[3].request_id, 3))
     world.release_writes()
     assert TP not in world.store.reassignments
+
+
+def waiting_request(**asked):
+    """A request of two partitions whose first was taken on in the first slice, and whose second waits."""
+    world = Harness(slice_partitions=1).start()
+    world.create("t", [(1, 2), (1, 2)])
+    world.hold_writes = True
+    world.write_request({("t", 0): (1, 3), ("t", 1): (1, 3)}, **asked)
+    return world
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_a_cancel_of_everything_reaches_what_waits_in_a_request_for_good(legacy):
+    world = waiting_request(legacy=legacy)
+    world.feed(everything(7, CancelMode.ROLL_BACK))
+    while 7 not in world.replies:
+        batches, world.held_batches = world.held_batches, []
+        world.feed(*(event for batch in batches for event in world._write(batch)))
+    world.fail_over()
+    world.catch_up_all()
+    assert {tp: world.replicas(tp) for tp in (TP, TopicPartition("t", 1))} == dict.fromkeys(
+        (TP, TopicPartition("t", 1)), (1, 2)
+    )
+    assert not world.store.reassignments
+    assert not world.store.requests
+
+
+def test_what_is_asked_for_after_a_cancel_is_taken_though_it_names_the_same():
+    world = waiting_request()
+    world.feed(submitted(7, ("t", 1), None))
+    world.write_request({("t", 1): (2, 4)})
+    let_write(world)
+    world.release_writes()
+    world.catch_up_all()
+    assert world.replicas(TP) == (1, 3)
+    assert world.replicas(TopicPartition("t", 1)) == (2, 4)
+    assert not world.store.requests
+
+
+@pytest.mark.parametrize("place", ["write_legacy", "write_extra"])
+def test_a_cancel_of_everything_reaches_what_waits_in_the_other_znodes(place):
+    world = busy()
+    getattr(world, place)({TP: (3, 4)})
+    world.feed(everything(2, CancelMode.ROLL_BACK))
+    let_write(world)
+    world.release_writes()
+    world.catch_up_all()
+    assert world.replicas(TP) == (1, 2)
+    assert world.store.legacy is None
+    assert world.store.extra is None
+    assert not world.store.requests
