@@ -185,10 +185,13 @@ class ExecutorWorld:
         found = self.cluster.partitions.get(tp)
         live = self.cluster.live()
         before = 0 if found is None else sum(broker in live for broker in found.isr if broker in found.settled)
+        running = ((), 0) if found is None else (found.base, found.floor)
         if found is not None:
             sent = self.rules.sent_steps.get(tp)
             found.base, found.floor = ((), 0) if sent is None or sent[0] != target else sent[1:]
         code = self.cluster.alter(tp, target, OURS)
+        if found is not None and code is not ErrorCode.NONE:
+            found.base, found.floor = running  # What was refused is no measure of what goes on.
         self.coverage.count("answer", code.name)
         self.scheduler.note(f"cluster {tp} {target} {code.name}")
         self.rules.altered(tp, target, before, code)
