@@ -293,7 +293,7 @@ class ClusterReader:
         unreadable = unreadable if unreadable is not None else Unreadable()
         found: list[ReassignmentRequest] = []
         for name, znode in await self.children_with_data(znodes.REASSIGNMENT_REQUESTS):
-            request = unreadable.attempt(decode_request, name, znode.data, czxid=znode.czxid)
+            request = unreadable.attempt(decode_request, name, znode.data, czxid=znode.czxid, version=znode.version)
             if request is not None:
                 found.append(request)
         return tuple(found)

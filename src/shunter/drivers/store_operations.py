@@ -78,7 +78,7 @@ def _paths_of(record: Record, children: Mapping[str, tuple[str, ...] | None]) ->
         return [znodes.deletion(record.name)]
     if type(record) is DeleteQueueEntry:
         return [_queue_entry(record), *([znodes.topic(record.name)] if record.name else [])]
-    if type(record) is DeleteReassignmentRequest or type(record) is PutReassignmentRequest:
+    if type(record) is DeleteReassignmentRequest:
         return [znodes.reassignment_request(record.name)]
     if type(record) is DeleteTopic:
         name = record.name
@@ -155,8 +155,8 @@ def estimate(record: Record) -> int:
     paths = paths_to_find((record,), names)
     if type(record) is DeleteQueueEntry:
         paths = paths[:1]  # Were there a topic of that name, nothing would be removed.
-    there = type(record) in {DeleteTopic, DeleteQueueEntry, DeleteReassignmentRequest, PutReassignmentRequest}
-    operations = plan((record,), dict.fromkeys(paths, there), names).operations
+    deleting = type(record) in {DeleteTopic, DeleteQueueEntry, DeleteReassignmentRequest}
+    operations = plan((record,), dict.fromkeys(paths, deleting), names).operations
     return sum(_size(operation) for operation in operations)
 
 
@@ -304,11 +304,9 @@ def _create_request(planned: Plan, record: CreateReassignmentRequest) -> None:
 
 
 def _put_request(planned: Plan, record: PutReassignmentRequest) -> None:
-    """Write a request again, under its name and so in its turn; one that somebody withdrew stays away."""
-    path = znodes.reassignment_request(record.name)
-    if planned.present.get(path, False):
-        planned.operations.append(Put(path, encode_request(record.targets, legacy=record.legacy), ANY_VERSION))
-    planned.nothing_own()
+    """Write a request again under its name, so that it keeps its turn."""
+    data = encode_request(record.targets, legacy=record.legacy)
+    planned.write(znodes.reassignment_request(record.name), data, record.version)
 
 
 def _delete_request(planned: Plan, record: DeleteReassignmentRequest) -> None:

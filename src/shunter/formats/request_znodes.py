@@ -25,7 +25,7 @@ from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.snapshot import ReassignmentRequest
 
 
-def decode_request(name: str, data: bytes | None, *, czxid: int) -> ReassignmentRequest:
+def decode_request(name: str, data: bytes | None, *, czxid: int, version: int = 0) -> ReassignmentRequest:
     """Read a request; partitions come sorted.
 
     Raises:
@@ -43,7 +43,8 @@ def decode_request(name: str, data: bytes | None, *, czxid: int) -> Reassignment
         for text, replicas in read_object(topics, topic, place).items():
             tp = TopicPartition(topic, read_partition_number(text, place))
             targets[tp] = read_replicas(replicas, f"replicas of {tp}", place, shared)
-    return ReassignmentRequest(name, dict(sorted(targets.items())), read_flag(document, "legacy", place), czxid)
+    legacy = read_flag(document, "legacy", place)
+    return ReassignmentRequest(name, dict(sorted(targets.items())), legacy, czxid, version)
 
 
 def encode_request(targets: Iterable[tuple[TopicPartition, Replicas]], *, legacy: bool) -> bytes:

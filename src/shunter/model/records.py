@@ -100,7 +100,8 @@ class PutReassignmentRequest(NamedTuple):
 
     name: str
     targets: tuple[tuple[TopicPartition, Replicas], ...]
-    legacy: bool = False
+    legacy: bool
+    version: int
 
 
 class DeleteReassignmentRequest(NamedTuple):

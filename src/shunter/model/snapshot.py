@@ -31,6 +31,7 @@ class ReassignmentRequest(NamedTuple):
     targets: Mapping[TopicPartition, Replicas]
     legacy: bool = False
     czxid: int = 0
+    version: int = 0
 
 
 class OwedDeletions(NamedTuple):

@@ -96,14 +96,11 @@ def test_deleting_what_is_half_gone_takes_what_is_left():
     assert not planned([DeleteTopic("t", (0, 3))]).operations
 
 
-def test_what_is_left_of_a_request_keeps_its_place_and_one_that_was_withdrawn_stays_away():
+def test_what_is_left_of_a_request_is_written_under_its_name_if_nobody_else_wrote_it():
     path = "/admin/reassignment_requests/request_0000000007"
-    left = [PutReassignmentRequest("request_0000000007", ((TP, (1, 2)),))]
-    assert paths_to_find(left, {}) == (path,)
-    assert [(type(each), each.path, each.version) for each in planned(left, present=(path,)).operations] == [
-        (Put, path, -1)
-    ]
-    assert not planned(left).operations
+    left = [PutReassignmentRequest("request_0000000007", ((TP, (1, 2)),), legacy=False, version=3)]
+    assert folders_to_list(left) == paths_to_find(left, {}) == ()
+    assert [(type(each), each.path, each.version) for each in planned(left).operations] == [(Put, path, 3)]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +152,7 @@ records = st.one_of(
     st.builds(PutOwedDeletion, st.integers(0, 99), st.lists(st.tuples(partitions, st.integers(0, 9))).map(tuple), versions),
     st.builds(CloseOwedDeletion, st.integers(0, 99), st.integers(0, 3)),
     st.builds(PutLegacyReassignments, st.none() | st.lists(st.tuples(partitions, replicas)).map(tuple), st.integers(0, 3)),
-    st.builds(PutReassignmentRequest, names, st.lists(st.tuples(partitions, replicas)).map(tuple), st.booleans()),
+    st.builds(PutReassignmentRequest, names, st.lists(st.tuples(partitions, replicas)).map(tuple), st.booleans(), versions),
     st.builds(PutDeletionMark, names),
     st.builds(PutProducerIdBlock, st.integers(0, 9), st.integers(0, 2**60), st.integers(0, 2**60), versions),
     st.builds(DeleteQueueEntry, st.sampled_from(("delete_topics", "preferred_replica_election")), names),

@@ -219,7 +219,7 @@ def _apply_record(state: ControllerState, record: Record, version: int, czxid: i
             state.extra = _rewritten(state.extra, targets, version, czxid)
         case PutReassignmentRequest(name, targets):
             if name in state.requests:  # Else somebody has withdrawn it meanwhile.
-                state.requests[name] = state.requests[name]._replace(targets=dict(targets))
+                state.requests[name] = state.requests[name]._replace(targets=dict(targets), version=version)
         case DeleteReassignmentRequest(name):
             state.requests.pop(name, None)
         case CreateReassignmentRequest():

@@ -279,8 +279,9 @@ class Draft:
 
     def _request_records(self) -> Iterator[Record]:
         for name in sorted(self.requests):
+            known = self.state.requests[name]
             if left := self.requests[name]:
-                yield PutReassignmentRequest(name, tuple(left.items()), self.state.requests[name].legacy)
+                yield PutReassignmentRequest(name, tuple(left.items()), known.legacy, known.version)
             else:
                 yield DeleteReassignmentRequest(name)
 

@@ -169,6 +169,8 @@ class Store:
                 return False
             case PutLegacyReassignments(_, version):
                 return (-1 if self.legacy is None else self.legacy.version) == version
+            case PutReassignmentRequest(name=name, version=version):
+                return name in self.requests and self.requests[name].version == version
             case PutExtraReassignments(_, version):
                 return self.extra is not None and self.extra.version == version
             case _:
@@ -209,9 +211,9 @@ class Store:
             case CreateReassignmentRequest(targets, legacy):
                 self.request(targets, legacy=legacy)
                 return 0, 0
-            case PutReassignmentRequest(name, targets):
-                if name in self.requests:
-                    self.requests[name] = self.requests[name]._replace(targets=dict(targets))
+            case PutReassignmentRequest(name, targets, _, version):
+                self.requests[name] = self.requests[name]._replace(targets=dict(targets), version=version + 1)
+                return version + 1, 0
             case DeleteReassignmentRequest(name):
                 self.requests.pop(name, None)
             case PutDeletionMark(name):
