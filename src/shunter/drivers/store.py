@@ -185,10 +185,13 @@ class ZooKeeperStore:
         children = dict(zip(folders, await self._client.children_of_many(folders), strict=True))
         wanted = paths_to_find(records, children)
         present: dict[str, bool] = {}
+        made: dict[str, int] = {}
         for portion in chunks(wanted, CHUNK):
             found, _ = await self._client.get_many(portion)
-            present.update((path, znode is not None) for path, znode in zip(portion, found, strict=True))
-        return plan(records, present, children)
+            for path, znode in zip(portion, found, strict=True):
+                present[path] = znode is not None
+                made[path] = 0 if znode is None else znode.czxid
+        return plan(records, present, children, made)
 
     async def _commit(self, operations: Sequence[Operation], fence: int) -> Committed | None:
         """Carry out one multi behind the fence.
@@ -254,6 +257,7 @@ class ZooKeeperStore:
             record.topic.name for record in batch.records if type(record) is PutTopic and record.topic.version < 0
         )
         self._watches.look_again(record.name for record in batch.records if type(record) is DeleteTopic)
+        self._watches.look_again_whether_doomed(planned.kept)
         return BatchWritten(batch.batch_id, tuple(versions), tuple(czxids))
 
     def _still(self, fence: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from shunter.drivers.zookeeper_requests import ANY_VERSION, Check, Create, Operation, Put, Remove, Znode
@@ -101,6 +102,10 @@ class Plan:
     operations: list[Operation] = field(default_factory=list)
     principals: list[int | None] = field(default_factory=list)
     """Index of the operation that carries a record's version; None where there was nothing to do."""
+    made: Mapping[str, int] = field(default_factory=dict)
+    """In which transaction what was found was created."""
+    kept: set[str] = field(default_factory=set)
+    """Topics whose entry in the deletion queue was to be struck off, for there was no such topic; now there is."""
 
     def add(self, record: Record) -> None:
         """Plan one record."""
@@ -135,15 +140,21 @@ class Plan:
         self.principals.append(None)
 
 
-def plan(records: Sequence[Record], present: dict[str, bool], children: Mapping[str, tuple[str, ...] | None]) -> Plan:
+def plan(
+    records: Sequence[Record],
+    present: dict[str, bool],
+    children: Mapping[str, tuple[str, ...] | None],
+    made: Mapping[str, int] = MappingProxyType({}),
+) -> Plan:
     """Plan the operations of a batch.
 
     Args:
         records: In the order in which they are to happen.
         present: Which of `paths_to_find` exist.
         children: Names below `folders_to_list`; None where there is no such folder.
+        made: czxids of those that exist.
     """
-    planned = Plan(present, {path: set(names or ()) for path, names in children.items()})
+    planned = Plan(present, {path: set(names or ()) for path, names in children.items()}, made=made)
     for record in records:
         planned.add(record)
     return planned
@@ -325,9 +336,12 @@ def _put_producer_id_block(planned: Plan, record: PutProducerIdBlock) -> None:
 
 
 def _delete_queue_entry(planned: Plan, record: DeleteQueueEntry) -> None:
-    """Strike an entry off; one that was to name no topic, and does by now, stays."""
-    if not record.name or not planned.present.get(znodes.topic(record.name), False):
-        planned.remove(_queue_entry(record))
+    """Strike an entry off; one that was to name no topic, and was made when there was one by now, stays."""
+    entry, topic = _queue_entry(record), znodes.topic(record.name) if record.name else ""
+    if not planned.present.get(topic, False) or planned.made.get(topic, 0) > planned.made.get(entry, 0):
+        planned.remove(entry)
+    elif planned.present.get(entry, False):
+        planned.kept.add(record.name)
     planned.nothing_own()
 
 

@@ -166,6 +166,13 @@ class ClusterWatches:
             self._mark(znodes.TOPICS)
             self._mark(znodes.DELETE_TOPICS)
 
+    def look_again_whether_doomed(self, names: Iterable[str]) -> None:
+        """What is queued for deletion has become readable, was made anew, or is gone: its entry has a meaning now."""
+        doomed = self._known_deletions.intersection(names)
+        if doomed:
+            self._known_deletions -= doomed
+            self._mark(znodes.DELETE_TOPICS)
+
     def _on_watch(self, event: WatchEvent) -> None:
         if not self._active:
             return
@@ -262,15 +269,8 @@ class ClusterWatches:
         known.update({name: max(zxid, known.get(name, 0)) for name, zxid in found.written.items()})
         if newer or lost or found.unreadable:
             self._post(TopicsRead(newer, tuple(lost), tuple(sorted(found.unreadable))))
-            self._look_again_whether_doomed({*lost, *(each.topic.name for each in newer)})
+            self.look_again_whether_doomed({*lost, *(each.topic.name for each in newer)})
         self.watch_new_topics(fresh)
-
-    def _look_again_whether_doomed(self, names: Iterable[str]) -> None:
-        """What is queued for deletion has become readable, was made anew, or is gone: its entry has a meaning now."""
-        doomed = self._known_deletions.intersection(names)
-        if doomed:
-            self._known_deletions -= doomed
-            self._mark(znodes.DELETE_TOPICS)
 
     async def _read_legacy(self) -> None:
         await self._client.exists(znodes.LEGACY_REASSIGNMENTS, watch=True)

@@ -178,7 +178,19 @@ def test_an_entry_whose_topic_came_meanwhile_is_not_struck_off(place):
     place.make(1, doomed=True)
     place.settle()
     place.write(DeleteQueueEntry("delete_topics", "t"))
+    place.settle()
     assert place.tree.get(znodes.deletion("t")) is not None
+    assert place.told(TopicDeletionsFound) == [TopicDeletionsFound(("t",))] * 2
+
+
+def test_an_entry_that_is_older_than_its_topic_is_struck_off(place):
+    place.act(Create(znodes.deletion("t"), None))
+    place.settle()
+    place.make(1, doomed=False)
+    place.write(DeleteQueueEntry("delete_topics", "t"))
+    place.settle()
+    assert place.tree.get(znodes.deletion("t")) is None
+    assert place.tree.get(znodes.topic("t")) is not None
 
 
 @pytest.mark.parametrize("half_ms", range(7))
