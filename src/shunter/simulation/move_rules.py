@@ -276,6 +276,8 @@ class MoveRules:
         else:
             need = min(len(record.target), len(record.original) if known is not None else len(record.target))
         latest = self.waiting(tp)
+        if known is None and record.original != was.original:
+            need = min(need, len(record.original))  # A move to there ended in this write, and the next began.
         if known is None and was.in_motion:
             latest = [was.target, *latest]  # What Apache had begun ends in this write, and the next begins.
         elif known is not None and known.target != record.target:

@@ -293,6 +293,8 @@ class Deletions:
         name now. Where it lies in that one's way, `clear_the_way` asks.
         """
         partition = self.state.partition(tp)
+        if tp.topic in self.state.left_out.topics:
+            return  # It may be assigned there by now, and nobody can tell: asked for when the topic can be read again.
         if epoch == EPOCH_DURING_DELETE and self._placed_anew(tp, broker):
             return
         if partition is not None and broker in partition.assignment.replicas:

@@ -237,6 +237,9 @@ class Intake:
         if changes.mended:
             self.liveness.lead_on(changes.mended)
             self.submissions.reconcile(frozenset(changes.mended))
+            again = self.submissions.reconcile_legacy()
+            if again is not None:
+                self.queue.add(again)
         unelected = [tp for tp in changes.led if _unelected(self.state, tp)]
         if unelected:
             finish = partial(self._topics_awaited, tried={tp.topic for tp in unelected})

@@ -475,7 +475,8 @@ class Moves:
         partition = draft.partition(tp)
         if partition is None or broker not in partition.assignment.replicas:
             epoch = EPOCH_DURING_DELETE if partition is None else _leader_epoch(partition)
-            if broker in draft.state.brokers and item not in self.refused:
+            unknown = tp.topic in draft.state.left_out.topics
+            if broker in draft.state.brokers and item not in self.refused and not unknown:
                 draft.drop(tp, (broker,), epoch)
                 return
             draft.owe(broker, tp, epoch)

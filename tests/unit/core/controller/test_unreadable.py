@@ -16,6 +16,7 @@ from shunter.core.controller.ready import SendLeaderAndIsr
 from shunter.errors import ErrorCode
 from shunter.model.partition import ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import Phase
+from shunter.model.snapshot import LegacyReassignments, OwedDeletions
 from shunter.model.topic import Topic
 
 BROKEN = TopicPartition("t", 0)
@@ -321,3 +322,38 @@ def test_producer_ids_are_not_given_out_again_when_the_block_can_not_be_read():
     world.feed(ProducerIdsRequested(1, world.live[1].epoch, 5))
     assert world.replies[5].error is ErrorCode.UNKNOWN_SERVER_ERROR
     assert world.store.producer == (0, -1)
+
+
+def test_what_is_owed_of_a_topic_that_can_not_be_read_is_asked_for_when_it_can():
+    """Whoever was in charge meanwhile may have placed a replica there again (simulated, seed 46003443)."""
+    world = Harness(brokers=(1, 2, 3, 4)).start()
+    world.create("t", [(1, 2, 3), (1, 2, 3)])
+    topic, state = world.store.topics["t"], world.store.states[BROKEN]
+    again = topic.assignments | {0: ReplicaAssignment((1, 2, 4))}
+    world.store.topics["t"] = topic._replace(assignments=again, version=topic.version + 1)
+    world.store.states[BROKEN] = state._replace(isr=(1, 2, 4), partition_epoch=state.partition_epoch + 1)
+    world.store.owed[4] = OwedDeletions(((BROKEN, 0), (SOUND, 0)), 0)
+    world.store.left_out = world.store.left_out._replace(topics=frozenset({"t"}))
+    world.fail_over()
+    world.bounce(4)
+    assert not world.deleted
+    world.store.left_out = world.store.left_out._replace(topics=frozenset())
+    world.feed(TopicsRead((world.store.topic_snapshot("t"),)))
+    assert set(world.deleted) == {(4, SOUND)}
+    assert not world.store.owed
+
+
+def test_a_legacy_entry_that_a_request_named_too_goes_when_its_topic_can_be_read_again():
+    world = Harness(brokers=(1, 2, 3, 4), slice_partitions=1).start()
+    world.create("t", [(1, 2)])
+    world.create("u", [(1, 2)])
+    world.store.left_out = world.store.left_out._replace(topics=frozenset({"t"}))
+    world.store.legacy = LegacyReassignments({BROKEN: (1, 2)}, {}, 0, 700)
+    world.fail_over()
+    world.hold_writes = True
+    world.write_request({BROKEN: (1, 3), ("u", 0): (1, 3)})
+    world.store.left_out = world.store.left_out._replace(topics=frozenset())
+    world.feed(TopicsRead((world.store.topic_snapshot("t"),)))
+    world.release_writes()
+    world.catch_up_all()
+    assert world.store.legacy is None
