@@ -18,7 +18,7 @@ from shunter.core.controller.tasks import PartitionResults, Priority, Task, Task
 from shunter.core.reassignment import WaitReason
 from shunter.core.reassignment.reconciliation import Reconciled, Row, Sources, reconcile
 from shunter.errors import ErrorCode
-from shunter.model.partition import NO_LEADER, Replicas, TopicPartition
+from shunter.model.partition import NO_LEADER, BrokerId, Replicas, TopicPartition
 from shunter.model.reassignment import CancelMode, Phase, Reassignment, Strategy
 from shunter.model.settings import ControllerSettings
 
@@ -287,9 +287,12 @@ class Submissions:
         self.moves.unreconciled -= draft.reconciled
         unhindered = [tp for tp in draft.reassignments if self._stepped_in_sync(draft, tp)]
         unhindered += [tp for tp in draft.leaderships if self._led_at_last(tp)]
-        if draft.live is not None and draft.live != serving_brokers(self.state):
-            # Who came or went while this was written was compared with the moves that there were before it.
-            unhindered += [tp for tp in draft.reassignments if tp in self.moves.waiting]
+        # Who came or went while this was written was compared with the moves that there were before it.
+        serving = serving_brokers(self.state)
+        moved = draft.live is not None and draft.live != serving
+        unhindered += [
+            tp for tp in draft.reassignments if tp in self.moves.waiting and (moved or self._serves_again(tp, serving))
+        ]
         if unhindered:
             # A step that only drops is followed by no news of an ISR that could make the move go on.
             self.queue.add(Task(Priority.NORMAL, unhindered, self.moves.advance))
@@ -300,6 +303,12 @@ class Submissions:
             pending = [tp for tp, move in self.state.reassignments.items() if move.phase is Phase.PENDING]
             if pending:
                 self.queue.add(Task(Priority.NORMAL, pending, self.moves.advance))
+
+    def _serves_again(self, tp: TopicPartition, serving: frozenset[BrokerId]) -> bool:
+        """Whether a move waits for a broker that serves by now: it came back with the log dir that had failed."""
+        waiting = self.moves.waiting[tp][0]
+        now = serving.difference(self.state.offline_replicas.get(tp, ()))
+        return waiting.reason is WaitReason.DEAD and not now.isdisjoint(waiting.brokers)
 
     def _led_at_last(self, tp: TopicPartition) -> bool:
         """Whether a move waits for a leader, and there is one."""

@@ -940,3 +940,16 @@ def test_a_cancel_of_everything_reaches_what_waits_in_the_other_znodes(place):
     assert world.store.legacy is None
     assert world.store.extra is None
     assert not world.store.requests
+
+
+def test_a_broker_that_returns_with_its_log_dir_while_a_move_is_accepted_lets_it_begin():
+    world = Harness().start()
+    world.create("t", [(1, 2)])
+    world.machine.intake.liveness.on_replicas_failed(3, [TP])
+    world.hold_writes = True
+    world.reassign({TP: (1, 3)})
+    assert world.held_batches
+    world.bounce(3)
+    world.release_writes()
+    world.catch_up_all()
+    assert world.replicas(TP) == (1, 3)
