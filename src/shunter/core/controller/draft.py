@@ -254,13 +254,23 @@ class Draft:
     def legacy_targets(self) -> dict[TopicPartition, Replicas]:
         """The legacy znode's entries, to be changed: it is written again with this draft, or deleted when empty."""
         if self.legacy is None:
-            self.legacy = dict(self.state.legacy.targets) if self.state.legacy is not None else {}
+            self.legacy = dict(self.legacy_listed)
         return self.legacy
+
+    @property
+    def legacy_listed(self) -> Mapping[TopicPartition, Replicas]:
+        """The legacy znode's entries as they will be when this is durable."""
+        return self.legacy if self.legacy is not None else self.state.legacy.targets if self.state.legacy else {}
+
+    @property
+    def extra_listed(self) -> Mapping[TopicPartition, Replicas]:
+        """The extra znode's entries likewise."""
+        return self.extra if self.extra is not None else self.state.extra.targets if self.state.extra else {}
 
     def extra_targets(self) -> dict[TopicPartition, Replicas]:
         """The extra znode's entries, to be changed likewise."""
         if self.extra is None:
-            self.extra = dict(self.state.extra.targets) if self.state.extra is not None else {}
+            self.extra = dict(self.extra_listed)
         return self.extra
 
     def requested(self, name: str) -> Mapping[TopicPartition, Replicas]:

@@ -380,7 +380,7 @@ class Moves:
         known = draft.state.legacy
         if known is None and draft.legacy is None:
             return
-        before = known.targets if draft.legacy is None and known is not None else draft.legacy or {}
+        before = draft.legacy_listed
         if before and not any(tp in before for tp in partitions):
             return
         left = draft.legacy_targets()

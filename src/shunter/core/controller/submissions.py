@@ -5,7 +5,7 @@ A large submission is taken in slices; cancels overtake it, and mark what has no
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -18,7 +18,7 @@ from shunter.core.controller.tasks import PartitionResults, Priority, Task, Task
 from shunter.core.reassignment import WaitReason
 from shunter.core.reassignment.reconciliation import Reconciled, Row, Sources, reconcile
 from shunter.errors import ErrorCode
-from shunter.model.partition import NO_LEADER, BrokerId, Replicas, TopicPartition
+from shunter.model.partition import NO_LEADER, BrokerId, TopicPartition
 from shunter.model.reassignment import CancelMode, Phase, Reassignment, Strategy
 from shunter.model.settings import ControllerSettings
 
@@ -115,8 +115,7 @@ class Submissions:
         if change.tp in submission.cancelled:
             return change.tp, ErrorCode.NONE, "cancelled before it was begun"
         result = self.moves.submit(draft, change, paused=change.tp in submission.paused)
-        listed: Mapping[TopicPartition, Replicas] = self.state.legacy.targets if self.state.legacy is not None else {}
-        if result[1] is ErrorCode.NONE and change.tp in (listed if draft.legacy is None else draft.legacy):
+        if result[1] is ErrorCode.NONE and change.tp in draft.legacy_listed:
             # As Apache does: an acknowledged request must not be lost to an older legacy entry at a failover.
             self.moves.forget_legacy(draft, {change.tp})
         return result
@@ -159,12 +158,15 @@ class Submissions:
         """Take out of the znodes what waits in them, durably: whoever comes next must not begin it."""
         withdrawn = draft.withdraw(tp, before.requests)
         legacy, extra = self.state.legacy, self.state.extra
-        listed = draft.legacy if draft.legacy is not None else legacy.targets if legacy is not None else {}
-        if tp in listed and legacy is not None and legacy.czxid == before.legacy and draft.reassignment(tp) is None:
+        if (
+            legacy is not None
+            and legacy.czxid == before.legacy
+            and tp in draft.legacy_listed
+            and draft.reassignment(tp) is None
+        ):
             self.moves.forget_legacy(draft, {tp})
             withdrawn = True
-        listed = draft.extra if draft.extra is not None else extra.targets if extra is not None else {}
-        if tp in listed and extra is not None and extra.czxid == before.extra:
+        if extra is not None and extra.czxid == before.extra and tp in draft.extra_listed:
             draft.extra_targets().pop(tp)
             withdrawn = True
         return withdrawn
@@ -288,11 +290,11 @@ class Submissions:
         unhindered = [tp for tp in draft.reassignments if self._stepped_in_sync(draft, tp)]
         unhindered += [tp for tp in draft.leaderships if self._led_at_last(tp)]
         # Who came or went while this was written was compared with the moves that there were before it.
-        serving = serving_brokers(self.state)
-        moved = draft.live is not None and draft.live != serving
-        unhindered += [
-            tp for tp in draft.reassignments if tp in self.moves.waiting and (moved or self._serves_again(tp, serving))
-        ]
+        waits = [tp for tp in draft.reassignments if tp in self.moves.waiting]
+        if waits:
+            serving = serving_brokers(self.state)
+            moved = draft.live is not None and draft.live != serving
+            unhindered += [tp for tp in waits if moved or self._serves_again(tp, serving)]
         if unhindered:
             # A step that only drops is followed by no news of an ISR that could make the move go on.
             self.queue.add(Task(Priority.NORMAL, unhindered, self.moves.advance))

@@ -327,17 +327,13 @@ class ZnodeProtocols:
             if not extra.targets:
                 draft.extra_targets()
             return
-        left = extra.targets if draft.extra is None else draft.extra
-        target = left.get(tp)
+        target = draft.extra_listed.get(tp)
         if target is None:
             return
         if self._legacy_move(draft, tp) is False:
             self._warn_of_conflict(draft, tp, legacy=True)
         else:
-            known = self.state.legacy
-            listed: Mapping[TopicPartition, Replicas] = known.targets if known is not None else {}
-            if draft.legacy is not None:
-                listed = draft.legacy
+            listed = draft.legacy_listed
             if tp not in listed and self._weigh(draft, listed) > LEGACY_WEIGHT_AT_MOST:
                 return  # Its turn comes when others have left the legacy znode.
             draft.legacy_targets()[tp] = target

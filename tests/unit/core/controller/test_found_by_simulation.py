@@ -235,7 +235,7 @@ def test_a_legacy_entry_for_what_a_record_does_already_goes_with_the_move():
     assert world.store.legacy is None
 
 
-def test_a_pending_move_that_somebody_else_began_is_finished():
+def pending_and_begun_by_somebody_else():
     world = Harness(max_concurrent=1).start()
     world.create("t", [(1, 2)])
     world.create("u", [(1, 2)])
@@ -246,6 +246,11 @@ def test_a_pending_move_that_somebody_else_began_is_finished():
     begun = ReplicaAssignment((3, 1, 2), (3,))
     world.store.topics["t"] = topic._replace(assignments={0: begun}, version=topic.version + 1)
     world.feed(TopicsRead((world.store.topic_snapshot("t"),)))
+    return world
+
+
+def test_a_pending_move_that_somebody_else_began_is_finished():
+    world = pending_and_begun_by_somebody_else()
     world.reassign({TP: (3, 1, 2)}, token=3)
     world.catch_up_all()
     assert world.state(TP).assignment == ReplicaAssignment((3, 1, 2))
@@ -862,15 +867,7 @@ def test_a_pause_that_ends_in_the_write_in_which_it_began_stops_nothing():
 
 
 def test_a_pending_move_that_somebody_else_began_is_taken_back_by_a_cancel():
-    world = Harness(max_concurrent=1).start()
-    world.create("t", [(1, 2)])
-    world.create("u", [(1, 2)])
-    world.reassign({("u", 0): (1, 3)})
-    world.reassign({TP: (3, 1, 2)}, token=2)
-    topic = world.store.topics["t"]
-    begun = ReplicaAssignment((3, 1, 2), (3,))
-    world.store.topics["t"] = topic._replace(assignments={0: begun}, version=topic.version + 1)
-    world.feed(TopicsRead((world.store.topic_snapshot("t"),)))
+    world = pending_and_begun_by_somebody_else()
     world.reassign({TP: None}, token=3)
     assert world.state(TP).assignment == ReplicaAssignment((1, 2))
     assert TP not in world.store.reassignments
