@@ -122,6 +122,12 @@ def test_every_decision_is_in_the_index() -> None:
         assert f"| [{number}]({decision.name}) | {title} |" in index
 
 
+def test_every_decision_has_its_status_and_date() -> None:
+    status = re.compile(r"Status: (accepted|superseded by \[\d{4}\]\(\S+\)), \d{4}-\d{2}-\d{2}\.?")
+    without = [path.name for path in DECISIONS if not status.fullmatch(path.read_text().splitlines()[2])]
+    assert without == []
+
+
 def test_decisions_that_the_code_names_are_there() -> None:
     known = {decision.stem for decision in DECISIONS} | {decision.name[:4] for decision in DECISIONS}
     files = [*PACKAGE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
