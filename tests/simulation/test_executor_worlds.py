@@ -53,6 +53,16 @@ def test_executor_worlds_keep_every_rule_for_hours(record_property):
     assert not [gap for gap in gaps if gap.startswith(("fault:", "operation:", "entry:"))]
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        91000494,  # The journal was damaged after it had been read, and before its reader heard what was in it.
+    ],
+)
+def test_an_executor_seed_that_failed_once_fails_no_more(seed):
+    assert run_seed(seed, kind=EXECUTOR).violation is None
+
+
 def test_an_executor_world_without_faults_ends_every_move():
     outcome = run_seed(8, kind=EXECUTOR, faults=())
     assert outcome.violation is None

@@ -10,6 +10,9 @@ until it leads, while a broker that hears LeaderAndIsr before its first metadata
   updates ends where a topic comes up under another topic id (deleted and made anew): a broker that gets both in one
   request forgets the new id.
 - Whoever waits for a merged update's answer gets the answer to the merged one.
+- A StopReplica that deletes is not sent before each LeaderAndIsr that was sent ahead of it has been answered
+  (`may_send`). Otherwise both could be handled, and both be sent again after a lost connection: the repeated
+  LeaderAndIsr would make the deleted replica anew, empty, and perhaps a leader, until the deletion came once more.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from shunter.core.controller.ready import SendUpdateMetadata, TopicSlice
+from shunter.core.controller.ready import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata, TopicSlice
 from shunter.drivers.bodies import SharedBody
 from shunter.errors import ErrorCode
 from shunter.model.partition import BrokerId, PartitionState, TopicPartition
@@ -96,6 +99,15 @@ class Backlog:
         self._count(entry, 1)
         if self._incremental > self._limit:
             self._merge_runs()
+
+    def may_send(self, flying: Iterable[Entry]) -> bool:
+        """Whether there is an entry that can be sent while those in `flying` have no answer yet."""
+        if not self._entries:
+            return False
+        request = self._entries[0].body.request
+        if not isinstance(request, SendStopReplica) or not any(stop.delete for stop in request.partitions):
+            return True
+        return not any(isinstance(entry.body.request, SendLeaderAndIsr) for entry in flying)
 
     def take(self) -> Entry:
         """Remove the entry that is to be sent next."""

@@ -238,7 +238,7 @@ class _Channel:
     async def _write(self, connection: BrokerConnection) -> None:
         versions = self._versions()
         while True:
-            while not self._backlog or len(self._flying) >= self._owner.in_flight:
+            while len(self._flying) >= self._owner.in_flight or not self._backlog.may_send(self._flying):
                 self._work.clear()
                 await self._work.wait()
             entry = self._backlog.take()

@@ -196,7 +196,7 @@ class Channel:
         self._pump()
 
     def _pump(self) -> None:
-        while self._up is not None and self._backlog and len(self._flying) < IN_FLIGHT:
+        while self._up is not None and len(self._flying) < IN_FLIGHT and self._backlog.may_send(self._flying):
             entry = self._backlog.take()
             self._flying.append(entry)
             broker = self._owner.world[self.broker.id]

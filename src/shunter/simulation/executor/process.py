@@ -13,7 +13,7 @@ from shunter.drivers.execution import ExecutionDriver
 from shunter.drivers.journals import JournalDamaged, LeasedJournal, Presence
 from shunter.drivers.order_taker import take_orders
 from shunter.errors import DriverError
-from shunter.model.execution import Command, ExecutionOptions, MoveOrder
+from shunter.model.execution import Command, ExecutionOptions, JournalEntry, MoveOrder
 from shunter.simulation.executor.admin import SimulatedAdmin
 from shunter.simulation.executor.thread_loop import ThreadLoop
 from shunter.simulation.scheduler import MS, Scheduler
@@ -120,8 +120,7 @@ class ExecutorProcess:
         opening: Callable[[str, Presence], LeasedJournal] = disk.journal
         journal = await asyncio.to_thread(opening, self.owner, presence)
         await asyncio.to_thread(self._take_lease, journal, self.clock.now_ms())
-        entries = await asyncio.to_thread(journal.load)
-        self.world.rules.journal_loaded(self, entries)
+        entries = await asyncio.to_thread(self._load, journal)
         driver = ExecutionDriver(self.core, journal, self.admin, self.clock, self._take_notice)
         driver.post("start", ev.JournalLoaded(entries, "simulated"))
         self.driver, self.driving = driver, True
@@ -146,6 +145,12 @@ class ExecutorProcess:
         """Take it, in a thread; it counts from the moment in which the journal has it, not when we hear of that."""
         journal.acquire(now_ms)
         self.world.rules.lease_taken(self)
+
+    def _load(self, journal: LeasedJournal) -> tuple[JournalEntry, ...]:
+        """Read it, in a thread; it may be damaged between the read and the moment in which we hear of that."""
+        entries = journal.load()
+        self.world.rules.journal_loaded(self, entries)
+        return entries
 
     def pause(self) -> None:
         """SIGSTOP, or a machine that was suspended."""
