@@ -32,19 +32,24 @@ def kafka_answers(port: int) -> bool:
 
 def brokers_known_at(port: int) -> frozenset[int]:
     """Ids of the brokers that the Kafka server on `port` names to its clients; empty while it does not answer."""
+    return frozenset(broker_hosts_at(port))
+
+
+def broker_hosts_at(port: int) -> dict[int, str]:
+    """Hosts of the brokers that the Kafka server on `port` names to its clients, by id; empty while it does not answer."""
     answer = _asked(port, METADATA_REQUEST, is_whole=_is_whole_frame)
     if len(answer) < 12 or struct.unpack(">i", answer[4:8]) != (2,):
-        return frozenset()
+        return {}
     (count,) = struct.unpack(">i", answer[8:12])
-    brokers: set[int] = set()
+    brokers: dict[int, str] = {}
     at = 12
     for _ in range(count):
         node_id, host_length = struct.unpack_from(">ih", answer, at)
+        brokers[int(node_id)] = answer[at + 6 : at + 6 + host_length].decode()
         at += 6 + host_length + 4
         (rack_length,) = struct.unpack_from(">h", answer, at)
         at += 2 + max(rack_length, 0)
-        brokers.add(int(node_id))
-    return frozenset(brokers)
+    return brokers
 
 
 def zookeeper_answers(port: int) -> bool:

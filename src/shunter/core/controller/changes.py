@@ -39,6 +39,8 @@ class Changes:
 
     led: dict[TopicPartition, Replicas] = field(default_factory=dict[TopicPartition, Replicas])
     """Leader, epoch or replicas changed: replicas before the change (() for a new partition)."""
+    first: set[TopicPartition] = field(default_factory=set[TopicPartition])
+    """They got their first leader and ISR by a write of ours: no broker has a log of them yet."""
     isr: set[TopicPartition] = field(default_factory=set[TopicPartition])
     """Only the ISR changed: metadata for all, nothing for the replicas."""
     deleted: list[TopicPartition] = field(default_factory=list[TopicPartition])
@@ -51,6 +53,7 @@ class Changes:
         """Take in what a later apply changed."""
         for tp, before in other.led.items():
             self.led.setdefault(tp, before)
+        self.first |= other.first
         self.isr |= other.isr
         self.deleted += other.deleted
         self.urgent |= other.urgent
@@ -202,6 +205,8 @@ def _apply_record(state: ControllerState, record: Record, version: int, czxid: i
             before = state.topics[tp.topic].partitions[tp.partition]
             after = PartitionState(before.assignment, leadership._replace(partition_epoch=version))
             state.topics[tp.topic].partitions[tp.partition] = after
+            if before.leadership is None and tp not in state.unreadable:
+                changes.first.add(tp)
             _note(changes, tp, before, after)
         case PutTopic(topic, configs):
             _apply_topic(state, topic, dict(configs), version, changes)

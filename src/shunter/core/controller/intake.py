@@ -229,7 +229,7 @@ class Intake:
 
     def announce(self, changes: Changes, now_ms: int) -> list[Request]:
         """Tell the brokers what changed, and queue what follows from it."""
-        requests = self.outbox.leader_and_isr(changes.led, now_ms)
+        requests = self.outbox.leader_and_isr(changes, now_ms)
         requests += self.outbox.stop_replicas(pauses.woken(self.state, changes.led), now_ms, delete=False)
         requests += self.outbox.note_metadata(changes, now_ms)
         self.deletions.forget(changes.deleted)

@@ -40,11 +40,15 @@ class Liveness:
         Yields:
             How many partitions the piece looked at, and its requests.
         """
+        live = {broker.id: broker for broker in brokers}
         came, went = brokers_changed(self.state, {broker.id: broker.epoch for broker in brokers})
-        if not came and not went:
-            self.state.brokers = {broker.id: broker for broker in brokers}
+        if live == self.state.brokers:
             return
-        self.state.brokers = {broker.id: broker for broker in brokers}
+        self.state.brokers = live
+        if not came and not went:
+            # Endpoints, racks or features of live brokers are others now (Apache: onBrokerUpdate).
+            yield 0, [self.outbox.connect(), *self.outbox.metadata(now_ms)]
+            return
         self.state.shutting_down.difference_update(went)
         self._forget_log_dirs(went)
         lost = self.outbox.forget(went)

@@ -66,17 +66,21 @@ class Outbox:
 
     # ---- from changes to requests
 
-    def leader_and_isr(self, led: Mapping[TopicPartition, Replicas], now_ms: int) -> list[Request]:
-        """One request per replica's broker for all partitions whose leader, epoch or replicas changed."""
+    def leader_and_isr(self, changes: Changes, now_ms: int) -> list[Request]:
+        """One request per replica's broker for all partitions whose leader, epoch or replicas changed.
+
+        A replica is new (Apache: `isNew`) where the partition got its first leader, and where it was added to others.
+        A broker with a failed log dir makes a log for a new replica only: any other could lie on the failed one.
+        """
         by_broker: dict[BrokerId, dict[str, list[tuple[int, PartitionState]]]] = {}
         new: dict[BrokerId, set[TopicPartition]] = {}
-        for tp, before in led.items():
+        for tp, before in changes.led.items():
             partition = self.state.partition(tp)
             if partition is None or partition.leadership is None or tp.topic in self.state.deleting:
                 continue
             for broker in partition.assignment.replicas:
                 by_broker.setdefault(broker, {}).setdefault(tp.topic, []).append((tp.partition, partition))
-                if broker not in before:
+                if tp in changes.first or (before and broker not in before):
                     new.setdefault(broker, set()).add(tp)
         return [
             self._leader_and_isr(

@@ -1,0 +1,117 @@
+"""What real brokers make of what they are told about topics and about one another.
+
+The cluster begins empty: three brokers with a rack each, of which broker 1 has a log dir that failed at its start.
+"""
+
+import json
+import uuid
+from contextlib import ExitStack
+
+import pytest
+from kazoo.client import KazooClient
+
+from shunter.formats import znodes
+from shunter.testbed.cluster import ZooKeeperCluster
+from shunter.testbed.controller import ShunterController
+from shunter.testbed.probes import broker_hosts_at
+from shunter.testbed.waiting import wait_until
+
+# kafka-python leaves sockets to the collector when a broker dies under it.
+pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+
+BOUND_S = 60
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("announcements")
+    failed = folder / "failed-log-dir"
+    failed.write_text("A log dir that is no folder has failed, to a broker.")
+
+    def start_controller(cluster, stack: ExitStack):
+        stack.enter_context(ShunterController(folder / "controller", cluster.zookeeper_connect))
+
+    with ZooKeeperCluster(
+        folder,
+        before_brokers=start_controller,
+        racks={1: "a", 2: "b", 3: "c"},
+        broker_properties={1: {"log.dirs": f"{folder / 'broker-1' / 'data'},{failed}"}},
+        heap_mib=160,
+    ) as started:
+        yield started
+
+
+@pytest.fixture
+def zk(cluster):
+    client = KazooClient(cluster.zookeeper_connect)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def topic():
+    return f"a-{uuid.uuid4().hex[:8]}"
+
+
+def wait_in_sync(zk, topic, partitions, brokers=(1, 2, 3)):
+    """Until each partition's ISR has all brokers."""
+
+    def isrs():
+        read = [zk.exists(znodes.state(topic, number)) and zk.get(znodes.state(topic, number)) for number in partitions]
+        return [sorted(json.loads(found[0])["isr"]) if found else [] for found in read]
+
+    wait_until(lambda: isrs() == [list(brokers)] * len(partitions), what=f"{topic} is in sync", timeout_s=BOUND_S)
+
+
+def wait_hosted(cluster, topic, partitions):
+    """Until broker 1 has logs of all partitions on the log dir that works, with no word of a failed one."""
+    data = cluster.brokers[1].data_folder
+    wait_until(
+        lambda: all((data / f"{topic}-{number}").is_dir() for number in partitions),
+        what=f"broker 1 has made logs for {topic}",
+        timeout_s=BOUND_S,
+    )
+
+
+def topics_tool(cluster, *arguments):
+    done = cluster.kafka_tool(
+        "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", cluster.brokers[2].bootstrap, *arguments
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_broker_with_a_failed_log_dir_takes_new_replicas(cluster, zk, topic):
+    """Topics made by request, partitions added to them, and topics that somebody wrote into ZooKeeper."""
+    assert "Failed to create or validate data directory" in cluster.brokers[1].process.log_path.read_text()
+    topics_tool(cluster, "--create", "--topic", topic, "--partitions", "3", "--replication-factor", "3")
+    wait_hosted(cluster, topic, range(3))
+    wait_in_sync(zk, topic, range(3))
+    topics_tool(cluster, "--alter", "--topic", topic, "--partitions", "5")
+    wait_hosted(cluster, topic, range(5))
+    wait_in_sync(zk, topic, range(5))
+    written = f"{topic}-w"
+    zk.create(znodes.config("topics", written), b'{"version":1,"config":{}}')
+    zk.create(znodes.topic(written), b'{"version":1,"partitions":{"0":[1,2,3],"1":[2,1]}}')
+    wait_hosted(cluster, written, (0, 1))
+    wait_in_sync(zk, written, (0,))
+
+
+def test_another_address_of_a_live_broker_reaches_the_others(cluster):
+    """Advertised listeners are dynamic configuration: the broker writes its registration again, in the same life."""
+    broker = cluster.brokers[3]
+    for name in ("localhost", "127.0.0.1"):
+        changed = cluster.kafka_tool(
+            "kafka.admin.ConfigCommand", "--bootstrap-server", cluster.brokers[2].bootstrap, "--alter",
+            "--entity-type", "brokers", "--entity-name", "3",
+            "--add-config", f"advertised.listeners=PLAINTEXT://{name}:{broker.port}",
+        )  # fmt: skip
+        assert changed.returncode == 0, changed.stdout + changed.stderr
+        for other in (1, 2):
+            wait_until(
+                lambda other=other, name=name: broker_hosts_at(cluster.brokers[other].port).get(3) == name,
+                what=f"broker {other} tells clients that broker 3 is at {name}",
+                timeout_s=BOUND_S,
+            )
