@@ -76,7 +76,9 @@ def killed_at_random_moments(yard: Yard, afterwards: str, deaths: int) -> None:
         for death in range(deaths):
             assert running.lives_for(dice.uniform(0.2, 2.0 if deaths > 3 else 4.0)), running.lines[-3:]
             running.kill()
-            running = yard.shunter.start("resume" if death < deaths - 1 else afterwards)
+            running = yard.shunter.start(
+                *(["resume"] if death < deaths - 1 or afterwards == "resume" else ["rollback", "--yes"])
+            )
         if afterwards == "resume":
             # So slow that every death came in the middle; now it may end.
             running.wait_for(lambda: running.progress["counts"] != {}, about="the journal being taken up")
@@ -138,7 +140,7 @@ def orders_come_from_other_shells(yard: Yard) -> None:
     assert yard.shunter.run("resume").returncode == ExitCode.DONE
     assert "300000" in yard.shunter.run("limit", "300K").stdout
     running.wait_for(lambda: running.progress["limit"] == 300_000, about="the new limit")
-    rolled = yard.shunter.run("rollback")
+    rolled = yard.shunter.run("rollback", "--yes")
     assert rolled.returncode == ExitCode.DONE, rolled.stderr
     assert running.end() == ExitCode.TURNED
     yard.ended_in(ORIGINAL)

@@ -88,7 +88,7 @@ def test_what_of_a_plan_does_not_fit_is_refused_by_partition_and_the_rest_is_mov
     plan = tmp_path / "misfit.json"
     plan.write_text(json.dumps({"version": 1, "partitions": entries}))
     # By the name that works under Shunter's controller too.
-    done = yard.shunter.run("reassign", "execute", str(plan), "--throttle", "5M", timeout_s=240)
+    done = yard.shunter.run("reassign", "execute", str(plan), "--yes", "--throttle", "5M", timeout_s=240)
     assert done.returncode == ExitCode.PARTLY, done.stdout + done.stderr
     assert "moving from here, as `shunter execute` does" in done.stderr
     for told in (
@@ -113,7 +113,7 @@ def test_what_others_began_is_left_alone(yard: Yard, tmp_path: Path) -> None:
     assert refused.returncode == ExitCode.REFUSED
     assert "already being moved" in refused.stdout + refused.stderr
     assert TopicPartition(yard.topic, 0) in yard.cluster.admin.list_partition_reassignments()
-    assert yard.shunter.run("rollback", timeout_s=120).returncode == ExitCode.DONE
+    assert yard.shunter.run("rollback", "--yes", timeout_s=120).returncode == ExitCode.DONE
     yard.ended_in(ORIGINAL)
 
 
@@ -129,7 +129,7 @@ def test_throttles_that_a_dead_executor_left_behind_are_listed_and_cleared(yard:
     assert "under the journal" in listed.stdout
     refused = yard.shunter.run("throttles", "clear", "--yes")
     assert refused.returncode == ExitCode.REFUSED, refused.stdout
-    assert yard.shunter.run("rollback", timeout_s=120).returncode == ExitCode.DONE
+    assert yard.shunter.run("rollback", "--yes", timeout_s=120).returncode == ExitCode.DONE
     yard.ended_in(ORIGINAL)
     assert yard.cluster.set_throttle(1, 77)
     assert "broker 1 leader.replication.throttled.rate = 77" in yard.shunter.run("throttles", "list").stdout

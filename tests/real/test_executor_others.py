@@ -121,7 +121,7 @@ def test_executors_that_share_no_journal_leave_alone_what_the_other_moves_and_sa
     plan = str(write_plan(tmp_path / "two.json", yard.topic, {1: (3, 1), 2: (3, 2)}))
     two = second.start("execute", plan, "--yes", "--throttle", "100K")
     two.wait_for(lambda: yard.cluster.ongoing() == 3, about="the second one's move")
-    assert first.run("rollback").returncode == ExitCode.DONE
+    assert first.run("rollback", "--yes").returncode == ExitCode.DONE
     assert one.end() == ExitCode.TURNED
     assert any("not '300000' as we set it" in told for told in notices(one, "throttle-left")), one.lines
     assert second.run("limit", "none").returncode == ExitCode.DONE

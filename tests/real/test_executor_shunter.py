@@ -50,6 +50,6 @@ def test_each_step_is_asked_for_all_at_once_for_the_executor_takes_the_steps(yar
 
     running.wait_for(lambda: len(records()) > 0, about="the controller's records")
     assert all(b"all-at-once" in record.replace(b"_", b"-") for record in records()), records()
-    assert moves.shunter.run("rollback").returncode == ExitCode.DONE
+    assert moves.shunter.run("rollback", "--yes").returncode == ExitCode.DONE
     assert running.end() == ExitCode.TURNED
     moves.ended_in(ORIGINAL)

@@ -97,5 +97,5 @@ def test_ctrl_c_twice_leaves_everything_running_under_the_journal(yard: Yard) ->
     assert terminal.end() == ExitCode.LEFT, terminal.shown[-2000:]
     assert b"`shunter resume` goes on" in terminal.shown
     assert yard.cluster.ongoing() > 0
-    assert yard.shunter.run("rollback").returncode == ExitCode.DONE
+    assert yard.shunter.run("rollback", "--yes").returncode == ExitCode.DONE
     yard.ended_in(ORIGINAL)

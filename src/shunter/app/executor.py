@@ -19,6 +19,7 @@ from shunter.app.dry_run import DryRun, dry_run
 from shunter.app.journals import JournalPlace
 from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
+from shunter.core.executor.debts import told_way_out
 from shunter.core.executor.machine import Executor
 from shunter.core.executor.rates import Meter
 from shunter.core.executor.ready import CommandReply, Finish, Notice, PlanReply
@@ -173,12 +174,16 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a session ended: the core's word, the last view, what the plan or the work's command was answered."""
+    """How a session ended: the core's word, the last view, what the plan or the work's command was answered.
+
+    `worked`: an execution was open at some time of the session.
+    """
 
     finish: Finish | None
     view: ExecutionView
     plan: PlanReply | None = None
     command: CommandReply | None = None
+    worked: bool = True
 
 
 async def drive(
@@ -210,7 +215,10 @@ async def drive(
         asyncio.create_task(session.publish(on_view)),
     ]
     running = asyncio.create_task(session.driver.run(forever=forever))
-    leaving = asyncio.create_task((leave or asyncio.Event()).wait())
+    leave = leave or asyncio.Event()
+    if work.command is not None and command is not None:
+        command.add_done_callback(lambda done: leave.set() if _answered(done) and not done.result().accepted else None)
+    leaving = asyncio.create_task(leave.wait())
     await asyncio.wait({running, leaving, *background}, return_when=asyncio.FIRST_COMPLETED)
     failed = [task for task in background if task.done()]
     finish = running.result() if running.done() else None
@@ -224,6 +232,7 @@ async def drive(
         session.view(),
         plan.result() if plan is not None and _answered(plan) else None,
         command.result() if work.command is not None and command is not None and _answered(command) else None,
+        session.core.worked,
     )
 
 
@@ -241,6 +250,8 @@ class Status:
     differences: tuple[str, ...] = ()
     live: ExecutionView | None = None
     """The driver's own view, where somebody on this host drives it."""
+    debts: str = ""
+    """How throttles that are owed are given back, or forgotten; "" where none are."""
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -301,7 +312,8 @@ async def read_status(target: Target, *, check: bool) -> Status:
         if admin is not None:
             await admin.close()
     view = view_execution(state, meter, state.limit, SystemClock().now_ms())
-    return Status(place, view, holder, differences, live)
+    owed = state.owed()
+    return Status(place, view, holder, differences, live, told_way_out(owed) if owed else "")
 
 
 async def _present(state: ExecutorState, admin: AdminClient) -> dict[tuple[BrokerId, TopicPartition], int]:

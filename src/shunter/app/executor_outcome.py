@@ -5,20 +5,20 @@ from __future__ import annotations
 from shunter.app.executor import Ended
 from shunter.app.exit_codes import ExitCode
 
-_TURNED = ("stopped", "rolled_back")
+_TURNED = ("stopped", "rolled_back", "left")
 _BAD = ("superseded", "foreign", "gone", "refused")
 
 
 def exit_code(ended: Ended) -> ExitCode:
     """The exit code of a session that was driven to its end, or left."""
+    if _refused(ended):
+        return ExitCode.REFUSED
     if ended.finish is None:
         return ExitCode.LEFT if ended.view.running else ExitCode.DONE
     if ended.finish.fatal is not None:
         return ExitCode.CLUSTER
-    if ended.plan is not None and ended.plan.error is not None:
-        return ExitCode.REFUSED
-    if ended.command is not None and not ended.command.accepted:
-        return ExitCode.REFUSED
+    if not ended.worked and ended.plan is None and ended.command is None:
+        return ExitCode.DONE
     refused = ended.plan is not None and any(move.refused is not None for move in ended.plan.moves)
     if refused or any(ended.view.counts.get(state) for state in _BAD):
         return ExitCode.PARTLY
@@ -26,6 +26,12 @@ def exit_code(ended: Ended) -> ExitCode:
         wanted = ended.command is not None and ended.command.accepted
         return ExitCode.DONE if wanted else ExitCode.TURNED
     return ExitCode.DONE
+
+
+def _refused(ended: Ended) -> bool:
+    """Whether what the session was to do first was refused as a whole."""
+    plan = ended.plan is not None and ended.plan.error is not None
+    return plan or (ended.command is not None and not ended.command.accepted)
 
 
 def told_end(ended: Ended) -> list[str]:
@@ -48,6 +54,10 @@ def told_end(ended: Ended) -> list[str]:
         return [*lines, f"gave up: {ended.finish.fatal}; the journal keeps where it stood"]
     if ended.plan is not None and ended.plan.error is not None:
         return lines  # What the journal still tells is of another plan.
+    if ended.view.owed:
+        lines.append(f"throttles are still owed to {ended.view.owed}: `shunter status` tells")
+    if not ended.worked:
+        return lines or ["nothing is under way"]  # What the journal still tells is of an execution that ended before.
     for row in ended.view.moves:
         if row.state in _BAD:
             lines.append(f"{row.partition} {row.state}: {row.waits}")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shunter.app.executor import Target, connect, holder_of, journal_place, read_journal
+from shunter.app.executor import Target, connect, holder_of, journal_place, order_command, read_journal
+from shunter.app.journals import JournalPlace
+from shunter.core.executor.orders import decide_command
 from shunter.core.executor.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS, LOG_DIR_RATE
 from shunter.drivers.admin import AdminClient
+from shunter.drivers.execution import SystemClock
 from shunter.errors import DriverError, ShunterError
-from shunter.model.execution import ThrottleKey
+from shunter.model.execution import Command, CommandKind, JournalEntry, JournalRecord, ThrottleKey
+from shunter.model.partition import BrokerId
 
 _BROKER_SETTINGS = (LEADER_RATE, FOLLOWER_RATE, LOG_DIR_RATE)
 _TOPIC_SETTINGS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
@@ -77,3 +83,42 @@ async def clear_throttles(target: Target, found: Sequence[FoundThrottle]) -> Non
     if errors:
         key, told = min(errors.items())
         raise DriverError(f"{key.setting} of {key.kind} {key.name}: {told}", retriable=True)
+
+
+async def forget_throttles(target: Target, brokers: Sequence[BrokerId]) -> tuple[bool, str]:
+    """Strike off what is owed to brokers that don't come back; whether that was done, and a sentence.
+
+    Raises:
+        DriverError: the cluster does not answer: whether those brokers are up has to be seen.
+        FormatError: there is no journal, or it is damaged.
+    """
+    command = Command(CommandKind.FORGET, given_by="throttles forget", brokers=tuple(brokers))
+    place, holder = await holder_of(target)
+    if holder is not None:
+        answer = await order_command(place, command)
+        return bool(answer["accepted"]), str(answer["text"])
+    state, _holder = await asyncio.to_thread(read_journal, place)
+    admin = await connect(target)
+    try:
+        state.cluster.brokers = (await admin.observe_topics(())).brokers
+    finally:
+        await admin.close()
+    decided = decide_command(state, command)
+    if decided.accepted:
+        await asyncio.to_thread(_write, place, state.next_sequence, decided.records)
+    return decided.accepted, decided.text
+
+
+def _write(place: JournalPlace, first: int, records: Sequence[JournalRecord]) -> None:
+    """Write entries where nobody drives: under the lease, as whoever drives would."""
+    now_ms = SystemClock().now_ms()
+    journal = place.open(uuid.uuid4().hex)
+    try:
+        journal.acquire(now_ms)
+        numbered = enumerate(records, start=first)
+        journal.append(
+            [JournalEntry(number, now_ms, "throttles forget", record) for number, record in numbered], now_ms
+        )
+        journal.release()
+    finally:
+        journal.close()

@@ -32,8 +32,17 @@ from shunter.app.executor import (
 )
 from shunter.app.executor_outcome import exit_code, told_end
 from shunter.app.exit_codes import ExitCode
+from shunter.app.order_costs import bytes_again
+from shunter.cli.consent import agreed, can_be_asked
 from shunter.cli.execution_display import Display, make_display, say_json, told_bytes, told_view
-from shunter.cli.execution_options import cluster_options, execution_options, parse_partitions, parse_rate
+from shunter.cli.execution_options import (
+    cluster_options,
+    execution_options,
+    parse_partitions,
+    parse_rate,
+    partition_option,
+    yes_option,
+)
 from shunter.cli.execution_plan import show_dry_run
 from shunter.errors import DriverError, FormatError, SettingsError, ShunterError
 from shunter.model.execution import Command, CommandKind, ExecutionOptions
@@ -78,7 +87,7 @@ def _complain(error: Exception, code: ExitCode) -> int:
 @execution_options
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@click.option("--yes", is_flag=True, help="Don't ask before beginning.")
+@yes_option
 def execute(plan: Path, target: Target, options: ExecutionOptions, *, dry_run: bool, as_json: bool, yes: bool) -> None:
     """Carry out PLAN (as Apache's tool takes it) on any cluster, under a journal.
 
@@ -95,9 +104,12 @@ async def carry_out(
     if not moves:
         click.echo("the plan names no partition: nothing to do", err=True)
         return int(ExitCode.DONE)
-    asks = not yes and not as_json and sys.stdin.isatty()
-    if options.take_over and not (dry_run or yes or asks):
-        raise SettingsError("--take-over adopts moves whose original order nobody knows: look at --dry-run, say --yes")
+    asks = not yes and can_be_asked(as_json=as_json)
+    if not (dry_run or yes or asks):
+        adopts = (
+            "it adopts moves whose original order nobody knows" if options.take_over else "this changes the cluster"
+        )
+        raise SettingsError(f"{adopts}, and nobody can be asked here: look at it with --dry-run, then say --yes")
     if dry_run or asks:
         possible = await show_dry_run(target, moves, options, as_json=as_json)
         if dry_run:
@@ -206,39 +218,56 @@ def executor(target: Target, *, as_json: bool) -> None:
 
 @click.command()
 @cluster_options
+@partition_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def resume(target: Target, *, as_json: bool) -> None:
-    """Go on: after a crash from the journal, or after a pause at whoever drives it."""
-    run(_go_on(target, Command(CommandKind.RESUME, given_by="resume"), as_json=as_json))
+def resume(target: Target, partitions: tuple[str, ...], *, as_json: bool) -> None:
+    """Go on: after a crash from the journal, or after a pause at whoever drives it.
 
-
-@click.command()
-@cluster_options
-@click.option("--partition", "partitions", multiple=True, help="topic-number; may be repeated; all without it.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def rollback(target: Target, partitions: tuple[str, ...], *, as_json: bool) -> None:
-    """Bring the original replicas back, in their order."""
-    command = Command(CommandKind.ROLL_BACK, parse_partitions(partitions), given_by="rollback")
+    With --partition these moves go on, and what else is paused stays so.
+    """
+    command = Command(CommandKind.RESUME, parse_partitions(partitions), given_by="resume")
     run(_go_on(target, command, as_json=as_json))
 
 
 @click.command()
 @cluster_options
-@click.option("--partition", "partitions", multiple=True, help="topic-number; may be repeated; all without it.")
+@partition_option
+@yes_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def stop(target: Target, partitions: tuple[str, ...], *, as_json: bool) -> None:
-    """End moves where they stand: what is in sync stays, what is not goes."""
-    run(_go_on(target, Command(CommandKind.STOP, parse_partitions(partitions), given_by="stop"), as_json=as_json))
+def rollback(target: Target, partitions: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
+    """Bring the original replicas back, in their order; asks first where they have to be copied."""
+    command = Command(CommandKind.ROLL_BACK, parse_partitions(partitions), given_by="rollback")
+    run(_go_on(target, command, yes=yes, as_json=as_json))
 
 
-async def _go_on(target: Target, command: Command, *, as_json: bool) -> int:
+@click.command()
+@cluster_options
+@partition_option
+@click.option("--leave", is_flag=True, help="Wait for nothing: leave to the cluster what it was told last.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def stop(target: Target, partitions: tuple[str, ...], *, leave: bool, as_json: bool) -> None:
+    """End moves where they stand: what is in sync stays, what is not goes.
+
+    With --leave they end at once, also where a dead broker keeps them from ending: the cluster goes on with the step
+    that it was told last, without our throttle, and nobody looks after it any more.
+    """
+    kind = CommandKind.LEAVE if leave else CommandKind.STOP
+    run(_go_on(target, Command(kind, parse_partitions(partitions), given_by="stop"), as_json=as_json))
+
+
+async def _go_on(target: Target, command: Command, *, yes: bool = False, as_json: bool) -> int:
     """Give a command to whoever drives the journal, or drive it here if nobody does."""
     place, holder = await holder_of(target)
+    cost = await bytes_again(place, command)
+    if cost:
+        told = f"{told_bytes(cost)} have to be copied back: originals that were dropped are gone from disk"
+        if not agreed(told, "Roll back?", yes=yes, as_json=as_json):
+            return int(ExitCode.REFUSED)
     if holder is not None:
         return _told_order(await order_command(place, command), as_json=as_json)
     if not place.exists():
         raise FormatError(str(place), NO_JOURNAL)
-    unpause = command.kind is CommandKind.RESUME
+    unpause = command.kind is CommandKind.RESUME and not command.partitions
     work = Work(unpause=True) if unpause else Work(command=command)
     return await run_session(target, work, as_json=as_json)
 
@@ -263,7 +292,7 @@ async def _order(target: Target, command: Command, *, as_json: bool) -> int:
 
 @click.command()
 @cluster_options
-@click.option("--partition", "partitions", multiple=True, help="topic-number; may be repeated; all without it.")
+@partition_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def pause(target: Target, partitions: tuple[str, ...], *, as_json: bool) -> None:
     """Begin no step, and let running copies trickle: what is copied stays."""
@@ -284,7 +313,7 @@ def limit(rate: str, target: Target, *, as_json: bool) -> None:
 
 @click.command()
 @cluster_options
-@click.option("--partition", "partitions", multiple=True, help="topic-number; may be repeated; all without it.")
+@partition_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def relax(target: Target, partitions: tuple[str, ...], *, as_json: bool) -> None:
     """Relax the floor now: let moves go on without replicas that are out of sync."""
@@ -312,13 +341,19 @@ async def _status(target: Target, *, offline: bool, as_json: bool) -> int:
         click.echo("nothing was executed under it yet")
         return int(ExitCode.DONE)
     click.echo(told_view(found.live or found.view))
-    waits = {} if found.live is None else {row.partition: row.waits for row in found.live.moves}
+    shown = () if found.live is None else found.live.moves
+    waits = {row.partition: row.waits for row in shown}
+    stuck = {row.partition: row.stuck for row in shown}
     for row in found.view.moves:
         if row.state in ("pending", "moving", "paused"):
             told = f"  {row.partition} {list(row.current)} → {list(row.target)} ({row.direction}, {row.state})"
             click.echo(f"{told}: {waits[row.partition]}" if waits.get(row.partition) else told)
+            if stuck.get(row.partition):
+                click.echo(f"    {stuck[row.partition]}")
     for difference in found.differences:
         click.echo(f"  the cluster differs: {difference}")
+    if found.debts:
+        click.echo(f"throttles are owed to {found.view.owed}: {found.debts}")
     if found.view.running and found.holder is None:
         click.echo("`shunter resume` goes on, `shunter rollback` restores, `shunter stop` ends it here")
     return int(ExitCode.DONE)

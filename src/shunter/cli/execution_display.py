@@ -191,9 +191,10 @@ def told_view(view: ExecutionView) -> str:
     parts = [f"{view.share:.1%}", counts, f"{told_bytes(view.copied_bytes)} of {told_bytes(view.total_bytes)}"]
     if view.running:
         parts.append(told_eta(view))
+    stuck = Counter(row.stuck for row in view.moves if row.state in OPEN_STATES and row.stuck)
     waiting = Counter(row.waits for row in view.moves if row.state in OPEN_STATES and row.waits.startswith("waits"))
-    for told, count in waiting.most_common(1):
-        parts.append(f"{count} {told}")
+    for told, count in (stuck or waiting).most_common(1):
+        parts.append(f"{count} {'moves: ' if stuck else ''}{told}")
     if view.limit is not None:
         parts.append(f"limit {told_bytes(view.limit)}/s")
     if view.silent_ms:

@@ -54,6 +54,12 @@ def parse_partitions(texts: tuple[str, ...]) -> tuple[TopicPartition, ...]:
     return tuple(parsed)
 
 
+partition_option = click.option(
+    "--partition", "partitions", multiple=True, help="topic-number; may be repeated; all without it."
+)
+yes_option = click.option("--yes", is_flag=True, help="Don't ask; needed where nobody can be asked.")
+
+
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Which cluster, as whom, under which journal; hands the command a `target`."""
 

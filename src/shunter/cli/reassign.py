@@ -101,6 +101,7 @@ def plan_command(
     "--force", is_flag=True, help="Take targets below min.insync.replicas; relax the floor of moves it holds up."
 )
 @click.option("--wait", is_flag=True, help="Watch until all is done, and put throttles back then.")
+@click.option("--yes", is_flag=True, help="Don't ask, where the controller is not Shunter's.")
 @_journal_options
 @click.argument("plan", type=PLAN)
 def execute_command(
@@ -110,6 +111,7 @@ def execute_command(
     throttle: str | None,
     force: bool,
     wait: bool,
+    yes: bool,
     journal: Path | None,
     plan_id: str | None,
     plan: Path,
@@ -121,7 +123,7 @@ def execute_command(
     if not session.is_shunters():
         if force or plan_id is not None:
             raise click.UsageError("--force and --plan-id are for Shunter's controller, and this cluster has another")
-        _execute_from_outside(session, plan, incremental=incremental, throttle=throttle, journal=journal)
+        _execute_from_outside(session, plan, incremental=incremental, throttle=throttle, journal=journal, yes=yes)
     if journal is not None and not wait:
         raise click.UsageError("--journal tells of what is watched: add --wait")
     asked = read_orders(plan)
@@ -144,7 +146,13 @@ def execute_command(
 
 
 def _execute_from_outside(
-    session: ReassignSession, plan: Path, *, incremental: bool | None, throttle: str | None, journal: Path | None
+    session: ReassignSession,
+    plan: Path,
+    *,
+    incremental: bool | None,
+    throttle: str | None,
+    journal: Path | None,
+    yes: bool,
 ) -> NoReturn:
     click.echo("the controller is not Shunter's: moving from here, as `shunter execute` does", err=True)
     session.close()
@@ -153,7 +161,7 @@ def _execute_from_outside(
         throttle=None if throttle is None else parse_rate(throttle),
     )
     target = Target(session.bootstrap, session.properties_file, journal)
-    run(carry_out(plan, target, options, dry_run=False, as_json=False, yes=False))
+    run(carry_out(plan, target, options, dry_run=False, as_json=False, yes=yes))
 
 
 def _throttle(session: ReassignSession, orders: Sequence[MoveOrder], text: str | None) -> Throttled | None:

@@ -6,10 +6,11 @@ import click
 
 from shunter.app.executor import Target
 from shunter.app.exit_codes import ExitCode
-from shunter.app.throttles import clear_throttles, list_throttles
+from shunter.app.throttles import clear_throttles, forget_throttles, list_throttles
+from shunter.cli.consent import agreed
 from shunter.cli.execute import run
 from shunter.cli.execution_display import say_json
-from shunter.cli.execution_options import cluster_options
+from shunter.cli.execution_options import cluster_options, yes_option
 
 
 @click.group()
@@ -39,7 +40,7 @@ async def _list(target: Target, *, as_json: bool) -> int:
 
 @throttles.command()
 @cluster_options
-@click.option("--yes", is_flag=True, help="Don't ask.")
+@yes_option
 def clear(target: Target, *, yes: bool) -> None:
     """Take all throttles away that no execution will restore by itself."""
     run(_clear(target, yes=yes))
@@ -53,9 +54,31 @@ async def _clear(target: Target, *, yes: bool) -> int:
         click.echo("no throttle is set")
         return int(ExitCode.DONE)
     loose = sum(not throttle.journaled for throttle in found)
-    if loose and not yes and not click.confirm(f"Take {loose} away?"):
+    if loose and not agreed(f"{loose} are taken away", "Take them away?", yes=yes, as_json=False):
         return int(ExitCode.REFUSED)
     await clear_throttles(target, found)
     stay = f"; {len(found) - loose} stay: their execution will restore them" if loose < len(found) else ""
     click.echo(f"{loose} taken away{stay}")
     return int(ExitCode.DONE)
+
+
+@throttles.command()
+@cluster_options
+@click.option("--broker", "brokers", type=click.IntRange(0), multiple=True, required=True, help="Repeat for several.")
+@yes_option
+def forget(target: Target, brokers: tuple[int, ...], *, yes: bool) -> None:
+    """Strike off what the journal owes to brokers that don't come back.
+
+    An ended execution keeps in its journal what throttles of a dead broker were before it, to give them back when the
+    broker is there again. A broker that comes back after this has the throttle still: `shunter throttles list` finds it.
+    """
+    run(_forget(target, brokers, yes=yes))
+
+
+async def _forget(target: Target, brokers: tuple[int, ...], *, yes: bool) -> int:
+    named = ", ".join(str(broker) for broker in brokers)
+    if not agreed(f"what is owed to broker {named} is struck off", "Forget it?", yes=yes, as_json=False):
+        return int(ExitCode.REFUSED)
+    done, told = await forget_throttles(target, brokers)
+    click.echo(told)
+    return int(ExitCode.DONE if done else ExitCode.REFUSED)

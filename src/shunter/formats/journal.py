@@ -165,6 +165,7 @@ def command_to_json(command: Command) -> dict[str, Any]:
         "partitions": [str(tp) for tp in command.partitions],
         "bytes_per_s": command.bytes_per_s,
         "given_by": command.given_by,
+        "brokers": list(command.brokers),
     }
 
 
@@ -173,7 +174,8 @@ def command_from_json(document: Mapping[str, Any]) -> Command:
     partitions = tuple(partition_from_text(text) for text in document.get("partitions", ()))
     rate = document.get("bytes_per_s")
     given_by = str(document.get("given_by", ""))
-    return Command(CommandKind(document["kind"]), partitions, None if rate is None else int(rate), given_by)
+    brokers = _replicas(document.get("brokers", ()))
+    return Command(CommandKind(document["kind"]), partitions, None if rate is None else int(rate), given_by, brokers)
 
 
 def partition_from_text(text: str) -> TopicPartition:

@@ -31,6 +31,8 @@ class Outcome(Enum):
     DONE = "done"
     STOPPED = "stopped"
     ROLLED_BACK = "rolled_back"
+    LEFT = "left"
+    """It was left as it is at an operator's word; a step that the cluster has goes on there."""
     SUPERSEDED = "superseded"
     """Somebody else changed or cancelled it: what stands there is the truth."""
     FOREIGN = "foreign"
@@ -60,15 +62,23 @@ class CommandKind(Enum):
     LIMIT = "limit"
     RELAX = "relax"
     """Relax the floor now instead of after `relax_after_ms`."""
+    LEAVE = "leave"
+    """End moves at once where they are, and leave to the cluster what it was told."""
+    FORGET = "forget"
+    """Strike off the throttles that are owed to brokers which don't come back."""
 
 
 class Command(NamedTuple):
-    """An operator's order. `partitions` empty: all. `bytes_per_s` is for LIMIT alone; None lifts the limit."""
+    """An operator's order. `partitions` empty: all. `bytes_per_s` is for LIMIT alone; None lifts the limit.
+
+    `brokers` is for FORGET alone: those that don't come back.
+    """
 
     kind: CommandKind
     partitions: tuple[TopicPartition, ...] = ()
     bytes_per_s: int | None = None
     given_by: str = ""
+    brokers: Replicas = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +265,7 @@ class RateObserved(NamedTuple):
 
 
 class ExecutionClosed(NamedTuple):
-    """All moves ended and all throttles are restored."""
+    """All moves ended. Throttles that could not be given back stay remembered: they are owed to their brokers."""
 
     summary: str
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+from shunter.core.executor.debts import told_debts
 from shunter.core.executor.eta import Estimate, bytes_left, estimate
 from shunter.core.executor.orders import rollback_bytes
 from shunter.core.executor.rates import Meter
 from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.stuck import stuck, way_out
 from shunter.model.execution import Direction
 
 
@@ -25,6 +27,8 @@ class MoveRow:
     step: tuple[int, ...] | None
     steps: int
     waits: str
+    stuck: str
+    """Why it can't end as things are, and the way out; "" where nothing is known that keeps it."""
     total_bytes: int
     copied_bytes: int
     rollback_bytes: int
@@ -51,6 +55,8 @@ class ExecutionView:
     silent_ms: int
     """For how long the cluster has not answered; 0: it does."""
     throttles_left: int
+    owed: str
+    """Brokers and topics that throttles are owed to, which no open move needs; "" where there are none."""
     moves: tuple[MoveRow, ...]
 
     @property
@@ -70,7 +76,7 @@ OPEN_STATES = ("pending", "moving", "paused")
 
 def view_execution(state: ExecutorState, meter: Meter, limit: int | None, now_ms: int) -> ExecutionView:
     """Make the view of an execution, open moves first."""
-    rows = [_row(meter, move) for move in state.moves.values()]
+    rows = [_row(state, meter, move) for move in state.moves.values()]
     counts: dict[str, int] = {}
     for row in rows:
         counts[row.state] = counts.get(row.state, 0) + 1
@@ -94,6 +100,7 @@ def view_execution(state: ExecutorState, meter: Meter, limit: int | None, now_ms
         brokers_down=tuple(sorted(state.cluster.down_since_ms)),
         silent_ms=0 if state.cluster.silent_since_ms is None else max(1, now_ms - state.cluster.silent_since_ms),
         throttles_left=len(state.throttles),
+        owed=told_debts(state.owed()),
         moves=tuple(rows),
     )
 
@@ -117,7 +124,7 @@ def view_from_json(document: dict[str, Any]) -> ExecutionView | None:
     return ExecutionView(**found | {"brokers_down": tuple(found["brokers_down"]), "moves": rows})
 
 
-def _row(meter: Meter, move: Move) -> MoveRow:
+def _row(state: ExecutorState, meter: Meter, move: Move) -> MoveRow:
     if move.outcome is not None:
         told = move.outcome.value
     elif move.paused:
@@ -136,6 +143,7 @@ def _row(meter: Meter, move: Move) -> MoveRow:
         step=None if move.step is None else move.step.after,
         steps=move.steps,
         waits=move.waits if move.open else move.reason,
+        stuck="" if (why := stuck(state, move)) is None else f"{why}; {way_out(move)}",
         total_bytes=total,
         copied_bytes=max(0, total - left) if move.open else total,
         rollback_bytes=rollback_bytes(move),

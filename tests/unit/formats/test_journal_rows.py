@@ -101,6 +101,7 @@ records = st.one_of(
             st.lists(partitions, max_size=2).map(tuple),
             st.none() | numbers,
             texts,
+            replicas,
         ),
     ),
     st.builds(RateObserved, st.integers(0, 9), numbers, st.booleans()),

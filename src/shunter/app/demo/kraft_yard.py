@@ -223,7 +223,8 @@ def _turn_one(yard: KRaftYard, traffic: Traffic, verb: str, sparing: tuple[Topic
         if not moving:
             break
         tp = moving[-1]
-        if yard.executor.order(verb, "--partition", str(tp))["accepted"]:
+        consent = ("--yes",) if verb == "rollback" else ()
+        if yard.executor.order(verb, "--partition", str(tp), *consent)["accepted"]:
             return tp
     raise DriverError("all moves were over before one could be stopped and one rolled back", retriable=True)
 

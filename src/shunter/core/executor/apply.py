@@ -56,7 +56,8 @@ def _move(state: ExecutorState, tp: TopicPartition, entry: JournalEntry) -> Move
 def _plan_accepted(state: ExecutorState, entry: JournalEntry) -> None:
     record = entry.record
     assert isinstance(record, PlanAccepted)
-    if not state.running:
+    if not state.at_work:
+        # An execution of its own: what an earlier one still owes to brokers is in `throttles`.
         state.passed_before = {tp: move.passed for tp, move in state.moves.items()}
         state.moves = {}
     state.plan_id, state.cluster_id, state.options = record.plan_id, record.cluster_id, record.options
@@ -241,8 +242,8 @@ def _rate_observed(state: ExecutorState, entry: JournalEntry) -> None:
 
 
 def _execution_closed(state: ExecutorState, entry: JournalEntry) -> None:
-    if any(move.open for move in state.moves.values()) or state.throttles:
-        raise InvariantViolation("an execution is closed when all is done", entry=entry)
+    if state.at_work:
+        raise InvariantViolation("an execution is closed when all its moves ended", entry=entry)
     state.running = False
 
 

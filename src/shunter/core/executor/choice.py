@@ -117,7 +117,7 @@ def undo(
         return None  # It is not there any more: the step, or the one before it, has ended. Asked for again, it goes on.
     if len(healthy) < need:
         return Waits(
-            f"only {len(healthy)} of the replicas {list(step.before)} are live and in sync and {need} must be: "
+            f"waits: only {len(healthy)} of the replicas {list(step.before)} are live and in sync and {need} must be; "
             "the additions stay until then"
         )
     return Begin(step.before, step.before, _turned(move), cancels=True)

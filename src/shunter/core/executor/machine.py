@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
+from shunter.core.executor.debts import told_debts, told_way_out, waited_until_ms
 from shunter.core.executor.decisions import Pass, decide_moves
 from shunter.core.executor.orders import decide_command
 from shunter.core.executor.placement import decide_log_dirs, send_log_dirs
@@ -25,7 +26,7 @@ from shunter.core.executor.ready import (
     Reply,
 )
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.core.executor.submission import Submission, judge_submission
+from shunter.core.executor.submission import Submission, close_ended, judge_submission, outcomes
 from shunter.core.executor.throttles import (
     LOG_DIR_RATE,
     ThrottleBook,
@@ -56,8 +57,6 @@ RETRY_MS = 500
 RETRY_MAX_MS = 30_000
 PATIENCE = 5
 """Times that a partition is asked for again after an error that Kafka calls final, before its move is given up."""
-LEFT_BEHIND_MS = 60_000
-"""Throttles of a broker that is down keep an execution open this long after its last move."""
 
 _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _RETRIABLE = (
@@ -109,6 +108,10 @@ class Executor:
     _utc_offset_minutes: int = 0
     _fatal: str | None = None
     _idle_since_ms: int | None = None
+    _told_debts: str = ""
+    """Whose owed throttles people were told of."""
+    worked: bool = False
+    """An execution was open at some time of this process."""
     _wanted: tuple[tuple[int, tuple[BrokerId, ...]], dict[ThrottleKey, str]] | None = None
     """What `desired_settings` said, and of what."""
     loaded: bool = False
@@ -198,7 +201,7 @@ class Executor:
         if isinstance(record, ThrottleRestored):
             self.book.forget(record.key)
         elif isinstance(record, ExecutionClosed):
-            self.book = ThrottleBook()  # What settings are is read anew when the next plan comes, be it days later.
+            self.book.keep(self.state.throttles.keys())
         if isinstance(record, StepBegun):
             move = self.state.moves[record.tp]
             if move.step is not None and move.step.number == record.number and not move.step.accepted:
@@ -365,6 +368,8 @@ class Executor:
             return None
         if not self.loaded:
             return None
+        if self.state.at_work:
+            self.worked, self._idle_since_ms = True, None
         wanted = self._desired()
         stale: set[str] = set()
         writes = None
@@ -392,7 +397,9 @@ class Executor:
 
     def _decide(self, wanted: dict[ThrottleKey, str], stale: set[str], out: Outbox) -> JournalBatch | None:
         records = self._decide_orders()
-        if not records and self.state.running:
+        if not records and not self.state.running:
+            records = decide_throttles(self.state, self.book, wanted, self._now_ms, out)  # What is owed is given back.
+        elif not records:
             records = decide_limit(self.state, self.pressure, self._now_ms, out)
             records += decide_throttles(self.state, self.book, wanted, self._now_ms, out)
             records += observe_rates(self.state, self.meter, self._now_ms)
@@ -402,7 +409,7 @@ class Executor:
             decide_moves(work)
             look(self.book, throttled, self._now_ms, out)
             stale.update(work.stale_topics)
-            records = work.records or self._maybe_close()
+            records = work.records or self._maybe_close(out)
         if not records and not self._replies:
             return None
         return self._batch(records, out)
@@ -495,42 +502,37 @@ class Executor:
         self._requests[request_id] = _Asked(tuple(steps))
         out.requests.append(AlterReassignments(request_id, tuple(targets)))
 
-    def _maybe_close(self) -> list[JournalRecord]:
-        if any(move.open for move in self.state.moves.values()) or self.state.throttles:
+    def _maybe_close(self, out: Outbox) -> list[JournalRecord]:
+        if self.state.at_work or self._awaits_throttles(out):
             return []
-        return [ExecutionClosed(told_outcomes(outcomes(self.state)))]
+        return close_ended(self.state)
 
-    def _maybe_finish(self, out: Outbox) -> None:
-        if self._submissions or self._commands or self._requests:
-            return
-        if not self.state.running:
-            out.finish = Finish(outcomes(self.state))
-            return
-        if any(move.open for move in self.state.moves.values()):
-            self._idle_since_ms = None
-            return
+    def _awaits_throttles(self, out: Outbox) -> bool:
+        """Whether throttles are still to be given back by somebody who may be there soon."""
+        if not self.state.throttles:
+            return False
         if self._idle_since_ms is None:
             self._idle_since_ms = self._now_ms
-        due = self._idle_since_ms + LEFT_BEHIND_MS
-        if self._now_ms < due:
+        due = waited_until_ms(self.state, self._idle_since_ms, self._now_ms)
+        if due is not None:
             out.wake(due)
+        return due is not None
+
+    def _maybe_finish(self, out: Outbox) -> None:
+        if self.state.at_work or self._submissions or self._commands or self._requests:
             return
-        names = sorted({f"{key.kind} {key.name}" for key in self.state.throttles})
-        told = f"throttles of {', '.join(names)} could not be restored; `resume` restores them once they are back"
-        out.notices.append(Notice("throttles-left-behind", ", ".join(names), told))
+        if self.state.running or self._awaits_throttles(out):
+            return
+        self._tell_debts(out)
         out.finish = Finish(outcomes(self.state))
+
+    def _tell_debts(self, out: Outbox) -> None:
+        keys = self.state.throttles.keys()
+        names = told_debts(keys)
+        if names and names != self._told_debts:
+            out.notices.append(Notice("throttles-owed", names, f"its throttles are owed: {told_way_out(keys)}"))
+        self._told_debts = names
 
     def _new_id(self) -> int:
         self._last_id += 1
         return self._last_id
-
-
-def outcomes(state: ExecutorState) -> tuple[tuple[Outcome, int], ...]:
-    """How many moves ended how, in the order of `Outcome`."""
-    counted = Counter(move.outcome for move in state.moves.values() if move.outcome is not None)
-    return tuple((outcome, counted[outcome]) for outcome in Outcome if counted[outcome])
-
-
-def told_outcomes(counted: tuple[tuple[Outcome, int], ...]) -> str:
-    """The same in words."""
-    return ", ".join(f"{count} {outcome.value}" for outcome, count in counted) or "nothing moved"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.stuck import told_stuck
 from shunter.model.execution import (
     Command,
     CommandKind,
@@ -14,7 +15,10 @@ from shunter.model.execution import (
     FloorRelaxed,
     JournalRecord,
     LimitChanged,
+    MoveClosed,
     MovePaused,
+    Outcome,
+    ThrottleRestored,
 )
 
 
@@ -31,6 +35,8 @@ def decide_command(state: ExecutorState, command: Command) -> Decided:
     """Turn a command into entries. Moves that ended are left as they are; a rollback of the whole plan is said so."""
     if command.kind is CommandKind.LIMIT:
         return _limit(state, command)
+    if command.kind is CommandKind.FORGET:
+        return _forget(state, command)
     moves = [state.moves[tp] for tp in state.moves if not command.partitions or tp in command.partitions]
     unknown = sorted(set(command.partitions) - state.moves.keys())
     if unknown:
@@ -38,8 +44,9 @@ def decide_command(state: ExecutorState, command: Command) -> Decided:
     opened = [move for move in moves if move.open]
     if not opened:
         return Decided(False, "nothing is under way: all moves named have ended")
-    decided = _PER_MOVE[command.kind](opened)
-    decided.records.insert(0, CommandTaken(command))
+    decided = _PER_MOVE[command.kind](state, opened)
+    if decided.accepted:
+        decided.records.insert(0, CommandTaken(command))
     return decided
 
 
@@ -53,31 +60,73 @@ def _limit(state: ExecutorState, command: Command) -> Decided:
     return Decided(True, told, [CommandTaken(command), changed])
 
 
-def _stop(moves: list[Move]) -> Decided:
+def _forget(state: ExecutorState, command: Command) -> Decided:
+    """Strike off what is owed to brokers that are down: who comes back with a throttle of ours keeps it."""
+    live = [broker for broker in command.brokers if broker in state.cluster.brokers]
+    if live:
+        return Decided(
+            False, f"broker {live[0]} is up: its throttles are given back as they were, nothing is forgotten"
+        )
+    keys = [key for key in state.throttles if key.kind == "broker" and int(key.name) in command.brokers]
+    named = ", ".join(str(broker) for broker in command.brokers)
+    if not keys:
+        return Decided(False, f"no throttle is owed to broker {named}")
+    told = f"{len(keys)} throttle settings of broker {named} are forgotten; should it come back, it has them still"
+    forgotten: list[JournalRecord] = [ThrottleRestored(key, left=True) for key in keys]
+    return Decided(True, f"{told}: `shunter throttles list` finds them", [CommandTaken(command), *forgotten])
+
+
+def _stop(state: ExecutorState, moves: list[Move]) -> Decided:
     turned: list[JournalRecord] = [DirectionChanged(move.tp, Direction.STOP) for move in moves]
-    return Decided(True, f"{len(moves)} moves stop: what is in sync stays", turned)
+    told = _and(told_stuck(state, moves, direction=Direction.STOP))
+    return Decided(True, f"{_moves(moves)} told to stop: what is in sync stays{told}", turned)
 
 
-def _roll_back(moves: list[Move]) -> Decided:
+def _roll_back(state: ExecutorState, moves: list[Move]) -> Decided:
     turned: list[JournalRecord] = [DirectionChanged(move.tp, Direction.BACK) for move in moves]
-    return Decided(True, f"{len(moves)} moves are rolled back; {told_rollback(moves)}", turned)
+    told = _and(told_stuck(state, moves, direction=Direction.BACK))
+    return Decided(True, f"{len(moves)} moves are rolled back; {told_rollback(moves)}{told}", turned)
 
 
-def _pause(moves: list[Move]) -> Decided:
+def _leave(state: ExecutorState, moves: list[Move]) -> Decided:
+    closed: list[JournalRecord] = []
+    running = 0
+    for move in moves:
+        seen = state.cluster.partition(move.tp)
+        replicas = move.current if seen is None else seen.replicas
+        running += move.step is not None
+        reason = "left as it is at an operator's word"
+        if move.step is not None:
+            reason += f"; its step to {list(move.step.after)} is the cluster's own business now"
+        closed.append(MoveClosed(move.tp, Outcome.LEFT, reason, replicas, move.copied_bytes))
+    told = f"; the cluster goes on with {running} steps by itself, without our throttle" if running else ""
+    return Decided(True, f"{len(moves)} moves are left as they are{told}", closed)
+
+
+def _pause(_state: ExecutorState, moves: list[Move]) -> Decided:
     paused: list[JournalRecord] = [MovePaused(move.tp, True) for move in moves if not move.paused]
     return Decided(True, f"{len(moves)} moves are paused: no step begins, copies slow down to almost nothing", paused)
 
 
-def _resume(moves: list[Move]) -> Decided:
+def _resume(_state: ExecutorState, moves: list[Move]) -> Decided:
     resumed: list[JournalRecord] = [MovePaused(move.tp, False) for move in moves if move.paused]
     if not resumed:
         return Decided(False, "none of the moves named is paused")
     return Decided(True, f"{len(resumed)} moves go on", resumed)
 
 
-def _relax(moves: list[Move]) -> Decided:
+def _relax(state: ExecutorState, moves: list[Move]) -> Decided:
     relaxed: list[JournalRecord] = [FloorRelaxed(move.tp) for move in moves if not move.relaxed]
-    return Decided(True, f"the floor of {len(relaxed)} moves is relaxed", relaxed)
+    told = _and(told_stuck(state, moves))
+    return Decided(True, f"the floor of {_moves(moves)} is relaxed{told}", relaxed)
+
+
+def _moves(moves: list[Move]) -> str:
+    return f"{len(moves)} move{'s' if len(moves) != 1 else ''}"
+
+
+def _and(told: str) -> str:
+    return f". But {told}" if told else ""
 
 
 def told_rollback(moves: list[Move]) -> str:
@@ -100,4 +149,5 @@ _PER_MOVE = {
     CommandKind.PAUSE: _pause,
     CommandKind.RESUME: _resume,
     CommandKind.RELAX: _relax,
+    CommandKind.LEAVE: _leave,
 }

@@ -89,8 +89,6 @@ def poll(
     """Ask what is due; at most one question of a kind is under way, but for topics, which are asked for by name."""
     if submissions:
         _poll_for(state, polls, submissions[0], now_ms, out)
-    if not state.running:
-        return
     moves = state.open_moves()
     if not moves:
         if state.throttles:

@@ -233,7 +233,7 @@ class ExecutorState:
     )
     """Replica sets that the moves of the execution before went through."""
     throttles: dict[ThrottleKey, Throttle] = field(default_factory=dict[ThrottleKey, Throttle])
-    """Settings that are not restored yet."""
+    """Settings that are not restored yet; those that no execution needs any more are owed to their brokers."""
     given_back: dict[ThrottleKey, GivenBack] = field(default_factory=dict[ThrottleKey, GivenBack])
     """The last time that each setting was restored."""
     limit: int | None = None
@@ -246,6 +246,18 @@ class ExecutorState:
     learnt_yields: list[float] = field(default_factory=list[float])
     """What came through throttles, each as a share of the throttle, the latest last."""
     cluster: ClusterView = field(default_factory=ClusterView)
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a move is open: what comes now joins the execution, else it begins one of its own."""
+        return any(move.outcome is None for move in self.moves.values())
+
+    def owed(self) -> list[ThrottleKey]:
+        """Settings that are to be given back and that no open move needs."""
+        moves = self.open_moves()
+        needed = {("broker", str(broker)) for move in moves for broker in (*move.current, *move.goal)}
+        needed |= {("topic", move.tp.topic) for move in moves}
+        return [key for key in self.throttles if (key.kind, key.name) not in needed]
 
     def open_moves(self) -> list[Move]:
         """Moves that have not ended, in order of acceptance."""

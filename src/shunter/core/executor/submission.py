@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from shunter.core.executor.events import PlanSubmitted
@@ -11,6 +12,7 @@ from shunter.core.reassignment import no_longer_fits, validate_target
 from shunter.model.execution import (
     Direction,
     DirectionChanged,
+    ExecutionClosed,
     ExecutionOptions,
     JournalRecord,
     MoveAccepted,
@@ -18,6 +20,7 @@ from shunter.model.execution import (
     ObservedPartition,
     ObservedTopic,
     OngoingReassignment,
+    Outcome,
     PlanAccepted,
     StepAccepted,
     StepBegun,
@@ -80,8 +83,25 @@ def judge_submission(state: ExecutorState, event: PlanSubmitted) -> Judged:
             judged.results.append(MoveResult(order.tp, None))
             moves.extend(taken)
     if moves:
-        judged.records = [PlanAccepted(event.plan_id, state.cluster_id, options_beside(state, event.options)), *moves]
+        accepted = PlanAccepted(event.plan_id, state.cluster_id, options_beside(state, event.options))
+        judged.records = [*close_ended(state), accepted, *moves]
     return judged
+
+
+def close_ended(state: ExecutorState) -> list[JournalRecord]:
+    """Close an execution whose moves have all ended, though it still gives throttles back: the next one is its own."""
+    return [ExecutionClosed(told_outcomes(outcomes(state)))] if state.running and not state.at_work else []
+
+
+def outcomes(state: ExecutorState) -> tuple[tuple[Outcome, int], ...]:
+    """How many moves ended how, in the order of `Outcome`."""
+    counted = Counter(move.outcome for move in state.moves.values() if move.outcome is not None)
+    return tuple((outcome, counted[outcome]) for outcome in Outcome if counted[outcome])
+
+
+def told_outcomes(counted: tuple[tuple[Outcome, int], ...]) -> str:
+    """The same in words."""
+    return ", ".join(f"{count} {outcome.value}" for outcome, count in counted) or "nothing moved"
 
 
 _SHARED = (
@@ -104,7 +124,7 @@ def options_beside(state: ExecutorState, wanted: ExecutionOptions) -> ExecutionO
 
     Else a small plan, handed to an executor at work, would lift a great one's throttle, bounds and time window.
     """
-    if not state.running:
+    if not state.at_work:
         return wanted
     silent = ExecutionOptions()
     kept = {name: getattr(state.options, name) for name in _SHARED if getattr(wanted, name) == getattr(silent, name)}

@@ -87,6 +87,14 @@ class ThrottleBook:
         self.own.update(own)
         self.effective.update(effective)
 
+    def keep(self, keys: Collection[ThrottleKey]) -> None:
+        """Forget what is not owed: what settings are is read anew when the next plan comes, be it days later."""
+        for known in (self.own, self.effective, self.read_at_ms):
+            for key in [key for key in known if key not in keys]:
+                del known[key]
+        self.look_again_ms = None
+        self.told_lower = {}
+
     def forget(self, key: ThrottleKey) -> None:
         """It is not ours any more: whoever wants it again has to read it first."""
         self.own.pop(key, None)

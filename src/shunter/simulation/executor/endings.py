@@ -39,6 +39,8 @@ def _execution(world: ExecutorWorld) -> list[str]:
         core = None if process is None else process.core.state.moves.get(move.tp)
         why = "says nothing of waiting" if core is None or not core.waits else core.waits
         told.append(f"{move.tp} goes {move.direction.value} to {list(move.goal)}, step {move.step}: {why}")
+    if ledger.throttles and not ledger.running:
+        told.append(f"throttles are owed: {sorted(ledger.throttles)}; the last one ended: {world.last_end}")
     if ledger.running and not told:
         told.append(f"the execution is not closed; throttles left: {sorted(ledger.throttles)}")
     if process is not None and process.driver is not None and process.driver.unanswered():

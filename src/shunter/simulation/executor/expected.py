@@ -9,8 +9,10 @@ from shunter.errors import ErrorCode
 from shunter.model.execution import CommandKind, JournalRecord, Outcome
 from shunter.simulation.executor.actions import FAULT_WEIGHTS, OPERATION_WEIGHTS
 
-NEVER_WRITTEN = {Outcome.FOREIGN}
-"""A partition that somebody else moves is not taken on at all."""
+NEVER_WRITTEN = {Outcome.FOREIGN, Outcome.LEFT}
+"""A partition that somebody else moves is not taken on at all; nobody leaves anything in these worlds."""
+NEVER_ORDERED = {CommandKind.LEAVE, CommandKind.FORGET}
+"""Ways out where a broker is dead for good; in these worlds all come back."""
 ANSWERS = (
     ErrorCode.NONE,
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
@@ -31,7 +33,7 @@ EXECUTOR_EXPECTED: dict[str, tuple[str, ...]] = {
     "event": tuple(event.__name__ for event in get_args(Event)),
     "entry": tuple(record.__name__ for record in get_args(JournalRecord)),
     "outcome": tuple(outcome.value for outcome in Outcome if outcome not in NEVER_WRITTEN),
-    "order": tuple(f"{kind.value} accepted" for kind in CommandKind),
+    "order": tuple(f"{kind.value} accepted" for kind in CommandKind if kind not in NEVER_ORDERED),
     "answer": tuple(code.name for code in ANSWERS),
     "journal": ("file", "topic"),
     "log dir": tuple(code.name for code in LOG_DIR_ANSWERS),

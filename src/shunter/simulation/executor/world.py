@@ -146,7 +146,8 @@ class ExecutorWorld:
             self._bury(process)
 
     def _start_again(self) -> None:
-        if not any(each.alive for each in self.processes) and (self.rules.ledger.running or self._wanted):
+        owed = self.phase_two and self.rules.ledger.throttles  # Somebody resumes, once everybody is there again.
+        if not any(each.alive for each in self.processes) and (self.rules.ledger.running or self._wanted or owed):
             # In the end it is started where the last one was: only there a dead one's lease is known to be void.
             self.start_executor((self.phase_two and self.disk.host()) or "here")
 

@@ -1,0 +1,34 @@
+"""Asking before a cluster is changed: a terminal is asked, whoever can't be asked says `--yes`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from shunter.errors import SettingsError
+
+
+def can_be_asked(*, as_json: bool) -> bool:
+    """Whether somebody sits before this command: JSON lines are for a program, which answers no question."""
+    return not as_json and sys.stdin.isatty()
+
+
+def agreed(told: str, question: str, *, yes: bool, as_json: bool) -> bool:
+    """Whether an operator wants what was just told.
+
+    Args:
+        told: What the order would do, in a sentence; it goes to standard error.
+        question: What is asked on a terminal.
+        yes: `--yes` was said.
+        as_json: Output is for a program.
+
+    Raises:
+        SettingsError: nobody can be asked, and `--yes` was not said.
+    """
+    click.echo(told, err=True)
+    if yes:
+        return True
+    if not can_be_asked(as_json=as_json):
+        raise SettingsError(f"{told}: nobody can be asked here, so say --yes if that is meant")
+    return click.confirm(question)

@@ -1,0 +1,77 @@
+"""Moves that can't end as things are: what each waits for, and the way out that there is.
+
+Told wherever an order promises an end (stop, roll back, relax) and wherever an execution is shown: a broker that is
+dead for good would otherwise be waited for in silence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shunter.core.executor.choice import Waits, blockers, choose, undo
+from shunter.core.executor.state import ExecutorState, Move
+from shunter.model.execution import Direction, ObservedPartition
+from shunter.model.partition import BrokerId, Replicas
+
+_WAYS_OUT = {
+    Direction.FORWARD: "`shunter rollback` or `shunter stop` ends it",
+    Direction.STOP: "`shunter stop --leave` ends it as it is",
+    Direction.BACK: "`shunter stop --leave` ends it as it is",
+}
+
+
+def stuck(state: ExecutorState, move: Move) -> str | None:
+    """Why a move can't end before a dead broker is back; None: nothing that was seen keeps it from ending."""
+    seen = state.cluster.partition(move.tp)
+    live = frozenset(state.cluster.brokers)
+    if not move.open or seen is None or not live:
+        return None
+    missing = tuple(broker for broker in move.goal if broker not in live)
+    if move.direction is Direction.FORWARD:
+        return f"it can't end without {_named(missing)} and part of its target" if missing else None
+    waits = _what_it_waits_for(move, seen, live, state.cluster.min_isr(move.tp.topic))
+    dead = tuple(broker for broker in dict.fromkeys((*seen.replicas, *move.goal)) if broker not in live)
+    return f"it can't end without {_named(dead)}: {waits}" if waits and dead else None
+
+
+def _named(brokers: Replicas) -> str:
+    listed = ", ".join(str(broker) for broker in brokers)
+    return f"broker {listed}, which is down" if len(brokers) == 1 else f"brokers {listed}, which are down"
+
+
+def _what_it_waits_for(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int) -> str | None:
+    step = move.step
+    if step is None:
+        chosen = choose(move, seen, live, min_isr)
+        return chosen.reason if isinstance(chosen, Waits) else None
+    if move.turned:
+        turned = undo(move, seen, live, min_isr)
+        if turned is not None:
+            return turned.reason if isinstance(turned, Waits) else None
+    late = (*blockers(move, seen), *(broker for broker in step.adding if broker not in seen.isr))
+    waited_for = [str(broker) for broker in late if broker not in live]
+    return f"its step needs broker {', '.join(waited_for)} in sync" if waited_for and not step.cancels else None
+
+
+def way_out(move: Move) -> str:
+    """What an operator may do about a move that can't end."""
+    return _WAYS_OUT[move.direction]
+
+
+def told_stuck(state: ExecutorState, moves: list[Move], *, direction: Direction | None = None) -> str:
+    """A sentence about those of these moves that can't end, were they turned; "" where all can."""
+    told: list[tuple[Move, str]] = []
+    for move in moves:
+        turned = move if direction is None else _turned(move, direction)
+        why = stuck(state, turned)
+        if why is not None:
+            told.append((turned, why))
+    if not told:
+        return ""
+    first, why = told[0]
+    return f"{len(told)} of them can't end as things are: {first.tp}: {why}; {way_out(first)}"
+
+
+def _turned(move: Move, direction: Direction) -> Move:
+    """The move as it would be after such an order. A step's undoing is decided from the step, so it may be shared."""
+    return replace(move, direction=direction, turned=move.step is not None, paused=False)
