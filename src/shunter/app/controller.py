@@ -21,6 +21,7 @@ from shunter.drivers.controller_seat import ControllerSeat
 from shunter.drivers.handlers.context import Node
 from shunter.drivers.idle_collector import IdleCollector
 from shunter.drivers.loop_lag import LoopLag
+from shunter.drivers.metadata_answers import MetadataAnswers
 from shunter.drivers.metrics_endpoint import MetricsEndpoint
 from shunter.drivers.relay import Relay
 from shunter.drivers.rpc_server import Listener, RpcServer, parse_listener
@@ -63,7 +64,13 @@ class ControllerProcess:
             inter_broker_protocol=config.inter_broker_protocol_version,
         )
         self.relay = Relay(lambda: self.channels.brokers)
-        node = Node(self.machine.view, self.loop.callers, self.relay, self.channels.api_ranges)
+        node = Node(
+            self.machine.view,
+            self.loop.callers,
+            self.relay,
+            self.channels.api_ranges,
+            metadata=MetadataAnswers(lambda: self.loop.stats.count),
+        )
         self.server = RpcServer(node, config.wire_limits())
         self.seat: ControllerSeat | None = None
         self.lag = LoopLag()

@@ -10,6 +10,8 @@ class LoopStats:
     """Counts and seconds since the start. `longest_s` is the longest that one event held the loop."""
 
     events: dict[str, int] = field(default_factory=dict)
+    count: int = 0
+    """Of all events: while it stays the same, nothing of the cluster changes."""
     handling_s: float = 0.0
     longest_s: float = 0.0
     longest_event: str = ""
@@ -20,6 +22,7 @@ class LoopStats:
 
     def handled(self, event: str, seconds: float, queue_depth: int) -> None:
         """Count one handled event."""
+        self.count += 1
         self.events[event] = self.events.get(event, 0) + 1
         self.handling_s += seconds
         self.queue_depth = queue_depth

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from shunter.drivers.answer import Answer
 from shunter.drivers.handlers.context import Call, Node
 from shunter.drivers.handlers.dispatch import respond
 from shunter.errors import DriverError, FormatError, SettingsError
@@ -159,7 +160,7 @@ class _Connection:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._stats.connections += 1
-        begun: asyncio.Queue[asyncio.Task[bytes]] = asyncio.Queue()
+        begun: asyncio.Queue[asyncio.Task[Answer]] = asyncio.Queue()
         tasks = [asyncio.create_task(self._read(reader, begun)), asyncio.create_task(self._write(writer, begun))]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -184,7 +185,7 @@ class _Connection:
             self._stats.closed_for_cause += 1
             _LOG.error("%s: connection closed by a bug", self._peer, exc_info=ended)
 
-    async def _read(self, reader: asyncio.StreamReader, begun: asyncio.Queue[asyncio.Task[bytes]]) -> None:
+    async def _read(self, reader: asyncio.StreamReader, begun: asyncio.Queue[asyncio.Task[Answer]]) -> None:
         while True:
             await self._turn.acquire()
             prefix = await reader.readexactly(SIZE_BYTES)
@@ -192,27 +193,28 @@ class _Connection:
             self._stats.bytes_in += SIZE_BYTES + len(frame)
             begun.put_nowait(asyncio.create_task(self._respond(frame)))
 
-    async def _write(self, writer: asyncio.StreamWriter, begun: asyncio.Queue[asyncio.Task[bytes]]) -> None:
+    async def _write(self, writer: asyncio.StreamWriter, begun: asyncio.Queue[asyncio.Task[Answer]]) -> None:
         while True:
             task = await begun.get()
             try:
                 answer = await task
             finally:
                 task.cancel()
-            writer.write(answer)
-            self._stats.bytes_out += len(answer)
-            await writer.drain()
+            for chunk in answer.chunks():
+                writer.write(chunk)
+                self._stats.bytes_out += len(chunk)
+                await writer.drain()
             self._turn.release()
 
-    async def _respond(self, frame: bytes) -> bytes:
+    async def _respond(self, frame: bytes) -> Answer:
         began = time.perf_counter()
         try:
             parsed = decode_request(frame, self._limits, self._peer)
         except UnsupportedVersionError as refused:
-            answer = encode_unsupported_version(refused)
-            if answer is None:
+            refusal = encode_unsupported_version(refused)
+            if refusal is None:
                 raise FormatError(self._peer, refused.message) from refused
-            return answer
+            return Answer(refusal)
         answer = await respond(Call(self._node, parsed, self._listener, self._peer))
         key = parsed.api_key
         self._stats.requests[key] = self._stats.requests.get(key, 0) + 1

@@ -114,11 +114,20 @@ def response_frame(api_key: int, version: int, correlation_id: int, body: bytes)
     Raises:
         FormatError: an API or version that kio does not know.
     """
+    return response_frame_head(api_key, version, correlation_id, len(body)) + body
+
+
+def response_frame_head(api_key: int, version: int, correlation_id: int, body_length: int) -> bytes:
+    """Encode all that stands before a response's body of so many bytes.
+
+    Raises:
+        FormatError: an API or version that kio does not know.
+    """
     header_version = response_header_version(api_key, version)
     if header_version is None:
         raise FormatError("response", f"API {api_key} has no version {version}")
     tags = NO_TAGS if header_version >= 1 else b""
-    return b"".join((_SIZED_CORRELATION.pack(4 + len(tags) + len(body), correlation_id), tags, body))
+    return _SIZED_CORRELATION.pack(4 + len(tags) + body_length, correlation_id) + tags
 
 
 def read_request_head(frame: bytes | memoryview, place: str = "request") -> RequestHead:

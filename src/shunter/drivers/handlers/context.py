@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, NamedTuple, NoReturn
 
 from shunter.core.controller.events import Event, ReplyToken
@@ -12,13 +13,13 @@ from shunter.core.controller.state import ClusterView
 from shunter.drivers.broker_connection import ApiRanges
 from shunter.drivers.callers import Callers
 from shunter.drivers.handlers.messages import Values, filled
+from shunter.drivers.metadata_answers import MetadataAnswers
+from shunter.drivers.offered_versions import OfferedVersions
 from shunter.drivers.own_configs import OwnConfigs
 from shunter.drivers.relay import Relay
 from shunter.errors import ErrorCode, InvariantViolation, RequestRejected
 from shunter.model.partition import BrokerId
 from shunter.wire.requests import ParsedRequest, response_entity
-
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +32,24 @@ class Node:
     api_ranges: Callable[[], Mapping[BrokerId, ApiRanges]]
     """What each connected broker serves."""
     own_configs: OwnConfigs = field(default_factory=OwnConfigs)
+    versions: OfferedVersions = field(default_factory=OfferedVersions)
+    metadata: MetadataAnswers = field(default_factory=lambda: MetadataAnswers(count().__next__))
+    """Without a moment of the cluster's it looks at every topic each time."""
 
 
 class RawAnswer(NamedTuple):
     """An answer that needs nothing more: size, header and body."""
 
     frame: bytes
+
+
+class PiecedBody(NamedTuple):
+    """A body in pieces; those of `pieces` are shared with other answers, and `size` is the bytes of them together."""
+
+    head: bytes
+    pieces: Sequence[bytes]
+    tail: bytes
+    size: int
 
 
 @dataclass(frozen=True, slots=True)

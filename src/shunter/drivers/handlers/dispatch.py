@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from shunter.drivers.answer import Answer
 from shunter.drivers.handlers import brokers, configs, metadata, node, reassignments, topics
-from shunter.drivers.handlers.context import Call, RawAnswer
+from shunter.drivers.handlers.context import Call, PiecedBody, RawAnswer
 from shunter.drivers.relay import PASSED_ON
 from shunter.errors import FormatError
 from shunter.wire import requests
+from shunter.wire.framing import response_frame_head
 from shunter.wire.reassignments import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
 from shunter.wire.requests import encode_response
 
@@ -39,7 +41,7 @@ HANDLERS: Final[Mapping[int, Handler]] = {
 }
 
 
-async def respond(call: Call) -> bytes:
+async def respond(call: Call) -> Answer:
     """Answer a request with a whole frame.
 
     Raises:
@@ -53,4 +55,11 @@ async def respond(call: Call) -> bytes:
         answer = await call.pass_on()
     else:
         raise FormatError(call.peer, f"API {call.parsed.api_key} is not served by this node")
-    return answer.frame if isinstance(answer, RawAnswer) else encode_response(call.parsed, answer)
+    if isinstance(answer, RawAnswer):
+        return Answer(answer.frame)
+    if isinstance(answer, PiecedBody):
+        length = len(answer.head) + answer.size + len(answer.tail)
+        parsed = call.parsed
+        head = response_frame_head(parsed.api_key, parsed.version, parsed.correlation_id, length)
+        return Answer(head + answer.head, answer.pieces, answer.tail)
+    return Answer(encode_response(call.parsed, answer))

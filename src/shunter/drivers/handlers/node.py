@@ -5,20 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from shunter.drivers.handlers.context import Call
-from shunter.drivers.relay import relayed_ranges
 from shunter.errors import DriverError, ErrorCode
-from shunter.wire.requests import SERVED, api_versions_message
 
 _KEYS_SINCE = 4
 
 
 async def api_versions(_request: Any, call: Call) -> Any:
     """Answer ApiVersions: what we serve, and what a live broker serves for us in versions that all of them take."""
-    ranges = relayed_ranges(call.node.api_ranges())
-    for key, (lowest, highest) in SERVED.items():
-        theirs = ranges.get(key, (lowest, highest))
-        ranges[key] = max(lowest, theirs[0]), min(highest, theirs[1])
-    return api_versions_message(call.version, ranges)
+    return call.node.versions.body(call.version, call.node.api_ranges())
 
 
 async def describe_log_dirs(_request: Any, call: Call) -> Any:

@@ -1,0 +1,150 @@
+"""What Metadata is answered with: pieces that are kept from one answer to the next, and shared by all who ask.
+
+A client asks for the whole cluster in thirty bytes. However many ask at once, the cluster is gone over once for all
+of them, in turns of a few milliseconds, and not at all while nothing has happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from shunter.core.controller.state import ClusterView
+from shunter.model.partition import BrokerId
+from shunter.wire.metadata import NOTHING_FAILED, Audience, Failed, MetadataPieces, listening_brokers
+
+TURN_SECONDS = 0.002
+"""How long pieces are gathered before others have a turn."""
+AUDIENCES = 4
+"""Kinds of clients for which pieces are kept; of more, those that asked last."""
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+class Topics(NamedTuple):
+    """So many topics as they stand in an answer. `pieces` may be shared by all answers of one moment."""
+
+    served: int
+    pieces: tuple[bytes, ...]
+    size: int
+    """Bytes of all pieces together."""
+
+
+class _Building(NamedTuple):
+    number: int
+    done: asyncio.Future[Topics | None]
+
+
+class MetadataAnswers:
+    """Keeps the pieces.
+
+    Args:
+        moment: a number that is another one whenever anything of the cluster may have changed.
+    """
+
+    def __init__(self, moment: Callable[[], int]) -> None:
+        self._moment = moment
+        self._pieces: dict[Audience, MetadataPieces] = {}
+        self._whole: dict[Audience, tuple[int, Topics]] = {}
+        self._building: dict[Audience, _Building] = {}
+        self._listening: dict[str, tuple[int, dict[BrokerId, bool]]] = {}
+        self.builds = 0
+        """How often the cluster was gone over."""
+
+    async def everything(self, view: ClusterView, audience: Audience) -> Topics:
+        """Give all topics but those that are being deleted, as they are now or a little later."""
+        began = self.builds
+        while True:
+            known = self._whole.get(audience)
+            if known is not None and known[0] == self._moment():
+                return known[1]
+            building = self._building.get(audience)
+            if building is None:
+                return await self._build(view, audience)
+            found = await asyncio.shield(building.done)
+            if found is not None and building.number > began:
+                return found
+
+    async def some(self, view: ClusterView, audience: Audience, names: Iterable[str]) -> dict[str, bytes]:
+        """Give topics by name; those that are not there, or not any more, are left out."""
+        found: dict[str, bytes] = {}
+        turn_ends = time.perf_counter() + TURN_SECONDS
+        pieces = self._at_hand(view, audience)
+        for name in names:
+            topic = view.topics.get(name)
+            if topic is None or name in view.deleting:
+                continue
+            found[name] = b"".join(pieces.topic(topic, _failed_of(view, name)))
+            if time.perf_counter() >= turn_ends:
+                await asyncio.sleep(0)
+                pieces = self._at_hand(view, audience)
+                turn_ends = time.perf_counter() + TURN_SECONDS
+        return found
+
+    async def _build(self, view: ClusterView, audience: Audience) -> Topics:
+        self.builds += 1
+        moment = self._moment()
+        building = _Building(self.builds, asyncio.get_running_loop().create_future())
+        self._building[audience] = building
+        topics: Topics | None = None
+        try:
+            topics = await self._gather(view, audience)
+            self._whole[audience] = (moment, topics)
+            return topics
+        finally:
+            # Who waited for one that was given up builds it himself.
+            del self._building[audience]
+            building.done.set_result(topics)
+
+    async def _gather(self, view: ClusterView, audience: Audience) -> Topics:
+        found: list[bytes] = []
+        served = 0
+        turn_ends = time.perf_counter() + TURN_SECONDS
+        pieces = self._at_hand(view, audience)
+        for name in tuple(view.topics):
+            topic = view.topics.get(name)
+            if topic is None or name in view.deleting:
+                continue
+            served += 1
+            for piece in pieces.topic(topic, _failed_of(view, name)):
+                found.append(piece)
+                if time.perf_counter() >= turn_ends:
+                    await asyncio.sleep(0)
+                    pieces = self._at_hand(view, audience)
+                    turn_ends = time.perf_counter() + TURN_SECONDS
+        pieces.forget(view.topics.keys())
+        return Topics(served, tuple(found), sum(map(len, found)))
+
+    def _at_hand(self, view: ClusterView, audience: Audience) -> MetadataPieces:
+        """Give the pieces of an audience, in the light of the brokers that live now."""
+        pieces = self._pieces.pop(audience, None)
+        if pieces is None:
+            pieces = MetadataPieces(audience, INTERNAL_TOPICS)
+        self._pieces[audience] = pieces
+        for oldest in tuple(self._pieces)[:-AUDIENCES]:
+            del self._pieces[oldest]
+            self._whole.pop(oldest, None)
+        pieces.hear(self._brokers(view, audience.listener))
+        return pieces
+
+    def _brokers(self, view: ClusterView, listener: str) -> dict[BrokerId, bool]:
+        moment = self._moment()
+        known = self._listening.get(listener)
+        if known is None or known[0] != moment:
+            known = self._listening[listener] = moment, listening_brokers(view.brokers.values(), listener)
+        return known[1]
+
+
+def _failed_of(view: ClusterView, name: str) -> Failed:
+    """Gather the failed replicas of one topic."""
+    failed = view.offline_replicas
+    if not failed:
+        return NOTHING_FAILED
+    found: dict[int, frozenset[BrokerId]] = {}
+    for number in view.topics[name].partitions:
+        # A plain tuple equals and hashes like a TopicPartition and is made several times faster.
+        bad = failed.get((name, number))  # type: ignore[call-overload]
+        if bad:
+            found[number] = bad
+    return found

@@ -1,0 +1,57 @@
+"""Metadata for many who ask at once: one look at the cluster, in turns, and nobody is told what was before he asked."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+
+from rpc_world import partition, rpc_world, topic
+
+from shunter.drivers.metadata_answers import MetadataAnswers
+from shunter.wire.metadata import Audience
+
+
+async def test_a_thousand_clients_that_ask_for_everything_cost_one_look_at_the_cluster():
+    async with rpc_world() as w:
+        w.add_broker(1)
+        w.add_broker(2)
+        w.add_topic(topic("t", 1, partition([1, 2, 3], 1)))
+        moment = [0]
+        answers = MetadataAnswers(lambda: moment[0])
+        audience = Audience(12, "PLAINTEXT")
+        for number in range(3_000):
+            w.add_topic(topic(f"many-{number}", 10 + number, partition([1, 2, 3], 1)))
+        first, *rest = await asyncio.gather(*(answers.everything(w.state, audience) for _ in range(1_000)))
+        assert all(one is first for one in rest)
+        assert answers.builds == 1
+        assert first.served == 3_001
+        w.state.topics["t"].partitions[0] = partition([1, 2, 3], 2)
+        assert await answers.everything(w.state, audience) is first
+        moment[0] += 1
+        second = await answers.everything(w.state, audience)
+        shared = {id(piece) for piece in first.pieces} & {id(piece) for piece in second.pieces}
+        assert (answers.builds, len(shared)) == (2, 3_000)
+
+
+async def test_who_asks_while_the_cluster_changes_is_told_of_the_change():
+    async with rpc_world() as w:
+        w.add_broker(1)
+        w.add_broker(2)
+        w.add_topic(topic("t", 1, partition([1, 2, 3], 1)))
+        moment = [0]
+        answers = MetadataAnswers(lambda: moment[0])
+        audience = Audience(12, "PLAINTEXT")
+        for number in range(20_000):
+            w.add_topic(topic(f"many-{number}", 10 + number, partition([1, 2, 3], 1)))
+        early = asyncio.create_task(answers.everything(w.state, audience))
+        await asyncio.sleep(0)
+        assert not early.done()
+        w.state.topics["t"].partitions[0] = partition([2, 3], 2, epoch=77)
+        moment[0] += 1
+        late = asyncio.create_task(answers.everything(w.state, audience))
+        given_up = asyncio.create_task(answers.everything(w.state, audience))
+        await asyncio.sleep(0)
+        early.cancel()
+        given_up.cancel()
+        told = b"".join((await late).pieces)
+        assert struct.pack(">iii", 0, 2, 77) in told
