@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,6 +147,11 @@ TABLES = {
     for value in vars(module).values()
     if isinstance(value, Table)
 }
+
+
+def test_the_life_of_a_move_is_documented_as_the_table_has_it() -> None:
+    made = runpy.run_path(str(ROOT / "scripts" / "document-lifecycle"))["page"]()
+    assert (ROOT / "docs" / "lifecycle.md").read_text() == made, "run scripts/document-lifecycle"
 
 
 @pytest.mark.parametrize("name", sorted(TABLES))

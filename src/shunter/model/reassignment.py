@@ -37,7 +37,6 @@ class Phase(Enum):
     PENDING = "pending"
     MOVING = "moving"
     PAUSED = "paused"
-    STOPPING = "stopping"
     ROLLING_BACK = "rolling_back"
     DROPPING = "dropping"
     """Over; the dropped replicas' brokers have not all acknowledged the deletion yet. Not listed any more."""

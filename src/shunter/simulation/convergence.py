@@ -51,7 +51,7 @@ def _moves(world: World, process: ShunterProcess) -> list[str]:
             # What is pending may be so behind one that can't end.
             world.coverage.count("neighbour", "barred by an older log")
             continue
-        waiting = process.machine.intake.moves.waiting.get(tp)
+        waiting = process.machine.state.waiting.get(tp)
         why = describe_waiting(waiting[0]) if waiting is not None else "says nothing of waiting"
         told.append(f"{tp} is {record.phase.value} towards {list(record.target)}: {why}")
     if truth.legacy is not None and not barred:
@@ -171,7 +171,7 @@ def _remembered(process: ShunterProcess) -> list[str]:
     """Memory stays bounded: nothing is kept of partitions and moves that are gone. Source: issue; TIGER_STYLE."""
     intake, state, outbox = process.machine.intake, process.machine.state, process.machine.outbox
     kept: dict[str, Iterable[TopicPartition]] = {
-        "waiting": (tp for tp in intake.moves.waiting if tp not in state.reassignments),
+        "waiting": (tp for tp in state.waiting if tp not in state.reassignments),
         "undeleted": (tp for tp in intake.moves.undeleted if tp not in state.reassignments),
         "refused": (tp for _, tp in intake.moves.refused),
         "offline": (tp for tp in state.offline_replicas if state.partition(tp) is None),

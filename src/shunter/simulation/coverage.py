@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from shunter.core.controller.events import Event
+from shunter.core.controller.lifecycle import Trigger
 from shunter.core.reassignment import Closing, Row, WaitReason
 from shunter.model.reassignment import Phase
 from shunter.simulation.actions import FAULTS, OPERATIONS
@@ -33,7 +34,7 @@ TRANSITIONS = (
 )
 """Transitions of a move's durable record that are expected to be seen."""
 
-EXPECTED: dict[str, tuple[str, ...]] = {  # a stop is one write: nothing is ever found stopping
+EXPECTED: dict[str, tuple[str, ...]] = {
     "fault": FAULTS,
     "operation": OPERATIONS,
     "event": tuple(event.__name__ for event in get_args(Event)),
@@ -41,7 +42,8 @@ EXPECTED: dict[str, tuple[str, ...]] = {  # a stop is one write: nothing is ever
     "reconciliation": (*(row.value for row in Row), *CLOSINGS),
     "waiting": tuple(reason.value for reason in WaitReason),
     "garbled": GARBLED,
-    "phase": tuple(phase.value for phase in Phase if phase is not Phase.STOPPING),
+    "phase": tuple(phase.value for phase in Phase),
+    "trigger": tuple(trigger.value for trigger in Trigger),
 }
 
 

@@ -8,6 +8,8 @@ from shunter.core.controller.events import BrokersRead, Envelope
 from shunter.core.controller.machine import ControllerMachine
 from shunter.core.controller.ready import Ready
 from shunter.core.controller.tasks import CANCELLED_TIMES, Priority
+from shunter.model.partition import TopicPartition
+from shunter.model.reassignment import Phase
 
 if TYPE_CHECKING:
     from shunter.simulation.process import ShunterProcess
@@ -26,7 +28,8 @@ class MachineRules:
         """Begin."""
         self._world = world
         self.deepest = 0
-        self._waiting_before: dict[str, bool] = {}
+        self._phases: dict[str, dict[TopicPartition, Phase]] = {}
+        """By process: the phase of each move as the transitions told it."""
 
     def handled(self, process: ShunterProcess, machine: ControllerMachine, envelope: Envelope, ready: Ready) -> None:
         """An event was handled."""
@@ -43,10 +46,39 @@ class MachineRules:
             self._order(machine)
             self._slice(machine)
         self._bounds(process, machine)
-        for waiting, _ in machine.intake.moves.waiting.values():
+        self._transitions(process, machine, ready)
+        for waiting, _ in machine.state.waiting.values():
             self._world.coverage.count("waiting", waiting.reason.value)
         if ready.wake_at_ms is not None and ready.wake_at_ms > envelope.now_ms + 3_600_000:
             self._world.safety.violate("a wake-up is near", f"{process.name} asks for {ready.wake_at_ms}")
+
+    def _transitions(self, process: ShunterProcess, machine: ControllerMachine, ready: Ready) -> None:
+        """The transitions tell the whole life of each move. Source: docs/decisions/0036-transitions.md.
+
+        A topic's deletion takes its moves' records along, and an election reads them anew: neither is a transition.
+        """
+        records = machine.state.reassignments
+        if ready.resigned or not machine.state.active:
+            self._phases.pop(process.name, None)
+            return
+        known = self._phases.setdefault(process.name, {})
+        for told in ready.transitions:
+            before = known.get(told.tp, told.before)
+            if before is not told.before:
+                self._world.safety.violate("transitions join", f"{told} comes after the phase {before}")
+            if told.after is None:
+                known.pop(told.tp, None)
+            else:
+                known[told.tp] = told.after
+            self._world.coverage.count("trigger", told.trigger.value)
+        for tp in {told.tp for told in ready.transitions} & records.keys():
+            if records[tp].phase is not known.get(tp):
+                told_last = f"{tp} is {records[tp].phase.value}, and the transitions say {known.get(tp)}"
+                self._world.safety.violate("transitions join", told_last)
+        for tp in sorted(known.keys() - records.keys()):
+            if machine.state.partition(tp) is not None:
+                self._world.safety.violate("transitions join", f"{tp} moves no more, and no transition told its end")
+        self._phases[process.name] = {tp: phase for tp, phase in known.items() if tp in records}
 
     def _order(self, machine: ControllerMachine) -> None:
         """Deaths and cancels are not held up by submissions.

@@ -179,7 +179,6 @@ def move(original, target, phase=Phase.MOVING):
         (ReplicaAssignment((0, 2, 3)), move((0, 1, 2), (3, 4, 5)), ((4, 5), (0, 2))),
         (ReplicaAssignment((0, 2, 3, 4), (4,), (0,)), move((0, 1, 2), (3, 4, 5)), ((4, 5), (0, 2))),
         (ReplicaAssignment((0, 2, 3)), move((0, 1, 2), (3, 4, 5), Phase.ROLLING_BACK), ((1,), (3,))),
-        (ReplicaAssignment((0, 1, 2, 3), (), (1,)), move((0, 1, 2), (3, 4, 5), Phase.STOPPING), ((), (1,))),
     ],
 )
 def test_a_listed_move_is_told_towards_its_end(assignment, reassignment, expected):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from shunter.core.controller.state import ControllerState, TopicState
+from shunter.core.reassignment.situation import Waiting
 from shunter.model.partition import BrokerId, LeaderAndIsr, PartitionState, Replicas, TopicPartition
 from shunter.model.records import (
     CheckTopic,
@@ -239,6 +240,15 @@ def _apply_record(state: ControllerState, record: Record, version: int, czxid: i
             state.producer_id_block = (last + 1, version)
         case DeleteQueueEntry() | CheckTopic():
             pass
+
+
+def apply_waits(state: ControllerState, waits: Mapping[TopicPartition, tuple[Waiting, int] | None]) -> None:
+    """Take in what moves wait for by a draft that is durable now; None: a move waits for nothing any more."""
+    for tp, waiting in waits.items():
+        if waiting is not None and tp in state.reassignments:  # Its topic may have gone meanwhile.
+            state.waiting[tp] = waiting
+        else:
+            state.waiting.pop(tp, None)
 
 
 def _rewritten(

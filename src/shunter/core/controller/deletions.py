@@ -108,7 +108,7 @@ class Deletions:
         known = draft.reassignment(tp)
         if known is None:
             return
-        self.moves.undeleted.pop(tp, None)
+        draft.written_off.update((broker, tp) for broker in self.moves.undeleted.get(tp, ()))
         partition = draft.partition(tp)
         # The record is all that a successor has to know of replicas elsewhere: then it goes with the topic.
         keep = partition is not None and bool(dropped_before(known, partition.assignment))
@@ -171,7 +171,7 @@ class Deletions:
                 self.doomed.pop(name, None)
         for tp in deleted:
             if tp.topic not in self.state.topics:
-                self.moves.waiting.pop(tp, None)
+                self.state.waiting.pop(tp, None)
                 self.moves.undeleted.pop(tp, None)
 
     # ---- acknowledgements

@@ -10,9 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import NAMESPACE_OID, UUID, uuid5
 
-from shunter.core.controller.events import ReplyToken
-from shunter.core.controller.ready import Notice, Reply
+from shunter.core.controller.lifecycle import Transition, Trigger, phase_after
+from shunter.core.controller.load import Load
+from shunter.core.controller.ready import Notice
 from shunter.core.controller.state import ControllerState
+from shunter.core.reassignment.situation import Step, Waiting
 from shunter.errors import InvariantViolation
 from shunter.model.partition import (
     EPOCH_DURING_DELETE,
@@ -23,7 +25,7 @@ from shunter.model.partition import (
     Replicas,
     TopicPartition,
 )
-from shunter.model.reassignment import Reassignment
+from shunter.model.reassignment import CancelMode, Phase, Reassignment
 from shunter.model.records import (
     CheckTopic,
     CloseOwedDeletion,
@@ -91,15 +93,32 @@ class Draft:
     """Deletions whose answers nobody waits for once this is durable: they are owed, or not wanted any more."""
     relieved: dict[TopicPartition, set[BrokerId]] = field(default_factory=dict[TopicPartition, set[BrokerId]])
     """Replicas to stop for their broker's controlled shutdown, if it is still that life of the broker."""
-    replies: list[tuple[ReplyToken, Reply]] = field(default_factory=list[tuple[ReplyToken, Reply]])
     notices: list[Notice] = field(default_factory=list[Notice])
-    follow_ups: list[object] = field(default_factory=list[object])
-    """Tasks to queue once this is durable."""
+    cause: str = ""
+    """Id of the event that asked for what is decided now; whoever decides a task sets it."""
+    transitions: list[Transition] = field(default_factory=list[Transition])
+    """What happens to moves, in order."""
+    waits: dict[TopicPartition, tuple[Waiting, int] | None] = field(
+        default_factory=dict[TopicPartition, tuple[Waiting, int] | None]
+    )
+    """What moves wait for from now on, and since when, ms; None: for nothing."""
+    set_aside: dict[tuple[int, TopicPartition], CancelMode | None] = field(
+        default_factory=dict[tuple[int, TopicPartition], CancelMode | None]
+    )
+    """What cancels and pauses make of partitions of submissions whose turn has not come, by a submission's number."""
+    configs_read: int = field(init=False)
+    """The state's, when this draft was begun."""
+    load: Load | None = None
+    """How many moves are under way, counted when somebody first asked."""
     reconciled: set[TopicPartition] = field(default_factory=set[TopicPartition])
     """Partitions about which it was decided who is right after a failover."""
     live: frozenset[BrokerId] | None = None
     topics_size: int = 0
     """Size of the topics in `assignments`, in znodes."""
+
+    def __post_init__(self) -> None:
+        """Remember of which moment the configuration is."""
+        self.configs_read = self.state.configs_read
 
     @property
     def size(self) -> int:
@@ -173,18 +192,64 @@ class Draft:
             self.topics_size += 1 + (0 if topic is None else len(topic.partitions) // PARTITIONS_PER_ZNODE)
         return changes
 
-    def move(self, tp: TopicPartition, reassignment: Reassignment | None) -> None:
-        """Write (None: close) the durable record of a partition's move."""
+    def turn(
+        self, tp: TopicPartition, trigger: Trigger, record: Reassignment, *, step: Step | None = None
+    ) -> Reassignment:
+        """Write the durable record of a partition's move, in the phase that the table gives for the trigger.
+
+        Args:
+            record: The record as it shall be; its phase does not count.
+            step: The step that is written with it.
+
+        Returns:
+            The record as it is written.
+
+        Raises:
+            InvariantViolation: The table has no such pair of phase and trigger, or it closes the record.
+        """
+        after = self._transit(tp, trigger, step)
+        if after is None:
+            raise InvariantViolation("a record is closed by `close` alone", tp=tp, trigger=trigger)
         known = self.state.reassignments.get(tp)
-        if reassignment is None:
-            self.ended = True
-            if known is None:
-                self.reassignments.pop(tp, None)
-            else:
-                self.reassignments[tp] = None
-            return
         version, czxid = (-1, 0) if known is None else (known.version, known.czxid)
-        self.reassignments[tp] = reassignment._replace(version=version, czxid=czxid)
+        written = record._replace(phase=after, version=version, czxid=czxid)
+        self.reassignments[tp] = written
+        return written
+
+    def close(self, tp: TopicPartition, *, step: Step | None = None) -> None:
+        """Close the durable record of a partition's move: it is over.
+
+        Raises:
+            InvariantViolation: There is no record.
+        """
+        self._transit(tp, Trigger.ENDED, step)
+        self.ended = True
+        if tp in self.state.reassignments:
+            self.reassignments[tp] = None
+        else:
+            self.reassignments.pop(tp, None)
+
+    def _transit(self, tp: TopicPartition, trigger: Trigger, step: Step | None) -> Phase | None:
+        known = self.reassignment(tp)
+        before = known.phase if known is not None else None
+        after = phase_after(before, trigger, tp)
+        self.transitions.append(Transition(tp, before, trigger, after, step, self.cause))
+        return after
+
+    def waiting(self, tp: TopicPartition) -> tuple[Waiting, int] | None:
+        """What a move waits for when this is durable, and since when, ms."""
+        return self.waits[tp] if tp in self.waits else self.state.waiting.get(tp)
+
+    def wait(self, tp: TopicPartition, waiting: Waiting) -> None:
+        """Remember what a move waits for; since when it does stays, if it waits for that already."""
+        known = self.waiting(tp)
+        since_ms = known[1] if known is not None and known[0] == waiting else self.now_ms
+        self.waits[tp] = (waiting, since_ms)
+
+    def wait_no_more(self, tp: TopicPartition) -> None:
+        """A move goes on, or ends, or waits for its turn alone."""
+        if self.waiting(tp) is not None:
+            self.waits[tp] = None
 
     def drop(self, tp: TopicPartition, replicas: Replicas, leader_epoch: int) -> None:
         """Delete replicas once this is durable; what a dead broker holds is remembered durably until it returns."""

@@ -174,8 +174,9 @@ class Intake:
         if nameless:
             self.queue.add(Task(Priority.NORMAL, nameless, partial(_identify, salt=now_ms)))
 
-    def take(self, event: Event, now_ms: int, cause: str) -> Effects:  # noqa: ARG002 - the cause is for the renderings
-        """Dispatch one event."""
+    def take(self, event: Event, now_ms: int, cause: str) -> Effects:
+        """Dispatch one event; tasks that it asks for carry its cause."""
+        self.queue.cause = cause
         match event:
             case TopicsRead():
                 return self.on_topics_read(event, now_ms)
@@ -289,6 +290,7 @@ class Intake:
 
     def on_configs_read(self, event: ConfigsRead) -> None:
         """Dynamic configuration changed; elections that became possible are tried."""
+        self.state.configs_read += 1
         for name, configs in event.topics.items():
             topic = self.state.topics.get(name)
             if topic is not None:
@@ -296,7 +298,7 @@ class Intake:
         for broker, configs in event.brokers.items():
             self.state.broker_configs[broker] = dict(configs)
         self.liveness.mend_leaderless(None if event.brokers else sorted(event.topics))
-        waiting = [tp for tp in sorted(self.moves.waiting) if event.brokers or tp.topic in event.topics]
+        waiting = [tp for tp in sorted(self.state.waiting) if event.brokers or tp.topic in event.topics]
         if waiting:
             # A rollback waits for as many originals as min.insync.replicas asks for.
             self.queue.add(Task(Priority.NORMAL, waiting, self.moves.advance))
@@ -307,7 +309,7 @@ class Intake:
         if self.next_check_ms is None or now_ms < self.next_check_ms:
             return
         self.next_check_ms = None
-        waiting = sorted(self.moves.waiting)
+        waiting = sorted(self.state.waiting)
         if waiting:
             self.next_check_ms = now_ms + CHECK_EVERY_MS
             self.queue.add(Task(Priority.CLEANUP, waiting, self.moves.relax_overdue))
@@ -483,7 +485,7 @@ class Intake:
         self.liveness.mend_written(record.tp for record in records if isinstance(record, PutPartition))
         self.submissions.on_committed(draft)
         self.znodes.on_committed(draft)
-        if self.moves.waiting and self.next_check_ms is None:
+        if self.state.waiting and self.next_check_ms is None:
             self.next_check_ms = now_ms + CHECK_EVERY_MS
         created = {record.topic.name for record in records if isinstance(record, PutTopic)}
         done = [name for name in created & self.awaited_topics.keys() if not self._unelected_of(name)]

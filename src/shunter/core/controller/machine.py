@@ -26,6 +26,7 @@ from shunter.core.controller.events import (
     TimePassed,
 )
 from shunter.core.controller.intake import Effects, Intake
+from shunter.core.controller.lifecycle import Transition
 from shunter.core.controller.outbox import Outbox
 from shunter.core.controller.ready import LoadCluster, Notice, Read, Ready, Reply, Request, WriteBatch
 from shunter.core.controller.state import ClusterView, ControllerState
@@ -60,6 +61,7 @@ class Bundle:
     reads: list[Read] = field(default_factory=list[Read])
     writes: WriteBatch | None = None
     notices: list[Notice] = field(default_factory=list[Notice])
+    transitions: list[Transition] = field(default_factory=list[Transition])
     more: bool = False
     resigned: bool = False
 
@@ -111,6 +113,7 @@ class ControllerMachine:
             reads=tuple(bundle.reads),
             writes=bundle.writes,
             notices=tuple(bundle.notices),
+            transitions=tuple(bundle.transitions),
             wake_at_ms=self._wake_at_ms() if decides else None,
             more=bundle.more,
             resigned=bundle.resigned,
@@ -227,7 +230,6 @@ class ControllerMachine:
             changes.add(applied.apply_topic_gone(self.state, name))
         for task in outstanding.tasks:
             task.roll_back()
-        self.intake.moves.forget_undone(outstanding.draft)
         self.intake.queue.put_back(outstanding.tasks)
         bundle.notices += self.intake.znodes.on_refused(event, outstanding.records)
         self._settle((self.intake.announce(changes, now_ms), [], []), bundle)
@@ -259,7 +261,10 @@ class ControllerMachine:
         now_ms: int,
         bundle: Bundle,
     ) -> None:
-        replies = list(draft.replies)
+        applied.apply_waits(self.state, draft.waits)
+        bundle.transitions += draft.transitions
+        self.intake.queue.cause = next((task.cause for task in tasks if task.cause), "")
+        replies: list[tuple[ReplyToken, Reply]] = []
         for task in tasks:
             replies += task.commit()
             if not task.exhausted:

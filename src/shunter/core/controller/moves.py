@@ -12,6 +12,8 @@ from shunter.core.controller import pauses
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.elections import min_isr, unreadable_state
 from shunter.core.controller.events import ReassignmentChange
+from shunter.core.controller.lifecycle import BEGUN, Trigger
+from shunter.core.controller.load import Load
 from shunter.core.controller.ready import Notice
 from shunter.core.controller.state import ControllerState
 from shunter.core.reassignment import (
@@ -44,26 +46,11 @@ CANCEL_IN_PLACE = (
     "/admin/reassign_cancel exists: everything is being rolled back, and nothing new starts until it is removed"
     " (--remove-cancel)"
 )
-BEGUN = frozenset({Phase.MOVING, Phase.STOPPING, Phase.ROLLING_BACK})
-
-
-@dataclass(slots=True)
-class Load:
-    """How many moves are under way, in all and by broker that receives one; counted once per draft."""
-
-    total: int = 0
-    by_broker: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
-
-    def add(self, brokers: Replicas, by: int = 1) -> None:
-        """Count a move that begins (or, by -1, ends)."""
-        self.total += by
-        for broker in brokers:
-            self.by_broker[broker] = self.by_broker.get(broker, 0) + by
 
 
 @dataclass(slots=True)
 class Moves:
-    """Decides about moves. What waits for whom is kept here for people to see; it is not part of any decision."""
+    """Decides about moves. What is kept here are facts: decisions write into the draft alone."""
 
     state: ControllerState
     settings: ControllerSettings
@@ -71,15 +58,9 @@ class Moves:
     """Live brokers that were told to delete a dropped replica and have not answered."""
     refused: set[tuple[BrokerId, TopicPartition]] = field(default_factory=set[tuple[BrokerId, TopicPartition]])
     """Deletions that a live broker could not do: owed until it comes back, not asked for again and again."""
-    load: tuple[Draft, Load] | None = None
     unreconciled: set[TopicPartition] = field(default_factory=set[TopicPartition])
     """Partitions that nobody has looked at since the start-up: somebody may have overruled their records."""
     reconcile: Callable[[Draft, TopicPartition], None] | None = None
-
-    @property
-    def waiting(self) -> dict[TopicPartition, tuple[Waiting, int]]:
-        """What a move waits for, and since when, ms."""
-        return self.state.waiting
 
     # ---- accepting
 
@@ -121,7 +102,7 @@ class Moves:
             )
             if paused:
                 changed = known._replace(target=target, strategy=strategy, forced=change.forced, relaxed_since_ms=None)
-                return tp, *pauses.stand_still(draft, tp, changed)
+                return tp, *pauses.stand_still(draft, tp, changed, Trigger.ACCEPTED_PAUSED)
             return self._change_target(draft, tp, known, target, strategy, forced=change.forced)
         if target == partition.assignment.replicas and not partition.assignment.in_motion:
             return tp, ErrorCode.NONE, None
@@ -142,8 +123,8 @@ class Moves:
             requested=requested,
         )
         if paused:
-            return tp, *pauses.stand_still(draft, tp, accepted)
-        draft.move(tp, accepted)
+            return tp, *pauses.stand_still(draft, tp, accepted, Trigger.ACCEPTED_PAUSED)
+        draft.turn(tp, Trigger.ACCEPTED, accepted)
         self.advance(draft, tp)
         return tp, ErrorCode.NONE, None
 
@@ -191,25 +172,25 @@ class Moves:
         changed = known._replace(target=target, strategy=strategy, forced=forced, relaxed_since_ms=None)
         if forced and not known.legacy and target == known.target and known.phase is Phase.MOVING:
             # The operator's word, for a move that the floor holds up (KAFKA-19975).
-            draft.move(tp, changed._replace(relaxed_since_ms=draft.now_ms))
+            draft.turn(tp, Trigger.RELAXED, changed._replace(relaxed_since_ms=draft.now_ms))
             self.advance(draft, tp)
             return tp, ErrorCode.NONE, None
         if known.phase is Phase.PENDING:
             partition = draft.partition(tp)
             if partition is not None and partition.assignment.in_motion:
                 # Somebody else has begun it meanwhile: there is something to finish, or to take back.
-                draft.move(tp, changed._replace(phase=Phase.MOVING, written=partition.assignment))
+                draft.turn(tp, Trigger.BEGUN, changed._replace(written=partition.assignment))
             elif partition is not None and target == partition.assignment.replicas:
                 self.end(draft, tp, known)
             else:
-                draft.move(tp, changed)
+                draft.turn(tp, Trigger.AMENDED, changed)
             return tp, ErrorCode.NONE, None
         if target == known.target and known.phase is Phase.MOVING:
-            draft.move(tp, changed)
+            draft.turn(tp, Trigger.AMENDED, changed)
             return tp, ErrorCode.NONE, None
         situation = self._situation(draft, tp)
         if situation is None:
-            draft.move(tp, changed._replace(phase=Phase.MOVING))
+            draft.turn(tp, Trigger.RETARGETED, changed)
             return tp, ErrorCode.NONE, None
         step = supersede(
             situation,
@@ -218,9 +199,7 @@ class Moves:
             top=known.top,
             strategy=strategy,
         )
-        changed = changed._replace(phase=Phase.MOVING)
-        draft.move(tp, changed)
-        self._follow(draft, tp, changed, step)
+        self._follow(draft, tp, draft.turn(tp, Trigger.RETARGETED, changed), step)
         return tp, ErrorCode.NONE, None
 
     # ---- ending early
@@ -250,8 +229,7 @@ class Moves:
             if situation is not None:
                 self._follow(draft, tp, known, stop(situation, original=known.original))
                 return tp, ErrorCode.NONE, None
-        changed = known._replace(phase=Phase.ROLLING_BACK, relaxed_since_ms=None)
-        draft.move(tp, changed)
+        draft.turn(tp, Trigger.ROLLED_BACK, known._replace(relaxed_since_ms=None))
         self.advance(draft, tp)
         return tp, ErrorCode.NONE, None
 
@@ -271,7 +249,7 @@ class Moves:
         if move is None or move.phase in (Phase.PAUSED, Phase.DROPPING) or tp.topic in draft.state.deleting:
             return
         if move.phase is Phase.PENDING and (draft.state.cancel is not None or not self._may_begin(draft, move)):
-            self.waiting.pop(tp, None)  # For its turn alone, whatever it waited for before.
+            draft.wait_no_more(tp)  # The move now waits only for its turn.
             return
         situation = self._situation(draft, tp)
         if situation is None:
@@ -289,7 +267,7 @@ class Moves:
             )
         if move.phase is Phase.PENDING and not isinstance(outcome, Waiting):
             self._count(draft).add(_added(move))
-            move = move._replace(phase=Phase.MOVING)
+            move = draft.turn(tp, Trigger.BEGUN, move)
         self._follow(draft, tp, move, outcome)
 
     def _await_first_leader(self, draft: Draft, tp: TopicPartition, move: Reassignment) -> None:
@@ -309,10 +287,9 @@ class Moves:
 
     def _follow(self, draft: Draft, tp: TopicPartition, move: Reassignment, outcome: Step | Waiting | None) -> None:
         if isinstance(outcome, Waiting):
-            reason, since = self.waiting.get(tp, (None, draft.now_ms))
-            self.waiting[tp] = (outcome, since if reason == outcome else draft.now_ms)
+            draft.wait(tp, outcome)
             return
-        self.waiting.pop(tp, None)
+        draft.wait_no_more(tp)
         if outcome is None:
             self.end(draft, tp, move)
             return
@@ -325,13 +302,13 @@ class Moves:
             for broker in outcome.dropped:
                 if broker not in move.original:
                     draft.owe(broker, tp, partition.leadership.leader_epoch + 1)
-            draft.move(tp, move._replace(written=outcome.assignment))
+            draft.turn(tp, Trigger.STEPPED, move._replace(written=outcome.assignment), step=outcome)
         elif draft.dropped.get(tp) or self.undeleted.get(tp):
             self._uncount(draft, move)
             self._drop_legacy(draft, tp, move)
-            draft.move(tp, move._replace(phase=Phase.DROPPING, written=partition.assignment))
+            draft.turn(tp, Trigger.DELETIONS_LEFT, move._replace(written=partition.assignment), step=outcome)
         else:
-            self.end(draft, tp, move)
+            self.end(draft, tp, move, step=outcome)
 
     def _write_step(
         self, draft: Draft, tp: TopicPartition, partition: PartitionState, move: Reassignment, step: Step
@@ -351,16 +328,21 @@ class Moves:
             draft.keep(tp, broker)
         draft.drop(tp, step.dropped, epoch)
 
-    def end(self, draft: Draft, tp: TopicPartition, move: Reassignment, *, keep: bool = False) -> None:
+    def end(
+        self, draft: Draft, tp: TopicPartition, move: Reassignment, *, keep: bool = False, step: Step | None = None
+    ) -> None:
         """Close a move's record, and take it out of the legacy znode if it came by that.
 
         `keep` lets the record stay, with what it says was had, for the sake of replicas that are still to be deleted.
         """
-        self.waiting.pop(tp, None)
+        draft.wait_no_more(tp)
         self._uncount(draft, move)
         self._drop_legacy(draft, tp, move)
         self._drop_target_replicas(draft, tp)
-        draft.move(tp, move._replace(phase=Phase.DROPPING) if keep else None)
+        if keep:
+            draft.turn(tp, Trigger.DELETIONS_LEFT, move, step=step)
+        else:
+            draft.close(tp, step=step)
 
     def _drop_target_replicas(self, draft: Draft, tp: TopicPartition) -> None:
         """Nothing moves it any more: a `targetReplicas` left behind would start it again at the next failover."""
@@ -416,13 +398,12 @@ class Moves:
             self._count(draft).add(_added(move), -1)
 
     def _count(self, draft: Draft) -> Load:
-        if self.load is None or self.load[0] is not draft:
-            load = Load()
+        if draft.load is None:
+            draft.load = Load()
             for move in (draft.reassignment(tp) for tp in {**draft.state.reassignments, **draft.reassignments}):
                 if move is not None and move.phase in BEGUN:
-                    load.add(_added(move))
-            self.load = (draft, load)
-        return self.load[1]
+                    draft.load.add(_added(move))
+        return draft.load
 
     # ---- after the write
 
@@ -437,11 +418,6 @@ class Moves:
             if brokers:
                 self.undeleted.setdefault(tp, set()).update(brokers)
         return [tp for tp in over if tp in self.state.reassignments and tp not in self.undeleted]
-
-    def forget_undone(self, draft: Draft) -> None:
-        """The draft was refused: a move that began with it waits for nobody."""
-        for tp in draft.reassignments.keys() - self.state.reassignments.keys():
-            self.waiting.pop(tp, None)
 
     def deleted(self, broker: BrokerId, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
         """A broker acknowledged deletions; returns the partitions with nothing left to delete."""
@@ -464,7 +440,7 @@ class Moves:
             return
         left = any((broker, tp) not in draft.written_off for broker in self.undeleted.get(tp, ()))
         if move is not None and move.phase is Phase.DROPPING and not left:
-            draft.move(tp, None)
+            draft.close(tp)
 
     def owe_instead(self, draft: Draft, item: tuple[BrokerId, TopicPartition]) -> None:
         """A broker died, or failed, before it acknowledged a deletion: owe it, and let the move end.
@@ -486,7 +462,7 @@ class Moves:
     def relax_overdue(self, draft: Draft, tp: TopicPartition) -> None:
         """A move has waited too long: relax its floor, durably (KAFKA-19975), or roll it back (2.A)."""
         move = draft.reassignment(tp)
-        waiting = self.waiting.get(tp)
+        waiting = draft.waiting(tp)
         if move is None or waiting is None or move.phase not in BEGUN | {Phase.PENDING}:
             return
         if waiting[0].reason is WaitReason.DEAD and move.phase is not Phase.ROLLING_BACK:
@@ -496,7 +472,7 @@ class Moves:
             return
         if draft.now_ms - waiting[1] >= self.settings.relax_after_ms:
             draft.notices.append(Notice("floor-relaxed", str(tp), describe_waiting(waiting[0])))
-            draft.move(tp, move._replace(relaxed_since_ms=draft.now_ms))
+            draft.turn(tp, Trigger.RELAXED, move._replace(relaxed_since_ms=draft.now_ms))
             self.advance(draft, tp)
 
     def _roll_back_overdue(self, draft: Draft, tp: TopicPartition, waiting: Waiting, since_ms: int) -> None:
@@ -506,19 +482,6 @@ class Moves:
             told = f"{describe_waiting(waiting)}, for {draft.now_ms - since_ms} ms: it is rolled back"
             draft.notices.append(Notice("rolled-back-overdue", str(tp), told))
             self.cancel(draft, tp, CancelMode.ROLL_BACK)
-
-    def relax_due_ms(self) -> int | None:
-        """When the next floor is to be relaxed."""
-        due = [
-            since + self.settings.relax_after_ms
-            for tp, (waiting, since) in self.waiting.items()
-            if waiting.reason is WaitReason.FLOOR and self._unrelaxed(tp)
-        ]
-        return min(due, default=None)
-
-    def _unrelaxed(self, tp: TopicPartition) -> bool:
-        move = self.state.reassignments.get(tp)
-        return move is not None and move.relaxed_since_ms is None
 
 
 def _unreadable(draft: Draft, tp: TopicPartition) -> tuple[ErrorCode, str] | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from shunter.core.controller.draft import Draft
+from shunter.core.controller.lifecycle import Trigger
 from shunter.core.controller.state import ControllerState
 from shunter.errors import ErrorCode
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
@@ -21,13 +22,13 @@ def pause(draft: Draft, tp: TopicPartition, move: Reassignment) -> tuple[ErrorCo
     """Let a move stand still; a second time changes nothing."""
     if move.phase is Phase.ROLLING_BACK:
         return ErrorCode.INVALID_REQUEST, f"{tp} is being rolled back: a rollback is not paused"
-    return stand_still(draft, tp, move)
+    return stand_still(draft, tp, move, Trigger.PAUSED)
 
 
-def stand_still(draft: Draft, tp: TopicPartition, move: Reassignment) -> tuple[ErrorCode, str | None]:
+def stand_still(draft: Draft, tp: TopicPartition, move: Reassignment, trigger: Trigger) -> tuple[ErrorCode, str | None]:
     """Write a move as paused, new or as it was, and stop what it has being fetched."""
-    if draft.reassignment(tp) != (paused := move._replace(phase=Phase.PAUSED)):
-        draft.move(tp, paused)
+    if draft.reassignment(tp) != move._replace(phase=Phase.PAUSED):
+        draft.turn(tp, trigger, move)
     for broker in fetching(draft.state, tp):
         if broker in draft.state.brokers:
             draft.stopped.setdefault(tp, set()).add(broker)
@@ -44,7 +45,7 @@ def resume(draft: Draft, tp: TopicPartition, move: Reassignment) -> bool:
     if move.phase is not Phase.PAUSED or partition is None:
         return False
     begun = partition.assignment.in_motion or partition.assignment.replicas != move.original
-    draft.move(tp, move._replace(phase=Phase.MOVING if begun else Phase.PENDING))
+    draft.turn(tp, Trigger.RESUMED if begun else Trigger.REQUEUED, move)
     leadership = partition.leadership
     if leadership is not None and begun:
         draft.lead(tp, leadership._replace(leader_epoch=leadership.leader_epoch + 1))

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from shunter.core.controller.events import ReplyToken
+from shunter.core.controller.lifecycle import Transition
 from shunter.errors import ErrorCode
 from shunter.model.broker import Broker
 from shunter.model.partition import BrokerId, LeaderAndIsr, PartitionState, TopicPartition
@@ -200,6 +201,8 @@ class Ready:
     writes: WriteBatch | None = None
     """To be made durable; its outcome is the next thing that the core needs to hear."""
     notices: tuple[Notice, ...] = ()
+    transitions: tuple[Transition, ...] = ()
+    """What happened to moves by what became durable with this event, in order."""
     wake_at_ms: int | None = None
     """Call again with `TimePassed` at this moment, whatever happens before; None: nothing is due."""
     more: bool = False

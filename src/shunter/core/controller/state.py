@@ -66,6 +66,8 @@ class ControllerState:
     """What else can't be read."""
     producer_id_block: tuple[int, int] = (0, -1)
     broker_configs: dict[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    configs_read: int = 0
+    """How often configuration was read again: a decision that was made before the last time may be out of date."""
 
     def reset(self) -> None:
         """Forget everything but who we are; those who hold a view of it see the emptiness."""

@@ -11,6 +11,7 @@ from functools import partial
 
 from shunter.core.controller.draft import Draft, serving_brokers
 from shunter.core.controller.events import ReassignmentChange, ReassignmentsSubmitted, ReplyToken
+from shunter.core.controller.lifecycle import Trigger
 from shunter.core.controller.moves import MoveResult, Moves, dropped_before
 from shunter.core.controller.ready import Notice, PartitionResultsReply, Reply
 from shunter.core.controller.state import ControllerState
@@ -27,9 +28,23 @@ from shunter.model.settings import ControllerSettings
 class Submission:
     """A submission that is being taken: what of it was cancelled, or paused, before its turn came."""
 
+    number: int
     waiting: dict[TopicPartition, None]
-    cancelled: set[TopicPartition] = field(default_factory=set[TopicPartition])
-    paused: set[TopicPartition] = field(default_factory=set[TopicPartition])
+    set_aside: dict[TopicPartition, CancelMode] = field(default_factory=dict[TopicPartition, CancelMode])
+    """How a partition was cancelled, or that it was paused. Only durable cancels and pauses are here."""
+
+    def aside(self, draft: Draft, tp: TopicPartition) -> CancelMode | None:
+        """How a partition will have been set aside when the draft is durable; None: its turn comes as usual."""
+        key = (self.number, tp)
+        return draft.set_aside[key] if key in draft.set_aside else self.set_aside.get(tp)
+
+    def note(self, draft: Draft) -> None:
+        """The draft is durable, and what it set aside with it."""
+        for tp, aside in ((tp, aside) for (number, tp), aside in draft.set_aside.items() if number == self.number):
+            if aside is None:
+                self.set_aside.pop(tp, None)
+            else:
+                self.set_aside[tp] = aside
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +67,7 @@ class Submissions:
     moves: Moves
     open: list[Submission] = field(default_factory=list[Submission])
     """Submissions with partitions whose turn has not come."""
+    next_number: int = 1
 
     # ---- RPC 45
 
@@ -80,7 +96,8 @@ class Submissions:
     def _queue_changes(self, changes: list[ReassignmentChange], gathered: PartitionResults) -> None:
         # One topic's partitions together: its znode is written once per slice.
         changes = sorted(changes, key=lambda change: change.tp)
-        submission = Submission(dict.fromkeys(change.tp for change in changes))
+        submission = Submission(self.next_number, dict.fromkeys(change.tp for change in changes))
+        self.next_number += 1
         self.open.append(submission)
 
         def finish(results: list[MoveResult]) -> list[tuple[ReplyToken, Reply]]:
@@ -112,9 +129,10 @@ class Submissions:
         return sorted(tp for tp in known if event.cancel_all or tp.topic in event.cancel_topics)
 
     def _submit(self, draft: Draft, change: ReassignmentChange, *, submission: Submission) -> MoveResult:
-        if change.tp in submission.cancelled:
+        aside = submission.aside(draft, change.tp)
+        if aside not in {None, CancelMode.PAUSE}:
             return change.tp, ErrorCode.NONE, "cancelled before it was begun"
-        result = self.moves.submit(draft, change, paused=change.tp in submission.paused)
+        result = self.moves.submit(draft, change, paused=aside is CancelMode.PAUSE)
         if result[1] is ErrorCode.NONE and change.tp in draft.legacy_listed:
             # As Apache does: an acknowledged request must not be lost to an older legacy entry at a failover.
             self.moves.forget_legacy(draft, {change.tp})
@@ -135,13 +153,11 @@ class Submissions:
             each for each in before.submissions if tp in each.waiting and any(each is other for other in self.open)
         ]
         for submission in waiting:
-            # A pause forgets nothing: what waits is accepted when its turn comes, and stands still.
-            if mode is CancelMode.PAUSE:
-                submission.paused.add(tp)
-            elif mode is CancelMode.RESUME:
-                submission.paused.discard(tp)
-            else:
-                submission.cancelled.add(tp)
+            aside = submission.aside(draft, tp)
+            if aside in {None, CancelMode.PAUSE}:  # A cancelled partition stays cancelled.
+                # A pause forgets nothing: the change is accepted when its turn comes, and stands still.
+                wanted = mode or self.settings.cancel_mode
+                draft.set_aside[submission.number, tp] = None if wanted is CancelMode.RESUME else wanted
         withdrawn = mode not in {CancelMode.PAUSE, CancelMode.RESUME} and self._withdraw(draft, tp, before)
         return (tp, ErrorCode.NONE, None) if waiting or withdrawn else result
 
@@ -257,13 +273,13 @@ class Submissions:
             return
         if decided.row is Row.CONTINUE and record is not None:
             if decided.legacy != record.legacy:
-                draft.move(tp, record._replace(legacy=decided.legacy))
+                draft.turn(tp, Trigger.AMENDED, record._replace(legacy=decided.legacy))
         elif decided.row is Row.LEGACY_WINS and record is not None:
             change = ReassignmentChange(tp, decided.target, forced=True)
             self.moves.submit(draft, change, legacy_original=record.original)
             changed = draft.reassignment(tp)
-            if changed is not None:
-                draft.move(tp, changed._replace(legacy=True))
+            if changed is not None and not changed.legacy:
+                draft.turn(tp, Trigger.AMENDED, changed._replace(legacy=True))
         else:
             self.moves.make_room(draft, tp, partition)
             adopted = Reassignment(
@@ -278,7 +294,7 @@ class Submissions:
                 legacy=decided.legacy,
                 forced=True,
             )
-            draft.move(tp, adopted)
+            draft.turn(tp, Trigger.ADOPTED if partition.assignment.in_motion else Trigger.INHERITED, adopted)
         if decided.row is Row.LEGACY_IGNORED:
             self.moves.forget_legacy(draft, {tp})
 
@@ -287,13 +303,16 @@ class Submissions:
     def on_committed(self, draft: Draft) -> None:
         """Go on with moves whose step waits for nobody; when moves end and others are pending, let those begin."""
         self.moves.unreconciled -= draft.reconciled
+        for submission in self.open:
+            submission.note(draft)
         unhindered = [tp for tp in draft.reassignments if self._stepped_in_sync(draft, tp)]
         unhindered += [tp for tp in draft.leaderships if self._led_at_last(tp)]
-        # Who came or went while this was written was compared with the moves that there were before it.
-        waits = [tp for tp in draft.reassignments if tp in self.moves.waiting]
+        # Brokers and configuration that changed while this was written were compared with the moves of before.
+        waits = [tp for tp in dict.fromkeys((*draft.reassignments, *draft.waits)) if tp in self.state.waiting]
         if waits:
             serving = serving_brokers(self.state)
             moved = draft.live is not None and draft.live != serving
+            moved = moved or draft.configs_read != self.state.configs_read
             unhindered += [tp for tp in waits if moved or self._serves_again(tp, serving)]
         if unhindered:
             # A step that only drops is followed by no news of an ISR that could make the move go on.
@@ -308,13 +327,13 @@ class Submissions:
 
     def _serves_again(self, tp: TopicPartition, serving: frozenset[BrokerId]) -> bool:
         """Whether a move waits for a broker that serves by now: it came back with the log dir that had failed."""
-        waiting = self.moves.waiting[tp][0]
+        waiting = self.state.waiting[tp][0]
         now = serving.difference(self.state.offline_replicas.get(tp, ()))
         return waiting.reason is WaitReason.DEAD and not now.isdisjoint(waiting.brokers)
 
     def _led_at_last(self, tp: TopicPartition) -> bool:
         """Whether a move waits for a leader, and there is one."""
-        waiting, partition = self.moves.waiting.get(tp), self.state.partition(tp)
+        waiting, partition = self.state.waiting.get(tp), self.state.partition(tp)
         if waiting is None or waiting[0].reason is not WaitReason.NO_LEADER or partition is None:
             return False
         return partition.leadership is not None and partition.leadership.leader != NO_LEADER

@@ -55,6 +55,7 @@ class Task:
     decide: Callable[[Draft, Any], Any]
     finish: Callable[[list[Any]], list[tuple[ReplyToken, Reply]]] | None = None
     cause: str = ""
+    """Id of the event that asked for it."""
     done: int = 0
     results: list[Any] = field(default_factory=list[Any])
 
@@ -71,6 +72,7 @@ class Task:
     def draft_slice(self, draft: Draft, size_limit: int, examine_limit: int) -> int:
         """Decide items until the draft is full; returns how many were looked at."""
         start = self.drafted
+        draft.cause = self.cause
         while not self.exhausted and draft.size < size_limit and self.drafted - start < examine_limit:
             self.results.append(self.decide(draft, self.items[self.drafted]))
         return self.drafted - start
@@ -92,10 +94,13 @@ class Task:
 class TaskQueue:
     """Tasks by priority."""
 
+    cause: str = ""
+    """Id of the event that is being taken in: tasks that are queued meanwhile carry it."""
     queues: dict[Priority, deque[Task]] = field(default_factory=lambda: {priority: deque() for priority in Priority})
 
     def add(self, task: Task) -> None:
         """Queue a task behind its equals."""
+        task.cause = task.cause or self.cause
         self.queues[task.priority].append(task)
 
     def put_back(self, tasks: Sequence[Task]) -> None:
@@ -122,13 +127,6 @@ class TaskQueue:
     def pending(self) -> int:
         """How many items wait."""
         return sum(len(task.items) - task.drafted for queue in self.queues.values() for task in queue)
-
-    def clear(self) -> list[Task]:
-        """Forget everything; returns what was waiting."""
-        tasks = [task for queue in self.queues.values() for task in queue]
-        for queue in self.queues.values():
-            queue.clear()
-        return tasks
 
 
 @dataclass(slots=True)

@@ -124,11 +124,8 @@ def _detail(view: ClusterView, tp: TopicPartition, state: PartitionState) -> Mov
 def towards_the_end(assignment: ReplicaAssignment, move: Reassignment) -> tuple[Replicas, Replicas]:
     """Tell (adding, removing) of a whole move: against its final target and not the step under way.
 
-    Adding is what the end has and what is not yet there for good; removing is what is there and the end has not. A
-    move that is being stopped ends where its last step does.
+    Adding is what the end has and what is not yet there for good; removing is what is there and the end has not.
     """
-    if move.phase is Phase.STOPPING:
-        return assignment.adding, assignment.removing
     end = move.original if move.phase is Phase.ROLLING_BACK else move.target
     replicas = assignment.replicas
     settled = assignment.original if assignment.adding else replicas

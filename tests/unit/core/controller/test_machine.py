@@ -241,7 +241,7 @@ def test_a_step_that_only_drops_is_followed_by_the_next():
     world.kill(4)
     world.catch_up(other, 5)
     assert world.replicas(TP) == (1, 3)
-    waiting, _ = world.machine.intake.moves.waiting[TP]
+    waiting, _ = world.machine.state.waiting[TP]
     assert waiting.brokers == (4,)
     world.revive(4)
     world.catch_up_all()

@@ -174,7 +174,7 @@ class Yard(RuleBasedStateMachine):
             world.catch_up_all()
             world.pass_time(1_000_000)
         state = world.machine.state
-        told = {tp: (move, world.machine.intake.moves.waiting.get(tp)) for tp, move in state.reassignments.items()}
+        told = {tp: (move, world.machine.state.waiting.get(tp)) for tp, move in state.reassignments.items()}
         assert not state.reassignments, told
         assert not world.store.reassignments
         assert world.store.legacy is None

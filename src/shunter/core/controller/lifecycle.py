@@ -1,0 +1,160 @@
+"""The life of a move: one table says which phase follows which, and why. Nothing else writes a phase.
+
+A decision calls `Draft.turn` with a trigger. The draft looks the trigger up here, writes the record with its new phase,
+and keeps the `Transition`. When the draft is durable, `Ready.transitions` tells what happened; a refused draft tells
+nothing. `None` stands for "there is no record": before a move is accepted, and after it has ended.
+
+To answer "when may a move be paused?", read the rows of `PAUSED`.
+
+Source: docs/decisions/0036-transitions.md; h11's `_state.py` and dask's `worker_state_machine.py` for the form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+
+from shunter.core.reassignment.situation import Step
+from shunter.errors import InvariantViolation
+from shunter.model.partition import TopicPartition
+from shunter.model.reassignment import Phase
+
+
+class Trigger(Enum):
+    """Why a move's record is written. The value is the stable name that logs and tools show."""
+
+    ACCEPTED = "accepted"
+    """A target was accepted for a partition that nothing moves."""
+    ACCEPTED_PAUSED = "accepted-paused"
+    """The same, or another target for a move under way, while a pause holds the partition."""
+    ADOPTED = "adopted"
+    """A start-up found a partition in motion, or a record that no longer tells the truth about one."""
+    INHERITED = "inherited"
+    """A start-up found a target in a znode for a partition that does not move yet."""
+    BEGUN = "begun"
+    """The move's turn came, or another controller had begun it already."""
+    STEPPED = "stepped"
+    """One step was taken; more follow."""
+    RETARGETED = "retargeted"
+    """A move under way got another target."""
+    AMENDED = "amended"
+    """The target, the strategy or the origin of the record changed; what the move does now did not."""
+    RELAXED = "relaxed"
+    """The floor is relaxed: the move waited too long, or an operator said so."""
+    PAUSED = "paused"
+    """An operator paused the move."""
+    RESUMED = "resumed"
+    """An operator let a move go on that had begun before it was paused."""
+    REQUEUED = "requeued"
+    """An operator let a move go on that had not begun: it waits for its turn again."""
+    ROLLED_BACK = "rolled-back"
+    """The move goes back to its original replicas."""
+    DELETIONS_LEFT = "deletions-left"
+    """The move is over, but a broker has not acknowledged yet that it deleted a dropped replica."""
+    ENDED = "ended"
+    """The move is over, and nothing is left to be done for it."""
+
+
+_NEW: Mapping[Trigger, Phase | None] = {
+    Trigger.ACCEPTED: Phase.PENDING,
+    Trigger.ACCEPTED_PAUSED: Phase.PAUSED,
+    Trigger.ADOPTED: Phase.MOVING,
+    Trigger.INHERITED: Phase.PENDING,
+}
+"""What makes a record where there is none, or where the one that is there is over."""
+
+TABLE: Mapping[Phase | None, Mapping[Trigger, Phase | None]] = MappingProxyType(
+    {
+        None: _NEW,
+        Phase.PENDING: {
+            Trigger.AMENDED: Phase.PENDING,
+            Trigger.RELAXED: Phase.PENDING,
+            Trigger.BEGUN: Phase.MOVING,
+            Trigger.PAUSED: Phase.PAUSED,
+            Trigger.ACCEPTED_PAUSED: Phase.PAUSED,
+            Trigger.ROLLED_BACK: Phase.ROLLING_BACK,
+            Trigger.DELETIONS_LEFT: Phase.DROPPING,
+            Trigger.ENDED: None,
+            Trigger.ADOPTED: Phase.MOVING,
+            Trigger.INHERITED: Phase.PENDING,
+        },
+        Phase.MOVING: {
+            Trigger.AMENDED: Phase.MOVING,
+            Trigger.RELAXED: Phase.MOVING,
+            Trigger.STEPPED: Phase.MOVING,
+            Trigger.RETARGETED: Phase.MOVING,
+            Trigger.PAUSED: Phase.PAUSED,
+            Trigger.ACCEPTED_PAUSED: Phase.PAUSED,
+            Trigger.ROLLED_BACK: Phase.ROLLING_BACK,
+            Trigger.DELETIONS_LEFT: Phase.DROPPING,
+            Trigger.ENDED: None,
+            Trigger.ADOPTED: Phase.MOVING,
+            Trigger.INHERITED: Phase.PENDING,
+        },
+        Phase.PAUSED: {
+            Trigger.AMENDED: Phase.PAUSED,
+            Trigger.PAUSED: Phase.PAUSED,
+            Trigger.ACCEPTED_PAUSED: Phase.PAUSED,
+            Trigger.RESUMED: Phase.MOVING,
+            Trigger.REQUEUED: Phase.PENDING,
+            Trigger.RETARGETED: Phase.MOVING,
+            Trigger.ROLLED_BACK: Phase.ROLLING_BACK,
+            Trigger.DELETIONS_LEFT: Phase.DROPPING,
+            Trigger.ENDED: None,
+            Trigger.ADOPTED: Phase.MOVING,
+            Trigger.INHERITED: Phase.PENDING,
+        },
+        Phase.ROLLING_BACK: {
+            Trigger.AMENDED: Phase.ROLLING_BACK,
+            Trigger.RELAXED: Phase.ROLLING_BACK,
+            Trigger.STEPPED: Phase.ROLLING_BACK,
+            Trigger.RETARGETED: Phase.MOVING,
+            Trigger.ACCEPTED_PAUSED: Phase.PAUSED,
+            Trigger.ROLLED_BACK: Phase.ROLLING_BACK,
+            Trigger.DELETIONS_LEFT: Phase.DROPPING,
+            Trigger.ENDED: None,
+            Trigger.ADOPTED: Phase.MOVING,
+            Trigger.INHERITED: Phase.PENDING,
+        },
+        Phase.DROPPING: {**_NEW, Trigger.DELETIONS_LEFT: Phase.DROPPING, Trigger.ENDED: None},
+    }
+)
+"""(phase, trigger) → phase. A pair that is not here cannot happen: it would be our bug."""
+
+BEGUN = frozenset({Phase.MOVING, Phase.ROLLING_BACK})
+"""Phases in which a move counts for `reassignment_max_concurrent`."""
+ONGOING = frozenset(Phase) - {Phase.DROPPING}
+"""Phases in which a move is listed, and can be cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One move's record was written.
+
+    Attributes:
+        before: Its phase; None: there was no record.
+        after: Its phase; None: the record was closed.
+        step: What was written for the partition with it, if anything.
+        cause: Id of the event that asked for it.
+    """
+
+    tp: TopicPartition
+    before: Phase | None
+    trigger: Trigger
+    after: Phase | None
+    step: Step | None
+    cause: str
+
+
+def phase_after(before: Phase | None, trigger: Trigger, tp: TopicPartition) -> Phase | None:
+    """Look the next phase up.
+
+    Raises:
+        InvariantViolation: The table has no such pair.
+    """
+    row = TABLE[before]
+    if trigger not in row:
+        raise InvariantViolation("a move's phase changes by the table alone", tp=tp, phase=before, trigger=trigger)
+    return row[trigger]
