@@ -27,29 +27,43 @@ def this_process() -> ProcessIdentity | None:
         return None
 
 
-def is_dead(process: ProcessIdentity) -> bool:
-    """Whether a process is certainly dead; False where it lives or nobody here can know."""
+def is_dead(process: ProcessIdentity, proc: Path = _PROC) -> bool:
+    """Whether a process is certainly dead; False where it lives or nobody here can know.
+
+    `/proc` may hide other users' processes (mount option `hidepid`, gVisor, some containers), so that a missing
+    `/proc/PID` proves nothing by itself: the kernel is asked by signal 0, which nothing hides.
+    """
     try:
-        if _surroundings() != (process.boot_id, process.pid_namespace):
+        if _surroundings(proc) != (process.boot_id, process.pid_namespace):
             return False
     except OSError:
         return False
     try:
-        stat = _stat(process.pid)
+        stat = _stat(process.pid, proc)
         return stat[_STATE] in _GONE or int(stat[_STARTED]) != process.started
-    except FileNotFoundError:
-        return (_PROC / "self").exists()
-    except ProcessLookupError:
-        return True
+    except (FileNotFoundError, ProcessLookupError):
+        return _no_such_process(process.pid)
     except (OSError, ValueError, IndexError):
         return False
 
 
-def _surroundings() -> tuple[str, str]:
-    boot_id = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    return boot_id, str((_PROC / "self/ns/pid").readlink())
+def _no_such_process(pid: int) -> bool:
+    if pid <= 0:
+        return False  # Such a number means groups of processes, and was written by no process of ours.
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
 
 
-def _stat(pid: int) -> list[str]:
+def _surroundings(proc: Path = _PROC) -> tuple[str, str]:
+    boot_id = (proc / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return boot_id, str((proc / "self/ns/pid").readlink())
+
+
+def _stat(pid: int, proc: Path = _PROC) -> list[str]:
     """Fields of `/proc/PID/stat` after the command, which may hold blanks and brackets of its own."""
-    return (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    return (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -39,3 +40,21 @@ def test_another_process_with_our_pid_but_another_start_was_somebody_else():
 @pytest.mark.parametrize("field", ["boot_id", "pid_namespace"])
 def test_nobody_knows_about_processes_elsewhere(field):
     assert not is_dead(this_process()._replace(started=1, **{field: "elsewhere"}))
+
+
+def test_a_process_that_proc_hides_is_not_taken_for_dead(tmp_path):
+    """Mounted with `hidepid=2`, `/proc` has no folder for another user's process, however alive it is."""
+    for shown in ("sys/kernel/random/boot_id", "self/ns/pid"):
+        (tmp_path / shown).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "sys/kernel/random/boot_id").write_text(Path("/proc/sys/kernel/random/boot_id").read_text())
+    (tmp_path / "self/ns/pid").symlink_to(Path("/proc/self/ns/pid").readlink())
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as hidden:
+        process = this_process()._replace(pid=hidden.pid)
+        assert not is_dead(process, tmp_path)
+        hidden.communicate(b"\n")
+    assert is_dead(process, tmp_path), "with hidepid too, a process that has ended is known to be dead"
+
+
+@pytest.mark.parametrize("pid", [0, -1, 1 << 70])
+def test_a_number_that_is_no_pid_proves_nothing(pid):
+    assert not is_dead(this_process()._replace(pid=pid))
