@@ -25,14 +25,18 @@ from shunter.drivers.metadata_answers import MetadataAnswers
 from shunter.drivers.metrics_endpoint import MetricsEndpoint
 from shunter.drivers.relay import Relay
 from shunter.drivers.rpc_server import Listener, RpcServer, parse_listener
+from shunter.drivers.supervision import Supervisor
 from shunter.drivers.zookeeper import ZooKeeperClient
 from shunter.errors import DriverError, InvariantViolation, SettingsError
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.settings import Takeover
+from shunter.views.readiness import Readiness, readiness
 
 LOG = logging.getLogger("shunter.controller")
 CLOSING_SECONDS = 5.0
 """How long SIGTERM waits for ZooKeeper to take the controllership back."""
+ALIVE_SECONDS = 1.0
+"""How often to look whether the thread that talks to ZooKeeper lives."""
 _FIXED = (
     "zookeeper", "listener", "advertised_listener", "broker_id", "session_timeout_ms", "takeover", "takeover_cool_down_ms",
     "inter_broker_protocol_version", "inter_broker_listener", "frame_bytes", "array_length", "connections",
@@ -57,11 +61,13 @@ class ControllerProcess:
         settings = config.controller_settings()
         self.machine = ControllerMachine(settings)
         self.loop = ControllerLoop(self.machine, SystemClock())
+        self.supervisor = Supervisor()
         self.channels = Channels(
             settings.broker_id,
             self.loop.post,
             listener=config.inter_broker_listener,
             inter_broker_protocol=config.inter_broker_protocol_version,
+            supervise=self.supervisor.watch,
         )
         self.relay = Relay(lambda: self.channels.brokers)
         node = Node(
@@ -77,16 +83,17 @@ class ControllerProcess:
         self.collector = IdleCollector(lambda: sum(self.loop.stats.events.values()))
         self.metrics_port: int | None = None
         page = PrometheusPage(lambda: collect_metrics(self.machine, self.loop, self.channels, self.lag))
-        self.metrics = MetricsEndpoint(page.render)
+        self.metrics = MetricsEndpoint(page.render, self.readiness)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set.
 
         Raises:
             DriverError: ZooKeeper can't be reached, or a listener can't be opened.
-            InvariantViolation: our bug; we end, so that another controller takes over.
+            InvariantViolation: our bug; we end, so that another controller takes over. So does the end of any task that
+                is meant to live as long as the process.
         """
-        self.collector.start()
+        self.collector.start(self.supervisor.watch)
         opened = await self.server.listen(self.listeners)
         told = ", ".join(f"{listener.name}://{listener.host}:{listener.port}" for listener in opened)
         LOG.info("broker id %d listens on %s", self.config.broker_id, told)
@@ -98,23 +105,44 @@ class ControllerProcess:
             self.loop.post,
             takeover=Takeover(self.config.takeover),
             cool_down_seconds=self.config.takeover_cool_down_ms / 1000,
+            supervisor=self.supervisor,
         )
         self.loop.attach(self.seat.store, self.channels)
+        self.loop.on_resigned = self.seat.give_back
         working = asyncio.create_task(self.loop.run(), name="controller-loop")
+        self.supervisor.watch(working)
+        failing = asyncio.create_task(self.supervisor.wait(), name="supervisor")
         stopping = asyncio.create_task(stop.wait(), name="stop")
-        starting = asyncio.create_task(self.seat.start(), name="start")
+        starting = asyncio.create_task(self._start(self.seat), name="start")
         try:
-            await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if starting.done():
-                await starting
-                await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if working.done():
-                await working
+            await asyncio.wait({starting, stopping, failing}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done() and not failing.done():
+                starting.result()
+                await asyncio.wait({stopping, failing}, return_when=asyncio.FIRST_COMPLETED)
+            if failing.done():
+                failing.result()
         finally:
-            stopping.cancel()
-            starting.cancel()
-            await asyncio.gather(starting, return_exceptions=True)
+            for task in (stopping, starting, failing):
+                task.cancel()
+            await asyncio.gather(starting, failing, return_exceptions=True)
             await self._close(working)
+
+    async def _start(self, seat: ControllerSeat) -> None:
+        await seat.start()
+        self._look_at_zookeeper(seat.client)
+
+    def _look_at_zookeeper(self, client: ZooKeeperClient) -> None:
+        """Look now and then whether the thread that talks to ZooKeeper lives: it tells nobody when it ends."""
+        if client.dead:
+            self.supervisor.fail(DriverError("the thread that talks to ZooKeeper has ended", retriable=True))
+            return
+        asyncio.get_running_loop().call_later(ALIVE_SECONDS, self._look_at_zookeeper, client)
+
+    def readiness(self) -> Readiness:
+        """Whether this process can do its work now, and what is in the way."""
+        if self.seat is None:
+            return Readiness(False, ("starting",))
+        return readiness(self.machine.view, self.seat.election.obstacle, self.seat.troubles)
 
     def reload(self, config: ControllerConfig) -> None:
         """Go on with other settings: what the core decides by counts at once, the rest from the next start."""

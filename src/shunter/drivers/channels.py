@@ -18,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import count
+from typing import Any
 from weakref import WeakValueDictionary
 
 from shunter.core.controller.events import Event, RequestAnswered
@@ -26,6 +27,7 @@ from shunter.drivers.backlog import Backlog, Entry, merge_updates
 from shunter.drivers.bodies import Encoder, SharedBody
 from shunter.drivers.broker_connection import ApiRanges, BrokerConnection, broker_endpoint
 from shunter.drivers.channel_stats import ChannelStats, QueueStats
+from shunter.drivers.supervision import Supervise
 from shunter.errors import ErrorCode, FormatError
 from shunter.model.broker import Broker
 from shunter.model.partition import BrokerId, TopicPartition
@@ -48,6 +50,17 @@ def retry_pause(attempt: int) -> float:
     return min(RETRY_SECONDS_AT_MOST, RETRY_SECONDS * 2.0 ** min(doubled, 10))
 
 
+def _report_itself(task: asyncio.Task[Any]) -> None:
+    """Make a bug heard where nobody supervises."""
+    task.add_done_callback(_report)
+
+
+def _report(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        told = f"{task.get_name()} ended by a bug"
+        task.get_loop().call_exception_handler({"message": told, "exception": task.exception(), "task": task})
+
+
 class Channels:
     """Implements `seams.BrokerChannels`.
 
@@ -58,6 +71,7 @@ class Channels:
         inter_broker_protocol: no newer versions than this release has; None for what each broker takes.
         in_flight: requests sent to one broker ahead of their answers.
         backlog: unsent incremental metadata updates that a slow broker may have before they are merged.
+        supervise: gets each channel's task, which ends by being cancelled, never by itself.
     """
 
     def __init__(
@@ -69,12 +83,14 @@ class Channels:
         inter_broker_protocol: str | None = None,
         in_flight: int = 5,
         backlog: int = 64,
+        supervise: Supervise = _report_itself,
     ) -> None:
         self.stats = ChannelStats()
         self.post = post
         self.listener = listener
         self.in_flight = in_flight
         self.backlog = backlog
+        self.supervise = supervise
         self.ceiling = control_versions(inter_broker_protocol) if inter_broker_protocol is not None else None
         self._encoder = Encoder(controller_id, self.stats)
         self.turns = self._encoder.turns
@@ -167,7 +183,7 @@ class _Channel:
         self._flying: deque[Entry] = deque()
         self._work = asyncio.Event()
         self._task = asyncio.create_task(self._run(), name=f"channel-{broker.id}")
-        self._task.add_done_callback(_report)
+        owner.supervise(self._task)
 
     def queue(self, entry: Entry) -> None:
         before = self._backlog.superseded
@@ -279,13 +295,6 @@ class _Channel:
         errors: Mapping[TopicPartition, ErrorCode] = entry.partition_errors
         for request_id in entry.request_ids:
             self._owner.post(RequestAnswered(request_id, self.broker.id, entry.error, errors))
-
-
-def _report(task: asyncio.Task[None]) -> None:
-    """Make a bug heard: a channel ends by being cancelled, never by itself."""
-    if not task.cancelled() and task.exception() is not None:
-        told = f"{task.get_name()} ended by a bug"
-        task.get_loop().call_exception_handler({"message": told, "exception": task.exception(), "task": task})
 
 
 def _code(code: ErrorCode | int) -> ErrorCode:

@@ -31,7 +31,7 @@ class ControllerLoop:
     """Feeds events to the machine and carries out its `Ready`.
 
     Args:
-        on_resigned: called when the machine says that we are not the controller any more.
+        on_resigned: called with the controller epoch of the term that the machine has resigned from, and the reason.
         on_notice: called with each notice, after it was logged.
     """
 
@@ -40,7 +40,7 @@ class ControllerLoop:
         machine: ControllerMachine,
         clock: Clock,
         *,
-        on_resigned: Callable[[], None] | None = None,
+        on_resigned: Callable[[int, str], None] | None = None,
         on_notice: Callable[[Notice], None] | None = None,
     ) -> None:
         self.machine = machine
@@ -106,7 +106,7 @@ class ControllerLoop:
     def _handle(self, event: Event, cause: str) -> None:
         loop = asyncio.get_running_loop()
         started = loop.time()
-        was_active = self.machine.view.active
+        was_active, epoch = self.machine.view.active, self.machine.view.controller_epoch
         try:
             ready = self.machine.handle(Envelope(self.clock.now_ms(), cause, event))
         except InvariantViolation:
@@ -117,6 +117,9 @@ class ControllerLoop:
             gc.freeze()
         self.stats.handled(type(event).__name__, loop.time() - started, len(self._events))
         self._carry_out(ready, cause)
+        if ready.resigned and self.on_resigned is not None:
+            # What the machine decided by itself, its seat does not know yet; of a lost election it does nothing.
+            self.on_resigned(epoch, ready.resigned)
 
     def _carry_out(self, ready: Ready, cause: str) -> None:
         for notice in ready.notices:
@@ -132,13 +135,11 @@ class ControllerLoop:
         for token, reply in ready.replies:
             self.callers.resolve(token, reply)
         for read in ready.reads:
-            self._spawn(self._read(read))
-        if ready.resigned:
+            self._spawn(self._read(read, self.machine.view.controller_epoch))
+        if ready.resigned or ready.reloads:
             self.callers.fail_all(ErrorCode.NOT_CONTROLLER, "this node is not the controller any more")
             if self._channels is not None:
                 self._channels.send(ConnectBrokers(()))
-            if self.on_resigned is not None:
-                self.on_resigned()
         if ready.more:
             self.post(TimePassed(), cause)
         self._set_timer(ready.wake_at_ms)
@@ -175,14 +176,15 @@ class ControllerLoop:
         self.stats.written(len(batch.records), asyncio.get_running_loop().time() - started)
         self.post(outcome, cause)
 
-    async def _read(self, read: Read) -> None:
+    async def _read(self, read: Read, epoch: int) -> None:
         if self._store is None:
             raise InvariantViolation("a read is handed out only to an attached store", read=read)
         try:
             await self._store.read(read)
         except DriverError as error:
             LOG.warning("reading the cluster failed: %s", error)
-            self.post(SessionExpired(f"reading the cluster failed: {error}"))
+            if self.machine.view.controller_epoch == epoch:
+                self.post(SessionExpired(f"reading the cluster failed: {error}"))
 
     async def close(self) -> None:
         """Cancel what is under way."""

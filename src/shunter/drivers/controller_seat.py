@@ -12,6 +12,7 @@ from shunter.core.controller.events import Elected, Event, SessionExpired
 from shunter.drivers.cluster_reader import ClusterReader, Seen
 from shunter.drivers.election import Election
 from shunter.drivers.store import ZooKeeperStore
+from shunter.drivers.supervision import Supervisor
 from shunter.drivers.watches import ClusterWatches
 from shunter.drivers.zookeeper import ZooKeeperClient
 from shunter.model.broker import Broker
@@ -29,6 +30,7 @@ class ControllerSeat:
         *,
         takeover: Takeover = Takeover.VACANT,
         cool_down_seconds: float = 30.0,
+        supervisor: Supervisor | None = None,
     ) -> None:
         """Join the parts; nothing is connected yet.
 
@@ -38,12 +40,17 @@ class ControllerSeat:
             post: Where events go; called on the event loop.
             takeover: When `/controller` may be taken.
             cool_down_seconds: See `Election`.
+            supervisor: Is told of each task that must not end, should it end.
         """
         self._post = post
         self.client = client
+        self._supervisor = supervisor if supervisor is not None else Supervisor()
+        client.supervise = self._supervisor.watch_for_errors
         seen = Seen()
         reader = ClusterReader(client)
-        self._watches = ClusterWatches(client, reader, seen, post, lambda: self.election.epoch_version)
+        self._watches = ClusterWatches(
+            client, reader, seen, post, lambda: self.election.epoch_version, self._supervisor.watch_for_errors
+        )
         self.store = ZooKeeperStore(client, reader, self._watches, seen, post, self._fenced)
         self.election = Election(
             client,
@@ -62,6 +69,25 @@ class ControllerSeat:
         """
         await self.client.start()
         self.election.start()
+        if self.election.task is not None:
+            self._supervisor.watch(self.election.task)
+
+    def give_back(self, controller_epoch: int, reason: str) -> None:
+        """The core has resigned from this term: `/controller` must not stay ours without anybody behind it."""
+        self.election.give_back(controller_epoch, reason)
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """What keeps us from hearing of changes, or from being elected; each a sentence."""
+        told: list[str] = []
+        if not self.client.connected:
+            told.append("no connection to ZooKeeper")
+        elif self.client.unarmed:
+            told.append("ZooKeeper's watches are not armed again yet")
+        told += [f"ZooKeeper refuses to let us read or watch {concern}" for concern in self._watches.refused]
+        if self.election.refused and self.election.obstacle is not None:
+            told.append(self.election.obstacle)
+        return tuple(told)
 
     async def close(self) -> None:
         """Give the controllership back, if it is ours, and end the session."""

@@ -18,6 +18,9 @@ from shunter.core.controller.events import Elected, SessionExpired
 from shunter.drivers.process_identity import is_dead, this_process
 from shunter.drivers.zookeeper import SessionState, WatchEvent, ZooKeeperClient
 from shunter.drivers.zookeeper_requests import (
+    BAD_VERSION,
+    NO_NODE,
+    NODE_EXISTS,
     Check,
     ConnectionLost,
     Create,
@@ -50,6 +53,15 @@ MENDED_WITHIN_S = 5.0
 """How often to look whether somebody put right what can't be read; not all of it is watched."""
 OVERTAKEN_WITHIN_S = 2.0
 """How long after a fenced write to wait for news of who was elected."""
+PAUSE_S = 0.25
+PAUSE_AT_MOST_S = 30.0
+"""After a refusal of ZooKeeper's, or a term that our own core ended, the pause doubles from the one up to the other."""
+SETTLED_AFTER_S = 60.0
+"""A term that lasted this long was a good one: the next pause begins small again."""
+
+
+_LOST_RACE = frozenset({NO_NODE, BAD_VERSION, NODE_EXISTS})
+"""How ZooKeeper refuses an election that somebody else has won meanwhile."""
 
 
 class Scene(NamedTuple):
@@ -102,6 +114,11 @@ class Election:
         self._task: asyncio.Task[None] | None = None
         self._patience: asyncio.TimerHandle | None = None
         self._overtaken = False
+        self._given_up: str | None = None
+        self._failures = 0
+        self._not_before_s = 0.0
+        self._elected_s = 0.0
+        self._refused = False
         client.listen(states=self._on_state, watches=self._on_watch)
 
     @property
@@ -113,6 +130,16 @@ class Election:
     def obstacle(self) -> str | None:
         """Why we are not the controller, in a sentence; None when nothing is known to be in the way."""
         return self._told
+
+    @property
+    def refused(self) -> bool:
+        """Whether `obstacle` is something that keeps us from being elected though nobody else is the controller."""
+        return self._refused
+
+    @property
+    def task(self) -> asyncio.Task[None] | None:
+        """What stands and holds; it never ends by itself."""
+        return self._task
 
     def change_takeover(self, takeover: Takeover) -> None:
         """Settings changed."""
@@ -132,9 +159,18 @@ class Election:
             self._overtaken = True
             self._changed.set()
 
+    def give_back(self, controller_epoch: int, reason: str) -> None:
+        """Our core does not act as the controller of this epoch any more: nobody may be kept waiting by our znode.
+
+        Nothing happens where that term is over already. We stand again after a pause, in which others may come first.
+        """
+        if self._elected is not None and self._elected.controller_epoch == controller_epoch:
+            self._given_up = reason
+            self._changed.set()
+
     def start(self) -> None:
         """Begin to stand."""
-        self._task = asyncio.get_running_loop().create_task(self.run())
+        self._task = asyncio.get_running_loop().create_task(self.run(), name="election")
 
     async def resign(self) -> None:
         """Stop standing; if we are the controller, give it back at once."""
@@ -163,9 +199,46 @@ class Election:
             try:
                 await self._stand()
                 self._lose(await self._hold())
+                if self._given_up is not None:
+                    self._pause(f"we gave the controllership back: {self._given_up}")
+                    self._given_up = None
+                    await self._vacate()
             except SessionLost:
                 self._lose("the ZooKeeper session expired")
                 await self._client.wait_connected()
+            except ZooKeeperRefused as refusal:
+                self._lose(str(refusal))
+                self._pause(str(refusal))
+                with contextlib.suppress(SessionLost, ZooKeeperRefused):
+                    await self._vacate()
+                await asyncio.sleep(self._not_before_s - _monotonic_seconds())
+
+    def _pause(self, why: str) -> None:
+        """Stand again later, and later each time; where somebody else comes first, so much the better."""
+        pause = min(PAUSE_AT_MOST_S, PAUSE_S * 2.0 ** min(self._failures, 10))
+        self._failures += 1
+        self._not_before_s = _monotonic_seconds() + pause
+        self._refused = True
+        self._say(why)
+
+    def _say(self, obstacle: str) -> None:
+        if obstacle != self._told:
+            logger.info("standing by: %s", obstacle)
+            self._told = obstacle
+
+    async def _vacate(self) -> None:
+        """Remove what makes us the controller, where it still is our own; the fence keeps us off somebody else's."""
+        paths = (znodes.CONTROLLER_EPOCH, znodes.CONTROLLER, self._path)
+        (epoch, controller, registration), _ = await self._client.get_many(paths)
+        ours = [
+            Remove(path, znode.version)
+            for path, znode in ((znodes.CONTROLLER, controller), (self._path, registration))
+            if znode is not None and znode.owner == self._client.session_id
+        ]
+        if epoch is None or not ours:
+            return
+        with contextlib.suppress(ConnectionLost):  # The next look finds what is left, and takes it for our own.
+            await self._client.multi((Check(znodes.CONTROLLER_EPOCH, epoch.version), *ours))
 
     async def _stand(self) -> None:
         """Wait for a chance and take it; back when we are the controller."""
@@ -174,12 +247,15 @@ class Election:
             await self._client.wait_connected()
             scene = await self._look()
             obstacle, again_in = self._obstacle(scene)
-            if obstacle is None:
+            left = self._not_before_s - _monotonic_seconds()
+            if obstacle is None and left <= 0:
                 await self._take(scene)
                 continue
-            if obstacle != self._told:
-                logger.info("standing by: %s", obstacle)
-                self._told = obstacle
+            if obstacle is None:
+                again_in = left
+            else:
+                self._refused = False
+                self._say(obstacle)
             if scene.registration is not None and scene.registration.owner == self._client.session_id:
                 await self._deregister(scene.registration)
             # Not `wait_for`: up to Python 3.11 it swallows a cancellation that comes together with the event, and
@@ -287,9 +363,19 @@ class Election:
         operations.append(Create(znodes.CONTROLLER, controller, ephemeral=True))
         try:
             committed = await self._client.multi(operations)
-        except (ConnectionLost, ZooKeeperRefused) as refusal:
-            logger.info("the controllership was not won: %s", refusal)
+        except ConnectionLost as lost:
+            logger.info("the controllership was not won: %s", lost)
             return
+        except ZooKeeperRefused as refusal:
+            if refusal.code in _LOST_RACE and not self._failures:
+                logger.info("the controllership was not won: %s", refusal)
+                self._failures = 1  # Whoever was faster is seen by the next look.
+            else:
+                self._pause(f"nobody is the controller, and our election is refused: {refusal}")
+            return
+        self._elected_s = _monotonic_seconds()
+        self._given_up = None
+        self._refused = False
         self._czxid = committed.zxid
         self._expired = False
         self._overtaken = False
@@ -311,6 +397,8 @@ class Election:
                 return f"somebody deleted {znodes.CONTROLLER}"
             if znode.czxid != self._czxid or znode.owner != self._client.session_id:
                 return f"somebody else took {znodes.CONTROLLER}"
+            if self._given_up is not None:
+                return self._given_up
             if self._overtaken:
                 return f"somebody wrote {znodes.CONTROLLER_EPOCH}"
             await self._changed.wait()
@@ -324,6 +412,8 @@ class Election:
             return  # We gave up before ZooKeeper could tell.
         self._elected = None
         self._first_seen = None
+        if _monotonic_seconds() - self._elected_s > SETTLED_AFTER_S:
+            self._failures = 0
         logger.warning("not the controller any more: %s", reason)
         self._on_lost(SessionExpired(reason))
 

@@ -12,6 +12,8 @@ import gc
 import time
 from collections.abc import Callable
 
+from shunter.drivers.supervision import Supervise
+
 YOUNG_THRESHOLDS = (10_000, 5, 1_000_000_000)
 """How many new objects make Python look at the youngest; how many of these looks, at all young ones; never at all.
 Each object is looked at twice, whatever the numbers; smaller ones make more and shorter looks, of some 10 ms at the
@@ -34,10 +36,11 @@ class IdleCollector:
         self.looks = 0
         self.longest_s = 0.0
 
-    def start(self) -> None:
-        """Take over from Python's own collector, on the running loop."""
+    def start(self, supervise: Supervise = lambda _: None) -> None:
+        """Take over from Python's own collector, on the running loop; `supervise` gets the task that does."""
         gc.set_threshold(*YOUNG_THRESHOLDS)
         self._task = asyncio.get_running_loop().create_task(self._run(), name="idle-collector")
+        supervise(self._task)
 
     async def close(self) -> None:
         """End."""

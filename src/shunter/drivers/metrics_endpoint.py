@@ -1,4 +1,4 @@
-"""A page of metrics over HTTP on the loopback: GET /metrics, one answer to a connection, nothing else.
+"""Metrics and readiness over HTTP on the loopback: GET /metrics and /ready, one answer to a connection, nothing else.
 
 It runs on the event loop whose numbers it tells, so that they are read between two events and need no lock.
 """
@@ -14,10 +14,15 @@ HEAD_SECONDS = 5.0
 
 
 class MetricsEndpoint:
-    """Serves what `render` gives: (content type, page)."""
+    """Serves what `render` gives, (content type, page), and what `ready` says: (whether we are, lines that say why)."""
 
-    def __init__(self, render: Callable[[], tuple[str, bytes]]) -> None:
+    def __init__(
+        self,
+        render: Callable[[], tuple[str, bytes]],
+        ready: Callable[[], tuple[bool, tuple[str, ...]]] = lambda: (True, ()),
+    ) -> None:
         self._render = render
+        self._ready = ready
         self._server: asyncio.Server | None = None
 
     async def start(self, port: int) -> int:
@@ -56,6 +61,10 @@ class MetricsEndpoint:
         path = rest.partition(b" ")[0].partition(b"?")[0]
         if method != b"GET":
             return "405 Method Not Allowed", "text/plain", b"only GET\n"
+        if path == b"/ready":
+            ready, lines = self._ready()
+            page = "".join(f"{line}\n" for line in lines).encode()
+            return "200 OK" if ready else "503 Service Unavailable", "text/plain; charset=utf-8", page
         if path != b"/metrics":
-            return "404 Not Found", "text/plain", b"metrics are at /metrics\n"
+            return "404 Not Found", "text/plain", b"metrics are at /metrics, readiness is at /ready\n"
         return "200 OK", *self._render()

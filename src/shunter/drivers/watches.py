@@ -26,6 +26,7 @@ from shunter.core.controller.events import (
     TopicsRead,
 )
 from shunter.drivers.cluster_reader import ClusterReader, Seen, Unreadable
+from shunter.drivers.supervision import Supervise
 from shunter.drivers.zookeeper import CHUNK, WatchEvent, WatchKind, ZooKeeperClient, chunks
 from shunter.drivers.zookeeper_requests import (
     Check,
@@ -48,7 +49,11 @@ _TOPIC_PREFIX = f"{znodes.TOPICS}/"
 _BROKER_PREFIX = f"{znodes.BROKER_IDS}/"
 _REQUEST_PREFIX = f"{znodes.REASSIGNMENT_REQUESTS}/"
 _CHANGED_TOPICS = "changed topics"
+_FIRST_WATCHES = "the single topics and registrations"
 _DELETED_AT_ONCE = 500
+AGAIN_SECONDS = 0.5
+AGAIN_AT_MOST_SECONDS = 30.0
+"""What ZooKeeper refuses is asked again after the one, and later each time, up to the other."""
 
 
 class ClusterWatches:
@@ -61,6 +66,7 @@ class ClusterWatches:
         seen: Seen,
         post: Callable[[Event], None],
         fence: Callable[[], int | None],
+        supervise: Supervise = lambda _: None,
     ) -> None:
         """Prepare; nothing is watched before `arm`.
 
@@ -70,12 +76,16 @@ class ClusterWatches:
             seen: Shared with the store.
             post: Where events go.
             fence: The version of `/controller_epoch` that deletions of announcements check; None: don't delete.
+            supervise: Gets the worker, which must not end while the term lasts.
         """
         self._client = client
         self._reader = reader
         self._seen = seen
         self._post = post
         self._fence = fence
+        self._supervise = supervise
+        self._refusals: dict[str, int] = {}
+        self._again: set[asyncio.TimerHandle] = set()
         self._concerns: dict[str, Callable[[], Awaitable[None]]] = {
             znodes.BROKER_IDS: self._read_brokers,
             znodes.TOPICS: self._read_topics,
@@ -135,7 +145,8 @@ class ClusterWatches:
         self._dirty |= {znodes.PREFERRED_ELECTION, znodes.LOG_DIR_EVENTS, znodes.ISR_CHANGES}
         if any(path.startswith(znodes.REASSIGNMENT_REQUESTS) for path in unreadable):
             self._dirty.add(znodes.REASSIGNMENT_REQUESTS)
-        self._worker = asyncio.get_running_loop().create_task(self._work(zxid))
+        self._worker = asyncio.get_running_loop().create_task(self._work(zxid), name="watches")
+        self._supervise(self._worker)
         self._woken.set()
 
     def stop(self) -> None:
@@ -144,9 +155,18 @@ class ClusterWatches:
         if self._worker is not None:
             self._worker.cancel()
             self._worker = None
+        for timer in self._again:
+            timer.cancel()
+        self._again.clear()
+        self._refusals.clear()
         self._dirty.clear()
         self._changed_topics.clear()
         self._unwatched_topics.clear()
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """What could not be read again, or watched, when it was last tried: its changes may not be known."""
+        return tuple(sorted(self._refusals))
 
     def watch_new_topics(self, names: Iterable[str]) -> None:
         """We created these topics: watch them too."""
@@ -195,8 +215,10 @@ class ClusterWatches:
     async def _work(self, zxid: int) -> None:
         """Read again what is dirty, in the order of the table; topics that changed wait a little for company."""
         try:
-            await self._watch_brokers(zxid)
-            await self._client.arm_data_watches(map(znodes.topic, sorted(self._seen.topics)), zxid)
+            while True:
+                if await self._tried(_FIRST_WATCHES, lambda: self._watch_all(zxid)):
+                    break
+                await asyncio.sleep(self._again_in(_FIRST_WATCHES))
             while True:
                 await self._woken.wait()
                 self._woken.clear()
@@ -210,10 +232,29 @@ class ClusterWatches:
             logger.info("watching ends: the ZooKeeper session is over")
 
     async def _attempt(self, concern: str) -> None:
+        """Read a concern again; what is refused stays dirty, for its watch may not be armed any more."""
+        if not await self._tried(concern, self._concerns[concern]):
+            loop = asyncio.get_running_loop()
+            self._again = {timer for timer in self._again if timer.when() > loop.time()}
+            self._again.add(loop.call_later(self._again_in(concern), self._mark, concern))
+
+    async def _tried(self, concern: str, work: Callable[[], Awaitable[None]]) -> bool:
         try:
-            await self._concerns[concern]()
+            await work()
         except ZooKeeperRefused as refusal:
-            logger.warning("reading %s again failed: %s", concern, refusal)
+            self._refusals[concern] = self._refusals.get(concern, 0) + 1
+            told = "reading or watching %s was refused, and is tried again in %g s: %s"
+            logger.warning(told, concern, self._again_in(concern), refusal)
+            return False
+        self._refusals.pop(concern, None)
+        return True
+
+    def _again_in(self, concern: str) -> float:
+        return min(AGAIN_AT_MOST_SECONDS, AGAIN_SECONDS * 2.0 ** min(self._refusals.get(concern, 1) - 1, 10))
+
+    async def _watch_all(self, zxid: int) -> None:
+        await self._watch_brokers(zxid)
+        await self._client.arm_data_watches(map(znodes.topic, sorted(self._seen.topics)), zxid)
 
     async def _read_brokers(self) -> None:
         found = await self._reader.brokers(watch=True)
@@ -243,6 +284,13 @@ class ClusterWatches:
         names = sorted((changed | unwatched.keys()) & self._seen.topics.keys())
         if not names:
             return
+        try:
+            await self._look_at_topics(names)
+        except ZooKeeperRefused:
+            self._changed_topics.update(names)
+            raise
+
+    async def _look_at_topics(self, names: Sequence[str]) -> None:
         since = max(self._seen.topics[name] for name in names)
         paths = [znodes.topic(name) for name in names]
         await self._client.arm_data_watches(paths, since)
@@ -312,7 +360,11 @@ class ClusterWatches:
         new = names - self._known_deletions
         self._known_deletions = names
         if new - self._seen.topics.keys():
-            await self._read_topics()  # It may have been made, and doomed, since they were read.
+            try:
+                await self._read_topics()  # It may have been made, and doomed, since they were read.
+            except ZooKeeperRefused:
+                self._known_deletions -= new
+                raise
         if new:
             self._post(TopicDeletionsFound(tuple(sorted(new))))
 
@@ -331,7 +383,6 @@ class ClusterWatches:
         names = [name for name in await self._children(znodes.CONFIG_CHANGES) if name > self._last_config_change]
         if not names:
             return
-        self._last_config_change = max(names)
         changes: set[ConfigChange] = set()
         for path, znode in await self._entries(znodes.CONFIG_CHANGES, names):
             change = Unreadable().attempt(decode_config_change, path, znode.data)
@@ -341,6 +392,7 @@ class ClusterWatches:
         brokers = await self._reader.configs(
             "brokers", (each.entity for each in changes if each.entity_type == "brokers")
         )
+        self._last_config_change = max(names)  # Not before: what is refused now is asked for again.
         if topics or brokers:
             self._post(ConfigsRead(topics, brokers))
 

@@ -17,11 +17,18 @@ from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, SessionExpiredError, ZookeeperError
+from kazoo.exceptions import (
+    EXCEPTIONS,
+    ConnectionClosedError,
+    ConnectionLoss,
+    SessionExpiredError,
+    ZookeeperError,
+)
 from kazoo.protocol.serialization import Watch
 from kazoo.retry import KazooRetry
 
 from shunter.drivers import zookeeper_requests as wire
+from shunter.drivers.supervision import Supervise
 from shunter.drivers.zookeeper_requests import (
     Committed,
     ConnectionLost,
@@ -42,6 +49,16 @@ CHUNK = 1_000
 
 _SILENT_SECONDS = 2.0
 """How long a first connection may take before we say what we wait for."""
+
+_REARMED_AGAIN_SECONDS = 1.0
+"""How long after a refusal to try again to arm watches."""
+_THROTTLED_SECONDS = 0.1
+"""How long after a refusal of a server that has too much to do to ask it again."""
+
+for _code in range(-130, 0):
+    if _code not in EXCEPTIONS:
+        # kazoo's thread ends, unheard, over an error code that kazoo has no name for; servers since 3.6 send several.
+        EXCEPTIONS[_code] = type(f"Error{-_code}", (ZookeeperError,), {"code": _code})
 
 _Item = TypeVar("_Item")
 
@@ -152,6 +169,8 @@ class ZooKeeperClient:
             kazoo_client: Makes what talks to the servers; the simulation puts its own in kazoo's place.
         """
         self.session_timeout_s = session_timeout_ms / 1000
+        self.supervise: Supervise = lambda _: None
+        """Gets each task whose failure would leave watches unarmed."""
         self._connect_string = connect_string
         servers, self._chroot = split_connect_string(connect_string)
         self._acl = wire.creator_acl() if secure_acls else wire.open_acl()
@@ -188,6 +207,17 @@ class ZooKeeperClient:
     def connected(self) -> bool:
         """Whether there is a connection now."""
         return self._connected.is_set()
+
+    @property
+    def dead(self) -> bool:
+        """Whether kazoo's thread has ended, though nobody closed us: nothing would ever be answered again."""
+        thread = getattr(self._kazoo._connection, "_connection_routine", None)  # noqa: SLF001 - it tells nobody
+        return not self._closing and thread is not None and not thread.is_alive()
+
+    @property
+    def unarmed(self) -> bool:
+        """Whether watches that a lost connection took along are not armed again yet, though there is another one."""
+        return self._connected.is_set() and self._seen_zxid is not None
 
     def listen(
         self,
@@ -399,6 +429,10 @@ class ZooKeeperClient:
                 return await self._ask(request)
             except ConnectionLost:
                 continue
+            except ZooKeeperRefused as refusal:
+                if refusal.code != wire.THROTTLED:
+                    raise
+                await asyncio.sleep(_THROTTLED_SECONDS)
 
     async def _ask(self, request: Request) -> Any:
         assert self._loop is not None, "start() first"
@@ -480,6 +514,7 @@ class ZooKeeperClient:
         assert self._loop is not None
         task = self._loop.create_task(self._rearm_since(self._seen_zxid))
         self._rearming.add(task)
+        self.supervise(task)
         task.add_done_callback(self._rearming.discard)
 
     async def _rearm_since(self, zxid: int) -> None:
@@ -488,10 +523,21 @@ class ZooKeeperClient:
         kinds = (self._armed_data, self._armed_exist, self._armed_children)
         armed = [(kind, path) for kind, paths in enumerate(kinds) for path in sorted(paths)]
         try:
-            for portion in chunks(armed, CHUNK):
-                lists = ([self._full(path) for kind, path in portion if kind == wanted] for wanted in range(3))
-                await self._ask(wire.set_watches_request(zxid, *lists))
+            while True:
+                if await self._rearmed(armed, zxid):
+                    break
+                await asyncio.sleep(_REARMED_AGAIN_SECONDS)
         except (ConnectionLost, SessionLost):
             return  # the next reconnect begins again from the same transaction; a new session begins anew
         if suspensions == self._suspensions:
             self._seen_zxid = None  # Else that connection is lost too: we heard of it before the answer had its turn.
+
+    async def _rearmed(self, armed: Sequence[tuple[int, str]], zxid: int) -> bool:
+        try:
+            for portion in chunks(armed, CHUNK):
+                lists = ([self._full(path) for kind, path in portion if kind == wanted] for wanted in range(3))
+                await self._ask(wire.set_watches_request(zxid, *lists))
+        except ZooKeeperRefused as refusal:
+            logger.warning("arming the watches again is refused, and tried again: %s", refusal)
+            return False
+        return True

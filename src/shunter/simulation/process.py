@@ -97,6 +97,7 @@ class ShunterProcess:
             client, registration, self.control.post, takeover=self.takeover, cool_down_seconds=5.0
         )
         self.control.attach(self.seat.store, self.channels)
+        self.control.on_resigned = self.seat.give_back
 
     def _make_kazoo(self, **_: Any) -> SimulatedKazoo:
         world = self.world

@@ -85,13 +85,18 @@ async def test_queues_are_told_by_broker(free_port: int) -> None:
     await ours.channels.close()
 
 
-async def test_the_endpoint_serves_one_page_and_refuses_the_rest() -> None:
-    endpoint = MetricsEndpoint(lambda: ("text/plain", b"shunter_active 0\n"))
+async def test_the_endpoint_serves_its_pages_and_refuses_the_rest() -> None:
+    states = [(True, ("in charge",)), (False, ("no connection to ZooKeeper", "another"))]
+    endpoint = MetricsEndpoint(lambda: ("text/plain", b"shunter_active 0\n"), states.pop)
     port = await endpoint.start(0)
     try:
         answer = await ask(port, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
         assert answer.endswith(b"\r\n\r\nshunter_active 0\n")
+        answer = await ask(port, b"GET /ready HTTP/1.1\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert answer.endswith(b"\r\n\r\nno connection to ZooKeeper\nanother\n")
+        assert (await ask(port, b"GET /ready HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
         assert (await ask(port, b"GET / HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 404")
         assert (await ask(port, b"POST /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 405")
         assert await ask(port, b"x" * 20_000 + b"\r\n\r\n") == b""

@@ -63,7 +63,8 @@ class Bundle:
     notices: list[Notice] = field(default_factory=list[Notice])
     transitions: list[Transition] = field(default_factory=list[Transition])
     more: bool = False
-    resigned: bool = False
+    resigned: str = ""
+    reloads: bool = False
 
 
 class ControllerMachine:
@@ -117,6 +118,7 @@ class ControllerMachine:
             wake_at_ms=self._wake_at_ms() if decides else None,
             more=bundle.more,
             resigned=bundle.resigned,
+            reloads=bundle.reloads,
         )
 
     # ---- events
@@ -200,7 +202,7 @@ class ControllerMachine:
         self._start_over()
         self.loading = False
         bundle.notices.append(Notice("resigned", "controller", reason))
-        bundle.resigned = True
+        bundle.resigned = reason or "unknown"
 
     # ---- outcomes of writes
 
@@ -250,7 +252,7 @@ class ControllerMachine:
         self.loading = True
         bundle.notices.append(Notice("reload", "zookeeper", told))
         bundle.reads.append(LoadCluster())
-        bundle.resigned = True
+        bundle.reloads = True
 
     def _committed(
         self,

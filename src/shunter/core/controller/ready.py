@@ -207,5 +207,8 @@ class Ready:
     """Call again with `TimePassed` at this moment, whatever happens before; None: nothing is due."""
     more: bool = False
     """There is more work that could be done at once: call again with `TimePassed` as soon as others had a turn."""
-    resigned: bool = False
-    """We are not the controller any more: drop channels and waiting callers."""
+    resigned: str = ""
+    """Why we are not the controller any more: drop channels and waiting callers, and give `/controller` back if it is
+    still ours. Empty where we have not resigned."""
+    reloads: bool = False
+    """Everything is read anew within the same term: drop channels and waiting callers, keep `/controller`."""

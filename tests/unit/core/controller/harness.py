@@ -297,7 +297,7 @@ class Harness:
     def _handle(self, event):
         ready = self.machine.handle(Envelope(self.now_ms, "test", event))
         self.notices += ready.notices
-        self.resigned |= ready.resigned
+        self.resigned |= bool(ready.resigned)
         self.wake_at_ms = ready.wake_at_ms
         for request in ready.requests:
             self._send(request)

@@ -1,0 +1,91 @@
+"""ZooKeeper that refuses a controller: it lets others have the seat, says why, and takes it as soon as it can."""
+
+import json
+import urllib.error
+import urllib.request
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import OPEN_ACL_UNSAFE, make_acl, make_digest_acl
+
+from shunter.testbed.controller import ShunterController
+from shunter.testbed.waiting import wait_until
+from shunter.testbed.zookeeper import ZooKeeperServer
+
+pytestmark = pytest.mark.real
+
+EPOCH = "/controller_epoch"
+CONFIG = "/config/brokers/7"
+
+
+def ready(port):
+    """(status, text) of `/ready`; (0, "") while nobody listens."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.code, refused.read().decode()
+    except OSError:
+        return 0, ""
+
+
+@pytest.fixture
+def place(tmp_path, free_port):
+    """A ZooKeeper whose znode is closed to the controller that starts beside it."""
+    with ZooKeeperServer(tmp_path / "zookeeper") as server:
+        owner = KazooClient(server.connect_string, auth_data=[("digest", "owner:secret")])
+        owner.start()
+        controller = ShunterController(
+            tmp_path / "controller", server.connect_string, options=("--set", f"metrics-port={free_port}")
+        )
+        try:
+            yield owner, controller, free_port
+        finally:
+            controller.stop()
+            owner.stop()
+            owner.close()
+
+
+CLOSED = [make_digest_acl("owner", "secret", all=True)]
+
+
+def test_a_configuration_that_may_not_be_read(place):
+    """NoAuth on one child of `/config/brokers`: nobody acts, so nobody holds `/controller`."""
+    owner, controller, port = place
+    owner.ensure_path("/config/brokers")
+    owner.create(CONFIG, b'{"version":1,"config":{}}', acl=CLOSED)
+    controller.launch()
+    wait_until(lambda: owner.exists(EPOCH) and int(owner.get(EPOCH)[0]) >= 3, what="three elections", timeout_s=30)
+    wait_until(lambda: owner.exists("/controller") is None, what="the seat is vacant", timeout_s=10)
+    wait_until(
+        lambda: ready(port)[0] == 503 and "gave the controllership back" in ready(port)[1],
+        what="it says so",
+        timeout_s=20,
+    )
+    other = json.dumps({"version": 2, "brokerid": 5, "timestamp": "1", "kraftControllerEpoch": -1}).encode()
+    owner.create("/controller", other, ephemeral=True)
+    wait_until(
+        lambda: ready(port) == (200, "standing by: broker 5 is the controller\n"), what="it stands by", timeout_s=20
+    )
+    owner.delete("/controller")
+    owner.set_acls(CONFIG, OPEN_ACL_UNSAFE)
+    controller.wait_ready()
+    wait_until(lambda: ready(port)[1].startswith("in charge: "), what="it is in charge", timeout_s=10)
+    assert ready(port)[0] == 200
+
+
+def test_an_election_that_is_refused(place):
+    """A spinning election would ask a thousand times in this time."""
+    owner, controller, port = place
+    owner.ensure_path("/brokers")
+    owner.create("/brokers/ids", acl=[*CLOSED, make_acl("world", "anyone", read=True)])
+    controller.launch()
+    wait_until(lambda: "election is refused" in ready(port)[1], what="it says so", timeout_s=30)
+    assert ready(port)[0] == 503
+    zxid = owner.set("/brokers", b"").mzxid
+    with pytest.raises(Exception, match="never"):
+        wait_until(lambda: owner.exists("/controller") is not None, what="never", timeout_s=5)
+    assert owner.set("/brokers", b"").mzxid - zxid < 20, "each refused election is one transaction at the server"
+    owner.set_acls("/brokers/ids", OPEN_ACL_UNSAFE)
+    controller.wait_ready()

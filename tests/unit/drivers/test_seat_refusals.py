@@ -1,0 +1,246 @@
+"""ZooKeeper that refuses: nobody spins, nobody sits on `/controller` without acting, no watch stays unarmed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from kazoo.exceptions import EXCEPTIONS, NoAuthError
+from test_controller_seat import Place, registration
+
+from shunter.core.controller.events import BrokersRead, ClusterLoaded, Elected, SessionExpired
+from shunter.core.controller.machine import ControllerMachine
+from shunter.drivers.controller_loop import ControllerLoop
+from shunter.drivers.supervision import Supervisor
+from shunter.drivers.zookeeper_requests import NO_AUTH, THROTTLED, Create, Remove, ZooKeeperRefused
+from shunter.errors import DriverError, InvariantViolation
+from shunter.formats import znodes
+from shunter.formats.broker_znodes import decode_controller
+from shunter.model.settings import ControllerSettings
+from shunter.simulation import zookeeper_wire as wire
+from shunter.simulation.scheduler import SECOND
+from shunter.simulation.zookeeper_session import SimulatedKazoo
+
+
+class RefusingKazoo(SimulatedKazoo):
+    """A connection to a server that refuses what `refuse` says: (type, paths) of a request -> error code, or 0."""
+
+    refuse = staticmethod(lambda kind, paths: 0)
+
+    def _handle(self, request):
+        asked = (
+            [operation.path for operation in wire.read_multi(request.body)]
+            if request.type == wire.MULTI
+            else wire.read_many(request.body).paths
+            if request.type == wire.MULTI_READ
+            else []
+            if request.type in {wire.SET_WATCHES, wire.SYNC}
+            else [wire.read_path(request.body)[0]]
+        )
+        code = self.refuse(request.type, asked)
+        if not code:
+            return super()._handle(request)
+        if request.type == wire.MULTI:
+            return wire.multi_refused(wire.read_multi(request.body), 0, code), None
+        return b"", EXCEPTIONS[code]()
+
+
+class RefusingPlace(Place):
+    """A seat whose core is a real one, in a loop of its own."""
+
+    def __init__(self):
+        self.supervisor = Supervisor()
+        self.asked = []
+        self.refused = lambda kind, paths: 0
+        super().__init__()
+
+    def _make_kazoo(self, **_):
+        make = super()._make_kazoo()
+        make.__class__ = RefusingKazoo
+        make.refuse = self._judge
+        return make
+
+    def _judge(self, kind, paths):
+        self.asked.append((self.scheduler.now_us, kind, tuple(paths)))
+        return self.refused(kind, paths)
+
+    def _failed(self, name, failure):
+        if not isinstance(failure, ZooKeeperRefused):  # Refusals are what these tests are about.
+            super()._failed(name, failure)
+
+    def elections(self):
+        return [when for when, kind, paths in self.asked if kind == wire.MULTI and znodes.CONTROLLER in paths]
+
+    def pass_seconds(self, seconds):
+        until = self.scheduler.now_us + seconds * SECOND
+        while self.scheduler.step(until):
+            pass
+
+    def controller(self):
+        return self.tree.get(znodes.CONTROLLER)
+
+
+def refusing(kind, path, code=NO_AUTH):
+    return lambda asked, paths: code if asked == kind and path in paths else 0
+
+
+def test_an_election_that_is_refused_backs_off_and_says_why():
+    place = RefusingPlace()
+    place.refused = refusing(wire.MULTI, znodes.CONTROLLER)
+    place.run(place.seat.start())
+    place.pass_seconds(60)
+    assert 3 <= len(place.elections()) <= 10
+    (trouble,) = place.seat.troubles
+    assert "election is refused" in trouble
+    assert str(NO_AUTH) in trouble
+    place.refused = lambda kind, paths: 0
+    place.pass_seconds(40)
+    assert place.told(Elected)
+    assert place.seat.troubles == ()
+
+
+def test_a_look_that_is_refused_backs_off_too():
+    place = RefusingPlace()
+    place.refused = refusing(wire.MULTI_READ, znodes.CONTROLLER)
+    place.run(place.seat.start())
+    place.pass_seconds(60)
+    looks = [paths for _, kind, paths in place.asked if kind == wire.MULTI_READ and znodes.CONTROLLER in paths]
+    assert 3 <= len(looks) <= 20
+    place.refused = lambda kind, paths: 0
+    place.pass_seconds(40)
+    assert place.told(Elected)
+
+
+class Acting(RefusingPlace):
+    """With the machine and the loop behind it: what the seat posts is handled."""
+
+    def __init__(self):
+        super().__init__()
+        self.control = ControllerLoop(ControllerMachine(ControllerSettings(100)), self)
+        self.control.attach(self.seat.store, None)
+        self.control.on_resigned = self.seat.give_back
+
+        def post(event):
+            self.posted.append(event)
+            self.control.post(event)
+
+        self.seat._post = self.seat._watches._post = self.seat.store._post = post
+
+    def now_ms(self):
+        return self.scheduler.now_us // 1000
+
+    def begin(self):
+        self.loop.deliver(self.loop.create_task, self.control.run())
+        self.run(self.seat.start())
+        return self
+
+
+def test_a_read_that_is_refused_at_take_over_leaves_controller_to_others():
+    """NoAuth on one child of `/config/brokers`: nobody acts, so nobody may hold `/controller`."""
+    place = Acting()
+    place.refused = lambda kind, paths: NO_AUTH if kind == wire.GET_CHILDREN_2 and "/config/brokers" in paths else 0
+    place.begin()
+    assert place.told(Elected)
+    assert not place.told(ClusterLoaded)
+    assert place.controller() is None or place.told(SessionExpired)
+    held_us, until = 0, place.scheduler.now_us + 60 * SECOND
+    going_on = True
+    while going_on:
+        held, before = place.controller() is not None, place.scheduler.now_us
+        going_on = place.scheduler.step(until)
+        held_us += (place.scheduler.now_us - before) * held
+    assert held_us < 2 * SECOND, "between two attempts the seat is free, and for longer and longer"
+    assert len(place.told(Elected)) < 12
+    assert "gave the controllership back" in place.seat.election.obstacle
+    place.refused = lambda kind, paths: 0
+    place.pass_seconds(60)
+    assert place.told(ClusterLoaded)
+    assert place.control.machine.view.active
+    assert decode_controller(place.controller().data).broker == 100
+
+
+def test_what_the_core_gives_up_is_given_back_once_and_of_that_term_alone():
+    place = Place().begin()
+    place.loop.deliver(place.seat.give_back, 99, "an epoch that is not ours")
+    place.settle()
+    assert place.posted == []
+    place.loop.deliver(place.seat.give_back, 1, "our core says so")
+    place.settle()
+    assert [type(event) for event in place.posted] == [SessionExpired, Elected]
+    assert place.told(Elected)[0].controller_epoch == 2
+
+
+def test_a_watch_that_is_refused_is_armed_as_soon_as_it_may_be():
+    place = RefusingPlace().begin()
+    place.refused = lambda kind, paths: THROTTLED - 1 if znodes.BROKER_IDS in paths else 0
+    place.act(Create(znodes.broker(1), registration(9001)))
+    place.settle()
+    assert not place.told(BrokersRead)
+    assert any(znodes.BROKER_IDS in trouble for trouble in place.seat.troubles)
+    place.refused = lambda kind, paths: 0
+    place.pass_seconds(31)
+    assert [broker.id for broker in place.told(BrokersRead)[-1].brokers if broker.id == 1] == [1]
+    assert place.seat.troubles == ()
+    place.act(Remove(znodes.broker(1)))
+    place.settle()
+    assert 1 not in [broker.id for broker in place.told(BrokersRead)[-1].brokers]
+
+
+def test_the_first_watches_of_a_term_are_tried_again():
+    place = RefusingPlace()
+    place.refused = lambda kind, paths: NO_AUTH if kind == wire.SET_WATCHES else 0
+    place.begin()
+    assert place.seat.troubles
+    place.refused = lambda kind, paths: 0
+    place.pass_seconds(31)
+    assert place.seat.troubles == ()
+
+
+def test_watches_that_a_server_refuses_to_arm_again_are_armed_later():
+    place = RefusingPlace().begin()
+    place.refused = lambda kind, paths: NO_AUTH if kind == wire.SET_WATCHES else 0
+    place.kazoo.drop()
+    place.settle()
+    assert place.seat.troubles == ("ZooKeeper's watches are not armed again yet",)
+    place.act(Create(znodes.broker(1), registration(9001)))
+    place.refused = lambda kind, paths: 0
+    place.settle()
+    assert [broker.id for broker in place.told(BrokersRead)[-1].brokers if broker.id == 1] == [1]
+
+
+def test_a_server_that_has_too_much_to_do_is_asked_again():
+    """Since 3.6 a server may answer THROTTLEDOP (-127); kazoo's thread would end over a code that it does not know."""
+    place = RefusingPlace()
+    place.refused = lambda kind, paths: THROTTLED if kind != wire.MULTI and len(place.asked) % 3 == 0 else 0
+    place.begin()
+    assert not place.told(SessionExpired)
+
+
+@pytest.mark.parametrize("code", [-122, -123, -124, -125, -126, -127, -128])
+def test_kazoo_has_a_name_for_every_code(code):
+    assert EXCEPTIONS[code]().code == code
+    assert EXCEPTIONS[NO_AUTH] is NoAuthError
+
+
+async def test_the_end_of_a_task_is_the_end_of_the_process_with_its_reason():
+    async def ends(how):
+        if how is not None:
+            raise how
+
+    for how, told in (
+        (None, InvariantViolation),
+        (ValueError("a bug"), InvariantViolation),
+        (DriverError("refused", retriable=False), DriverError),
+    ):
+        supervisor = Supervisor()
+        supervisor.watch(asyncio.create_task(ends(how), name="worker"))
+        with pytest.raises(told):
+            await supervisor.wait()
+    supervisor = Supervisor()
+    cancelled = asyncio.create_task(asyncio.Event().wait())
+    supervisor.watch(cancelled)
+    cancelled.cancel()
+    await asyncio.gather(cancelled, return_exceptions=True)
+    supervisor.watch_for_errors(asyncio.create_task(ends(None)))
+    await asyncio.sleep(0)
+    assert supervisor.failure is None
