@@ -7,9 +7,10 @@ from harness import Harness
 
 from shunter.core.controller.ready import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
 from shunter.formats.admin_znodes import decode_legacy_reassignments, encode_legacy_reassignments
-from shunter.model.partition import TopicPartition
+from shunter.model.partition import ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import Phase, Strategy
 from shunter.model.records import CloseReassignment, PutLegacyReassignments, PutTopic
+from shunter.model.snapshot import LegacyReassignments
 
 TP = TopicPartition("t", 0)
 SECOND = TopicPartition("t", 1)
@@ -225,11 +226,40 @@ def test_a_paused_move_is_rolled_back_too(world):
 
 
 def test_the_original_replicas_of_a_tool_decide_what_a_rollback_restores(world):
-    """'This "original_replicas" will be used for rollback of the topic/partition replicas assignment'"""
-    world.write_legacy({TP: (4, 5, 6)}, originals={TP: (3, 2, 1)})
+    """'This "original_replicas" will be used for rollback of the topic/partition replicas assignment'
+
+    Where another controller has begun the move, the topic tells who the originals are but not in which order; else the
+    partition itself tells: docs/decisions/0110-znode-protocols.md.
+    """
+    topic = world.store.topics["t"]
+    begun = ReplicaAssignment((4, 5, 6, 1, 2, 3), (4, 5, 6), (1, 2, 3))
+    world.store.topics["t"] = topic._replace(assignments={**topic.assignments, 0: begun}, version=topic.version + 1)
+    targets = {TP: (4, 5, 6)}
+    world.store.legacy = LegacyReassignments(targets, {TP: (3, 2, 1)}, 0, world.store.czxid)
+    world.fail_over()
     assert world.store.reassignments[TP].original == (3, 2, 1)
     world.write_cancel()
     assert world.replicas(TP) == (3, 2, 1)
+    assert not world.told("original-replicas-ignored")
+
+
+@pytest.mark.parametrize("given", [(77, 78), (5, 6), (3, 2, 1), (1, 2), (), (-1, 2, 3), (1, 1, 2)])
+@pytest.mark.parametrize("at_start", [False, True])
+def test_original_replicas_that_are_not_what_stands_there_are_told_and_not_used(world, given, at_start):
+    """A rollback to what the partition never was would wait for ever, or end where nobody began (0110)."""
+    if at_start:
+        world.store.legacy = LegacyReassignments({TP: (4, 5, 6)}, {TP: given}, 0, world.store.czxid)
+        world.fail_over()
+    else:
+        world.write_legacy({TP: (4, 5, 6)}, originals={TP: given})
+    assert world.store.reassignments[TP].original == (1, 2, 3)
+    (told,) = world.told("original-replicas-ignored")
+    assert str(list(given)) in told.text
+    assert "[1, 2, 3]" in told.text
+    world.write_cancel()
+    world.catch_up_all()
+    assert world.replicas(TP) == (1, 2, 3)
+    assert not world.store.reassignments
 
 
 def test_the_controller_finds_the_originals_where_a_client_did_not_give_them(world):
@@ -323,7 +353,7 @@ def test_what_both_the_old_and_the_extra_target_want_is_not_fetched_again(world)
 
 def test_an_extra_that_is_refused_is_told_and_does_not_stay(world):
     """'it will be removed from /admin/reassign_partitions_extra': also what can't be done, with a notice."""
-    world.write_extra({TP: (4, 99)})
+    world.write_extra({TP: (4, 4)})
     assert world.told("legacy-refused")
     assert world.store.extra is None
     assert world.store.legacy is None

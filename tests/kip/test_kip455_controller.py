@@ -6,10 +6,11 @@ import pytest
 from harness import Harness
 
 from shunter.core.controller.events import ReassignmentsSubmitted
-from shunter.drivers.handlers.reassignments import towards_the_end
+from shunter.drivers.handlers.reassignments import whole_move
 from shunter.formats.topic_znodes import decode_state, encode_state
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import CancelMode, Phase, Strategy
+from shunter.model.snapshot import LegacyReassignments
 
 TP = TopicPartition("t", 0)
 SECOND = TopicPartition("t", 1)
@@ -37,7 +38,7 @@ def cancel_whole(world, topics=None, mode=CancelMode.STOP, token=90):
 
 
 def adding_and_removing(world, tp):
-    return towards_the_end(world.state(tp).assignment, world.machine.state.reassignments[tp])
+    return whole_move(world.state(tp).assignment, world.machine.state.reassignments[tp])[1:]
 
 
 # ---- RPC 45
@@ -77,9 +78,93 @@ def test_null_replicas_cancel_a_partition(world):
 @pytest.mark.parametrize("replicas", [(-1, 2), (2, 2), (2, 77), (), (2, 100)])
 def test_invalid_replica_assignments(world, replicas):
     """'if it included negative numbers, repeated numbers, or specified a broker ID that the controller was not aware'"""
-    world.reassign({TP: replicas or None, SECOND: (4, 5, 6)})
-    expected = "INVALID_REPLICA_ASSIGNMENT" if replicas else "NO_REASSIGNMENT_IN_PROGRESS"
-    assert world.result(1) == {TP: expected, SECOND: "NONE"}
+    world.reassign({TP: replicas, SECOND: (4, 5, 6)})
+    assert world.result(1) == {TP: "INVALID_REPLICA_ASSIGNMENT", SECOND: "NONE"}
+
+
+def test_an_empty_list_of_replicas_is_refused_and_cancels_nothing(world):
+    """'null to cancel a pending reassignment': only null; docs/decisions/0106-targets.md."""
+    world.reassign({TP: (4, 5, 6)})
+    before = world.store.reassignments[TP]
+    world.reassign({TP: ()}, token=2)
+    assert world.result(2) == {TP: "INVALID_REPLICA_ASSIGNMENT"}
+    assert "null cancels" in world.replies[2].partitions[0][2]
+    assert world.store.reassignments[TP] == before
+
+
+@pytest.mark.parametrize("forced", [False, True])
+@pytest.mark.parametrize("target", [(1, 2, 3, 4), (3, 2, 1), (2, 3), (4, 3, 2), (4, 1, 3)])
+def test_a_dead_broker_that_has_a_replica_already_may_be_named(target, forced):
+    """'a broker ID that the controller was not aware of': of what is added alone (0113, as Apache's controller)."""
+    world = yard()
+    world.kill(3)
+    world.reassign({TP: target}, forced=forced)
+    assert world.result(1) == {TP: "NONE"}
+    world.catch_up_all()
+    world.check()
+    world.revive(3)
+    world.catch_up_all()
+    assert world.replicas(TP) == target
+    assert not world.store.reassignments
+
+
+def test_a_broker_that_is_added_has_to_be_live():
+    """'a broker ID that the controller was not aware of' (0113)."""
+    world = yard()
+    world.kill(4)
+    world.reassign({TP: (1, 2, 4)})
+    assert world.result(1) == {TP: "INVALID_REPLICA_ASSIGNMENT"}
+    assert "[1, 2, 4]" in world.replies[1].partitions[0][2]
+    world.reassign({TP: (1, 2, 4)}, token=2, forced=True)
+    assert world.result(2) == {TP: "INVALID_REPLICA_ASSIGNMENT"}
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_the_originals_of_a_moving_partition_may_be_returned_to_though_one_is_dead(strategy):
+    """Issue: 'a return to the saved original assignment of a moving partition', dropped replicas included (0113)."""
+    world = yard(strategy=strategy)
+    world.reassign({TP: (4, 5, 6)})
+    world.catch_up(TP, 4)
+    world.kill(2)
+    world.kill(3)
+    world.reassign({TP: (1, 2, 3)}, token=2)
+    assert world.result(2) == {TP: "NONE"}
+    world.catch_up_all()
+    world.revive(2)
+    world.revive(3)
+    world.catch_up_all()
+    assert world.replicas(TP) == (1, 2, 3)
+    assert not world.store.reassignments
+
+
+@pytest.mark.parametrize("way", ["legacy", "extra", "request"])
+def test_what_is_asked_for_by_znode_waits_for_a_dead_broker(way):
+    """Nobody reads an answer: what is thrown away is lost. It waits, as it does at a start (0113)."""
+    world = yard()
+    world.kill(6)
+    write = {"legacy": world.write_legacy, "extra": world.write_extra, "request": world.write_request}[way]
+    write({TP: (4, 5, 6)})
+    assert world.store.reassignments[TP].target == (4, 5, 6)
+    (told,) = world.told("waits-for-brokers")
+    assert "[6]" in told.text
+    world.catch_up_all()
+    assert world.machine.view.waiting[TP][0].brokers == (6,)
+    world.revive(6)
+    world.catch_up_all()
+    assert world.replicas(TP) == (4, 5, 6)
+    assert world.store.legacy is None
+    assert world.store.extra is None
+    assert not world.store.requests
+
+
+@pytest.mark.parametrize("target", [(4, 4), (4, 100), (-1, 4)])
+def test_a_legacy_entry_that_can_never_be_carried_out_is_told_and_taken_out_at_a_start(target):
+    world = yard()
+    world.store.legacy = LegacyReassignments({TP: target, SECOND: (4, 5, 6)}, {}, 0, world.store.czxid)
+    world.fail_over()
+    assert [notice.about for notice in world.told("legacy-refused")] == [str(TP)]
+    assert set(world.store.reassignments) == {SECOND}
+    assert set(world.store.legacy.targets) == {SECOND}
 
 
 def test_a_cancel_of_what_does_not_move(world):
@@ -369,6 +454,7 @@ def test_a_list_with_details_tells_what_a_move_waits_for(world):
     listed = asyncio.run(list_partition_reassignments(ListReassignments(None, detailed=True), Call()))
     (one,) = listed.topics[0].partitions
     assert one.detail.original == (1, 2, 3)
+    assert one.detail.assigned == world.replicas(TP)
     assert one.detail.target == (4, 5, 6)
     assert one.detail.phase == "moving"
     assert "broker 6" in one.detail.waiting

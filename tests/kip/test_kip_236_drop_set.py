@@ -198,5 +198,6 @@ def test_a_legacy_znode_made_while_there_was_no_controller_is_started():
 
 def test_original_replicas_of_the_znode_are_what_a_rollback_restores():
     """ "This "original_replicas" will be used for rollback of the topic/partition replicas assignment" """
-    found = reconcile(Sources(None, ReplicaAssignment((1, 2, 3)), legacy_target=(1, 2, 4), legacy_original=(3, 2, 1)))
+    begun = ReplicaAssignment((1, 2, 4, 3), adding=(4,), removing=(3,))
+    found = reconcile(Sources(None, begun, legacy_target=(1, 2, 5), legacy_original=(3, 2, 1)))
     assert found.original == (3, 2, 1)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 from contextlib import ExitStack, contextmanager, suppress
 
 from click.testing import CliRunner
@@ -30,14 +32,34 @@ TOPICS = "org.apache.kafka.tools.TopicCommand"
 class Yard:
     """What the tests do to it. Brokers 1 to 4; the controller is broker 1000."""
 
-    def __init__(self, cluster, controller):
+    def __init__(self, cluster, controller, settings_file):
         self.cluster = cluster
         self.controller = controller
+        self.settings_file = settings_file
         self.random = random.Random(20)
 
     @property
     def bootstrap(self):
         return self.cluster.bootstrap
+
+    @contextmanager
+    def settings(self, **changed):
+        """Let the controller decide by other settings for a while."""
+        self._decide_by(changed)
+        try:
+            yield
+        finally:
+            self._decide_by({})
+
+    def _decide_by(self, changed):
+        self.settings_file.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in changed.items()))
+        known = self.controller.log_tail(10_000).count("settings read again")
+        os.kill(self.controller.process.pid, signal.SIGHUP)
+        wait_until(
+            lambda: self.controller.log_tail(10_000).count("settings read again") > known,
+            what=f"the controller decides by {changed or 'its own settings'}",
+            timeout_s=20,
+        )
 
     @contextmanager
     def admin(self):
@@ -142,13 +164,23 @@ def plan_of(partitions, target, original=()):
 @contextmanager
 def running_yard(folder, *options, **cluster_options):
     held = {}
+    settings_file = folder / "controller.toml"
+    settings_file.write_text("")
 
     def start_controller(cluster, stack: ExitStack):
         controller = ShunterController(
             folder / "controller",
             cluster.zookeeper_connect,
             # Where a start takes longer than a session lasts, an Apache broker leads by then: it is asked to give way.
-            options=("--set", "session-timeout-ms=4000", "--takeover", "preempt", *options),
+            options=(
+                "--config",
+                str(settings_file),
+                "--set",
+                "session-timeout-ms=4000",
+                "--takeover",
+                "preempt",
+                *options,
+            ),
         )
         held["controller"] = stack.enter_context(controller)
 
@@ -160,4 +192,4 @@ def running_yard(folder, *options, **cluster_options):
         heap_mib=160,
         **cluster_options,
     ) as cluster:
-        yield Yard(cluster, held["controller"])
+        yield Yard(cluster, held["controller"], settings_file)

@@ -270,7 +270,7 @@ def named_partitions(rows: Iterable[MoveRow], orders: Iterable[MoveOrder]) -> li
 def _row(tp: TopicPartition, move: PartitionReassignment) -> MoveRow:
     detail = move.detail
     told = (detail.original, detail.phase, detail.waiting) if detail is not None else ((), "", "")
-    return MoveRow(tp, move.replicas, move.adding, move.removing, move.target, *told)
+    return MoveRow(tp, move.assigned, move.adding, move.removing, move.target, *told)
 
 
 def _whole(rows: Sequence[MoveRow], sizes: Mapping[tuple[BrokerId, TopicPartition], int]) -> dict[TopicPartition, int]:

@@ -80,7 +80,7 @@ class ReassignByZnode:
             current = self._current({tp.topic for tp in legacy.targets})
             for tp, target in legacy.targets.items():
                 known = current.get(tp)
-                original = legacy.originals.get(tp) or (known.original if known is not None else ())
+                original = known.original if known is not None else ()
                 pending.setdefault(tp, (target, original))
         return pending
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -55,8 +55,7 @@ def _lines(
         name = str(topic["name"])
         partitions = sorted(topic["partitions"], key=lambda one: int(one["partition_index"]))
         first = partitions[0] if partitions else {"replica_nodes": ()}
-        move = moves.get(TopicPartition(name, 0))
-        factor = len(first["replica_nodes"]) - (len(move.adding) if move is not None else 0)
+        factor = replication_factor(first["replica_nodes"], moves.get(TopicPartition(name, 0)))
         told = ",".join(f"{key}={value}" for key, value in configs.get(name, {}).items())
         yield (
             f"Topic: {name}\tTopicId: {_topic_id(topic['topic_id'])}\tPartitionCount: {len(partitions)}"
@@ -64,6 +63,16 @@ def _lines(
         )
         for one in partitions:
             yield _partition_line(name, one, moves.get(TopicPartition(name, int(one["partition_index"]))))
+
+
+def replication_factor(replicas: Sequence[int], move: PartitionReassignment | None) -> int:
+    """How many replicas a partition is meant to have, as Apache's tool counts them.
+
+    What is being added does not count while any of the partition's replicas is coming or going.
+    """
+    if move is None or not {*move.adding, *move.removing}.intersection(replicas):
+        return len(replicas)
+    return len(move.replicas) - len(move.adding)
 
 
 def _partition_line(name: str, one: Mapping[str, Any], move: PartitionReassignment | None) -> str:

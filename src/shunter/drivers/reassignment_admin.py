@@ -44,8 +44,8 @@ class NewPartitionReassignment(NamedTuple):
 class PartitionReassignment(NamedTuple):
     """A reassignment under way, as response 46 tells it.
 
-    `replicas` are all current replicas, the new ones included; KIP-455's draft calls them `currentBrokers`, and its
-    `targetBrokers` are `target`.
+    `replicas` are all replicas, those to come included, and `assigned` those that there are now; KIP-455's draft calls
+    the latter `currentBrokers`, and its `targetBrokers` are `target`.
     """
 
     replicas: Replicas
@@ -54,6 +54,11 @@ class PartitionReassignment(NamedTuple):
 
     detail: MoveDetail | None = None
     """What Shunter's controller tells besides."""
+
+    @property
+    def assigned(self) -> Replicas:
+        """What is assigned now; Apache's controller assigns everything that it adds at the start."""
+        return self.detail.assigned if self.detail is not None and self.detail.assigned else self.replicas
 
     @property
     def target(self) -> Replicas:

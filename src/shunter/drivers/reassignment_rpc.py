@@ -43,12 +43,13 @@ def alter_reassignments(
 
 
 def list_reassignments(host: str, port: int, *, timeout_s: float = 30.0) -> ListReassignmentsResult:
-    """Ask the controller at `host`:`port` for all moves (RPC 46).
+    """Ask the controller at `host`:`port` for all moves (RPC 46), with what only Shunter's tells of them.
 
     Raises:
         DriverError: as `alter_reassignments`.
     """
-    answer = _ask(host, port, LIST_PARTITION_REASSIGNMENTS, encode_list_request(ListReassignments(None)), timeout_s)
+    everything = encode_list_request(ListReassignments(None, detailed=True))
+    answer = _ask(host, port, LIST_PARTITION_REASSIGNMENTS, everything, timeout_s)
     result = decode_list_response(answer)
     if result.error is not ErrorCode.NONE:
         raise DriverError(f"{host}:{port} refuses to list moves: {result.error!r} {result.message}", retriable=True)

@@ -3,8 +3,8 @@
 Ours and not kio's for three reasons: the draft of KIP-455 knows null topics and null partitions, which the shipped
 schema does not; tagged fields say how a move is meant; and a list of thousands of moves is asked for every second.
 
-Tagged fields of a response 46, where its request asked for them by tagged field 10003: 10010 original and 10013
-target replicas (int32 each, in their order), 10011 phase and 10012 what the move waits for (text).
+Tagged fields of a response 46, where its request asked for them by tagged field 10003: 10010 original, 10013 target
+and 10014 assigned replicas (int32 each, in their order), 10011 phase and 10012 what the move waits for (text).
 
 Tagged fields of the request and of a partition, one byte each: 10000 strategy, 10001 what null replicas mean, 10002
 force; 0 or absent means as configured (of a partition: as the request says). Without them and without nulls the bytes
@@ -46,6 +46,7 @@ TAG_ORIGINAL: Final = 10_010
 TAG_PHASE: Final = 10_011
 TAG_WAITING: Final = 10_012
 TAG_TARGET: Final = 10_013
+TAG_ASSIGNED: Final = 10_014
 
 _HEAD: Final = struct.Struct(">ih")
 _NUMBER_AND_LENGTH: Final = struct.Struct(">iB")
@@ -114,16 +115,20 @@ class ListReassignments(NamedTuple):
 
 
 class MoveDetail(NamedTuple):
-    """What the shipped response 46 has no room for. `phase` is a name, `waiting` a sentence; empty: it need not wait."""
+    """What the shipped response 46 has no room for. `phase` is a name, `waiting` a sentence; empty: it need not wait.
+
+    `assigned` are the replicas that there are now, which the shipped response tells together with those to come.
+    """
 
     original: Replicas
     target: Replicas
     phase: str
     waiting: str = ""
+    assigned: Replicas = ()
 
 
 class OngoingPartition(NamedTuple):
-    """A partition that is being moved, as response 46 tells it."""
+    """A partition that is being moved, as response 46 tells it: `adding` and `removing` lie within `replicas`."""
 
     partition: int
     replicas: Replicas
@@ -344,6 +349,7 @@ def _detail_tags(detail: MoveDetail) -> bytes:
         (TAG_PHASE, detail.phase.encode()),
         (TAG_WAITING, detail.waiting.encode()),
         (TAG_TARGET, _int32s(detail.target)),
+        (TAG_ASSIGNED, _int32s(detail.assigned)),
     )
     encoded = [unsigned_varint(tag) + unsigned_varint(len(value)) + value for tag, value in fields]
     return unsigned_varint(len(encoded)) + b"".join(encoded)
@@ -362,7 +368,7 @@ def decode_detail(tags: Mapping[int, bytes], place: str) -> MoveDetail | None:
     if TAG_PHASE not in tags:
         return None
     lists: list[Replicas] = []
-    for tag in (TAG_ORIGINAL, TAG_TARGET):
+    for tag in (TAG_ORIGINAL, TAG_TARGET, TAG_ASSIGNED):
         value = tags.get(tag, b"")
         if len(value) % 4:
             raise FormatError(place, f"tagged field {tag} has {len(value)} bytes: it is a row of int32")
@@ -371,7 +377,7 @@ def decode_detail(tags: Mapping[int, bytes], place: str) -> MoveDetail | None:
         phase, waiting = (tags.get(tag, b"").decode() for tag in (TAG_PHASE, TAG_WAITING))
     except UnicodeDecodeError:
         raise FormatError(place, f"tagged fields {TAG_PHASE} and {TAG_WAITING} are texts in UTF-8") from None
-    return MoveDetail(lists[0], lists[1], phase, waiting)
+    return MoveDetail(lists[0], lists[1], phase, waiting, lists[2])
 
 
 @lru_cache(maxsize=128)

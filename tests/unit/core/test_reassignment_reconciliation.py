@@ -85,9 +85,19 @@ def test_a_legacy_entry_alone_is_started_from_where_the_partition_is():
     )
 
 
-def test_a_legacy_entrys_own_original_replicas_are_kept():
-    sources = Sources(TOPIC, STILL, legacy_target=(3,), legacy_original=(2, 1, 0))
-    assert reconcile(sources).original == (2, 1, 0)
+@pytest.mark.parametrize(
+    ("standing", "given", "used"),
+    [
+        (STILL, (2, 1, 0), (0, 1, 2)),  # It stands there in its order: nobody has to tell.
+        (STILL, (7, 8), (0, 1, 2)),
+        (ReplicaAssignment((3, 0, 1, 2), adding=(3,)), (2, 1, 0), (2, 1, 0)),
+        (ReplicaAssignment((3, 0, 1, 2), adding=(3,)), (2, 1), (0, 1, 2)),
+        (ReplicaAssignment((3, 0, 1, 2), adding=(3,)), (2, 1, 1), (0, 1, 2)),
+    ],
+)
+def test_a_legacy_entrys_own_original_replicas_tell_their_order_alone(standing, given, used):
+    sources = Sources(TOPIC, standing, legacy_target=(3,), legacy_original=given)
+    assert reconcile(sources).original == used
 
 
 def test_a_legacy_entry_that_its_record_knows_goes_on():

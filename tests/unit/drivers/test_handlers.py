@@ -29,7 +29,7 @@ from shunter.core.controller.ready import (
 )
 from shunter.drivers.handlers import brokers
 from shunter.drivers.handlers.messages import filled
-from shunter.drivers.handlers.reassignments import towards_the_end
+from shunter.drivers.handlers.reassignments import whole_move
 from shunter.errors import ErrorCode
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import CancelMode, Phase, Reassignment, Strategy
@@ -174,15 +174,37 @@ def move(original, target, phase=Phase.MOVING):
 @pytest.mark.parametrize(
     ("assignment", "reassignment", "expected"),
     [
-        (ReplicaAssignment((0, 1, 2)), move((0, 1, 2), (3, 4, 5), Phase.PENDING), ((3, 4, 5), (0, 1, 2))),
-        (ReplicaAssignment((0, 1, 2, 3), (3,)), move((0, 1, 2), (3, 4, 5)), ((3, 4, 5), (0, 1, 2))),
-        (ReplicaAssignment((0, 2, 3)), move((0, 1, 2), (3, 4, 5)), ((4, 5), (0, 2))),
-        (ReplicaAssignment((0, 2, 3, 4), (4,), (0,)), move((0, 1, 2), (3, 4, 5)), ((4, 5), (0, 2))),
-        (ReplicaAssignment((0, 2, 3)), move((0, 1, 2), (3, 4, 5), Phase.ROLLING_BACK), ((1,), (3,))),
+        (
+            ReplicaAssignment((0, 1, 2)),
+            move((0, 1, 2), (3, 4, 5), Phase.PENDING),
+            ((3, 4, 5, 0, 1, 2), (3, 4, 5), (0, 1, 2)),
+        ),
+        (
+            ReplicaAssignment((0, 1, 2, 3), (3,)),
+            move((0, 1, 2), (3, 4, 5)),
+            ((3, 4, 5, 0, 1, 2), (3, 4, 5), (0, 1, 2)),
+        ),
+        (ReplicaAssignment((0, 2, 3)), move((0, 1, 2), (3, 4, 5)), ((3, 4, 5, 0, 2), (4, 5), (0, 2))),
+        (ReplicaAssignment((0, 2, 3, 4), (4,), (0,)), move((0, 1, 2), (3, 4, 5)), ((3, 4, 5, 0, 2), (4, 5), (0, 2))),
+        (ReplicaAssignment((0, 2, 3)), move((0, 1, 2), (3, 4, 5), Phase.ROLLING_BACK), ((0, 1, 2, 3), (1,), (3,))),
+        # A dead original was dropped, and its successor is not in sync: one of two is lacking.
+        (ReplicaAssignment((4, 2), (4,)), move((1, 2), (4, 2)), ((4, 2, 1), (4,), (1,))),
+        (ReplicaAssignment((2, 1), (1,)), move((1, 2), (4, 2), Phase.ROLLING_BACK), ((1, 2, 4), (1,), (4,))),
+        (ReplicaAssignment((2, 1), (1,)), move((1, 2), (2,), Phase.ROLLING_BACK), ((1, 2), (1,), ())),
+        # Another target has come, and what the old one was fetching is there still.
+        (ReplicaAssignment((0, 1, 2, 3), (3,)), move((0, 1, 2), (0, 1, 4)), ((0, 1, 4, 2, 3), (4, 3), (2, 3))),
     ],
 )
 def test_a_listed_move_is_told_towards_its_end(assignment, reassignment, expected):
-    assert towards_the_end(assignment, reassignment) == expected
+    assert whole_move(assignment, reassignment) == expected
+    replicas, adding, removing = expected
+    # What Apache's tools compute: the replication factor, the target, and what there was.
+    meant = min(len(reassignment.original), len(reassignment.target))
+    assert len(replicas) - len(adding) == max(len(assignment.replicas) - len(assignment.adding), meant)
+    assert {*adding, *removing} <= set(replicas)
+    assert len(set(replicas)) == len(replicas)
+    end = reassignment.original if reassignment.phase is Phase.ROLLING_BACK else reassignment.target
+    assert tuple(broker for broker in replicas if broker not in removing) == end
 
 
 async def raw(w, api_key, body):
@@ -201,7 +223,7 @@ async def test_listing_reassignments_of_all_of_some_and_of_nothing():
             w.state.reassignments[TopicPartition("t", number)] = move((1, 2, 3), (1, 2, 5))
         listed = decode_list_response(await raw(w, 46, encode_list_request(ListReassignments(None))))
         assert [(one.name, [p.partition for p in one.partitions]) for one in listed.topics] == [("t", [0, 1])]
-        assert listed.topics[0].partitions[0][1:4] == ((1, 2, 3), (5,), (3,))
+        assert listed.topics[0].partitions[0][1:4] == ((1, 2, 5, 3), (5,), (3,))
         some = ListReassignments((("t", (1, 8)), ("nothing", (0,))))
         listed = decode_list_response(await raw(w, 46, encode_list_request(some)))
         assert [(one.name, [p.partition for p in one.partitions]) for one in listed.topics] == [("t", [1])]

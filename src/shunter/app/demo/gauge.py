@@ -15,7 +15,6 @@ from shunter.drivers.reassignment_rpc import list_reassignments
 from shunter.errors import DriverError
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.testbed.controller import ShunterController
-from shunter.wire.reassignments import OngoingPartition
 
 SMOOTHING = 0.25
 LOOKS_BEFORE_RATE = 6
@@ -40,14 +39,14 @@ class Gauge:
         self._targets = targets
         self._brokers = sorted({broker for target in (*targets.values(), *originals.values()) for broker in target})
         self._started = time.monotonic()
-        self._ongoing: dict[TopicPartition, OngoingPartition] = {}
+        self._ongoing: dict[TopicPartition, Replicas] = {}
         self._sizes: dict[tuple[BrokerId, TopicPartition], int] = {}
         self._last: tuple[float, int] | None = None
         self._rate: float | None = None
         self._looks = 0
 
-    def ongoing(self) -> Mapping[TopicPartition, OngoingPartition]:
-        """Moves that were under way at the last look."""
+    def ongoing(self) -> Mapping[TopicPartition, Replicas]:
+        """Moves that were under way at the last look: the replicas that each had then."""
         return self._ongoing
 
     def look(self) -> bool:
@@ -55,9 +54,10 @@ class Gauge:
         try:
             listed = list_reassignments("127.0.0.1", self._controller.port, timeout_s=5)
             self._ongoing = {
-                TopicPartition(topic.name, partition.partition): partition
+                TopicPartition(topic.name, partition.partition): partition.detail.assigned
                 for topic in listed.topics
                 for partition in topic.partitions
+                if partition.detail is not None
             }
             self._sizes = _sizes(self._admin.describe_log_dirs(brokers=self._brokers))
         except (DriverError, KafkaError):
@@ -74,7 +74,7 @@ class Gauge:
         """Sum up the last look."""
         total, copied = self._total(), self._copied()
         rate = self._rate if self._looks >= LOOKS_BEFORE_RATE else None
-        moving = [tp for tp, move in self._ongoing.items() if move.replicas != self._originals[tp]]
+        moving = [tp for tp, replicas in self._ongoing.items() if replicas != self._originals[tp]]
         return Progress(
             elapsed_s=time.monotonic() - self._started,
             partitions=len(self._targets),
@@ -94,7 +94,7 @@ class Gauge:
     def _waits(self, moving: list[TopicPartition]) -> list[str]:
         told = []
         for tp in moving[:WAITS_SHOWN]:
-            replicas = self._ongoing[tp].replicas
+            replicas = self._ongoing[tp]
             fetching = [broker for broker in self._targets[tp] if broker in replicas]
             if fetching:
                 size, whole = self._sizes.get((fetching[-1], tp), 0), self._size(tp)

@@ -231,7 +231,7 @@ def _cancel_one(yard: Yard, gauge: Gauge, mode: CancelMode) -> TopicPartition:
     """Cancel the move that began last; it may be over before we ask, then another one is taken."""
     for _ in range(len(yard.targets)):
         gauge.look()
-        begun = [tp for tp, ongoing in gauge.ongoing().items() if ongoing.replicas != yard.originals[tp]]
+        begun = [tp for tp, replicas in gauge.ongoing().items() if replicas != yard.originals[tp]]
         if not begun:
             break
         tp = begun[-1]

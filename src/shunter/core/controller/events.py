@@ -98,7 +98,7 @@ class ElectionRequested:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentChange:
-    """One partition of a RPC 45. `replicas` None or () cancels."""
+    """One partition of a RPC 45. `replicas` None cancels; () is refused, as a target without replicas."""
 
     tp: TopicPartition
     replicas: Replicas | None

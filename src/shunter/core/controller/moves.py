@@ -5,7 +5,7 @@ How one partition moves is decided by `core.reassignment`; this module decides w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 
 from shunter.core.controller import pauses
@@ -46,6 +46,9 @@ CANCEL_IN_PLACE = (
     "/admin/reassign_cancel exists: everything is being rolled back, and nothing new starts until it is removed"
     " (--remove-cancel)"
 )
+ANYBODY = range(1 << 31)
+"""All broker ids. Nobody reads an answer to what is asked for by znode, so it is not refused for a dead broker: the
+move waits for that broker."""
 
 
 @dataclass(slots=True)
@@ -90,7 +93,11 @@ class Moves:
         # What was taken on once is not refused the second time, for a broker that has died since.
         refused = _unreadable(draft, tp)
         if refused is None and not again:
-            refused = self._refusal(draft, tp, target, forced=change.forced)
+            by_znode = requested or legacy_original is not None
+            had = ANYBODY if by_znode else _had(known, partition)
+            refused = self._refusal(draft, tp, target, forced=change.forced, had=had)
+            if refused is None and by_znode:
+                self._tell_dead(draft, tp, target, partition)
         if refused is not None:
             return tp, *refused
         strategy = change.strategy or self.settings.strategy
@@ -147,8 +154,33 @@ class Moves:
         for broker in sorted({*dead, *self.undeleted.get(tp, ()), *draft.dropped.get(tp, ())}):
             draft.owe(broker, tp, _leader_epoch(partition))
 
+    @staticmethod
+    def tell_originals(draft: Draft, tp: TopicPartition, given: Replicas | None, used: Replicas) -> None:
+        """Say that a znode's `original_replicas` are not what a rollback of its move will restore."""
+        if given is not None and given != used:
+            told = (
+                f"the znode gives original_replicas {list(given)}, but a rollback restores {list(used)}, which it had"
+            )
+            draft.notices.append(Notice("original-replicas-ignored", str(tp), told))
+
+    @staticmethod
+    def _tell_dead(draft: Draft, tp: TopicPartition, target: Replicas, partition: PartitionState) -> None:
+        had = partition.assignment.replicas
+        dead = [broker for broker in target if broker not in draft.state.brokers and broker not in had]
+        if dead:
+            told = (
+                f"replicas {list(target)} were asked for by znode; brokers {dead} are not live: the move waits for them"
+            )
+            draft.notices.append(Notice("waits-for-brokers", str(tp), told))
+
+    def refusal_by_znode(
+        self, draft: Draft, tp: TopicPartition, target: Replicas, *, forced: bool = True
+    ) -> tuple[ErrorCode, str] | None:
+        """Why a target can't be asked for by znode, or None; brokers that are not live are waited for."""
+        return self._refusal(draft, tp, target, forced=forced, had=ANYBODY)
+
     def _refusal(
-        self, draft: Draft, tp: TopicPartition, target: Replicas, *, forced: bool
+        self, draft: Draft, tp: TopicPartition, target: Replicas, *, forced: bool, had: Container[BrokerId]
     ) -> tuple[ErrorCode, str] | None:
         return validate_target(
             target,
@@ -157,6 +189,7 @@ class Moves:
             ours=draft.state.controller_id,
             min_isr=min_isr(draft.state, self.settings, tp.topic),
             forced=forced,
+            had=had,
         )
 
     def _change_target(
@@ -491,6 +524,12 @@ def _unreadable(draft: Draft, tp: TopicPartition) -> tuple[ErrorCode, str] | Non
     if tp in draft.state.left_out.moves:
         return _unreadable_record(tp)
     return None
+
+
+def _had(move: Reassignment | None, partition: PartitionState) -> frozenset[BrokerId]:
+    """Brokers that have a replica, and of a partition that moves those that had one: its originals may be returned to."""
+    moving = move is not None and move.phase is not Phase.DROPPING
+    return frozenset((*partition.assignment.replicas, *(move.original if move is not None and moving else ())))
 
 
 def _unreadable_record(tp: TopicPartition) -> tuple[ErrorCode, str]:

@@ -19,7 +19,7 @@ from shunter.core.controller.tasks import PartitionResults, Priority, Task, Task
 from shunter.core.reassignment import WaitReason
 from shunter.core.reassignment.reconciliation import Reconciled, Row, Sources, reconcile
 from shunter.errors import ErrorCode
-from shunter.model.partition import NO_LEADER, BrokerId, TopicPartition
+from shunter.model.partition import NO_LEADER, BrokerId, Replicas, TopicPartition
 from shunter.model.reassignment import CancelMode, Phase, Reassignment, Strategy
 from shunter.model.settings import ControllerSettings
 
@@ -72,11 +72,14 @@ class Submissions:
     # ---- RPC 45
 
     def on_submitted(self, event: ReassignmentsSubmitted) -> list[tuple[ReplyToken, Reply]]:
-        """Queue a request's changes, and before them its cancels; one reply when all of it is durable."""
-        cancels = {change.tp: change.cancel_mode for change in event.changes if not change.replicas}
+        """Queue a request's changes, and before them its cancels; one reply when all of it is durable.
+
+        Only null replicas cancel; an empty list is a target that is refused.
+        """
+        cancels = {change.tp: change.cancel_mode for change in event.changes if change.replicas is None}
         for tp in self._whole(event):
             cancels.setdefault(tp, event.cancel_mode)
-        changes = [change for change in event.changes if change.replicas]
+        changes = [change for change in event.changes if change.replicas is not None]
         tasks = bool(cancels) + bool(changes)
         if not tasks:
             return [(event.reply_to, PartitionResultsReply(ErrorCode.NONE))] if event.reply_to else []
@@ -243,18 +246,32 @@ class Submissions:
             if partition.assignment.in_motion is False and not self._in_legacy(tp):
                 return
         legacy = self.state.legacy
+        legacy_target = self._legacy_target(draft, tp)
         decided = reconcile(
             Sources(
                 topic_id=draft.state.topics[tp.topic].topic_id,
                 assignment=partition.assignment,
                 record=record,
-                legacy_target=legacy.targets.get(tp) if legacy is not None else None,
+                legacy_target=legacy_target,
                 legacy_original=legacy.originals.get(tp) if legacy is not None else None,
                 target_replicas=partition.leadership.target_replicas if partition.leadership else None,
                 requested=record is not None and record.requested,
             )
         )
+        if legacy is not None and decided.original is not None:
+            self.moves.tell_originals(draft, tp, legacy.originals.get(tp), decided.original)
         self._follow(draft, tp, record, decided)
+
+    def _legacy_target(self, draft: Draft, tp: TopicPartition) -> Replicas | None:
+        """What the legacy znode asks for; an entry that can never be carried out is told and taken out."""
+        legacy = self.state.legacy
+        target = legacy.targets.get(tp) if legacy is not None else None
+        refused = self.moves.refusal_by_znode(draft, tp, target) if target is not None else None
+        if refused is None:
+            return target
+        draft.notices.append(Notice("legacy-refused", str(tp), refused[1]))
+        self.moves.forget_legacy(draft, {tp})
+        return None
 
     def _in_legacy(self, tp: TopicPartition) -> bool:
         return self.state.legacy is not None and tp in self.state.legacy.targets

@@ -20,7 +20,7 @@ from shunter.core.controller.moves import Moves
 from shunter.core.controller.ready import Notice, Reply
 from shunter.core.controller.state import ControllerState
 from shunter.core.controller.tasks import Priority, Task, TaskQueue
-from shunter.core.reassignment import same_route, validate_top
+from shunter.core.reassignment import original_replicas, same_route, validate_top
 from shunter.errors import ErrorCode
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.reassignment import CancelMode, Phase
@@ -275,10 +275,12 @@ class ZnodeProtocols:
         """Begin a move by the legacy route; whether one is under way now."""
         legacy, partition = self.state.legacy, draft.partition(tp)
         given = legacy.originals.get(tp) if legacy is not None else None
-        original: Replicas = given or (partition.assignment.original if partition is not None else ())
+        original = original_replicas(partition.assignment, given) if partition is not None else ()
         change = ReassignmentChange(tp, target, forced=True)
         _, error, message = self.moves.submit(draft, change, legacy_original=original)
-        if error is ErrorCode.NONE and self._legacy_move(draft, tp):
+        move = draft.reassignment(tp)
+        if error is ErrorCode.NONE and move is not None and self._legacy_move(draft, tp):
+            self.moves.tell_originals(draft, tp, given, move.original)
             return True
         if message:
             draft.notices.append(Notice("legacy-refused", str(tp), message))

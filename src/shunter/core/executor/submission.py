@@ -175,7 +175,7 @@ def _judge_order(
         return misfit
     complaint = validate_target(order.target, known, place=order.tp, min_isr=min(topic.min_isr, len(seen.replicas)))
     if complaint is not None:
-        return f"{complaint[1]}; known are {sorted(known)}" if "does not know" in complaint[1] else complaint[1]
+        return f"{complaint[1]}; known are {sorted(known)}" if "not a live broker" in complaint[1] else complaint[1]
     return _accept(state, event, order, topic, seen, foreign)
 
 

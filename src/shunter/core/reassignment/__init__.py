@@ -3,7 +3,15 @@
 from shunter.core.reassignment.cost import StepCost, step_costs
 from shunter.core.reassignment.interruption import drop_set, roll_back, stop, supersede
 from shunter.core.reassignment.paper import PaperPlan, plan_on_paper, roll_back_on_paper
-from shunter.core.reassignment.reconciliation import Closing, Reconciled, Row, Sources, reconcile, same_route
+from shunter.core.reassignment.reconciliation import (
+    Closing,
+    Reconciled,
+    Row,
+    Sources,
+    original_replicas,
+    reconcile,
+    same_route,
+)
 from shunter.core.reassignment.situation import Situation, Step, Waiting, WaitReason, describe_waiting
 from shunter.core.reassignment.steps import next_step
 from shunter.core.reassignment.targets import no_longer_fits, validate_target, validate_top
@@ -23,6 +31,7 @@ __all__ = [
     "drop_set",
     "next_step",
     "no_longer_fits",
+    "original_replicas",
     "plan_on_paper",
     "reconcile",
     "roll_back",

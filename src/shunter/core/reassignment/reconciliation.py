@@ -86,6 +86,20 @@ def reconcile(sources: Sources) -> Reconciled:
     return _silent(sources, closing)
 
 
+def original_replicas(standing: ReplicaAssignment, given: Replicas | None) -> Replicas:
+    """The originals of a move that a znode asks for: what stands there, in the ORDER that the znode gives.
+
+    `given` is the znode's `original_replicas`, from whoever wrote it. It is used only where the partition is in motion
+    and it names the same replicas: Apache's encoding has lost their order by then. Anything else could make a rollback
+    go where the partition never was.
+
+    Source: docs/decisions/0110-znode-protocols.md.
+    """
+    original = standing.original
+    ordered = given is not None and standing.in_motion and sorted(given) == sorted(original)
+    return given if ordered and given is not None else original
+
+
 def same_route(current_legacy: bool | None, *, legacy: bool) -> bool:
     """Whether a request may change a partition that `current_legacy` moves (None: nobody does).
 
@@ -112,7 +126,7 @@ def _moving(sources: Sources, record: Reassignment | None, closing: Closing | No
         return Reconciled(Row.CONTINUE, closing, record.original, record.target, record.legacy)
     if not sources.assignment.in_motion:
         return None
-    original = sources.assignment.original
+    original = original_replicas(sources.assignment, sources.legacy_original)
     known = sources.record
     if closing is Closing.SUPERSEDED and known is not None and set(known.original) == set(original):
         original = known.original
@@ -125,8 +139,7 @@ def _legacy(
     """L names the partition."""
     target = sources.legacy_target
     if moving is None:
-        original = sources.legacy_original or sources.assignment.replicas
-        return Reconciled(Row.START_LEGACY, closing, original, target, legacy=True)
+        return Reconciled(Row.START_LEGACY, closing, sources.assignment.replicas, target, legacy=True)
     if sources.requested:
         return moving._replace(row=Row.LEGACY_IGNORED)
     if record is not None and record.target == target:

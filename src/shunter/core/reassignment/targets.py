@@ -16,21 +16,24 @@ def validate_target(
     ours: BrokerId | None = None,
     min_isr: int = 1,
     forced: bool = False,
+    had: Container[int] = (),
 ) -> tuple[ErrorCode, str] | None:
     """Say why `replicas` can't be a target, or None when it can.
 
     Args:
         replicas: What was asked for, in order.
-        known: Brokers that the controller is aware of.
+        known: Brokers that are live, so that they can get a replica.
         place: The partition, as people write it: `topic-0`.
         ours: The controller's own broker id, which holds no data.
         min_isr: min.insync.replicas of the topic; a smaller target would refuse producers for ever.
         forced: Take a target smaller than `min_isr` all the same.
+        had: Brokers that have, or had, a replica of the partition: they may be dead, for nothing is added to them.
 
     Source: KIP-455, INVALID_REPLICA_ASSIGNMENT: "negative numbers, repeated numbers, or specified a broker ID that
     the controller was not aware of"; issue of a target below min.insync.replicas: docs/decisions/0106-targets.md.
+    Who has to be live: docs/decisions/0113-dead-brokers-of-a-target.md.
     """
-    complaint = _complaint(list(replicas), known, place, ours)
+    complaint = _complaint(list(replicas), known, place, ours, had)
     if complaint is None and len(replicas) < min_isr and not forced:
         complaint = (
             f"replicas {list(replicas)} for {place} are {len(replicas)}, fewer than min.insync.replicas {min_isr}:"
@@ -65,7 +68,9 @@ def validate_top(top: int, min_isr: int, *, place: object) -> str | None:
     return f"{place} has {top} original replicas, fewer than min.insync.replicas {min_isr}: the request is ignored"
 
 
-def _complaint(replicas: list[int], known: Container[int], place: object, ours: BrokerId | None) -> str | None:
+def _complaint(
+    replicas: list[int], known: Container[int], place: object, ours: BrokerId | None, had: Container[int]
+) -> str | None:
     if not replicas:
         return f"replicas [] for {place} are empty: a partition needs one at least; null cancels a reassignment"
     for broker in replicas:
@@ -75,6 +80,6 @@ def _complaint(replicas: list[int], known: Container[int], place: object, ours: 
             return f"replicas {replicas} for {place} repeat broker {broker}"
         if broker == ours:
             return f"replicas {replicas} for {place} name broker {broker}, the controller itself, which holds no data"
-        if broker not in known:
-            return f"replicas {replicas} for {place} name broker {broker}, which the controller does not know"
+        if broker not in known and broker not in had:
+            return f"replicas {replicas} for {place} name broker {broker}, which is not a live broker"
     return None

@@ -101,9 +101,8 @@ async def list_partition_reassignments(request: ListReassignments, call: Call) -
         state, move = view.partition(tp), view.reassignments[tp]
         if state is not None and move.phase is not Phase.DROPPING:
             assignment = state.assignment
-            adding, removing = towards_the_end(assignment, move)
             detail = _detail(view, tp, state) if request.detailed else None
-            ongoing = OngoingPartition(tp.partition, assignment.replicas, adding, removing, detail)
+            ongoing = OngoingPartition(tp.partition, *whole_move(assignment, move), detail)
             by_topic.setdefault(tp.topic, []).append(ongoing)
     topics = tuple(OngoingTopic(name, tuple(partitions)) for name, partitions in by_topic.items())
     await asyncio.sleep(0)  # What was seen is complete; others have a turn before it is encoded.
@@ -118,20 +117,33 @@ def _detail(view: ClusterView, tp: TopicPartition, state: PartitionState) -> Mov
         fetching = tuple(broker for broker in state.assignment.adding if broker not in state.leadership.isr)
         waiting = Waiting(WaitReason.CATCHING_UP, fetching) if fetching else None
     told = "" if waiting is None or move.phase is Phase.PAUSED else describe_waiting(waiting)
-    return MoveDetail(move.original, move.target, move.phase.value, told)
+    return MoveDetail(move.original, move.target, move.phase.value, told, state.assignment.replicas)
 
 
-def towards_the_end(assignment: ReplicaAssignment, move: Reassignment) -> tuple[Replicas, Replicas]:
-    """Tell (adding, removing) of a whole move: against its final target and not the step under way.
+def whole_move(assignment: ReplicaAssignment, move: Reassignment) -> tuple[Replicas, Replicas, Replicas]:
+    """Tell (replicas, adding, removing) of a whole move: towards its final target and not of the step under way.
 
     Adding is what the end has and what is not yet there for good; removing is what is there and the end has not.
+    Replicas are both what is assigned and what is adding, the end's first and in its order, as Apache's controller
+    writes them: `kafka-topics` takes |replicas| - |adding| for the replication factor and calls a partition
+    under-replicated by it, and replicas without the removing ones are the target. So whatever the step under way adds counts as adding, wanted at the end or not; and where a step has
+    dropped a dead replica before another took its place, that one is told as being removed still, for it is lacking.
+
+    Source: Apache Kafka 3.9, TopicCommand.getReplicationFactor; KIP-455, ListPartitionReassignmentsResponse.
     """
-    end = move.original if move.phase is Phase.ROLLING_BACK else move.target
     replicas = assignment.replicas
+    end = move.original if move.phase is Phase.ROLLING_BACK else move.target
     settled = assignment.original if assignment.adding else replicas
-    adding = tuple([broker for broker in end if broker not in settled])
-    removing = tuple([broker for broker in replicas if broker not in end])
-    return adding, removing
+    unwanted = [broker for broker in assignment.adding if broker not in end]
+    adding = [broker for broker in end if broker not in settled] + unwanted
+    removing = [broker for broker in replicas if broker not in end]
+    lacking = min(len(move.original), len(move.target)) - len(settled)
+    if lacking > 0:
+        had = dict.fromkeys((*move.original, *move.target))
+        gone = [broker for broker in had if broker not in replicas and broker not in end][:lacking]
+        removing += gone
+        adding = adding[: len(adding) - (lacking - len(gone))]
+    return (*end, *removing), tuple(adding), tuple(removing)
 
 
 async def elect_leaders(request: Any, call: Call) -> Any:

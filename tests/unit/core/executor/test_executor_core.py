@@ -344,7 +344,7 @@ def test_what_of_a_plan_does_not_fit_is_refused_by_partition_and_the_rest_goes_o
     assert refused == [
         None,
         "the plan was made when t-1 was on [2, 1, 3]; now it is on [2, 3, 1]: make the plan anew",
-        "replicas [99, 2] for t-2 name broker 99, which the controller does not know; known are [1, 2, 3, 4, 5, 6]",
+        "replicas [99, 2] for t-2 name broker 99, which is not a live broker; known are [1, 2, 3, 4, 5, 6]",
         "topic t has 3 partitions, and no 7",
         "there is no topic gone",
         None,

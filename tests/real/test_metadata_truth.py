@@ -1,0 +1,120 @@
+"""What brokers and Apache's own tools say of partitions that move, and of brokers that are gone."""
+
+import json
+import re
+import uuid
+from contextlib import suppress
+
+import pytest
+from kafka.admin import NewTopic
+from kafka.errors import KafkaError
+from yard import TOPICS, cli
+
+from shunter.testbed.waiting import wait_until
+
+# kafka-python leaves sockets to the collector when a broker dies under it.
+pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+
+
+@pytest.fixture
+def topic():
+    return f"t-{uuid.uuid4().hex[:8]}"
+
+
+def described(yard, topic, *options):
+    """What Apache's tool prints, and what ours prints where it can be asked the same."""
+    at = ("--bootstrap-server", yard.bootstrap, "--describe", "--topic", topic)
+    apache = yard.cluster.kafka_tool(TOPICS, *at, *options)
+    assert apache.returncode == 0, apache.stderr
+    if not options:
+        assert factors(cli("kafka-topics", *at)[1]) == factors(apache.stdout)
+    return apache.stdout
+
+
+def factors(text):
+    return re.findall(r"ReplicationFactor: (\d+)", text)
+
+
+def under_replicated(yard, topic):
+    text = described(yard, topic, "--under-replicated-partitions")
+    return {int(number) for number in re.findall(r"Partition: (\d+)", text)}
+
+
+def test_a_moving_partition_has_its_replication_factor_and_is_called_what_it_is(yard, topic):
+    """During an incremental, a pending and a superseded move, with all in sync and with one broker gone.
+
+    `TopicCommand` computes both from response 46: |replicas| - |adding|, and whether the ISR is smaller than that.
+    """
+    first, second = yard.create(topic, (1, 2), partitions=2)
+    with yard.settings(reassignment_max_concurrent=1), yard.traffic([first, second], records=60):
+        yard.throttle(topic, 20_000)
+        yard.move([first], (3, 4))
+        yard.move([second], (3, 4))
+        assert yard.moving() == {first, second}
+        text = described(yard, topic)
+        assert factors(text) == ["2"], text
+        assert "Adding Replicas: 3,4\tRemoving Replicas: 1,2" in text
+        assert under_replicated(yard, topic) == set()
+        yard.move([first], (4, 2))
+        text = described(yard, topic)
+        assert factors(text) == ["2"], text
+        assert "Adding Replicas: 4\tRemoving Replicas: 1" in text
+        assert under_replicated(yard, topic) == set()
+        yard.cluster.brokers[1].stop()
+        wait_until(lambda: under_replicated(yard, topic) == {0, 1}, what="both lack a replica", timeout_s=60)
+        yard.cluster.brokers[1].start()
+        wait_until(lambda: under_replicated(yard, topic) == set(), what="nothing is lacking", timeout_s=60)
+        yard.throttle(topic, None)
+        yard.wait_moved([first], (4, 2))
+        yard.wait_moved([second], (3, 4))
+
+
+def offline_replicas(yard, topic):
+    """By partition, as a live broker tells; None while nobody answers."""
+    with suppress(KafkaError), yard.admin() as admin:
+        (found,) = admin.describe_topics([topic])
+        return {each["partition_index"]: sorted(each["offline_replicas"]) for each in found["partitions"]}
+    return None
+
+
+def after_a_clean_stop(yard, topic):
+    """Stop broker 3 as an operator does: it has left every ISR by then. What the others say of its replicas."""
+    told = {}
+
+    def settled():
+        told.clear()
+        told.update(offline_replicas(yard, topic) or {})
+        return told == {0: [3], 1: [3], 2: []}
+
+    yard.cluster.brokers[3].stop()
+    try:
+        with suppress(Exception):
+            wait_until(settled, what="its replicas are called offline", timeout_s=20)
+        return dict(told)
+    finally:
+        yard.cluster.brokers[3].start()
+        wait_until(
+            lambda: set(map(tuple, (offline_replicas(yard, topic) or {0: [0]}).values())) == {()},
+            what="all replicas are online again",
+            timeout_s=60,
+        )
+
+
+def test_replicas_of_a_broker_that_left_are_offline_in_metadata(yard, topic, zk):
+    """The same under Shunter's controller and under an Apache broker's."""
+    placed = {0: [1, 3], 1: [3, 1], 2: [1, 2]}
+    with yard.admin() as admin:
+        admin.create_topics([NewTopic(topic, -1, -1, replica_assignments=placed)])
+    ours = after_a_clean_stop(yard, topic)
+    yard.controller.stop()
+    try:
+
+        def apache_leads():
+            found = zk.exists("/controller") and zk.get("/controller")[0]
+            return bool(found) and json.loads(found)["brokerid"] in yard.cluster.brokers
+
+        wait_until(apache_leads, what="a broker is the controller", timeout_s=30)
+        apaches = after_a_clean_stop(yard, topic)
+    finally:
+        yard.controller.start()
+    assert ours == apaches == {0: [3], 1: [3], 2: []}
