@@ -115,3 +115,33 @@ def test_another_address_of_a_live_broker_reaches_the_others(cluster):
                 what=f"broker {other} tells clients that broker 3 is at {name}",
                 timeout_s=BOUND_S,
             )
+
+
+def test_consumer_groups_work_on_an_empty_cluster_with_racks(cluster, zk, topic):
+    """The first group makes a broker place `__consumer_offsets`, and it counts us: with a rack, and on us.
+
+    A broker places nothing while some live brokers have a rack and others none. kafka-python and Apache's consumer.
+    """
+    from kafka import KafkaConsumer
+
+    assert zk.exists(znodes.topic("__consumer_offsets")) is None, "this test has to be the first to use a group"
+    topics_tool(cluster, "--create", "--topic", topic, "--partitions", "3", "--replication-factor", "3")
+    consumer = KafkaConsumer(topic, bootstrap_servers=cluster.brokers[2].bootstrap, group_id=topic)
+
+    def assigned():
+        consumer.poll(timeout_ms=200)
+        return len(consumer.assignment()) == 3
+
+    wait_until(assigned, what="the group has its assignment", timeout_s=BOUND_S)
+    consumer.close()
+    offsets = json.loads(zk.get(znodes.topic("__consumer_offsets"))[0])["partitions"]
+    assert {tuple(sorted(replicas)) for replicas in offsets.values()} == {(1, 2, 3)}
+    wait_in_sync(zk, "__consumer_offsets", offsets)
+    at = ("--bootstrap-server", cluster.brokers[2].bootstrap, "--topic", topic, "--max-messages", "30")
+    produced = cluster.kafka_tool("org.apache.kafka.tools.VerifiableProducer", *at, "--acks", "-1")
+    assert produced.stdout.count('"name":"producer_send_success"') == 30, produced.stdout[-500:]
+    consumed = cluster.kafka_tool(
+        "org.apache.kafka.tools.VerifiableConsumer", *at, "--group-id", f"{topic}-java", "--reset-policy", "earliest"
+    )
+    counts = [json.loads(line)["count"] for line in consumed.stdout.splitlines() if "records_consumed" in line]
+    assert sum(counts) == 30

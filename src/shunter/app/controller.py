@@ -38,9 +38,9 @@ CLOSING_SECONDS = 5.0
 ALIVE_SECONDS = 1.0
 """How often to look whether the thread that talks to ZooKeeper lives."""
 _FIXED = (
-    "zookeeper", "listener", "advertised_listener", "broker_id", "session_timeout_ms", "takeover", "takeover_cool_down_ms",
-    "inter_broker_protocol_version", "inter_broker_listener", "frame_bytes", "array_length", "connections",
-    "requests_in_flight", "metrics_port",
+    "zookeeper", "listener", "advertised_listener", "broker_id", "rack", "session_timeout_ms", "takeover",
+    "takeover_cool_down_ms", "inter_broker_protocol_version", "inter_broker_listener", "frame_bytes", "array_length",
+    "connections", "requests_in_flight", "metrics_port",
 )  # fmt: skip
 """Settings of what is opened at the start."""
 
@@ -183,7 +183,7 @@ class ControllerProcess:
         await self.channels.close()
 
     def _registration(self, opened: tuple[Listener, ...]) -> Broker:
-        return Broker(self.config.broker_id, 0, registered_endpoints(opened, self.advertised))
+        return Broker(self.config.broker_id, 0, registered_endpoints(opened, self.advertised), self.config.rack)
 
 
 def registered_endpoints(opened: tuple[Listener, ...], advertised: tuple[Listener, ...]) -> tuple[Endpoint, ...]:

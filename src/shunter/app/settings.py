@@ -32,6 +32,7 @@ class ControllerConfig(BaseSettings):
         description="what others are told to connect to, by listener name, where it is another address than `listener`",
     )
     broker_id: int = Field(ge=0, description="our broker id; no broker may have it, and it never holds data")
+    rack: str | None = Field(None, description="our rack, where brokers have racks; default: the commonest of theirs")
     session_timeout_ms: int = Field(18_000, ge=1_000, description="ZooKeeper session timeout, ms")
     takeover: str = Field("vacant", description="when to take the controllership: never, vacant or preempt")
     takeover_cool_down_ms: int = Field(10_000, ge=0, description="pause between two takeovers of ours, ms")

@@ -380,7 +380,7 @@ class Election:
         self._expired = False
         self._overtaken = False
         self._told = None
-        self._elected = Elected(epoch, committed.versions[0])
+        self._elected = Elected(epoch, committed.versions[0], self._registration)
         logger.info("elected: controller epoch %d", epoch)
         self._on_elected(self._elected)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from shunter.core.controller.ourselves import live_brokers
 from shunter.core.controller.state import ControllerState, TopicState
 from shunter.core.reassignment.situation import Waiting
 from shunter.model.partition import BrokerId, LeaderAndIsr, PartitionState, Replicas, TopicPartition
@@ -64,7 +65,7 @@ class Changes:
 def apply_snapshot(state: ControllerState, snapshot: ClusterSnapshot) -> None:
     """Fill an empty state with all that was read but the topics, which `take_in` takes one by one."""
     state.cluster_id = snapshot.cluster_id
-    state.brokers = {broker.id: broker for broker in snapshot.brokers}
+    state.brokers = live_brokers(state, snapshot.brokers)
     state.shutting_down.clear()
     state.topics = {}
     state.topic_names = {}
@@ -298,10 +299,8 @@ def brokers_changed(
     state: ControllerState, live: dict[BrokerId, int]
 ) -> tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]:
     """Compare live brokers (id -> epoch) with what is known: (came or bounced, went or bounced), ids ascending."""
-    came = tuple(
-        broker for broker in sorted(live) if broker not in state.brokers or state.brokers[broker].epoch != live[broker]
-    )
-    went = tuple(
-        broker for broker in sorted(state.brokers) if broker not in live or state.brokers[broker].epoch != live[broker]
-    )
+    us = state.controller_id  # Our own registration may come anew too, and tells nothing.
+    before = {id_: broker.epoch for id_, broker in state.brokers.items() if id_ != us}
+    came = tuple(id_ for id_ in sorted(live) if id_ != us and before.get(id_) != live[id_])
+    went = tuple(id_ for id_ in sorted(before) if live.get(id_) != before[id_])
     return came, went

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from shunter.core import election
 from shunter.core.controller.draft import Draft
+from shunter.core.controller.owed_replicas import tell_mended, without_us
 from shunter.core.controller.ready import Notice
 from shunter.core.controller.state import ControllerState
 from shunter.core.election import Elected
@@ -18,7 +19,6 @@ from shunter.model.partition import (
     LeaderAndIsr,
     PartitionState,
     ReplicaAssignment,
-    Replicas,
     TopicPartition,
 )
 from shunter.model.settings import ControllerSettings
@@ -53,35 +53,23 @@ def elect_first(draft: Draft, tp: TopicPartition) -> None:
     """Give a partition without state its first leader and ISR: its live replicas, the first of them leading.
 
     A broker that still has to delete its replica of an older topic of that name can have none of this one yet.
-    A broker that made this assignment may have placed replicas on us: they are moved to other brokers first.
+    A broker that made this assignment may have placed replicas on us: other brokers get them first.
     """
     partition = draft.partition(tp)
     if partition is None or partition.leadership is not None or tp.topic in draft.state.deleting:
         return
     if tp in draft.state.unreadable:
         return
-    if draft.state.controller_id in partition.assignment.replicas:
-        mended = _without_us(draft, tp, partition.assignment.replicas)
+    placed = partition.assignment.replicas
+    if draft.state.controller_id in placed and (mended := without_us(draft, tp, placed)) != placed:
         draft.place(tp, ReplicaAssignment(mended))
-        draft.notices.append(
-            Notice("assignment-mended", str(tp), f"replicas {list(partition.assignment.replicas)} named us: {mended}")
-        )
+        tell_mended(draft, tp, placed, mended)
         partition = PartitionState(ReplicaAssignment(mended), None)
     elected = election.elect_first(partition.assignment.replicas, draft.unburdened(tp))
     if elected is None:
         draft.notices.append(Notice("partition-offline", str(tp), "none of its replicas can be led yet"))
         return
     draft.lead(tp, LeaderAndIsr(elected.leader, INITIAL_LEADER_EPOCH, elected.isr))
-
-
-def _without_us(draft: Draft, tp: TopicPartition, replicas: Replicas) -> Replicas:
-    us = draft.state.controller_id
-    kept = tuple(broker for broker in replicas if broker != us)
-    spare = sorted(draft.serving(tp).difference(kept))
-    if not spare:
-        return kept
-    instead = spare[tp.partition % len(spare)]
-    return tuple(instead if broker == us else broker for broker in replicas)
 
 
 def elect_offline(draft: Draft, settings: ControllerSettings, tp: TopicPartition, *, unclean: bool = False) -> bool:

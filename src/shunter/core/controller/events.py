@@ -28,6 +28,8 @@ class Elected:
 
     controller_epoch: int
     epoch_version: int
+    ourselves: Broker | None = field(default=None, compare=False)
+    """Where others find us, and our rack if one was configured; None: as it was registered in ZooKeeper."""
 
 
 @dataclass(frozen=True, slots=True)

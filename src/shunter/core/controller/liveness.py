@@ -12,6 +12,7 @@ from shunter.core.controller.deletions import Deletions
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.full_state import FullState
 from shunter.core.controller.moves import Moves
+from shunter.core.controller.ourselves import live_brokers
 from shunter.core.controller.outbox import Outbox
 from shunter.core.controller.ready import Request
 from shunter.core.controller.state import ControllerState
@@ -40,8 +41,8 @@ class Liveness:
         Yields:
             How many partitions the piece looked at, and its requests.
         """
-        live = {broker.id: broker for broker in brokers}
-        came, went = brokers_changed(self.state, {broker.id: broker.epoch for broker in brokers})
+        live = live_brokers(self.state, brokers)
+        came, went = brokers_changed(self.state, {broker.id: broker.epoch for broker in live.values()})
         if live == self.state.brokers:
             return
         self.state.brokers = live
@@ -56,10 +57,8 @@ class Liveness:
         if went:
             self._mourn(set(went))
         yield 0, [self.outbox.connect(), *self.outbox.metadata(now_ms)]
-        # Our own registration may come anew too; we have nothing to tell ourselves.
-        others = tuple(broker for broker in came if broker != self.state.controller_id)
-        if others:
-            yield from self._welcome(others, now_ms)
+        if came:
+            yield from self._welcome(came, now_ms)
         if self.state.reassignments:
             self.queue.add(Task(Priority.NORMAL, tuple(self.state.reassignments), self.moves.advance))
 

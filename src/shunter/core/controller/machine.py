@@ -125,9 +125,9 @@ class ControllerMachine:
 
     def _take(self, event: Event, now_ms: int, cause: str, bundle: Bundle) -> None:
         match event:
-            case Elected(epoch):
+            case Elected(epoch, _, ourselves):
                 self._start_over()
-                self.state.controller_epoch = epoch
+                self.state.controller_epoch, self.state.ourselves = epoch, ourselves
                 self.loading = True
                 bundle.reads.append(LoadCluster())
             case ClusterLoaded(snapshot):
@@ -245,10 +245,10 @@ class ControllerMachine:
 
         Waiting callers are refused, as on a resignation: what they asked for may be decided by now, or not.
         """
-        epoch = self.state.controller_epoch
+        epoch, ourselves = self.state.controller_epoch, self.state.ourselves
         told = f"{self.refusals} writes in a row met something else than expected; reading the cluster again"
         self._start_over()
-        self.state.controller_epoch = epoch
+        self.state.controller_epoch, self.state.ourselves = epoch, ourselves
         self.loading = True
         bundle.notices.append(Notice("reload", "zookeeper", told))
         bundle.reads.append(LoadCluster())

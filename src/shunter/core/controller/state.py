@@ -37,6 +37,8 @@ class ControllerState:
     controller_epoch: int = 0
     active: bool = False
     cluster_id: str = ""
+    ourselves: Broker | None = None
+    """Where others find us while we are the controller."""
     brokers: dict[BrokerId, Broker] = field(default_factory=dict[BrokerId, Broker])
     """Live brokers, ourselves included while we are the controller."""
     shutting_down: set[BrokerId] = field(default_factory=set[BrokerId])

@@ -1,0 +1,113 @@
+"""Ourselves among the brokers: who is told of us, with which rack, and what becomes of replicas placed on us."""
+
+from uuid import UUID
+
+from harness import US, Harness, broker
+
+from shunter.core.controller.events import Elected, TopicsRead
+from shunter.core.controller.ready import SendUpdateMetadata
+from shunter.model.partition import ReplicaAssignment, TopicPartition
+from shunter.model.topic import Topic
+
+T0 = TopicPartition("t", 0)
+
+
+def racked(racks, us=None, registered=True):
+    """A cluster whose brokers have these racks, by id; `us`: the rack that we were given."""
+    world = Harness(brokers=tuple(racks))
+    for id_, rack in racks.items():
+        world.live[id_] = world.live[id_]._replace(rack=rack)
+    ourselves = broker(US, 0)._replace(rack=us)
+    if not registered:
+        del world.live[US]
+    world.store.epoch = 1
+    world.feed(Elected(1, 1, ourselves))
+    return world
+
+
+def told_of_us(world):
+    """Us, as every broker was told last."""
+    last = [request for request in world.sent if isinstance(request, SendUpdateMetadata)][-1]
+    (us,) = [each for each in last.live if each.id == US]
+    return us
+
+
+def write(world, *assignments):
+    """A broker writes an internal topic into ZooKeeper."""
+    topic = Topic("t", UUID(int=7), {n: ReplicaAssignment(replicas) for n, replicas in enumerate(assignments)}, 0)
+    world.store.topics["t"] = topic
+    world.feed(TopicsRead((world.store.topic_snapshot("t"),)))
+
+
+def test_we_take_the_commonest_rack():
+    assert told_of_us(racked({1: "a", 2: "b", 3: "b", 4: "c"})).rack == "b"
+
+
+def test_we_take_the_rack_that_we_were_given_where_brokers_have_racks():
+    assert told_of_us(racked({1: "a", 2: "b"}, us="z")).rack == "z"
+    assert told_of_us(racked({1: None, 2: None}, us="z")).rack is None
+
+
+def test_we_take_a_rack_as_soon_as_a_broker_has_one():
+    world = racked({1: None, 2: None})
+    assert told_of_us(world).rack is None
+    world.live[3] = broker(3, 9_000)._replace(rack="c")
+    world.feed(world.brokers_read())
+    assert told_of_us(world).rack == "c"
+
+
+def test_brokers_are_told_of_us_though_we_are_not_registered():
+    world = racked({1: "a", 2: "b"}, registered=False)
+    assert told_of_us(world).endpoints == broker(US, 0).endpoints
+    world.kill(2)
+    assert told_of_us(world).rack == "a"
+    assert US in world.machine.view.brokers
+
+
+def test_our_registration_comes_and_goes_and_nobody_hears_of_it():
+    world = racked({1: "a", 2: "b"})
+    world.sent.clear()
+    del world.live[US]
+    world.feed(world.brokers_read())
+    world.live[US] = broker(US, 9_999)
+    world.feed(world.brokers_read())
+    assert not world.sent
+
+
+def test_the_greatest_epoch_is_that_of_a_broker():
+    """Ours fences nothing: a broker that came before us would be told of one that no broker has."""
+    world = racked({1: "a", 2: "b"})
+    world.live[US] = broker(US, 9_999)
+    world.feed(world.brokers_read())
+    world.create("t", [(1, 2)])
+    assert {request.broker_epoch for request in world.sent if hasattr(request, "broker_epoch")} == {
+        max(each.epoch for id_, each in world.live.items() if id_ != US)
+    }
+
+
+def test_a_replica_on_us_goes_to_a_rack_that_has_none():
+    world = racked({1: "a", 2: "a", 3: "b", 4: "c", 5: "c"})
+    write(world, (1, US, 4), (US, 3, 5), (4, 1, US))
+    assert world.replicas(("t", 0)) == (1, 3, 4)
+    assert world.replicas(("t", 1))[0] in {1, 2}
+    assert world.replicas(("t", 2)) == (4, 1, 3)
+    assert all(US not in world.leadership(("t", n)).isr for n in range(3))
+    world.check()
+
+
+def test_replicas_on_us_are_spread_over_who_is_free():
+    world = racked(dict.fromkeys(range(1, 7)))
+    write(world, *[(1, US)] * 10)
+    assert {world.replicas(("t", n))[1] for n in range(10)} == {2, 3, 4, 5, 6}
+
+
+def test_a_single_replica_on_us_waits_for_a_broker():
+    """Nothing is written while nobody is free: an empty assignment would be no partition any more."""
+    world = racked({1: "a"})
+    world.kill(1)
+    write(world, (US,))
+    assert world.replicas(T0) == (US,)
+    assert world.state(T0).leadership is None
+    world.revive(1)
+    assert world.replicas(T0) == (1,)
+    assert world.leadership(T0).isr == (1,)
