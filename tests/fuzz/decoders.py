@@ -108,6 +108,11 @@ ZNODES = (
         (reassignment_znodes.encode_owed_deletions(((TP, 4),)),),
     ),
     Decoder(
+        "owed replicas",
+        lambda raw: reassignment_znodes.decode_owed_replicas("place", raw, 1),
+        (reassignment_znodes.encode_owed_replicas(None, ((0, 3, (1, 2)),)),),
+    ),
+    Decoder(
         "legacy znode",
         lambda raw: admin_znodes.decode_legacy_reassignments(raw, 1),
         (admin_znodes.encode_legacy_reassignments([(TP, (1, 2))], {TP: (3,)}),),

@@ -19,14 +19,21 @@ from shunter.formats import znodes
 from shunter.formats.admin_znodes import decode_legacy_reassignments, decode_producer_id_block
 from shunter.formats.broker_znodes import decode_broker, decode_cluster_id, is_controller_only
 from shunter.formats.config_znodes import decode_config
-from shunter.formats.reassignment_znodes import decode_owed_deletions, decode_reassignment
+from shunter.formats.reassignment_znodes import decode_owed_deletions, decode_owed_replicas, decode_reassignment
 from shunter.formats.request_znodes import decode_request
 from shunter.formats.topic_znodes import decode_state, decode_topic
 from shunter.formats.znode_json import SharedReplicas, read_partition_number
 from shunter.model.broker import Broker
 from shunter.model.partition import BrokerId, LeaderAndIsr, TopicPartition
 from shunter.model.reassignment import Reassignment
-from shunter.model.snapshot import ClusterSnapshot, LeftOut, LegacyReassignments, OwedDeletions, ReassignmentRequest
+from shunter.model.snapshot import (
+    ClusterSnapshot,
+    LeftOut,
+    LegacyReassignments,
+    OwedDeletions,
+    OwedReplicas,
+    ReassignmentRequest,
+)
 from shunter.model.topic import Topic, TopicSnapshot
 
 logger = logging.getLogger(__name__)
@@ -154,6 +161,7 @@ class ClusterReader:
             self._owed_deletions(unreadable),
             self._broker_configs(unreadable),
         )
+        missing, broken_missing = await self._owed_replicas(unreadable)
         cancel = await self.cancel()
         legacy, legacy_written = await self.legacy(unreadable)
         extra, extra_written = await self.extra_reassignments(unreadable)
@@ -174,10 +182,12 @@ class ClusterReader:
             cancel=cancel,
             extra=extra,
             requests=requests,
+            owed_replicas=missing,
             left_out=LeftOut(
                 topics=found.unreadable,
                 moves=broken_moves,
                 owed=broken_owed,
+                owed_replicas=broken_missing,
                 producer_ids=producer_ids is None,
                 legacy=legacy is None and legacy_written != 0,
                 doomed=found.unreadable.intersection(deleting),
@@ -402,6 +412,18 @@ class ClusterReader:
                 owed[broker] = found
             elif broker is not None:
                 broken.add(broker)
+        return owed, frozenset(broken)
+
+    async def _owed_replicas(self, unreadable: Unreadable) -> tuple[dict[str, OwedReplicas], frozenset[str]]:
+        """Read what topics' partitions miss, and tell the topics whose list can't be read."""
+        owed: dict[str, OwedReplicas] = {}
+        broken: set[str] = set()
+        for name, znode in await self.children_with_data(znodes.OWED_REPLICAS):
+            found = unreadable.attempt(decode_owed_replicas, znodes.owed_replicas(name), znode.data, znode.version)
+            if found is None:
+                broken.add(name)
+            else:
+                owed[name] = found
         return owed, frozenset(broken)
 
     async def _broker_configs(self, unreadable: Unreadable) -> dict[str, Mapping[str, str]]:

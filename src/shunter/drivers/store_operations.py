@@ -15,7 +15,7 @@ from shunter.drivers.zookeeper_requests import ANY_VERSION, Check, Create, Opera
 from shunter.formats import znodes
 from shunter.formats.admin_znodes import ProducerIdBlock, encode_legacy_reassignments, encode_producer_id_block
 from shunter.formats.config_znodes import encode_config
-from shunter.formats.reassignment_znodes import encode_owed_deletions, encode_reassignment
+from shunter.formats.reassignment_znodes import encode_owed_deletions, encode_owed_replicas, encode_reassignment
 from shunter.formats.request_znodes import encode_request
 from shunter.formats.topic_znodes import encode_state, encode_topic
 from shunter.model.records import (
@@ -30,6 +30,7 @@ from shunter.model.records import (
     PutExtraReassignments,
     PutLegacyReassignments,
     PutOwedDeletion,
+    PutOwedReplicas,
     PutPartition,
     PutProducerIdBlock,
     PutReassignment,
@@ -293,6 +294,14 @@ def _close_owed_deletion(planned: Plan, record: CloseOwedDeletion) -> None:
     planned.remove_own(znodes.owed_deletions(record.broker), record.version)
 
 
+def _put_owed_replicas(planned: Plan, record: PutOwedReplicas) -> None:
+    path = znodes.owed_replicas(record.topic)
+    if record.partitions:
+        planned.write(path, encode_owed_replicas(record.topic_id, record.partitions), record.version)
+    else:
+        planned.remove_own(path, record.version)
+
+
 def _put_legacy(planned: Plan, record: PutLegacyReassignments) -> None:
     if record.targets is None:
         planned.remove_own(znodes.LEGACY_REASSIGNMENTS, record.version)
@@ -354,6 +363,7 @@ _PLANNERS: Mapping[type, Callable[[Plan, Any], None]] = {
     CloseReassignment: _close_reassignment,
     PutOwedDeletion: _put_owed_deletion,
     CloseOwedDeletion: _close_owed_deletion,
+    PutOwedReplicas: _put_owed_replicas,
     PutLegacyReassignments: _put_legacy,
     PutExtraReassignments: _put_extra,
     CreateReassignmentRequest: _create_request,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 from typing import TypeVar
+from uuid import UUID
 
 from shunter.errors import FormatError
 from shunter.formats.znode_json import (
@@ -27,9 +28,9 @@ from shunter.formats.znode_json import (
     topic_id_text,
     write_document,
 )
-from shunter.model.partition import EPOCH_DURING_DELETE, ReplicaAssignment, TopicPartition
+from shunter.model.partition import EPOCH_DURING_DELETE, ReplicaAssignment, Replicas, TopicPartition
 from shunter.model.reassignment import Phase, Reassignment, Strategy
-from shunter.model.snapshot import OwedDeletions
+from shunter.model.snapshot import OwedDeletions, OwedReplicas
 
 _STRATEGIES = {"incremental": Strategy.INCREMENTAL, "all-at-once": Strategy.ALL_AT_ONCE}
 _STRATEGY_NAMES = {strategy: name for name, strategy in _STRATEGIES.items()}
@@ -113,6 +114,33 @@ def encode_owed_deletions(partitions: tuple[tuple[TopicPartition, int], ...]) ->
     """Print what a broker still has to delete."""
     entries = [{"topic": tp.topic, "partition": tp.partition, "leader_epoch": epoch} for tp, epoch in partitions]
     return write_document({"version": 1, "partitions": entries})
+
+
+def decode_owed_replicas(place: str, data: bytes | None, version: int) -> OwedReplicas:
+    """Read what a topic's partitions miss: (partition, replicas asked for, those that it got)."""
+    document = read_document(data, place)
+    read_version(document, place, (1,))
+    shared: SharedReplicas = {}
+    owed = tuple(
+        sorted(
+            (
+                read_integer(entry, "partition", place),
+                read_integer(entry, "wanted", place, low=1, high=32767),
+                read_replicas(entry.get("replicas"), "replicas", place, shared),
+            )
+            for entry in read_objects(document, "partitions", place)
+        )
+    )
+    return OwedReplicas(read_topic_id(document.get("topic_id"), place), owed, version)
+
+
+def encode_owed_replicas(topic_id: UUID | None, partitions: tuple[tuple[int, int, Replicas], ...]) -> bytes:
+    """Print what a topic's partitions miss."""
+    entries = [{"partition": number, "wanted": wanted, "replicas": replicas} for number, wanted, replicas in partitions]
+    document: Document = {"version": 1, "partitions": entries}
+    if topic_id is not None:
+        document["topic_id"] = topic_id_text(topic_id)
+    return write_document(document)
 
 
 def _assignment(document: Document, place: str, shared: SharedReplicas) -> ReplicaAssignment:

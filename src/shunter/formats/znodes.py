@@ -30,6 +30,7 @@ REASSIGNMENT_REQUESTS = "/admin/reassignment_requests"
 REASSIGNMENT_REQUEST_PREFIX = f"{REASSIGNMENT_REQUESTS}/request_"
 REASSIGNMENTS = "/admin/reassignments"
 OWED_DELETIONS = "/admin/shunter/owed_deletions"
+OWED_REPLICAS = "/admin/shunter/owed_replicas"
 
 CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
 """Entity types that have a folder under `/config`."""
@@ -51,6 +52,7 @@ PERSISTENT = (
     REASSIGNMENTS,
     REASSIGNMENT_REQUESTS,
     OWED_DELETIONS,
+    OWED_REPLICAS,
 )
 """What must exist before anybody works: Apache's persistent paths, then Shunter's own."""
 
@@ -108,3 +110,8 @@ def reassignment_request(name: str) -> str:
 def owed_deletions(broker_id: BrokerId) -> str:
     """Path of what is still to be deleted on a broker that was dead when it lost replicas."""
     return f"{OWED_DELETIONS}/{broker_id}"
+
+
+def owed_replicas(name: str) -> str:
+    """Path of what a topic's partitions miss because it was placed on a controller."""
+    return f"{OWED_REPLICAS}/{name}"

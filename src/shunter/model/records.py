@@ -7,6 +7,7 @@ ZooKeeper multi that also checks the controller epoch (the fence), whatever its 
 from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
+from uuid import UUID
 
 from shunter.model.partition import BrokerId, LeaderAndIsr, Replicas, TopicPartition
 from shunter.model.reassignment import Reassignment
@@ -69,6 +70,16 @@ class CloseOwedDeletion(NamedTuple):
     """Everything owed by a broker was done."""
 
     broker: BrokerId
+    version: int
+
+
+class PutOwedReplicas(NamedTuple):
+    """Remember that partitions of a topic miss replicas until a broker is free for them; none: nothing is owed."""
+
+    topic: str
+    topic_id: UUID | None
+    partitions: tuple[tuple[int, int, Replicas], ...]
+    """(partition, how many replicas were asked for, those that it has)."""
     version: int
 
 
@@ -141,6 +152,7 @@ Record: TypeAlias = (
     | CloseReassignment
     | PutOwedDeletion
     | CloseOwedDeletion
+    | PutOwedReplicas
     | PutLegacyReassignments
     | PutExtraReassignments
     | CreateReassignmentRequest

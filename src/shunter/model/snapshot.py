@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
+from uuid import UUID
 
 from shunter.model.broker import Broker
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
@@ -41,6 +43,15 @@ class OwedDeletions(NamedTuple):
     version: int
 
 
+class OwedReplicas(NamedTuple):
+    """Replicas that a topic's partitions miss, because a broker placed them on a controller and nobody else was free."""
+
+    topic_id: UUID | None
+    partitions: tuple[tuple[int, int, Replicas], ...]
+    """(partition, how many replicas were asked for, those that it got), ascending."""
+    version: int = -1
+
+
 class LeftOut(NamedTuple):
     """What exists and can't be read, as far as something might be decided about it: it must not be written anew."""
 
@@ -53,6 +64,8 @@ class LeftOut(NamedTuple):
     """Whether the claimed block of producer ids can't be read: nobody knows which ids are free."""
     legacy: bool = False
     """Whether `/admin/reassign_partitions` can't be read."""
+    owed_replicas: frozenset[str] = frozenset()
+    """Topics whose list of owed replicas can't be read."""
     doomed: frozenset[str] = frozenset()
     """Of `topics`, those that the deletion queue names: when they can be read, nobody is told to serve them."""
 
@@ -78,4 +91,6 @@ class ClusterSnapshot(NamedTuple):
     """`/admin/reassign_partitions_extra`."""
     requests: tuple[ReassignmentRequest, ...] = ()
     """Children of `/admin/reassignment_requests`, by name."""
+    owed_replicas: Mapping[str, OwedReplicas] = MappingProxyType({})
+    """By topic."""
     left_out: LeftOut = LeftOut()

@@ -21,6 +21,7 @@ from shunter.model.records import (
     PutDeletionMark,
     PutLegacyReassignments,
     PutOwedDeletion,
+    PutOwedReplicas,
     PutPartition,
     PutProducerIdBlock,
     PutReassignment,
@@ -167,3 +168,12 @@ def test_an_estimate_is_never_too_low(record, everything_there):
     paths = paths_to_find([record], children)
     made = plan([record], dict.fromkeys(paths, everything_there), children)
     assert len(multi_request(made.operations, open_acl()).body) - 9 <= estimate(record)
+
+
+def test_owed_replicas_are_created_set_and_deleted_with_the_last():
+    entries = ((0, 3, (1, 2)),)
+    records = [PutOwedReplicas("a", None, entries, -1), PutOwedReplicas("b", None, entries, 4)]
+    made = planned([*records, PutOwedReplicas("c", None, (), 2)]).operations
+    assert [type(operation) for operation in made] == [Create, Put, Remove]
+    assert [operation.path.rsplit("/", 2)[1:] for operation in made] == [["owed_replicas", name] for name in "abc"]
+    assert [operation.version for operation in made[1:]] == [4, 2]

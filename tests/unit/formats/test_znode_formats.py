@@ -160,6 +160,7 @@ def test_bytes_of_any_kind_never_raise_anything_but_a_format_error(data):
         lambda: admin_znodes.decode_producer_id_block(data),
         lambda: reassignment_znodes.decode_reassignment("p", data, version=0, czxid=0),
         lambda: reassignment_znodes.decode_owed_deletions("p", data, 0),
+        lambda: reassignment_znodes.decode_owed_replicas("p", data, 0),
     ):
         with contextlib.suppress(FormatError):
             decode()
@@ -391,3 +392,10 @@ def test_paths():
     assert znodes.state("t", 3) == f"{znodes.partition(tp)}/state" == "/brokers/topics/t/partitions/3/state"
     assert znodes.reassignment(tp) == "/admin/reassignments/t/3"
     assert znodes.config("topics", "t") == "/config/topics/t"
+
+
+@given(topic_id=st.none() | st.uuids(), owed=st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), unique=True))
+def test_owed_replicas_are_read_back_as_written(topic_id, owed):
+    entries = tuple(sorted((number, wanted, (number, number + 1)) for number, wanted in owed))
+    data = reassignment_znodes.encode_owed_replicas(topic_id, entries)
+    assert reassignment_znodes.decode_owed_replicas("p", data, 3) == (topic_id, entries, 3)

@@ -62,6 +62,7 @@ class Leftovers:
         left = [
             *self._children("/admin/reassignments"),
             *self._children("/admin/shunter/owed_deletions"),
+            *self._children("/admin/shunter/owed_replicas"),
             *(path for path in ("/admin/reassign_partitions",) if self.exists(path)),
         ]
         return Check("no znode is left over", not left, ", ".join(left[:5]) or "none")

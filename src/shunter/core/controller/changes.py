@@ -24,6 +24,7 @@ from shunter.model.records import (
     PutExtraReassignments,
     PutLegacyReassignments,
     PutOwedDeletion,
+    PutOwedReplicas,
     PutPartition,
     PutProducerIdBlock,
     PutReassignment,
@@ -31,7 +32,7 @@ from shunter.model.records import (
     PutTopic,
     Record,
 )
-from shunter.model.snapshot import ClusterSnapshot, LegacyReassignments, OwedDeletions
+from shunter.model.snapshot import ClusterSnapshot, LegacyReassignments, OwedDeletions, OwedReplicas
 from shunter.model.topic import Topic, TopicSnapshot
 
 
@@ -78,6 +79,7 @@ def apply_snapshot(state: ControllerState, snapshot: ClusterSnapshot) -> None:
     state.requests = {request.name: request for request in snapshot.requests}
     state.cancel = snapshot.cancel
     state.owed_deletions = dict(snapshot.owed_deletions)
+    state.owed_replicas = dict(snapshot.owed_replicas)
     state.offline_replicas = {}
     state.producer_id_block = snapshot.producer_id_block
     state.broker_configs = dict(snapshot.broker_configs)
@@ -220,6 +222,11 @@ def _apply_record(state: ControllerState, record: Record, version: int, czxid: i
             state.owed_deletions[broker] = OwedDeletions(partitions, version)
         case CloseOwedDeletion(broker):
             state.owed_deletions.pop(broker, None)
+        case PutOwedReplicas(name, topic_id, partitions):
+            if partitions:
+                state.owed_replicas[name] = OwedReplicas(topic_id, partitions, version)
+            else:
+                state.owed_replicas.pop(name, None)
         case PutLegacyReassignments(targets):
             state.legacy = _rewritten(state.legacy, targets, version, czxid)
         case PutExtraReassignments(targets):

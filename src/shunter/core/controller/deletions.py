@@ -11,6 +11,7 @@ from shunter.core.controller.elections import elect_first
 from shunter.core.controller.events import RequestAnswered
 from shunter.core.controller.moves import Moves, dropped_before
 from shunter.core.controller.outbox import Outbox
+from shunter.core.controller.owed_replicas import make_good
 from shunter.core.controller.ready import Request
 from shunter.core.controller.state import ControllerState
 from shunter.core.controller.tasks import Priority, Task, TaskQueue
@@ -124,6 +125,7 @@ class Deletions:
             if record in draft.other_records:
                 return  # Replicas came and went after the last of the others had gone.
             draft.other_records.append(record)
+            draft.owed_replicas_of(name).clear()
             self._owe_for_good(draft, name)
             self._owe_dropped(draft, name)
             # A move that was being written when the deletion began was none of those that were closed for it.
@@ -194,6 +196,7 @@ class Deletions:
         if settled:
             self.queue.add(Task(Priority.CLEANUP, ((event.broker, settled),), _settle))
             self.queue.add(Task(Priority.CLEANUP, settled, elect_first))  # Where it was in the way of that.
+            make_good(self.state, self.queue, {tp.topic for tp in settled})
         if failed:
             self._refused(event.broker, failed)
 

@@ -34,13 +34,14 @@ from shunter.model.records import (
     PutExtraReassignments,
     PutLegacyReassignments,
     PutOwedDeletion,
+    PutOwedReplicas,
     PutPartition,
     PutReassignment,
     PutReassignmentRequest,
     PutTopic,
     Record,
 )
-from shunter.model.snapshot import OwedDeletions
+from shunter.model.snapshot import OwedDeletions, OwedReplicas
 from shunter.model.topic import Topic
 
 ENTRIES_PER_ZNODE = 9
@@ -74,6 +75,10 @@ class Draft:
     )
     owed: dict[BrokerId, dict[TopicPartition, int]] = field(default_factory=dict[BrokerId, dict[TopicPartition, int]])
     """Whole new lists of owed deletions by broker; empty closes."""
+    owed_replicas: dict[str, dict[int, tuple[int, Replicas]]] = field(
+        default_factory=dict[str, dict[int, tuple[int, Replicas]]]
+    )
+    """Whole new lists of owed replicas by topic and partition; empty closes."""
     legacy: dict[TopicPartition, Replicas] | None = None
     """What the legacy znode shall hold; None: as it is."""
     extra: dict[TopicPartition, Replicas] | None = None
@@ -296,6 +301,17 @@ class Draft:
             self.owed[broker] = dict(known.partitions) if known is not None else {}
         return self.owed[broker]
 
+    def owed_replicas_of(self, topic: str) -> dict[int, tuple[int, Replicas]]:
+        """What a topic's partitions miss, to be changed: it is written again with this draft, or deleted when empty.
+
+        By partition: how many replicas were asked for, and those that it has.
+        """
+        if topic not in self.owed_replicas:
+            known = self.state.owed_replicas.get(topic)
+            entries = known.partitions if known is not None else ()
+            self.owed_replicas[topic] = {number: (wanted, replicas) for number, wanted, replicas in entries}
+        return self.owed_replicas[topic]
+
     def records(self) -> tuple[Record, ...]:
         """The batch, in an order in which every znode's parents come first."""
         return tuple(self._records())
@@ -309,6 +325,7 @@ class Draft:
         yield from self._originals_hold()
         yield from self._reassignment_records()
         yield from self._owed_records()
+        yield from self._owed_replica_records()
         if self.legacy is not None and (self.legacy or self.state.legacy is not None):
             yield self._legacy_record(self.legacy)
         if self.extra is not None and self.state.extra is not None:
@@ -415,3 +432,12 @@ class Draft:
                 yield PutOwedDeletion(broker, wanted, known.version)
             elif known.version >= 0:
                 yield CloseOwedDeletion(broker, known.version)
+
+    def _owed_replica_records(self) -> Iterator[Record]:
+        for name in sorted(self.owed_replicas):
+            known = self.state.owed_replicas.get(name, OwedReplicas(None, ()))
+            wanted = tuple((number, *owed) for number, owed in sorted(self.owed_replicas[name].items()))
+            if wanted != known.partitions:
+                topic = self.state.topics.get(name)
+                topic_id = known.topic_id if topic is None else topic.topic_id
+                yield PutOwedReplicas(name, topic_id, wanted, known.version)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from shunter.core import election
 from shunter.core.controller.draft import Draft
-from shunter.core.controller.owed_replicas import tell_mended, without_us
+from shunter.core.controller.owed_replicas import without_us
 from shunter.core.controller.ready import Notice
 from shunter.core.controller.state import ControllerState
 from shunter.core.election import Elected
@@ -60,11 +60,9 @@ def elect_first(draft: Draft, tp: TopicPartition) -> None:
         return
     if tp in draft.state.unreadable:
         return
-    placed = partition.assignment.replicas
-    if draft.state.controller_id in placed and (mended := without_us(draft, tp, placed)) != placed:
-        draft.place(tp, ReplicaAssignment(mended))
-        tell_mended(draft, tp, placed, mended)
-        partition = PartitionState(ReplicaAssignment(mended), None)
+    if draft.state.controller_id in partition.assignment.replicas:
+        replicas = without_us(draft, tp, partition.assignment.replicas)
+        partition = PartitionState(ReplicaAssignment(replicas), None)
     elected = election.elect_first(partition.assignment.replicas, draft.unburdened(tp))
     if elected is None:
         draft.notices.append(Notice("partition-offline", str(tp), "none of its replicas can be led yet"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from shunter.core.controller import changes as applied
-from shunter.core.controller import elections, pauses, topics
+from shunter.core.controller import elections, owed_replicas, pauses, topics
 from shunter.core.controller.changes import Changes
 from shunter.core.controller.deletions import Deletions
 from shunter.core.controller.draft import Draft
@@ -150,6 +150,7 @@ class Intake:
         yield len(paused), (self.outbox.stop_replicas(paused, self.now_ms, delete=False), [], [])
         self._identify_topics(tuple(self.state.topics), self.now_ms)
         self.liveness.mend_all()
+        owed_replicas.make_good(self.state, self.queue)
         yield len(full.metadata), ([], [], [])
         self.submissions.reconcile()
         self.rebalance.schedule(self.now_ms)
@@ -235,6 +236,10 @@ class Intake:
         requests += self.outbox.note_metadata(changes, now_ms)
         self.deletions.forget(changes.deleted)
         requests += self.deletions.extend(changes.led, now_ms)
+        if self.state.owed_replicas:
+            # A broker may have come while this was being written, and somebody else may have decided anew.
+            touched = {tp.topic for tp in (*changes.led, *changes.deleted)}
+            owed_replicas.make_good(self.state, self.queue, touched)
         if changes.mended:
             self.liveness.lead_on(changes.mended)
             self.submissions.reconcile(frozenset(changes.mended))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from shunter.core.controller import elections, pauses
+from shunter.core.controller import elections, owed_replicas, pauses
 from shunter.core.controller.changes import brokers_changed
 from shunter.core.controller.deletions import Deletions
 from shunter.core.controller.draft import Draft
@@ -59,6 +59,7 @@ class Liveness:
         yield 0, [self.outbox.connect(), *self.outbox.metadata(now_ms)]
         if came:
             yield from self._welcome(came, now_ms)
+            owed_replicas.make_good(self.state, self.queue)
         if self.state.reassignments:
             self.queue.add(Task(Priority.NORMAL, tuple(self.state.reassignments), self.moves.advance))
 

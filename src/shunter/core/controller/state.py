@@ -15,7 +15,7 @@ from shunter.core.reassignment.situation import Waiting
 from shunter.model.broker import Broker
 from shunter.model.partition import BrokerId, PartitionState, TopicPartition
 from shunter.model.reassignment import Reassignment
-from shunter.model.snapshot import LeftOut, LegacyReassignments, OwedDeletions, ReassignmentRequest
+from shunter.model.snapshot import LeftOut, LegacyReassignments, OwedDeletions, OwedReplicas, ReassignmentRequest
 
 
 @dataclass(slots=True)
@@ -57,6 +57,8 @@ class ControllerState:
     cancel: int | None = None
     """czxid of the cancel znode: while it is there nothing new starts."""
     owed_deletions: dict[BrokerId, OwedDeletions] = field(default_factory=dict[BrokerId, OwedDeletions])
+    owed_replicas: dict[str, OwedReplicas] = field(default_factory=dict[str, OwedReplicas])
+    """By topic."""
     deleting: set[str] = field(default_factory=set[str])
     offline_replicas: dict[TopicPartition, frozenset[BrokerId]] = field(
         default_factory=dict[TopicPartition, frozenset[BrokerId]]

@@ -53,6 +53,7 @@ from shunter.model.records import (
     PutExtraReassignments,
     PutLegacyReassignments,
     PutOwedDeletion,
+    PutOwedReplicas,
     PutPartition,
     PutProducerIdBlock,
     PutReassignment,
@@ -60,7 +61,14 @@ from shunter.model.records import (
     PutTopic,
 )
 from shunter.model.settings import ControllerSettings
-from shunter.model.snapshot import ClusterSnapshot, LeftOut, LegacyReassignments, OwedDeletions, ReassignmentRequest
+from shunter.model.snapshot import (
+    ClusterSnapshot,
+    LeftOut,
+    LegacyReassignments,
+    OwedDeletions,
+    OwedReplicas,
+    ReassignmentRequest,
+)
 from shunter.model.topic import Topic, TopicSnapshot
 
 US = 100
@@ -84,6 +92,7 @@ class Store:
         self.configs = {}
         self.reassignments = {}
         self.owed = {}
+        self.owed_replicas = {}
         self.deleting = set()
         self.legacy = None
         self.extra = None
@@ -106,6 +115,7 @@ class Store:
             reassignments=dict(self.reassignments),
             legacy=None if self.left_out.legacy else self.legacy,
             owed_deletions=dict(self.owed),
+            owed_replicas=dict(self.owed_replicas),
             deleting_topics=tuple(sorted(self.deleting)),
             producer_id_block=self.producer,
             broker_configs={},
@@ -165,6 +175,9 @@ class Store:
                 return tp in self.reassignments and self.reassignments[tp].version == version
             case PutOwedDeletion(id_, _, version) | CloseOwedDeletion(id_, version):
                 return self.owed.get(id_, OwedDeletions((), -1)).version == version
+            case PutOwedReplicas(name, version=version):
+                known = self.owed_replicas.get(name)
+                return (known.version if known else -1) == version
             case PutLegacyReassignments() if self.left_out.legacy:
                 return False
             case PutLegacyReassignments(_, version):
@@ -198,6 +211,11 @@ class Store:
                 return version + 1, 0
             case CloseOwedDeletion(id_):
                 del self.owed[id_]
+            case PutOwedReplicas(name, _, ()):
+                del self.owed_replicas[name]
+            case PutOwedReplicas(name, topic_id, partitions, version):
+                self.owed_replicas[name] = OwedReplicas(topic_id, partitions, version + 1)
+                return version + 1, 0
             case PutLegacyReassignments(targets, version, originals):
                 czxid = self.czxid if self.legacy is None else self.legacy.czxid
                 written = None if targets is None else LegacyReassignments(dict(targets), dict(originals), version + 1)

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from harness import US, Harness, broker
 
-from shunter.core.controller.events import Elected, TopicsRead
+from shunter.core.controller.events import Elected, TopicDeletionsSubmitted, TopicsRead
 from shunter.core.controller.ready import SendUpdateMetadata
 from shunter.model.partition import ReplicaAssignment, TopicPartition
 from shunter.model.topic import Topic
@@ -111,3 +111,109 @@ def test_a_single_replica_on_us_waits_for_a_broker():
     world.revive(1)
     assert world.replicas(T0) == (1,)
     assert world.leadership(T0).isr == (1,)
+
+
+# ---- replicas that are owed
+
+
+def owing(**racks):
+    """Two brokers up, and a topic of three replicas that a broker placed on them and on us."""
+    world = racked({1: racks.get("first"), 2: racks.get("second")})
+    write(world, (1, US, 2), (US, 2, 1))
+    return world
+
+
+def test_a_replica_that_nobody_can_take_is_owed_and_told():
+    world = owing()
+    assert world.replicas(("t", 0)) == (1, 2)
+    assert world.leadership(("t", 1)).isr == (2, 1)
+    assert world.store.owed_replicas["t"].partitions == ((0, 3, (1, 2)), (1, 3, (2, 1)))
+    assert [(notice.about, "no other broker is free" in notice.text) for notice in world.told("replica-owed")] == [
+        ("t-0", True),
+        ("t-1", True),
+    ]
+
+
+def test_what_is_owed_is_placed_as_soon_as_a_broker_is_there():
+    world = owing()
+    before = world.leadership(T0)
+    world.revive(3)
+    assert world.replicas(("t", 0)) == (1, 2, 3)
+    assert world.replicas(("t", 1)) == (2, 1, 3)
+    assert world.store.owed_replicas == {}
+    after = world.leadership(T0)
+    assert (after.leader, after.isr, after.leader_epoch) == (before.leader, before.isr, before.leader_epoch + 1)
+    assert T0 in world.hosted[3]
+    assert len(world.told("replica-placed")) == 2
+    world.check()
+
+
+def test_what_is_owed_outlives_us():
+    world = owing()
+    world.fail_over()
+    assert world.replicas(T0) == (1, 2)
+    world.live[3] = broker(3, 9_000)
+    world.fail_over()
+    assert world.replicas(T0) == (1, 2, 3)
+    assert world.store.owed_replicas == {}
+
+
+def test_a_broker_that_comes_while_a_debt_is_written_is_asked():
+    world = racked({1: None, 2: None})
+    world.hold_writes = True
+    write(world, (1, US, 2))
+    world.revive(3)
+    world.release_writes()
+    assert world.replicas(T0) == (1, 2, 3)
+    assert world.store.owed_replicas == {}
+
+
+def test_the_owed_replica_goes_to_a_rack_that_has_none():
+    world = owing(first="a", second="b")
+    for id_, rack in ((3, "b"), (4, "c")):
+        world.register(id_)
+        world.live[id_] = world.live[id_]._replace(rack=rack)
+    world.feed(world.brokers_read())
+    assert world.replicas(("t", 0)) == (1, 2, 4)
+    assert world.replicas(("t", 1)) == (2, 1, 4)
+
+
+def test_each_replica_of_several_is_placed_when_it_can_be():
+    world = racked({1: None, 2: None})
+    world.kill(2)
+    write(world, (2, US, 1))
+    assert world.replicas(T0) == (2, 1)
+    assert world.leadership(T0).isr == (1,)
+    world.revive(2)
+    assert world.store.owed_replicas["t"].partitions == ((0, 3, (2, 1)),)
+    world.revive(5)
+    assert world.replicas(T0) == (2, 1, 5)
+
+
+def test_whoever_reassigns_a_partition_decides_anew():
+    world = owing()
+    world.reassign({T0: (2,)}, forced=True)
+    world.catch_up_all()
+    assert world.replicas(T0) == (2,)
+    assert world.store.owed_replicas["t"].partitions == ((1, 3, (2, 1)),)
+    world.revive(3)
+    assert world.replicas(T0) == (2,)
+    assert world.replicas(("t", 1)) == (2, 1, 3)
+    assert world.store.owed_replicas == {}
+
+
+def test_what_is_owed_to_a_topic_goes_with_it():
+    world = owing()
+    world.feed(TopicDeletionsSubmitted(("t",), 5))
+    assert "t" not in world.store.topics
+    assert world.store.owed_replicas == {}
+
+
+def test_what_is_owed_to_a_topic_is_not_owed_to_another_of_that_name():
+    world = owing()
+    world.store.topics["t"] = Topic("t", UUID(int=8), {0: ReplicaAssignment((1, 2))}, 0)
+    world.store.states = {}
+    world.fail_over()
+    world.revive(3)
+    assert world.replicas(T0) == (1, 2)
+    assert world.store.owed_replicas == {}
