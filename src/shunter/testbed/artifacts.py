@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from shunter.testbed import ivy
 from shunter.testbed.failures import PartFailed, PartMissing
@@ -33,10 +34,24 @@ EXCLUSIONS = (
     # The elder brokers' own log binding; two of them make slf4j pick one by chance.
     MavenExclusion("org.slf4j", "slf4j-log4j12"),
     MavenExclusion("log4j", "log4j"),
+    # Mockito's extension asks for these one by one, and JUnit's console carries them, of the version that belongs to it.
+    MavenExclusion("org.junit.jupiter", "junit-jupiter-api"),
+    MavenExclusion("org.junit.platform", "junit-platform-commons"),
+    MavenExclusion("org.opentest4j", "opentest4j"),
+    MavenExclusion("org.apiguardian", "apiguardian-api"),
 )
 CHECKSUMS = Path(__file__).with_name("checksums")
 STAMP = ".verified.json"
 LOCK_POLL_S = 0.2
+
+
+class JarSet(NamedTuple):
+    """Jars that are fetched, pinned and kept together: in the cache's folder KIND/VERSION, pinned in KIND-VERSION.txt."""
+
+    kind: str
+    title: str
+    version: str
+    modules: tuple[MavenModule, ...]
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
@@ -72,24 +87,40 @@ def ensure_kafka(
         PartMissing: The version has no pinned checksums, or Java or pyspark is missing.
         PartFailed: The download failed, or a jar is not the one that was pinned.
     """
-    pinned = pinned_checksums(version, checksums)
+    jars = JarSet("kafka", "Kafka", version, kafka_modules(version))
+    return ensure_jars(jars, cache=cache, checksums=checksums, progress=progress, allow_unverified=allow_unverified)
+
+
+def ensure_jars(
+    jars: JarSet,
+    *,
+    cache: Path | None = None,
+    checksums: Path = CHECKSUMS,
+    progress: Progress = silent,
+    allow_unverified: bool = False,
+) -> Path:
+    """The folder with a set of jars, fetched if the cache has none; arguments and errors as those of `ensure_kafka`."""
+    pinned = pinned_checksums(jars.version, checksums, kind=jars.kind)
     if pinned is None and not allow_unverified:
-        known = ", ".join(sorted(path.stem.removeprefix("kafka-") for path in checksums.glob("kafka-*.txt")))
+        known = ", ".join(
+            sorted(path.stem.removeprefix(f"{jars.kind}-") for path in checksums.glob(f"{jars.kind}-*.txt"))
+        )
         raise PartMissing(
-            f"Kafka {version} has no pinned checksums in {checksums} (there are: {known}); "
+            f"{jars.title} {jars.version} has no pinned checksums in {checksums} (there are: {known}); "
             "name one of these, or allow unverified jars"
         )
     root = cache if cache is not None else cache_folder()
-    folder = root / "kafka" / version
-    with _locked(root / "locks" / f"kafka-{version}", f"Kafka {version}", progress):
+    folder = root / jars.kind / jars.version
+    name = f"{jars.kind}-{jars.version}"
+    with _locked(root / "locks" / name, f"{jars.title} {jars.version}", progress):
         if not _is_whole(folder, pinned, progress):
-            _fetch(version, folder, root / "fetching" / f"kafka-{version}", pinned, progress)
+            _fetch(jars, folder, root / "fetching" / name, pinned, progress)
     return folder
 
 
-def pinned_checksums(version: str, folder: Path = CHECKSUMS) -> dict[str, str] | None:
-    """Jar name to sha256 (hexadecimal) for a Kafka version; None where nothing is pinned."""
-    path = folder / f"kafka-{version}.txt"
+def pinned_checksums(version: str, folder: Path = CHECKSUMS, *, kind: str = "kafka") -> dict[str, str] | None:
+    """Jar name to sha256 (hexadecimal) for a version of a set of jars; None where nothing is pinned."""
+    path = folder / f"{kind}-{version}.txt"
     if not path.exists():
         return None
     lines = (line.split() for line in path.read_text().splitlines())
@@ -155,27 +186,27 @@ def _locked(path: Path, title: str, progress: Progress) -> Iterator[None]:
 
 
 def _fetch(
-    version: str,
+    asked: JarSet,
     folder: Path,
     work: Path,
     pinned: Mapping[str, str] | None,
     progress: Progress,
 ) -> None:
-    title = f"fetching Kafka {version}"
+    title = f"fetching {asked.title} {asked.version}"
     expected_jars = len(pinned) if pinned is not None else None
     shutil.rmtree(work / "jars", ignore_errors=True)
-    descriptor = ivy.module_descriptor(kafka_modules(version), EXCLUSIONS)
+    descriptor = ivy.module_descriptor(asked.modules, EXCLUSIONS)
     jars = ivy.retrieve(title, descriptor, work, expected_jars=expected_jars, progress=progress)
     if pinned is not None and (wrong := _differences(jars, pinned)):
         # The next call has to ask for the bytes again, not find them in Ivy's cache.
         shutil.rmtree(work, ignore_errors=True)
-        raise PartFailed(f"Kafka {version} as fetched is not what was pinned: " + "; ".join(wrong))
+        raise PartFailed(f"{asked.title} {asked.version} as fetched is not what was pinned: " + "; ".join(wrong))
     _write_stamp(jars, pinned)
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     jars.rename(folder)
     shutil.rmtree(work, ignore_errors=True)
-    progress(f"Kafka {version}: {len(list(folder.glob('*.jar')))} jars in {folder}")
+    progress(f"{asked.title} {asked.version}: {len(list(folder.glob('*.jar')))} jars in {folder}")
 
 
 def _is_whole(folder: Path, pinned: Mapping[str, str] | None, progress: Progress) -> bool:

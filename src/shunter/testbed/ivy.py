@@ -22,15 +22,20 @@ def silent(_message: str) -> None:
 
 ATTEMPTS = 3
 PROGRESS_INTERVAL_S = 1.0
+MAVEN_CLASSIFIER = "{http://ant.apache.org/ivy/maven}classifier"
 SETTINGS_VARIABLE = "SHUNTER_IVY_SETTINGS"
 
 
 class MavenModule(NamedTuple):
-    """A module by its Maven coordinates."""
+    """A module by its Maven coordinates.
+
+    With a classifier the module is that one jar, without what it needs; without one it brings all that it needs.
+    """
 
     organisation: str
     name: str
     revision: str
+    classifier: str = ""
 
 
 class MavenExclusion(NamedTuple):
@@ -47,8 +52,13 @@ def module_descriptor(modules: Iterable[MavenModule], exclusions: Iterable[Maven
     ET.SubElement(ET.SubElement(root, "configurations"), "conf", name="default")
     dependencies = ET.SubElement(root, "dependencies")
     for module in modules:
-        organisation, name, revision = module
-        ET.SubElement(dependencies, "dependency", org=organisation, name=name, rev=revision, conf="default->default")
+        organisation, name, revision, classifier = module
+        asked = {"org": organisation, "name": name, "rev": revision, "conf": "default->default"}
+        if not classifier:
+            ET.SubElement(dependencies, "dependency", asked)
+            continue
+        one_jar = ET.SubElement(dependencies, "dependency", asked | {"transitive": "false"})
+        ET.SubElement(one_jar, "artifact", {"name": name, "type": "jar", "ext": "jar", MAVEN_CLASSIFIER: classifier})
     for exclusion in exclusions:
         ET.SubElement(dependencies, "exclude", org=exclusion.organisation, module=exclusion.name)
     return ET.tostring(root, encoding="unicode")

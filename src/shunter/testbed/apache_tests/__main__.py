@@ -1,0 +1,90 @@
+"""`python -m shunter.testbed.apache_tests [CLASS…]`: run Apache's tests with both controllers, and write the page."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from shunter.errors import DriverError
+from shunter.testbed.__main__ import tell
+from shunter.testbed.apache_tests.jars import class_path
+from shunter.testbed.apache_tests.page import page, reasons, store, stored
+from shunter.testbed.apache_tests.results import Result, Verdict, differences
+from shunter.testbed.apache_tests.run import Judged, run_class
+from shunter.testbed.artifacts import cache_folder
+
+CLASSES = (
+    "kafka.admin.AddPartitionsTest",
+    "kafka.admin.DeleteTopicTest",
+    "kafka.api.PlaintextAdminIntegrationTest",
+    "kafka.api.TransactionsTest",
+    "kafka.controller.ControllerIntegrationTest",
+    "kafka.integration.UncleanLeaderElectionTest",
+    "kafka.server.CreateTopicsRequestTest",
+    "kafka.server.DeleteTopicsRequestTest",
+    "kafka.server.LogDirFailureTest",
+    "kafka.server.LogRecoveryTest",
+    "org.apache.kafka.tools.reassign.ReassignPartitionsCommandTest",
+)
+PAGE = Path("docs") / "apache-tests.md"
+
+
+def arguments() -> argparse.Namespace:
+    """The command's arguments."""
+    parser = argparse.ArgumentParser(
+        prog="./test --apache",
+        description="Run Apache's own integration tests with Apache's controller and with Shunter's, and compare.",
+        epilog="Exit status: 0 every difference has its line of why; 1 one has not; 2 the tests could not be run.",
+    )
+    parser.add_argument("classes", nargs="*", metavar="CLASS", help="test classes; none: the standing list")
+    parser.add_argument("--again", action="store_true", help="run Apache's side too where its results are kept already")
+    parser.add_argument("--page", action="store_true", help=f"write {PAGE} from all results that are kept")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run, compare, write; the exit status."""
+    asked = arguments()
+    kept = cache_folder() / "apache-tests-results"
+    try:
+        jars = class_path(tell)
+        unexplained = 0
+        for name in asked.classes or CLASSES:
+            unexplained += _judge(name, jars, kept, again=asked.again)
+    except DriverError as error:
+        tell(str(error))
+        return 2
+    if asked.page or not asked.classes:
+        PAGE.write_text(page(stored(kept)))
+        tell(f"{PAGE} is written")
+    return 1 if unexplained else 0
+
+
+def _judge(name: str, jars: list[Path], kept: Path, *, again: bool) -> int:
+    """Run one class with both controllers; how many differences nobody has explained."""
+    known = stored(kept).get(name)
+    outcome: dict[Judged, dict[str, Result]] = {}
+    for judged in Judged:
+        if known is not None and judged is Judged.APACHE and not again:
+            outcome[judged] = dict(known[judged])
+            continue
+        started = time.monotonic()
+        folder = cache_folder() / "apache-tests-runs" / f"{name}-{judged.value}"
+        outcome[judged] = run_class(name, judged, jars, folder)
+        ended = [result.verdict for result in outcome[judged].values()]
+        passed, failed = ended.count(Verdict.PASSED), ended.count(Verdict.FAILED)
+        tell(
+            f"{name} with {judged.value}: {passed} passed, {failed} failed, {time.monotonic() - started:.0f} s ({folder})"
+        )
+    store(kept, name, outcome)
+    differ = differences(outcome[Judged.APACHE], outcome[Judged.SHUNTER])
+    explained = reasons()
+    for test, result in differ.items():
+        sys.stdout.write(f"{test}: {result.told}\n    {explained.get(test, 'nobody has looked into this')}\n")
+    return len(differ.keys() - explained.keys())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""What a run of test classes came to, read from JUnit's own reports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree as ET
+
+VARIANT = re.compile(r"display-name: (?P<name>.*)")
+
+
+class Verdict(Enum):
+    """How one test ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    LEFT_OUT = "left out"
+    """KRaft's variants, and what the test's own assumptions exclude."""
+
+
+class Result(NamedTuple):
+    """One test's end. `told` is the first line of what it failed with."""
+
+    verdict: Verdict
+    told: str = ""
+
+
+def read_reports(folder: Path) -> dict[str, Result]:
+    """Read the reports of one class: results by test, as `Class.method [variant]`.
+
+    Raises:
+        FileNotFoundError: The run left no report: it ended before its first test, or was killed.
+    """
+    results: dict[str, Result] = {}
+    for report in sorted(folder.glob("TEST-*.xml")):
+        for case in ET.parse(report).getroot().iter("testcase"):  # noqa: S314 - JUnit wrote it a moment ago
+            results[_name(case)] = _result(case)
+    if not results:
+        raise FileNotFoundError(f"{folder} has no report of a test")
+    return results
+
+
+def _name(case: ET.Element) -> str:
+    method = case.get("name", "").split("(")[0]
+    output = "".join(element.text or "" for element in case.iter("system-out"))
+    found = VARIANT.search(output)
+    variant = found["name"].strip() if found else ""
+    short = case.get("classname", "").rpartition(".")[2]
+    return f"{short}.{method}" + (f" {variant}" if variant and not variant.startswith(method) else "")
+
+
+def _result(case: ET.Element) -> Result:
+    if case.find("skipped") is not None:
+        return Result(Verdict.LEFT_OUT)
+    for kind in ("failure", "error"):
+        failed = case.find(kind)
+        if failed is not None:
+            lines = (failed.get("message") or failed.text or failed.get("type") or "").strip().splitlines()
+            return Result(Verdict.FAILED, lines[0] if lines else kind)
+    return Result(Verdict.PASSED)
+
+
+def differences(apache: Mapping[str, Result], shunter: Mapping[str, Result]) -> dict[str, Result]:
+    """Tests that pass with Apache's controller and not with Shunter's, with how they ended there."""
+    return {
+        name: shunter.get(name, Result(Verdict.FAILED, "it did not run"))
+        for name, result in sorted(apache.items())
+        if result.verdict is Verdict.PASSED and shunter.get(name, Result(Verdict.FAILED)).verdict is Verdict.FAILED
+    }

@@ -1,0 +1,96 @@
+"""What the comparison with Apache's own tests reads from JUnit's reports, and what it writes."""
+
+import pytest
+
+from shunter.testbed.apache_tests import page as pages
+from shunter.testbed.apache_tests.jars import AGENT, apache_test_jars
+from shunter.testbed.apache_tests.page import page, reasons, store, stored
+from shunter.testbed.apache_tests.results import Result, Verdict, differences, read_reports
+from shunter.testbed.apache_tests.run import Judged
+from shunter.testbed.artifacts import pinned_checksums
+from shunter.testbed.ivy import module_descriptor
+
+REPORT = """<?xml version="1.0" encoding="UTF-8"?>
+<testsuite name="JUnit Jupiter" tests="3">
+<testcase name="testCreate(String)[1]" classname="kafka.server.CreateTopicsRequestTest" time="2.5">
+<system-out><![CDATA[
+unique-id: [engine:junit-jupiter]/[class:kafka.server.CreateTopicsRequestTest]
+display-name: [1] quorum=zk
+]]></system-out>
+</testcase>
+<testcase name="testCreate(String)[2]" classname="kafka.server.CreateTopicsRequestTest" time="0.0">
+<skipped><![CDATA[org.opentest4j.TestAbortedException: KRaft]]></skipped>
+<system-out><![CDATA[display-name: [2] quorum=kraft
+]]></system-out>
+</testcase>
+<testcase name="testErrors(String)[1]" classname="kafka.server.CreateTopicsRequestTest" time="1.0">
+<failure message="expected: &lt;40&gt; but was: &lt;0&gt;" type="AssertionFailedError"><![CDATA[trace]]></failure>
+<system-out><![CDATA[display-name: [1] quorum=zk
+]]></system-out>
+</testcase>
+</testsuite>
+"""
+PASSED, LEFT_OUT = Result(Verdict.PASSED), Result(Verdict.LEFT_OUT)
+
+
+def failed(told):
+    return Result(Verdict.FAILED, told)
+
+
+def test_reports_are_read_by_test_and_variant(tmp_path):
+    (tmp_path / "TEST-junit-jupiter.xml").write_text(REPORT)
+    assert read_reports(tmp_path) == {
+        "CreateTopicsRequestTest.testCreate [1] quorum=zk": PASSED,
+        "CreateTopicsRequestTest.testCreate [2] quorum=kraft": LEFT_OUT,
+        "CreateTopicsRequestTest.testErrors [1] quorum=zk": failed("expected: <40> but was: <0>"),
+    }
+
+
+def test_a_run_without_a_report_is_an_error_that_names_the_folder(tmp_path):
+    with pytest.raises(FileNotFoundError, match=str(tmp_path)):
+        read_reports(tmp_path)
+
+
+def test_only_what_passes_with_apache_can_differ():
+    apache = {"a": PASSED, "b": PASSED, "c": failed("flaky"), "d": LEFT_OUT, "e": PASSED}
+    shunter = {"a": PASSED, "b": failed("no"), "c": failed("no"), "d": LEFT_OUT}
+    assert differences(apache, shunter) == {"b": failed("no"), "e": failed("it did not run")}
+
+
+def test_the_page_has_a_line_of_why_for_each_difference(tmp_path, monkeypatch):
+    monkeypatch.setattr(pages, "reasons", lambda: {"T.b": "Shunter says more."})
+    outcome = {
+        Judged.APACHE: {"T.a": PASSED, "T.b": PASSED},
+        Judged.SHUNTER: {"T.a": failed("x|y"), "T.b": failed("z")},
+    }
+    store(tmp_path, "kafka.T", outcome)
+    written = page(stored(tmp_path))
+    assert "| `kafka.T` | 2 passed | 0 passed, 2 failed | 2 |" in written
+    assert "| `T.b` | z | Shunter says more. |" in written
+    assert "| `T.a` | x\\|y | not looked into (open) |" in written
+
+
+def test_results_of_one_controller_alone_are_no_comparison(tmp_path):
+    store(tmp_path, "kafka.T", {Judged.APACHE: {"T.a": PASSED}})
+    assert stored(tmp_path) == {}
+
+
+def test_every_jar_that_is_asked_for_is_pinned():
+    pinned = pinned_checksums("3.9.1", kind="apache-tests")
+    for module in apache_test_jars().modules:
+        suffix = f"-{module.classifier}" if module.classifier else ""
+        assert f"{module.name}-{module.revision}{suffix}.jar" in pinned
+
+
+def test_a_jar_with_a_classifier_is_asked_for_alone():
+    descriptor = module_descriptor(apache_test_jars().modules[:1], ())
+    assert 'transitive="false"' in descriptor
+    assert 'classifier="test"' in descriptor
+
+
+def test_each_reason_is_a_sentence():
+    assert all(why.endswith((".", "(open)")) for why in reasons().values())
+
+
+def test_the_agent_is_shipped_as_source():
+    assert sorted(path.name for path in AGENT.iterdir()) == ["Controllers.java", "ShunterAgent.java"]
