@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import select
 import signal
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import fields, replace
 
 from shunter.app.metrics import PrometheusPage, collect_metrics
 from shunter.app.settings import ControllerConfig
@@ -18,6 +20,8 @@ from shunter.drivers.channels import Channels
 from shunter.drivers.clock import SystemClock
 from shunter.drivers.controller_loop import ControllerLoop
 from shunter.drivers.controller_seat import ControllerSeat
+from shunter.drivers.fair_selector import FairSelector
+from shunter.drivers.file_limits import SPARE_FILES, make_room
 from shunter.drivers.handlers.context import Node
 from shunter.drivers.idle_collector import IdleCollector
 from shunter.drivers.loop_lag import LoopLag
@@ -29,7 +33,7 @@ from shunter.drivers.supervision import Supervisor
 from shunter.drivers.zookeeper import ZooKeeperClient
 from shunter.errors import DriverError, InvariantViolation, SettingsError
 from shunter.model.broker import Broker, Endpoint
-from shunter.model.settings import Takeover
+from shunter.model.settings import Takeover, WireLimits
 from shunter.views.readiness import Readiness, readiness
 
 LOG = logging.getLogger("shunter.controller")
@@ -37,10 +41,12 @@ CLOSING_SECONDS = 5.0
 """How long SIGTERM waits for ZooKeeper to take the controllership back."""
 ALIVE_SECONDS = 1.0
 """How often to look whether the thread that talks to ZooKeeper lives."""
+SWITCH_SECONDS = 0.001
+"""How long one thread of Python's keeps another waiting; 5 ms unless told otherwise."""
 _FIXED = (
     "zookeeper", "listener", "advertised_listener", "broker_id", "rack", "session_timeout_ms", "takeover",
-    "takeover_cool_down_ms", "inter_broker_protocol_version", "inter_broker_listener", "frame_bytes", "array_length",
-    "connections", "requests_in_flight", "metrics_port",
+    "takeover_cool_down_ms", "inter_broker_protocol_version", "inter_broker_listener", "metrics_port",
+    *(each.name for each in fields(WireLimits)),
 )  # fmt: skip
 """Settings of what is opened at the start."""
 
@@ -48,8 +54,12 @@ _FIXED = (
 class ControllerProcess:
     """Everything that one controller process consists of, joined; `run` lives until it is told to stop."""
 
-    def __init__(self, config: ControllerConfig) -> None:
+    def __init__(self, config: ControllerConfig, selector: FairSelector | None = None) -> None:
         """Join the parts; nothing is opened yet.
+
+        Args:
+            config: the settings.
+            selector: that of the loop that we shall run on, if it can let clients' sockets wait for their turn.
 
         Raises:
             SettingsError: a listener can't be understood.
@@ -77,12 +87,12 @@ class ControllerProcess:
             self.channels.api_ranges,
             metadata=MetadataAnswers(lambda: self.loop.stats.count),
         )
-        self.server = RpcServer(node, config.wire_limits())
+        self.server = RpcServer(node, room_for_files(config.wire_limits()), selector)
         self.seat: ControllerSeat | None = None
         self.lag = LoopLag()
         self.collector = IdleCollector(lambda: sum(self.loop.stats.events.values()))
         self.metrics_port: int | None = None
-        page = PrometheusPage(lambda: collect_metrics(self.machine, self.loop, self.channels, self.lag))
+        page = PrometheusPage(lambda: collect_metrics(self.machine, self.loop, self.channels, self.lag, self.server))
         self.metrics = MetricsEndpoint(page.render, self.readiness)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -186,6 +196,20 @@ class ControllerProcess:
         return Broker(self.config.broker_id, 0, registered_endpoints(opened, self.advertised), self.config.rack)
 
 
+def room_for_files(limits: WireLimits) -> WireLimits:
+    """Raise the limit on open files if need be, and take fewer connections where it can't be raised enough."""
+    found = make_room(limits.max_connections)
+    if found.connections < limits.max_connections:
+        LOG.warning(
+            "max_connections=%d is more than %d open files allow: %d connections of clients are taken;"
+            " raise the limit on open files (ulimit -n, LimitNOFILE=) to %d",
+            limits.max_connections, found.files, found.connections, limits.max_connections + SPARE_FILES,
+        )  # fmt: skip
+    elif found.files != found.raised_from:
+        LOG.info("limit on open files raised from %d to %d", found.raised_from, found.files)
+    return replace(limits, max_connections=found.connections)
+
+
 def registered_endpoints(opened: tuple[Listener, ...], advertised: tuple[Listener, ...]) -> tuple[Endpoint, ...]:
     """What brokers and clients are told to connect to: what is advertised for a listener, else where it listens.
 
@@ -221,9 +245,14 @@ def run_controller(config: ControllerConfig, reload: Callable[[], ControllerConf
     )
     logging.getLogger("kazoo").setLevel(logging.WARNING)
 
+    # Without epoll clients' sockets don't wait for their turn; everything else holds.
+    selector = FairSelector() if hasattr(select, "epoll") else None
+    # ZooKeeper's client has threads: what they wait for must not wait for five milliseconds of ours each time.
+    sys.setswitchinterval(SWITCH_SECONDS)
+
     async def main() -> None:
         stop = asyncio.Event()
-        process = ControllerProcess(config)
+        process = ControllerProcess(config, selector)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
@@ -231,7 +260,8 @@ def run_controller(config: ControllerConfig, reload: Callable[[], ControllerConf
         await process.run(stop)
 
     try:
-        asyncio.run(main())
+        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+            runner.run(main())
     except InvariantViolation:
         LOG.exception("a bug of ours; this process must not act as the controller any more")
         return 70

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 
+from kio.schema.index import api_key_map
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -12,13 +14,17 @@ from prometheus_client.registry import Collector
 from shunter.core.controller.machine import ControllerMachine
 from shunter.drivers.channels import Channels
 from shunter.drivers.controller_loop import ControllerLoop
+from shunter.drivers.door import Kind
 from shunter.drivers.loop_lag import LoopLag
+from shunter.drivers.rpc_server import RpcServer
 from shunter.views.metrics import (
     ApiTraffic,
     BrokerQueue,
     ControllerMetrics,
     FragmentCacheSize,
     Lag,
+    Peers,
+    Served,
     Work,
     cluster_metrics,
 )
@@ -28,7 +34,11 @@ API_NAMES = {LEADER_AND_ISR: "LeaderAndIsr", STOP_REPLICA: "StopReplica", UPDATE
 
 
 def collect_metrics(
-    machine: ControllerMachine, loop: ControllerLoop, channels: Channels, lag: LoopLag
+    machine: ControllerMachine,
+    loop: ControllerLoop,
+    channels: Channels,
+    lag: LoopLag,
+    server: RpcServer | None = None,
 ) -> ControllerMetrics:
     """Look at everything at once, between two events. Cost: O(topics, moves and queued requests)."""
     stats, sent = loop.stats, channels.stats
@@ -64,7 +74,36 @@ def collect_metrics(
             BrokerQueue(each.broker, each.connected, each.queued, each.in_flight, each.oldest_seconds, each.resident)
             for each in channels.queues()
         ),
+        peers=Peers() if server is None else _peers_of(server),
     )
+
+
+def _peers_of(server: RpcServer) -> Peers:
+    """Look at who is connected."""
+    house, stats = server.house, server.stats
+    return Peers(
+        connections={kind.value: server.count(kind) for kind in Kind},
+        refused=dict(stats.refused),
+        closed=dict(stats.closed),
+        served=tuple(
+            Served(_api_name(key), count, stats.handling_seconds.get(key, 0.0))
+            for key, count in sorted(stats.requests.items())
+        ),
+        bytes_in=stats.bytes_in,
+        bytes_out=stats.bytes_out,
+        begun=house.desk.begun + house.desk.brokers,
+        waiting=house.desk.waiting,
+        request_bytes=sum(house.pool_of(kind).held for kind in (Kind.CLIENT, Kind.BROKER)),
+        answer_bytes=house.answers.held,
+        metadata_builds=house.node.metadata.builds,
+    )
+
+
+@cache
+def _api_name(api_key: int) -> str:
+    """Name an API as Kafka does; one that nobody knows by its number."""
+    known = api_key_map.get(api_key)
+    return str(api_key) if known is None else "".join(word.capitalize() for word in known.split("_"))
 
 
 class PrometheusPage:
@@ -90,6 +129,7 @@ class _Families(Collector):
         yield from _work(seen)
         yield from _requests(seen)
         yield from _queues(seen)
+        yield from _peers(seen.peers)
 
 
 def _gauge(name: str, help_text: str, value: float) -> Metric:
@@ -171,3 +211,25 @@ def _queues(seen: ControllerMetrics) -> Iterator[Metric]:
         oldest.add_metric(label, queue.oldest_s)
         connected.add_metric(label, float(queue.connected))
     yield from (queued, flying, oldest, connected)
+
+
+def _peers(peers: Peers) -> Iterator[Metric]:
+    kinds = GaugeMetricFamily("shunter_connections", "Connections that are open", labels=["kind"])
+    refused = CounterMetricFamily("shunter_connections_refused", "Connections not taken", labels=["reason"])
+    closed = CounterMetricFamily("shunter_connections_closed", "Connections that we closed", labels=["reason"])
+    for family, counts in ((kinds, peers.connections), (refused, peers.refused), (closed, peers.closed)):
+        for name, count in sorted(counts.items()):
+            family.add_metric([name], count)
+    served = CounterMetricFamily("shunter_requests", "Requests answered", labels=["api"])
+    seconds = CounterMetricFamily("shunter_request_seconds", "Time from their turn to the answer", labels=["api"])
+    for each in peers.served:
+        served.add_metric([each.api], each.requests)
+        seconds.add_metric([each.api], each.seconds)
+    yield from (kinds, refused, closed, served, seconds)
+    yield _counter("received_bytes", "Bytes received from clients, tools and brokers", peers.bytes_in)
+    yield _counter("sent_bytes", "Bytes of answers sent to them", peers.bytes_out)
+    yield _gauge("requests_begun", "Requests that are worked on", peers.begun)
+    yield _gauge("requests_waiting", "Connections whose request waits for its turn", peers.waiting)
+    yield _gauge("request_bytes", "Bytes of large requests that are held", peers.request_bytes)
+    yield _gauge("answer_bytes", "Bytes of answers that are held until their peers have read them", peers.answer_bytes)
+    yield _counter("metadata_builds", "How often all topics were gone over for answers", peers.metadata_builds)

@@ -6,6 +6,7 @@ Loaded once, handed down as frozen values. docs/settings.md describes every one 
 from __future__ import annotations
 
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +77,22 @@ class ControllerConfig(BaseSettings):
     )
     frame_bytes: int = Field(104_857_600, ge=1_024, description="largest request taken, bytes")
     array_length: int = Field(1_000_000, ge=1, description="longest array taken in a request")
-    connections: int = Field(2_000, ge=1, description="connections taken at once")
+    max_connections: int = Field(2_000, ge=1, description="connections of clients taken at once; max.connections")
+    max_connections_per_ip: int = Field(1_000, ge=1, description="of one address; max.connections.per.ip")
+    connections_max_idle_ms: int = Field(
+        600_000, ge=1_000, description="how long a connection may be idle, ms; connections.max.idle.ms"
+    )
     requests_in_flight: int = Field(64, ge=1, description="unanswered requests taken from one connection")
+    queued_max_requests: int = Field(
+        500, ge=1, description="unanswered requests of all clients together; queued.max.requests"
+    )
+    queued_max_request_bytes: int = Field(
+        104_857_600, ge=65_536, description="bytes of requests held for clients; queued.max.request.bytes"
+    )
+    queued_max_answer_bytes: int = Field(67_108_864, ge=65_536, description="bytes of answers held for clients")
+    peer_timeout_ms: int = Field(
+        30_000, ge=100, description="how long a request may take to arrive and an answer to be read, ms"
+    )
     metrics_port: int | None = Field(None, description="port for Prometheus metrics on localhost; default: none")
     log_level: str = Field("info", description="error, warning, info or debug")
 
@@ -127,7 +142,7 @@ class ControllerConfig(BaseSettings):
 
     def wire_limits(self) -> WireLimits:
         """The part of it that protects us from peers."""
-        return WireLimits(self.frame_bytes, self.array_length, self.connections, self.requests_in_flight)
+        return WireLimits(**{each.name: getattr(self, each.name) for each in fields(WireLimits)})
 
 
 def load_controller_config(file: Path | None, given: dict[str, Any]) -> ControllerConfig:

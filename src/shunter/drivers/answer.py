@@ -16,6 +16,18 @@ class Answer:
     head: bytes
     pieces: Sequence[bytes] = ()
     tail: bytes = b""
+    shared: int = 0
+    """Bytes of `pieces` together."""
+
+    @property
+    def own(self) -> int:
+        """Bytes that no other answer shares."""
+        return len(self.head) + len(self.tail)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole frame."""
+        return self.own + self.shared
 
     def chunks(self) -> Iterator[bytes | memoryview]:
         """Give it in chunks of about `CHUNK_BYTES`; a large piece is given in views of it, not copied."""

@@ -2,32 +2,47 @@
 
 Requests of one connection are begun in the order in which they come and answered in that order; waiting for the core
 or for a broker holds up that connection alone. Whatever a peer sends that is no request closes its connection, and its
-connection alone.
+connection alone. However many clients come, brokers have room (`door`), memory (`house`) and turns (`desk`) that
+clients can't take.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import re
+import socket
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
-from shunter.drivers.answer import Answer
-from shunter.drivers.handlers.context import Call, Node
-from shunter.drivers.handlers.dispatch import respond
-from shunter.errors import DriverError, FormatError, SettingsError
+from shunter.drivers.connection import Connection, hung_up
+from shunter.drivers.door import Kind
+from shunter.drivers.fair_selector import FairSelector
+from shunter.drivers.handlers.context import Node
+from shunter.drivers.house import House
+from shunter.errors import DriverError, SettingsError
 from shunter.model.settings import WireLimits
-from shunter.wire.framing import SIZE_BYTES, frame_length
-from shunter.wire.requests import UnsupportedVersionError, decode_request, encode_unsupported_version
 
 _LOG = logging.getLogger(__name__)
 _LISTENER = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)://(?P<host>\[[0-9a-fA-F:.]+\]|[^:/\[\]]*):(?P<port>\d{1,5})")
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - an empty host means that, as in Kafka
 """One address family only: with two, the kernel would give port 0 a different port in each."""
+
+BACKLOG = 4_096
+"""Newcomers that the kernel holds for us; it takes net.core.somaxconn at the most. A broker's must not be lost there:
+its kernel would try again after a second, three, seven."""
+ACCEPT_SECONDS = 0.002
+SWEEP_SECONDS = 1.0
+NO_FILES_SECONDS = 0.25
+NO_FILES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+SEND_BUFFER_BYTES = 262_144
+"""What the kernel holds for one peer."""
+KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6))
+"""A peer whose machine is gone is found after two minutes; Kafka's brokers leave the times to the kernel."""
 
 
 class Listener(NamedTuple):
@@ -52,37 +67,20 @@ def parse_listener(text: str) -> Listener:
     return Listener(found["name"].upper(), found["host"].strip("[]"), int(found["port"]))
 
 
-@dataclass(slots=True)
-class ServerStats:
-    """Counters since the start. One writer: the event loop."""
-
-    connections: int = 0
-    """Open now."""
-    refused: int = 0
-    """Turned away because too many were open."""
-    closed_for_cause: int = 0
-    """Closed by us because of what their peer sent, or because nobody could answer it."""
-    requests: dict[int, int] = field(default_factory=dict)
-    """By API key."""
-    bytes_in: int = 0
-    bytes_out: int = 0
-    handling_seconds: dict[int, float] = field(default_factory=dict)
-    """From decoded to answered, by API key, waiting included."""
-
-
 class RpcServer:
     """Serves `node` on listeners.
 
     Args:
-        limits: what a peer may ask before its connection is closed.
+        limits: what a peer may ask before its connection is closed, and how many may come.
+        selector: that of the running loop, if it can let clients' sockets wait for their turn.
     """
 
-    def __init__(self, node: Node, limits: WireLimits | None = None) -> None:
-        self.stats = ServerStats()
-        self._node = node
-        self._limits = limits if limits is not None else WireLimits()
-        self._servers: list[asyncio.Server] = []
-        self._connections: set[asyncio.Task[None]] = set()
+    def __init__(self, node: Node, limits: WireLimits | None = None, selector: FairSelector | None = None) -> None:
+        self.house = House(node, limits if limits is not None else WireLimits(), selector)
+        self.stats = self.house.stats
+        self._sockets: list[socket.socket] = []
+        self._greetings: set[asyncio.Task[object]] = set()
+        self._sweeper: asyncio.TimerHandle | None = None
 
     async def listen(self, listeners: Sequence[Listener]) -> tuple[Listener, ...]:
         """Open the listeners and tell them with the ports that they got.
@@ -93,41 +91,156 @@ class RpcServer:
         opened: list[Listener] = []
         for listener in listeners:
             try:
-                server = await asyncio.start_server(
-                    self._accept(listener.name), listener.host or EVERYWHERE, listener.port, limit=1 << 18
-                )
+                bound = await _bound(listener)
             except OSError as failure:
                 await self.close()
                 raise DriverError(_cannot_open(listener, failure), retriable=False) from failure
-            self._servers.append(server)
-            opened.append(listener._replace(port=server.sockets[0].getsockname()[1]))
+            self._sockets += bound
+            opened.append(listener._replace(port=bound[0].getsockname()[1]))
+            for each in bound:
+                self._accept_from(each, listener.name)
+        self._sweep()
         return tuple(opened)
 
     async def close(self) -> None:
         """Stop listening and close every connection."""
-        for server in self._servers:
-            server.close()
-        for task in tuple(self._connections):
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
-        for server in self._servers:
-            await server.wait_closed()
-        self._servers.clear()
+        loop = asyncio.get_running_loop()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for bound in self._sockets:
+            loop.remove_reader(bound)
+            bound.close()
+        self._sockets.clear()
+        await asyncio.gather(*self._greetings, return_exceptions=True)
+        for guest in self.house.door.everybody():
+            if isinstance(guest, Connection):
+                guest.hang_up()
+        # Transports close their sockets in the next pass.
+        await asyncio.sleep(0)
+        await self.house.addresses.close()
+        self.house.close()
 
-    def _accept(self, name: str) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
-        def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            peer = _peer(writer)
-            if self.stats.connections >= self._limits.connections:
-                self.stats.refused += 1
-                _LOG.warning("%s turned away: %d connections are open already", peer, self.stats.connections)
-                writer.close()
+    def _accept_from(self, bound: socket.socket, name: str) -> None:
+        if bound.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(bound, self._accept, bound, name)
+
+    def _accept(self, bound: socket.socket, name: str) -> None:
+        """Take in who waits at the door, for so long that others have a turn."""
+        ends = time.perf_counter() + ACCEPT_SECONDS
+        while time.perf_counter() < ends:
+            try:
+                accepted, address = bound.accept()
+            except (BlockingIOError, InterruptedError):
                 return
-            connection = _Connection(self._node, self._limits, self.stats, name, peer)
-            task = asyncio.create_task(connection.serve(reader, writer), name=f"rpc-{peer}")
-            self._connections.add(task)
-            task.add_done_callback(self._connections.discard)
+            except OSError as failure:
+                if failure.errno in NO_FILES:
+                    self._wait_for_files(bound, name, failure)
+                    return
+                # Anything else is about the one who came: it is gone again.
+                continue
+            self._greet(accepted, address, name)
 
-        return accepted
+    def _wait_for_files(self, bound: socket.socket, name: str, failure: OSError) -> None:
+        """The system gives us no more sockets: let idle clients go, and try again soon."""
+        went = self.house.door.make_room(time.monotonic(), count=16)
+        told = (
+            f"nobody more can be taken in for {NO_FILES_SECONDS} s: {failure.strerror}; {went} idle clients were closed"
+        )
+        self.stats.refuse("open files", f"{told}; raise the limit on open files (ulimit -n) or lower max_connections")
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(bound)
+        loop.call_later(NO_FILES_SECONDS, self._accept_from, bound, name)
+
+    def _greet(self, accepted: socket.socket, address: tuple[str, int], name: str) -> None:
+        host = address[0].removeprefix("::ffff:")
+        peer = f"{host}:{address[1]}"
+        kind = self.house.door.kind_for(host)
+        if kind is None:
+            accepted.close()
+            self.house.turn_away(peer, "max.connections")
+            return
+        try:
+            _set_options(accepted, self.house.limits.peer_timeout_ms)
+        except OSError:
+            accepted.close()
+            return
+        fd = accepted.fileno()
+        self.house.set_back(fd)
+        connection = Connection(self.house, name, fd, peer, host, kind)
+        self.house.door.enter(connection)
+        loop = asyncio.get_running_loop()
+        greeting = loop.create_task(loop.connect_accepted_socket(lambda: connection, accepted), name=f"greet-{peer}")
+        self._greetings.add(greeting)
+        greeting.add_done_callback(partial(self._greeted, connection))
+
+    def _greeted(self, connection: Connection, greeting: asyncio.Task[object]) -> None:
+        self._greetings.discard(greeting)
+        if greeting.cancelled() or greeting.exception() is not None:
+            connection.hang_up()
+
+    def _sweep(self) -> None:
+        """Close those whose time is up, every second."""
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
+        view = self.house.node.view
+        self.house.addresses.refresh(broker for broker in view.brokers.values() if broker.id != view.controller_id)
+        self._close_overdue(time.monotonic())
+
+    def _close_overdue(self, now: float) -> None:
+        """Cost: some 0.3 µs for each connection."""
+        connections = [guest for guest in self.house.door.everybody() if isinstance(guest, Connection)]
+        unread = {each.unread: each for each in connections if each.unread is not None}
+        for fd in hung_up(unread):
+            unread[fd].hang_up()
+        for each in connections:
+            overdue = each.overdue(now)
+            if overdue is not None:
+                each.leave(*overdue, logging.DEBUG if overdue[0] == "idle" else logging.WARNING)
+
+    def count(self, kind: Kind) -> int:
+        """Count the connections of a kind that are open."""
+        return self.house.door.count(kind)
+
+
+async def _bound(listener: Listener) -> list[socket.socket]:
+    """Open a listening socket for each address of the listener's host, all on one port.
+
+    Raises:
+        OSError: an address can't be had.
+    """
+    loop = asyncio.get_running_loop()
+    host = listener.host or EVERYWHERE
+    found = await loop.getaddrinfo(host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    opened: list[socket.socket] = []
+    port = listener.port
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            bound = socket.socket(family, kind, protocol)
+            opened.append(bound)
+            bound.setblocking(False)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            bound.bind((address[0], port, *address[2:]))
+            bound.listen(BACKLOG)
+            port = bound.getsockname()[1]
+    except OSError:
+        for bound in opened:
+            bound.close()
+        raise
+    return opened
+
+
+def _set_options(accepted: socket.socket, peer_timeout_ms: int) -> None:
+    accepted.setblocking(False)
+    accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+    accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    # The last is later than our own look at the time, which is told and counted.
+    for name, value in (*KEEPALIVE, ("TCP_USER_TIMEOUT", 2 * peer_timeout_ms + 5_000)):
+        option = getattr(socket, name, None)
+        if option is not None:
+            with contextlib.suppress(OSError):
+                accepted.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _cannot_open(listener: Listener, failure: OSError) -> str:
@@ -140,84 +253,3 @@ def _cannot_open(listener: Listener, failure: OSError) -> str:
     }
     told = f"listener {listener.name}://{listener.host}:{listener.port} can't be opened: "
     return told + ways_out.get(failure.errno or 0, str(failure))
-
-
-def _peer(writer: asyncio.StreamWriter) -> str:
-    address = writer.get_extra_info("peername")
-    return f"{address[0]}:{address[1]}" if address else "unknown peer"
-
-
-class _Connection:
-    """One peer."""
-
-    def __init__(self, node: Node, limits: WireLimits, stats: ServerStats, listener: str, peer: str) -> None:
-        self._node = node
-        self._limits = limits
-        self._stats = stats
-        self._listener = listener
-        self._peer = peer
-        self._turn = asyncio.Semaphore(limits.requests_in_flight)
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._stats.connections += 1
-        begun: asyncio.Queue[asyncio.Task[Answer]] = asyncio.Queue()
-        tasks = [asyncio.create_task(self._read(reader, begun)), asyncio.create_task(self._write(writer, begun))]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                self._tell(task.exception())
-        finally:
-            self._stats.connections -= 1
-            for task in tasks:
-                task.cancel()
-            unanswered = [begun.get_nowait() for _ in range(begun.qsize())]
-            for request in unanswered:
-                request.cancel()
-            await asyncio.gather(*tasks, *unanswered, return_exceptions=True)
-            writer.close()
-
-    def _tell(self, ended: BaseException | None) -> None:
-        """Log why a connection ends, with peer and reason."""
-        if isinstance(ended, FormatError | DriverError):
-            self._stats.closed_for_cause += 1
-            _LOG.warning("%s: connection closed: %s", self._peer, ended)
-        elif ended is not None and not isinstance(ended, OSError | EOFError):
-            self._stats.closed_for_cause += 1
-            _LOG.error("%s: connection closed by a bug", self._peer, exc_info=ended)
-
-    async def _read(self, reader: asyncio.StreamReader, begun: asyncio.Queue[asyncio.Task[Answer]]) -> None:
-        while True:
-            await self._turn.acquire()
-            prefix = await reader.readexactly(SIZE_BYTES)
-            frame = await reader.readexactly(frame_length(prefix, self._limits.frame_bytes, self._peer))
-            self._stats.bytes_in += SIZE_BYTES + len(frame)
-            begun.put_nowait(asyncio.create_task(self._respond(frame)))
-
-    async def _write(self, writer: asyncio.StreamWriter, begun: asyncio.Queue[asyncio.Task[Answer]]) -> None:
-        while True:
-            task = await begun.get()
-            try:
-                answer = await task
-            finally:
-                task.cancel()
-            for chunk in answer.chunks():
-                writer.write(chunk)
-                self._stats.bytes_out += len(chunk)
-                await writer.drain()
-            self._turn.release()
-
-    async def _respond(self, frame: bytes) -> Answer:
-        began = time.perf_counter()
-        try:
-            parsed = decode_request(frame, self._limits, self._peer)
-        except UnsupportedVersionError as refused:
-            refusal = encode_unsupported_version(refused)
-            if refusal is None:
-                raise FormatError(self._peer, refused.message) from refused
-            return Answer(refusal)
-        answer = await respond(Call(self._node, parsed, self._listener, self._peer))
-        key = parsed.api_key
-        self._stats.requests[key] = self._stats.requests.get(key, 0) + 1
-        spent = self._stats.handling_seconds
-        spent[key] = spent.get(key, 0.0) + time.perf_counter() - began
-        return answer

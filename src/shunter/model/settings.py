@@ -56,9 +56,17 @@ class ControllerSettings:
 
 @dataclass(frozen=True, slots=True)
 class WireLimits:
-    """What a peer may ask of us before its connection is closed."""
+    """What a peer may ask of us before its connection is closed, and what all of them together may."""
 
     frame_bytes: int = 104_857_600
     array_length: int = 1_000_000
-    connections: int = 2_000
     requests_in_flight: int = 64
+    max_connections: int = 2_000
+    """Of clients; brokers have room beside."""
+    max_connections_per_ip: int = 1_000
+    connections_max_idle_ms: int = 600_000
+    queued_max_requests: int = 500
+    queued_max_request_bytes: int = 104_857_600
+    queued_max_answer_bytes: int = 67_108_864
+    peer_timeout_ms: int = 30_000
+    """How long a request may take to come, and an answer to go, beside what its size allows."""

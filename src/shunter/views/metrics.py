@@ -81,6 +81,35 @@ class Lag:
 
 
 @dataclass(frozen=True, slots=True)
+class Served:
+    """Requests of one API that were answered since the start, and the seconds from their turn to the answer."""
+
+    api: str
+    requests: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """Who is connected to us and what they make us hold now; bytes, refusals and closings since the start.
+
+    `connections` is by kind (client, newcomer, broker), `refused` and `closed` by reason.
+    """
+
+    connections: Mapping[str, int] = field(default_factory=dict)
+    refused: Mapping[str, int] = field(default_factory=dict)
+    closed: Mapping[str, int] = field(default_factory=dict)
+    served: tuple[Served, ...] = ()
+    bytes_in: int = 0
+    bytes_out: int = 0
+    begun: int = 0
+    waiting: int = 0
+    request_bytes: int = 0
+    answer_bytes: int = 0
+    metadata_builds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerMetrics:
     """Everything together. `encode_s`, `connections`, `lost`, `superseded`, `dropped` count since the start."""
 
@@ -96,6 +125,7 @@ class ControllerMetrics:
     resident: int
     cache: FragmentCacheSize
     queues: tuple[BrokerQueue, ...] = field(default=())
+    peers: Peers = field(default_factory=Peers)
 
 
 def cluster_metrics(view: ClusterView) -> Cluster:

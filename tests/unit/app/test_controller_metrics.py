@@ -26,7 +26,7 @@ def process(**given: object) -> ControllerProcess:
 
 
 def collected(of: ControllerProcess) -> ControllerMetrics:
-    return collect_metrics(of.machine, of.loop, of.channels, of.lag)
+    return collect_metrics(of.machine, of.loop, of.channels, of.lag, of.server)
 
 
 def samples(page: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from contextlib import asynccontextmanager
 from uuid import UUID
@@ -88,8 +89,16 @@ class RpcWorld:
         self.state.topics[made.name] = made
         self.state.topic_names[made.topic_id] = made.name
 
-    async def client(self, listener=0):
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.listeners[listener].port)
+    async def client(self, listener=0, source=None, receive=None):
+        """Connect from an address of the loopback's, and with a receive buffer of so many bytes."""
+        made = socket.socket()
+        if receive is not None:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive)
+        if source is not None:
+            made.bind((source, 0))
+        made.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1", self.listeners[listener].port))
+        reader, writer = await asyncio.open_connection(sock=made, limit=1 << 16 if receive is None else receive)
         made = RawClient(reader, writer)
         self.clients.append(made)
         return made
@@ -112,11 +121,12 @@ class RawClient:
         self.reader = reader
         self.writer = writer
         self.last = 0
+        self.client_id = "test"
 
     def send(self, api_key, version, **values):
         self.last += 1
         body = encoded(filled(load_request_schema(api_key, version), values))
-        self.writer.write(request_frame_head(api_key, version, self.last, "test", len(body)) + body)
+        self.writer.write(request_frame_head(api_key, version, self.last, self.client_id, len(body)) + body)
         return self.last
 
     async def receive_frame(self):
@@ -139,7 +149,10 @@ class RawClient:
 
     async def closed(self):
         async with asyncio.timeout(10):
-            return await self.reader.read() == b""
+            try:
+                return await self.reader.read() == b""
+            except ConnectionResetError:
+                return True
 
 
 @asynccontextmanager

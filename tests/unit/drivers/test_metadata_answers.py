@@ -5,7 +5,14 @@ from __future__ import annotations
 import asyncio
 import struct
 
-from rpc_world import partition, rpc_world, topic
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import NewTopic as RdTopic
+from kafka.admin import KafkaAdminClient
+from kafka.admin import NewTopic as PythonTopic
+from kafka.errors import UnknownBrokerIdError
+from rpc_world import OUR_ID, partition, rpc_world, topic
 
 from shunter.drivers.metadata_answers import MetadataAnswers
 from shunter.wire.metadata import Audience
@@ -55,3 +62,29 @@ async def test_who_asks_while_the_cluster_changes_is_told_of_the_change():
         given_up.cancel()
         told = b"".join((await late).pieces)
         assert struct.pack(">iii", 0, 2, 77) in told
+
+
+@pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")
+async def test_clients_find_the_controller_only_among_the_brokers():
+    """Why we can't leave ourselves out of Metadata (0033). Apache's TopicCommand was tried by hand: it waits a minute."""
+    async with rpc_world() as w:
+        w.add_broker(1, port=w.port)
+        w.state.brokers[1] = w.state.brokers.pop(OUR_ID)._replace(id=1)
+        at = f"127.0.0.1:{w.port}"
+
+        def by_kafka_python():
+            admin = KafkaAdminClient(bootstrap_servers=at)
+            try:
+                admin.create_topics([PythonTopic("t", 1, 1)])
+            finally:
+                admin.close()
+
+        def by_librdkafka():
+            admin = AdminClient({"bootstrap.servers": at})
+            admin.create_topics([RdTopic("t", 1, 1)], request_timeout=1, operation_timeout=1)["t"].result(10)
+
+        with pytest.raises(UnknownBrokerIdError):
+            await asyncio.to_thread(by_kafka_python)
+        with pytest.raises(KafkaException, match="waiting for controller"):
+            await asyncio.to_thread(by_librdkafka)
+        assert w.core.events == []

@@ -61,5 +61,5 @@ async def respond(call: Call) -> Answer:
         length = len(answer.head) + answer.size + len(answer.tail)
         parsed = call.parsed
         head = response_frame_head(parsed.api_key, parsed.version, parsed.correlation_id, length)
-        return Answer(head + answer.head, answer.pieces, answer.tail)
+        return Answer(head + answer.head, answer.pieces, answer.tail, answer.size)
     return Answer(encode_response(call.parsed, answer))

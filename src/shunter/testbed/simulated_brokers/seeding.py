@@ -17,7 +17,8 @@ from shunter.model.topic import Topic
 from shunter.testbed.simulated_brokers.yard import SimulatedYard
 
 OPERATIONS_AT_ONCE = 1_500
-_ID_BASE = 0x5348554E544552 << 64
+ID_BASE = 0x5348554E544552 << 64
+"""Topic number N has the id ID_BASE + N + 1."""
 
 
 def spread_replicas(number: int, brokers: tuple[BrokerId, ...], replication_factor: int) -> Replicas:
@@ -44,7 +45,7 @@ async def seed_topics(
             number: ReplicaAssignment(spread_replicas(index * partitions_each + number, brokers, replication_factor))
             for number in range(partitions_each)
         }
-        topic = Topic(f"topic-{index:06}", UUID(int=_ID_BASE + index + 1), assignments)
+        topic = Topic(f"topic-{index:06}", UUID(int=ID_BASE + index + 1), assignments)
         waiting += _topic_operations(topic)
         if len(waiting) >= OPERATIONS_AT_ONCE:
             await client.multi(waiting)

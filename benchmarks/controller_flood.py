@@ -1,0 +1,397 @@
+"""How long an ISR change takes while thousands of clients ask the controller for everything, beside how long without.
+
+    python benchmarks/controller_flood.py [--partitions 100000] [--clients 3000] [--seconds 30]
+
+A real ZooKeeper and a real controller, each a process of its own; simulated brokers in this process; the clients in
+processes of their own, at the lowest priority, for real ones have processors of their own. One broker changes the ISR
+of a partition forty times a second on a connection that stays open, and twice a second on a new one (versions first, as
+brokers do). Phases take turns: calm, flood, calm, flood. Clients ask for the metadata of all topics, of one topic, of
+no topic, for all reassignments, for the cluster and for the versions; they read as fast as they can and ask again at
+once. Every tenth never reads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import io
+import itertools
+import multiprocessing
+import os
+import platform
+import re
+import resource
+import statistics
+import struct
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from kio.index import load_request_schema
+from kio.serial import entity_writer
+
+from shunter.drivers.handlers.messages import filled
+from shunter.formats import znodes
+from shunter.formats.topic_znodes import decode_state
+from shunter.model.partition import TopicPartition
+from shunter.testbed.controller import ShunterController
+from shunter.testbed.java import AS_IN_PRODUCTION
+from shunter.testbed.ports import LOOPBACK, free_port
+from shunter.testbed.simulated_brokers.messages import IsrWish, alter_partition_body, read_alter_partition
+from shunter.testbed.simulated_brokers.seeding import ID_BASE, seeded_yard, spread_replicas
+from shunter.testbed.simulated_brokers.yard import SimulatedYard
+from shunter.testbed.zookeeper import ZooKeeperServer
+from shunter.wire.framing import read_response_head, request_frame_head, response_header_version
+
+CONTROLLER_ID = 1_000
+ALTER_PARTITION, VERSION = 56, 3
+NOT_CONTROLLER = 41
+EVERY_SECONDS = 0.025
+ANEW_SECONDS = 0.5
+DEAF_SHARE = 10
+ALLOWED_MS = 50.0
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--brokers", type=int, default=20)
+    parser.add_argument("--partitions", type=int, default=100_000)
+    parser.add_argument("--partitions-each", type=int, default=100, help="of a topic")
+    parser.add_argument("--clients", type=int, default=3_000)
+    parser.add_argument("--processes", type=int, default=2, help="that the clients are in")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each phase")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--set", action="append", default=[], help="more settings of the controller's")
+    return parser.parse_args()
+
+
+def encoded(api_key: int, version: int, **values: Any) -> bytes:
+    """A request, without size and correlation id in front: see `framed`."""
+    schema: Any = load_request_schema(api_key, version)
+    with io.BytesIO() as buffer:
+        entity_writer(schema)(buffer, filled(schema, values))
+        body = buffer.getvalue()
+    return request_frame_head(api_key, version, 1, "flood", len(body)) + body
+
+
+def questions() -> list[bytes]:
+    """What clients ask in turn."""
+    everything = [encoded(3, version, topics=None) for version in (12, 12, 12, 9)]
+    return [
+        *everything,
+        encoded(3, 12, topics=()),
+        encoded(3, 12, topics=[{"name": "topic-000007"}]),
+        encoded(18, 3, client_software_name="flood", client_software_version="1"),
+        encoded(60, 0),
+    ]
+
+
+class Flooder:
+    """Some of the clients."""
+
+    def __init__(self, port: int, clients: int) -> None:
+        self.port = port
+        self.clients = clients
+        self.asked = questions()
+        self.answers = 0
+        self.bytes = 0
+        self.lost = 0
+        self.open = 0
+
+    async def run(self, pipe: Pipe) -> None:
+        """Flood from `start` to `stop`, as the pipe says, and tell what was answered."""
+        loop = asyncio.get_running_loop()
+        while True:
+            told = await loop.run_in_executor(None, pipe.recv)
+            if told == "end":
+                return
+            self.answers = self.bytes = self.lost = 0
+            tasks = [asyncio.create_task(self.client(number)) for number in range(self.clients)]
+            await loop.run_in_executor(None, pipe.recv)
+            figures = (self.open, self.answers, self.bytes, self.lost)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            pipe.send(figures)
+
+    async def client(self, number: int) -> None:
+        """One client: connect, ask, read, ask again; after an error, anew."""
+        turn = itertools.count(number)
+        while True:
+            try:
+                reader, writer = await asyncio.open_connection(LOOPBACK, self.port, limit=65_536)
+            except OSError:
+                self.lost += 1
+                await asyncio.sleep(1.0)
+                continue
+            self.open += 1
+            try:
+                while True:
+                    writer.write(self.asked[next(turn) % len(self.asked)])
+                    if number % DEAF_SHARE == 0:
+                        writer.transport.pause_reading()
+                        await asyncio.sleep(3_600)
+                    (size,) = struct.unpack(">i", await reader.readexactly(4))
+                    while size:
+                        read = len(await reader.read(min(size, 65_536)))
+                        if not read:
+                            raise EOFError
+                        size -= read
+                        self.bytes += read
+                    self.answers += 1
+            except (OSError, EOFError):
+                self.lost += 1
+                await asyncio.sleep(1.0)
+            finally:
+                self.open -= 1
+                writer.transport.abort()
+
+
+def flood(port: int, clients: int, pipe: Pipe) -> None:
+    """A process of clients."""
+    os.nice(19)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, clients + 200) if soft < clients + 200 else soft, hard))
+    asyncio.run(Flooder(port, clients).run(pipe))
+
+
+class Leader:
+    """A broker that changes ISRs, and keeps what each change took, in ms."""
+
+    def __init__(self, yard: SimulatedYard, port: int) -> None:
+        self.yard = yard
+        self.port = port
+        self.broker = yard.brokers[yard.ids[0]]
+        self.kept: list[float] = []
+        self.anew: list[float] = []
+
+    async def learn(self, partitions_each: int) -> None:
+        """Find what the broker leads."""
+        client = self.yard.client
+        self.led: list[list[Any]] = []
+        for tp in (each for each in self.yard.catalogue.places if isinstance(each, TopicPartition)):
+            replicas = spread_replicas(int(tp.topic[-6:]) * partitions_each + tp.partition, self.yard.ids, 3)
+            if replicas[0] != self.broker.id:
+                continue
+            path = f"{znodes.partitions(tp.topic)}/{tp.partition}/state"
+            found = await client.get(path)
+            assert found is not None
+            state = decode_state(path, found.data, found.version, {})
+            self.led.append(
+                [tp, UUID(int=ID_BASE + int(tp.topic[-6:]) + 1), state.leader_epoch, found.version, replicas]
+            )
+            if len(self.led) == 200:
+                break
+
+    async def change(self, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], index: int) -> None:
+        """Shrink or grow one ISR: durable, then answered."""
+        known = self.led[index % len(self.led)]
+        tp, topic_id, leader_epoch, partition_epoch, replicas = known
+        isr = replicas[:2] if (index // len(self.led)) % 2 == 0 else replicas
+        members = tuple((member, self.yard.brokers[member].epoch) for member in isr)
+        wish = IsrWish(topic_id, tp.partition, leader_epoch, members, partition_epoch)
+        body = alter_partition_body(self.broker.id, self.broker.epoch, [wish])
+        payload = await ask(streams, ALTER_PARTITION, VERSION, body, str(self.broker.id))
+        error, answers = read_alter_partition(payload)
+        if error == NOT_CONTROLLER and not self.changed:
+            # It has been elected and reads the cluster.
+            await asyncio.sleep(0.2)
+            return await self.change(streams, index)
+        assert not error, error
+        (answer,) = answers
+        assert not answer.error, (tp, answer)
+        known[3] = answer.partition_epoch
+        return None
+
+    async def measure(self, seconds: float) -> None:
+        """Change ISRs for so long."""
+        self.kept, self.anew = [], []
+        streams = await asyncio.open_connection(LOOPBACK, self.port)
+        loop = asyncio.get_running_loop()
+        ends, next_at, anew_at = loop.time() + seconds, loop.time(), loop.time() + ANEW_SECONDS
+        while loop.time() < ends:
+            began = time.perf_counter()
+            if loop.time() >= anew_at:
+                anew_at += ANEW_SECONDS
+                own = await asyncio.open_connection(LOOPBACK, self.port)
+                await ask(own, 18, 3, VERSIONS_BODY, str(self.broker.id))
+                await self.change(own, self.changed)
+                own[1].close()
+                self.anew.append((time.perf_counter() - began) * 1000)
+            else:
+                await self.change(streams, self.changed)
+                self.kept.append((time.perf_counter() - began) * 1000)
+            self.changed += 1
+            next_at = max(next_at + EVERY_SECONDS, loop.time())
+            await asyncio.sleep(next_at - loop.time())
+        streams[1].close()
+
+    changed = 0
+
+
+VERSIONS_BODY = b"\x02x\x02x\x00"
+"""Name and version of a client's software, and no tags."""
+
+
+async def ask(
+    streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], api_key: int, version: int, body: bytes, client_id: str
+) -> memoryview:
+    """One request and its answer's body."""
+    reader, writer = streams
+    writer.write(request_frame_head(api_key, version, 1, client_id, len(body)) + body)
+    (size,) = struct.unpack(">i", await reader.readexactly(4))
+    payload = memoryview(await reader.readexactly(size))
+    header_version = response_header_version(api_key, version)
+    assert header_version is not None
+    return payload[read_response_head(payload, header_version)[1] :]
+
+
+class Phase(NamedTuple):
+    """What one phase gave; latencies in ms."""
+
+    kind: str
+    kept: list[float]
+    anew: list[float]
+    figures: tuple[int, int, int, int]
+    cpu_s: float
+    resident_mib: float
+    load: float
+    held_ms: float
+    """The longest that the controller's event loop was late."""
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """A percentile, by the nearest rank."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def told(phase: Phase) -> Iterator[str]:
+    """A phase in two lines."""
+    for name, values in (("open connection", phase.kept), ("new connection", phase.anew)):
+        shares = ", ".join(f"p{share * 100:g} {percentile(values, share):.1f}" for share in (0.5, 0.9, 0.99, 1.0))
+        yield f"{phase.kind:6} {name:16} n {len(values):5}: {shares} ms"
+    opened, answers, size, lost = phase.figures
+    yield (
+        f"       {opened} clients connected, {answers} answers, {size / 1e6:.0f} MB, {lost} connections lost; "
+        f"controller {phase.cpu_s:.1f} CPU s, {phase.resident_mib:.0f} MiB; event loop held {phase.held_ms:.0f} ms; load {phase.load:.1f}"
+    )
+
+
+def processor_seconds(pid: int) -> tuple[float, float]:
+    """(CPU seconds, resident MiB) of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    ticks = os.sysconf("SC_CLK_TCK")
+    return (int(fields[11]) + int(fields[12])) / ticks, int(fields[21]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def longest_lag_ms(port: int) -> float:
+    """How late the controller's event loop was at the worst since this was last asked."""
+    with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=30) as page:
+        found = re.search(r"^shunter_event_loop_lag_worst_seconds (\S+)$", page.read().decode(), re.MULTILINE)
+    return float(found[1]) * 1000 if found else 0.0
+
+
+async def measure(asked: argparse.Namespace, folder: Path) -> int:
+    """Run everything; the exit status tells whether the flood cost more than it may."""
+    print(f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()}")
+    metrics = free_port()
+    options = ["--set", f"metrics-port={metrics}"]
+    for each in asked.set:
+        options += ["--set", each]
+    with ZooKeeperServer(folder / "zookeeper", heap_mib=1_024, java_tuning=AS_IN_PRODUCTION) as zookeeper:
+        ids = tuple(range(1, asked.brokers + 1))
+        topics = asked.partitions // asked.partitions_each
+        connect = zookeeper.connect_string
+        async with seeded_yard(connect, ids, topics=topics, partitions_each=asked.partitions_each) as yard:
+            server = ShunterController(folder / "controller", connect, broker_id=CONTROLLER_ID, options=options)
+            try:
+                await asyncio.to_thread(server.start)
+                phases = await run_phases(asked, yard, server, metrics)
+            finally:
+                await asyncio.to_thread(server.stop, 30.0)
+    return verdict(phases)
+
+
+async def run_phases(
+    asked: argparse.Namespace, yard: SimulatedYard, server: ShunterController, metrics: int
+) -> list[Phase]:
+    """Calm and flood in turns."""
+    port = int(server.address.rpartition(":")[2])
+    leader = Leader(yard, port)
+    await leader.learn(asked.partitions_each)
+    context = multiprocessing.get_context("spawn")
+    pipes, processes = [], []
+    for _ in range(asked.processes):
+        ours, theirs = context.Pipe()
+        process = context.Process(target=flood, args=(port, asked.clients // asked.processes, theirs), daemon=True)
+        process.start()
+        pipes.append(ours)
+        processes.append(process)
+    await leader.measure(3.0)
+    gc.collect()
+    gc.freeze()
+    phases: list[Phase] = []
+    for kind in ("calm", "flood") * asked.rounds:
+        if kind == "flood":
+            for pipe in pipes:
+                pipe.send("start")
+            await asyncio.sleep(3.0)
+        pid = server.process.pid or 0
+        await asyncio.to_thread(longest_lag_ms, metrics)
+        before = processor_seconds(pid)[0]
+        await leader.measure(asked.seconds)
+        after, resident = processor_seconds(pid)
+        held_ms = await asyncio.to_thread(longest_lag_ms, metrics)
+        figures = (0, 0, 0, 0)
+        if kind == "flood":
+            for pipe in pipes:
+                pipe.send("stop")
+            each = [await asyncio.to_thread(pipe.recv) for pipe in pipes]
+            figures = tuple(map(sum, zip(*each, strict=True)))  # type: ignore[assignment]
+        phases.append(
+            Phase(kind, leader.kept, leader.anew, figures, after - before, resident, os.getloadavg()[0], held_ms)
+        )
+        print("\n".join(told(phases[-1])), flush=True)
+    for pipe in pipes:
+        pipe.send("end")
+    return phases
+
+
+def verdict(phases: Sequence[Phase]) -> int:
+    """Tell what the flood cost."""
+    status = 0
+    for name, take in (("an open connection", lambda each: each.kept), ("a new connection", lambda each: each.anew)):
+        by_kind = {
+            kind: [value for each in phases if each.kind == kind for value in take(each)] for kind in ("calm", "flood")
+        }
+        shares = {kind: percentile(values, 0.99) for kind, values in by_kind.items()}
+        more = shares["flood"] - shares["calm"]
+        middle = statistics.median(by_kind["flood"]) - statistics.median(by_kind["calm"])
+        good = more <= ALLOWED_MS
+        status |= 0 if good or name != "an open connection" else 1
+        print(
+            f"\nOn {name} the flood costs {more:.1f} ms at the 99th percentile ({shares['calm']:.1f} -> "
+            f"{shares['flood']:.1f} ms), {middle:.1f} ms at the median: {'within' if good else 'ABOVE'} {ALLOWED_MS:.0f} ms"
+        )
+    print(f"\nload average now {os.getloadavg()}")
+    return status
+
+
+def main() -> int:
+    """Measure in a folder that goes with us."""
+    asked = arguments()
+    with tempfile.TemporaryDirectory(prefix="controller-flood-") as folder:
+        return asyncio.run(measure(asked, Path(folder)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

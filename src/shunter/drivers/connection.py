@@ -1,0 +1,435 @@
+"""One connection of a client, a tool or a broker: frames in, answers out, in the order of the requests.
+
+While a request waits for its turn nothing more is read from its connection, so what is not worked on waits in the
+peer's memory and not in ours. An answer is written as fast as the peer reads it, and no faster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import select
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any, cast
+
+from shunter.drivers.answer import Answer
+from shunter.drivers.door import ANTEROOM_SECONDS, Kind
+from shunter.drivers.handlers.context import Call
+from shunter.drivers.handlers.dispatch import respond
+from shunter.drivers.house import DECODED_HERE_BYTES, House
+from shunter.drivers.memory_pool import READ_BYTES
+from shunter.errors import DriverError, FormatError
+from shunter.model.partition import BrokerId
+from shunter.wire.framing import SIZE_BYTES, frame_length, read_request_head
+from shunter.wire.requests import (
+    ALLOCATE_PRODUCER_IDS,
+    ALTER_PARTITION,
+    API_VERSIONS,
+    CONTROLLED_SHUTDOWN,
+    ParsedRequest,
+    UnsupportedVersionError,
+    encode_unsupported_version,
+)
+
+_LOG = logging.getLogger(__name__)
+
+BROKERS_ASK = frozenset({ALTER_PARTITION, CONTROLLED_SHUTDOWN, ALLOCATE_PRODUCER_IDS})
+_QUICK = BROKERS_ASK | {API_VERSIONS}
+_HUNG_UP: int = getattr(select, "POLLRDHUP", select.POLLHUP)
+"""Elsewhere than on Linux only a peer that has closed both ways is seen."""
+ALLOWANCE_BYTES = 16_384
+"""What each connection may have unread without room in the pool: every request that is not a mass submission."""
+WRITE_BYTES = 262_144
+"""What one connection is given at a time where its peer reads as fast as we write."""
+SLOWEST_IN = 1_048_576
+SLOWEST_OUT = 65_536
+"""Bytes a second that add to the time a request may take to come and an answer may take to go."""
+
+
+def hung_up(sockets: Iterable[int]) -> list[int]:
+    """Tell whose peers are gone or say nothing more, whatever they said before."""
+    poll = select.poll()
+    for fd in sockets:
+        poll.register(fd, _HUNG_UP)
+    return [fd for fd, _ in poll.poll(0)]
+
+
+class _Slot:
+    """A request that was begun; answers go out in the order of the slots."""
+
+    __slots__ = ("answer", "broker", "failure", "held", "task")
+
+    def __init__(self, held: int, *, broker: bool) -> None:
+        self.held = held
+        self.broker = broker
+        self.task: asyncio.Task[None] | None = None
+        self.answer: Answer | None = None
+        self.failure: BaseException | None = None
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One peer."""
+
+    def __init__(self, house: House, listener: str, fd: int, peer: str, address: str, kind: Kind) -> None:
+        self.address = address
+        self.kind = kind
+        self.broker: BrokerId | None = None
+        self.last_active = time.monotonic()
+        self._house = house
+        self._listener = listener
+        self._fd = fd
+        self._peer = peer
+        self._transport: asyncio.Transport | None = None
+        self._opened = self.last_active
+        self._buffer = bytearray()
+        self._wanted: int | None = None
+        """Bytes of the frame that comes next, size included; None while that is not known."""
+        self._partial_since: float | None = None
+        self._heard = False
+        self._queued = False
+        self._decoding = False
+        """A large request is being decoded: nothing behind it may overtake it."""
+        self._reading = True
+        self._closed = False
+        self._slots: deque[_Slot] = deque()
+        self._chunks: Iterator[bytes | memoryview] | None = None
+        self._sending: Answer | None = None
+        self._send_by = 0.0
+        self._taken_at = 0.0
+        """When the peer's kernel last took something of it."""
+        self._writable = True
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request or an answer is under way."""
+        return bool(self._slots or self._sending or self._buffer)
+
+    @property
+    def unread(self) -> int | None:
+        """The socket, while it is not read from: nobody would tell that its peer is gone."""
+        return None if self._reading or self._closed else self._fd
+
+    # What the transport tells us.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio.Protocol`."""
+        self._transport = cast("asyncio.Transport", transport)
+        # We are told as soon as the kernel does not take everything: what it does not take is not copied ahead.
+        self._transport.set_write_buffer_limits(high=0)
+        if self._closed:
+            self._transport.abort()
+
+    def connection_lost(self, _reason: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        self._depart()
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """See `asyncio.BufferedProtocol`: all connections read into one buffer, one after another."""
+        if self._wanted is None or self._wanted <= ALLOWANCE_BYTES:
+            return self._house.scratch[:ALLOWANCE_BYTES]
+        return self._house.scratch[: max(1, min(READ_BYTES, self._wanted - len(self._buffer)))]
+
+    def buffer_updated(self, count: int) -> None:
+        """See `asyncio.BufferedProtocol`."""
+        self._active()
+        self._house.stats.bytes_in += count
+        before = self._unread()
+        self._buffer += self._house.scratch[:count]
+        self._house.pool_of(self.kind).take(self._unread() - before)
+        self._go_on()
+
+    def eof_received(self) -> None:
+        """See `asyncio.Protocol`: a peer that says nothing more does not wait for answers either."""
+
+    def pause_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        self._writable = True
+        self._taken_at = time.monotonic()
+        self.write_on()
+
+    # What the house tells us.
+
+    def leave(self, reason: str, told: str, level: int = logging.INFO) -> None:
+        """Close the connection, and say why."""
+        if not self._closed:
+            self._house.stats.close(reason, f"{self._peer}: connection closed: {told}", level)
+            self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close the connection without a word."""
+        self._depart()
+        if self._transport is None:
+            return
+        if self._transport.get_write_buffer_size():
+            self._transport.abort()
+        else:
+            self._transport.close()
+
+    def room_again(self) -> None:
+        """See `memory_pool.Holder`."""
+        self._go_on()
+
+    def overdue(self, now: float) -> tuple[str, str] | None:
+        """Tell why the connection has to be closed by now, and in which words; None: it has not."""
+        limits = self._house.limits
+        allowed = limits.peer_timeout_ms / 1000
+        if self._sending is not None and now > min(self._send_by, self._taken_at + allowed):
+            return "slow answer", f"it does not read its answer of {self._sending.size} bytes"
+        if self._partial_since is not None and self._reading and self._wanted is not None:
+            if now > self._partial_since + allowed + self._wanted / SLOWEST_IN:
+                told = f"{len(self._buffer)} of {self._wanted} bytes of a request came within {allowed:.0f} s"
+                return "slow request", told
+        elif self._partial_since is not None and self._reading and now > self._partial_since + allowed:
+            return "slow request", f"a request's size did not come within {allowed:.0f} s"
+        if self.kind is Kind.NEWCOMER and not self._heard and now > self._opened + ANTEROOM_SECONDS:
+            return "room", f"no request within {ANTEROOM_SECONDS:.0f} s while clients have no room"
+        if not self.busy and now > self.last_active + limits.connections_max_idle_ms / 1000:
+            return "idle", f"idle for {now - self.last_active:.0f} s"
+        return None
+
+    # Requests.
+
+    def _go_on(self) -> None:
+        """Look at what has been read: begin what may be begun, queue what has to wait, or read on."""
+        while not self._closed and not self._queued and not self._decoding:
+            try:
+                complete = self._complete()
+            except FormatError as malformed:
+                self.leave("malformed", str(malformed), logging.WARNING)
+                return
+            if not complete:
+                self._read(wanted=not self._buffer or self._may_grow())
+                return
+            self._partial_since = None
+            self._house.pool_of(self.kind).done(self)
+            self._read(wanted=False)
+            if len(self._slots) >= self._house.limits.requests_in_flight:
+                return
+            api_key = int.from_bytes(self._buffer[SIZE_BYTES : SIZE_BYTES + 2], "big", signed=True)
+            if self.kind is Kind.BROKER and api_key in BROKERS_ASK:
+                self._begin(broker=True)
+                continue
+            if not self._let_in(api_key):
+                return
+            self._queued = True
+            self._house.desk.queue(self, quick=api_key in _QUICK)
+
+    def take_turn(self) -> None:
+        """Begin one request."""
+        self._queued = False
+        if not self._closed and hung_up([self._fd]):
+            self.hang_up()
+        if not self._closed:
+            self._begin(broker=False)
+            self._go_on()
+
+    def _complete(self) -> bool:
+        """Tell whether a whole frame has been read.
+
+        Raises:
+            FormatError: a size that can't be.
+        """
+        if self._wanted is None and len(self._buffer) >= SIZE_BYTES:
+            longest = self._house.limits.frame_bytes
+            self._wanted = SIZE_BYTES + frame_length(self._buffer, longest, self._peer)
+        if self._wanted is not None and len(self._buffer) >= self._wanted:
+            return True
+        if self._buffer and self._partial_since is None:
+            self._partial_since = time.monotonic()
+        return False
+
+    def _may_grow(self) -> bool:
+        return len(self._buffer) < ALLOWANCE_BYTES or self._house.pool_of(self.kind).may_go_on(self)
+
+    def _read(self, *, wanted: bool) -> None:
+        if wanted != self._reading and self._transport is not None and not self._transport.is_closing():
+            self._reading = wanted
+            if wanted:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def _unread(self) -> int:
+        """Bytes that count against the pool."""
+        return max(0, len(self._buffer) - ALLOWANCE_BYTES)
+
+    def _let_in(self, api_key: int) -> bool:
+        """Look at a newcomer's first request: a client needs room among the clients."""
+        self._heard = True
+        if self.kind is not Kind.NEWCOMER or api_key in BROKERS_ASK or self._speaks_as_broker():
+            return True
+        lack = self._house.door.become_client(self, time.monotonic())
+        if lack is not None:
+            self._house.turn_away(self._peer, lack)
+            self.hang_up()
+            return False
+        return True
+
+    def _speaks_as_broker(self) -> bool:
+        if self._wanted is None:
+            return False
+        try:
+            head = read_request_head(bytes(self._buffer[SIZE_BYTES : self._wanted]), self._peer)
+        except FormatError:
+            return False
+        return head.client_id is not None and head.client_id in {
+            str(broker) for broker in self._house.node.view.brokers
+        }
+
+    def _begin(self, *, broker: bool) -> None:
+        """Begin the request that has been read, as a task of its own."""
+        pool = self._house.pool_of(self.kind)
+        before = self._unread()
+        end = self._wanted or SIZE_BYTES
+        with memoryview(self._buffer) as view:
+            frame = bytes(view[SIZE_BYTES:end])
+        del self._buffer[:end]
+        self._wanted = None
+        slot = _Slot(max(0, len(frame) - ALLOWANCE_BYTES), broker=broker)
+        pool.take(self._unread() - before + slot.held)
+        self._slots.append(slot)
+        self._decoding = len(frame) > DECODED_HERE_BYTES
+        self._house.desk.began(broker=broker)
+        slot.task = asyncio.create_task(self._serve(frame, slot), name=f"request-{self._peer}")
+        slot.task.add_done_callback(partial(self._served, slot))
+
+    async def _serve(self, frame: bytes, slot: _Slot) -> None:
+        began = time.perf_counter()
+        try:
+            parsed = await self._house.decode(frame, self._peer, broker=slot.broker)
+        except UnsupportedVersionError as unsupported:
+            refusal = encode_unsupported_version(unsupported)
+            if refusal is None:
+                raise FormatError(self._peer, unsupported.message) from unsupported
+            slot.answer = Answer(refusal)
+            return
+        self._recognise(parsed)
+        if len(frame) > DECODED_HERE_BYTES:
+            # What comes behind it is begun in a later pass, after the handler has been called.
+            self._decoding = False
+            asyncio.get_running_loop().call_soon(self._go_on)
+        slot.answer = await respond(Call(self._house.node, parsed, self._listener, self._peer))
+        self._house.stats.answered(parsed.api_key, time.perf_counter() - began)
+
+    def _recognise(self, parsed: ParsedRequest) -> None:
+        """See whether a request proves that a broker sent it: by the epoch of its registration, which brokers alone have."""
+        if self.kind is Kind.BROKER or self._closed or parsed.api_key not in BROKERS_ASK:
+            return
+        message: Any = parsed.message
+        epoch = getattr(message, "broker_epoch", -1)
+        broker = self._house.node.view.brokers.get(message.broker_id)
+        if broker is None or broker.epoch != epoch or epoch < 0:
+            return
+        pools = self._house.pool_of(self.kind), self._house.pool_of(Kind.BROKER)
+        held = self._unread() + sum(slot.held for slot in self._slots)
+        self._house.door.become_broker(self, broker.id)
+        pools[0].done(self)
+        pools[0].take(-held)
+        pools[1].take(held)
+        self._house.set_forward(self._fd)
+
+    def _served(self, slot: _Slot, task: asyncio.Task[None]) -> None:
+        """A request is answered, or can't be."""
+        self._house.desk.ended(broker=slot.broker)
+        if self._closed:
+            return
+        self._house.pool_of(self.kind).take(-slot.held)
+        slot.held = 0
+        if slot.answer is None:
+            self._decoding = False
+        slot.failure = asyncio.CancelledError() if task.cancelled() else task.exception()
+        self._flush()
+        self._go_on()
+
+    # Answers.
+
+    def _flush(self) -> None:
+        """Send what is answered, in the order in which it was asked."""
+        while self._slots and self._sending is None and not self._closed:
+            slot = self._slots[0]
+            if slot.failure is not None:
+                self._give_up(slot.failure)
+                return
+            if slot.answer is None:
+                return
+            self._slots.popleft()
+            self._send(slot.answer)
+
+    def _send(self, answer: Answer) -> None:
+        self._house.lend(answer)
+        self._sending, self._chunks = answer, answer.chunks()
+        allowed = self._house.limits.peer_timeout_ms / 1000
+        self._taken_at = time.monotonic()
+        self._send_by = self._taken_at + allowed + answer.size / SLOWEST_OUT
+        self._write()
+
+    def write_on(self) -> None:
+        """Write some more of an answer, and what is answered behind it."""
+        if not self._closed:
+            self._write()
+            self._flush()
+            self._go_on()
+
+    def _write(self) -> None:
+        written = 0
+        while self._writable and self._chunks is not None and self._transport is not None and not self._closed:
+            if written >= WRITE_BYTES:
+                self._house.desk.write_later(self)
+                return
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                self._sent()
+                self._active()
+                return
+            self._transport.write(chunk)
+            if self._writable:
+                self._taken_at = time.monotonic()
+            written += len(chunk)
+            self._house.stats.bytes_out += len(chunk)
+
+    def _sent(self) -> None:
+        if self._sending is not None:
+            self._house.give_back(self._sending)
+            self._sending = self._chunks = None
+
+    def _give_up(self, failure: BaseException) -> None:
+        """Close the connection because a request can't be answered."""
+        if isinstance(failure, FormatError):
+            self.leave("malformed", str(failure), logging.WARNING)
+        elif isinstance(failure, DriverError):
+            self.leave("unanswerable", str(failure), logging.WARNING)
+        elif isinstance(failure, asyncio.CancelledError):
+            self.hang_up()
+        else:
+            _LOG.error("%s: connection closed by a bug", self._peer, exc_info=failure)
+            self.leave("bug", "a bug of ours", logging.DEBUG)
+
+    # The end.
+
+    def _active(self) -> None:
+        self.last_active = time.monotonic()
+        self._house.door.active(self)
+
+    def _depart(self) -> None:
+        """Leave nothing behind."""
+        if self._closed:
+            return
+        self._closed = True
+        pool = self._house.pool_of(self.kind)
+        pool.done(self)
+        pool.take(-self._unread() - sum(slot.held for slot in self._slots))
+        self._buffer.clear()
+        self._sent()
+        for slot in self._slots:
+            if slot.task is not None:
+                slot.task.cancel()
+        self._slots.clear()
+        self._house.door.depart(self)
+        self._house.forget(self._fd, self)

@@ -1,0 +1,146 @@
+"""Whose request is next. Brokers' requests never wait here: this is the queue of everybody else.
+
+One request of each address is begun in turn, and of one address one of each connection, so that neither ten thousand
+requests on one connection nor a thousand connections from one host keep others waiting. In one pass of the event loop
+only as many are begun as take about `PASS_SECONDS`, found by measuring; while a broker waits for an answer, one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Protocol
+
+from shunter.drivers.fair_selector import AT_MOST, FairSelector
+
+PASS_SECONDS = 0.003
+"""An ISR change takes some six passes: read, decide, write to ZooKeeper, hear of it, answer."""
+MOST_IN_A_PASS = 16
+HURRIED_SOCKETS = 4
+
+
+class Asker(Protocol):
+    """A connection, as the desk sees it."""
+
+    address: str
+
+    def take_turn(self) -> None:
+        """Begin one request."""
+        ...
+
+    def write_on(self) -> None:
+        """Write some more of an answer."""
+        ...
+
+
+class _Lane:
+    """Connections that have a request ready, by address; each address has its turn, then each of its connections."""
+
+    def __init__(self) -> None:
+        self._rings: OrderedDict[str, deque[Asker]] = OrderedDict()
+        self.length = 0
+
+    def append(self, asker: Asker) -> None:
+        self._rings.setdefault(asker.address, deque()).append(asker)
+        self.length += 1
+
+    def pop(self) -> Asker:
+        address, ring = self._rings.popitem(last=False)
+        asker = ring.popleft()
+        if ring:
+            self._rings[address] = ring
+        self.length -= 1
+        return asker
+
+
+class Desk:
+    """Begins clients' requests in turns.
+
+    Args:
+        most: requests of clients that may be begun and not yet answered.
+        room: tells whether there is room for answers.
+        selector: is told to look at fewer clients while brokers wait.
+    """
+
+    def __init__(self, most: int, room: Callable[[], bool], selector: FairSelector | None = None) -> None:
+        self.begun = 0
+        """Requests of clients that are begun and not answered."""
+        self.brokers = 0
+        """Requests of brokers that are not answered."""
+        self._most = most
+        self._room = room
+        self._selector = selector
+        self._quick, self._ordinary = _Lane(), _Lane()
+        self._writers: deque[Asker] = deque()
+        self._share = MOST_IN_A_PASS
+        self._scheduled_at: float | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Count the connections whose request waits for its turn."""
+        return self._quick.length + self._ordinary.length
+
+    def queue(self, asker: Asker, *, quick: bool) -> None:
+        """A connection has a request; `quick` ones (versions, and what brokers ask) don't wait behind the others."""
+        (self._quick if quick else self._ordinary).append(asker)
+        self.wake()
+
+    def write_later(self, asker: Asker) -> None:
+        """A connection has written its share of a long answer."""
+        self._writers.append(asker)
+        self.wake()
+
+    def began(self, *, broker: bool) -> None:
+        """A request is begun."""
+        if broker:
+            self.brokers += 1
+            self._hurry()
+        else:
+            self.begun += 1
+
+    def ended(self, *, broker: bool) -> None:
+        """A request is answered, or nobody waits for it any more."""
+        if broker:
+            self.brokers -= 1
+            self._hurry()
+        else:
+            self.begun -= 1
+            self.wake()
+
+    def wake(self) -> None:
+        """Go on, if there is something to go on with."""
+        if self._scheduled_at is None and (self._writers or self._may_begin()):
+            self._scheduled_at = time.perf_counter()
+            asyncio.get_running_loop().call_soon(self._pass)
+
+    def _may_begin(self) -> bool:
+        return self.waiting > 0 and self.begun < self._most and self._room()
+
+    def _hurry(self) -> None:
+        if self._selector is not None:
+            self._selector.at_most = HURRIED_SOCKETS if self.brokers else AT_MOST
+
+    def _pass(self) -> None:
+        began = time.perf_counter()
+        if self._scheduled_at is not None:
+            # What was begun in the last pass has run in this one, before us.
+            slow = began - self._scheduled_at > PASS_SECONDS
+            self._share = max(1, self._share // 2) if slow else min(MOST_IN_A_PASS, self._share + 1)
+        self._scheduled_at = None
+        try:
+            for _ in range(1 if self.brokers else self._share):
+                self._one_of_each()
+                if time.perf_counter() - began > PASS_SECONDS:
+                    break
+        finally:
+            self.wake()
+
+    def _one_of_each(self) -> None:
+        if self._writers:
+            self._writers.popleft().write_on()
+        if self._quick.length and self._may_begin():
+            self._quick.pop().take_turn()
+        if self._ordinary.length and self._may_begin():
+            self._ordinary.pop().take_turn()

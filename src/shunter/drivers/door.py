@@ -1,0 +1,184 @@
+"""Who is let in: room for clients, and room of their own for brokers, which clients can't take.
+
+A connection is a client's until it proves to be a broker's: by a request that only brokers send, with the id of a live
+broker and the epoch of its registration. That is the one thing that a client does not know, whatever address or client
+id it has. Until then:
+
+- While clients have room, everybody is let in as a client.
+- Where they have none, a newcomer is let into the **anteroom** and may say one request. Whoever speaks as a broker (its
+  client id is the id of a live broker, or it asks what only brokers ask) may stay there until it has proved it. Anybody
+  else takes the place of the client that has been idle for the longest, or is turned away.
+- The anteroom is small. Where it is full, the oldest goes who comes from an address that no broker has registered; if
+  there is none, the oldest. So a broker always gets in, also where it shares an address with clients, or comes from
+  another one than it registered.
+
+Brokers that have proved it go for nobody; of one broker only so many are kept, the latest.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from enum import Enum
+from itertools import islice
+from typing import Protocol
+
+from shunter.model.partition import BrokerId
+from shunter.model.settings import WireLimits
+
+CONNECTIONS_PER_BROKER = 8
+"""A broker has three: for ISR changes, for producer ids, and one to shut down."""
+ANTEROOM = 64
+ANTEROOM_SECONDS = 5.0
+"""How long a newcomer in the anteroom has for its first request."""
+IDLE_SECONDS = 1.0
+"""A client that has asked something more recently than that is not idle."""
+_LOOKED_AT = 64
+"""How many of the idlest clients are looked at when room is needed."""
+
+
+class Kind(Enum):
+    """Whose room a connection takes."""
+
+    CLIENT = "client"
+    NEWCOMER = "newcomer"
+    BROKER = "broker"
+
+
+class Guest(Protocol):
+    """A connection, as the door sees it."""
+
+    address: str
+    kind: Kind
+    broker: BrokerId | None
+    """Who it is, once that is proved."""
+    last_active: float
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request or an answer is under way."""
+        ...
+
+    def leave(self, reason: str, told: str) -> None:
+        """Close it, and say why."""
+        ...
+
+
+class Door:
+    """Counts who is in, and decides who goes for whom.
+
+    Args:
+        limits: how many.
+        registered: tells whether a live broker has registered an address.
+    """
+
+    def __init__(self, limits: WireLimits, registered: Callable[[str], bool]) -> None:
+        self.limits = limits
+        self._registered = registered
+        self._clients: OrderedDict[Guest, None] = OrderedDict()
+        self._by_address: dict[str, OrderedDict[Guest, None]] = {}
+        self._newcomers: OrderedDict[Guest, None] = OrderedDict()
+        self._brokers: dict[BrokerId, OrderedDict[Guest, None]] = {}
+
+    def everybody(self) -> list[Guest]:
+        """List all who are in."""
+        brokers = (guest for guests in self._brokers.values() for guest in guests)
+        return [*self._clients, *self._newcomers, *brokers]
+
+    def count(self, kind: Kind) -> int:
+        """Count those of a kind."""
+        if kind is Kind.BROKER:
+            return sum(map(len, self._brokers.values()))
+        return len(self._clients if kind is Kind.CLIENT else self._newcomers)
+
+    def kind_for(self, address: str) -> Kind | None:
+        """Tell which room a newcomer gets, and make room in the anteroom; None: it is turned away."""
+        if self._lack(address) is None:
+            return Kind.CLIENT
+        if len(self._newcomers) < ANTEROOM:
+            return Kind.NEWCOMER
+        strangers = (guest for guest in self._newcomers if not self._registered(guest.address))
+        going = next(strangers, None)
+        if going is None and self._registered(address):
+            going = next(iter(self._newcomers))
+        if going is None:
+            return None
+        going.leave("room", f"it has not proved to be a broker's, and all {ANTEROOM} places for that are wanted")
+        return Kind.NEWCOMER
+
+    def enter(self, guest: Guest) -> None:
+        """Take in a connection of the kind that was told."""
+        if guest.kind is Kind.NEWCOMER:
+            self._newcomers[guest] = None
+        else:
+            self._clients[guest] = None
+            self._by_address.setdefault(guest.address, OrderedDict())[guest] = None
+
+    def become_client(self, guest: Guest, now: float) -> str | None:
+        """Let a newcomer into the clients' room, for the idlest client if need be.
+
+        Returns:
+            The bound that it meets, where nobody goes for it; None if it is in.
+        """
+        for _ in range(2):
+            lack = self._lack(guest.address)
+            if lack is None:
+                break
+            of = self._by_address[guest.address] if lack == "max.connections.per.ip" else self._clients
+            if not self.make_room(now, of):
+                return lack
+        self._newcomers.pop(guest, None)
+        guest.kind = Kind.CLIENT
+        self.enter(guest)
+        return None
+
+    def become_broker(self, guest: Guest, broker: BrokerId) -> None:
+        """A connection has proved whose it is."""
+        self.depart(guest)
+        guest.kind, guest.broker = Kind.BROKER, broker
+        guests = self._brokers.setdefault(broker, OrderedDict())
+        guests[guest] = None
+        if len(guests) > CONNECTIONS_PER_BROKER:
+            oldest = next(iter(guests))
+            oldest.leave("room", f"broker {broker} has {CONNECTIONS_PER_BROKER} connections that are more recent")
+
+    def active(self, guest: Guest) -> None:
+        """A connection has said or heard something."""
+        if guest.kind is Kind.CLIENT:
+            self._clients.move_to_end(guest)
+            self._by_address[guest.address].move_to_end(guest)
+        elif guest.kind is Kind.BROKER and guest.broker is not None:
+            self._brokers[guest.broker].move_to_end(guest)
+
+    def depart(self, guest: Guest) -> None:
+        """A connection is closed, or changes its room."""
+        self._newcomers.pop(guest, None)
+        if guest.kind is Kind.BROKER and guest.broker is not None:
+            of_broker = self._brokers.get(guest.broker, OrderedDict())
+            of_broker.pop(guest, None)
+            if not of_broker:
+                self._brokers.pop(guest.broker, None)
+        elif guest in self._clients:
+            del self._clients[guest]
+            of_address = self._by_address[guest.address]
+            del of_address[guest]
+            if not of_address:
+                del self._by_address[guest.address]
+
+    def make_room(self, now: float, of: Iterable[Guest] | None = None, count: int = 1) -> int:
+        """Let the idlest clients go.
+
+        Returns:
+            How many went.
+        """
+        idlest = islice(self._clients if of is None else of, _LOOKED_AT)
+        going = [guest for guest in idlest if not guest.busy and now - guest.last_active >= IDLE_SECONDS][:count]
+        for guest in going:
+            guest.leave("room", f"idle for {now - guest.last_active:.1f} s, and others want its place")
+        return len(going)
+
+    def _lack(self, address: str) -> str | None:
+        """Tell which bound another client from an address would meet."""
+        if len(self._by_address.get(address, ())) >= self.limits.max_connections_per_ip:
+            return "max.connections.per.ip"
+        return "max.connections" if len(self._clients) >= self.limits.max_connections else None

@@ -1,0 +1,43 @@
+"""How many files this process may have open: each connection is one."""
+
+from __future__ import annotations
+
+import resource
+from typing import NamedTuple
+
+SPARE_FILES = 1_024
+"""For brokers' connections to us, ours to brokers (one, and up to four more for what is passed on), ZooKeeper, logs."""
+LEAST_CONNECTIONS = 16
+
+
+class FileLimit(NamedTuple):
+    """What was found: the limit in force now, whether it was raised, and the connections that fit below it."""
+
+    files: int
+    raised_from: int
+    connections: int
+
+
+def make_room(connections: int) -> FileLimit:
+    """Raise the limit on open files as far as it takes and may be done without rights.
+
+    Args:
+        connections: how many are wanted for clients.
+
+    Returns:
+        The connections that fit: those that are wanted, or fewer. At least 16.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + SPARE_FILES
+    limit = soft
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        except (OSError, ValueError):
+            limit = soft
+    if limit == resource.RLIM_INFINITY or limit >= wanted:
+        return FileLimit(limit, soft, connections)
+    # Where files are scarce, half of them are for what the cluster can't do without.
+    fit = max(limit - SPARE_FILES, limit // 2)
+    return FileLimit(limit, soft, max(LEAST_CONNECTIONS, min(connections, fit)))

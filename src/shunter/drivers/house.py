@@ -1,0 +1,111 @@
+"""What all connections share: room, turns, memory, and who decodes."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from shunter.drivers.answer import Answer
+from shunter.drivers.broker_addresses import BrokerAddresses
+from shunter.drivers.desk import Desk
+from shunter.drivers.door import Door, Guest, Kind
+from shunter.drivers.fair_selector import FairSelector
+from shunter.drivers.handlers.context import Node
+from shunter.drivers.memory_pool import READ_BYTES, MemoryPool
+from shunter.drivers.server_stats import ServerStats
+from shunter.model.settings import WireLimits
+from shunter.wire.requests import ParsedRequest, decode_request
+
+DECODED_HERE_BYTES = 16_384
+"""A larger request is decoded beside the event loop: kio takes some milliseconds for each thousand elements."""
+
+
+class House:
+    """Shared by the connections of one server."""
+
+    def __init__(self, node: Node, limits: WireLimits, selector: FairSelector | None) -> None:
+        self.node = node
+        self.limits = limits
+        self.stats = ServerStats()
+        self.addresses = BrokerAddresses()
+        self.door = Door(limits, self.addresses.__contains__)
+        self.answers = MemoryPool(limits.queued_max_answer_bytes)
+        self.desk = Desk(limits.queued_max_requests, lambda: not self.answers.full, selector)
+        self.scratch = memoryview(bytearray(READ_BYTES))
+        self._pools = MemoryPool(limits.queued_max_request_bytes), MemoryPool(limits.queued_max_request_bytes)
+        self._selector = selector
+        self._lent: dict[int, int] = {}
+        self._decoders: dict[bool, ThreadPoolExecutor] = {}
+
+    def pool_of(self, kind: Kind) -> MemoryPool:
+        """Give the memory for requests of a kind: brokers have their own."""
+        return self._pools[1 if kind is Kind.BROKER else 0]
+
+    def lend(self, answer: Answer) -> None:
+        """Count the memory of an answer that is about to be sent; what several share is counted once."""
+        if answer.pieces:
+            users = self._lent.get(id(answer.pieces), 0)
+            self._lent[id(answer.pieces)] = users + 1
+            if users == 0:
+                self.answers.take(answer.shared)
+        self.answers.take(answer.own)
+
+    def give_back(self, answer: Answer) -> None:
+        """An answer is sent, or will never be."""
+        if answer.pieces:
+            users = self._lent.pop(id(answer.pieces)) - 1
+            if users:
+                self._lent[id(answer.pieces)] = users
+            else:
+                self.answers.take(-answer.shared)
+        self.answers.take(-answer.own)
+        self.desk.wake()
+
+    async def decode(self, frame: bytes, peer: str, *, broker: bool) -> ParsedRequest:
+        """Decode a request; a large one in a thread, which shares nothing with us.
+
+        Args:
+            frame: the request without its size.
+            peer: what errors name.
+            broker: whether a broker sent it: brokers don't wait for what clients sent.
+
+        Raises:
+            FormatError: malformed.
+            UnsupportedVersionError: as `decode_request`.
+        """
+        if len(frame) <= DECODED_HERE_BYTES:
+            return decode_request(frame, self.limits, peer)
+        if broker not in self._decoders:
+            # One thread each: with more the event loop would wait for its turn behind all of them.
+            self._decoders[broker] = ThreadPoolExecutor(1, "decoder")
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._decoders[broker], decode_request, frame, self.limits, peer)
+
+    def turn_away(self, peer: str, bound: str) -> None:
+        """Count and log a connection that was not taken."""
+        allowed = {
+            "max.connections": self.limits.max_connections,
+            "max.connections.per.ip": self.limits.max_connections_per_ip,
+        }
+        told = f"{bound}={allowed[bound]}" if bound in allowed else f"no more {bound}"
+        self.stats.refuse(bound, f"{peer} turned away: {told}, and none of those that are open is idle")
+
+    def set_back(self, fd: int) -> None:
+        """Let a socket wait for its turn to be read."""
+        if self._selector is not None:
+            self._selector.set_back(fd)
+
+    def set_forward(self, fd: int) -> None:
+        """Let a socket be read before those that wait for their turn."""
+        if self._selector is not None:
+            self._selector.set_forward(fd)
+
+    def forget(self, fd: int, guest: Guest) -> None:
+        """A connection is closed."""
+        if self._selector is not None and guest.kind is not Kind.BROKER:
+            self._selector.forget(fd)
+
+    def close(self) -> None:
+        """End the threads, if there are any."""
+        for decoder in self._decoders.values():
+            decoder.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,57 @@
+"""What the listener counts, and what it logs of those whom it turns away."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+
+_LOG = logging.getLogger(__name__)
+
+QUIET_SECONDS = 10.0
+"""Of one reason at most one line is logged in this time; it says how many there were since the last."""
+
+TURNED_AWAY = frozenset({"max.connections", "max.connections.per.ip", "open files"})
+"""Reasons why a connection is not taken."""
+
+
+@dataclass(slots=True)
+class ServerStats:
+    """Counters since the start, but for what is told as now. One writer: the event loop."""
+
+    refused: dict[str, int] = field(default_factory=dict)
+    """Connections that were turned away, by reason."""
+    closed: dict[str, int] = field(default_factory=dict)
+    """Connections that were taken and then closed by us, by reason."""
+    requests: dict[int, int] = field(default_factory=dict)
+    """Answered, by API key."""
+    handling_seconds: dict[int, float] = field(default_factory=dict)
+    """From the first look at it to the answer, by API key: waiting for core and brokers included, for a turn not."""
+    bytes_in: int = 0
+    bytes_out: int = 0
+    _logged: dict[str, tuple[float, int]] = field(default_factory=dict)
+
+    def answered(self, api_key: int, seconds: float) -> None:
+        """Count an answered request."""
+        self.requests[api_key] = self.requests.get(api_key, 0) + 1
+        self.handling_seconds[api_key] = self.handling_seconds.get(api_key, 0.0) + seconds
+
+    def refuse(self, reason: str, told: str) -> None:
+        """Count and log a connection that was turned away."""
+        self.refused[reason] = self.refused.get(reason, 0) + 1
+        self._log(reason, told, logging.WARNING)
+
+    def close(self, reason: str, told: str, level: int = logging.WARNING) -> None:
+        """Count and log a connection that we closed."""
+        self.closed[reason] = self.closed.get(reason, 0) + 1
+        self._log(reason, told, level)
+
+    def _log(self, reason: str, told: str, level: int) -> None:
+        now = time.monotonic()
+        last, silent = self._logged.get(reason, (-QUIET_SECONDS, 0))
+        if now - last < QUIET_SECONDS:
+            self._logged[reason] = last, silent + 1
+            return
+        self._logged[reason] = now, 0
+        more = f" ({silent} more of the kind were not logged)" if silent else ""
+        _LOG.log(level, "%s%s", told, more)
