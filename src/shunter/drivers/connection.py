@@ -324,8 +324,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         message: Any = parsed.message
         epoch = getattr(message, "broker_epoch", -1)
-        broker = self._house.node.view.brokers.get(message.broker_id)
-        if broker is None or broker.epoch != epoch or epoch < 0:
+        view = self._house.node.view
+        broker = view.brokers.get(message.broker_id)
+        # Our own registration proves nothing: its epoch is no secret, and we send ourselves no requests.
+        if broker is None or broker.id == view.controller_id or broker.epoch != epoch or epoch <= 0:
             return
         pools = self._house.pool_of(self.kind), self._house.pool_of(Kind.BROKER)
         held = self._unread() + sum(slot.held for slot in self._slots)

@@ -91,13 +91,14 @@ def look_over(schema: Any, frame: bytes, offset: int, longest: int, place: str) 
         A frame that kio can read, and the offset of its body there: the same where there was nothing to cut out.
 
     Raises:
-        FormatError: a length that can't be, a null that may not be, bytes that are missing or left over.
+        FormatError: a length that can't be, a null that may not be, bytes that are missing.
+
+    Bytes behind the message are left aside, as Apache does: librdkafka sends some where it asks for all topics.
 
     Cost: O(elements); nothing is allocated but what is cut out.
     """
     walk = _Walk(frame, offset, longest, place)
     _shape(schema).walk(walk)
-    walk.finish()
     if not walk.cuts:
         return frame, offset
     parts: list[bytes] = []

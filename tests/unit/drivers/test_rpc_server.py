@@ -188,3 +188,15 @@ async def test_kafka_pythons_admin_client():
         kinds = [type(event) for event in w.core.events]
         assert kinds == [TopicsSubmitted, ReassignmentsSubmitted, TopicDeletionsSubmitted]
         assert w.core.events[0].topics[0].partition_count == 3
+
+
+async def test_librdkafka_is_told_of_all_topics():
+    """Its request has three bytes too many then."""
+    from confluent_kafka.admin import AdminClient
+
+    async with rpc_world() as w:
+        w.add_topic(topic("t", 1, partition([OUR_ID], OUR_ID)))
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{w.port}"})
+        told = await asyncio.to_thread(admin.list_topics, timeout=10)
+        assert (told.controller_id, set(told.topics)) == (OUR_ID, {"t"})
+        assert w.server.stats.closed == {}
