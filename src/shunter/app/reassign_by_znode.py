@@ -51,8 +51,6 @@ class ReassignByZnode:
             "verify-extra": self.verify,
             "list": self.list_moves,
         }
-        if options.action not in actions:
-            raise ZnodeToolFailed(f"--{options.action} needs --bootstrap-server")
         actions[options.action](options)
 
     def cancel(self, _: Options) -> None:
@@ -109,6 +107,8 @@ class ReassignByZnode:
             )
         asked = parse_reassignment(_read(options.values["reassignment-json-file"]))
         check_executable(asked, cancels=False)
+        if asked.log_dirs:
+            raise PlanRefused("log_dirs can't be asked for by way of ZooKeeper: use --bootstrap-server")
         targets = {tp: replicas or () for tp, replicas in asked.partitions}
         current = self._current({tp.topic for tp in targets})
         missing = [str(tp) for tp in sorted(targets) if tp not in current]

@@ -98,6 +98,17 @@ _PERMITTED = {
     "verify-extra": {"preserve-throttles"},
     "cancel-all": {"preserve-throttles", "stop", "rollback"},
 }
+_BY_ZOOKEEPER = {
+    "execute": set[str](),
+    # What the cancel znode does is a rollback; and no throttle is touched by way of ZooKeeper.
+    "cancel": {"rollback", "preserve-throttles"},
+    "verify": {"preserve-throttles"},
+    "list": {"json"},
+    "remove-cancel": set[str](),
+    "execute-extra": set[str](),
+    "verify-extra": {"preserve-throttles"},
+}
+"""Of what an action permits, what can be carried out by way of ZooKeeper; actions that can't are absent."""
 
 
 class UsageError(ShunterError):
@@ -151,8 +162,30 @@ def parse(arguments: Sequence[str]) -> Options:
     for name in given:
         if name not in permitted:
             raise UsageError(f'Option "[{name}]" can\'t be used with action "[{action}]"')
+    _check_protocol(action, values, given)
     _check_values(values, flags)
+    if action == "execute" and {"stop", "rollback"} & flags and not {"incremental", "cancel-others"} & flags:
+        raise UsageError(
+            "--stop and --rollback say what a cancel means: --execute cancels nothing without --incremental"
+            " or --cancel-others"
+        )
     return Options(action, values, frozenset(flags))
+
+
+def _check_protocol(action: str, values: Mapping[str, str], given: Sequence[str]) -> None:
+    """Refuse what the chosen way to the cluster can't carry out, rather than do half of what was asked."""
+    if "zookeeper" not in values:
+        return
+    if "bootstrap-server" in values:
+        raise UsageError("--bootstrap-server and --zookeeper exclude each other: say which way to go")
+    if action not in _BY_ZOOKEEPER:
+        raise UsageError(f"--{action} can't be carried out by way of --zookeeper: use --bootstrap-server")
+    refused = {"command-config", *_PERMITTED[action]} - _BY_ZOOKEEPER[action]
+    for name in given:
+        if name in refused:
+            raise UsageError(
+                f"--{name} can't be carried out by way of --zookeeper with --{action}: use --bootstrap-server"
+            )
 
 
 def _check_values(values: Mapping[str, str], flags: set[str]) -> None:

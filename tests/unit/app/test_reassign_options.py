@@ -45,6 +45,71 @@ def test_what_is_wrong_is_said_as_apaches_tool_says_it(arguments, told):
     assert str(refused.value) == told
 
 
+BY = ("--zookeeper", "h:2181")
+PLAN = ("--reassignment-json-file", "p")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        (("--execute", *PLAN, "--throttle", "5000"), "throttle"),
+        (("--execute", *PLAN, "--replica-alter-log-dirs-throttle", "5000"), "replica-alter-log-dirs-throttle"),
+        (("--execute", *PLAN, "--timeout", "5000"), "timeout"),
+        (("--execute", *PLAN, "--additional"), "additional"),
+        (("--execute", *PLAN, "--incremental"), "incremental"),
+        (("--execute", *PLAN, "--cancel-others"), "cancel-others"),
+        (("--execute", *PLAN, "--rollback"), "rollback"),
+        (("--cancel", "--stop"), "stop"),
+        (("--cancel", "--timeout", "5"), "timeout"),
+        (("--list", "--command-config", "c"), "command-config"),
+    ],
+)
+def test_what_zookeeper_can_not_carry_out_is_refused_and_not_passed_over(arguments, refused):
+    with pytest.raises(UsageError) as told:
+        parse((*BY, *arguments))
+    action = arguments[0]
+    assert str(told.value) == (
+        f"--{refused} can't be carried out by way of --zookeeper with {action}: use --bootstrap-server"
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--execute", *PLAN),
+        ("--execute-extra", *PLAN),
+        ("--cancel", "--rollback"),
+        ("--cancel", "--preserve-throttles"),
+        ("--verify", *PLAN, "--preserve-throttles"),
+        ("--verify-extra", *PLAN),
+        ("--list", "--json"),
+        ("--remove-cancel",),
+    ],
+)
+def test_what_zookeeper_can_carry_out_is_taken(arguments):
+    assert parse((*BY, *arguments)).action == arguments[0][2:]
+
+
+@pytest.mark.parametrize("action", ["--cancel-all", "--generate", "--generate-extra"])
+def test_actions_that_need_a_broker_say_so(action):
+    more = () if action == "--cancel-all" else ("--topics-to-move-json-file", "t", "--broker-list", "1,2")
+    with pytest.raises(UsageError, match=f"{action} can't be carried out by way of --zookeeper"):
+        parse((*BY, action, *more))
+
+
+def test_one_way_to_the_cluster_is_named():
+    with pytest.raises(UsageError, match="exclude each other"):
+        parse((*AT, *BY, "--list"))
+
+
+@pytest.mark.parametrize("word", ["--stop", "--rollback"])
+def test_a_word_about_cancels_is_refused_where_nothing_is_cancelled(word):
+    with pytest.raises(UsageError, match="--execute cancels nothing"):
+        parse((*AT, "--execute", *PLAN, word))
+    assert parse((*AT, "--execute", *PLAN, "--cancel-others", word)).action == "execute"
+    assert parse((*AT, "--execute", *PLAN, "--incremental", word)).action == "execute"
+
+
 def test_a_cancel_by_zookeeper_needs_no_file():
     assert parse(("--zookeeper", "h:2181", "--cancel")).action == "cancel"
 

@@ -447,6 +447,31 @@ async def test_alter_partition(version):
             assert int(message.topics[1].partitions[0].error_code) == 100
 
 
+@pytest.mark.parametrize("version", range(4))
+async def test_an_ineligible_replica_is_called_so_by_the_versions_that_know_it(version, monkeypatch):
+    """Brokers before 3.3 don't know 107, and those before 3.2 ask again at once for whatever they take for unexpected.
+
+    Source: Apache Kafka 3.9, KafkaController.tryProcessAlterPartition; 2.8, Partition.handleAlterIsrResponse.
+    """
+    waited = []
+
+    async def wait(seconds):
+        waited.append(seconds)
+
+    monkeypatch.setattr(brokers, "asyncio", SimpleNamespace(sleep=wait))
+    async with rpc_world() as w:
+        await cluster(w)
+        refused = (TopicPartition("t", 0), ErrorCode.INELIGIBLE_REPLICA)
+        w.core.answers[AlterPartitionReceived] = lambda event: AlterPartitionReply(ErrorCode.NONE, (refused,))
+        proposal = {"partition_index": 0, "leader_epoch": 3, "partition_epoch": 6, "leader_recovery_state": 0}
+        proposal |= {"new_isr": [1, 2], "new_isr_with_epochs": [{"broker_id": 1, "broker_epoch": 10}]}
+        asked = [{"topic_name": "t", "topic_id": UUID(int=1), "partitions": [proposal]}]
+        message = await w.ask(56, version, broker_id=1, broker_epoch=11, topics=asked)
+        expected = ErrorCode.INELIGIBLE_REPLICA if version >= 2 else ErrorCode.OPERATION_NOT_ATTEMPTED
+        assert int(message.topics[0].partitions[0].error_code) == expected
+        assert waited == ([brokers.NOT_UNDERSTOOD_SECONDS] if version == 0 else [])
+
+
 async def test_a_leader_asks_again_for_what_can_not_be_read(monkeypatch):
     """A topic of an unknown id may be one whose znode nobody can read; and it is not asked for again at once."""
     waited = []

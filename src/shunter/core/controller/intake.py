@@ -334,7 +334,7 @@ class Intake:
 
     def on_alter_partition_received(self, event: AlterPartitionReceived) -> list[tuple[ReplyToken, Reply]]:
         """A leader asks for ISR changes: fence it, then decide partition by partition."""
-        if self._stale(event.broker, event.broker_epoch):
+        if self._another(event.broker, event.broker_epoch):
             return [(event.reply_to, AlterPartitionReply(ErrorCode.STALE_BROKER_EPOCH))]
 
         def finish(results: list[LeaderAndIsr | ErrorCode]) -> list[tuple[ReplyToken, Reply]]:
@@ -347,7 +347,7 @@ class Intake:
             return [(event.reply_to, AlterPartitionReply(ErrorCode.NONE, tuple(partitions)))]
 
         def decide(draft: Draft, index: int) -> LeaderAndIsr | ErrorCode:
-            if self._stale(event.broker, event.broker_epoch):
+            if self._another(event.broker, event.broker_epoch):
                 return ErrorCode.STALE_BROKER_EPOCH  # It has died, or come back, while its request waited.
             result = decide_isr(draft, event.broker, event.proposals[index])
             if isinstance(result, LeaderAndIsr):
@@ -364,8 +364,17 @@ class Intake:
         return partition.leadership
 
     def _stale(self, broker: BrokerId, epoch: int) -> bool:
+        """Whether a controlled shutdown is obsolete; -1 passes, from brokers that know no epoch (KIP-380)."""
         known = self.state.brokers.get(broker)
         return known is None or (epoch >= 0 and epoch < known.epoch)
+
+    def _another(self, broker: BrokerId, epoch: int) -> bool:
+        """Whether a request is from another life of its broker than the one that is registered, as we know it.
+
+        A newer epoch is refused too: what we know of that broker's replicas is from before its restart. It asks again.
+        """
+        known = self.state.brokers.get(broker)
+        return known is None or epoch != known.epoch
 
     def on_controlled_shutdown_requested(self, event: ControlledShutdownRequested) -> list[tuple[ReplyToken, Reply]]:
         """A broker leaves: fence an obsolete request by its epoch (seed 003), then relieve it of its leaderships."""
@@ -386,7 +395,9 @@ class Intake:
 
     def on_producer_ids_requested(self, event: ProducerIdsRequested) -> list[tuple[ReplyToken, Reply]]:
         """A broker needs producer ids: the next block, durable before it is told."""
-        if self._stale(event.broker, event.broker_epoch):
+        if event.broker not in self.state.brokers:
+            return [(event.reply_to, ProducerIdsReply(ErrorCode.BROKER_ID_NOT_REGISTERED))]
+        if self._another(event.broker, event.broker_epoch):
             return [(event.reply_to, ProducerIdsReply(ErrorCode.STALE_BROKER_EPOCH))]
         if self.state.left_out.producer_ids:
             # Ids that were given out before must never be given out again.

@@ -55,32 +55,45 @@ class Liveness:
         lost = self.outbox.forget(went)
         self.deletions.on_brokers_lost(lost)
         if went:
-            self._mourn(set(went))
+            self._mourn(set(went), gone=frozenset(went) - self.state.brokers.keys())
         yield 0, [self.outbox.connect(), *self.outbox.metadata(now_ms)]
         if came:
-            yield from self._welcome(came, now_ms)
+            yield from self._welcome(came, now_ms, back=frozenset(came).difference(went))
             owed_replicas.make_good(self.state, self.queue)
         if self.state.reassignments:
             self.queue.add(Task(Priority.NORMAL, tuple(self.state.reassignments), self.moves.advance))
 
-    def _mourn(self, dead: set[BrokerId]) -> None:
+    def _mourn(self, dead: set[BrokerId], gone: frozenset[BrokerId]) -> None:
+        """Others lead, and are in sync; who is gone and not back has offline replicas, in sync or not.
+
+        After a controlled shutdown a broker is in no ISR any more, so that nothing is written when it goes.
+        """
         led: list[TopicPartition] = []
         followed: list[tuple[TopicPartition, BrokerId]] = []
+        unwritten: list[TopicPartition] = []
         for name, topic in self.state.topics.items():
-            for number, (_, leadership) in topic.partitions.items():
-                # A leader is in its ISR: one look passes over everything that the dead were not in sync with.
-                if leadership is None or dead.isdisjoint(leadership.isr):
+            for number, (assignment, leadership) in topic.partitions.items():
+                if leadership is None:
                     continue
+                in_sync = not dead.isdisjoint(leadership.isr)  # A leader is in its ISR, too.
                 tp = TopicPartition(name, number)
+                if not (in_sync and leadership.leader != NO_LEADER) and not gone.isdisjoint(assignment.replicas):
+                    unwritten.append(tp)
+                if not in_sync:
+                    continue
                 if leadership.leader in dead:
                     led.append(tp)
                 if len(leadership.isr) > 1:
                     followed.extend((tp, member) for member in leadership.isr if member in dead)
+        self.outbox.announce(unwritten)
         self._elect(led)
         if followed:
             self.queue.add(Task(Priority.LIVENESS, followed, _shrink))
 
-    def _welcome(self, came: tuple[BrokerId, ...], now_ms: int) -> Iterator[tuple[int, list[Request]]]:
+    def _welcome(
+        self, came: tuple[BrokerId, ...], now_ms: int, back: frozenset[BrokerId]
+    ) -> Iterator[tuple[int, list[Request]]]:
+        """`back`: those of `came` that everybody took for dead until now, and whose replicas for offline."""
         full = FullState(self.state, came)
         for topic in self.state.topics.values():
             full.add(topic)
@@ -89,7 +102,12 @@ class Liveness:
         yield 0, self.deletions.clear_the_way(came, now_ms)
         for broker in sorted(full.hosted):
             request = self.outbox.followed_by(broker, full, now_ms)
-            yield len(full.hosted.pop(broker)), [request]
+            hosted = full.hosted.pop(broker)
+            if broker in back:
+                self.outbox.announce(
+                    TopicPartition(topic.name, number) for topic in hosted for number, _ in topic.partitions
+                )
+            yield len(hosted), [request]
         self._succeed(frozenset(came))
         paused = pauses.woken(self.state, self.state.reassignments, frozenset(came))
         requests = self.outbox.stop_replicas(paused, now_ms, delete=False)
@@ -175,12 +193,15 @@ class Liveness:
         """A broker can't serve these replicas any more: its log dir is gone, the broker is not."""
         for tp in failed:
             self.state.offline_replicas[tp] = self.state.offline_replicas.get(tp, frozenset()) | {broker}
+        self.outbox.announce(failed)  # Where it was not in sync nothing is written.
         self._elect(failed)
         self.queue.add(Task(Priority.LIVENESS, [(tp, broker) for tp in failed], _shrink))
 
     def _forget_log_dirs(self, went: tuple[BrokerId, ...]) -> None:
         for tp, brokers in list(self.state.offline_replicas.items()):
             left = brokers.difference(went)
+            if left != brokers:
+                self.outbox.announce([tp])
             if left:
                 self.state.offline_replicas[tp] = left
             else:

@@ -180,6 +180,10 @@ class Outbox:
         self.pending_metadata.update(changes.isr)
         return self.maybe_metadata(now_ms, urgent=changes.urgent)
 
+    def announce(self, partitions: Iterable[TopicPartition]) -> None:
+        """Remember partitions of which everybody has to hear though nothing is written: who of them is offline."""
+        self.pending_metadata.update(tp for tp in partitions if tp.topic not in self.state.deleting)
+
     def maybe_metadata(self, now_ms: int, *, urgent: bool = False) -> list[Request]:
         """Send what is pending when it is urgent or has waited long enough."""
         if not self.pending_metadata or not (urgent or now_ms >= self.metadata_due_ms):

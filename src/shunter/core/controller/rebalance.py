@@ -69,8 +69,7 @@ class Rebalance:
             return
         self.under_way = True
         names = sorted(self.state.topics)
-        moving = {tp.topic for tp in self.state.reassignments}
-        self.queue.add(Task(Priority.CLEANUP, names, partial(_tally, moving=frozenset(moving)), self._judge))
+        self.queue.add(Task(Priority.CLEANUP, names, _tally, self._judge))
 
     def _judge(self, tallies: list[TopicTally | None]) -> list[tuple[ReplyToken, Reply]]:
         """Everything is counted: choose the brokers that lead too little, and queue their partitions' elections."""
@@ -100,8 +99,8 @@ class Rebalance:
         return []
 
 
-def _tally(draft: Draft, name: str, *, moving: frozenset[str]) -> TopicTally | None:
-    """Count one topic; None where it is left alone: it is being deleted or moved, or gone."""
+def _tally(draft: Draft, name: str) -> TopicTally | None:
+    """Count one topic; None where it is left alone: it is being deleted, or gone."""
     state = draft.state
     topic = state.topics.get(name)
     if topic is None or name in state.deleting:
@@ -117,9 +116,10 @@ def _tally(draft: Draft, name: str, *, moving: frozenset[str]) -> TopicTally | N
         if leadership.leader == preferred:
             continue
         led_by_others[preferred] += 1
-        # What moves is left alone: its leader is the move's business.
-        if name not in moving and preferred in leadership.isr:
-            ready.append((TopicPartition(name, number), preferred))
+        # A partition that moves is left alone: its leader is the move's business.
+        tp = TopicPartition(name, number)
+        if preferred in leadership.isr and draft.reassignment(tp) is None:
+            ready.append((tp, preferred))
     return TopicTally(preferring, led_by_others, ready)
 
 

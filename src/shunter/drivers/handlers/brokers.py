@@ -21,6 +21,13 @@ BROKER_TIMEOUT_MS = 30_000
 """These requests carry no timeout: brokers wait for `request.timeout.ms`, 30 s, and ask again."""
 UNREADABLE_SECONDS = 1.0
 """How long a leader waits for its answer where what it asks for can't be decided, because a znode can't be read."""
+NOT_UNDERSTOOD_SECONDS = 0.1
+"""How long a leader waits for a refusal that makes it ask again at once."""
+_REFUSALS_UNDERSTOOD_SINCE = 1
+_NOT_UNDERSTOOD = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INVALID_REQUEST})
+"""Brokers before 3.2 (version 0) take these for unexpected, and ask again at once for as long as they are told so."""
+_INELIGIBLE_SINCE = 2
+"""Brokers before 3.3 don't know INELIGIBLE_REPLICA; Apache's controller tells them OPERATION_NOT_ATTEMPTED instead."""
 _TOPIC_IDS_SINCE = 2
 _ISR_EPOCHS_SINCE = 3
 _Results = dict[TopicPartition, LeaderAndIsr | ErrorCode]
@@ -53,10 +60,13 @@ async def alter_partition(request: Any, call: Call) -> Any:
     results.update(reply.partitions)
     # An id that nobody knows may be that of a topic that can't be read.
     unknown = ErrorCode.LEADER_NOT_AVAILABLE if call.view.left_out.topics else ErrorCode.UNKNOWN_TOPIC_ID
-    topics = [_altered(topic, name, results, unknown) for topic, name in known]
-    if any(each["error_code"] is ErrorCode.LEADER_NOT_AVAILABLE for topic in topics for each in topic["partitions"]):
+    topics = [_altered(topic, name, results, unknown, call.version) for topic, name in known]
+    errors = {each["error_code"] for topic in topics for each in topic["partitions"]}
+    if ErrorCode.LEADER_NOT_AVAILABLE in errors:
         # It asks again at once, and for as long as nobody mends the znode.
         await asyncio.sleep(UNREADABLE_SECONDS)
+    elif call.version < _REFUSALS_UNDERSTOOD_SINCE and not errors.isdisjoint(_NOT_UNDERSTOOD):
+        await asyncio.sleep(NOT_UNDERSTOOD_SECONDS)
     return call.answer(error_code=ErrorCode.NONE, topics=topics)
 
 
@@ -75,13 +85,15 @@ def _proposal(name: str, partition: Any, version: int) -> IsrProposal:
     )
 
 
-def _altered(topic: Any, name: str | None, results: _Results, unknown: ErrorCode) -> dict[str, Any]:
+def _altered(topic: Any, name: str | None, results: _Results, unknown: ErrorCode, version: int) -> dict[str, Any]:
     partitions = []
     for partition in topic.partitions:
         number = partition.partition_index
         found: LeaderAndIsr | ErrorCode = unknown
         if name is not None:
             found = results.get(TopicPartition(name, number), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if found is ErrorCode.INELIGIBLE_REPLICA and version < _INELIGIBLE_SINCE:
+            found = ErrorCode.OPERATION_NOT_ATTEMPTED
         partitions.append(_altered_partition(number, found))
     topic_id: UUID | None = getattr(topic, "topic_id", None)
     return {"topic_name": name, "topic_id": topic_id, "partitions": partitions}

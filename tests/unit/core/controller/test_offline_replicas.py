@@ -1,0 +1,91 @@
+"""`OfflineReplicas` in UpdateMetadata: each assigned replica that nobody can reach, whether it was in sync or not.
+
+Source: Apache Kafka 3.9, ControllerBrokerRequestBatch and ReplicaStateMachine (OfflineReplica); on real brokers:
+tests/real/test_metadata_truth.py.
+"""
+
+import pytest
+from harness import Harness
+
+from shunter.core.controller.events import ControlledShutdownRequested, RequestAnswered, TopicDeletionsSubmitted
+from shunter.core.controller.ready import SendUpdateMetadata
+from shunter.errors import ErrorCode
+from shunter.model.partition import TopicPartition
+
+LED, FOLLOWED, OTHER = (TopicPartition("t", number) for number in range(3))
+
+
+@pytest.fixture
+def world():
+    made = Harness(brokers=(1, 2, 3)).start()
+    made.create("t", [(3, 1), (1, 3), (1, 2)])
+    made.pass_time(1_000)
+    return made
+
+
+def told(world):
+    """What broker 1 believes: by partition, its offline replicas. Later requests stand for earlier ones."""
+    believed = {}
+    for request in world.sent:
+        if isinstance(request, SendUpdateMetadata) and 1 in request.brokers:
+            for topic in request.topics:
+                for number, _ in topic.partitions:
+                    tp = TopicPartition(topic.name, number)
+                    believed[tp] = request.offline.get(tp, ())
+    return believed
+
+
+def leave(world, id_):
+    world.feed(ControlledShutdownRequested(id_, world.live[id_].epoch, 99))
+    assert world.replies[99].remaining == ()
+    world.pass_time(1_000)
+    assert all(id_ not in world.leadership(tp).isr for tp in (LED, FOLLOWED))
+
+
+def test_a_broker_that_left_every_isr_before_it_died(world):
+    leave(world, 3)
+    assert told(world) == {LED: (), FOLLOWED: (), OTHER: ()}
+    world.kill(3)
+    world.pass_time(1_000)
+    assert told(world) == {LED: (3,), FOLLOWED: (3,), OTHER: ()}
+    world.revive(3)
+    world.pass_time(1_000)  # It has not caught up yet, so nothing is written.
+    assert all(3 not in world.leadership(tp).isr for tp in (LED, FOLLOWED))
+    assert told(world) == {LED: (), FOLLOWED: (), OTHER: ()}
+
+
+def test_a_broker_that_died_in_sync(world):
+    world.kill(3)
+    world.pass_time(1_000)
+    assert told(world) == {LED: (3,), FOLLOWED: (3,), OTHER: ()}
+
+
+def test_the_last_in_sync_dies_while_nobody_leads():
+    world = Harness(brokers=(1, 2, 3)).start()
+    world.create("t", [(3, 2)])
+    world.propose(LED, (3,))
+    world.kill(3)
+    world.kill(2)
+    world.pass_time(1_000)
+    assert world.leadership(LED).leader == -1
+    assert told(world) == {LED: (3, 2)}
+
+
+def test_a_topic_that_is_being_deleted_is_not_told_of_again(world):
+    leave(world, 3)
+    world.silent.add(1)
+    world.feed(TopicDeletionsSubmitted(("t",), 7))
+    before = len(world.sent)
+    world.kill(3)
+    world.pass_time(1_000)
+    assert not [r for r in world.sent[before:] if isinstance(r, SendUpdateMetadata) and r.topics]
+
+
+def test_a_failed_log_dir_of_a_follower_out_of_sync_and_its_broker_s_restart(world):
+    world.propose(FOLLOWED, (1,))
+    world.feed(RequestAnswered(10_000, 3, ErrorCode.NONE, {FOLLOWED: ErrorCode.KAFKA_STORAGE_ERROR}))
+    world.pass_time(1_000)
+    assert told(world)[FOLLOWED] == (3,)
+    world.bounce(3)
+    world.pass_time(1_000)
+    assert told(world)[FOLLOWED] == ()
