@@ -360,6 +360,27 @@ def test_an_extra_that_is_refused_is_told_and_does_not_stay(world):
     assert not world.store.reassignments
 
 
+def test_extra_entries_wait_while_the_legacy_znode_is_as_large_as_zookeeper_takes():
+    """'The ZooKeeper-imposed limit of 1MB on znode size places an upper limit on the number of reassignments that can be
+    done at a given time.': what is beyond it waits in the extra znode until others have left the legacy one.
+    """
+    world = Harness(brokers=(1, 2, 3, 4), max_concurrent=1).start()
+    long = "t" * 249
+    world.create(long, [(1, 2, 3)] * 2_000)
+    several = [TopicPartition(long, number) for number in range(2_000)]
+    world.write_legacy(dict.fromkeys(several[:1_900], (1, 2, 4)))
+    more = set(several[1_900:])
+    world.write_extra(dict.fromkeys(more, (1, 2, 4)))
+    assert set(world.store.extra.targets) == more
+    assert not more & set(world.store.reassignments)
+    world.reassign(dict.fromkeys(several[1_000:1_900]), token=2)
+    assert world.store.extra is None
+    assert more <= set(world.store.legacy.targets)
+    assert more <= set(world.store.reassignments)
+    written = [r for records in world.store.log for r in records if isinstance(r, PutLegacyReassignments) and r.targets]
+    assert max(len(encode_legacy_reassignments(record.targets)) for record in written) < 1_000_000
+
+
 def test_an_extra_survives_a_failover_before_it_was_taken(world):
     """Decision 0110: the extra znode is read at start-up."""
     world.write_legacy({TP: (4, 5, 6)})

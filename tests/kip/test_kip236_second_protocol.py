@@ -345,6 +345,17 @@ def test_one_watch_serves_all_requests():
     assert concerns == ["/admin/reassignment_requests"]
 
 
+@pytest.mark.parametrize("way", ["rpc", "legacy", "extra"])
+def test_a_partition_with_fewer_originals_than_min_insync_replicas_may_grow(way):
+    """'We check top >= min.insync.replicas': of request znodes alone, for growing is what mends it (0114)."""
+    world = Harness(brokers=(1, 2, 3), default_min_isr=2).start()
+    world.create("t", [(1,)])
+    {"rpc": world.reassign, "legacy": world.write_legacy, "extra": world.write_extra}[way]({TP: (1, 2, 3)})
+    assert world.store.reassignments[TP].top == 1
+    world.catch_up_all()
+    assert world.replicas(TP) == (1, 2, 3)
+
+
 class _Listened:
     """As much of a client as watches need to be made."""
 

@@ -5,10 +5,11 @@ import asyncio
 import pytest
 from harness import Harness
 
-from shunter.core.controller.events import ReassignmentsSubmitted
+from shunter.core.controller.events import ReassignmentsSubmitted, TopicDeletionsSubmitted
+from shunter.core.controller.ready import SendLeaderAndIsr
 from shunter.drivers.handlers.reassignments import whole_move
 from shunter.formats.topic_znodes import decode_state, encode_state
-from shunter.model.partition import TopicPartition
+from shunter.model.partition import ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import CancelMode, Phase, Strategy
 from shunter.model.snapshot import LegacyReassignments
 
@@ -247,6 +248,55 @@ def test_the_controllers_own_staggering_lists_and_cancels_pending_ones():
     assert not world.store.reassignments
 
 
+def test_a_broker_that_is_upgraded_in_the_middle_of_a_move_takes_it_up(world):
+    """'At this point, part of the reassignment is "stuck". Partitions with a targetReplica of C will never complete until
+    the controller gets restarted and a new LeaderAndIsr is sent out.': a broker that comes back is told everything.
+    """
+    world.reassign({TP: (1, 2, 6)})
+    world.kill(6)  # "Broker C gets upgraded"
+    before = len(world.sent)
+    world.revive(6)
+    told = [request for request in world.sent[before:] if isinstance(request, SendLeaderAndIsr) and request.broker == 6]
+    assert any(
+        number == 0 and 6 in state.assignment.adding for r in told for t in r.topics for number, state in t.partitions
+    )
+    world.catch_up(TP, 6)
+    assert world.replicas(TP) == (1, 2, 6)
+
+
+def test_a_controller_that_knows_nothing_of_a_move_ends_it_and_is_believed(world):
+    """'As soon as the controller gets downgraded, it will send a LeaderAndIsr with no targetReplicas which ensures that
+    all brokers will stop their reassignments': what it leaves is the truth, our record of the move is closed (0107).
+    """
+    world.reassign({TP: (4, 5, 6)})
+    topic = world.store.topics["t"]
+    ended = {**topic.assignments, 0: ReplicaAssignment((1, 2, 3))}
+    world.store.topics["t"] = topic._replace(assignments=ended, version=topic.version + 1)
+    known = world.store.states[TP]
+    world.store.states[TP] = known._replace(
+        leader_epoch=known.leader_epoch + 1, target_replicas=None, partition_epoch=known.partition_epoch + 1
+    )
+    world.fail_over()
+    assert TP not in world.store.reassignments
+    assert world.replicas(TP) == (1, 2, 3)
+    assert world.told("record-closed")
+
+
+def test_a_deletion_ends_the_moves_of_its_topic():
+    """0117: nothing waits for the end of a move; what was added is deleted like the others."""
+    world = yard(max_concurrent=1)
+    world.reassign({TP: (4, 5, 6), SECOND: (4, 5, 6)})
+    world.catch_up(TP, 4)
+    world.feed(TopicDeletionsSubmitted(("t",), 7))
+    world.pass_time(1_000)
+    assert "t" not in world.store.topics
+    assert not world.store.reassignments
+    assert {(broker, TP) for broker in range(1, 7)} <= set(world.deleted)
+    assert {(broker, SECOND) for broker in range(1, 4)} <= set(world.deleted)
+    world.reassign({TP: (1, 2)}, token=8)
+    assert world.result(8) == {TP: "UNKNOWN_TOPIC_OR_PARTITION"}
+
+
 # ---- RPC 46
 
 
@@ -273,8 +323,8 @@ def test_a_list_is_answered_from_memory(world):
 
 
 def test_target_replicas_are_written_and_kept_whole_until_the_end():
-    """ "'targetReplicas'": 'Saving 'targetReplicas' in tact until the very end' — by setting."""
-    world = yard(write_target_replicas=True)
+    """ "'targetReplicas'": 'Saving 'targetReplicas' in tact until the very end'; pending moves have none (0115)."""
+    world = yard()
     assert world.store.states[TP].target_replicas is None  # 'not present or null, there is no ongoing reassignment'
     world.reassign({TP: (4, 5, 6)})
     assert world.store.states[TP].target_replicas == (4, 5, 6)

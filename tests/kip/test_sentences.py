@@ -11,14 +11,19 @@ HERE = Path(__file__).parent
 
 def docstrings_of(path):
     found = ast.walk(ast.parse(path.read_text()))
-    return {node.name: ast.get_docstring(node) or "" for node in found if isinstance(node, ast.FunctionDef)}
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return {node.name: ast.get_docstring(node) or "" for node in found if isinstance(node, functions)}
 
 
 def test_every_test_and_record_that_is_named_exists():
     text = PAGE.read_text()
     known = {
         name
-        for path in (*HERE.glob("test_*.py"), *(ROOT / "tests" / "real").glob("*.py"))
+        for path in (
+            *HERE.glob("test_*.py"),
+            *(ROOT / "tests").glob("real/*.py"),
+            *(ROOT / "tests").glob("unit/**/*.py"),
+        )
         for name in docstrings_of(path)
     }
     assert set(re.findall(r"`(test_\w+)`", text)) - known == set()
@@ -26,11 +31,12 @@ def test_every_test_and_record_that_is_named_exists():
         assert (ROOT / "docs" / record).exists(), record
 
 
-def test_every_test_that_quotes_kip_236_is_named():
+def test_every_test_that_quotes_a_sentence_is_named():
     named = set(re.findall(r"`(test_\w+)`", PAGE.read_text()))
     quoting = {
         name
-        for path in HERE.glob("test_kip236_*.py")
+        for pattern in ("test_kip236_*.py", "test_controller_redesign.py", "test_max_broker_epochs.py")
+        for path in HERE.glob(pattern)
         for name, doc in docstrings_of(path).items()
         if name.startswith("test_") and doc.startswith(("'", '"'))
     }

@@ -124,4 +124,4 @@ def test_replicas_of_a_broker_that_left_are_offline_in_metadata(yard, topic, zk)
         apaches = after_a_clean_stop(yard, topic)
     finally:
         yard.controller.start()
-    assert ours == apaches == dict.fromkeys((1, 2, 4), {0: [3], 1: [3], 2: []})
+    assert ours == apaches == {broker: {0: [3], 1: [3], 2: []} for broker in (1, 2, 4)}

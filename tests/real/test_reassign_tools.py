@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import socket
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
@@ -185,6 +186,62 @@ def test_the_cancel_znode_on_real_brokers(yard, topic, tmp_path, zk):
     yard.wait_moved(partitions, (1, 2, 3))
     with contextlib.suppress(Exception):
         zk.delete("/admin/reassign_cancel")
+
+
+def watched(yard):
+    """Paths of reassignments that anybody watches, as ZooKeeper counts them: (path, watchers)."""
+    with socket.create_connection(("127.0.0.1", yard.cluster.zookeeper.port), 10) as connection:
+        connection.sendall(b"wchp")
+        text = b"".join(iter(lambda: connection.recv(65_536), b"")).decode()
+    counted = {}
+    for line in text.splitlines():
+        if line.startswith("/"):
+            path = line.strip()
+            counted[path] = 0
+        elif line.strip():
+            counted[path] += 1
+    found = {path[path.index("/admin/") :]: count for path, count in counted.items() if "/admin/reassign" in path}
+    assert found, text
+    return found
+
+
+def test_extra_reassignments_from_their_generation_to_their_end(yard, topic, tmp_path, zk):
+    """KIP-236: 'Three extra options --generate-extra  --verify-extra  --execute-extra'; 'only 1 more watch'."""
+    partitions = yard.create(topic, (1, 2), partitions=3)
+    by, at = ("--zookeeper", yard.cluster.zookeeper_connect), ("--bootstrap-server", yard.bootstrap)
+    topics = written(tmp_path, {"version": 1, "topics": [{"topic": topic}]}, "topics.json")
+    with yard.traffic(partitions, records=20):
+        status, out, _ = ours(*at, "--generate-extra", "--topics-to-move-json-file", topics, "--broker-list", "3,4")
+        assert status == 0, out
+        plan = json.loads(out.split("Proposed partition reassignment configuration\n")[1])
+        assert {frozenset(one["replicas"]) for one in plan["partitions"]} == {frozenset((3, 4))}
+        for one in plan["partitions"]:
+            del one["log_dirs"]
+        extra = written(tmp_path, plan)
+        told = ours(*by, "--verify-extra", "--reassignment-json-file", extra)[1]
+        assert told.count("There is no active reassignment of partition") == 3, told
+        yard.throttle(topic, 50_000)
+        assert ours(*by, "--execute-extra", "--reassignment-json-file", extra)[0] == 0
+        wait_until(lambda: yard.moving() == set(partitions), what="they are taken", timeout_s=20)
+        told = ours(*by, "--verify-extra", "--reassignment-json-file", extra)[1]
+        assert told.count("is still in progress.") == 3, told
+        # However many are under way: the legacy znode's watch, the first protocol's two, and one more.
+        assert watched(yard) == dict.fromkeys(
+            (
+                "/admin/reassign_partitions",
+                "/admin/reassign_partitions_extra",
+                "/admin/reassign_cancel",
+                "/admin/reassignment_requests",
+            ),
+            1,
+        )
+        yard.throttle(topic, None)
+        wait_until(lambda: yard.moving() == set(), what="they are moved", timeout_s=60)
+    told = ours(*by, "--verify-extra", "--reassignment-json-file", extra)[1]
+    assert told.splitlines() == [
+        "Status of partition reassignment:",
+        *(f"Reassignment of partition {tp} is completed." for tp in partitions),
+    ]
 
 
 def test_a_request_znode_on_real_brokers(yard, topic, zk):

@@ -54,7 +54,7 @@ class ControllerConfig(BaseSettings):
     reassignment_roll_back_after_ms: int = Field(
         0, ge=0, description="how long a move waits for a dead broker before it is rolled back, ms; 0: for ever"
     )
-    write_target_replicas: bool = Field(False, description="write KIP-455's targetReplicas into partition states")
+    write_target_replicas: bool = Field(True, description="write KIP-455's targetReplicas into partition states")
     legacy_znode_original_replicas: str = Field(
         "hidden", description="original_replicas in /admin/reassign_partitions: hidden, or shown (no Apache controller)"
     )

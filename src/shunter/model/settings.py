@@ -47,7 +47,7 @@ class ControllerSettings:
     leader_rebalance_interval_ms: int = 300_000
     leader_imbalance_percent: int = 10
     """Of the partitions that prefer a broker, how many others may lead before it gets them back."""
-    write_target_replicas: bool = False
+    write_target_replicas: bool = True
     roll_back_after_ms: int = 0
     """How long a move may wait for a dead broker of its target before it is rolled back; 0: for ever (2.A)."""
     show_original_replicas: bool = False

@@ -207,6 +207,32 @@ def test_a_listed_move_is_told_towards_its_end(assignment, reassignment, expecte
     assert tuple(broker for broker in replicas if broker not in removing) == end
 
 
+async def test_a_reassignment_that_is_not_taken_in_time_is_answered_so():
+    """KIP-455: 'REQUEST_TIMED_OUT: if the request timed out.'; 'The time in ms to wait for the request to complete.'"""
+    async with rpc_world() as w:
+        await cluster(w)
+        moved = (AlteredTopic("t", (AlteredPartition(0, (1, 2)),)),)
+        answer = decode_alter_response(await raw(w, 45, encode_alter_request(AlterReassignments(moved, 30))))
+        assert answer.error is ErrorCode.REQUEST_TIMED_OUT
+        assert "30 ms" in answer.message
+        assert answer.topics == ()
+
+
+async def test_a_node_that_is_not_the_controller_answers_both_requests_so():
+    """KIP-455: 'NOT_CONTROLLER: if the node we sent the request to was not the controller.'; 'If the top-level error code
+    is set, no responses will be provided.'
+    """
+    async with rpc_world() as w:
+        await cluster(w)
+        w.state.reassignments[TopicPartition("t", 0)] = move((1, 2, 3), (1, 2, 5))
+        w.state.active = False
+        moved = (AlteredTopic("t", (AlteredPartition(0, (1, 2)),)),)
+        altered = decode_alter_response(await raw(w, 45, encode_alter_request(AlterReassignments(moved))))
+        listed = decode_list_response(await raw(w, 46, encode_list_request(ListReassignments(None))))
+        assert (altered.error, altered.topics) == (ErrorCode.NOT_CONTROLLER, ())
+        assert (listed.error, listed.topics) == (ErrorCode.NOT_CONTROLLER, ())
+
+
 async def raw(w, api_key, body):
     client = await w.client()
     client.writer.write(request_frame_head(api_key, 0, 5, "test", len(body)) + body)
