@@ -26,6 +26,7 @@ from shunter.core.controller.ready import ConnectBrokers, Request, SendUpdateMet
 from shunter.drivers.backlog import Backlog, Entry, merge_updates
 from shunter.drivers.bodies import Encoder, SharedBody
 from shunter.drivers.broker_connection import ApiRanges, BrokerConnection, broker_endpoint
+from shunter.drivers.broker_release import release_of
 from shunter.drivers.channel_stats import ChannelStats, QueueStats
 from shunter.drivers.supervision import Supervise
 from shunter.errors import ErrorCode, FormatError
@@ -177,6 +178,8 @@ class _Channel:
     def __init__(self, broker: Broker, owner: Channels) -> None:
         self.broker = broker
         self.ranges: ApiRanges = {}
+        self.release: ControlVersions | None = None
+        self._tells_release = True
         self.connected = False
         self._owner = owner
         self._backlog = Backlog(owner.backlog, owner.merged)
@@ -230,6 +233,7 @@ class _Channel:
             try:
                 endpoint = broker_endpoint(self.broker, self._owner.listener)
                 connection = await BrokerConnection.open(endpoint)
+                await self._ask_release(connection)
             except (OSError, EOFError, TimeoutError, FormatError) as failure:
                 if str(failure) != told:
                     told = str(failure)
@@ -243,13 +247,24 @@ class _Channel:
             return connection
         raise AssertionError("the count never ends")
 
+    async def _ask_release(self, connection: BrokerConnection) -> None:
+        """Learn the broker's release; one that does not answer is not asked a second time."""
+        if not self._tells_release:
+            return
+        try:
+            self.release = await release_of(connection, self.broker.id)
+        except BaseException as failure:
+            self._tells_release = not isinstance(failure, TimeoutError)
+            connection.close()
+            raise
+
     def _versions(self) -> ControlVersions:
         versions = common_control_versions((self.ranges,))
         if versions is None:
             told = f"ApiVersions {dict(self.ranges)} fits no release from 2.2 to 3.9"
             raise FormatError(f"broker {self.broker.id}", told)
-        ceiling = self._owner.ceiling
-        return versions if ceiling is None else min(versions, ceiling, key=lambda known: known[1:])
+        ceilings = [known for known in (self._owner.ceiling, self.release) if known is not None]
+        return min(versions, *ceilings, key=lambda known: known[1:]) if ceilings else versions
 
     async def _write(self, connection: BrokerConnection) -> None:
         versions = self._versions()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
 from fake_broker import FakeBroker
+from kio.schema.describe_configs.v1 import response as kio_describe_configs
+from kio.schema.errors import ErrorCode as KioErrorCode
 
 from shunter.core.controller.events import RequestAnswered
 from shunter.core.controller.ready import (
@@ -18,6 +21,7 @@ from shunter.core.controller.ready import (
     StopPartition,
     TopicSlice,
 )
+from shunter.drivers import broker_release
 from shunter.drivers.channels import Channels
 from shunter.model.partition import LeaderAndIsr, PartitionState, ReplicaAssignment, TopicPartition
 
@@ -183,6 +187,57 @@ async def test_a_configured_release_is_a_ceiling():
         asked = (w.update(topic()), w.lead(1, topic()))
         await w.until_answered(1, *asked)
         assert [heard.version for heard in w.brokers[0].heard] == [7, 5]
+
+
+def configured(value):
+    """A broker's answer about its own configuration; None: it may not be told."""
+
+    def answer(request, version):
+        (asked,) = request.resources
+        assert (asked.resource_type, asked.configuration_keys) == (4, ("inter.broker.protocol.version",))
+        shown = kio_describe_configs.DescribeConfigsResourceResult(
+            name=asked.configuration_keys[0], value=value, read_only=True, is_sensitive=False, synonyms=()
+        )
+        refused = KioErrorCode.cluster_authorization_failed
+        described = kio_describe_configs.DescribeConfigsResult(
+            error_code=KioErrorCode.none if value else refused,
+            error_message=None,
+            resource_type=asked.resource_type,
+            resource_name=asked.resource_name,
+            configs=(shown,) if value else (),
+        )
+        return kio_describe_configs.DescribeConfigsResponse(throttle_time=timedelta(), results=(described,))
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("release", "versions"),
+    [("2.8-IV1", [7, 5]), ("3.0", [7, 5]), ("3.4", [8, 7]), ("3.9-IV0", [8, 7]), (None, [8, 7]), ("9.9", [8, 7])],
+)
+async def test_a_brokers_own_release_is_a_ceiling(release, versions):
+    """What its software could take may be more: in the middle of an upgrade the cluster can still fall back."""
+    async with world() as w:
+        w.brokers[0].ranges[32] = (0, 4)
+        w.brokers[0].relayed[32] = configured(release)
+        w.connect()
+        asked = (w.update(topic()), w.lead(1, topic()))
+        await w.until_answered(1, *asked)
+        assert [heard.version for heard in w.brokers[0].heard if heard.api_key != 32] == versions
+
+
+async def test_a_broker_that_does_not_tell_its_release_is_led_all_the_same(monkeypatch):
+    monkeypatch.setattr(broker_release, "ANSWER_SECONDS", 0.05)
+    async with world() as w:
+        w.brokers[0].ranges[32] = (0, 4)
+        w.brokers[0].answering.clear()
+        w.connect()
+        await w.brokers[0].until_heard(1)
+        asked = w.update(topic())
+        await w.brokers[0].until_heard(2)
+        w.brokers[0].answering.set()
+        await w.until_answered(1, asked)
+        assert [heard.api_key for heard in w.brokers[0].heard] == [32, 6]
 
 
 async def test_below_2_6_a_stop_of_two_kinds_takes_two_requests_and_is_answered_once():
