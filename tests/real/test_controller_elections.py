@@ -137,4 +137,6 @@ def test_a_stale_broker_gets_no_producer_ids(yard, zk):
     with RawConnection(yard.controller.port) as connection:
         old = connection.ask(ALLOCATE_PRODUCER_IDS, 0, {"broker_id": 2, "broker_epoch": epoch - 1})
         unknown = connection.ask(ALLOCATE_PRODUCER_IDS, 0, {"broker_id": 77, "broker_epoch": epoch})
-    assert int(old.error_code) == int(unknown.error_code) == 77
+        newer = connection.ask(ALLOCATE_PRODUCER_IDS, 0, {"broker_id": 2, "broker_epoch": epoch + 1})
+    assert int(old.error_code) == int(newer.error_code) == 77
+    assert int(unknown.error_code) == 102
