@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from harness import Harness
 
-from shunter.core.controller.events import ReassignmentsSubmitted, TopicDeletionsSubmitted
+from shunter.core.controller.events import ReassignmentChange, ReassignmentsSubmitted, TopicDeletionsSubmitted
 from shunter.core.controller.ready import SendLeaderAndIsr
 from shunter.drivers.handlers.reassignments import whole_move
 from shunter.formats.topic_znodes import decode_state, encode_state
@@ -91,6 +91,23 @@ def test_an_empty_list_of_replicas_is_refused_and_cancels_nothing(world):
     assert world.result(2) == {TP: "INVALID_REPLICA_ASSIGNMENT"}
     assert "null cancels" in world.replies[2].partitions[0][2]
     assert world.store.reassignments[TP] == before
+
+
+@pytest.mark.parametrize(
+    ("words", "target", "told"),
+    [
+        (((4, 2, 3), None), None, "NO_REASSIGNMENT_IN_PROGRESS"),
+        ((None, (4, 2, 3)), (4, 2, 3), "NONE"),
+        (((4, 4), (4, 2, 3)), (4, 2, 3), "NONE"),
+        (((4, 2, 3), ()), None, "INVALID_REPLICA_ASSIGNMENT"),
+    ],
+)
+def test_of_a_partition_that_is_named_twice_the_last_word_counts(world, words, target, told):
+    """As with Apache's controller, which keeps one entry for each partition of a request."""
+    world.feed(ReassignmentsSubmitted(tuple(ReassignmentChange(TP, word) for word in words), reply_to=1))
+    assert world.result(1) == {TP: told}
+    move = world.store.reassignments.get(TP)
+    assert (None if move is None else move.target) == target
 
 
 @pytest.mark.parametrize("forced", [False, True])

@@ -72,12 +72,11 @@ def test_bounced_brokers_are_detected(world):
 
 
 def test_the_maximum_is_of_all_registered_brokers(world):
-    """'the controller calculates the max(all brokers' zxids) and uses the aggregated max': ours among them."""
-    world.register(US)
-    world.feed(world.brokers_read())
+    """'the controller calculates the max(all brokers' zxids) and uses the aggregated max in Message 5'"""
+    world.bounce(4)
     before = len(world.sent)
     world.kill(1)
-    assert {request.broker_epoch for request in sent(world, SendLeaderAndIsr, since=before)} == {world.live[US].epoch}
+    assert {request.broker_epoch for request in sent(world, SendLeaderAndIsr, since=before)} == {world.live[4].epoch}
 
 
 def test_a_two_pass_deployment():

@@ -74,23 +74,25 @@ class Submissions:
     def on_submitted(self, event: ReassignmentsSubmitted) -> list[tuple[ReplyToken, Reply]]:
         """Queue a request's changes, and before them its cancels; one reply when all of it is durable.
 
-        Only null replicas cancel; an empty list is a target that is refused.
+        Only null replicas cancel; an empty list is a target that is refused. Of a partition that is named twice the
+        last word counts, as with Apache's controller.
         """
-        cancels = {change.tp: change.cancel_mode for change in event.changes if change.replicas is None}
+        named = {change.tp: change for change in event.changes}
+        cancels = {tp: change.cancel_mode for tp, change in named.items() if change.replicas is None}
         for tp in self._whole(event):
             cancels.setdefault(tp, event.cancel_mode)
-        changes = [change for change in event.changes if change.replicas is not None]
+        changes = [change for change in named.values() if change.replicas is not None]
         tasks = bool(cancels) + bool(changes)
         if not tasks:
             return [(event.reply_to, PartitionResultsReply(ErrorCode.NONE))] if event.reply_to else []
-        order = tuple(dict.fromkeys((*(change.tp for change in event.changes), *cancels)))
+        order = tuple(dict.fromkeys((*named, *cancels)))
         gathered = PartitionResults(event.reply_to, order, tasks)
         if cancels:
             mode = event.cancel_mode
             items = [(tp, cancel or mode) for tp, cancel in cancels.items()]
             # It concerns what was asked for before it; what comes after it may be open too when its turn comes.
             decide = partial(self._cancel, before=self._asked_before())
-            finish = partial(self._cancelled, gathered, named={change.tp for change in event.changes})
+            finish = partial(self._cancelled, gathered, named=set(named))
             self.queue.add(Task(Priority.CANCEL, items, decide, finish))
         if changes:
             self._queue_changes(changes, gathered)
