@@ -39,7 +39,7 @@ class ControllerConfig(BaseSettings):
     takeover_cool_down_ms: int = Field(10_000, ge=0, description="pause between two takeovers of ours, ms")
     control_request_epoch: str = Field("max", description="broker epoch in control requests: max, or per-broker")
     inter_broker_protocol_version: str | None = Field(
-        None, description="newest protocol to speak; default: what brokers know"
+        None, description="newest protocol to speak; default: what brokers know and are set to"
     )
     inter_broker_listener: str | None = Field(
         None, description="the brokers' listener for us; default: the first PLAINTEXT one"

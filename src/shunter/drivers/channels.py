@@ -69,7 +69,8 @@ class Channels:
         controller_id: goes into every control request.
         post: takes the `RequestAnswered` events.
         listener: name of the inter-broker listener; None for each broker's first PLAINTEXT one.
-        inter_broker_protocol: no newer versions than this release has; None for what each broker takes.
+        inter_broker_protocol: no newer versions than this release has; None for what each broker takes and its own
+                release has.
         in_flight: requests sent to one broker ahead of their answers.
         backlog: unsent incremental metadata updates that a slow broker may have before they are merged.
         supervise: gets each channel's task, which ends by being cancelled, never by itself.
