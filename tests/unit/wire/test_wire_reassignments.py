@@ -289,7 +289,7 @@ def test_a_response_of_kios_serves_too() -> None:
 def test_details_are_asked_for_and_come_back() -> None:
     asked = ListReassignments((("t", (0,)),), 5, detailed=True)
     assert decode_list_request(over(encode_list_request(asked))) == asked
-    detail = MoveDetail((3, 1, 2), (4, 5, 6), "moving", "waits for broker 4 to catch up")
+    detail = MoveDetail((3, 1, 2), (4, 5, 6), "moving", "waits for broker 4 to catch up", (3, 1, 2, 4))
     one = OngoingPartition(0, (3, 1, 2, 4), (4, 5, 6), (3, 1, 2), detail)
     result = ListReassignmentsResult(ErrorCode.NONE, None, (OngoingTopic("t", (one, one._replace(detail=None))),))
     assert decode_list_response(over(encode_list_response(result))) == result
