@@ -189,6 +189,12 @@ def settings_read_once(original, self, key, now_ms, within_ms=0):
     return key in self.own
 
 
+@mutant(throttles, "held_brokers", within=120)
+def pause_holds_as_long_as_nothing_moves(original, state):
+    """The bug that was found: whatever is not paused lets paused copies run."""
+    return original(state) if all(move.paused for move in state.open_moves()) else frozenset()
+
+
 @mutant(throttles, "not_in_force", within=20)
 def steps_before_their_throttle(original, state, book, wanted):
     """A copy begins while its throttle is on its way."""

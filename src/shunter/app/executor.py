@@ -7,7 +7,7 @@ import contextlib
 import os
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from shunter.core.executor.debts import told_way_out
 from shunter.core.executor.machine import Executor
 from shunter.core.executor.rates import Meter
 from shunter.core.executor.ready import CommandReply, Finish, Notice, PlanReply
-from shunter.core.executor.state import ExecutorState
+from shunter.core.executor.state import ExecutorState, Move
 from shunter.drivers.admin import AdminClient, KafkaPythonAdmin
 from shunter.drivers.driver_seat import DriverSeat, SeatTaken
 from shunter.drivers.execution import ExecutionDriver, SystemClock
@@ -102,7 +102,7 @@ class Session:
     def view(self) -> ExecutionView:
         """How it stands."""
         core = self.core
-        return view_execution(core.state, core.meter, core.limit, self.driver.clock.now_ms())
+        return view_execution(core.state, core.meter, core.state.limit, self.driver.clock.now_ms())
 
     async def command(self, command: Command) -> CommandReply:
         """Hand in an order; answered once it is durable."""
@@ -307,7 +307,7 @@ async def read_status(target: Target, *, check: bool) -> Status:
         live = read_view(place) if holder is not None else None
         meter = Meter()
         if check and admin is not None and live is None:
-            meter.present.update(await _present(state, admin))
+            meter.present.update(await replica_bytes(state.stepping(), admin))
     finally:
         if admin is not None:
             await admin.close()
@@ -316,10 +316,10 @@ async def read_status(target: Target, *, check: bool) -> Status:
     return Status(place, view, holder, differences, live, told_way_out(owed) if owed else "")
 
 
-async def _present(state: ExecutorState, admin: AdminClient) -> dict[tuple[BrokerId, TopicPartition], int]:
-    """Bytes of the copies that open steps make, by who makes them; a broker that does not answer is left out."""
+async def replica_bytes(stepping: Iterable[Move], admin: AdminClient) -> dict[tuple[BrokerId, TopicPartition], int]:
+    """Bytes of the copies that running steps make, by who makes them; a broker that does not answer is left out."""
     copies: dict[BrokerId, list[TopicPartition]] = {}
-    for move in state.stepping():
+    for move in stepping:
         assert move.step is not None
         for broker in move.step.adding:
             copies.setdefault(broker, []).append(move.tp)
@@ -455,6 +455,7 @@ __all__ = [
     "read_plan",
     "read_status",
     "read_view",
+    "replica_bytes",
     "salvage",
     "state_folder",
 ]

@@ -3,17 +3,68 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 
-from shunter.app.executor import read_journal
+from shunter.app.executor import Target, connect, read_journal, replica_bytes
 from shunter.app.journals import JournalPlace
-from shunter.core.executor.orders import rollback_bytes
-from shunter.model.execution import Command, CommandKind
+from shunter.core.executor.apply import apply
+from shunter.core.executor.orders import decide_command, rollback_bytes
+from shunter.core.executor.pausing import unheld
+from shunter.core.executor.state import ExecutorState
+from shunter.core.executor.submission import options_beside
+from shunter.drivers.execution import SystemClock
+from shunter.errors import DriverError
+from shunter.model.execution import Command, CommandKind, ExecutionOptions, JournalEntry, MoveOrder
+from shunter.model.partition import TopicPartition
 
 
-async def bytes_again(place: JournalPlace, command: Command) -> int:
-    """Bytes that an order makes be copied again, as the journal tells; 0 where there is none, or nothing is open."""
-    if command.kind is not CommandKind.ROLL_BACK or not place.exists():
-        return 0
+async def bytes_again(target: Target, place: JournalPlace, command: Command) -> tuple[int, str]:
+    """Bytes that an order makes be copied again, as the journal and the brokers tell, and why; (0, "") for none."""
+    if not place.exists():
+        return 0, ""
     state, _holder = await asyncio.to_thread(read_journal, place)
     named = [move for move in state.open_moves() if not command.partitions or move.tp in command.partitions]
-    return sum(rollback_bytes(move) for move in named)
+    back = sum(rollback_bytes(move) for move in named) if command.kind is CommandKind.ROLL_BACK else 0
+    before = unheld(state)
+    for record in decide_command(state, command).records:
+        apply(state, JournalEntry(state.next_sequence, SystemClock().now_ms(), "on paper", record))
+    cancelled = await _copied(target, state, unheld(state) - before)
+    told = ["originals that were dropped are gone from disk"] if back else []
+    told += [_told_cancelled(cancelled)] if cancelled else []
+    return back + sum(cancelled.values()), "; ".join(told)
+
+
+async def bytes_again_by_plan(
+    target: Target, place: JournalPlace, moves: Sequence[MoveOrder], options: ExecutionOptions
+) -> tuple[int, str]:
+    """The same of a plan that is handed to whoever drives the journal: paused copies that it would have cancelled."""
+    state, _holder = await asyncio.to_thread(read_journal, place)
+    before = unheld(state)
+    state.options = options_beside(state, options)
+    state.limit = state.options.throttle
+    into = {broker for order in moves for broker in order.target if broker not in order.planned_from}
+    cancelled = await _copied(target, state, unheld(state, into=into) - before)
+    return sum(cancelled.values()), _told_cancelled(cancelled) if cancelled else ""
+
+
+def _told_cancelled(cancelled: dict[TopicPartition, int]) -> str:
+    return f"{len(cancelled)} paused copies are cancelled and begun again later, for a throttle would hold others too"
+
+
+async def _copied(
+    target: Target, state: ExecutorState, partitions: frozenset[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """What was copied of these partitions so far, in bytes; all of a partition where its broker does not tell."""
+    if not partitions:
+        return {}
+    moves = [move for move in state.stepping() if move.tp in partitions]
+    sizes: dict[TopicPartition, int] = {}
+    with suppress(DriverError):
+        admin = await connect(target)
+        try:
+            for (_broker, tp), size in (await replica_bytes(moves, admin)).items():
+                sizes[tp] = sizes.get(tp, 0) + size
+        finally:
+            await admin.close()
+    return {move.tp: sizes.get(move.tp, move.size_bytes) for move in moves}

@@ -32,7 +32,8 @@ from shunter.app.executor import (
 )
 from shunter.app.executor_outcome import exit_code, told_end
 from shunter.app.exit_codes import ExitCode
-from shunter.app.order_costs import bytes_again
+from shunter.app.journals import JournalPlace
+from shunter.app.order_costs import bytes_again, bytes_again_by_plan
 from shunter.cli.consent import agreed, can_be_asked
 from shunter.cli.execution_display import Display, make_display, say_json, told_bytes, told_view
 from shunter.cli.execution_options import (
@@ -118,6 +119,11 @@ async def carry_out(
             return int(ExitCode.REFUSED)
     place, holder = await holder_of(target)
     if holder is not None:
+        cost, why = await bytes_again_by_plan(target, place, moves, options)
+        if cost and not agreed(
+            f"{told_bytes(cost)} are copied again: {why}", "Begin all the same?", yes=yes, as_json=as_json
+        ):
+            return int(ExitCode.REFUSED)
         answer = await order_plan(place, moves, options)
         code = _told_order({**answer, "text": f"handed to {holder}: {answer['text']}"}, as_json=as_json)
         return int(ExitCode.PARTLY) if code == ExitCode.DONE and answer["refused"] else code
@@ -219,14 +225,15 @@ def executor(target: Target, *, as_json: bool) -> None:
 @click.command()
 @cluster_options
 @partition_option
+@yes_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def resume(target: Target, partitions: tuple[str, ...], *, as_json: bool) -> None:
+def resume(target: Target, partitions: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
     """Go on: after a crash from the journal, or after a pause at whoever drives it.
 
     With --partition these moves go on, and what else is paused stays so.
     """
     command = Command(CommandKind.RESUME, parse_partitions(partitions), given_by="resume")
-    run(_go_on(target, command, as_json=as_json))
+    run(_go_on(target, command, yes=yes, as_json=as_json))
 
 
 @click.command()
@@ -258,11 +265,8 @@ def stop(target: Target, partitions: tuple[str, ...], *, leave: bool, as_json: b
 async def _go_on(target: Target, command: Command, *, yes: bool = False, as_json: bool) -> int:
     """Give a command to whoever drives the journal, or drive it here if nobody does."""
     place, holder = await holder_of(target)
-    cost = await bytes_again(place, command)
-    if cost:
-        told = f"{told_bytes(cost)} have to be copied back: originals that were dropped are gone from disk"
-        if not agreed(told, "Roll back?", yes=yes, as_json=as_json):
-            return int(ExitCode.REFUSED)
+    if not await _cost_agreed(target, place, command, yes=yes, as_json=as_json):
+        return int(ExitCode.REFUSED)
     if holder is not None:
         return _told_order(await order_command(place, command), as_json=as_json)
     if not place.exists():
@@ -270,6 +274,12 @@ async def _go_on(target: Target, command: Command, *, yes: bool = False, as_json
     unpause = command.kind is CommandKind.RESUME and not command.partitions
     work = Work(unpause=True) if unpause else Work(command=command)
     return await run_session(target, work, as_json=as_json)
+
+
+async def _cost_agreed(target: Target, place: JournalPlace, command: Command, *, yes: bool, as_json: bool) -> bool:
+    """Say what an order makes be copied again before it is given; ask where that is not nothing."""
+    cost, why = await bytes_again(target, place, command)
+    return not cost or agreed(f"{told_bytes(cost)} are copied again: {why}", "Do it?", yes=yes, as_json=as_json)
 
 
 def _told_order(answer: dict[str, Any], *, as_json: bool) -> int:
@@ -282,33 +292,41 @@ def _told_order(answer: dict[str, Any], *, as_json: bool) -> int:
     return int(ExitCode.DONE if answer["accepted"] else ExitCode.REFUSED)
 
 
-async def _order(target: Target, command: Command, *, as_json: bool) -> int:
+async def _order(target: Target, command: Command, *, yes: bool = False, as_json: bool) -> int:
     place, holder = await holder_of(target)
     if holder is None:
         told = "nobody drives it; `shunter resume` does" if place.exists() else NO_JOURNAL
         raise NobodyDrives(f"{place}: {told}")
+    if not await _cost_agreed(target, place, command, yes=yes, as_json=as_json):
+        return int(ExitCode.REFUSED)
     return _told_order(await order_command(place, command), as_json=as_json)
 
 
 @click.command()
 @cluster_options
 @partition_option
+@yes_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def pause(target: Target, partitions: tuple[str, ...], *, as_json: bool) -> None:
-    """Begin no step, and let running copies trickle: what is copied stays."""
+def pause(target: Target, partitions: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
+    """Begin no step, and let running copies trickle: what is copied stays.
+
+    With --partition the others go on. A copy that no throttle can hold without them is cancelled, and begun again at
+    `shunter resume`: how much is copied again is said first, and asked.
+    """
     command = Command(CommandKind.PAUSE, parse_partitions(partitions), given_by="pause")
-    run(_order(target, command, as_json=as_json))
+    run(_order(target, command, yes=yes, as_json=as_json))
 
 
 @click.command()
 @click.argument("rate")
 @cluster_options
+@yes_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def limit(rate: str, target: Target, *, as_json: bool) -> None:
+def limit(rate: str, target: Target, *, yes: bool, as_json: bool) -> None:
     """Set the rate in force to RATE bytes per second and broker (50M, 1G; none lifts it)."""
     wanted = None if rate.lower() == "none" else parse_rate(rate)
     command = Command(CommandKind.LIMIT, bytes_per_s=wanted, given_by="limit")
-    run(_order(target, command, as_json=as_json))
+    run(_order(target, command, yes=yes, as_json=as_json))
 
 
 @click.command()

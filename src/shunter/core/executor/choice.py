@@ -85,21 +85,29 @@ def folded(after: Replicas, goal: Replicas) -> Replicas:
 
 
 def undo(
-    move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int, *, running: bool = True
+    move: Move,
+    seen: ObservedPartition,
+    live: frozenset[BrokerId],
+    min_isr: int,
+    *,
+    running: bool = True,
+    put_off: bool = False,
 ) -> Begin | Waits | None:
     """What to do with a step that was under way when its move was turned; None: let it finish.
 
     A stop keeps additions that are in sync (KIP-455's draft); a rollback, or another target, keeps those that it
     wants too, in sync or not, so that nothing is deleted and fetched again (KIP-236). `running`: the cluster has it.
+    `put_off`: its move is paused and goes on later, so it is undone as by a stop.
     """
     step = move.step
     assert step is not None
-    if move.direction is Direction.STOP:
+    stops = put_off or move.direction is Direction.STOP
+    if stops:
         kept = tuple(broker for broker in step.adding if broker in seen.isr)
     else:
         kept = tuple(broker for broker in step.adding if broker in move.goal)
     dropped = tuple(broker for broker in step.before if broker not in step.after)
-    regretted = _regretted(move, dropped, seen, live)
+    regretted = not stops and _regretted(move, dropped, seen, live)
     if kept == step.adding and not regretted and (kept or step.after == step.before):
         return None
     after = folded(step.before + kept, move.goal) if regretted else step.before + kept
@@ -109,8 +117,8 @@ def undo(
     # Apache's KRaft controller goes on dropping what it was told to, unless the new request drops something itself.
     heard = not running or not dropped or not set(step.before + step.adding) <= set(after)
     if len(healthy) == len(step.before) and heard:
-        return Begin(step.before, after, _turned(move))
-    if kept and move.direction is not Direction.STOP:
+        return Begin(step.before, after, "put off: paused" if put_off else _turned(move))
+    if kept and not stops:
         return None
     need = max(1, min(min_isr, len(step.before)))
     if len(healthy) < need and not running and set(seen.replicas) != set(step.before):
@@ -120,7 +128,7 @@ def undo(
             f"waits: only {len(healthy)} of the replicas {list(step.before)} are live and in sync and {need} must be; "
             "the additions stay until then"
         )
-    return Begin(step.before, step.before, _turned(move), cancels=True)
+    return Begin(step.before, step.before, "put off: paused" if put_off else _turned(move), cancels=True)
 
 
 def _regretted(move: Move, dropped: Replicas, seen: ObservedPartition, live: frozenset[BrokerId]) -> bool:
@@ -129,7 +137,7 @@ def _regretted(move: Move, dropped: Replicas, seen: ObservedPartition, live: fro
     assert step is not None
     healthy = [broker for broker in dropped if _healthy(broker, seen, live)]
     missed = any(broker in move.goal for broker in healthy) or (healthy and len(step.after) < len(move.goal))
-    return bool(missed) and move.direction is not Direction.STOP
+    return bool(missed)
 
 
 def relax(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int) -> Begin | None:

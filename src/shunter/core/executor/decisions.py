@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from shunter.core.executor.capacity import Capacity, in_order
 from shunter.core.executor.choice import Begin, Reached, Waits, blockers, choose, relax, undo
 from shunter.core.executor.judgement import CONFIRM_MS, LAG_MS, Verdict, judge, patience
+from shunter.core.executor.pausing import unheld
 from shunter.core.executor.ready import Notice, Outbox
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.throttles import Gate
@@ -45,6 +46,8 @@ class Pass:
     throttled: Gate
     records: list[JournalRecord] = field(default_factory=list[JournalRecord])
     touched: set[TopicPartition] = field(default_factory=set[TopicPartition])
+    unheld: frozenset[TopicPartition] = frozenset()
+    """Paused copies that no throttle can hold: they are cancelled."""
     stale_topics: set[str] = field(default_factory=set[str])
     """Topics whose metadata must be read again before their moves can go on."""
 
@@ -62,6 +65,7 @@ class Pass:
 def decide_moves(work: Pass) -> None:
     """Go over all open moves: finish, turn, relax and begin steps, and close what has come to its end."""
     live = work.live
+    work.unheld = unheld(work.state)
     idle: list[Move] = []
     for move in work.state.moves.values():
         if move.outcome is not None or move.tp in work.touched or _goes_on(work, move):
@@ -84,6 +88,7 @@ def _goes_on(work: Pass, move: Move) -> bool:
         and watch.goes_on is not None
         and watch.goes_on == (cluster.topics_at_ms.get(move.tp.topic), cluster.ongoing.get(move.tp))
         and not move.turned
+        and move.tp not in work.unheld
     )
 
 
@@ -222,7 +227,7 @@ def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: froze
     assert step is not None
     if move.turned and _decide_turned(work, move, seen, live, running=True):
         return
-    if step.cancels:
+    if step.cancels or (move.tp in work.unheld and _put_off(work, move, seen, live)):
         return
     holding = blockers(move, seen)
     copying = tuple(broker for broker in step.adding if broker not in seen.isr)
@@ -247,6 +252,25 @@ def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: froze
     relaxed = relax(move, seen, live, work.state.cluster.min_isr(move.tp.topic))
     if relaxed is not None:
         _begin(work, move, relaxed)
+
+
+def _put_off(work: Pass, move: Move, seen: ObservedPartition, live: frozenset[BrokerId]) -> bool:
+    """Cancel a paused copy; says whether that is all for now. One that can't be cancelled holds its broker up."""
+    undone = undo(move, seen, live, work.state.cluster.min_isr(move.tp.topic), put_off=True)
+    if isinstance(undone, Begin):
+        told = f"paused: its copy is cancelled, for it shares broker or bounds with what goes on; {_lost(work, move)}"
+        work.out.notices.append(Notice("copy-put-off", str(move.tp), told))
+        _begin(work, move, undone)
+    elif isinstance(undone, Waits):
+        move.waits = f"{undone.reason}; it is paused, and what is copied to the same broker waits for it"
+    return undone is not None
+
+
+def _lost(work: Pass, move: Move) -> str:
+    assert move.step is not None
+    sizes = work.state.cluster.sizes
+    lost = sum(sizes[broker, move.tp].bytes for broker in move.step.adding if (broker, move.tp) in sizes)
+    return f"{lost} bytes that it had are copied again later"
 
 
 def _catching_up(work: Pass, copying: Replicas, live: frozenset[BrokerId]) -> str:

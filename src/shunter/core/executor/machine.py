@@ -13,7 +13,7 @@ from shunter.core.executor.decisions import Pass, decide_moves
 from shunter.core.executor.orders import decide_command
 from shunter.core.executor.placement import decide_log_dirs, send_log_dirs
 from shunter.core.executor.polling import Polls, poll
-from shunter.core.executor.pressure import Pressure, decide_limit, effective_limit, window_is_open
+from shunter.core.executor.pressure import Pressure, decide_limit, window_is_open
 from shunter.core.executor.rates import Meter, observe_rates
 from shunter.core.executor.ready import (
     AlterReassignments,
@@ -127,11 +127,6 @@ class Executor:
         out = Outbox()
         self._take_in(envelope.event, out)
         return out.seal(self._advance(out))
-
-    @property
-    def limit(self) -> int | None:
-        """Bytes per second in force now."""
-        return effective_limit(self.state)
 
     # What happened.
 
@@ -392,7 +387,7 @@ class Executor:
             return {}
         basis = (self.state.next_sequence, tuple(self.state.cluster.brokers))
         if self._wanted is None or self._wanted[0] != basis:
-            self._wanted = basis, desired_settings(self.state, self.limit)
+            self._wanted = basis, desired_settings(self.state)
         return self._wanted[1]
 
     def _decide(self, wanted: dict[ThrottleKey, str], stale: set[str], out: Outbox) -> JournalBatch | None:

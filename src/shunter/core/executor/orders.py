@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from shunter.core.executor.pausing import unheld
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.stuck import told_stuck
 from shunter.model.execution import (
@@ -103,9 +104,12 @@ def _leave(state: ExecutorState, moves: list[Move]) -> Decided:
     return Decided(True, f"{len(moves)} moves are left as they are{told}", closed)
 
 
-def _pause(_state: ExecutorState, moves: list[Move]) -> Decided:
+def _pause(state: ExecutorState, moves: list[Move]) -> Decided:
     paused: list[JournalRecord] = [MovePaused(move.tp, True) for move in moves if not move.paused]
-    return Decided(True, f"{len(moves)} moves are paused: no step begins, copies slow down to almost nothing", paused)
+    named = {move.tp for move in moves} | {move.tp for move in state.open_moves() if move.paused}
+    gone = len(unheld(state, named))
+    told = f"; {gone} copies are cancelled and begun again later, for a throttle would hold others too" if gone else ""
+    return Decided(True, f"{_moves(moves)} paused: no step begins, copies slow down to almost nothing{told}", paused)
 
 
 def _resume(_state: ExecutorState, moves: list[Move]) -> Decided:

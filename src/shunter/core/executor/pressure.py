@@ -41,17 +41,6 @@ class Pressure:
         return self.slow_answers > 1 and self.slow_answers >= self.answers * SLOW_SHARE
 
 
-def effective_limit(state: ExecutorState) -> int | None:
-    """Bytes per second in force: next to nothing while everything open is paused, else the limit.
-
-    A paused copy keeps what it has copied; cancelling it would throw that away.
-    """
-    opened = state.open_moves()
-    if opened and all(move.paused for move in opened):
-        return state.options.pause_rate
-    return state.limit
-
-
 def decide_limit(state: ExecutorState, pressure: Pressure, now_ms: int, out: Outbox) -> list[JournalRecord]:
     """Adapt the limit by a bounded step: down a quarter while others suffer, up a tenth while nobody does.
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from shunter.core.executor.apply import LATE_MS
+from shunter.core.executor.pausing import held_brokers, paused_copies
 from shunter.core.executor.ready import AlterSettings, Notice, Outbox, ReadSettings
 from shunter.core.executor.state import ExecutorState, Move, Throttle
 from shunter.model.execution import (
@@ -134,11 +135,12 @@ class ThrottleBook:
                 throttle.request_id, throttle.retry_at_ms = 0, now_ms + RETRY_MS
 
 
-def desired_settings(state: ExecutorState, limit: int | None) -> dict[ThrottleKey, str]:
+def desired_settings(state: ExecutorState) -> dict[ThrottleKey, str]:
     """What we would set if nobody else had set anything, for all that open moves touch.
 
     Sources are all replicas that may lead during the move, destinations all that are copied; a source or destination
-    that is in sync is not throttled by Kafka, so a list may name more than what moves right now.
+    that is in sync is not throttled by Kafka, so a list may name more than what moves right now. What is paused is held
+    at the brokers that receive it.
     """
     wanted: dict[ThrottleKey, str] = {}
     moves = state.open_moves()
@@ -146,18 +148,27 @@ def desired_settings(state: ExecutorState, limit: int | None) -> dict[ThrottleKe
     if state.options.log_dir_throttle is not None:
         for broker in sorted({owner for move in moves for owner, _path in move.log_dirs} & live.keys()):
             wanted[ThrottleKey("broker", str(broker), LOG_DIR_RATE)] = str(state.options.log_dir_throttle)
-    if limit is None:
-        return wanted
-    involved: set[BrokerId] = set()
-    topics: set[str] = set()
-    for move in moves:
-        involved.update(move.current, move.goal)
-        topics.add(move.tp.topic)
-    for broker in sorted(involved & live.keys()):
-        for setting in (LEADER_RATE, FOLLOWER_RATE):
-            wanted[ThrottleKey("broker", str(broker), setting)] = str(limit)
-    wanted.update(_lists(state, topics))
+    limit = state.limit
+    if limit is not None:
+        involved = {broker for move in moves for broker in (*move.current, *move.goal)}
+        for broker in sorted(involved & live.keys()):
+            for setting in (LEADER_RATE, FOLLOWER_RATE):
+                wanted[ThrottleKey("broker", str(broker), setting)] = str(limit)
+    pause_rate = state.options.pause_rate
+    for broker in sorted(held_brokers(state) & live.keys()):
+        rate = pause_rate if limit is None else min(limit, pause_rate)
+        wanted[ThrottleKey("broker", str(broker), FOLLOWER_RATE)] = str(rate)
+    wanted.update(_paused_lists(state) if limit is None else _lists(state, {move.tp.topic for move in moves}))
     return wanted
+
+
+def _paused_lists(state: ExecutorState) -> dict[ThrottleKey, str]:
+    """Without a limit what is paused alone is in a list: whatever else is copied goes as fast as it can."""
+    listed: dict[str, list[tuple[int, BrokerId]]] = {}
+    for move in paused_copies(state):
+        if move.step is not None:
+            listed.setdefault(move.tp.topic, []).extend(_entries(move.tp, move.step.adding))
+    return {ThrottleKey("topic", topic, FOLLOWER_REPLICAS): _listed(listed[topic]) for topic in sorted(listed)}
 
 
 def _lists(state: ExecutorState, topics: set[str]) -> dict[ThrottleKey, str]:

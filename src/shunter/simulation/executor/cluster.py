@@ -405,6 +405,8 @@ class SimulatedCluster:
     def _copy(self, found: SimulatedPartition, broker: BrokerId, amount: int) -> None:
         if broker not in found.replicas or broker in found.isr:
             return
+        if self.rules is not None and broker in found.adding:
+            self.rules.copied(found, broker, amount * SECOND // TICK_US)
         found.have[broker] = min(found.size, found.have.get(broker, 0) + amount)
         if found.have[broker] < found.size:
             return

@@ -243,7 +243,7 @@ class JournalRules:
     def _move_paused(self, record: MovePaused) -> None:
         move = self.ledger.open_move(record.tp)
         if move is not None:
-            move.paused = record.paused
+            move.paused, move.paused_us = record.paused, self._now_us
 
     def _floor_relaxed(self, record: FloorRelaxed) -> None:
         move = self.ledger.open_move(record.tp)

@@ -29,6 +29,8 @@ class LedgerMove:
     log_dirs: tuple[tuple[BrokerId, str], ...] = ()
     direction: Direction = Direction.FORWARD
     paused: bool = False
+    paused_us: int = 0
+    """When it was paused last."""
     relaxed: bool = False
     step: StepBegun | None = None
     steps: int = 0

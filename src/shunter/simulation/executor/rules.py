@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from shunter.core.executor.events import Envelope
 from shunter.core.executor.ready import AlterReassignments, CommandReply, PlanReply, Ready, Reply
-from shunter.core.executor.throttles import LOG_DIR_RATE
+from shunter.core.executor.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LOG_DIR_RATE
 from shunter.drivers.journals import LEASE_MS
 from shunter.errors import ErrorCode
 from shunter.model.execution import Command, Direction, JournalEntry, ThrottleKey
@@ -30,6 +30,8 @@ PROMPT_US = 5 * SECOND
 """So soon an order has to be durable and answered while the process lives and its disk is well."""
 WINDOW_US = 6 * SECOND
 """Between the look at the lease and the request (docs/executor.md, "the window that remains")."""
+HELD_US = 30 * SECOND
+"""So soon a paused copy has to be held, or cancelled, where nothing fails."""
 QUEUE_BOUND = 5_000
 TASKS_BOUND = 200
 EVENTS_A_SECOND = 3_000
@@ -249,6 +251,22 @@ class ExecutorRules:
         if dropped and len(after) < found.floor:
             told = f"{found.tp} goes from {before} in sync to {after}, and its goal has {found.floor}"
             self.violate("the floor", told)
+
+    def copied(self, found: SimulatedPartition, broker: BrokerId, bytes_per_s: int) -> None:
+        """A pause holds for what is paused, whatever else moves. Source: issue; decision 0206."""
+        move, process, world = self.ledger.open_move(found.tp), self.world.driver(), self.world
+        if move is None or not move.paused or found.mover != OURS or process is None:
+            return
+        since_us = world.scheduler.now_us - HELD_US
+        well = max(move.paused_us, process.drives_since_us, world.hindered_us, world.murky_until_us) < since_us
+        keys = (
+            ThrottleKey("broker", str(broker), FOLLOWER_RATE),
+            ThrottleKey("topic", found.tp.topic, FOLLOWER_REPLICAS),
+        )
+        calm = not 0 <= found.shaken_us >= since_us and all(self.journal.quiet(key) for key in keys)
+        if well and calm and bytes_per_s > 2 * self.ledger.options.pause_rate:
+            told = f"{found.tp} is paused, and broker {broker} receives {bytes_per_s} bytes/s of it"
+            self.violate("a pause holds for what is paused", told)
 
     # ---- the core
 

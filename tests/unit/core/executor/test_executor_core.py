@@ -140,7 +140,7 @@ def test_a_paused_move_begins_no_step_and_trickles() -> None:
     rig.submit(("t", 0, (4, 5, 6)))
     begun(rig)
     rig.command(CommandKind.PAUSE)
-    rig.settle(rounds=20)
+    rig.settle(catching_up=False, rounds=20)
     assert len(steps_of(rig)) == 1
     rate = ThrottleKey("broker", "4", "follower.replication.throttled.rate")
     assert rig.yard.settings[rate] == str(ExecutionOptions().pause_rate)

@@ -1,0 +1,69 @@
+"""Which paused copies Kafka's throttle can hold, and which have to be cancelled (decision 0206).
+
+A throttle is a rate by broker and lists of replicas by topic. So a paused copy is held by next to nothing as the rate
+of the broker that receives it, where that slows down nobody else: nothing else is copied to that broker, or what else
+is copied there is in no list, for no limit is in force. Otherwise it is cancelled, and begun again once it goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from shunter.core.executor.state import ExecutorState, Move
+from shunter.model.execution import Direction
+from shunter.model.partition import BrokerId, TopicPartition
+
+
+def paused_copies(state: ExecutorState) -> list[Move]:
+    """Paused moves whose copy runs in the cluster."""
+    return [move for move in state.moves.values() if move.paused and _copies(move)]
+
+
+def _copies(move: Move) -> bool:
+    return move.open and move.step is not None and not move.step.cancels and bool(move.step.adding)
+
+
+def held_brokers(state: ExecutorState) -> frozenset[BrokerId]:
+    """Brokers that receive paused copies: the rate of what they receive is next to nothing as long as one of them runs."""
+    return frozenset(broker for move in paused_copies(state) if move.step is not None for broker in move.step.adding)
+
+
+def unheld(
+    state: ExecutorState, paused: Collection[TopicPartition] | None = None, into: Iterable[BrokerId] = ()
+) -> frozenset[TopicPartition]:
+    """Partitions whose paused copies have to be cancelled, for holding them would hold up what is not paused.
+
+    Args:
+        state: As things stand.
+        paused: Partitions that are to be taken for paused; None: those that are.
+        into: Brokers that more would be copied to, by a plan that is on its way.
+    """
+    opened = state.open_moves()
+    waiting = {move.tp for move in opened if move.paused} if paused is None else paused
+    if not waiting:
+        return frozenset()
+    going = {broker for move in opened if move.tp not in waiting for broker in destinations(move)} | set(into)
+    if not going:
+        return frozenset()
+    return frozenset(
+        move.tp for move in opened if move.tp in waiting and _copies(move) and _in_the_way(state, move, going)
+    )
+
+
+def _in_the_way(state: ExecutorState, move: Move, going: Collection[BrokerId]) -> bool:
+    """Whether a copy that stands still takes a place, or a broker's rate, from what goes on."""
+    options = state.options
+    if options.max_concurrent or options.max_out or options.max_per_rack:
+        return True
+    assert move.step is not None
+    shared = any(broker in going for broker in move.step.adding)
+    return shared and bool(state.limit is not None or options.max_in or options.max_per_log_dir)
+
+
+def destinations(move: Move) -> set[BrokerId]:
+    """Brokers that a move copies to, now or later."""
+    if move.direction is Direction.STOP:
+        return set()
+    now = () if move.step is None else move.step.adding
+    # What a step copies that is not wanted any more is being undone.
+    return {broker for broker in move.goal if broker in now or broker not in move.current}

@@ -1,0 +1,126 @@
+"""A pause holds for exactly what is paused, whatever else moves (decision 0206)."""
+
+from __future__ import annotations
+
+from apache_yard import Rig, Yard
+
+from shunter.core.executor.pausing import unheld
+from shunter.core.executor.ready import CommandReply
+from shunter.core.executor.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE
+from shunter.model.execution import CommandKind, ExecutionOptions, Outcome, ThrottleKey
+from shunter.model.partition import TopicPartition
+
+T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
+NEXT_TO_NOTHING = str(ExecutionOptions().pause_rate)
+THROTTLED = ExecutionOptions(throttle=5_000_000)
+
+
+def rate(broker: int, setting: str = FOLLOWER_RATE) -> ThrottleKey:
+    return ThrottleKey("broker", str(broker), setting)
+
+
+def copying(*targets: tuple[int, ...], options: ExecutionOptions) -> Rig:
+    """One move for each target, all of them copying."""
+    rig = Rig(Yard({"t": [(1, 2)] * len(targets)}))
+    rig.submit(*[("t", number, target) for number, target in enumerate(targets)], options=options)
+    rig.settle(catching_up=False, rounds=40)
+    assert len(rig.asked) == len(targets)
+    return rig
+
+
+def answer(rig: Rig, token: int) -> str:
+    reply = rig.replies[token]
+    assert isinstance(reply, CommandReply)
+    assert reply.accepted, reply.text
+    return reply.text
+
+
+def test_one_paused_copy_is_held_at_its_own_broker_and_the_other_runs_as_fast_as_before() -> None:
+    rig = copying((3, 1), (4, 1), options=THROTTLED)
+    assert "cancelled" not in answer(rig, rig.command(CommandKind.PAUSE, T0))
+    rig.settle(catching_up=False, rounds=20)
+    assert rig.yard.settings[rate(3)] == NEXT_TO_NOTHING
+    assert rig.yard.settings[rate(4)] == "5000000"
+    assert rig.yard.settings[rate(1, LEADER_RATE)] == "5000000", "whoever sends to both is not slowed down"
+    assert rig.yard.partitions[T0].adding == (3,), "what is copied is kept"
+    rig.command(CommandKind.RESUME, T0)
+    rig.settle(catching_up=False, rounds=20)
+    assert rig.yard.settings[rate(3)] == "5000000"
+
+
+def test_without_a_limit_the_list_of_replicas_holds_what_is_paused_alone() -> None:
+    rig = copying((3, 1), (3, 2), options=ExecutionOptions())
+    assert "cancelled" not in answer(rig, rig.command(CommandKind.PAUSE, T1))
+    rig.settle(catching_up=False, rounds=20)
+    assert rig.yard.settings == {rate(3): NEXT_TO_NOTHING, ThrottleKey("topic", "t", FOLLOWER_REPLICAS): "1:3"}
+    assert rig.yard.partitions[T1].adding == (3,)
+    rig.command(CommandKind.RESUME, T1)
+    rig.settle()
+    assert rig.yard.settings == {}
+    assert rig.outcomes() == {T0: Outcome.DONE, T1: Outcome.DONE}
+
+
+def test_a_copy_that_a_throttle_can_not_hold_alone_is_cancelled_and_begun_again() -> None:
+    rig = copying((3, 1), (3, 2), options=THROTTLED)
+    assert "1 copies are cancelled" in answer(rig, rig.command(CommandKind.PAUSE, T0))
+    rig.settle(catching_up=False, rounds=40)
+    assert rig.yard.partitions[T0].replicas == (1, 2)
+    assert rig.yard.partitions[T1].adding == (3,)
+    assert rig.yard.settings[rate(3)] == "5000000", "what goes on goes as fast as before"
+    assert any(notice.kind == "copy-put-off" and notice.about == str(T0) for notice in rig.notices)
+    rig.settle(rounds=40)
+    assert rig.outcomes() == {T0: None, T1: Outcome.DONE}
+    rig.command(CommandKind.RESUME, T0)
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.DONE, T1: Outcome.DONE}
+
+
+def test_a_second_plan_does_not_let_paused_copies_run() -> None:
+    rig = copying((3, 1), (4, 1), options=THROTTLED)
+    rig.command(CommandKind.PAUSE)
+    rig.settle(catching_up=False, rounds=20)
+    assert {rig.yard.settings[rate(3)], rig.yard.settings[rate(4)]} == {NEXT_TO_NOTHING}
+    assert unheld(rig.core.state) == frozenset()
+    rig.yard.make("u", [(1, 2)])
+    rig.submit(("u", 0, (3, 2)), options=THROTTLED)
+    rig.settle(catching_up=False, rounds=60)
+    assert rig.yard.partitions[T0].replicas == (1, 2), "it shares broker 3 with the second plan: put off"
+    assert rig.yard.partitions[T1].adding == (4,), "it shares its broker with nobody: held"
+    assert rig.yard.settings[rate(4)] == NEXT_TO_NOTHING
+    assert rig.yard.settings[rate(3)] == "5000000"
+
+
+def test_rolling_one_back_lets_no_paused_copy_run() -> None:
+    rig = copying((3, 1), (3, 2), options=THROTTLED)
+    rig.command(CommandKind.PAUSE)
+    rig.settle(catching_up=False, rounds=20)
+    rig.command(CommandKind.ROLL_BACK, T0)
+    rig.settle(catching_up=False, rounds=60)
+    assert rig.outcomes()[T0] is Outcome.ROLLED_BACK
+    assert rig.yard.settings[rate(3)] == NEXT_TO_NOTHING
+    assert rig.yard.partitions[T1].adding == (3,)
+
+
+def test_a_paused_copy_takes_no_place_from_what_goes_on() -> None:
+    rig = Rig(Yard({"t": [(1, 2)] * 2}))
+    rig.submit(("t", 0, (3, 1)), ("t", 1, (4, 1)), options=ExecutionOptions(max_concurrent=1))
+    rig.settle(catching_up=False, rounds=40)
+    ((first, _target),) = rig.asked
+    other = T1 if first == T0 else T0
+    rig.command(CommandKind.PAUSE, first)
+    rig.settle(catching_up=False, rounds=60)
+    assert rig.yard.partitions[first].adding == ()
+    assert rig.yard.partitions[other].adding != ()
+
+
+def test_a_paused_copy_that_can_not_be_cancelled_stays_held() -> None:
+    rig = copying((3, 4), (3, 2), options=THROTTLED)
+    rig.yard.min_isr["t"] = 2
+    rig.yard.kill(2)
+    rig.settle(catching_up=False, rounds=40)
+    rig.command(CommandKind.PAUSE, T0)
+    rig.settle(catching_up=False, rounds=60)
+    assert rig.yard.partitions[T0].adding == (3,)
+    assert rig.yard.settings[rate(3)] == NEXT_TO_NOTHING
+    assert "it is paused" in rig.core.state.moves[T0].waits
