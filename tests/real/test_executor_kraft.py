@@ -10,7 +10,7 @@ import executor_scenarios as scenarios
 import pytest
 from click.testing import CliRunner
 from executor_process import Shunter, write_plan
-from executor_scenarios import ORIGINAL, PARTITIONS, Yard
+from executor_scenarios import BROKERS, ORIGINAL, PARTITIONS, TARGET, Yard
 from kafka import TopicPartition
 
 from shunter.app.exit_codes import ExitCode
@@ -51,6 +51,42 @@ def test_the_controller_dies_in_the_middle(kraft: KRaftCluster, yard: Yard) -> N
 @pytest.mark.long
 def test_orders_come_from_other_shells_and_a_second_executor_is_refused(yard: Yard) -> None:
     scenarios.orders_come_from_other_shells(yard)
+
+
+def test_one_executor_drives_a_cluster_whoever_it_is_and_wherever(yard: Yard, tmp_path: Path) -> None:
+    """Two accounts, as two state folders stand for: neither sees the other's journal, nor its locked file."""
+    first, second = (Shunter(yard.bootstrap, tmp_path / f"{n}.journal", state=tmp_path / n) for n in ("one", "two"))
+    running = first.start("execute", yard.plan, "--yes", "--throttle", "200K")
+    running.wait_for(lambda: yard.cluster.ongoing() > 0, about="moves under way")
+    refused = second.run("execute", yard.plan, "--yes", "--throttle", "20K")
+    assert refused.returncode == ExitCode.HELD, refused.stdout + refused.stderr
+    for told in (f"process {running.process.pid}", "since 20", "one.journal", "--take-over-cluster"):
+        assert told in refused.stderr
+    rates = {value for key, value in yard.cluster.throttles(BROKERS, (yard.topic,)).items() if key.endswith("rate")}
+    assert rates == {"200000"}, "the first one's throttle is as it was"
+    running.kill()
+    # Who is dead keeps nobody off: its own journal goes on at once, and so does another one of this host.
+    rolled_back = first.run("rollback", "--yes", timeout_s=120)
+    assert rolled_back.returncode == ExitCode.DONE, rolled_back.stdout + rolled_back.stderr
+    yard.ended_in(ORIGINAL)
+
+
+def test_a_pause_of_one_move_holds_whatever_else_moves(yard: Yard) -> None:
+    running = yard.shunter.start("execute", yard.plan, "--yes", "--throttle", "150K")
+    running.wait_for(lambda: yard.cluster.ongoing() == PARTITIONS, about="moves under way")
+    first = f"{yard.topic}-0"
+    unasked = yard.shunter.run("pause", "--partition", first)
+    assert unasked.returncode == ExitCode.USAGE, unasked.stdout
+    assert "are copied again: 1 paused copies are cancelled" in unasked.stderr, "its cost is told first"
+    assert yard.shunter.run("pause", "--partition", first, "--yes").returncode == ExitCode.DONE
+    running.wait_for(lambda: yard.cluster.ongoing() == PARTITIONS - 1, about="the paused copy being cancelled")
+    assert set(yard.cluster.replicas(yard.topic)[0]) == set(ORIGINAL[0])
+    assert yard.shunter.run("limit", "20M").returncode == ExitCode.DONE
+    running.wait_for(lambda: running.progress["counts"] == {"done": 3, "paused": 1}, about="the others' end")
+    assert set(yard.cluster.replicas(yard.topic)[0]) == set(ORIGINAL[0]), "a pause holds"
+    assert yard.shunter.run("resume", "--partition", first).returncode == ExitCode.DONE
+    assert running.end(240) == ExitCode.DONE, running.lines[-3:]
+    yard.ended_in(TARGET)
 
 
 def test_a_dry_run_and_a_plan_of_the_live_cluster_say_what_would_happen_and_touch_nothing(

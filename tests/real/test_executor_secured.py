@@ -133,6 +133,7 @@ def test_a_setting_that_may_not_be_read_is_never_taken_for_one_that_is_not_set(
     for operation in (ACLOperation.DESCRIBE, ACLOperation.ALTER, ACLOperation.ALTER_CONFIGS):
         allow(admin, "blind", operation, ResourceType.CLUSTER, "kafka-cluster")
         allow(admin, "blind", operation, ResourceType.TOPIC, "t")
+    allow(admin, "blind", ACLOperation.READ, ResourceType.GROUP, "shunter-executor")
     # Who may write settings may read them, unless that is denied by itself.
     for arguments, kind, name, needed in (
         (("execute", plan, "--yes"), ResourceType.TOPIC, "t", "topic t: needs DescribeConfigs on Topic t"),
@@ -161,6 +162,10 @@ def test_the_permissions_that_the_docs_name_are_enough(
         allow(admin, "mover", operation, ResourceType.TOPIC, "mine")
     plan = str(write_plan(tmp_path / "mine.json", "mine", {0: (1,)}))
     config = login(tmp_path, "mover", USERS["mover"])
+    refused = shunter.run("execute", plan, "--yes", "--throttle", "1M", "--command-config", config)
+    assert refused.returncode == ExitCode.CLUSTER
+    assert "needs Read on Group shunter-executor" in refused.stderr, "nobody drives a cluster unseen"
+    allow(admin, "mover", ACLOperation.READ, ResourceType.GROUP, "shunter-executor")
     done = shunter.run("execute", plan, "--yes", "--throttle", "1M", "--command-config", config)
     assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
     listed = shunter.run("throttles", "list", "--command-config", config)

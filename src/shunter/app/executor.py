@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -25,6 +26,7 @@ from shunter.core.executor.rates import Meter
 from shunter.core.executor.ready import CommandReply, Finish, Notice, PlanReply
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.drivers.admin import AdminClient, KafkaPythonAdmin
+from shunter.drivers.cluster_claim import ClusterClaim, ClusterClaimed, this_claimant
 from shunter.drivers.driver_seat import DriverSeat, SeatTaken
 from shunter.drivers.execution import ExecutionDriver, SystemClock
 from shunter.drivers.journals import JournalDamaged, JournalHeld, LeasedJournal
@@ -53,6 +55,8 @@ class Target:
     properties: Path | None = None
     journal: Path | None = None
     journal_topic: str | None = None
+    take_over_cluster: bool = False
+    """Whoever drives the cluster loses it, dead or alive."""
 
 
 def state_folder() -> Path:
@@ -128,18 +132,48 @@ def _replace(path: Path, text: bytes) -> None:
     beside.replace(path)
 
 
+async def _claim(target: Target, place: JournalPlace, listener: Callable[[Notice], None]) -> ClusterClaim:
+    """See that nobody else drives the cluster, wherever; the claim is taken by its `keep`."""
+    where = str(place) if place.topic is not None else f"{socket.gethostname()}:{place.path.resolve()}"
+    configuration = configuration_of(target.bootstrap, target.properties)
+    claim = await ClusterClaim.connect(configuration, this_claimant(where), take_over=target.take_over_cluster)
+    try:
+        await claim.look()
+    except BaseException:
+        await claim.leave()
+        raise
+    if claim.unclaimed:
+        listener(Notice("cluster-unclaimed", "", claim.unclaimed))
+    return claim
+
+
+def _claim_lost(driver: ExecutionDriver, ended: asyncio.Task[None]) -> None:
+    error = None if ended.cancelled() else ended.exception()
+    if error is not None:
+        driver.post("claim", ev.JournalRefused(0, str(error), fenced=True))
+
+
+async def _give_back(claim: ClusterClaim, keeping: asyncio.Task[None] | None) -> None:
+    if keeping is not None:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+    await claim.leave()
+
+
 @contextlib.asynccontextmanager
 async def open_session(target: Target, listener: Callable[[Notice], None]) -> AsyncIterator[Session]:
     """Connect, take the journal's lease, and load it; gives the lease back at the end.
 
     Raises:
-        JournalHeld, SeatTaken: another executor drives the journal, or the cluster under another one.
+        JournalHeld, SeatTaken, ClusterClaimed: another executor drives the journal, or the cluster under another one.
         JournalDamaged: it can't be trusted; says what can be read.
         DriverError: the cluster does not answer.
     """
     admin = await connect(target)
     journal: LeasedJournal | None = None
     seat: DriverSeat | None = None
+    claim: ClusterClaim | None = None
+    keeping: asyncio.Task[None] | None = None
     try:
         clock = SystemClock()
         cluster_id = await admin.cluster_id()
@@ -147,12 +181,17 @@ async def open_session(target: Target, listener: Callable[[Notice], None]) -> As
         journal = await asyncio.to_thread(place.open, uuid.uuid4().hex)
         await asyncio.to_thread(journal.acquire, clock.now_ms())
         seat = DriverSeat(state_folder(), cluster_id, str(place))
+        claim = await _claim(target, place, listener)
         core = Executor()
-        driver = ExecutionDriver(core, journal, admin, clock, listener)
+        driver = ExecutionDriver(core, journal, admin, clock, listener, claim)
+        keeping = asyncio.create_task(claim.keep())
+        keeping.add_done_callback(lambda ended: _claim_lost(driver, ended))
         entries = await asyncio.to_thread(journal.load)
         driver.post("start", ev.JournalLoaded(entries, cluster_id))
         yield Session(admin, journal, core, driver, place.view_path)
     finally:
+        if claim is not None:
+            await _give_back(claim, keeping)
         if journal is not None:
             with contextlib.suppress(DriverError):
                 await asyncio.to_thread(journal.release)
@@ -436,6 +475,7 @@ async def order_plan(place: JournalPlace, moves: Sequence[MoveOrder], options: E
 
 __all__ = [
     "NO_JOURNAL",
+    "ClusterClaimed",
     "Ended",
     "JournalDamaged",
     "JournalHeld",

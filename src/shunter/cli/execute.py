@@ -13,6 +13,7 @@ import click
 
 from shunter.app.executor import (
     NO_JOURNAL,
+    ClusterClaimed,
     Ended,
     JournalDamaged,
     JournalHeld,
@@ -38,6 +39,7 @@ from shunter.cli.consent import agreed, can_be_asked
 from shunter.cli.execution_display import Display, make_display, say_json, told_bytes, told_view
 from shunter.cli.execution_options import (
     cluster_options,
+    driver_options,
     execution_options,
     parse_partitions,
     parse_rate,
@@ -60,7 +62,7 @@ def run(work: Coroutine[Any, Any, int]) -> NoReturn:
     """Run a command's coroutine and leave with its exit code; what goes wrong is said in one sentence."""
     try:
         code = asyncio.run(work)
-    except (JournalHeld, SeatTaken) as error:
+    except (ClusterClaimed, JournalHeld, SeatTaken) as error:
         code = _complain(error, ExitCode.HELD)
     except DriverError as error:
         code = _complain(error, ExitCode.CLUSTER)
@@ -84,7 +86,7 @@ def _complain(error: Exception, code: ExitCode) -> int:
 
 @click.command()
 @click.argument("plan", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@cluster_options
+@driver_options
 @execution_options
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
@@ -215,7 +217,7 @@ class Interruption:
 
 
 @click.command()
-@cluster_options
+@driver_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def executor(target: Target, *, as_json: bool) -> None:
     """Drive the cluster's journal as a daemon: plans and orders come from other shells."""
@@ -223,7 +225,7 @@ def executor(target: Target, *, as_json: bool) -> None:
 
 
 @click.command()
-@cluster_options
+@driver_options
 @partition_option
 @yes_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
@@ -237,7 +239,7 @@ def resume(target: Target, partitions: tuple[str, ...], *, yes: bool, as_json: b
 
 
 @click.command()
-@cluster_options
+@driver_options
 @partition_option
 @yes_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
@@ -248,7 +250,7 @@ def rollback(target: Target, partitions: tuple[str, ...], *, yes: bool, as_json:
 
 
 @click.command()
-@cluster_options
+@driver_options
 @partition_option
 @click.option("--leave", is_flag=True, help="Wait for nothing: leave to the cluster what it was told last.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,20 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
         if journal is not None and journal_topic is not None:
             raise click.UsageError("--journal and --journal-topic: a journal is in one place, name one")
         return command(*args, target=Target(bootstrap_server, command_config, journal, journal_topic), **rest)
+
+    return wrapped
+
+
+def driver_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`cluster_options` for a command that may drive an execution by itself."""
+
+    @cluster_options
+    @click.option(
+        "--take-over-cluster", is_flag=True, help="Drive it though another executor claims it, for one that is dead."
+    )
+    @functools.wraps(command)
+    def wrapped(*args: Any, target: Target, take_over_cluster: bool, **rest: Any) -> Any:
+        return command(*args, target=replace(target, take_over_cluster=take_over_cluster), **rest)
 
     return wrapped
 

@@ -64,6 +64,14 @@ class Journal(Protocol):
         ...
 
 
+class Claim(Protocol):
+    """The right to drive the cluster, which others see."""
+
+    async def granted(self) -> None:
+        """Wait for it; raise `DriverError` where somebody else has it."""
+        ...
+
+
 class SystemClock:
     """The wall clock, which never goes back while the process lives: a clock set back stands still for us."""
 
@@ -93,13 +101,15 @@ class ExecutionDriver:
         admin: AdminClient,
         clock: ProcessClock,
         listener: Callable[[Notice], None],
+        claim: Claim | None = None,
     ) -> None:
-        """Put the parts together; nothing runs yet."""
+        """Put the parts together; nothing runs yet. Without a `claim` the journal's lease alone is looked at."""
         self.core = core
         self.clock = clock
         self._journal = journal
         self._admin = admin
         self._listener = listener
+        self._claim = claim
         self._queue: asyncio.Queue[tuple[str, ev.Event]] = asyncio.Queue()
         self._journal_lock = asyncio.Lock()
         self._waiting: dict[ev.ReplyToken, asyncio.Future[Reply]] = {}
@@ -241,6 +251,8 @@ class ExecutionDriver:
         Raises:
             JournalFenced: somebody else drives.
         """
+        if self._claim is not None:
+            await self._claim.granted()
         while not known or self.clock.now_ms() - self._held_ms > HELD_MS:
             known = True
             await self._hold(self._journal.check)

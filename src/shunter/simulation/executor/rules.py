@@ -30,7 +30,7 @@ PROMPT_US = 5 * SECOND
 """So soon an order has to be durable and answered while the process lives and its disk is well."""
 WINDOW_US = 6 * SECOND
 """Between the look at the lease and the request (docs/executor.md, "the window that remains")."""
-HELD_US = 30 * SECOND
+HELD_US = 8 * SECOND
 """So soon a paused copy has to be held, or cancelled, where nothing fails."""
 QUEUE_BOUND = 5_000
 TASKS_BOUND = 200

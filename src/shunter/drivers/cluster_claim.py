@@ -1,0 +1,235 @@
+"""One executor per cluster, wherever it runs and whoever it is: a claim in the cluster itself (decision 0204).
+
+The claim is membership in one of Kafka's groups, which consumes nothing. Its coordinator shows it to everybody who may
+read the group, with host, user, process, since when and under which journal; it goes when the executor leaves, or is not
+heard of for `SESSION_MS`. The first member of the group has the claim.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import orjson
+from kafka import errors as kafka_errors
+
+from shunter.drivers.admin_answers import translated
+from shunter.drivers.admin_client import connected
+from shunter.drivers.group_member import GroupMember, Member
+from shunter.drivers.journals import Presence, this_process
+from shunter.errors import DriverError
+
+GROUP = "shunter-executor"
+SESSION_MS = 30_000
+BEAT_S = 3.0
+COORDINATOR_WITHIN_S = 20.0
+"""So long the group's coordinator is asked again that is not there, or moves."""
+
+_LEFT_OUT = (kafka_errors.UnknownMemberIdError, kafka_errors.IllegalGenerationError)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """Who drives a cluster: as it says of itself. `since_ms` is its host's clock; `journal` names the host of a file."""
+
+    user: str
+    host: str
+    process: int
+    since_ms: int
+    journal: str
+
+    def __str__(self) -> str:
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since_ms / 1000))
+        return f"{self.user} on {self.host}, process {self.process}, since {since}, under journal {self.journal}"
+
+
+def this_claimant(journal: str) -> Claimant:
+    """This process, as it claims a cluster."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = f"user {os.getuid()}"
+    return Claimant(user, socket.gethostname(), os.getpid(), int(time.time() * 1000), journal)
+
+
+class ClusterClaimed(DriverError):
+    """Another executor drives the cluster."""
+
+
+class ClusterClaim:
+    """The claim of one process. `look` first, then `keep` as a task of its own; `granted` before anything is asked for."""
+
+    def __init__(
+        self,
+        client: Any,
+        mine: Claimant,
+        *,
+        take_over: bool = False,
+        presence: Presence | None = None,
+    ) -> None:
+        """Claim nothing yet.
+
+        Args:
+            client: An Admin client of kafka-python, for us alone.
+            mine: What others are told of us; we have the lease of its journal.
+            take_over: Whoever has the claim loses it, dead or alive.
+            presence: Where and as what we run; None: this process.
+        """
+        self._mine = mine
+        self._presence = this_process() if presence is None else presence
+        self._take_over = take_over
+        self._client = client
+        self._member = GroupMember(self._client, GROUP, orjson.dumps(asdict(mine)), SESSION_MS)
+        self._granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._heard_s = -1e9
+        self.unclaimed = ""
+        """Why we go on without a claim, where that was asked for."""
+
+    @classmethod
+    async def connect(cls, configuration: Mapping[str, Any], mine: Claimant, *, take_over: bool) -> ClusterClaim:
+        """Connect by a client of its own, whose name tells who claims, also where nothing else of a member is shown."""
+        name = f"{GROUP}.{mine.user}.{mine.host}.{mine.process}"
+        client = await asyncio.to_thread(connected, {**configuration, "client_id": name})
+        return cls(client, mine, take_over=take_over)
+
+    async def look(self) -> None:
+        """Make way for ourselves, or say who is there.
+
+        Raises:
+            ClusterClaimed: somebody else drives the cluster.
+            DriverError: the coordinator does not answer, or does not let us.
+        """
+        try:
+            for member in await self._coordinated(self._member.members):
+                holder = _claimant(member)
+                if not self._take_over and not self._is_gone(holder):
+                    raise ClusterClaimed(_told(holder, member), retriable=False)
+                await self._coordinated(partial(self._member.remove, member.member_id))
+        except ClusterClaimed:
+            raise
+        except DriverError as error:
+            if not self._take_over or not error.retriable:
+                raise
+            self.unclaimed = f"{error}: going on without a claim, as --take-over-cluster says"
+            self._granted.set_result(None)
+
+    def _is_gone(self, holder: Claimant | None) -> bool:
+        """Whether the holder can't drive any more: we have its journal's lease, or it was a process here that is dead."""
+        if holder is None:
+            return False
+        here = holder.host == self._presence.host
+        return holder.journal == self._mine.journal or (here and not self._presence.alive(holder.process))
+
+    async def _coordinated(self, work: Callable[[], Any]) -> Any:
+        """Ask the coordinator, and again while it is not there."""
+        until = time.monotonic() + COORDINATOR_WITHIN_S
+        while True:
+            try:
+                return await asyncio.to_thread(work)
+            except kafka_errors.GroupAuthorizationFailedError as error:
+                told = f"claiming the cluster is not allowed: needs Read on Group {GROUP}"
+                raise DriverError(told, retriable=False) from error
+            except (*_LEFT_OUT, kafka_errors.RebalanceInProgressError):
+                raise
+            except Exception as error:
+                if time.monotonic() >= until:
+                    failed = translated(f"claiming the cluster (group {GROUP})", f"Read on Group {GROUP}", error)
+                    told = (
+                        f"{failed}: its coordinator has to answer, or say --take-over-cluster to go on without a claim"
+                    )
+                    raise DriverError(told, retriable=failed.retriable) from error
+            await asyncio.sleep(0.5)
+
+    async def keep(self) -> None:
+        """Join, and say that we are there until cancelled; ends where the claim is lost, and `granted` then raises."""
+        if self.unclaimed:
+            return
+        try:
+            await self._join()
+            while True:
+                await asyncio.sleep(BEAT_S)
+                await self._beat()
+        except DriverError as error:
+            if self._granted.done():
+                self._granted = asyncio.get_running_loop().create_future()
+            self._granted.set_exception(error)
+            self._granted.exception()  # Whoever asks is told; nobody need ask.
+            raise
+
+    async def _join(self) -> None:
+        leader = await self._coordinated(self._member.join)
+        if leader != self._member.member_id:
+            others = await self._coordinated(self._member.members)
+            first = next((each for each in others if each.member_id == leader), None)
+            raise ClusterClaimed(_told(None if first is None else _claimant(first), first), retriable=False)
+        self._heard_s = time.monotonic()
+        if not self._granted.done():
+            self._granted.set_result(None)
+
+    async def _beat(self) -> None:
+        try:
+            await asyncio.to_thread(self._member.beat)
+            self._heard_s = time.monotonic()
+        except kafka_errors.RebalanceInProgressError:
+            await self._join()
+        except _LEFT_OUT:
+            await self._claim_again()
+        except (kafka_errors.KafkaError, OSError, RuntimeError):
+            pass  # A coordinator that moves or does not answer takes nothing from us; it is asked again.
+
+    async def _claim_again(self) -> None:
+        """We were left out: for having stood still, or because somebody took the cluster over."""
+        for member in await self._coordinated(self._member.members):
+            raise ClusterClaimed(f"the claim was lost: {_told(_claimant(member), member)}", retriable=False)
+        self._member.member_id = ""
+        await self._join()
+
+    async def granted(self) -> None:
+        """Wait until the claim is ours.
+
+        Raises:
+            DriverError: somebody else has it, or it can't be had.
+        """
+        if time.monotonic() - self._heard_s > SESSION_MS / 2000 and self._granted.done() and not self.unclaimed:
+            await self._still_ours()
+        await asyncio.shield(self._granted)
+
+    async def _still_ours(self) -> None:
+        """After a while of silence, as of a suspended process, it is looked at before anything is asked for."""
+        try:
+            await asyncio.to_thread(self._member.beat)
+            self._heard_s = time.monotonic()
+        except _LEFT_OUT as error:
+            raise ClusterClaimed("the claim was lost while this process stood still", retriable=False) from error
+        except (kafka_errors.KafkaError, OSError, RuntimeError):
+            pass  # Whoever can't be reached can't be asked for anything either.
+
+    async def leave(self) -> None:
+        """Give the claim back, so that the next one need not wait."""
+        try:
+            async with asyncio.timeout(2.0):
+                if self._member.member_id:
+                    await asyncio.to_thread(self._member.remove, self._member.member_id)
+        except (TimeoutError, kafka_errors.KafkaError, OSError, RuntimeError):
+            pass  # It runs out by itself.
+        await asyncio.to_thread(self._client.close)
+
+
+def _claimant(member: Member) -> Claimant | None:
+    try:
+        return Claimant(**orjson.loads(member.told))
+    except (orjson.JSONDecodeError, TypeError):
+        return None
+
+
+def _told(holder: Claimant | None, member: Member | None) -> str:
+    where = "another executor" if member is None else f"{member.client_id} at {member.client_host.lstrip('/')}"
+    who = where if holder is None else f"{holder}, at {member.client_host.lstrip('/')}" if member else str(holder)
+    return f"this cluster is driven by {who}: ask there, or if it is dead say --take-over-cluster"

@@ -1,0 +1,144 @@
+"""A member of one of Kafka's groups, by hand: what a client library's consumer does, for a group that consumes nothing.
+
+The coordinator keeps a member as long as it hears of it, and shows to all who ask where it is and what it said of itself.
+Source: KIP-394 (the member's id comes first), the classic group protocol of Kafka 2.4 to 4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kafka import errors as kafka_errors
+from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.protocol.consumer import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+
+PROTOCOL_TYPE = "shunter"
+PROTOCOL = "executor"
+REBALANCE_MS = 10_000
+"""A member that does not join again within this, when another one joins, is left out."""
+JOINED_WITHIN_MS = 30_000
+
+_MOVED = (
+    kafka_errors.NotCoordinatorError,
+    kafka_errors.CoordinatorNotAvailableError,
+    kafka_errors.CoordinatorLoadInProgressError,
+)
+
+
+class Member(NamedTuple):
+    """A member as the coordinator shows it. `told`: what it says of itself; b"" while others join."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    told: bytes
+
+
+class GroupMember:
+    """One membership. Calls block; each raises kafka-python's errors."""
+
+    def __init__(self, client: Any, group: str, told: bytes, session_ms: int) -> None:
+        """Begin outside of the group.
+
+        Args:
+            client: An Admin client of kafka-python.
+            group: Its name.
+            told: What others are to see of us.
+            session_ms: Who is not heard of for so long is left out.
+        """
+        self._client = client
+        self.group = group
+        self._told = told
+        self._session_ms = session_ms
+        self.member_id = ""
+        self.generation = -1
+
+    def _ask(self, make: Callable[[], Any], *, within_ms: int | None = None) -> Any:
+        """Ask the coordinator; what it answers is looked at by the caller, but for that it is not the coordinator."""
+        response = self._client._manager.run(self._send, make(), within_ms)  # noqa: SLF001
+        error = kafka_errors.for_code(getattr(response, "error_code", 0))
+        if error in _MOVED:
+            self._client._manager.cluster._coordinators.clear()  # noqa: SLF001  it remembers one that moved for ever
+            raise error(f"group {self.group}")
+        return response
+
+    async def _send(self, request: Any, within_ms: int | None) -> Any:
+        coordinator = await self._client._find_coordinator_id(self.group)  # noqa: SLF001
+        return await self._client._manager.send(request, coordinator, request_timeout_ms=within_ms)  # noqa: SLF001
+
+    def members(self) -> list[Member]:
+        """Who is in the group now."""
+        response = self._ask(lambda: DescribeGroupsRequest(groups=[self.group], include_authorized_operations=False))
+        (found,) = response.groups
+        error = kafka_errors.for_code(found.error_code)
+        if error in _MOVED:
+            self._client._manager.cluster._coordinators.clear()  # noqa: SLF001
+        if error not in (kafka_errors.NoError, kafka_errors.GroupIdNotFoundError):
+            raise error(f"group {self.group}")
+        return [
+            Member(each.member_id, each.client_id, each.client_host, bytes(each.member_metadata or b""))
+            for each in found.members
+        ]
+
+    def join(self) -> str:
+        """Join, or join again; returns the leader's member id, who is the first that joined and is still there."""
+        response = self._join()
+        if kafka_errors.for_code(response.error_code) is kafka_errors.MemberIdRequiredError:
+            self.member_id = response.member_id
+            response = self._join()
+        self._check(response)
+        self.member_id, self.generation = response.member_id, response.generation_id
+        self._check(
+            self._ask(
+                lambda: SyncGroupRequest(
+                    group_id=self.group,
+                    generation_id=self.generation,
+                    member_id=self.member_id,
+                    assignments=[],
+                    max_version=2,
+                )
+            )
+        )
+        return str(response.leader)
+
+    def _join(self) -> Any:
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=PROTOCOL, metadata=self._told)
+        return self._ask(
+            lambda: JoinGroupRequest(
+                group_id=self.group,
+                session_timeout_ms=self._session_ms,
+                rebalance_timeout_ms=REBALANCE_MS,
+                member_id=self.member_id,
+                protocol_type=PROTOCOL_TYPE,
+                protocols=[protocol],
+                max_version=4,
+            ),
+            within_ms=JOINED_WITHIN_MS,
+        )
+
+    def beat(self) -> None:
+        """Say that we are there.
+
+        Raises:
+            RebalanceInProgressError: another one joins: join again.
+            UnknownMemberIdError, IllegalGenerationError: we were left out.
+        """
+        self._check(
+            self._ask(
+                lambda: HeartbeatRequest(
+                    group_id=self.group, generation_id=self.generation, member_id=self.member_id, max_version=2
+                )
+            )
+        )
+
+    def remove(self, member_id: str) -> None:
+        """Take a member out, ourselves or another; nothing where it is not there."""
+        response = self._ask(lambda: LeaveGroupRequest(group_id=self.group, member_id=member_id, max_version=2))
+        if kafka_errors.for_code(response.error_code) is not kafka_errors.UnknownMemberIdError:
+            self._check(response)
+
+    def _check(self, response: Any) -> None:
+        error = kafka_errors.for_code(response.error_code)
+        if error is not kafka_errors.NoError:
+            raise error(f"group {self.group}")
