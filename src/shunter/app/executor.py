@@ -29,6 +29,7 @@ from shunter.drivers.admin import AdminClient, KafkaPythonAdmin
 from shunter.drivers.cluster_claim import ClusterClaim, ClusterClaimed, this_claimant
 from shunter.drivers.driver_seat import DriverSeat, SeatTaken
 from shunter.drivers.execution import ExecutionDriver, SystemClock
+from shunter.drivers.journal_sqlite import SqliteJournal
 from shunter.drivers.journals import JournalDamaged, JournalHeld, LeasedJournal
 from shunter.drivers.order_taker import ANSWER_WITHIN_S, ORDERS_EVERY_S, take_orders
 from shunter.errors import DriverError, FormatError, ShunterError
@@ -180,6 +181,10 @@ async def open_session(target: Target, listener: Callable[[Notice], None]) -> As
         place = await journal_place(target, admin)
         journal = await asyncio.to_thread(place.open, uuid.uuid4().hex)
         await asyncio.to_thread(journal.acquire, clock.now_ms())
+        if isinstance(journal, SqliteJournal) and journal.rebuilt:
+            listener(
+                Notice("journal-rebuilt", "", f"{place} was gone: made anew of {journal.rebuilt} entries of its copy")
+            )
         seat = DriverSeat(state_folder(), cluster_id, str(place))
         claim = await _claim(target, place, listener)
         core = Executor()
@@ -329,11 +334,18 @@ def salvage(damaged: JournalDamaged) -> list[str]:
             apply(state, entry)
     except ShunterError:
         pass  # What came before it is worth telling all the same.
-    return [
+    told = [
         f"{move.tp}: originally {list(move.original)}, last known at {list(move.current)}, on its way to "
         f"{list(move.goal)}"
         for move in state.open_moves()
     ]
+    told += [
+        f"{key.kind} {key.name}: {key.setting} is ours, it was {'not set' if throttle.before is None else throttle.before}"
+        for key, throttle in state.throttles.items()
+    ]
+    if damaged.readable:
+        told.append("move the damaged file away: `shunter resume` then goes on from the copy beside it")
+    return told
 
 
 async def read_status(target: Target, *, check: bool) -> Status:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shunter.drivers.journal_copy import JournalCopy
 from shunter.drivers.journal_sqlite import SqliteJournal
 from shunter.drivers.journal_topic import TopicJournal, topic_exists
 from shunter.drivers.journals import LeasedJournal
@@ -27,7 +28,9 @@ class JournalPlace:
 
     def exists(self) -> bool:
         """Whether anything was ever executed under it."""
-        return self.path.exists() if self.topic is None else topic_exists(self.configuration, self.topic)
+        if self.topic is None:
+            return self.path.exists() or JournalCopy(self.path).path.exists()
+        return topic_exists(self.configuration, self.topic)
 
     def open(self, owner: str) -> LeasedJournal:
         """Open it; it is made if it is not there."""

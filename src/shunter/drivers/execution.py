@@ -29,7 +29,7 @@ from shunter.core.executor.ready import (
     Request,
 )
 from shunter.drivers.admin import AdminClient
-from shunter.drivers.journals import JournalBusy
+from shunter.drivers.journals import JournalBusy, JournalRestored
 from shunter.drivers.seams import ProcessClock
 from shunter.errors import DriverError
 from shunter.model.execution import Command, ExecutionOptions, JournalEntry, MoveOrder
@@ -162,6 +162,9 @@ class ExecutionDriver:
             try:
                 async with self._journal_lock:
                     return await asyncio.to_thread(work)
+            except JournalRestored as error:
+                self._listener(Notice("journal-restored", "", str(error)))
+                continue
             except JournalBusy as error:
                 self._listener(Notice("journal-busy", "", str(error)))
             await asyncio.sleep(BUSY_S)

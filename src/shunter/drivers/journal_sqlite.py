@@ -1,5 +1,7 @@
 """The journal in one SQLite file per cluster: WAL mode, every batch one transaction, synced before it is answered.
 
+Beside it lies a copy of the entries as lines of text (`journal_copy`), for the day when the file itself can't be read.
+
 Tables: `about` (version, cluster), `entries` (sequence, body, checksum), `lease` (who drives it), `orders` (what other
 shells ask of whoever drives it). SQLite's own checksums end a torn write at the last whole transaction; a damaged file
 is refused, with what can still be read of it.
@@ -15,12 +17,14 @@ from pathlib import Path
 
 import orjson
 
+from shunter.drivers.journal_copy import JournalCopy
 from shunter.drivers.journals import (
     LEASE_MS,
     JournalBusy,
     JournalDamaged,
     JournalFenced,
     JournalHeld,
+    JournalRestored,
     OrderRow,
     Presence,
     this_process,
@@ -86,9 +90,24 @@ class SqliteJournal:
         except sqlite3.DatabaseError as error:
             if _is_locked(error):
                 raise self._refused(error) from error
-            raise JournalDamaged(str(path), f"not readable as a journal: {error}", ()) from error
+            salvaged = () if database is not None else JournalCopy(path).read()
+            raise JournalDamaged(str(path), f"not readable as a journal: {error}", salvaged) from error
+        self._copy = None if database is not None else JournalCopy(path)
+        self.rebuilt = self._rebuild() if fresh else 0
+        """Entries that came from the copy, for the file was not there."""
         if fresh:
             _sync_folder(path.parent)
+        self._identity = None if database is not None else _identity(path)
+
+    def _rebuild(self) -> int:
+        """A journal that is gone while its copy is there was lost, or moved away for being damaged: it is made anew."""
+        entries = () if self._copy is None else self._copy.read()
+        rows = [encode_entry(entry) for entry in entries]
+        with self._guarded(), self._transaction():
+            if self._connection.execute("SELECT 1 FROM entries LIMIT 1").fetchone():
+                return 0  # Somebody else was quicker.
+            self._connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
+        return len(rows)
 
     def _read_version(self) -> int:
         row = self._connection.execute("SELECT value FROM about WHERE name = 'version'").fetchone()
@@ -155,19 +174,21 @@ class SqliteJournal:
             rows = self._connection.execute("SELECT sequence, body, checksum FROM entries ORDER BY sequence")
             for sequence, body, checksum in rows:
                 if sequence != len(readable) + 1:
-                    told = f"entry {len(readable) + 1} is missing"
-                    raise JournalDamaged(str(self.path), told, tuple(readable))
+                    raise FormatError(str(self.path), f"entry {len(readable) + 1} is missing")
                 row = JournalRow(int(sequence), str(body), checksum)
                 readable.append(decode_entry(row, self.version, str(self.path)))
         except sqlite3.DatabaseError as error:
             if _is_locked(error):
                 raise self._refused(error) from error
-            raise JournalDamaged(str(self.path), f"damaged: {error}", tuple(readable)) from error
+            raise self._damaged(str(self.path), f"damaged: {error}", readable) from error
         except FormatError as error:
-            if isinstance(error, JournalDamaged):
-                raise
-            raise JournalDamaged(error.place, error.rule, tuple(readable)) from error
+            raise self._damaged(error.place, error.rule, readable) from error
         return tuple(readable)
+
+    def _damaged(self, place: str, rule: str, readable: Sequence[JournalEntry]) -> JournalDamaged:
+        """The damage, with what can be read: of the file before it, or more of the copy beside it."""
+        copied = () if self._copy is None else self._copy.read()
+        return JournalDamaged(place, rule, copied if len(copied) > len(readable) else tuple(readable))
 
     def append(self, entries: Sequence[JournalEntry], now_ms: int) -> None:
         """Make entries durable, all or none, if the lease is still ours; it is renewed by the way.
@@ -177,9 +198,12 @@ class SqliteJournal:
             DriverError: the disk refuses.
         """
         rows = [encode_entry(entry) for entry in entries]
+        self._still_there()
         with self._guarded(), self._transaction():
             self._renew(now_ms)
             self._connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
+        if self._copy is not None:
+            self._copy.append(rows)
 
     def acquire(self, now_ms: int) -> None:
         """Take the lease.
@@ -194,6 +218,8 @@ class SqliteJournal:
             self._connection.execute(
                 "INSERT OR REPLACE INTO lease VALUES (1, ?, ?, ?, ?)", self._presence.lease(self.owner, now_ms)
             )
+        if self._copy is not None:
+            self._copy.make_whole(self._rows())
 
     def renew(self, now_ms: int) -> None:
         """Keep the lease.
@@ -201,6 +227,7 @@ class SqliteJournal:
         Raises:
             JournalFenced: somebody else has it.
         """
+        self._still_there()
         with self._guarded(), self._transaction():
             self._renew(now_ms)
 
@@ -210,10 +237,53 @@ class SqliteJournal:
         Raises:
             JournalFenced: somebody else has it.
         """
+        self._still_there()
         with self._guarded():
             holder = self._holder()
         if holder is None or holder.owner != self.owner:
             raise JournalFenced(f"{self.path} is driven by {holder or 'nobody'} now, not by us", retriable=False)
+
+    def _rows(self) -> list[JournalRow]:
+        with self._guarded():
+            found = self._connection.execute(
+                "SELECT sequence, body, checksum FROM entries ORDER BY sequence"
+            ).fetchall()
+        return [JournalRow(int(sequence), str(body), checksum) for sequence, body, checksum in found]
+
+    def _still_there(self) -> None:
+        """See that the file which we drive is the one of that name; what was deleted is written again from what we have.
+
+        Raises:
+            JournalRestored: it was deleted, or replaced by one that says nothing, and is there again: try again.
+            JournalFenced: another journal has its name.
+        """
+        if self._identity is None or _identity(self.path) == self._identity:
+            return
+        if self.path.exists() and not _is_replaceable(self.path, self._rows()):
+            raise JournalFenced(f"{self.path}: another journal has its name now", retriable=False)
+        beside = self.path.with_name(f"{self.path.name}.again")
+        with self._guarded():
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                beside.unlink(missing_ok=True)
+                with contextlib.closing(_open_file(beside)) as whole:
+                    self._connection.backup(whole)
+                    whole.execute("PRAGMA journal_mode=DELETE")  # Nothing of it may lie in a file of another name.
+                for suffix in ("-wal", "-shm"):
+                    self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+                beside.replace(self.path)
+                _sync_folder(self.path.parent)
+            except OSError as error:
+                told = f"{self.path} was deleted, and can't be written again: {error}"
+                raise DriverError(told, retriable=False) from error
+            self._connection.close()
+            self._connection = _open_file(self.path)
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA synchronous=FULL")
+        self._identity = _identity(self.path)
+        if self._copy is not None:
+            self._copy.make_whole(self._rows())
+        raise JournalRestored(f"{self.path} was deleted while we drove it: it was written again, whole", retriable=True)
 
     def _renew(self, now_ms: int) -> None:
         changed = self._connection.execute(
@@ -269,6 +339,26 @@ class SqliteJournal:
     def close(self) -> None:
         """Close the file; the lease stays as it is."""
         self._connection.close()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file has this name; None: there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _is_replaceable(path: Path, ours: Sequence[JournalRow]) -> bool:
+    """Whether a file is what a shell made that looked for the journal meanwhile: empty, or of its copy; and nobody's."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+            found = database.execute("SELECT sequence, checksum FROM entries ORDER BY sequence").fetchall()
+            driven = database.execute("SELECT count(*) FROM lease").fetchone()[0]
+    except sqlite3.DatabaseError:
+        return path.stat().st_size == 0
+    return not driven and found == [(row.sequence, row.checksum) for row in ours[: len(found)]]
 
 
 def _open_file(path: Path) -> sqlite3.Connection:

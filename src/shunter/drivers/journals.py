@@ -19,7 +19,7 @@ class JournalDamaged(FormatError):
 
     def __init__(self, place: str, rule: str, readable: tuple[JournalEntry, ...]) -> None:
         self.readable = readable
-        told = f"; {len(readable)} entries before it can still be read" if readable else "; nothing of it can be read"
+        told = f"; {len(readable)} entries can still be read" if readable else "; nothing of it can be read"
         super().__init__(place, rule + told)
 
 
@@ -37,6 +37,10 @@ class JournalFenced(DriverError):
 
 class JournalBusy(DriverError):
     """Somebody else holds the journal's lock for now; nothing was written."""
+
+
+class JournalRestored(JournalBusy):
+    """The journal had been deleted and was written again; what was to be done with it is to be tried again."""
 
 
 class OrderRow(NamedTuple):

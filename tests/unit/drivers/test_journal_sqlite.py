@@ -16,8 +16,16 @@ import pytest
 
 from shunter.core.executor.apply import apply
 from shunter.core.executor.state import ExecutorState
+from shunter.drivers.journal_copy import JournalCopy
 from shunter.drivers.journal_sqlite import SqliteJournal
-from shunter.drivers.journals import LEASE_MS, JournalBusy, JournalDamaged, JournalFenced, JournalHeld
+from shunter.drivers.journals import (
+    LEASE_MS,
+    JournalBusy,
+    JournalDamaged,
+    JournalFenced,
+    JournalHeld,
+    JournalRestored,
+)
 from shunter.errors import FormatError
 from shunter.model.execution import ExecutionOptions, JournalEntry, MoveAccepted, PlanAccepted, StepBegun, StepFinished
 from shunter.model.partition import TopicPartition
@@ -179,8 +187,12 @@ def test_a_changed_entry_is_found_and_what_stands_before_it_can_be_read(journal:
     journal._connection.execute("UPDATE entries SET body = replace(body, '[1,2,3]', '[1,2,4]') WHERE sequence = 6")
     with closing(SqliteJournal(path, "reader")) as reader, pytest.raises(JournalDamaged, match="entry 6") as refused:
         reader.load()
+    assert refused.value.readable == tuple(entries()), "the copy beside it has them all"
+    assert "10 entries can still be read" in str(refused.value)
+    path.with_name("cluster.journal.copy").unlink()
+    with closing(SqliteJournal(path, "reader")) as reader, pytest.raises(JournalDamaged, match="entry 6") as refused:
+        reader.load()
     assert refused.value.readable == tuple(entries(count=5))
-    assert "5 entries before it can still be read" in str(refused.value)
 
 
 def test_a_missing_entry_is_found(journal: SqliteJournal) -> None:
@@ -188,7 +200,69 @@ def test_a_missing_entry_is_found(journal: SqliteJournal) -> None:
     journal._connection.execute("DELETE FROM entries WHERE sequence = 4")
     with pytest.raises(JournalDamaged, match="entry 4 is missing") as refused:
         journal.load()
-    assert refused.value.readable == tuple(entries(count=3))
+    assert refused.value.readable == tuple(entries())
+
+
+def test_a_truncated_file_is_salvaged_from_its_copy_and_made_anew_once_it_is_moved_away(path: Path) -> None:
+    with closing(SqliteJournal(path, "first")) as journal:
+        journal.acquire(NOW)
+        journal.append(entries(count=400), NOW)
+        journal.release()
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 3])
+    with pytest.raises(JournalDamaged) as refused, closing(SqliteJournal(path, "second")) as second:
+        second.load()
+    assert refused.value.readable == tuple(entries(count=400))
+    path.rename(path.with_name("damaged"))
+    with closing(SqliteJournal(path, "second")) as second:
+        assert second.rebuilt == 400
+        assert second.load() == tuple(entries(count=400))
+    with closing(SqliteJournal(path, "third")) as third:
+        assert third.rebuilt == 0
+
+
+def test_a_copy_that_lacks_entries_is_made_whole_by_whoever_drives(journal: SqliteJournal, path: Path) -> None:
+    journal.append(entries(), NOW)
+    copy = JournalCopy(path)
+    whole = copy.path.read_bytes()
+    for damaged in (b"", whole[:-40], b"1 2 nonsense\n"):
+        copy.path.write_bytes(damaged)
+        journal.acquire(NOW)
+        assert copy.path.read_bytes() == whole
+    assert copy.read() == tuple(entries())
+
+
+@pytest.mark.parametrize("looked_at", [False, True], ids=["alone", "after another shell looked for it"])
+def test_a_journal_that_is_deleted_while_it_is_driven_is_written_again(
+    journal: SqliteJournal, path: Path, looked_at: bool
+) -> None:
+    journal.append(entries(), NOW)
+    for file in path.parent.glob("cluster.journal*"):
+        if not looked_at or not file.name.endswith(".copy"):
+            file.unlink()
+    if looked_at:
+        with closing(SqliteJournal(path, "reader")) as reader:
+            assert reader.load() == tuple(entries())
+    with pytest.raises(JournalRestored, match="was deleted while we drove it"):
+        journal.append(entries(11, 2), NOW)
+    journal.append(entries(11, 2), NOW)
+    with closing(SqliteJournal(path, "reader")) as reader:
+        assert reader.load() == tuple(entries(count=12))
+        held = reader.holder(NOW)
+    assert held is not None
+    assert held.owner == "first"
+    assert JournalCopy(path).read() == tuple(entries(count=12))
+    journal.check()
+
+
+def test_a_journal_of_somebody_else_under_our_name_fences_us(journal: SqliteJournal, path: Path) -> None:
+    journal.append(entries(), NOW)
+    for file in path.parent.glob("cluster.journal*"):
+        file.unlink()
+    with closing(SqliteJournal(path, "other")) as other:
+        other.acquire(NOW)
+        other.append(entries(count=3), NOW)
+        with pytest.raises(JournalFenced, match="another journal has its name"):
+            journal.renew(NOW)
 
 
 def test_a_file_that_is_no_journal_is_refused(path: Path) -> None:
