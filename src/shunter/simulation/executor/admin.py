@@ -54,6 +54,11 @@ class Network:
     forbidden: bool = False
     """Whether a permission was withdrawn."""
 
+    @property
+    def steady(self) -> bool:
+        """Whether nothing is lost or refused on the way."""
+        return self.reachable and not self.forbidden and not (self.lost or self.unanswered or self.doubled)
+
 
 class SimulatedAdmin:
     """`AdminClient` for one process."""

@@ -30,7 +30,7 @@ PROMPT_US = 5 * SECOND
 """So soon an order has to be durable and answered while the process lives and its disk is well."""
 WINDOW_US = 6 * SECOND
 """Between the look at the lease and the request (docs/executor.md, "the window that remains")."""
-HELD_US = 8 * SECOND
+HELD_US = 10 * SECOND
 """So soon a paused copy has to be held, or cancelled, where nothing fails."""
 QUEUE_BOUND = 5_000
 TASKS_BOUND = 200
@@ -258,12 +258,14 @@ class ExecutorRules:
         if move is None or not move.paused or found.mover != OURS or process is None:
             return
         since_us = world.scheduler.now_us - HELD_US
-        well = max(move.paused_us, process.drives_since_us, world.hindered_us, world.murky_until_us) < since_us
+        well = max(move.paused_us, process.drives_since_us, world.hindered_us) < since_us and world.network.steady
         keys = (
             ThrottleKey("broker", str(broker), FOLLOWER_RATE),
             ThrottleKey("topic", found.tp.topic, FOLLOWER_REPLICAS),
         )
-        calm = not 0 <= found.shaken_us >= since_us and all(self.journal.quiet(key) for key in keys)
+        brokers = world.cluster.brokers.values()
+        calm = all(each.serving and each.lag == each.delays.slow == 1.0 for each in brokers)
+        calm = calm and not 0 <= found.shaken_us >= since_us and all(self.journal.quiet(key) for key in keys)
         if well and calm and bytes_per_s > 2 * self.ledger.options.pause_rate:
             told = f"{found.tp} is paused, and broker {broker} receives {bytes_per_s} bytes/s of it"
             self.violate("a pause holds for what is paused", told)
