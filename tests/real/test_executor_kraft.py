@@ -73,8 +73,13 @@ def test_one_executor_drives_a_cluster_whoever_it_is_and_wherever(yard: Yard, tm
 
 def test_a_pause_of_one_move_holds_whatever_else_moves(yard: Yard) -> None:
     running = yard.shunter.start("execute", yard.plan, "--yes", "--throttle", "150K")
-    running.wait_for(lambda: yard.cluster.ongoing() == PARTITIONS, about="moves under way")
     first = f"{yard.topic}-0"
+
+    def copied() -> int:
+        rows = running.progress.get("moves", ())
+        return next((int(row["copied_bytes"]) for row in rows if row["partition"] == first), 0)
+
+    running.wait_for(lambda: copied() > 0, about="some of it being copied")
     unasked = yard.shunter.run("pause", "--partition", first)
     assert unasked.returncode == ExitCode.USAGE, unasked.stdout
     assert "are copied again: 1 paused copies are cancelled" in unasked.stderr, "its cost is told first"

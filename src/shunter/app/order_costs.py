@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from shunter.app.executor import Target, connect, read_journal, replica_bytes
+from shunter.app.executor import Target, connect, read_journal, read_view, replica_bytes
 from shunter.app.journals import JournalPlace
 from shunter.core.executor.apply import apply
 from shunter.core.executor.orders import decide_command, rollback_bytes
@@ -21,7 +21,7 @@ from shunter.model.partition import TopicPartition
 
 async def bytes_again(target: Target, place: JournalPlace, command: Command) -> tuple[int, str]:
     """Bytes that an order makes be copied again, as the journal and the brokers tell, and why; (0, "") for none."""
-    if not place.exists():
+    if not _may_cost(place, command) or not place.exists():
         return 0, ""
     state, _holder = await asyncio.to_thread(read_journal, place)
     named = [move for move in state.open_moves() if not command.partitions or move.tp in command.partitions]
@@ -33,6 +33,14 @@ async def bytes_again(target: Target, place: JournalPlace, command: Command) -> 
     told = ["originals that were dropped are gone from disk"] if back else []
     told += [_told_cancelled(cancelled)] if cancelled else []
     return back + sum(cancelled.values()), "; ".join(told)
+
+
+def _may_cost(place: JournalPlace, command: Command) -> bool:
+    """Whether it is worth reading the journal: most orders cost nothing, as what the driver shows here tells at once."""
+    if command.kind in (CommandKind.ROLL_BACK, CommandKind.PAUSE):
+        return command.kind is CommandKind.ROLL_BACK or bool(command.partitions)
+    view = read_view(place)
+    return view is None or "paused" in view.counts
 
 
 async def bytes_again_by_plan(
