@@ -107,7 +107,8 @@ class Session:
     def view(self) -> ExecutionView:
         """How it stands."""
         core = self.core
-        return view_execution(core.state, core.meter, core.state.limit, self.driver.clock.now_ms())
+        others = {key: int(value) for key, value in core.book.told_lower.items()}
+        return view_execution(core.state, core.meter, core.state.limit, self.driver.clock.now_ms(), others)
 
     async def command(self, command: Command) -> CommandReply:
         """Hand in an order; answered once it is durable."""

@@ -191,10 +191,10 @@ def told_view(view: ExecutionView) -> str:
     parts = [f"{view.share:.1%}", counts, f"{told_bytes(view.copied_bytes)} of {told_bytes(view.total_bytes)}"]
     if view.running:
         parts.append(told_eta(view))
-    stuck = Counter(row.stuck for row in view.moves if row.state in OPEN_STATES and row.stuck)
     waiting = Counter(row.waits for row in view.moves if row.state in OPEN_STATES and row.waits.startswith("waits"))
-    for told, count in (stuck or waiting).most_common(1):
-        parts.append(f"{count} {'moves: ' if stuck else ''}{told}")
+    for told, count in waiting.most_common(1):
+        if not view.held:
+            parts.append(f"{count} {told}")
     if view.limit is not None:
         parts.append(f"limit {told_bytes(view.limit)}/s")
     if view.silent_ms:
@@ -205,11 +205,13 @@ def told_view(view: ExecutionView) -> str:
 
 
 def told_eta(view: ExecutionView) -> str:
-    """When it ends, with its interval, or that nobody knows yet."""
+    """When it ends, with its interval; or why it does not, or that nobody knows yet."""
     if view.left_ms is None or view.low_ms is None or view.high_ms is None or view.bytes_per_s is None:
-        return "end unknown yet"
-    rate = f"{told_bytes(int(view.bytes_per_s))}/s"
-    return f"{rate}, ends in {told_ms(view.left_ms)} ({told_ms(view.low_ms)} to {told_ms(view.high_ms)})"
+        return view.held or "end unknown yet"
+    rate = f"{told_bytes(int(view.bytes_per_s))}/s, " if view.bytes_per_s else ""
+    what = "what goes on ends" if view.held else "ends"
+    told = f"{rate}{what} in {told_ms(view.left_ms)} ({told_ms(view.low_ms)} to {told_ms(view.high_ms)})"
+    return f"{told}; {view.held}" if view.held else told
 
 
 def told_ms(milliseconds: int) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from shunter.core.executor.debts import told_debts
-from shunter.core.executor.eta import Estimate, bytes_left, estimate
+from shunter.core.executor.ending import Ending, when_it_ends
+from shunter.core.executor.eta import Estimate, bytes_left
 from shunter.core.executor.orders import rollback_bytes
 from shunter.core.executor.rates import Meter
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.stuck import stuck, way_out
-from shunter.model.execution import Direction
+from shunter.model.execution import Direction, ThrottleKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class ExecutionView:
     left_ms: int | None
     low_ms: int | None
     high_ms: int | None
+    held: str
+    """What there is to say of the end beside it, or in its place: what is paused or blocked, and why; "": nothing."""
     rollback_bytes: int
     brokers_down: tuple[int, ...]
     silent_ms: int
@@ -74,14 +78,20 @@ _ROW = tuple(field.name for field in fields(MoveRow))
 OPEN_STATES = ("pending", "moving", "paused")
 
 
-def view_execution(state: ExecutorState, meter: Meter, limit: int | None, now_ms: int) -> ExecutionView:
-    """Make the view of an execution, open moves first."""
+def view_execution(
+    state: ExecutorState,
+    meter: Meter,
+    limit: int | None,
+    now_ms: int,
+    others: Mapping[ThrottleKey, int] | None = None,
+) -> ExecutionView:
+    """Make the view of an execution, open moves first. `others`: rates of others that hold in place of ours."""
     rows = [_row(state, meter, move) for move in state.moves.values()]
     counts: dict[str, int] = {}
     for row in rows:
         counts[row.state] = counts.get(row.state, 0) + 1
-    answered = state.cluster.silent_since_ms is None
-    guess: Estimate | None = estimate(state, meter, now_ms) if state.running and answered else None
+    ending = when_it_ends(state, meter, now_ms, others or {}) if state.running else Ending(None, "")
+    guess: Estimate | None = ending.estimate
     rows.sort(key=lambda row: OPEN_STATES.index(row.state) if row.state in OPEN_STATES else len(OPEN_STATES))
     return ExecutionView(
         at_ms=now_ms,
@@ -96,6 +106,7 @@ def view_execution(state: ExecutorState, meter: Meter, limit: int | None, now_ms
         left_ms=None if guess is None else guess.left_ms,
         low_ms=None if guess is None else guess.low_ms,
         high_ms=None if guess is None else guess.high_ms,
+        held=ending.held,
         rollback_bytes=sum(rollback_bytes(move) for move in state.moves.values()),
         brokers_down=tuple(sorted(state.cluster.down_since_ms)),
         silent_ms=0 if state.cluster.silent_since_ms is None else max(1, now_ms - state.cluster.silent_since_ms),

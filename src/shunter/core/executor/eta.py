@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from shunter.core.executor.rates import Meter, usual_yield
 from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.throttles import FOLLOWER_RATE, LEADER_RATE
+from shunter.model.execution import ThrottleKey
 from shunter.model.partition import BrokerId, TopicPartition
 
 HALF_LIFE_MS = 60_000
@@ -66,24 +68,38 @@ def bytes_left(move: Move, sizes: Mapping[tuple[BrokerId, TopicPartition], int])
     return left
 
 
-def estimate(state: ExecutorState, meter: Meter, now_ms: int) -> Estimate | None:
+def estimate(
+    state: ExecutorState,
+    meter: Meter,
+    now_ms: int,
+    *,
+    moves: Iterable[Move] | None = None,
+    others: Mapping[ThrottleKey, int] | None = None,
+) -> Estimate | None:
     """Estimate the end from what was copied lately; None: unknown yet (nothing copied for long enough).
 
     Two models bound it: all bytes at the rate of all brokers together (brokers that finish leave their share to the
     others), and each broker's bytes at the rate of one (they don't: under a throttle). With a throttle the second is
     the estimate, without one the middle of both. The rate of one broker is the mean of all, for the greatest of noisy
-    quotients would be too great.
+    quotients would be too great. Where somebody else's lower throttle holds (`others`), it holds in the estimate too.
+    `moves` are those that count; None: all that are open.
     """
+    caps = _Caps.of(others or {})
     left: dict[BrokerId, float] = {}
-    for move in state.open_moves():
+    sent: dict[BrokerId, float] = {}
+    for move in state.open_moves() if moves is None else moves:
+        seen = state.cluster.partition(move.tp)
         for broker, missing in bytes_left(move, meter.present).items():
             left[broker] = left.get(broker, 0) + missing
+            if seen is not None:
+                sent[seen.leader] = sent.get(seen.leader, 0) + missing
     samples = list(meter.samples)
     if len(samples) < 3 or samples[-1][0] - samples[0][0] < LEAST_MS:
         return None
     points = [(at, received) for at, received, _by_broker in samples]
     receiving = max(1, sum(samples[-1][2][broker] > samples[0][2].get(broker, 0) for broker in sorted(samples[-1][2])))
-    pace = _free(points, receiving) if state.limit is None else _throttled(state, meter, points, receiving)
+    limit = None if state.limit is None else caps.lowered(state.limit, left)
+    pace = _free(points, receiving) if limit is None else _throttled(state, meter, points, receiving, limit)
     if pace is None:
         return None
     remaining = sum(left.values())
@@ -91,7 +107,7 @@ def estimate(state: ExecutorState, meter: Meter, now_ms: int) -> Estimate | None
     remaining = sum(left.values())
     together = pace.each * (receiving if state.limit is None else max(1, sum(missing > 0 for missing in left.values())))
     shared = remaining / together
-    alone = max(shared, max(left.values(), default=0) / pace.each)
+    alone = max(shared, max(left.values(), default=0) / pace.each, caps.longest_s(left, sent))
     middle = alone if state.limit is not None else (shared + alone) / 2
     share = sqrt(_spread(points) ** 2 + MODEL_ERROR**2 + (pace.guessed * PRIOR_ERROR) ** 2)
     gone = max(0, now_ms - samples[-1][0]) / 1000
@@ -100,6 +116,30 @@ def estimate(state: ExecutorState, meter: Meter, now_ms: int) -> Estimate | None
     return Estimate(
         int(remaining), pace.measured, *(max(0, int(seconds * 1000)) for seconds in (middle - gone, low, max(high, 0)))
     )
+
+
+class _Caps(NamedTuple):
+    """Somebody else's rates that hold in place of ours, by who receives and by who sends, bytes per second."""
+
+    into: dict[BrokerId, int]
+    out: dict[BrokerId, int]
+
+    @classmethod
+    def of(cls, others: Mapping[ThrottleKey, int]) -> _Caps:
+        into = {int(key.name): rate for key, rate in others.items() if key.setting == FOLLOWER_RATE}
+        return cls(into, {int(key.name): rate for key, rate in others.items() if key.setting == LEADER_RATE})
+
+    def lowered(self, limit: int, left: Mapping[BrokerId, float]) -> int:
+        """The greatest rate that any broker with something left may receive at."""
+        return max(
+            (min(limit, self.into.get(broker, limit)) for broker, missing in left.items() if missing), default=limit
+        )
+
+    def longest_s(self, left: Mapping[BrokerId, float], sent: Mapping[BrokerId, float]) -> float:
+        """Seconds that the slowest of these brokers takes, at the least."""
+        into = [left[broker] / max(1.0, rate * THROTTLE_YIELD) for broker, rate in self.into.items() if broker in left]
+        out = [sent[broker] / max(1.0, rate * THROTTLE_YIELD) for broker, rate in self.out.items() if broker in sent]
+        return max([0.0, *into, *out])
 
 
 class _Pace(NamedTuple):
@@ -119,8 +159,9 @@ def _free(points: list[tuple[int, int]], receiving: int) -> _Pace | None:
     return None if measured <= 0 else _Pace(measured, measured / receiving)
 
 
-def _throttled(state: ExecutorState, meter: Meter, points: list[tuple[int, int]], receiving: int) -> _Pace | None:
-    assert state.limit is not None
+def _throttled(
+    state: ExecutorState, meter: Meter, points: list[tuple[int, int]], receiving: int, limit: int
+) -> _Pace | None:
     if meter.origin is not None:
         # What came before the first sample may have been a burst, after which little comes, and that steadily.
         points = [meter.origin, *points]
@@ -129,7 +170,7 @@ def _throttled(state: ExecutorState, meter: Meter, points: list[tuple[int, int]]
     if measured <= 0:
         return None
     usual = usual_yield(state, meter)
-    each, guessed = _throttled_rate(measured / receiving, _noise(points), state.limit, lasted_ms, usual)
+    each, guessed = _throttled_rate(measured / receiving, _noise(points), limit, lasted_ms, usual)
     return _Pace(measured, each, _ahead(points, each * receiving), guessed)
 
 

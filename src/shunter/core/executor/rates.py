@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from statistics import median
 
+from shunter.core.executor.pausing import paused_copies
 from shunter.core.executor.state import ExecutorState, yield_of
 from shunter.model.execution import JournalRecord, RateObserved
 from shunter.model.partition import BrokerId, TopicPartition
@@ -33,6 +34,8 @@ class Meter:
     origin: tuple[int, int] | None = None
     """(ms, bytes) before the first sample: when the first step began, or the last sample under another throttle."""
     limit: int | None = None
+    paused: frozenset[TopicPartition] = frozenset()
+    """Paused copies that trickle beside the others: what was measured with them says nothing of what is without."""
     throttle_yield: float | None = None
     """What came through the throttle before the present one, as a share of it; None: nothing was learnt yet."""
     recorded_at_ms: int = 0
@@ -49,9 +52,12 @@ class Meter:
                 grown = max(0, now - self.present.get(key, 0))
                 self.present[key] = max(now, self.present.get(key, 0))
                 self.received[broker] = self.received.get(broker, 0) + grown
-        if self.limit != state.limit:
+        paused = frozenset(move.tp for move in paused_copies(state))
+        if self.limit != state.limit or self.paused != paused:
             # What was measured under another throttle says nothing about this one, but for how much of it was used.
-            self._learn_yield()
+            if not self.paused:
+                self._learn_yield()
+            self.paused = paused
             self.origin = self.samples[-1][:2] if self.samples else None
             self.limit = state.limit
             self.samples.clear()

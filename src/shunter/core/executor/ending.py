@@ -1,0 +1,105 @@
+"""When an execution ends, or why nobody can say: what is paused or blocked has no end but a reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import sqrt
+from typing import NamedTuple
+
+from shunter.core.executor.debts import told_debts
+from shunter.core.executor.eta import MODEL_ERROR, NORMAL_80, Estimate, bytes_left, estimate
+from shunter.core.executor.rates import Meter
+from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.stuck import stuck, way_out
+from shunter.model.execution import ThrottleKey
+
+COUNTED = 200
+"""Moves that ended last, by whose pace the others' end is told where there are no bytes to tell it by."""
+FEWEST_ENDED = 5
+LEAST_MS = 3_000
+SOON_MS = 1_000
+_BLOCKED = ("waits: ", "waits for broker", "waits for brokers", "waits for disk", "waits for its time window")
+
+
+class Ending(NamedTuple):
+    """The end of what goes on (None: it can't be told), and what there is to say of the end beside it."""
+
+    estimate: Estimate | None
+    held: str
+
+
+def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mapping[ThrottleKey, int]) -> Ending:
+    """Say when an execution ends.
+
+    Args:
+        state: As things stand.
+        meter: What was copied lately.
+        now_ms: The time.
+        others: Rates of somebody else's throttles that hold in place of ours, bytes per second.
+    """
+    opened = state.open_moves()
+    if not opened:
+        owed = told_debts(state.throttles)
+        return Ending(None, f"all moves ended; throttles of {owed} are given back" if owed else "")
+    going: list[Move] = []
+    reasons: Counter[str] = Counter()
+    for move in opened:
+        why = _why_held(state, move)
+        if why is None:
+            going.append(move)
+        else:
+            reasons[why] += 1
+    held = "; ".join(f"{count} {why}" for why, count in reasons.most_common(3))
+    if not going:
+        return Ending(None, f"no end: {held}")
+    if state.cluster.silent_since_ms is not None:
+        return Ending(None, "the cluster does not answer")
+    found = _estimate(state, meter, going, now_ms, others)
+    if found is not None and found.left_ms < SOON_MS:
+        late = "the end is overdue" if found.remaining_bytes > 0 else "the last copies are about to be in sync"
+        return Ending(None, "; ".join(told for told in (late, held) if told))
+    return Ending(found, held)
+
+
+def _why_held(state: ExecutorState, move: Move) -> str | None:
+    if move.paused:
+        return "paused until `shunter resume`"
+    why = stuck(state, move)
+    if why is not None:
+        return f"blocked: {why}; {way_out(move)}"
+    if move.waits.startswith(_BLOCKED):
+        return f"blocked: {_without_seconds(move.waits)}"
+    return None
+
+
+def _without_seconds(told: str) -> str:
+    """A reason without since when it holds, so that many of one kind are told once."""
+    return told.removeprefix("waits: ").split(" has been down for ")[0] + (
+        " is down" if " has been down" in told else ""
+    )
+
+
+def _estimate(
+    state: ExecutorState, meter: Meter, going: Sequence[Move], now_ms: int, others: Mapping[ThrottleKey, int]
+) -> Estimate | None:
+    by_bytes = estimate(state, meter, now_ms, moves=going, others=others)
+    empty = sum(not any(bytes_left(move, meter.present).values()) for move in going if move.step is None)
+    if by_bytes is not None and by_bytes.remaining_bytes > 0:
+        by_count = estimate_by_count(state, empty, now_ms) if empty else None
+        return by_bytes if by_count is None or by_count.left_ms < by_bytes.left_ms else by_count
+    left = sum(sum(bytes_left(move, meter.present).values()) for move in going)
+    by_count = None if left else estimate_by_count(state, len(going), now_ms)
+    return by_bytes if by_count is None else by_count
+
+
+def estimate_by_count(state: ExecutorState, left: int, now_ms: int) -> Estimate | None:
+    """The end of so many moves by how fast others ended lately: for moves that copy next to nothing, or an order alone."""
+    ended = sorted(move.closed_at_ms for move in state.moves.values() if not move.open)[-COUNTED:]
+    began = min((move.began_at_ms for move in state.moves.values() if move.began_at_ms is not None), default=now_ms)
+    since = began if len(ended) < COUNTED else ended[0]
+    if len(ended) < FEWEST_ENDED or now_ms - since < LEAST_MS:
+        return None
+    middle = left * (now_ms - since) / len(ended)
+    share = min(0.9, sqrt((NORMAL_80 / sqrt(len(ended))) ** 2 + MODEL_ERROR**2))
+    return Estimate(0, 0.0, int(middle), int(middle * (1 - share)), int(middle * (1 + share)))

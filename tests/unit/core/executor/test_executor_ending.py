@@ -1,0 +1,125 @@
+"""What is paused or blocked has no end but a reason; moves without bytes have one by their count."""
+
+from __future__ import annotations
+
+import pytest
+from apache_yard import Rig, Yard
+
+from shunter.cli.execution_display import told_eta
+from shunter.core.executor.ending import Ending, estimate_by_count, when_it_ends
+from shunter.core.executor.eta import estimate
+from shunter.core.executor.rates import Meter
+from shunter.core.executor.state import ExecutorState, Move, Step
+from shunter.core.executor.throttles import FOLLOWER_RATE, LEADER_RATE
+from shunter.model.execution import (
+    CommandKind,
+    ExecutionOptions,
+    ObservedPartition,
+    ObservedTopic,
+    Outcome,
+    ReplicaSize,
+    ThrottleKey,
+)
+from shunter.model.partition import TopicPartition
+from shunter.model.reassignment import Strategy
+from shunter.views.execution import view_execution
+
+T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
+GROWTH = 10_000
+"""Bytes per second of each copy."""
+
+
+def copying(count: int, *, size: int, limit: int | None = None) -> tuple[ExecutorState, Meter]:
+    """So many copies into brokers 10, 11, … from broker 1, half a minute on."""
+    state = ExecutorState(running=True, limit=limit)
+    seen = {number: ObservedPartition((1,), (1,), 1) for number in range(count)}
+    state.cluster.topics["t"] = ObservedTopic(None, seen)
+    state.cluster.brokers = {1: None, **{10 + number: None for number in range(count)}}
+    for number in range(count):
+        tp = TopicPartition("t", number)
+        move = Move(tp, "p", None, (1,), (10 + number,), Strategy.INCREMENTAL, size, (), False, 0, current=(1,))
+        move.step, move.began_at_ms = Step(1, (1,), (10 + number,), "", False, 0), 0
+        state.moves[tp] = move
+    meter = Meter()
+    for second in range(0, 31, 2):
+        for tp, move in state.moves.items():
+            grown = 0 if move.paused else second * GROWTH
+            state.cluster.sizes[move.target[0], tp] = ReplicaSize(min(size, grown), "/d")
+        meter.sample(state, second * 1000, {(move.target[0], tp) for tp, move in state.moves.items()})
+    return state, meter
+
+
+def ending(state: ExecutorState, meter: Meter) -> Ending:
+    return when_it_ends(state, meter, 30_000, {})
+
+
+def test_what_is_paused_has_no_end_and_what_goes_on_beside_it_has_its_own() -> None:
+    state, meter = copying(2, size=600_000)
+    state.moves[T0].paused = True
+    found = ending(state, meter)
+    assert found.held == "1 paused until `shunter resume`"
+    assert found.estimate is not None
+    assert found.estimate.remaining_bytes == 300_000, "of what goes on alone"
+    state.moves[T1].paused = True
+    assert ending(state, meter) == Ending(None, "no end: 2 paused until `shunter resume`")
+    shown = told_eta(view_execution(state, meter, None, 30_000))
+    assert shown == "no end: 2 paused until `shunter resume`"
+
+
+def test_what_a_dead_broker_blocks_has_no_end_but_a_reason_and_the_way_out() -> None:
+    state, meter = copying(1, size=600_000)
+    del state.cluster.brokers[10]
+    found = ending(state, meter)
+    assert found.estimate is None
+    assert "can't end without broker 10, which is down" in found.held
+    assert "`shunter rollback` or `shunter stop`" in found.held
+
+
+def test_a_copy_that_should_be_over_by_now_does_not_end_in_0_seconds() -> None:
+    state, meter = copying(1, size=300_000)
+    assert ending(state, meter) == Ending(None, "the last copies are about to be in sync")
+    state, meter = copying(1, size=330_000)
+    late = when_it_ends(state, meter, 60_000, {})
+    assert late == Ending(None, "the end is overdue")
+
+
+@pytest.mark.parametrize("setting", [FOLLOWER_RATE, LEADER_RATE])
+def test_a_throttle_of_somebody_elses_that_holds_is_believed(setting: str) -> None:
+    state, meter = copying(1, size=1_200_000, limit=100_000)
+    broker = "10" if setting == FOLLOWER_RATE else "1"
+    # A burst of the quota was measured: what holds lets through less.
+    found = estimate(state, meter, 30_000, others={ThrottleKey("broker", broker, setting): 5_000})
+    assert found is not None
+    assert found.left_ms == pytest.approx(900_000 / (5_000 * 0.9) * 1000, rel=0.1)
+
+
+def test_moves_without_bytes_end_by_their_count() -> None:
+    state = ExecutorState(running=True)
+    for number in range(100):
+        tp = TopicPartition("t", number)
+        move = Move(tp, "p", None, (1,), (2,), Strategy.INCREMENTAL, 0, (), False, 0, current=(1,))
+        if number < 50:
+            move.began_at_ms, move.closed_at_ms, move.outcome = 0, 200 * (number + 1), Outcome.DONE
+        state.moves[tp] = move
+    found = when_it_ends(state, Meter(), 10_000, {})
+    assert found.held == ""
+    assert found.estimate is not None
+    assert found.estimate.left_ms == pytest.approx(10_000, rel=0.01)
+    assert found.estimate.low_ms < 10_000 < found.estimate.high_ms
+    assert told_eta(view_execution(state, Meter(), None, 10_000)).startswith("ends in 10 s (")
+    assert estimate_by_count(state, 50, 2_000) is None, "too early to tell"
+
+
+def test_an_execution_that_only_gives_throttles_back_says_so() -> None:
+    yard = Yard({"t": [(1, 2)]})
+    rig = Rig(yard)
+    rig.submit(("t", 0, (6, 2)), options=ExecutionOptions(throttle=1_000))
+    rig.settle(catching_up=False, rounds=40)
+    yard.kill(6)
+    rig.settle(catching_up=False, rounds=30)
+    rig.command(CommandKind.STOP)
+    rig.settle(rounds=40)
+    assert rig.finish is None
+    told = view_execution(rig.core.state, Meter(), None, rig.now_ms).held
+    assert told == "all moves ended; throttles of broker 6 are given back"
