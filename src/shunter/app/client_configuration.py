@@ -26,7 +26,7 @@ def configuration_of(bootstrap: str, properties: Path | None, client_id: str | N
     if properties is not None:
         place = str(properties)
         try:
-            found = parse_properties(properties.read_text(encoding="utf-8"))
+            found = parse_properties(properties.read_text(encoding="utf-8"), place)
         except (OSError, UnicodeDecodeError) as error:
             raise FormatError(place, f"can't be read: {error}") from error
     if client_id is not None:

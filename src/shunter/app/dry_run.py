@@ -75,10 +75,10 @@ async def dry_run(
     seen = await admin.observe_topics(sorted({move.tp.topic for move in moves}))
     cluster.topics, cluster.brokers = dict(seen.topics), dict(seen.brokers)
     event = PlanSubmitted("dry-run", tuple(moves), options)
-    sized = await admin.observe_log_dirs(
-        {broker: tps for broker, tps in replicas_to_size(state, event).items() if broker in cluster.brokers}
-    )
+    asked = replicas_to_size(state, event)
+    sized = await admin.observe_log_dirs({broker: tps for broker, tps in asked.items() if broker in cluster.brokers})
     cluster.sizes.update(sized.sizes)
+    cluster.spaces.update(sized.spaces)
     judged = judge_submission(state, event)
     for record in judged.records:
         apply(state, JournalEntry(state.next_sequence, 0, "dry-run", record))

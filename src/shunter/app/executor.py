@@ -32,7 +32,7 @@ from shunter.drivers.execution import ExecutionDriver, SystemClock
 from shunter.drivers.journal_sqlite import SqliteJournal
 from shunter.drivers.journals import JournalDamaged, JournalHeld, LeasedJournal
 from shunter.drivers.order_taker import ANSWER_WITHIN_S, ORDERS_EVERY_S, take_orders
-from shunter.errors import DriverError, FormatError, ShunterError
+from shunter.errors import DriverError, FormatError, SettingsError, ShunterError
 from shunter.formats.journal import command_to_json, options_to_json
 from shunter.formats.reassignment_json import decode_plan, encode_plan
 from shunter.model.execution import Command, CommandKind, ExecutionOptions, LeaseHolder, MoveOrder
@@ -66,6 +66,19 @@ def state_folder() -> Path:
     if named:
         return Path(named)
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "shunter"
+
+
+def only_journal() -> Path:
+    """The journal in our state folder, where there is one alone.
+
+    Raises:
+        SettingsError: there is none, or there are several; names them.
+    """
+    found = sorted(state_folder().glob("*.journal"))
+    if len(found) != 1:
+        told = f"there are {', '.join(str(path) for path in found)}" if found else f"there is none in {state_folder()}"
+        raise SettingsError(f"which journal? {told}: name one by --journal, or the cluster by --bootstrap-server")
+    return found[0]
 
 
 async def connect(target: Target) -> KafkaPythonAdmin:
@@ -502,6 +515,7 @@ __all__ = [
     "holder_of",
     "journal_place",
     "lay_out",
+    "only_journal",
     "open_session",
     "order_command",
     "order_plan",

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,6 +24,7 @@ from shunter.app.executor import (
     Work,
     drive,
     holder_of,
+    only_journal,
     open_session,
     order_command,
     order_plan,
@@ -41,6 +43,7 @@ from shunter.cli.execution_options import (
     cluster_options,
     driver_options,
     execution_options,
+    journal_options,
     parse_partitions,
     parse_rate,
     partition_option,
@@ -117,7 +120,7 @@ async def carry_out(
         possible = await show_dry_run(target, moves, options, as_json=as_json)
         if dry_run:
             return int(ExitCode.DONE if possible else ExitCode.REFUSED)
-        if not click.confirm("Begin?"):
+        if not click.confirm("Begin?" if possible else "Begin with what can be taken on?"):
             return int(ExitCode.REFUSED)
     place, holder = await holder_of(target)
     if holder is not None:
@@ -342,8 +345,8 @@ def relax(target: Target, partitions: tuple[str, ...], *, as_json: bool) -> None
 
 
 @click.command()
-@cluster_options
-@click.option("--offline", is_flag=True, help="Read the journal alone; don't ask the cluster (needs --journal).")
+@journal_options
+@click.option("--offline", is_flag=True, help="Read the journal alone: that of --journal, or the only one here.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def status(target: Target, *, offline: bool, as_json: bool) -> None:
     """Tell how an execution stands: its journal, checked against the cluster."""
@@ -351,6 +354,12 @@ def status(target: Target, *, offline: bool, as_json: bool) -> None:
 
 
 async def _status(target: Target, *, offline: bool, as_json: bool) -> int:
+    if not target.bootstrap:
+        if not offline or target.journal_topic is not None:
+            raise SettingsError(
+                "Missing option '--bootstrap-server': only with --offline a journal file can be read alone"
+            )
+        target = replace(target, journal=target.journal or only_journal())
     found = await read_status(target, check=not offline)
     if as_json:
         say_json(found.to_json())

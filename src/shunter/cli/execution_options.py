@@ -63,8 +63,16 @@ yes_option = click.option("--yes", is_flag=True, help="Don't ask; needed where n
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Which cluster, as whom, under which journal; hands the command a `target`."""
+    return _cluster_options(command, required=True)
 
-    @click.option("--bootstrap-server", required=True, help="HOST:PORT, several with commas.")
+
+def journal_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for a command that may do without the cluster."""
+    return _cluster_options(command, required=False)
+
+
+def _cluster_options(command: Callable[..., Any], *, required: bool) -> Callable[..., Any]:
+    @click.option("--bootstrap-server", required=required, help="HOST:PORT, several with commas.")
     @click.option(
         "--command-config",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -75,7 +83,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def wrapped(
         *args: Any,
-        bootstrap_server: str,
+        bootstrap_server: str | None,
         command_config: Path | None,
         journal: Path | None,
         journal_topic: str | None,
@@ -83,7 +91,8 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         if journal is not None and journal_topic is not None:
             raise click.UsageError("--journal and --journal-topic: a journal is in one place, name one")
-        return command(*args, target=Target(bootstrap_server, command_config, journal, journal_topic), **rest)
+        target = Target(bootstrap_server or "", command_config, journal, journal_topic)
+        return command(*args, target=target, **rest)
 
     return wrapped
 
@@ -123,6 +132,7 @@ _OPTIONS = (
     click.option("--bandwidth", help="Bytes per second that a broker can carry; learnt without it."),
     click.option("--only-between", help="Begin steps only then, local time: 22:00-06:00."),
     click.option("--relax-after", type=click.IntRange(0), default=600, help="Seconds until the floor is relaxed."),
+    click.option("--force", is_flag=True, help="Take targets that are below min.insync.replicas."),
     click.option("--take-over", is_flag=True, help="Adopt moves that others began; their original order is a guess."),
 )
 
@@ -156,6 +166,7 @@ _NAMES = (
     "only_between",
     "relax_after",
     "take_over",
+    "force",
 )
 
 
@@ -182,6 +193,7 @@ def _options(taken: dict[str, Any]) -> ExecutionOptions:
         window=None if taken["only_between"] is None else parse_window(taken["only_between"]),
         relax_after_ms=taken["relax_after"] * 1000,
         take_over=taken["take_over"],
+        force=taken["force"],
     )
 
 

@@ -18,10 +18,10 @@ async def show_dry_run(target: Target, moves: Sequence[MoveOrder], options: Exec
     """Lay a plan out and show it: steps, bytes, time at the least, what a rollback costs at each point.
 
     Returns:
-        Whether any of it can be taken on.
+        Whether all of it can be taken on.
     """
     found = await lay_out(target, moves, options)
-    possible = any(move.taken for move in found.moves)
+    possible = all(move.taken for move in found.moves)
     if as_json:
         say_json({"event": "dry-run", **found.to_json()})
         return possible

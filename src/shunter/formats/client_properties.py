@@ -39,9 +39,16 @@ _TO_PEM = {
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
-def parse_properties(text: str) -> dict[str, str]:
-    """Read a Java properties file: `name=value`, `name: value`, comments by # or !, lines continued by a backslash."""
+def parse_properties(text: str, place: str = "properties") -> dict[str, str]:
+    """Read a Java properties file: `name=value`, `name: value`, comments by # or !, lines continued by a backslash.
+
+    Raises:
+        FormatError: it is of another format. Java takes any text for properties, and none of them would be meant.
+    """
     properties: dict[str, str] = {}
+    if text.lstrip()[:1] in ("{", "[", "<"):
+        kind = "XML" if text.lstrip()[0] == "<" else "JSON"
+        raise FormatError(place, f"this is {kind}; a properties file has a line `name=value` for each setting")
     for line in _logical_lines(text):
         found = re.match(r"((?:[^=:\s\\]|\\.)+)\s*[=:\s]\s*(.*)$", line, re.DOTALL)
         name, value = (found[1], found[2]) if found else (line, "")

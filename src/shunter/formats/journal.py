@@ -226,6 +226,7 @@ _BY_NAME: dict[str, Callable[[Any], Any]] = {
     "after": _replicas,
     "replicas": _replicas,
     "isr": _replicas,
+    "placing": _replicas,
     "strategy": _strategy,
     "size_bytes": int,
     "copied_bytes": int,

@@ -7,7 +7,8 @@ Null or empty replicas cancel what moves that partition. `"strategy"` is "increm
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import orjson
@@ -19,6 +20,8 @@ from shunter.model.reassignment import Strategy
 
 VERSION = 1
 ANY_LOG_DIR = "any"
+_PLAN_KEYS = ("version", "partitions")
+_ENTRY_KEYS = ("topic", "partition", "replicas", "log_dirs", "strategy", "original_replicas")
 _STRATEGIES = {"incremental": Strategy.INCREMENTAL, "all-at-once": Strategy.ALL_AT_ONCE}
 _STRATEGY_NAMES = {strategy: name for name, strategy in _STRATEGIES.items()}
 
@@ -39,9 +42,12 @@ def decode_plan(text: str | bytes, place: str) -> tuple[MoveOrder, ...]:
         raise FormatError(place, f"not JSON: {error}") from error
     if not isinstance(document, Mapping):
         raise FormatError(place, 'a plan is a JSON object: {"version": 1, "partitions": [...]}')
+    _known(document, _PLAN_KEYS, place)
     if document.get("version", VERSION) != VERSION:
         raise FormatError(place, f"plan version {document['version']!r} is not understood; {VERSION} is")
-    partitions = document.get("partitions", [])
+    if "partitions" not in document:
+        raise FormatError(place, 'it has no "partitions": a plan is {"version": 1, "partitions": [...]}')
+    partitions = document["partitions"]
     if not isinstance(partitions, list):
         raise FormatError(place, f"'partitions' is a list, not {type(partitions).__name__}")
     return tuple(_order(entry, f"{place}, partition {index}") for index, entry in enumerate(partitions))
@@ -55,11 +61,14 @@ def encode_plan(moves: Iterable[MoveOrder]) -> str:
 def _order(entry: object, place: str) -> MoveOrder:
     if not isinstance(entry, Mapping):
         raise FormatError(place, f"{entry!r} is no JSON object")
+    _known(entry, _ENTRY_KEYS, place)
     topic, number = entry.get("topic"), entry.get("partition")
     if not isinstance(topic, str) or not topic:
         raise FormatError(place, f"topic {topic!r} is no name")
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
         raise FormatError(place, f"partition {number!r} of topic {topic} is no number from 0")
+    if "replicas" not in entry:
+        raise FormatError(f"{place} ({topic}-{number})", 'it has no "replicas"; write null to cancel what moves it')
     replicas = _replicas(entry.get("replicas"), f"{place} ({topic}-{number})")
     log_dirs = _log_dirs(entry.get("log_dirs"), replicas, f"{place} ({topic}-{number})")
     name = entry.get("strategy")
@@ -68,6 +77,15 @@ def _order(entry: object, place: str) -> MoveOrder:
     strategy = None if name is None else _STRATEGIES[str(name)]
     planned_from = _replicas(entry.get("original_replicas"), f"{place} ({topic}-{number}), original_replicas")
     return MoveOrder(TopicPartition(topic, number), replicas, strategy, log_dirs, planned_from)
+
+
+def _known(document: Mapping[str, Any], keys: Sequence[str], place: str) -> None:
+    """A key that nobody knows is a slip of the pen, and what it says would be passed over."""
+    unknown = [key for key in document if key not in keys]
+    if unknown:
+        near = get_close_matches(unknown[0], keys, 1)
+        meant = f"; {near[0]!r} is one" if near else f"; {', '.join(keys)} are"
+        raise FormatError(place, f"{unknown[0]!r} is no key of a plan{meant}")
 
 
 def _replicas(value: object, place: str) -> Replicas:

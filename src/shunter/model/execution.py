@@ -107,6 +107,8 @@ class ExecutionOptions:
     window: tuple[int, int] | None = None
     relax_after_ms: int = 600_000
     take_over: bool = False
+    force: bool = False
+    """Take targets that have fewer replicas than min.insync.replicas."""
     pause_rate: int = 1_024
     """Bytes per second that a paused move may still copy: its copied bytes stay, its load goes."""
 
@@ -144,6 +146,7 @@ class MoveAccepted(NamedTuple):
     """One partition's move. `original` keeps its replicas' ORDER from before its first step.
 
     `size_bytes` is the leader's at acceptance. `adopted`: it ran already, and the order of `original` is a guess.
+    `placing`: brokers that had it in another log dir than the plan names, and copy it there.
     """
 
     tp: TopicPartition
@@ -154,6 +157,7 @@ class MoveAccepted(NamedTuple):
     size_bytes: int
     log_dirs: tuple[tuple[BrokerId, str], ...] = ()
     adopted: bool = False
+    placing: Replicas = ()
 
 
 class StepBegun(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 
 from shunter.core.executor.debts import told_debts
 from shunter.core.executor.ending import Ending, when_it_ends
-from shunter.core.executor.eta import Estimate, bytes_left
+from shunter.core.executor.eta import Estimate, bytes_left, placing_left
 from shunter.core.executor.orders import rollback_bytes
 from shunter.core.executor.rates import Meter
 from shunter.core.executor.state import ExecutorState, Move
@@ -142,7 +142,7 @@ def _row(state: ExecutorState, meter: Meter, move: Move) -> MoveRow:
         told = "paused"
     else:
         told = "pending" if move.began_at_ms is None else "moving"
-    left = sum(bytes_left(move, meter.present).values())
+    left = sum(bytes_left(move, meter.present).values()) + sum(placing_left(state, move).values())
     total = _total(move)
     return MoveRow(
         partition=str(move.tp),
@@ -166,4 +166,5 @@ def _total(move: Move) -> int:
         return move.copied_bytes
     new = sum(broker not in move.original for broker in move.target)
     back = sum(broker not in move.current for broker in move.original)
-    return move.size_bytes * (new if move.direction is not Direction.BACK else back)
+    placed = 0 if move.direction is Direction.BACK else len(move.placing)
+    return move.size_bytes * (placed + (new if move.direction is not Direction.BACK else back))

@@ -80,6 +80,7 @@ records = st.one_of(
         numbers,
         log_dirs,
         st.booleans(),
+        replicas,
     ),
     st.builds(StepBegun, partitions, numbers, replicas, replicas, texts, st.booleans()),
     st.builds(StepAccepted, partitions, numbers),

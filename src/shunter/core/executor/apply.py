@@ -80,6 +80,7 @@ def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
         record.adopted,
         entry.at_ms,
         current=record.original,
+        placing=record.placing,
     )
     move.passed.add(frozenset(record.original))
     before = state.moves.get(record.tp)

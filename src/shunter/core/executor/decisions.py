@@ -380,7 +380,16 @@ def _rebase(work: Pass, move: Move, seen: ObservedPartition) -> None:
     work.out.notices.append(Notice("move-rebased", str(move.tp), told))
     work.write(
         move,
-        MoveAccepted(move.tp, move.topic_id, seen.replicas, move.target, move.strategy, move.size_bytes, move.log_dirs),
+        MoveAccepted(
+            move.tp,
+            move.topic_id,
+            seen.replicas,
+            move.target,
+            move.strategy,
+            move.size_bytes,
+            move.log_dirs,
+            placing=move.placing,
+        ),
     )
 
 

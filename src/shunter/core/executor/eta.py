@@ -10,7 +10,7 @@ from typing import NamedTuple
 from shunter.core.executor.rates import Meter, usual_yield
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.throttles import FOLLOWER_RATE, LEADER_RATE
-from shunter.model.execution import ThrottleKey
+from shunter.model.execution import Direction, ThrottleKey
 from shunter.model.partition import BrokerId, TopicPartition
 
 HALF_LIFE_MS = 60_000
@@ -65,6 +65,21 @@ def bytes_left(move: Move, sizes: Mapping[tuple[BrokerId, TopicPartition], int])
     for broker in move.goal:
         if broker not in move.current:
             left[broker] = max(0, move.size_bytes - sizes.get((broker, move.tp), 0))
+    return left
+
+
+def placing_left(state: ExecutorState, move: Move) -> dict[BrokerId, int]:
+    """Bytes that brokers have still to copy from one of their log dirs to another, by broker."""
+    if not move.open or move.direction is not Direction.FORWARD:
+        return {}
+    paths, cluster = dict(move.log_dirs), state.cluster
+    left: dict[BrokerId, int] = {}
+    for broker in move.placing:
+        key = (broker, move.tp)
+        there = key in cluster.sizes and cluster.sizes[key].log_dir == paths[broker] and key not in cluster.futures
+        future = cluster.futures.get(key)
+        if not there and broker not in move.log_dirs_refused:
+            left[broker] = max(0, move.size_bytes - (0 if future is None else future.bytes))
     return left
 
 

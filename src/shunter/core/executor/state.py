@@ -116,6 +116,8 @@ class Move:
     reason: str = ""
     closed_at_ms: int = 0
     began_at_ms: int | None = None
+    placing: Replicas = ()
+    """Brokers that copy it from one of their log dirs to another."""
     # Soft from here on.
     watch: Watch = field(default_factory=Watch)
     waits: str = ""

@@ -173,10 +173,24 @@ def _judge_order(
     misfit = no_longer_fits(order.planned_from, order.target, original, place=order.tp) if ours is None else None
     if misfit is not None:
         return misfit
-    complaint = validate_target(order.target, known, place=order.tp, min_isr=min(topic.min_isr, len(seen.replicas)))
+    least = min(topic.min_isr, len(seen.replicas))
+    complaint = validate_target(order.target, known, place=order.tp, min_isr=least, forced=event.options.force)
     if complaint is not None:
-        return f"{complaint[1]}; known are {sorted(known)}" if "not a live broker" in complaint[1] else complaint[1]
+        told = complaint[1].replace("force it if that is meant", "--force takes it, if that is meant")
+        return f"{told}; known are {sorted(known)}" if "not a live broker" in told else told
+    absent = _absent_log_dir(state, order)
+    if absent is not None:
+        return absent
     return _accept(state, event, order, topic, seen, foreign)
+
+
+def _absent_log_dir(state: ExecutorState, order: MoveOrder) -> str | None:
+    """Say which log dir is nowhere on its broker, as far as that broker told of its log dirs."""
+    for broker, path in order.log_dirs:
+        known = sorted(each for owner, each in state.cluster.spaces if owner == broker)
+        if known and path not in known:
+            return f"broker {broker} has no log dir {path} that works, for {order.tp}; it has {', '.join(known)}"
+    return None
 
 
 def _accept(
@@ -197,8 +211,19 @@ def _accept(
         _size(state, order.tp, seen),
         order.log_dirs,
         adopted=foreign is not None,
+        placing=_placing(state, order, original),
     )
     return [accepted, *_adopt(order.tp, foreign)]
+
+
+def _placing(state: ExecutorState, order: MoveOrder, original: Replicas) -> Replicas:
+    """Brokers that have the partition in another log dir than the plan names."""
+    sizes = state.cluster.sizes
+    return tuple(
+        broker
+        for broker, path in order.log_dirs
+        if broker in original and (broker, order.tp) in sizes and sizes[broker, order.tp].log_dir != path
+    )
 
 
 def _adopt(tp: TopicPartition, foreign: OngoingReassignment | None) -> list[JournalRecord]:
@@ -237,12 +262,13 @@ def _size(state: ExecutorState, tp: TopicPartition, seen: ObservedPartition) -> 
 
 
 def replicas_to_size(state: ExecutorState, event: PlanSubmitted) -> dict[BrokerId, list[TopicPartition]]:
-    """Whom to ask for the size of which partitions: each one's leader."""
+    """Whom to ask for the size of which partitions: each one's leader, and who is to have it in another log dir."""
     asked: dict[BrokerId, list[TopicPartition]] = {}
     for order in event.moves:
         seen = state.cluster.partition(order.tp)
-        if seen is not None and seen.leader >= 0:
-            asked.setdefault(seen.leader, []).append(order.tp)
+        leader = () if seen is None or seen.leader < 0 else (seen.leader,)
+        for broker in dict.fromkeys((*leader, *(owner for owner, _path in order.log_dirs))):
+            asked.setdefault(broker, []).append(order.tp)
     return asked
 
 

@@ -84,6 +84,8 @@ class Yard:
         self.min_isr: dict[str, int] = {}
         self.wanted_dirs: dict[tuple[int, TopicPartition], str] = {}
         self.log_dirs: dict[tuple[int, TopicPartition], str] = {}
+        self.paths = ("/d", "/d1", "/fast", "/nowhere")
+        """Of every broker; what comes to `/nowhere` is refused, as to a log dir that fails."""
 
     # What its controller does.
 
@@ -322,7 +324,11 @@ class Rig:
                     for tp in tps
                     if tp in yard.partitions
                 }
-                spaces = {(broker, "/d"): LogDirSpace(100 * SIZE, 50 * SIZE) for broker, _tps in work.partitions}
+                spaces = {
+                    (broker, path): LogDirSpace(100 * SIZE, 50 * SIZE) if path == "/d" else LogDirSpace(-1, -1)
+                    for broker, _tps in work.partitions
+                    for path in yard.paths
+                }
                 return ev.LogDirsObserved(sizes, spaces, tuple(broker for broker, _ in work.partitions), self.now_ms)
             case ReadSettings():
                 own = {key: yard.settings.get(key) for key in work.keys}

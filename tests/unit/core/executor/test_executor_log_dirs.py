@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from apache_yard import Rig, Yard
+from apache_yard import SIZE, Rig, Yard
 
 from shunter.core.executor import events as ev
-from shunter.core.executor.ready import AlterLogDirs, Read, Request
+from shunter.core.executor.ready import AlterLogDirs, PlanReply, Read, Request
 from shunter.errors import ErrorCode
 from shunter.model.execution import CommandKind, ExecutionOptions, MoveOrder, Outcome, ThrottleKey
 from shunter.model.partition import Replicas, TopicPartition
+from shunter.views.execution import view_execution
 
 T0 = TopicPartition("t", 0)
 RATE = ThrottleKey("broker", "1", "replica.alter.log.dirs.io.max.bytes.per.second")
@@ -140,3 +141,43 @@ def test_no_log_dir_is_asked_for_in_the_moment_in_which_an_order_becomes_durable
     rig.now_ms += 20_000  # It is due again.
     rig.command(CommandKind.PAUSE)
     assert not [work for work in rig.pending if isinstance(work, AlterLogDirs)]
+
+
+def test_a_log_dir_that_its_broker_does_not_have_is_refused_before_anything_begins() -> None:
+    rig = DirRig(Yard({"t": [(1, 2)]}))
+    order = MoveOrder(T0, (3, 2), log_dirs=((3, "/typo"),))
+    rig.tell(ev.PlanSubmitted("p", (order,), ExecutionOptions(), 1))
+    rig.settle()
+    reply = rig.replies[1]
+    assert isinstance(reply, PlanReply)
+    assert "broker 3 has no log dir /typo that works, for t-0; it has /d, /d1, /fast, /nowhere" in str(reply.error)
+    assert rig.journal == []
+
+
+def test_a_move_between_log_dirs_counts_its_bytes() -> None:
+    rig = DirRig(Yard({"t": [(1, 2)]}))
+    rig.slow = (1,)
+    rig.tell(ev.PlanSubmitted("p", (MoveOrder(T0, (1, 2), log_dirs=((1, "/fast"), (2, "/d"))),), ExecutionOptions(), 1))
+    rig.settle(rounds=20)
+    view = view_execution(rig.core.state, rig.core.meter, None, rig.now_ms)
+    assert (view.total_bytes, view.copied_bytes) == (SIZE, 0), "broker 2 has it there already"
+    rig.yard.log_dirs[1, T0] = "/fast"
+    rig.settle()
+    view = view_execution(rig.core.state, rig.core.meter, None, rig.now_ms)
+    assert (view.total_bytes, view.copied_bytes) == (SIZE, SIZE)
+    assert rig.outcomes() == {T0: Outcome.DONE}
+
+
+def test_a_target_below_min_isr_is_taken_where_that_is_forced() -> None:
+    yard = Yard({"t": [(1, 2, 3)]})
+    yard.min_isr["t"] = 2
+    rig = Rig(yard)
+    refused = rig.submit(("t", 0, (1,)))
+    rig.settle()
+    reply = rig.replies[refused]
+    assert isinstance(reply, PlanReply)
+    assert "fewer than min.insync.replicas 2" in str(reply.error)
+    assert "--force" in str(reply.error)
+    rig.submit(("t", 0, (1,)), options=ExecutionOptions(force=True))
+    rig.settle()
+    assert yard.partitions[T0].replicas == (1,)
