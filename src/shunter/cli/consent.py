@@ -26,9 +26,7 @@ def agreed(told: str, question: str, *, yes: bool, as_json: bool) -> bool:
     Raises:
         SettingsError: nobody can be asked, and `--yes` was not said.
     """
-    click.echo(told, err=True)
-    if yes:
-        return True
-    if not can_be_asked(as_json=as_json):
+    if not yes and not can_be_asked(as_json=as_json):
         raise SettingsError(f"{told}: nobody can be asked here, so say --yes if that is meant")
-    return click.confirm(question)
+    click.echo(told, err=True)
+    return yes or click.confirm(question)

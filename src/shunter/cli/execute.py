@@ -40,18 +40,18 @@ from shunter.app.order_costs import bytes_again, bytes_again_by_plan
 from shunter.cli.consent import agreed, can_be_asked
 from shunter.cli.execution_display import Display, make_display, say_json, told_bytes, told_view
 from shunter.cli.execution_options import (
+    LIMIT,
     cluster_options,
     driver_options,
     execution_options,
     journal_options,
-    parse_partitions,
-    parse_rate,
     partition_option,
     yes_option,
 )
 from shunter.cli.execution_plan import show_dry_run
 from shunter.errors import DriverError, FormatError, SettingsError, ShunterError
 from shunter.model.execution import Command, CommandKind, ExecutionOptions
+from shunter.model.partition import TopicPartition
 from shunter.views.execution import view_to_json
 
 WATCH_EVERY_S = 1.0
@@ -232,12 +232,12 @@ def executor(target: Target, *, as_json: bool) -> None:
 @partition_option
 @yes_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def resume(target: Target, partitions: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
+def resume(target: Target, partitions: tuple[TopicPartition, ...], *, yes: bool, as_json: bool) -> None:
     """Go on: after a crash from the journal, or after a pause at whoever drives it.
 
     With --partition these moves go on, and what else is paused stays so.
     """
-    command = Command(CommandKind.RESUME, parse_partitions(partitions), given_by="resume")
+    command = Command(CommandKind.RESUME, partitions, given_by="resume")
     run(_go_on(target, command, yes=yes, as_json=as_json))
 
 
@@ -246,9 +246,9 @@ def resume(target: Target, partitions: tuple[str, ...], *, yes: bool, as_json: b
 @partition_option
 @yes_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def rollback(target: Target, partitions: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
+def rollback(target: Target, partitions: tuple[TopicPartition, ...], *, yes: bool, as_json: bool) -> None:
     """Bring the original replicas back, in their order; asks first where they have to be copied."""
-    command = Command(CommandKind.ROLL_BACK, parse_partitions(partitions), given_by="rollback")
+    command = Command(CommandKind.ROLL_BACK, partitions, given_by="rollback")
     run(_go_on(target, command, yes=yes, as_json=as_json))
 
 
@@ -257,14 +257,14 @@ def rollback(target: Target, partitions: tuple[str, ...], *, yes: bool, as_json:
 @partition_option
 @click.option("--leave", is_flag=True, help="Wait for nothing: leave to the cluster what it was told last.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def stop(target: Target, partitions: tuple[str, ...], *, leave: bool, as_json: bool) -> None:
+def stop(target: Target, partitions: tuple[TopicPartition, ...], *, leave: bool, as_json: bool) -> None:
     """End moves where they stand: what is in sync stays, what is not goes.
 
     With --leave they end at once, also where a dead broker keeps them from ending: the cluster goes on with the step
     that it was told last, without our throttle, and nobody looks after it any more.
     """
     kind = CommandKind.LEAVE if leave else CommandKind.STOP
-    run(_go_on(target, Command(kind, parse_partitions(partitions), given_by="stop"), as_json=as_json))
+    run(_go_on(target, Command(kind, partitions, given_by="stop"), as_json=as_json))
 
 
 async def _go_on(target: Target, command: Command, *, yes: bool = False, as_json: bool) -> int:
@@ -312,25 +312,24 @@ async def _order(target: Target, command: Command, *, yes: bool = False, as_json
 @partition_option
 @yes_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def pause(target: Target, partitions: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
+def pause(target: Target, partitions: tuple[TopicPartition, ...], *, yes: bool, as_json: bool) -> None:
     """Begin no step, and let running copies trickle: what is copied stays.
 
     With --partition the others go on. A copy that no throttle can hold without them is cancelled, and begun again at
     `shunter resume`: how much is copied again is said first, and asked.
     """
-    command = Command(CommandKind.PAUSE, parse_partitions(partitions), given_by="pause")
+    command = Command(CommandKind.PAUSE, partitions, given_by="pause")
     run(_order(target, command, yes=yes, as_json=as_json))
 
 
 @click.command()
-@click.argument("rate")
+@click.argument("rate", type=LIMIT)
 @cluster_options
 @yes_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def limit(rate: str, target: Target, *, yes: bool, as_json: bool) -> None:
+def limit(rate: int, target: Target, *, yes: bool, as_json: bool) -> None:
     """Set the rate in force to RATE bytes per second and broker (50M, 1G; none lifts it)."""
-    wanted = None if rate.lower() == "none" else parse_rate(rate)
-    command = Command(CommandKind.LIMIT, bytes_per_s=wanted, given_by="limit")
+    command = Command(CommandKind.LIMIT, bytes_per_s=rate or None, given_by="limit")
     run(_order(target, command, yes=yes, as_json=as_json))
 
 
@@ -338,9 +337,9 @@ def limit(rate: str, target: Target, *, yes: bool, as_json: bool) -> None:
 @cluster_options
 @partition_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def relax(target: Target, partitions: tuple[str, ...], *, as_json: bool) -> None:
+def relax(target: Target, partitions: tuple[TopicPartition, ...], *, as_json: bool) -> None:
     """Relax the floor now: let moves go on without replicas that are out of sync."""
-    command = Command(CommandKind.RELAX, parse_partitions(partitions), given_by="relax")
+    command = Command(CommandKind.RELAX, partitions, given_by="relax")
     run(_order(target, command, as_json=as_json))
 
 

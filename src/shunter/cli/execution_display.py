@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from time import monotonic, strftime
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -21,6 +22,11 @@ from shunter.views.execution import OPEN_STATES, ExecutionView, view_to_json
 
 SHOWN_MOVES = 12
 PLAIN_EVERY_MS = 5_000
+
+
+SAID_AGAIN_MS = 60_000
+"""The same is not said again before this."""
+NAME_WIDTH = 48
 
 
 class Told(Protocol):
@@ -74,9 +80,27 @@ def make_display(*, as_json: bool) -> Display:
     return Bars() if sys.stdout.isatty() else PlainLines()
 
 
+def sentence(notice: Told) -> str:
+    """A notice for people: what it is about is said before it where it does not say so itself."""
+    about = "" if notice.kind == "admin-failed" else notice.about
+    return notice.text if about in notice.text else f"{about}: {notice.text}"
+
+
 class _Base:
     asking = False
     """A question stands on the terminal."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, float] = {}
+        """Notices that were said lately, and when."""
+
+    def is_news(self, told: str) -> bool:
+        """Whether this was not said a moment ago: what fails every second is said once a minute."""
+        now_s = monotonic()
+        if now_s - self._said.get(told, -1e9) < SAID_AGAIN_MS / 1000:
+            return False
+        self._said[told] = now_s
+        return True
 
     def __enter__(self) -> Self:
         return self
@@ -121,6 +145,7 @@ class PlainLines(_Base):
     """A line every few seconds, and one whenever the counts change."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._last: tuple[int, dict[str, int]] = (0, {})
 
     def view(self, view: ExecutionView) -> None:
@@ -130,17 +155,20 @@ class PlainLines(_Base):
         if self.asking or not view.counts or (counts == view.counts and (view.at_ms < due_ms or not view.running)):
             return
         self._last = (view.at_ms, dict(view.counts))
-        click.echo(told_view(view))
+        click.echo(f"{clock_time()} {told_view(view)}")
 
     def notice(self, notice: Told) -> None:
         """A line for a notice."""
-        click.echo(f"{notice.about}: {notice.text}" if notice.about else notice.text)
+        told = sentence(notice)
+        if self.is_news(told):
+            click.echo(f"{clock_time()} {told}")
 
 
 class Bars(_Base):
     """Progress bars on a terminal, redrawn as things change; notices scroll by above them."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._console = Console()
         self._live = Live(console=self._console, refresh_per_second=4, transient=False)
 
@@ -167,7 +195,9 @@ class Bars(_Base):
 
     def notice(self, notice: Told) -> None:
         """A line above the bars."""
-        self._console.print(Text(f"{notice.about}: {notice.text}" if notice.about else notice.text))
+        told = sentence(notice)
+        if self.is_news(told):
+            self._console.print(Text(f"{clock_time()} {told}"))
 
 
 def _drawn(view: ExecutionView) -> Group:
@@ -177,12 +207,27 @@ def _drawn(view: ExecutionView) -> Group:
     for row in [row for row in view.moves if row.state in OPEN_STATES][:SHOWN_MOVES]:
         share = 0.0 if row.total_bytes == 0 else row.copied_bytes / row.total_bytes
         bar = ProgressBar(total=1.0, completed=share, width=20)
-        table.add_row(row.partition, bar, f"{list(row.current)} → {list(row.target)}", row.waits or row.state)
+        table.add_row(
+            shortened(row.partition), bar, f"{list(row.current)} → {list(row.target)}", row.waits or row.state
+        )
     hidden = sum(view.counts.get(state, 0) for state in OPEN_STATES) - SHOWN_MOVES
     more = Text(f"… and {hidden} more") if hidden > 0 else Text("")
     whole = Table.grid()  # A bar alone does not end its line.
     whole.add_row(ProgressBar(total=1.0, completed=view.share, width=60))
     return Group(Text(told_view(view)), whole, table, more)
+
+
+def shortened(name: str, width: int = NAME_WIDTH) -> str:
+    """A long name, cut in the middle: its beginning and its number are what tells it from others."""
+    if len(name) <= width:
+        return name
+    behind = (width - 1) // 2
+    return f"{name[: width - 1 - behind]}…{name[-behind:]}"
+
+
+def clock_time() -> str:
+    """The local time, as lines begin with it."""
+    return strftime("%H:%M:%S")
 
 
 def told_view(view: ExecutionView) -> str:

@@ -55,8 +55,33 @@ def parse_partitions(texts: tuple[str, ...]) -> tuple[TopicPartition, ...]:
     return tuple(parsed)
 
 
+class Written(click.ParamType[Any]):
+    """An option's value, read by one of these; what is wrong with it is told with the option's name."""
+
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        """Say what the help calls it, and what reads it."""
+        self.name = name
+        self._read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a value; one that was read already is as it is."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._read(value)
+        except click.BadParameter as error:
+            self.fail(error.message, param, ctx)
+
+
+RATE = Written("RATE", parse_rate)
+LIMIT = Written("RATE", lambda text: 0 if text.lower() == "none" else parse_rate(text))
+"""A rate, or `none`, which is 0."""
+WINDOW = Written("WINDOW", parse_window)
+PARTITION = Written("PARTITION", lambda text: parse_partitions((text,))[0])
+
+
 partition_option = click.option(
-    "--partition", "partitions", multiple=True, help="topic-number; may be repeated; all without it."
+    "--partition", "partitions", type=PARTITION, multiple=True, help="topic-number; may be repeated; all without it."
 )
 yes_option = click.option("--yes", is_flag=True, help="Don't ask; needed where nobody can be asked.")
 
@@ -113,9 +138,9 @@ def driver_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 _OPTIONS = (
     click.option("--incremental/--all-at-once", "incremental", default=True, help="One new replica at a time, or all."),
-    click.option("--throttle", help="Bytes per second and broker for moves (50M, 1G)."),
-    click.option("--throttle-floor", help="Adapt the throttle to how others fare, down to this."),
-    click.option("--log-dir-throttle", help="Bytes per second and broker for moves between log dirs."),
+    click.option("--throttle", type=RATE, help="Bytes per second and broker for moves (50M, 1G)."),
+    click.option("--throttle-floor", type=RATE, help="Adapt the throttle to how others fare, down to this."),
+    click.option("--log-dir-throttle", type=RATE, help="Bytes per second and broker for moves between log dirs."),
     click.option("--max-concurrent", type=click.IntRange(0), default=0, help="Copies at a time; 0: no bound."),
     click.option("--max-in", type=click.IntRange(0), default=0, help="Copies that one broker receives at a time."),
     click.option("--max-out", type=click.IntRange(0), default=0, help="Copies that one broker sends at a time."),
@@ -129,8 +154,8 @@ _OPTIONS = (
         help="What starts first; repeated options are chained.",
     ),
     click.option("--disk-share", type=click.FloatRange(0.0, 1.0), default=1.0, help="Fullest that a broker may get."),
-    click.option("--bandwidth", help="Bytes per second that a broker can carry; learnt without it."),
-    click.option("--only-between", help="Begin steps only then, local time: 22:00-06:00."),
+    click.option("--bandwidth", type=RATE, help="Bytes per second that a broker can carry; learnt without it."),
+    click.option("--only-between", type=WINDOW, help="Begin steps only then, local time: 22:00-06:00."),
     click.option("--relax-after", type=click.IntRange(0), default=600, help="Seconds until the floor is relaxed."),
     click.option("--force", is_flag=True, help="Take targets that are below min.insync.replicas."),
     click.option("--take-over", is_flag=True, help="Adopt moves that others began; their original order is a guess."),
@@ -172,7 +197,7 @@ _NAMES = (
 
 def _options(taken: dict[str, Any]) -> ExecutionOptions:
     defaults = ExecutionOptions()
-    throttle, floor = _rate(taken["throttle"]), _rate(taken["throttle_floor"])
+    throttle, floor = taken["throttle"], taken["throttle_floor"]
     if floor is not None and (throttle is None or floor > throttle):
         raise click.UsageError(
             "--throttle-floor is the least that --throttle may be adapted to: name a greater --throttle"
@@ -181,7 +206,7 @@ def _options(taken: dict[str, Any]) -> ExecutionOptions:
         strategy=Strategy.INCREMENTAL if taken["incremental"] else Strategy.ALL_AT_ONCE,
         throttle=throttle,
         throttle_floor=floor,
-        log_dir_throttle=_rate(taken["log_dir_throttle"]),
+        log_dir_throttle=taken["log_dir_throttle"],
         max_concurrent=taken["max_concurrent"],
         max_in=taken["max_in"],
         max_out=taken["max_out"],
@@ -189,13 +214,9 @@ def _options(taken: dict[str, Any]) -> ExecutionOptions:
         max_per_log_dir=taken["max_per_log_dir"],
         orders=tuple(Order(order) for order in taken["orders"]) or defaults.orders,
         disk_share=taken["disk_share"],
-        bandwidth=_rate(taken["bandwidth"]) or 0,
-        window=None if taken["only_between"] is None else parse_window(taken["only_between"]),
+        bandwidth=taken["bandwidth"] or 0,
+        window=taken["only_between"],
         relax_after_ms=taken["relax_after"] * 1000,
         take_over=taken["take_over"],
         force=taken["force"],
     )
-
-
-def _rate(text: str | None) -> int | None:
-    return None if text is None else parse_rate(text)

@@ -32,6 +32,7 @@ from shunter.drivers.admin_answers import (
     translated,
 )
 from shunter.drivers.admin_client import connected
+from shunter.drivers.bootstrap_probe import probe
 from shunter.drivers.settings_in_force import not_seen_in_force
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import (
@@ -164,7 +165,14 @@ class KafkaPythonAdmin:
 
     @classmethod
     async def connect(cls, configuration: Mapping[str, Any]) -> KafkaPythonAdmin:
-        """Connect without blocking the loop."""
+        """Connect without blocking the loop.
+
+        Raises:
+            DriverError: no broker answers, which is told within seconds; or who answers does not let us in.
+        """
+        servers = configuration["bootstrap_servers"]
+        named = [servers] if isinstance(servers, str) else list(servers)
+        await asyncio.to_thread(probe, named, str(configuration.get("security_protocol", "PLAINTEXT")))
         return await asyncio.to_thread(cls, configuration)
 
     async def _call(

@@ -170,4 +170,10 @@ def translated(what: str, permission: str, error: Exception) -> DriverError:
     if isinstance(error, kafka_errors.KafkaConfigurationError):
         return DriverError(f"{what}: {error}", retriable=False)
     # Everything else is the network, a controller that moves, or a broker that starts: it passes.
-    return DriverError(f"{what} failed: {type(error).__name__}: {error}", retriable=True)
+    return DriverError(f"{what} failed: {_named(error)}", retriable=True)
+
+
+def _named(error: Exception) -> str:
+    """An error with the name of its kind, once: the library's say it by themselves."""
+    name, told = type(error).__name__, str(error)
+    return told if told.startswith(name) else f"{name}: {told}" if told else name

@@ -250,14 +250,14 @@ class Executor:
         cluster = self.state.cluster
         for broker in sorted(cluster.brokers.keys() - event.brokers.keys()):
             cluster.down_since_ms[broker] = self._now_ms
-            out.notices.append(Notice("broker-down", str(broker), f"broker {broker} is gone"))
+            out.notices.append(Notice("broker-down", f"broker {broker}", f"broker {broker} is gone"))
         for broker in sorted(event.brokers.keys() & cluster.down_since_ms.keys()):
             down = (self._now_ms - cluster.down_since_ms.pop(broker)) // 1000
-            out.notices.append(Notice("broker-up", str(broker), f"broker {broker} is back after {down} s"))
+            out.notices.append(Notice("broker-up", f"broker {broker}", f"broker {broker} is back after {down} s"))
         if event.controller >= 0:
             if cluster.controller not in (-1, event.controller):
                 told = f"the controller moved from {cluster.controller} to {event.controller}"
-                out.notices.append(Notice("controller-moved", str(event.controller), told))
+                out.notices.append(Notice("controller-moved", "the controller", told))
             cluster.controller = event.controller
         cluster.brokers = dict(event.brokers)
         cluster.racks.update(event.brokers)

@@ -1,0 +1,108 @@
+"""Whether brokers answer where they were said to be, and if not, what is there instead: in seconds, before anything else.
+
+The client library tries for a quarter of a minute, and says only that it found nobody.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from shunter.errors import DriverError
+
+WITHIN_S = 3.0
+_API_VERSIONS = struct.pack(">ihhih", 12, 18, 0, 1, 2) + b"sh"
+"""ApiVersions, version 0, correlation 1, client `sh`, with its length: every broker since 0.10 answers it to anybody."""
+_METADATA = 3
+_HTTP = "speaks HTTP, not Kafka's protocol"
+
+
+def probe(servers: Sequence[str], protocol: str) -> None:
+    """See that one of these servers is a broker.
+
+    Args:
+        servers: `HOST:PORT` each.
+        protocol: Kafka's name; what speaks TLS is only knocked at, for the handshake is the library's business.
+
+    Raises:
+        DriverError: none is; says of each what is there.
+    """
+    with ThreadPoolExecutor(max(1, len(servers))) as pool:
+        found = list(pool.map(lambda server: _look(server, knock="SSL" in protocol), servers))
+    if any(reason is None for reason in found):
+        return
+    told = "; ".join(f"{server} {reason}" for server, reason in zip(servers, found, strict=True))
+    raise DriverError(f"no broker answers: {told}", retriable=True)
+
+
+def _look(server: str, *, knock: bool) -> str | None:
+    """What is wrong with a server; None: nothing."""
+    host, _colon, port = server.rpartition(":")
+    if not host or not port.isdigit():
+        return "is no HOST:PORT"
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=WITHIN_S) as connection:
+            if knock:
+                return None
+            connection.sendall(_API_VERSIONS)
+            answer = _read(connection)
+    except socket.gaierror as error:
+        return f"is no host that is known ({error.strerror})"
+    except ConnectionRefusedError:
+        return "refuses connections: nothing listens there"
+    except TimeoutError:
+        speaks_http = b"HTTP" in _told(host, int(port), b"GET / HTTP/1.0\r\n\r\n")
+        return _HTTP if speaks_http else f"does not answer within {WITHIN_S:.0f} s"
+    except ConnectionResetError:
+        answer = b""
+    except OSError as error:
+        return f"is not reached: {error.strerror or error}"
+    return _judge(answer, host, int(port))
+
+
+def _read(connection: socket.socket) -> bytes:
+    """A whole answer of Kafka's, or the first bytes of whatever else it is."""
+    answer = b""
+    while len(answer) < 4 or (answer[:1] == b"\0" and len(answer) < 4 + struct.unpack(">i", answer[:4])[0]):
+        more = connection.recv(65_536)
+        if not more:
+            break
+        answer += more
+    return answer
+
+
+def _judge(answer: bytes, host: str, port: int) -> str | None:
+    if answer[:2] == b"\x15\x03":
+        return "speaks TLS: set security.protocol to SSL or SASL_SSL in --command-config"
+    if answer[:4] == b"HTTP":
+        return _HTTP
+    if not answer and _is_zookeeper(host, port):
+        return "is ZooKeeper's port: name a broker's"
+    if len(answer) < 14 or answer[4:8] != b"\0\0\0\1":
+        return (
+            "is not a Kafka broker: it hung up on a question that every broker answers"
+            if not answer
+            else (f"is not a Kafka broker: it answers {answer[:20]!r}")
+        )
+    keys = {struct.unpack(">h", answer[at : at + 2])[0] for at in range(14, len(answer) - 5, 6)}
+    if keys and _METADATA not in keys:
+        return "is a KRaft controller's port: name a broker's"
+    return None
+
+
+def _is_zookeeper(host: str, port: int) -> bool:
+    """Whether a port that hung up knows ZooKeeper's words; it names itself also where they are not allowed."""
+    told = _told(host, port, b"srvr")
+    return b"ookeeper" in told or b"whitelist" in told
+
+
+def _told(host: str, port: int, asked: bytes) -> bytes:
+    """The first bytes of what is answered to something; b"" where nothing comes within a second."""
+    try:
+        with socket.create_connection((host.strip("[]"), port), timeout=1.0) as connection:
+            connection.sendall(asked)
+            return connection.recv(200)
+    except OSError:
+        return b""

@@ -1,0 +1,120 @@
+"""What is wrong with a bootstrap server is told within seconds, and by name."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+
+from shunter.drivers.bootstrap_probe import probe
+from shunter.errors import DriverError
+
+VERSIONS = {"broker": (0, 1, 3, 18), "controller": (18, 45, 52)}
+
+
+def kafka(kind: str) -> Callable[[bytes], bytes]:
+    """Who answers ApiVersions, version 0."""
+    keys = VERSIONS[kind]
+    body = struct.pack(">ihi", 1, 0, len(keys)) + b"".join(struct.pack(">hhh", key, 0, 9) for key in keys)
+    return lambda _asked: struct.pack(">i", len(body)) + body
+
+
+def zookeeper(asked: bytes) -> bytes:
+    return b"Zookeeper version: 3.9.2" if asked == b"srvr" else b""
+
+
+def web(asked: bytes) -> bytes | None:
+    """It waits for the end of the line, which Kafka's protocol does not have."""
+    return b"HTTP/1.0 404 Not Found\r\n" if asked.startswith(b"GET") else None
+
+
+class Listener:
+    """A server with one answer to everything; None: it says nothing, and waits."""
+
+    def __init__(self, answer: Callable[[bytes], bytes | None]) -> None:
+        """Listen on a port of the kernel's."""
+        self._answer = answer
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._kept: list[socket.socket] = []
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._socket.getsockname()[1]}"
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _peer = self._socket.accept()
+            except OSError:
+                return
+            answer = self._answer(connection.recv(100))
+            if answer is None:
+                self._kept.append(connection)
+                continue
+            with connection:
+                connection.sendall(answer)
+
+    def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        for connection in self._kept:
+            connection.close()
+
+
+@pytest.fixture
+def listening() -> Iterator[Callable[[Callable[[bytes], bytes | None]], str]]:
+    made: list[Listener] = []
+
+    def listen(answer: Callable[[bytes], bytes | None]) -> str:
+        made.append(Listener(answer))
+        return made[-1].address
+
+    yield listen
+    for each in made:
+        each.close()
+
+
+Listen = Callable[[Callable[[bytes], "bytes | None"]], str]
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (kafka("controller"), "is a KRaft controller's port: name a broker's"),
+        (zookeeper, "is ZooKeeper's port: name a broker's"),
+        (web, "speaks HTTP, not Kafka's protocol"),
+        (lambda _asked: b"\x15\x03\x03\0\2\2\x46", "speaks TLS: set security.protocol"),
+        (lambda _asked: b"", "is not a Kafka broker: it hung up"),
+        (lambda _asked: b"220 mail.example ESMTP", "is not a Kafka broker: it answers b'220 mail"),
+    ],
+)
+def test_who_is_no_broker_is_named(listening: Listen, answer: Callable[[bytes], bytes | None], told: str) -> None:
+    with pytest.raises(DriverError, match=told) as refused:
+        probe([listening(answer)], "PLAINTEXT")
+    assert refused.value.retriable
+
+
+def test_one_broker_is_enough_and_what_speaks_tls_is_only_knocked_at(listening: Listen) -> None:
+    probe([listening(zookeeper), listening(kafka("broker"))], "SASL_PLAINTEXT")
+    probe([listening(zookeeper)], "SSL")
+
+
+def test_a_refused_connection_and_an_unknown_host_are_told_each(free_port: int) -> None:
+    with pytest.raises(DriverError) as refused:
+        probe([f"127.0.0.1:{free_port}", "no.such.host.invalid:9092", "nonsense"], "SSL")
+    told = str(refused.value)
+    assert f"127.0.0.1:{free_port} refuses connections" in told
+    assert "no.such.host.invalid:9092 is no host that is known" in told
+    assert "nonsense is no HOST:PORT" in told
+
+
+def test_a_server_that_says_nothing_is_told_after_seconds(listening: Listen) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as mute:
+        address = f"127.0.0.1:{mute.getsockname()[1]}"
+        with pytest.raises(DriverError, match="does not answer within 3 s"):
+            probe([address], "PLAINTEXT")
