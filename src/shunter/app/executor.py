@@ -195,10 +195,8 @@ async def open_session(target: Target, listener: Callable[[Notice], None]) -> As
         place = await journal_place(target, admin)
         journal = await asyncio.to_thread(place.open, uuid.uuid4().hex)
         await asyncio.to_thread(journal.acquire, clock.now_ms())
-        if isinstance(journal, SqliteJournal) and journal.rebuilt:
-            listener(
-                Notice("journal-rebuilt", "", f"{place} was gone: made anew of {journal.rebuilt} entries of its copy")
-            )
+        if isinstance(journal, SqliteJournal) and (made := await asyncio.to_thread(journal.take_rebuilt)):
+            listener(Notice("journal-rebuilt", "", f"{place} was gone: it was made anew of {made} entries of its copy"))
         seat = DriverSeat(state_folder(), cluster_id, str(place))
         claim = await _claim(target, place, listener)
         core = Executor()

@@ -93,21 +93,27 @@ class SqliteJournal:
             salvaged = () if database is not None else JournalCopy(path).read()
             raise JournalDamaged(str(path), f"not readable as a journal: {error}", salvaged) from error
         self._copy = None if database is not None else JournalCopy(path)
-        self.rebuilt = self._rebuild() if fresh else 0
-        """Entries that came from the copy, for the file was not there."""
         if fresh:
+            self._rebuild()
             _sync_folder(path.parent)
         self._identity = None if database is not None else _identity(path)
 
-    def _rebuild(self) -> int:
+    def _rebuild(self) -> None:
         """A journal that is gone while its copy is there was lost, or moved away for being damaged: it is made anew."""
         entries = () if self._copy is None else self._copy.read()
         rows = [encode_entry(entry) for entry in entries]
         with self._guarded(), self._transaction():
-            if self._connection.execute("SELECT 1 FROM entries LIMIT 1").fetchone():
-                return 0  # Somebody else was quicker.
+            if not rows or self._connection.execute("SELECT 1 FROM entries LIMIT 1").fetchone():
+                return  # Nothing is to be made, or somebody else was quicker.
             self._connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
-        return len(rows)
+            self._connection.execute("INSERT OR REPLACE INTO about VALUES ('rebuilt', ?)", (str(len(rows)),))
+
+    def take_rebuilt(self) -> int:
+        """How many entries came from the copy, for the file was not there; told once, whoever made it anew."""
+        with self._guarded(), self._transaction():
+            row = self._connection.execute("SELECT value FROM about WHERE name = 'rebuilt'").fetchone()
+            self._connection.execute("DELETE FROM about WHERE name = 'rebuilt'")
+        return 0 if row is None else int(row[0])
 
     def _read_version(self) -> int:
         row = self._connection.execute("SELECT value FROM about WHERE name = 'version'").fetchone()
