@@ -1,0 +1,211 @@
+"""The claim in the cluster: who has it, who is refused, who may take it, and when it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import orjson
+import pytest
+from kafka import errors as kafka_errors
+from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.protocol.consumer import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+
+from shunter.drivers import cluster_claim
+from shunter.drivers.cluster_claim import Claimant, ClusterClaim, ClusterClaimed
+from shunter.drivers.journals import Presence
+from shunter.errors import DriverError
+
+MINE = Claimant("ann", "here", 7, 1_700_000_000_000, "here:/a.journal")
+THEIRS = Claimant("bob", "there", 8, 1_700_000_000_000, "there:/b.journal")
+HERE = Presence("here", 7, lambda process: process != 99)
+
+
+class Coordinator:
+    """A group's coordinator: members in the order in which they joined; the first one leads."""
+
+    def __init__(self) -> None:
+        """Begin with nobody."""
+        self.members: dict[str, bytes] = {}
+        self.generation = 0
+        self.error = 0
+        self.made = 0
+
+    def joined(self, claimant: Claimant) -> str:
+        """Somebody else joined."""
+        self.made += 1
+        self.members[f"other-{self.made}"] = orjson.dumps(
+            {name: getattr(claimant, name) for name in ("user", "host", "process", "since_ms", "journal")}
+        )
+        self.generation += 1
+        return f"other-{self.made}"
+
+    def answer(self, request: Any) -> Any:
+        """As Kafka's group coordinator does."""
+        if isinstance(request, DescribeGroupsRequest):
+            listed = [
+                SimpleNamespace(member_id=name, client_id="c", client_host="/10.0.0.9", member_metadata=told)
+                for name, told in self.members.items()
+            ]
+            return SimpleNamespace(groups=[SimpleNamespace(error_code=self.error, members=listed)])
+        if self.error:
+            return SimpleNamespace(error_code=self.error)
+        if isinstance(request, JoinGroupRequest):
+            if not request.member_id:
+                self.made += 1
+                return SimpleNamespace(error_code=79, member_id=f"m{self.made}")
+            if request.member_id not in self.members:
+                self.generation += 1
+            self.members[request.member_id] = request.protocols[0].metadata
+            leader = next(iter(self.members))
+            return SimpleNamespace(
+                error_code=0, member_id=request.member_id, generation_id=self.generation, leader=leader
+            )
+        known = request.member_id in self.members
+        if isinstance(request, LeaveGroupRequest):
+            self.members.pop(request.member_id, None)
+            return SimpleNamespace(error_code=0 if known else 25)
+        assert isinstance(request, SyncGroupRequest | HeartbeatRequest)
+        return SimpleNamespace(error_code=25 if not known else 27 if request.generation_id != self.generation else 0)
+
+    def client(self) -> Any:
+        """A client of kafka-python, as far as a claim uses one."""
+
+        async def send(request: Any, _node: int, *, request_timeout_ms: int | None = None) -> Any:
+            del request_timeout_ms
+            return self.answer(request)
+
+        async def find(_group: str) -> int:
+            return 1
+
+        def run(work: Callable[..., Any], *arguments: Any) -> Any:
+            return asyncio.run(work(*arguments))
+
+        cluster = SimpleNamespace(_coordinators={})
+        manager = SimpleNamespace(run=run, send=send, cluster=cluster)
+        return SimpleNamespace(_manager=manager, _find_coordinator_id=find, close=lambda: None)
+
+
+async def claimed(
+    coordinator: Coordinator, mine: Claimant = MINE, *, take_over: bool = False
+) -> tuple[ClusterClaim, asyncio.Task[None]]:
+    claim = ClusterClaim(coordinator.client(), mine, take_over=take_over, presence=HERE)
+    await claim.look()
+    keeping = asyncio.create_task(claim.keep())
+    await claim.granted()
+    return claim, keeping
+
+
+async def ended(keeping: asyncio.Task[None]) -> BaseException | None:
+    keeping.cancel()
+    (outcome,) = await asyncio.gather(keeping, return_exceptions=True)
+    return outcome
+
+
+async def test_the_first_one_has_it_and_the_second_is_told_who_and_where() -> None:
+    coordinator = Coordinator()
+    claim, keeping = await claimed(coordinator)
+    second = ClusterClaim(coordinator.client(), THEIRS, presence=replace_host("there"))
+    with pytest.raises(ClusterClaimed) as refused:
+        await second.look()
+    for told in ("ann on here, process 7, since 2023-11-14 22:13:20 UTC", "/a.journal, at 10.0.0.9", "--take-over"):
+        assert told in str(refused.value)
+    await ended(keeping)
+    await claim.leave()
+    await second.look()
+    assert coordinator.members == {}
+
+
+def replace_host(host: str) -> Presence:
+    return Presence(host, 8, lambda _process: True)
+
+
+@pytest.mark.parametrize(
+    "holder",
+    [replace(THEIRS, journal=MINE.journal), replace(THEIRS, host="here", process=99)],
+    ids=["whose journal we have", "a dead process of this host"],
+)
+async def test_who_can_not_drive_any_more_keeps_nobody_off(holder: Claimant) -> None:
+    coordinator = Coordinator()
+    coordinator.joined(holder)
+    _claim, keeping = await claimed(coordinator)
+    assert len(coordinator.members) == 1
+    await ended(keeping)
+
+
+async def test_a_living_process_of_this_host_keeps_us_off_and_can_be_taken_over() -> None:
+    coordinator = Coordinator()
+    coordinator.joined(replace(THEIRS, host="here", process=98))
+    with pytest.raises(ClusterClaimed):
+        await ClusterClaim(coordinator.client(), MINE, presence=HERE).look()
+    _claim, keeping = await claimed(coordinator, take_over=True)
+    assert list(coordinator.members) == ["m2"]
+    await ended(keeping)
+
+
+async def test_who_was_taken_over_hears_of_it_and_may_ask_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_claim, "BEAT_S", 0.01)
+    coordinator = Coordinator()
+    claim, keeping = await claimed(coordinator)
+    coordinator.members.clear()
+    coordinator.joined(THEIRS)
+    with pytest.raises(ClusterClaimed, match="the claim was lost: this cluster is driven by bob on there"):
+        await keeping
+    with pytest.raises(ClusterClaimed):
+        await claim.granted()
+
+
+async def test_who_was_left_out_for_standing_still_claims_again_where_nobody_else_did(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster_claim, "BEAT_S", 0.01)
+    coordinator = Coordinator()
+    claim, keeping = await claimed(coordinator)
+    coordinator.members.clear()
+    async with asyncio.timeout(10):
+        while not coordinator.members:  # noqa: ASYNC110  the coordinator answers in another thread
+            await asyncio.sleep(0)
+    await claim.granted()
+    assert await ended(keeping) is not None
+
+
+async def test_of_two_that_join_at_once_the_later_one_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_claim, "BEAT_S", 0.01)
+    coordinator = Coordinator()
+    first, second = (
+        ClusterClaim(coordinator.client(), each, presence=HERE) for each in (MINE, replace(THEIRS, process=98))
+    )
+    await first.look()
+    await second.look()
+    keeping = asyncio.create_task(first.keep())
+    await first.granted()
+    with pytest.raises(ClusterClaimed, match="ann on here"):
+        await second.keep()
+    await second.leave()
+    assert not keeping.done(), "it joined again, and leads"
+    await first.granted()
+    await ended(keeping)
+
+
+async def test_a_missing_permission_is_named() -> None:
+    coordinator = Coordinator()
+    coordinator.error = kafka_errors.GroupAuthorizationFailedError.errno
+    with pytest.raises(DriverError, match="needs Read on Group shunter-executor") as refused:
+        await ClusterClaim(coordinator.client(), MINE, presence=HERE).look()
+    assert not refused.value.retriable
+
+
+async def test_without_a_coordinator_only_a_take_over_goes_on_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_claim, "COORDINATOR_WITHIN_S", 0.0)
+    coordinator = Coordinator()
+    coordinator.error = kafka_errors.CoordinatorNotAvailableError.errno
+    with pytest.raises(DriverError, match="say --take-over-cluster to go on without a claim"):
+        await ClusterClaim(coordinator.client(), MINE, presence=HERE).look()
+    claim = ClusterClaim(coordinator.client(), MINE, take_over=True, presence=HERE)
+    await claim.look()
+    assert "going on without a claim" in claim.unclaimed
+    await claim.keep()
+    await claim.granted()
