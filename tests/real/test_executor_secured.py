@@ -118,6 +118,10 @@ def test_every_missing_permission_is_named(
     arguments = ("execute", plan, "--yes", "--throttle", "1M", "--command-config", login(tmp_path, "weak", "w-secret"))
     told = shunter.run(*arguments)
     assert told.returncode == ExitCode.CLUSTER
+    assert "needs Read on Group shunter-executor" in told.stdout + told.stderr
+    allow(admin, "weak", ACLOperation.READ, ResourceType.GROUP, "shunter-executor")
+    told = shunter.run(*arguments)
+    assert told.returncode == ExitCode.CLUSTER
     assert "needs Describe on Cluster" in told.stdout + told.stderr
     allow(admin, "weak", ACLOperation.DESCRIBE, ResourceType.CLUSTER, "kafka-cluster")
     told = shunter.run(*arguments)
