@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from kafka import TopicPartition
 from shunter.app.exit_codes import ExitCode
 from shunter.cli import main
 from shunter.testbed.kraft import KRaftCluster
+from shunter.testbed.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
@@ -51,6 +53,34 @@ def test_the_controller_dies_in_the_middle(kraft: KRaftCluster, yard: Yard) -> N
 @pytest.mark.long
 def test_orders_come_from_other_shells_and_a_second_executor_is_refused(yard: Yard) -> None:
     scenarios.orders_come_from_other_shells(yard)
+
+
+@pytest.mark.long
+def test_a_broker_that_stays_dead_holds_up_no_later_execution(kraft: KRaftCluster, yard: Yard, tmp_path: Path) -> None:
+    running = yard.shunter.start("execute", yard.plan, "--yes", "--throttle", "150K")
+    running.wait_for(lambda: yard.cluster.ongoing() == PARTITIONS, about="moves under way")
+    kraft.nodes[3].kill()
+    try:
+        running.wait_for(lambda: 3 in running.progress.get("brokers_down", ()), about="the death being seen")
+        relaxed = yard.shunter.run("relax")
+        assert "can't end without broker 3, which is down and part of its target" in relaxed.stdout
+        assert yard.shunter.run("stop").returncode == ExitCode.DONE
+        assert running.end(150) == ExitCode.TURNED, running.lines[-3:]
+        owed = yard.shunter.run("status")
+        assert "throttles are owed to broker 3" in owed.stdout
+        assert "shunter throttles forget --broker 3" in owed.stdout
+        order = str(write_plan(tmp_path / "order.json", yard.topic, {0: (2, 1)}))
+        began = time.monotonic()
+        done = yard.shunter.run("execute", order, "--yes", "--throttle", "5M")
+        assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
+        assert "1 done" in done.stdout.splitlines()[-1], "its counts are those of its own moves"
+        assert time.monotonic() - began < 45, "it waits for nobody"
+    finally:
+        kraft.nodes[3].start()
+    wait_until(lambda: len(yard.cluster.admin.describe_cluster()["brokers"]) == 3, what="broker 3", timeout_s=60)
+    paid = yard.shunter.run("resume")
+    assert paid.returncode == ExitCode.DONE, paid.stdout + paid.stderr
+    yard.ended_in(ORIGINAL | {0: (2, 1)})
 
 
 def test_one_executor_drives_a_cluster_whoever_it_is_and_wherever(yard: Yard, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ class ExecutionView:
     low_ms: int | None
     high_ms: int | None
     held: str
-    """What there is to say of the end beside it, or in its place: what is paused or blocked, and why; "": nothing."""
+    """What there is to say of the end beside it, or in its place: what is paused or stuck, and why; "": nothing."""
     rollback_bytes: int
     brokers_down: tuple[int, ...]
     silent_ms: int

@@ -1,4 +1,4 @@
-"""When an execution ends, or why nobody can say: what is paused or blocked has no end but a reason."""
+"""When an execution ends, or why nobody can say: what is paused, or waits for a broker, has no end but a reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COUNTED = 200
 FEWEST_ENDED = 5
 LEAST_MS = 3_000
 SOON_MS = 1_000
-_BLOCKED = ("waits: ", "waits for broker", "waits for brokers", "waits for disk", "waits for its time window")
+_WAITING = ("waits: ", "waits for broker", "waits for brokers", "waits for disk", "waits for its time window")
 
 
 class Ending(NamedTuple):
@@ -67,9 +67,9 @@ def _why_held(state: ExecutorState, move: Move) -> str | None:
         return "paused until `shunter resume`"
     why = stuck(state, move)
     if why is not None:
-        return f"blocked: {why}; {way_out(move)}"
-    if move.waits.startswith(_BLOCKED):
-        return f"blocked: {_without_seconds(move.waits)}"
+        return f"stuck: {why}; {way_out(move)}"
+    if move.waits.startswith(_WAITING):
+        return f"waiting: {_without_seconds(move.waits)}"
     return None
 
 

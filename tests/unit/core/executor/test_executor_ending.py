@@ -1,4 +1,4 @@
-"""What is paused or blocked has no end but a reason; moves without bytes have one by their count."""
+"""What is paused or stuck has no end but a reason; moves without bytes have one by their count."""
 
 from __future__ import annotations
 
