@@ -29,6 +29,8 @@ from shunter.errors import DriverError
 GROUP = "shunter-executor"
 SESSION_MS = 30_000
 BEAT_S = 3.0
+JOINS = 10
+"""Attempts to join while others join and leave."""
 COORDINATOR_WITHIN_S = 20.0
 """So long the group's coordinator is asked again that is not there, or moves."""
 
@@ -157,14 +159,21 @@ class ClusterClaim:
                 await asyncio.sleep(BEAT_S)
                 await self._beat()
         except DriverError as error:
-            if self._granted.done():
-                self._granted = asyncio.get_running_loop().create_future()
-            self._granted.set_exception(error)
-            self._granted.exception()  # Whoever asks is told; nobody need ask.
+            self._lose(error)
             raise
+        except Exception as error:
+            lost = translated("claiming the cluster", f"Read on Group {GROUP}", error)
+            self._lose(lost)
+            raise lost from error
+
+    def _lose(self, error: DriverError) -> None:
+        if self._granted.done():
+            self._granted = asyncio.get_running_loop().create_future()
+        self._granted.set_exception(error)
+        self._granted.exception()  # Whoever asks is told; nobody need ask.
 
     async def _join(self) -> None:
-        leader = await self._coordinated(self._member.join)
+        leader = await self._joined()
         if leader != self._member.member_id:
             others = await self._coordinated(self._member.members)
             first = next((each for each in others if each.member_id == leader), None)
@@ -172,6 +181,17 @@ class ClusterClaim:
         self._heard_s = time.monotonic()
         if not self._granted.done():
             self._granted.set_result(None)
+
+    async def _joined(self) -> str:
+        """Join, and again where others join at the same time, or where we were left out meanwhile."""
+        for _attempt in range(JOINS):
+            try:
+                return str(await self._coordinated(self._member.join))
+            except kafka_errors.RebalanceInProgressError:
+                pass
+            except _LEFT_OUT:
+                self._member.member_id = ""
+        raise DriverError(f"group {GROUP} does not come to rest: executors come and go", retriable=True)
 
     async def _beat(self) -> None:
         try:
@@ -197,7 +217,8 @@ class ClusterClaim:
         Raises:
             DriverError: somebody else has it, or it can't be had.
         """
-        if time.monotonic() - self._heard_s > SESSION_MS / 2000 and self._granted.done() and not self.unclaimed:
+        granted = self._granted.done() and self._granted.exception() is None and not self.unclaimed
+        if granted and time.monotonic() - self._heard_s > SESSION_MS / 2000:
             await self._still_ours()
         await asyncio.shield(self._granted)
 

@@ -190,6 +190,42 @@ async def test_of_two_that_join_at_once_the_later_one_gives_way(monkeypatch: pyt
     await ended(keeping)
 
 
+async def test_a_member_that_is_left_out_between_joining_and_syncing_joins_again() -> None:
+    coordinator = Coordinator()
+    claim = ClusterClaim(coordinator.client(), MINE, presence=HERE)
+    answers, synced = coordinator.answer, 0
+
+    def answer(request: Any) -> Any:
+        nonlocal synced
+        if isinstance(request, SyncGroupRequest):
+            synced += 1
+            if synced < 3:
+                coordinator.members.clear()
+                return SimpleNamespace(error_code=27 if synced == 1 else 25)
+        return answers(request)
+
+    coordinator.answer = answer  # type: ignore[method-assign]
+    keeping = asyncio.create_task(claim.keep())
+    await claim.granted()
+    assert (synced, len(coordinator.members)) == (3, 1)
+    await ended(keeping)
+
+
+async def test_what_nobody_expects_of_the_coordinator_ends_the_wait_for_the_claim(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster_claim, "COORDINATOR_WITHIN_S", 0.0)
+    coordinator = Coordinator()
+    claim = ClusterClaim(coordinator.client(), MINE, presence=HERE)
+    coordinator.answer = lambda _request: SimpleNamespace()  # type: ignore[method-assign]
+    keeping = asyncio.create_task(claim.keep())
+    with pytest.raises(DriverError, match="claiming the cluster"):
+        await claim.granted()
+    with pytest.raises(DriverError, match="claiming the cluster"):
+        await claim.granted()
+    assert isinstance(await ended(keeping), DriverError)
+
+
 async def test_a_missing_permission_is_named() -> None:
     coordinator = Coordinator()
     coordinator.error = kafka_errors.GroupAuthorizationFailedError.errno
