@@ -28,6 +28,8 @@ from shunter.errors import DriverError
 
 GROUP = "shunter-executor"
 SESSION_MS = 30_000
+LEAVES = 5
+LEAVE_WITHIN_S = 1.0
 BEAT_S = 3.0
 JOINS = 10
 """Attempts to join while others join and leave."""
@@ -48,8 +50,11 @@ class Claimant:
     journal: str
 
     def __str__(self) -> str:
+        who = f"{self.user} on {self.host}, process {self.process}"
+        if not self.journal:
+            return who
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since_ms / 1000))
-        return f"{self.user} on {self.host}, process {self.process}, since {since}, under journal {self.journal}"
+        return f"{who}, since {since}, under journal {self.journal}"
 
 
 def this_claimant(journal: str) -> Claimant:
@@ -97,8 +102,7 @@ class ClusterClaim:
     @classmethod
     async def connect(cls, configuration: Mapping[str, Any], mine: Claimant, *, take_over: bool) -> ClusterClaim:
         """Connect by a client of its own, whose name tells who claims, also where nothing else of a member is shown."""
-        name = f"{GROUP}.{mine.user}.{mine.host}.{mine.process}"
-        client = await asyncio.to_thread(connected, {**configuration, "client_id": name})
+        client = await asyncio.to_thread(connected, {**configuration, "client_id": _client_id(mine)})
         return cls(client, mine, take_over=take_over)
 
     async def look(self) -> None:
@@ -234,20 +238,36 @@ class ClusterClaim:
 
     async def leave(self) -> None:
         """Give the claim back, so that the next one need not wait."""
-        try:
-            async with asyncio.timeout(2.0):
-                if self._member.member_id:
-                    await asyncio.to_thread(self._member.remove, self._member.member_id)
-        except (TimeoutError, kafka_errors.KafkaError, OSError, RuntimeError):
-            pass  # It runs out by itself.
+        for _attempt in range(LEAVES):
+            if not self._member.member_id or await self._left():
+                break
+            await asyncio.sleep(0.3)  # The claim runs out by itself, but whoever comes next would have to wait.
         await asyncio.to_thread(self._client.close)
+
+    async def _left(self) -> bool:
+        """Leave; says whether that is done, for a coordinator may just be moving."""
+        try:
+            async with asyncio.timeout(LEAVE_WITHIN_S):
+                await asyncio.to_thread(self._member.remove, self._member.member_id)
+        except (TimeoutError, kafka_errors.KafkaError, OSError, RuntimeError):
+            return False
+        return True
+
+
+def _client_id(claimant: Claimant) -> str:
+    """The name of a claim's connection: it is shown also while others join, when nothing else of a member is."""
+    return "|".join((GROUP, claimant.user, claimant.host, str(claimant.process)))
 
 
 def _claimant(member: Member) -> Claimant | None:
+    """A member as it describes itself; by the name of its connection where that is not shown."""
     try:
         return Claimant(**orjson.loads(member.told))
     except (orjson.JSONDecodeError, TypeError):
+        named = member.client_id.split("|")
+    if len(named) != len(Claimant.__slots__) - 1 or not named[3].isdigit():
         return None
+    return Claimant(named[1], named[2], int(named[3]), 0, "")
 
 
 def _told(holder: Claimant | None, member: Member | None) -> str:

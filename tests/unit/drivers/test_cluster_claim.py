@@ -32,6 +32,7 @@ class Coordinator:
         self.members: dict[str, bytes] = {}
         self.generation = 0
         self.error = 0
+        self.client_id = "c"
         self.made = 0
 
     def joined(self, claimant: Claimant) -> str:
@@ -47,7 +48,7 @@ class Coordinator:
         """As Kafka's group coordinator does."""
         if isinstance(request, DescribeGroupsRequest):
             listed = [
-                SimpleNamespace(member_id=name, client_id="c", client_host="/10.0.0.9", member_metadata=told)
+                SimpleNamespace(member_id=name, client_id=self.client_id, client_host="/10.0.0.9", member_metadata=told)
                 for name, told in self.members.items()
             ]
             return SimpleNamespace(groups=[SimpleNamespace(error_code=self.error, members=listed)])
@@ -134,6 +135,20 @@ async def test_who_can_not_drive_any_more_keeps_nobody_off(holder: Claimant) -> 
     _claim, keeping = await claimed(coordinator)
     assert len(coordinator.members) == 1
     await ended(keeping)
+
+
+async def test_a_dead_process_is_known_by_its_connections_name_while_its_own_words_are_not_shown() -> None:
+    coordinator = Coordinator()
+    coordinator.members["other-1"] = b""
+    for name, refused in (("shunter-executor|bob|here|98", True), ("c", True), ("shunter-executor|bob|here|99", False)):
+        coordinator.client_id = name
+        claim = ClusterClaim(coordinator.client(), MINE, presence=HERE)
+        if refused:
+            with pytest.raises(ClusterClaimed, match="bob on here, process 98" if "98" in name else "driven by c at"):
+                await claim.look()
+        else:
+            await claim.look()
+    assert coordinator.members == {}
 
 
 async def test_a_living_process_of_this_host_keeps_us_off_and_can_be_taken_over() -> None:

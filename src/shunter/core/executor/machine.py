@@ -525,7 +525,7 @@ class Executor:
         keys = self.state.throttles.keys()
         names = told_debts(keys)
         if names and names != self._told_debts:
-            out.notices.append(Notice("throttles-owed", names, f"its throttles are owed: {told_way_out(keys)}"))
+            out.notices.append(Notice("throttles-owed", names, f"throttles are owed to {names}: {told_way_out(keys)}"))
         self._told_debts = names
 
     def _new_id(self) -> int:
