@@ -1,0 +1,42 @@
+"""The read model of an execution: what it says of the end, of debts, and of moves that can't end."""
+
+from __future__ import annotations
+
+import orjson
+
+from shunter.core.executor.rates import Meter
+from shunter.core.executor.state import ExecutorState, Move, Throttle
+from shunter.model.execution import ObservedPartition, ObservedTopic, ThrottleKey
+from shunter.model.partition import TopicPartition
+from shunter.model.reassignment import Strategy
+from shunter.views.execution import view_execution, view_from_json, view_to_json
+
+T0 = TopicPartition("t", 0)
+
+
+def waiting_for_a_dead_broker() -> ExecutorState:
+    """One move to broker 5, which is down, and a throttle that broker 9 is owed."""
+    state = ExecutorState(running=True)
+    state.moves[T0] = Move(T0, "p", None, (1,), (5,), Strategy.INCREMENTAL, 1_000, (), False, 0, current=(1,))
+    state.cluster.brokers = {1: None}
+    state.cluster.topics["t"] = ObservedTopic(None, {0: ObservedPartition((1,), (1,), 1)})
+    for broker in (1, 9):
+        key = ThrottleKey("broker", str(broker), "leader.replication.throttled.rate")
+        state.throttles[key] = Throttle(None, "5")
+    return state
+
+
+def test_it_tells_the_reason_in_place_of_an_end_and_what_is_owed() -> None:
+    view = view_execution(waiting_for_a_dead_broker(), Meter(), 5, 1_000)
+    assert view.left_ms is None
+    assert view.held.startswith("no end: 1 stuck: it can't end without broker 5, which is down and part of its target")
+    assert view.owed == "broker 9", "what a move needs is not owed yet"
+    (row,) = view.moves
+    assert row.stuck.endswith("`shunter rollback` or `shunter stop` ends it")
+
+
+def test_another_process_reads_the_same() -> None:
+    view = view_execution(waiting_for_a_dead_broker(), Meter(), 5, 1_000)
+    again = view_from_json(orjson.loads(orjson.dumps(view_to_json(view))))
+    assert again is not None
+    assert (again.held, again.owed, again.moves[0].stuck) == (view.held, view.owed, view.moves[0].stuck)
