@@ -145,3 +145,43 @@ def test_consumer_groups_work_on_an_empty_cluster_with_racks(cluster, zk, topic)
     )
     counts = [json.loads(line)["count"] for line in consumed.stdout.splitlines() if "records_consumed" in line]
     assert sum(counts) == 30
+
+
+def test_our_registration_goes_where_no_broker_needs_it(cluster, zk):
+    """Brokers from 3.0 on find the controller in their metadata: nothing that reads ZooKeeper meets a broker more."""
+    wait_until(
+        lambda: sorted(zk.get_children(znodes.BROKER_IDS)) == ["1", "2", "3"],
+        what="the brokers alone are registered",
+        timeout_s=BOUND_S,
+    )
+    for broker in cluster.brokers.values():
+        assert 1000 in broker_hosts_at(broker.port)
+
+
+@pytest.mark.long
+def test_our_registration_stays_for_brokers_older_than_3_0(tmp_path):
+    """A broker of 2.8 looks the controller's address up in ZooKeeper when it stops, and would stop uncontrolled."""
+
+    def start_controller(cluster, stack: ExitStack):
+        stack.enter_context(ShunterController(tmp_path / "controller", cluster.zookeeper_connect))
+
+    with ZooKeeperCluster(
+        tmp_path, broker_ids=(1, 2), version="2.8.2", before_brokers=start_controller, heap_mib=160
+    ) as old:
+        topics = "kafka.admin.TopicCommand"
+        made = old.kafka_tool(
+            topics, "--bootstrap-server", old.bootstrap, "--create", "--topic", "t", "--replication-factor", "2"
+        )
+        assert made.returncode == 0, made.stderr
+        client = KazooClient(old.zookeeper_connect)
+        client.start()
+        try:
+            assert sorted(client.get_children(znodes.BROKER_IDS)) == ["1", "1000", "2"]
+        finally:
+            client.stop()
+            client.close()
+        broker = old.brokers[2]
+        broker.stop()
+        told = broker.process.log_path.read_text()
+        assert "Controlled shutdown succeeded" in told
+        assert "Retrying controlled shutdown" not in told

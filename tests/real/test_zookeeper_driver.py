@@ -236,6 +236,11 @@ class TestElection:
                 b'{"version":0,"kraft_controller_id":3000,"kraft_controller_epoch":1}',
                 "/migration says that KRaft controller 3000 migrates this cluster",
             ),
+            (
+                znodes.MIGRATION,
+                b'{"version":0,"kraft_controller_id":-1,"kraft_controller_epoch":-1}',
+                "/migration is there: this cluster migrates to KRaft",
+            ),
         ],
     )
     async def test_a_kraft_controller_or_a_migration_is_never_taken_over(self, place, path, data, told):
@@ -248,6 +253,36 @@ class TestElection:
                 assert seat.election.obstacle.startswith(told)
                 await other.multi((Remove(path),))
                 await events.next(Elected)
+
+    async def test_we_leave_when_a_migration_to_kraft_begins(self, place):
+        """Its controllers wait until every id in `/brokers/ids` has registered with them, and ours never does."""
+        async with seat_of(place) as (seat, events), outsider(place) as kraft:
+            await events.next(Elected)
+            data = b'{"version":0,"kraft_controller_id":-1,"kraft_controller_epoch":-1}'
+            await kraft.create_if_absent(znodes.MIGRATION, data)
+            lost = await events.next(SessionExpired)
+            assert lost.reason.startswith("/migration is there: this cluster migrates to KRaft")
+            async with asyncio.timeout(BOUND_SECONDS):
+                while (await kraft.exists(znodes.CONTROLLER), await kraft.exists(znodes.broker(100))) != (None, None):
+                    await kraft.sync()
+                while seat.election.refused or not str(seat.election.obstacle).startswith(znodes.MIGRATION):
+                    await kraft.sync()
+            await kraft.multi((Remove(znodes.MIGRATION),))
+            assert await events.next(Elected, after=1) == Elected(2, 2)
+
+    async def test_we_leave_when_a_broker_has_our_id(self, place):
+        """Once our registration is withdrawn nothing keeps a broker from starting with our id."""
+        async with seat_of(place) as (seat, events), outsider(place) as broker:
+            await events.next(Elected)
+            data = broker_znodes.encode_broker(registration(100), timestamp_ms=1)
+            await broker.multi((Remove(znodes.broker(100)), Create(znodes.broker(100), data, ephemeral=True)))
+            assert "has registered itself with our broker id 100" in (await events.next(SessionExpired)).reason
+            async with asyncio.timeout(BOUND_SECONDS):
+                while await broker.exists(znodes.CONTROLLER) is not None:
+                    await broker.sync()
+                while "is taken by the broker at" not in str(seat.election.obstacle):
+                    await broker.sync()
+            assert await broker.exists(znodes.broker(100)) is not None
 
     async def test_never_means_never_until_it_is_changed(self, place):
         async with seat_of(place, takeover=Takeover.NEVER) as (seat, events):

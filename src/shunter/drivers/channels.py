@@ -21,7 +21,7 @@ from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
 
-from shunter.core.controller.events import Event, RequestAnswered
+from shunter.core.controller.events import BrokerIdentified, Event, RequestAnswered
 from shunter.core.controller.ready import ConnectBrokers, Request, SendUpdateMetadata
 from shunter.drivers.backlog import Backlog, Entry, merge_updates
 from shunter.drivers.bodies import Encoder, SharedBody
@@ -34,7 +34,7 @@ from shunter.model.broker import Broker
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.wire.answers import decode_control_response
 from shunter.wire.fragments import CacheSize
-from shunter.wire.versions import ControlVersions, common_control_versions, control_versions
+from shunter.wire.versions import ControlVersions, common_control_versions, control_versions, looks_controllers_up
 
 _LOG = logging.getLogger(__name__)
 
@@ -245,6 +245,7 @@ class _Channel:
             self.ranges = connection.ranges
             self.connected = True
             self._owner.stats.connections += 1
+            self._owner.post(BrokerIdentified(self.broker.id, self.broker.epoch, looks_controllers_up(self.ranges)))
             return connection
         raise AssertionError("the count never ends")
 

@@ -1,8 +1,9 @@
 """Being the controller: standing for it, winning it in one multi, noticing its loss, giving it back.
 
-Winning creates `/brokers/ids/N` and `/controller` and raises `/controller_epoch`, all or nothing: a controller is
-always registered, and a standby never is (Apache would place replicas on it). What an earlier session of ours, or a
-process of ours that is provably dead, left behind is removed in the same multi.
+Winning creates `/brokers/ids/N` and `/controller` and raises `/controller_epoch`, all or nothing: no broker can have
+our id then. The core withdraws the registration as soon as no broker needs it; a standby is never registered (Apache
+would place replicas on it). What an earlier session of ours, or a process of ours that is provably
+dead, left behind is removed in the same multi.
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ logger = logging.getLogger(__name__)
 
 MENDED_WITHIN_S = 5.0
 """How often to look whether somebody put right what can't be read; not all of it is watched."""
+_MIGRATION_BEGUN = (
+    f"{znodes.MIGRATION} is there: this cluster migrates to KRaft, whose controllers wait until every id in"
+    f" {znodes.BROKER_IDS} has registered with them, and ours never does; delete {znodes.MIGRATION} if that was reverted"
+)
 OVERTAKEN_WITHIN_S = 2.0
 """How long after a fenced write to wait for news of who was elected."""
 PAUSE_S = 0.25
@@ -179,17 +184,11 @@ class Election:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
             self._task = None
-        elected = self._elected
-        if elected is None:
+        if self._elected is None:
             return
-        operations: list[Operation] = [
-            Check(znodes.CONTROLLER_EPOCH, elected.epoch_version),
-            Remove(znodes.CONTROLLER),
-            Remove(self._path),
-        ]
         self._lose("resigned")
         try:
-            await self._client.multi(operations)
+            await self._vacate()
         except (ConnectionLost, SessionLost, ZooKeeperRefused) as refusal:
             logger.info("resigning left it to the end of the session: %s", refusal)
 
@@ -293,6 +292,8 @@ class Election:
             return str(refusal), MENDED_WITHIN_S
         if migrator != -1:
             return f"{znodes.MIGRATION} says that KRaft controller {migrator} migrates this cluster", None
+        if scene.migration is not None:
+            return _MIGRATION_BEGUN, None
         if scene.registration is not None and not stale:
             return self._id_taken(scene.registration), None
         return self._controller_in_the_way(scene, stale=stale)
@@ -320,6 +321,7 @@ class Election:
             return None, None
         try:
             held = decode_controller(controller.data)
+            process = decode_process(controller.data, znodes.CONTROLLER)
         except FormatError as refusal:
             return str(refusal), None
         if held.kraft_epoch != NO_KRAFT or not controller.owner:
@@ -327,8 +329,15 @@ class Election:
         ours = {self._client.session_id}
         if stale and scene.registration is not None:
             ours.add(scene.registration.owner)
+        if held.broker == self._registration.id and process is not None and is_dead(process):
+            ours.add(controller.owner)
         if controller.owner in ours:
             return None, None
+        if held.broker == self._registration.id:
+            who = "another session" if process is None else f"the Shunter process {process.pid}"
+            session = f"session 0x{controller.owner:x}"
+            told = f"{who} is the controller with our broker id {held.broker} ({session})"
+            return f"{told}: it lives, or its session has not ended yet", None
         if self._takeover is not Takeover.PREEMPT:
             return f"broker {held.broker} is the controller", None
         assert self._first_seen is not None
@@ -359,7 +368,7 @@ class Election:
             self._registration, timestamp_ms=now_ms, process=this_process(), controller_only=True
         )
         operations.append(Create(self._path, registration, ephemeral=True))
-        controller = encode_controller(self._registration.id, timestamp_ms=now_ms)
+        controller = encode_controller(self._registration.id, timestamp_ms=now_ms, process=this_process())
         operations.append(Create(znodes.CONTROLLER, controller, ephemeral=True))
         try:
             committed = await self._client.multi(operations)
@@ -380,7 +389,7 @@ class Election:
         self._expired = False
         self._overtaken = False
         self._told = None
-        self._elected = Elected(epoch, committed.versions[0], self._registration)
+        self._elected = Elected(epoch, committed.versions[0], self._registration._replace(epoch=committed.zxid))
         logger.info("elected: controller epoch %d", epoch)
         self._on_elected(self._elected)
 
@@ -401,7 +410,19 @@ class Election:
                 return self._given_up
             if self._overtaken:
                 return f"somebody wrote {znodes.CONTROLLER_EPOCH}"
+            self._given_up = await self._why_leave()
+            if self._given_up is not None:
+                return self._given_up
             await self._changed.wait()
+
+    async def _why_leave(self) -> str | None:
+        """Say why we must not be the controller though nobody has taken it from us; None where we may."""
+        if await self._client.exists(znodes.MIGRATION, watch=True) is not None:
+            return _MIGRATION_BEGUN
+        registration = await self._client.exists(self._path, watch=True)
+        if registration is not None and registration.owner != self._client.session_id:
+            return f"a broker has registered itself with our broker id {self._registration.id}: give one another id"
+        return None
 
     async def _deregister(self, registration: Znode) -> None:
         with contextlib.suppress(ConnectionLost, ZooKeeperRefused):

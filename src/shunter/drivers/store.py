@@ -45,6 +45,7 @@ from shunter.model.records import (
     PutLegacyReassignments,
     PutPartition,
     PutReassignment,
+    PutRegistration,
     PutTopic,
     Record,
 )
@@ -244,6 +245,7 @@ class ZooKeeperStore:
             created = (type(record) is PutReassignment and record.reassignment.version < 0) or (
                 type(record) is PutLegacyReassignments and record.version < 0
             )
+            created = created or (type(record) is PutRegistration and principal is not None)
             czxids.append(committed.zxid if created else 0)
             if type(record) is PutTopic:
                 self._seen.topics[record.topic.name] = committed.zxid

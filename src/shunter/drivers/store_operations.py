@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from shunter.drivers.process_identity import this_process
 from shunter.drivers.zookeeper_requests import ANY_VERSION, Check, Create, Operation, Put, Remove, Znode
 from shunter.formats import znodes
 from shunter.formats.admin_znodes import ProducerIdBlock, encode_legacy_reassignments, encode_producer_id_block
+from shunter.formats.broker_znodes import encode_broker
 from shunter.formats.config_znodes import encode_config
 from shunter.formats.reassignment_znodes import encode_owed_deletions, encode_owed_replicas, encode_reassignment
 from shunter.formats.request_znodes import encode_request
@@ -35,6 +37,7 @@ from shunter.model.records import (
     PutProducerIdBlock,
     PutReassignment,
     PutReassignmentRequest,
+    PutRegistration,
     PutTopic,
     Record,
 )
@@ -80,6 +83,8 @@ def _paths_of(record: Record, children: Mapping[str, tuple[str, ...] | None]) ->
         return [znodes.deletion(record.name)]
     if type(record) is DeleteQueueEntry:
         return [_queue_entry(record), *([znodes.topic(record.name)] if record.name else [])]
+    if type(record) is PutRegistration:
+        return [znodes.broker(record.ourselves.id)]
     if type(record) is DeleteReassignmentRequest:
         return [znodes.reassignment_request(record.name)]
     if type(record) is DeleteTopic:
@@ -302,6 +307,19 @@ def _put_owed_replicas(planned: Plan, record: PutOwedReplicas) -> None:
         planned.remove_own(path, record.version)
 
 
+def _put_registration(planned: Plan, record: PutRegistration) -> None:
+    path = znodes.broker(record.ourselves.id)
+    if record.registered is planned.present.get(path, False):
+        planned.nothing_own()
+    elif record.registered:
+        planned.principals.append(len(planned.operations))
+        data = encode_broker(record.ourselves, timestamp_ms=record.at_ms, process=this_process(), controller_only=True)
+        planned.operations.append(Create(path, data, ephemeral=True))
+        planned.present[path] = True
+    else:
+        planned.remove_own(path, 0)
+
+
 def _put_legacy(planned: Plan, record: PutLegacyReassignments) -> None:
     if record.targets is None:
         planned.remove_own(znodes.LEGACY_REASSIGNMENTS, record.version)
@@ -364,6 +382,7 @@ _PLANNERS: Mapping[type, Callable[[Plan, Any], None]] = {
     PutOwedDeletion: _put_owed_deletion,
     CloseOwedDeletion: _close_owed_deletion,
     PutOwedReplicas: _put_owed_replicas,
+    PutRegistration: _put_registration,
     PutLegacyReassignments: _put_legacy,
     PutExtraReassignments: _put_extra,
     CreateReassignmentRequest: _create_request,

@@ -105,7 +105,7 @@ def encode_broker(
 
 
 def decode_process(data: bytes | None, place: str) -> ProcessIdentity | None:
-    """Read which Shunter process wrote a registration; None when it was somebody else, or said nothing."""
+    """Read which Shunter process wrote a registration or `/controller`; None when it was somebody else, or said nothing."""
     document = read_document(data, place)
     if document.get(_PROCESS_FIELD) is None:
         return None
@@ -129,11 +129,17 @@ def decode_controller(data: bytes | None) -> ControllerRegistration:
     return ControllerRegistration(broker, kraft_epoch)
 
 
-def encode_controller(broker: BrokerId, *, timestamp_ms: int) -> bytes:
-    """Print `/controller`, version 2, for a controller of ZooKeeper mode."""
-    return write_document(
-        {"version": 2, "brokerid": broker, "timestamp": str(timestamp_ms), "kraftControllerEpoch": NO_KRAFT}
-    )
+def encode_controller(broker: BrokerId, *, timestamp_ms: int, process: ProcessIdentity | None = None) -> bytes:
+    """Print `/controller`, version 2, for a controller of ZooKeeper mode. Apache ignores which process it is."""
+    document: Document = {
+        "version": 2,
+        "brokerid": broker,
+        "timestamp": str(timestamp_ms),
+        "kraftControllerEpoch": NO_KRAFT,
+    }
+    if process is not None:
+        document[_PROCESS_FIELD] = process._asdict()
+    return write_document(document)
 
 
 def decode_controller_epoch(data: bytes | None) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
+from shunter.model.broker import Broker
 from shunter.model.partition import BrokerId, LeaderAndIsr, Replicas, TopicPartition
 from shunter.model.reassignment import Reassignment
 from shunter.model.topic import Topic
@@ -83,6 +84,14 @@ class PutOwedReplicas(NamedTuple):
     version: int
 
 
+class PutRegistration(NamedTuple):
+    """Register ourselves among the brokers in ZooKeeper for as long as our session lasts, or withdraw that."""
+
+    ourselves: Broker
+    registered: bool
+    at_ms: int
+
+
 class PutLegacyReassignments(NamedTuple):
     """Rewrite `/admin/reassign_partitions` with what is left of it; None deletes it."""
 
@@ -153,6 +162,7 @@ Record: TypeAlias = (
     | PutOwedDeletion
     | CloseOwedDeletion
     | PutOwedReplicas
+    | PutRegistration
     | PutLegacyReassignments
     | PutExtraReassignments
     | CreateReassignmentRequest

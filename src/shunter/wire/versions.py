@@ -86,3 +86,16 @@ def common_control_versions(brokers: Iterable[Mapping[int, tuple[int, int]]]) ->
         ):
             return versions
     return None
+
+
+DESCRIBE_TRANSACTIONS = 65
+"""An API that came with Kafka 3.0, whatever the inter-broker protocol is."""
+
+
+def looks_controllers_up(ranges: Mapping[int, tuple[int, int]]) -> bool:
+    """Whether a broker that serves these APIs looks the controller's address up in ZooKeeper when it stops.
+
+    Brokers older than 3.0 do, for their controlled shutdown; later ones know it from their metadata. Source: Apache's
+    `KafkaServer.controlledShutdown` of 2.8.2 and 3.0.2.
+    """
+    return DESCRIBE_TRANSACTIONS not in ranges

@@ -29,6 +29,7 @@ from shunter.model.records import (
     PutProducerIdBlock,
     PutReassignment,
     PutReassignmentRequest,
+    PutRegistration,
     PutTopic,
     Record,
 )
@@ -227,6 +228,10 @@ def _apply_record(state: ControllerState, record: Record, version: int, czxid: i
                 state.owed_replicas[name] = OwedReplicas(topic_id, partitions, version)
             else:
                 state.owed_replicas.pop(name, None)
+        case PutRegistration(_, registered):
+            state.registered = registered
+            if registered and state.ourselves is not None:
+                state.ourselves = state.ourselves._replace(epoch=czxid)
         case PutLegacyReassignments(targets):
             state.legacy = _rewritten(state.legacy, targets, version, czxid)
         case PutExtraReassignments(targets):

@@ -29,7 +29,19 @@ class Elected:
     controller_epoch: int
     epoch_version: int
     ourselves: Broker | None = field(default=None, compare=False)
-    """Where others find us, and our rack if one was configured; None: as it was registered in ZooKeeper."""
+    """Where others find us, our rack if one was configured, and the epoch of our registration in ZooKeeper.
+
+    None: all as it was registered there.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIdentified:
+    """A broker told what it serves. `looks_us_up`: it is so old that it looks our address up in ZooKeeper."""
+
+    broker: BrokerId
+    epoch: int
+    looks_us_up: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +301,7 @@ class TimePassed:
 
 Event: TypeAlias = (
     Elected
+    | BrokerIdentified
     | ClusterLoaded
     | SessionExpired
     | BrokersRead

@@ -16,6 +16,7 @@ from shunter.core.controller.deletions import Deletions
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.events import (
     AlterPartitionReceived,
+    BrokerIdentified,
     CancelZnodeFound,
     ConfigsRead,
     ControlledShutdownRequested,
@@ -42,6 +43,7 @@ from shunter.core.controller.full_state import FullState
 from shunter.core.controller.isr import decide_isr
 from shunter.core.controller.liveness import Liveness
 from shunter.core.controller.moves import Moves
+from shunter.core.controller.ourselves import maybe_register
 from shunter.core.controller.outbox import Outbox
 from shunter.core.controller.ready import (
     AlterPartitionReply,
@@ -179,6 +181,9 @@ class Intake:
         """Dispatch one event; tasks that it asks for carry its cause."""
         self.queue.cause = cause
         match event:
+            case BrokerIdentified(broker, epoch, looks_us_up):
+                self.state.look_us_up[broker] = (epoch, looks_us_up)
+                maybe_register(self.state, self.queue)
             case TopicsRead():
                 return self.on_topics_read(event, now_ms)
             case PartitionsRead():

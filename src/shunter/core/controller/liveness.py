@@ -12,7 +12,7 @@ from shunter.core.controller.deletions import Deletions
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.full_state import FullState
 from shunter.core.controller.moves import Moves
-from shunter.core.controller.ourselves import live_brokers
+from shunter.core.controller.ourselves import live_brokers, maybe_register
 from shunter.core.controller.outbox import Outbox
 from shunter.core.controller.ready import Request
 from shunter.core.controller.state import ControllerState
@@ -46,6 +46,7 @@ class Liveness:
         if live == self.state.brokers:
             return
         self.state.brokers = live
+        maybe_register(self.state, self.queue)
         if not came and not went:
             # Endpoints, racks or features of live brokers are others now (Apache: onBrokerUpdate).
             yield 0, [self.outbox.connect(), *self.outbox.metadata(now_ms)]

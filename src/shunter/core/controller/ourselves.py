@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from shunter.core.controller.draft import Draft
+from shunter.core.controller.ready import Notice
 from shunter.core.controller.state import ControllerState
+from shunter.core.controller.tasks import Priority, Task, TaskQueue
 from shunter.model.broker import Broker
 from shunter.model.partition import BrokerId
+from shunter.model.records import PutRegistration
 
 NO_EPOCH = 0
 """Ours as a broker: nobody sends us control requests, and the greatest epoch has to be that of a broker."""
@@ -24,6 +28,8 @@ def live_brokers(state: ControllerState, read: Iterable[Broker]) -> dict[BrokerI
     soon as any broker has one: the one that was configured, else the commonest, where we are counted least.
     """
     live = {broker.id: broker for broker in read}
+    found = live.get(state.controller_id)
+    state.registered = found is not None and (state.ourselves is None or found.epoch == state.ourselves.epoch)
     us = state.ourselves or live.get(state.controller_id)
     if us is None:
         return live
@@ -32,3 +38,36 @@ def live_brokers(state: ControllerState, read: Iterable[Broker]) -> dict[BrokerI
     rack = us.rack or min(racks, key=lambda name: (-racks[name], name), default=None)
     live[us.id] = us._replace(epoch=NO_EPOCH, rack=rack if racks else None)
     return dict(sorted(live.items()))
+
+
+def maybe_register(state: ControllerState, queue: TaskQueue) -> None:
+    """Register ourselves in ZooKeeper where a live broker needs it, and withdraw that where none does."""
+    wanted = _registration_wanted(state)
+    if wanted is not None and wanted is not state.registered and state.ourselves is not None:
+        queue.add(Task(Priority.CLEANUP, (wanted,), _register))
+
+
+def _registration_wanted(state: ControllerState) -> bool | None:
+    """Whether a broker looks our address up in ZooKeeper; None while no broker is known to, and not all have told."""
+    others = [broker for broker in state.brokers.values() if broker.id != state.controller_id]
+    told = [state.look_us_up.get(broker.id, (None, None)) for broker in others]
+    answers = {
+        look_up if epoch == broker.epoch else None for broker, (epoch, look_up) in zip(others, told, strict=True)
+    }
+    if True in answers:
+        return True
+    return False if answers == {False} else None
+
+
+def _register(draft: Draft, wanted: bool) -> None:
+    state = draft.state
+    us = state.brokers.get(state.controller_id)
+    if us is None or wanted is state.registered or _registration_wanted(state) is not wanted:
+        return
+    draft.other_records.append(PutRegistration(us, wanted, draft.now_ms))
+    told = (
+        "a live broker is older than Kafka 3.0 and looks the controller up in ZooKeeper when it stops: we are registered"
+        if wanted
+        else "no live broker is older than Kafka 3.0: nobody needs our registration in ZooKeeper, and it is withdrawn"
+    )
+    draft.notices.append(Notice("registration", f"broker {us.id}", told))

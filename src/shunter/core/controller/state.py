@@ -39,6 +39,10 @@ class ControllerState:
     cluster_id: str = ""
     ourselves: Broker | None = None
     """Where others find us while we are the controller."""
+    registered: bool = False
+    """Whether `/brokers/ids` has us."""
+    look_us_up: dict[BrokerId, tuple[int, bool]] = field(default_factory=dict[BrokerId, tuple[int, bool]])
+    """By broker that told what it serves: its epoch, and whether it looks our address up in ZooKeeper."""
     brokers: dict[BrokerId, Broker] = field(default_factory=dict[BrokerId, Broker])
     """Live brokers, ourselves included while we are the controller."""
     shutting_down: set[BrokerId] = field(default_factory=set[BrokerId])

@@ -58,6 +58,7 @@ from shunter.model.records import (
     PutProducerIdBlock,
     PutReassignment,
     PutReassignmentRequest,
+    PutRegistration,
     PutTopic,
 )
 from shunter.model.settings import ControllerSettings
@@ -93,6 +94,8 @@ class Store:
         self.reassignments = {}
         self.owed = {}
         self.owed_replicas = {}
+        self.registrations = []
+        """Of the controller's, as it was written; None: withdrawn."""
         self.deleting = set()
         self.legacy = None
         self.extra = None
@@ -216,6 +219,11 @@ class Store:
             case PutOwedReplicas(name, topic_id, partitions, version):
                 self.owed_replicas[name] = OwedReplicas(topic_id, partitions, version + 1)
                 return version + 1, 0
+            case PutRegistration(ourselves, True):
+                self.registrations.append(ourselves)
+                return 0, self.czxid
+            case PutRegistration(ourselves, False):
+                self.registrations.append(None)
             case PutLegacyReassignments(targets, version, originals):
                 czxid = self.czxid if self.legacy is None else self.legacy.czxid
                 written = None if targets is None else LegacyReassignments(dict(targets), dict(originals), version + 1)

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from harness import US, Harness, broker
 
-from shunter.core.controller.events import Elected, TopicDeletionsSubmitted, TopicsRead
+from shunter.core.controller.events import BrokerIdentified, Elected, TopicDeletionsSubmitted, TopicsRead
 from shunter.core.controller.ready import SendUpdateMetadata
 from shunter.model.partition import ReplicaAssignment, TopicPartition
 from shunter.model.topic import Topic
@@ -217,3 +217,70 @@ def test_what_is_owed_to_a_topic_is_not_owed_to_another_of_that_name():
     world.revive(3)
     assert world.replicas(T0) == (1, 2)
     assert world.store.owed_replicas == {}
+
+
+# ---- our registration in ZooKeeper
+
+
+def registered():
+    """Two brokers under us, who were registered when we were elected."""
+    world = Harness(brokers=(1, 2))
+    world.store.epoch = 1
+    world.feed(Elected(1, 1, world.live[US]))
+    return world
+
+
+def identify(world, id_, *, looks_us_up):
+    world.feed(BrokerIdentified(id_, world.live[id_].epoch, looks_us_up))
+
+
+def test_our_registration_is_withdrawn_when_no_broker_needs_it():
+    """Tools, monitors and a migration to KRaft would take it for a broker's."""
+    world = registered()
+    identify(world, 1, looks_us_up=False)
+    assert world.store.registrations == []
+    identify(world, 2, looks_us_up=False)
+    assert world.store.registrations == [None]
+    del world.live[US]
+    world.feed(world.brokers_read())
+    assert world.store.registrations == [None]
+    assert told_of_us(world).endpoints == broker(US, 0).endpoints
+    assert len(world.told("registration")) == 1
+
+
+def test_our_registration_stays_while_a_broker_looks_us_up():
+    world = registered()
+    identify(world, 1, looks_us_up=True)
+    identify(world, 2, looks_us_up=False)
+    assert world.store.registrations == []
+    world.register(1)  # It was upgraded.
+    world.feed(world.brokers_read())
+    assert world.store.registrations == []
+    identify(world, 1, looks_us_up=False)
+    assert world.store.registrations == [None]
+
+
+def test_we_register_again_for_an_old_broker():
+    world = registered()
+    identify(world, 1, looks_us_up=False)
+    identify(world, 2, looks_us_up=False)
+    del world.live[US]
+    world.feed(world.brokers_read())
+    world.register(3)
+    world.feed(world.brokers_read())
+    identify(world, 3, looks_us_up=True)
+    (_, again) = world.store.registrations
+    assert again.endpoints == broker(US, 0).endpoints
+    world.live[US] = again._replace(epoch=world.store.czxid)
+    world.feed(world.brokers_read())
+    world.kill(3)
+    assert world.store.registrations == [None, again, None]
+
+
+def test_a_broker_that_has_our_id_is_not_unregistered():
+    world = registered()
+    world.live[US] = broker(US, 7_777)
+    world.feed(world.brokers_read())
+    identify(world, 1, looks_us_up=False)
+    identify(world, 2, looks_us_up=False)
+    assert world.store.registrations == []
