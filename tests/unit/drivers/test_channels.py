@@ -12,7 +12,7 @@ from fake_broker import FakeBroker
 from kio.schema.describe_configs.v1 import response as kio_describe_configs
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from shunter.core.controller.events import RequestAnswered
+from shunter.core.controller.events import BrokerIdentified, RequestAnswered
 from shunter.core.controller.ready import (
     ConnectBrokers,
     SendLeaderAndIsr,
@@ -312,6 +312,13 @@ async def test_a_slow_broker_holds_nobody_up():
         assert w.channels.resident() == 0
 
 
+async def test_a_broker_that_is_connected_tells_whether_it_looks_controllers_up():
+    async with world() as w:
+        w.connect()
+        await w.until_answered(1, w.lead(1, topic()))
+        assert w.events[0] == BrokerIdentified(1, w.brokers[0].broker.epoch, looks_us_up=True)
+
+
 async def test_errors_of_partitions_come_back_by_name():
     async with world() as w:
         (broker,) = w.brokers
@@ -319,7 +326,7 @@ async def test_errors_of_partitions_come_back_by_name():
         w.connect()
         asked = w.lead(1, topic(partitions=2))
         await w.until_answered(1, asked)
-        (event,) = w.events
+        (event,) = (event for event in w.events if isinstance(event, RequestAnswered))
         assert {tp: int(code) for tp, code in event.partition_errors.items()} == {TopicPartition("t", 1): 56}
 
 

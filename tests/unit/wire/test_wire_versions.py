@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shunter.errors import SettingsError
-from shunter.wire.versions import ControlVersions, common_control_versions, control_versions
+from shunter.wire.versions import ControlVersions, common_control_versions, control_versions, looks_controllers_up
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,10 @@ def test_the_newest_that_everybody_takes() -> None:
     assert common_control_versions([new, {4: (0, 1), 5: (0, 0), 6: (0, 4)}]) is None
     assert common_control_versions([new, {18: (0, 4)}]) is None
     assert common_control_versions([]) is None
+
+
+def test_brokers_older_than_3_0_look_the_controller_up():
+    """What 2.8.2 and 3.0 serve, as far as it tells them apart: DescribeTransactions came with 3.0."""
+    old = {18: (0, 3), 56: (0, 0), 61: (0, 0)}
+    assert looks_controllers_up(old)
+    assert not looks_controllers_up({**old, 65: (0, 0), 66: (0, 0)})
