@@ -44,6 +44,7 @@ class Liveness:
         live = live_brokers(self.state, brokers)
         came, went = brokers_changed(self.state, {broker.id: broker.epoch for broker in live.values()})
         if live == self.state.brokers:
+            maybe_register(self.state, self.queue)  # Somebody may have removed our registration.
             return
         self.state.brokers = live
         maybe_register(self.state, self.queue)

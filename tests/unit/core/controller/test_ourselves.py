@@ -277,6 +277,15 @@ def test_we_register_again_for_an_old_broker():
     assert world.store.registrations == [None, again, None]
 
 
+def test_a_registration_that_somebody_removed_is_made_again_for_an_old_broker():
+    world = registered()
+    identify(world, 1, looks_us_up=True)
+    del world.live[US]
+    world.feed(world.brokers_read())
+    (again,) = world.store.registrations
+    assert again.endpoints == broker(US, 0).endpoints
+
+
 def test_a_broker_that_has_our_id_is_not_unregistered():
     world = registered()
     world.live[US] = broker(US, 7_777)
