@@ -45,7 +45,7 @@ SWITCH_SECONDS = 0.001
 """How long one thread of Python's keeps another waiting; 5 ms unless told otherwise."""
 _FIXED = (
     "zookeeper", "listener", "advertised_listener", "broker_id", "rack", "session_timeout_ms", "takeover",
-    "takeover_cool_down_ms", "inter_broker_protocol_version", "inter_broker_listener", "metrics_port",
+    "takeover_cool_down_ms", "inter_broker_protocol_version", "inter_broker_listener", "metrics_port", "control_request_timeout_ms",
     *(each.name for each in fields(WireLimits)),
 )  # fmt: skip
 """Settings of what is opened at the start."""
@@ -77,6 +77,7 @@ class ControllerProcess:
             self.loop.post,
             listener=config.inter_broker_listener,
             inter_broker_protocol=config.inter_broker_protocol_version,
+            request_seconds=config.control_request_timeout_ms / 1000,
             supervise=self.supervisor.watch,
         )
         self.relay = Relay(lambda: self.channels.brokers)
@@ -152,7 +153,14 @@ class ControllerProcess:
         """Whether this process can do its work now, and what is in the way."""
         if self.seat is None:
             return Readiness(False, ("starting",))
-        return readiness(self.machine.view, self.seat.election.obstacle, self.seat.troubles)
+        refusing = self.machine.intake.answers.refusals
+        others = self.machine.outbox.others()
+        troubles = self.seat.troubles
+        if others and all(broker in refusing for broker in others):
+            troubles += (f"every live broker refuses our requests: {refusing[others[0]].error.name}",)
+        elif others and all(broker in self.machine.outbox.unreachable for broker in others):
+            troubles += ("no live broker can be reached",)
+        return readiness(self.machine.view, self.seat.election.obstacle, troubles)
 
     def reload(self, config: ControllerConfig) -> None:
         """Go on with other settings: what the core decides by counts at once, the rest from the next start."""

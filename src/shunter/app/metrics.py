@@ -18,6 +18,7 @@ from shunter.drivers.door import Kind
 from shunter.drivers.loop_lag import LoopLag
 from shunter.drivers.rpc_server import RpcServer
 from shunter.views.metrics import (
+    AnswerErrors,
     ApiTraffic,
     BrokerQueue,
     ControllerMetrics,
@@ -54,6 +55,8 @@ def collect_metrics(
             items_waiting=machine.intake.queue.pending(),
             barrier=len(machine.outbox.barrier),
             slow_brokers=len(machine.outbox.slow),
+            unreachable_brokers=len(machine.outbox.unreachable),
+            refusing_brokers=len(machine.intake.answers.refusals),
             batches=stats.batches,
             records=stats.records,
             writing_s=stats.writing_s,
@@ -63,9 +66,14 @@ def collect_metrics(
             ApiTraffic(name, sent.requests.get(key, 0), sent.bytes.get(key, 0), sent.answers.get(key, 0))
             for key, name in API_NAMES.items()
         ),
+        errors=tuple(
+            AnswerErrors(API_NAMES.get(key, str(key)), error, of, count)
+            for (key, error, of), count in sorted(sent.errors.items())
+        ),
         encode_s=sent.encode_seconds,
         connections=sent.connections,
         lost=sent.lost,
+        timeouts=sent.timeouts,
         superseded=sent.superseded,
         dropped=sent.dropped,
         resident=channels.resident(),
@@ -166,6 +174,8 @@ def _work(seen: ControllerMetrics) -> Iterator[Metric]:
     yield _gauge("decisions_waiting", "Partitions and topics that wait for their slice", work.items_waiting)
     yield _gauge("barrier_brokers", "Brokers whose answers waiting work waits for", work.barrier)
     yield _gauge("slow_brokers", "Brokers that are not waited for any more", work.slow_brokers)
+    yield _gauge("unreachable_brokers", "Brokers that live and have no connection", work.unreachable_brokers)
+    yield _gauge("refusing_brokers", "Brokers that refuse requests of ours and are told again", work.refusing_brokers)
     yield _counter("write_batches", "Batches written to ZooKeeper", work.batches)
     yield _counter("written_records", "Records in these batches", work.records)
     yield _counter("write_seconds", "Time until batches were durable", work.writing_s)
@@ -181,10 +191,16 @@ def _requests(seen: ControllerMetrics) -> Iterator[Metric]:
         requests.add_metric([traffic.api], traffic.requests)
         sizes.add_metric([traffic.api], traffic.bytes)
         answers.add_metric([traffic.api], traffic.answers)
-    yield from (requests, sizes, answers)
+    errors = CounterMetricFamily(
+        "shunter_control_errors", "Errors in answers to control requests", labels=["api", "error", "of"]
+    )
+    for wrong in seen.errors:
+        errors.add_metric([wrong.api, wrong.error, wrong.of], wrong.count)
+    yield from (requests, sizes, answers, errors)
     yield _counter("encode_seconds", "Time spent on encoding control requests", seen.encode_s)
     yield _counter("broker_connections", "Connections made to brokers", seen.connections)
     yield _counter("broker_connections_lost", "Connections to brokers that were lost", seen.lost)
+    yield _counter("broker_timeouts", "Connections given up because a request was not answered in time", seen.timeouts)
     yield _counter(
         "superseded_requests", "Metadata updates never sent because a newer one stood for them", seen.superseded
     )

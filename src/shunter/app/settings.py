@@ -58,6 +58,11 @@ class ControllerConfig(BaseSettings):
     legacy_znode_original_replicas: str = Field(
         "hidden", description="original_replicas in /admin/reassign_partitions: hidden, or shown (no Apache controller)"
     )
+    control_request_timeout_ms: int = Field(
+        30_000,
+        ge=1_000,
+        description="how long one control request may be unanswered before its connection is made anew, ms",
+    )
     slow_broker_ms: int = Field(10_000, ge=0, description="how long waiting work waits for one broker's answer, ms")
     metadata_linger_ms: int = Field(
         80, ge=0, le=100, description="how long ISR news may be gathered before all hear it, ms"

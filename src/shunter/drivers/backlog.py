@@ -36,6 +36,8 @@ class Entry:
     request_ids: tuple[int, ...]
     queued_at: float
     version: int = -1
+    sent_at: float = 0.0
+    """When it was written, or the entry before it answered, whichever was later; seconds of the same clock."""
     awaited: deque[int] = field(default_factory=deque)
     """Correlation ids of what was sent and not answered; empty before it is sent."""
     error: ErrorCode = ErrorCode.NONE

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 from kio.schema.api_versions.v0.response import ApiVersionsResponse
 from kio.serial import entity_reader
@@ -16,11 +16,17 @@ from shunter.errors import FormatError
 from shunter.model.broker import Broker, Endpoint
 from shunter.wire.framing import request_frame_head, split_frames
 
+Address: TypeAlias = tuple[socket.AddressFamily, tuple[Any, ...]]
+"""What a socket connects to."""
 ApiRanges: TypeAlias = Mapping[int, tuple[int, int]]
 """API key -> (lowest, highest) version."""
 
 API_VERSIONS = 18
 CONNECT_SECONDS = 5.0
+_SHARE_SECONDS = 1.5
+"""What each of several addresses gets of that, at the least."""
+SILENT_SECONDS = 10
+"""How long a peer may acknowledge nothing of what was sent, in TCP, before the connection counts as lost."""
 ANSWER_BYTES = 16_777_216
 """Bound of one answer: a LeaderAndIsr's takes seven bytes for a partition."""
 _JOINED_BYTES = 65_536
@@ -63,10 +69,12 @@ class BrokerConnection:
         """Connect and ask for the broker's versions.
 
         Raises:
-            OSError: refused, unreachable, or not within five seconds.
+            OSError: refused or unreachable at every address that the host has, or not in time.
             FormatError: what answers is no broker.
         """
-        connected = await _connected_socket(endpoint)
+        async with asyncio.timeout(CONNECT_SECONDS):
+            addresses = await addresses_of(endpoint)
+        connected = await connect_to_any(addresses)
         connection = cls(connected, endpoint, client_id)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
@@ -133,29 +141,77 @@ class BrokerConnection:
         self._socket.close()
 
 
-async def _family(host: str) -> socket.AddressFamily:
-    """Tell whether a host is reached by IPv4 or IPv6; only names are looked up, in a thread of asyncio's."""
+async def addresses_of(endpoint: Endpoint) -> tuple[Address, ...]:
+    """Give every address that an endpoint's host has, in the system's order; only names are looked up, in a thread.
+
+    Raises:
+        OSError: nobody knows the name.
+    """
     try:
-        return socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
+        family = socket.AF_INET6 if ipaddress.ip_address(endpoint.host).version == 6 else socket.AF_INET
     except ValueError:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        return found[0][0]
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+        return tuple(dict.fromkeys((each[0], each[4]) for each in found))
+    return ((family, (endpoint.host, endpoint.port)),)
 
 
-async def _connected_socket(endpoint: Endpoint) -> socket.socket:
-    loop = asyncio.get_running_loop()
-    async with asyncio.timeout(CONNECT_SECONDS):
-        connecting = socket.socket(await _family(endpoint.host), socket.SOCK_STREAM)
+async def connect_to_any(addresses: Sequence[Address]) -> socket.socket:
+    """Connect to the first address that takes us; each gets its share of the time, so that none uses it all up.
+
+    Raises:
+        OSError: none does; the message has what each said.
+    """
+    refused: list[str] = []
+    share = max(CONNECT_SECONDS / max(1, len(addresses)), _SHARE_SECONDS)
+    for family, address in addresses:
         try:
-            connecting.setblocking(False)
-            connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connecting.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            connecting.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENT_AHEAD_BYTES)
-            await loop.sock_connect(connecting, (endpoint.host, endpoint.port))
-            if connecting.getsockname() == connecting.getpeername():
-                # The kernel may give a client the very port that it connects to, while nobody listens there.
-                raise ConnectionRefusedError(f"nobody listens on {endpoint.host}:{endpoint.port}")
-        except BaseException:
-            connecting.close()
-            raise
+            async with asyncio.timeout(share):
+                return await _connected_socket(family, address)
+        except TimeoutError:
+            refused.append(f"{address[0]}: no answer within {share:g} s")
+        except OSError as failure:
+            refused.append(f"{address[0]}: {failure}")
+    raise ConnectionError("; ".join(refused) or "the name has no address")
+
+
+async def _connected_socket(family: socket.AddressFamily, address: tuple[Any, ...]) -> socket.socket:
+    connecting = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        connecting.setblocking(False)
+        for level, option, value in _OPTIONS:
+            connecting.setsockopt(level, option, value)
+        await asyncio.get_running_loop().sock_connect(connecting, address)
+        if connecting.getsockname() == connecting.getpeername():
+            # The kernel may give a client the very port that it connects to, while nobody listens there.
+            raise ConnectionRefusedError(f"nobody listens on {address[0]}:{address[1]}")
+    except BaseException:
+        connecting.close()
+        raise
     return connecting
+
+
+def _options() -> tuple[tuple[int, int, int], ...]:
+    """Socket options; those of Linux where they are known.
+
+    A flow that a firewall dropped answers nothing, not even a reset. What was sent is given up after the user timeout,
+    and an idle connection is asked for a sign of life, so that neither is taken for a way to a broker for minutes.
+    """
+    options = [
+        (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+        (socket.SOL_SOCKET, socket.SO_SNDBUF, _SENT_AHEAD_BYTES),
+    ]
+    for name, value in (
+        ("TCP_USER_TIMEOUT", 1_000 * SILENT_SECONDS),
+        ("TCP_KEEPIDLE", SILENT_SECONDS // 2),
+        ("TCP_KEEPINTVL", 2),
+        ("TCP_KEEPCNT", 3),
+    ):
+        number = getattr(socket, name, None)
+        if number is not None:
+            options.append((socket.IPPROTO_TCP, number, value))
+    return tuple(options)
+
+
+_OPTIONS = _options()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+from shunter.errors import ErrorCode
 
 
 @dataclass(slots=True)
@@ -19,6 +22,10 @@ class ChannelStats:
     """Connections made."""
     lost: int = 0
     """Connections lost after they were made."""
+    timeouts: int = 0
+    """Connections given up because a request was not answered in time."""
+    errors: dict[tuple[int, str, str], int] = field(default_factory=dict)
+    """By API key, error name, and "request" or "partition": errors in answers."""
     superseded: int = 0
     """Metadata updates that were never sent because a newer one stood for them."""
     dropped: int = 0
@@ -29,9 +36,17 @@ class ChannelStats:
         self.requests[api_key] = self.requests.get(api_key, 0) + 1
         self.bytes[api_key] = self.bytes.get(api_key, 0) + size
 
-    def answered(self, api_key: int) -> None:
-        """Count an answer."""
+    def answered(self, api_key: int, error: ErrorCode = ErrorCode.NONE, partitions: Iterable[ErrorCode] = ()) -> None:
+        """Count an answer, and the errors in it."""
         self.answers[api_key] = self.answers.get(api_key, 0) + 1
+        if error is not ErrorCode.NONE:
+            self._wrong(api_key, error, "request")
+        for code in partitions:
+            self._wrong(api_key, code, "partition")
+
+    def _wrong(self, api_key: int, error: ErrorCode, what: str) -> None:
+        key = (api_key, error.name, what)
+        self.errors[key] = self.errors.get(key, 0) + 1
 
 
 @dataclass(frozen=True, slots=True)

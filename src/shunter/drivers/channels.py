@@ -21,7 +21,7 @@ from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
 
-from shunter.core.controller.events import BrokerIdentified, Event, RequestAnswered
+from shunter.core.controller.events import BrokerIdentified, ConnectionChanged, Event, RequestAnswered
 from shunter.core.controller.ready import ConnectBrokers, Request, SendUpdateMetadata
 from shunter.drivers.backlog import Backlog, Entry, merge_updates
 from shunter.drivers.bodies import Encoder, SharedBody
@@ -40,6 +40,10 @@ _LOG = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.075
 """A broker refuses connections for 0.3-0.5 s after it registered."""
+GONE_AFTER_SECONDS = 1.0
+"""A broker without a connection for so long is told as unreachable: nobody waits for its answers."""
+REQUEST_SECONDS = 30.0
+"""How long a broker may take for one request (Apache: `controller.socket.timeout.ms`)."""
 EAGER_RETRIES = 20
 RETRY_SECONDS_AT_MOST = 2.0
 """After the eager retries the pause doubles up to this: hundreds of brokers may be out of reach for hours."""
@@ -73,6 +77,8 @@ class Channels:
                 release has.
         in_flight: requests sent to one broker ahead of their answers.
         backlog: unsent incremental metadata updates that a slow broker may have before they are merged.
+        request_seconds: how long a request may be unanswered, those before it answered, before its connection is given
+            up; it is sent again on the next one.
         supervise: gets each channel's task, which ends by being cancelled, never by itself.
     """
 
@@ -85,6 +91,7 @@ class Channels:
         inter_broker_protocol: str | None = None,
         in_flight: int = 5,
         backlog: int = 64,
+        request_seconds: float = REQUEST_SECONDS,
         supervise: Supervise = _report_itself,
     ) -> None:
         self.stats = ChannelStats()
@@ -92,6 +99,7 @@ class Channels:
         self.listener = listener
         self.in_flight = in_flight
         self.backlog = backlog
+        self.request_seconds = request_seconds
         self.supervise = supervise
         self.ceiling = control_versions(inter_broker_protocol) if inter_broker_protocol is not None else None
         self._encoder = Encoder(controller_id, self.stats)
@@ -186,6 +194,9 @@ class _Channel:
         self._backlog = Backlog(owner.backlog, owner.merged)
         self._flying: deque[Entry] = deque()
         self._work = asyncio.Event()
+        self._reachable = True
+        self._patience: asyncio.TimerHandle | None = None
+        self._wait_for_it()
         self._task = asyncio.create_task(self._run(), name=f"channel-{broker.id}")
         owner.supervise(self._task)
 
@@ -208,8 +219,25 @@ class _Channel:
         self._owner.stats.dropped += len(self._backlog) + len(self._flying)
         self._backlog.clear()
         self._flying.clear()
+        self._forget_patience()
         self._task.cancel()
         return self._task
+
+    def _wait_for_it(self) -> None:
+        """There is no connection: tell so if there is none for a while."""
+        self._forget_patience()
+        self._patience = asyncio.get_running_loop().call_later(GONE_AFTER_SECONDS, self._tell_reachable, False)
+
+    def _forget_patience(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _tell_reachable(self, reachable: bool) -> None:
+        self._forget_patience()
+        if reachable != self._reachable:
+            self._reachable = reachable
+            self._owner.post(ConnectionChanged(self.broker.id, self.broker.epoch, reachable))
 
     async def _run(self) -> None:
         while True:
@@ -218,8 +246,10 @@ class _Channel:
                 async with asyncio.TaskGroup() as talk:
                     talk.create_task(self._write(connection))
                     talk.create_task(self._read(connection))
+                    talk.create_task(self._time(connection))
             except* (OSError, EOFError, FormatError) as lost:
                 self._owner.stats.lost += 1
+                self._wait_for_it()
                 _LOG.info("broker %d: connection lost: %s", self.broker.id, lost.exceptions[0])
             finally:
                 self.connected = False
@@ -244,6 +274,7 @@ class _Channel:
             connection.turns = self._owner.turns
             self.ranges = connection.ranges
             self.connected = True
+            self._tell_reachable(True)
             self._owner.stats.connections += 1
             self._owner.post(BrokerIdentified(self.broker.id, self.broker.epoch, looks_controllers_up(self.ranges)))
             return connection
@@ -276,6 +307,7 @@ class _Channel:
                 await self._work.wait()
             entry = self._backlog.take()
             self._flying.append(entry)
+            entry.sent_at = time.monotonic()
             api_key, version = entry.body.api_key, entry.body.version(versions)
             bodies = await entry.body.encoded(version, connection.endpoint.listener)
             entry.begin(version, [connection.next_correlation_id() for _ in bodies])
@@ -283,6 +315,22 @@ class _Channel:
                 await self._owner.turns.mine()
                 size = await connection.send(api_key, version, correlation_id, body)
                 self._owner.stats.written(api_key, size)
+
+    async def _time(self, connection: BrokerConnection) -> None:
+        """Give the connection up when the oldest request on it is not answered in time.
+
+        TCP's own timeout does not see a peer that acknowledges and never answers: a proxy whose other end is gone.
+
+        Raises:
+            TimeoutError: that is so.
+        """
+        bound = self._owner.request_seconds
+        while True:
+            waited = time.monotonic() - self._flying[0].sent_at if self._flying else 0.0
+            if waited >= bound:
+                self._owner.stats.timeouts += 1
+                raise TimeoutError(f"{connection.endpoint.host} did not answer a request within {bound:g} s")
+            await asyncio.sleep(bound - waited)
 
     async def _read(self, connection: BrokerConnection) -> None:
         while True:
@@ -304,8 +352,11 @@ class _Channel:
         if entry.awaited:
             return
         self._flying.popleft()
+        if self._flying:
+            # It works on one after another: until now it had no time for this one.
+            self._flying[0].sent_at = time.monotonic()
         self._work.set()
-        self._owner.stats.answered(entry.body.api_key)
+        self._owner.stats.answered(entry.body.api_key, entry.error, entry.partition_errors.values())
         self._post(entry)
 
     def _post(self, entry: Entry) -> None:

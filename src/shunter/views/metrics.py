@@ -19,6 +19,16 @@ class ApiTraffic:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerErrors:
+    """Errors in answers since the start. `of` is "request" or "partition"."""
+
+    api: str
+    error: str
+    of: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerQueue:
     """One broker's queue now. `oldest_s` is the age of the oldest unanswered request; `resident` its bodies' bytes."""
 
@@ -67,6 +77,8 @@ class Work:
     items_waiting: int
     barrier: int
     slow_brokers: int
+    unreachable_brokers: int
+    refusing_brokers: int
     batches: int
     records: int
     writing_s: float
@@ -111,15 +123,17 @@ class Peers:
 
 @dataclass(frozen=True, slots=True)
 class ControllerMetrics:
-    """Everything together. `encode_s`, `connections`, `lost`, `superseded`, `dropped` count since the start."""
+    """Everything together. `encode_s`, `connections`, `lost`, `timeouts`, `superseded`, `dropped` count since the start."""
 
     cluster: Cluster
     work: Work
     lag: Lag
     traffic: tuple[ApiTraffic, ...]
+    errors: tuple[AnswerErrors, ...]
     encode_s: float
     connections: int
     lost: int
+    timeouts: int
     superseded: int
     dropped: int
     resident: int

@@ -259,6 +259,18 @@ class RequestAnswered:
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectionChanged:
+    """A broker can't be reached, or can be again, in the life of this epoch. One is reachable until this says otherwise.
+
+    ZooKeeper says who lives; this says whose answers can be waited for (redesign: `checkNodeLivenessAndIgnoreDeadNode`).
+    """
+
+    broker: BrokerId
+    broker_epoch: int
+    reachable: bool
+
+
+@dataclass(frozen=True, slots=True)
 class BatchWritten:
     """The outstanding batch of writes is durable. `versions` has the new version of each record, in order.
 
@@ -323,6 +335,7 @@ Event: TypeAlias = (
     | TopicDeletionsSubmitted
     | LogDirsFailed
     | RequestAnswered
+    | ConnectionChanged
     | BatchWritten
     | BatchRefused
     | SettingsChanged

@@ -8,17 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 
 from shunter.core.controller import changes as applied
 from shunter.core.controller import elections, owed_replicas, pauses, topics
+from shunter.core.controller.answers import Answers
 from shunter.core.controller.changes import Changes
 from shunter.core.controller.deletions import Deletions
+from shunter.core.controller.departures import Departures
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.events import (
     AlterPartitionReceived,
     BrokerIdentified,
     CancelZnodeFound,
     ConfigsRead,
+    ConnectionChanged,
     ControlledShutdownRequested,
     ElectionRequested,
     Event,
@@ -103,6 +107,8 @@ class Intake:
     submissions: Submissions = field(init=False)
     rebalance: Rebalance = field(init=False)
     znodes: ZnodeProtocols = field(init=False)
+    answers: Answers = field(init=False)
+    departures: Departures = field(init=False)
     awaited_topics: dict[str, tuple[ReplyToken, TopicResultsReply]] = field(
         default_factory=dict[str, tuple[ReplyToken, TopicResultsReply]]
     )
@@ -115,6 +121,8 @@ class Intake:
         self.submissions = Submissions(self.state, self.settings, self.queue, self.moves)
         self.rebalance = Rebalance(self.state, self.settings, self.queue)
         self.znodes = ZnodeProtocols(self.state, self.settings, self.queue, self.moves)
+        self.answers = Answers(self.state, self.outbox)
+        self.departures = Departures(self.outbox)
 
     def use(self, settings: ControllerSettings, now_ms: int) -> None:
         """Decide by other settings from now on; moves that may begin now do."""
@@ -190,6 +198,8 @@ class Intake:
                 return self.on_partitions_read(event, now_ms)
             case RequestAnswered():
                 return self.on_request_answered(event, now_ms)
+            case ConnectionChanged():
+                return [], [], self.on_connection_changed(event)
             case AlterPartitionReceived():
                 return [], self.on_alter_partition_received(event), []
             case ControlledShutdownRequested():
@@ -231,6 +241,8 @@ class Intake:
 
     def on_brokers_read(self, brokers: tuple[Broker, ...], now_ms: int) -> Iterator[tuple[int, Effects]]:
         """Take in who lives, in pieces as `start_up` does: those that came are told everything."""
+        came, went = applied.brokers_changed(self.state, {broker.id: broker.epoch for broker in brokers})
+        self.answers.forget({*came, *went})
         for count, requests in self.liveness.on_brokers_read(brokers, now_ms):
             yield count, (requests, [], [])
 
@@ -285,18 +297,39 @@ class Intake:
 
     def on_request_answered(self, event: RequestAnswered, now_ms: int) -> Effects:
         """A broker answered: the barrier opens a little, deletions are done, a log dir turns out to be dead."""
+        notices: list[Notice] = []
+        stop = (event.request_id, event.broker) in self.outbox.stops
+        if self.outbox.awaits(event.request_id, event.broker):
+            notices += self.answers.on_answered(event, stop=stop, now_ms=now_ms)
         asked = self.outbox.answered(event.request_id, event.broker)
         self.deletions.on_acknowledged(event, asked)
-        notices: list[Notice] = []
-        if event.error is ErrorCode.STALE_CONTROLLER_EPOCH:
-            told = f"broker {event.broker} has heard of a newer controller; the next write will tell"
-            notices.append(Notice("stale-controller", f"broker {event.broker}", told))
         failed = [tp for tp, error in event.partition_errors.items() if error is ErrorCode.KAFKA_STORAGE_ERROR]
         if failed:
             self.liveness.on_replicas_failed(event.broker, failed)
             told = f"{len(failed)} replicas are on a failed log dir, {failed[0]} for one"
             notices.append(Notice("log-dir-failed", f"broker {event.broker}", told))
         return self.outbox.maybe_metadata(now_ms), [], notices
+
+    def on_connection_changed(self, event: ConnectionChanged) -> list[Notice]:
+        """A broker can't be reached, or can be again: its answers are waited for accordingly."""
+        known = self.state.brokers.get(event.broker)
+        if known is None or known.epoch != event.broker_epoch:
+            return []
+        self.outbox.connection_changed(event.broker, reachable=event.reachable)
+        if event.reachable:
+            return [Notice("broker-reachable", f"broker {event.broker}", "there is a connection to it again")]
+        told = (
+            "it is registered, and there is no connection to it: it is not waited for, and what it has to hear is kept"
+        )
+        return [Notice("broker-unreachable", f"broker {event.broker}", told)]
+
+    def tell_again(self, now_ms: int) -> Iterator[tuple[int, Effects]]:
+        """Tell brokers again what they refused, in pieces as `start_up` does."""
+        everything, requests = self.answers.take_due(now_ms)
+        yield 0, (requests, [], [])
+        for count, found in self.liveness.tell_again(everything, now_ms) if everything else ():
+            yield count, (found, [], [])
+        self.answers.told()
 
     def on_configs_read(self, event: ConfigsRead) -> None:
         """Dynamic configuration changed; elections that became possible are tried."""
@@ -387,15 +420,17 @@ class Intake:
             return [(event.reply_to, ControlledShutdownReply(ErrorCode.STALE_BROKER_EPOCH))]
         self.state.shutting_down.add(event.broker)
         hosted = self.liveness.hosted_by(event.broker)
+        replicas = (self.state.topics[tp.topic].partitions[tp.partition].assignment.replicas for tp in hosted)
+        others = frozenset(chain.from_iterable(replicas)) - {event.broker}
 
         def finish(results: list[bool]) -> list[tuple[ReplyToken, Reply]]:
             remaining = tuple(tp for tp, leads in zip(hosted, results, strict=True) if leads)
-            return [(event.reply_to, ControlledShutdownReply(ErrorCode.NONE, remaining))]
+            self.departures.decided(event.reply_to, ControlledShutdownReply(ErrorCode.NONE, remaining), others)
+            return []
 
-        self.queue.add(Task(Priority.LIVENESS, hosted, partial(_relieve, broker=event.broker), finish))
         if not hosted:
-            self.queue.queues[Priority.LIVENESS].pop()
-            return finish([])
+            return [(event.reply_to, ControlledShutdownReply(ErrorCode.NONE))]
+        self.queue.add(Task(Priority.LIVENESS, hosted, partial(_relieve, broker=event.broker), finish))
         return []
 
     def on_producer_ids_requested(self, event: ProducerIdsRequested) -> list[tuple[ReplyToken, Reply]]:
@@ -503,6 +538,7 @@ class Intake:
         doomed = [record.name for record in records if isinstance(record, PutDeletionMark)]
         if doomed:
             requests += self.deletions.begin(doomed, now_ms)
+        self.departures.handed_out(now_ms)
         self.liveness.mend_written(record.tp for record in records if isinstance(record, PutPartition))
         self.submissions.on_committed(draft)
         self.znodes.on_committed(draft)

@@ -116,6 +116,25 @@ class Liveness:
         self.mend_leaderless(None)
         yield 0, [*requests, *self.deletions.resume(came, now_ms)]
 
+    def tell_again(self, brokers: tuple[BrokerId, ...], now_ms: int) -> Iterator[tuple[int, list[Request]]]:
+        """Tell brokers everything that they have to know, as at a start of ours: they refused something of it.
+
+        Yields:
+            As `on_brokers_read`.
+        """
+        full = FullState(self.state, brokers)
+        for topic in self.state.topics.values():
+            full.add(topic)
+            yield len(topic.partitions), []
+        yield 0, self.outbox.full_metadata(brokers, now_ms, full)
+        yield 0, self.deletions.clear_the_way(brokers, now_ms)
+        for broker in sorted(full.hosted):
+            request = self.outbox.hosted_by(broker, full, now_ms)
+            yield len(full.hosted.pop(broker)), [request]
+        paused = pauses.woken(self.state, self.state.reassignments, frozenset(brokers))
+        requests = self.outbox.stop_replicas(paused, now_ms, delete=False)
+        yield 0, [*requests, *self.deletions.resume(brokers, now_ms)]
+
     def _succeed(self, came: frozenset[BrokerId]) -> None:
         """What a broker led, or was in sync with, in the life before this one.
 

@@ -108,6 +108,7 @@ class ControllerMachine:
             self._process(now_ms, bundle)
             bundle.requests += self.outbox.maybe_metadata(now_ms)
             bundle.reads += self.intake.read_again(now_ms)
+            bundle.replies += self.intake.departures.settled(now_ms)
         return Ready(
             requests=tuple(bundle.requests),
             replies=tuple(bundle.replies),
@@ -142,6 +143,9 @@ class ControllerMachine:
                 self._use(settings, now_ms)
             case TimePassed() if self.in_turns is not None:
                 self._go_on(now_ms, cause, bundle)
+            case TimePassed() if self.state.active and self.intake.answers.due(now_ms):
+                self.in_turns = self.intake.tell_again(now_ms)
+                self._go_on(now_ms, cause, bundle)
             case _ if self.loading or self.in_turns is not None:
                 self.held.append(event)
             case BatchWritten() | BatchRefused():
@@ -151,6 +155,8 @@ class ControllerMachine:
                 self._go_on(now_ms, cause, bundle)
             case _:
                 self._settle(self.intake.take(event, now_ms, cause), bundle)
+                if self.intake.answers.resigns:
+                    self._resign(self.intake.answers.resigns, bundle)
 
     def _use(self, settings: ControllerSettings, now_ms: int) -> None:
         """Decide by other settings from now on; requests that were handed out keep the epochs that they have."""
@@ -178,7 +184,8 @@ class ControllerMachine:
             bundle.notices.append(self.intake.in_charge())
         held, self.held = self.held, []
         for earlier in held:
-            self._take(earlier, now_ms, cause, bundle)
+            if not bundle.resigned:
+                self._take(earlier, now_ms, cause, bundle)
 
     def _settle(
         self, effects: tuple[list[Request], list[tuple[ReplyToken, Reply]], list[Notice]], bundle: Bundle
@@ -202,6 +209,7 @@ class ControllerMachine:
         self._start_over()
         self.loading = False
         bundle.notices.append(Notice("resigned", "controller", reason))
+        bundle.requests.clear()
         bundle.resigned = reason or "unknown"
 
     # ---- outcomes of writes
@@ -334,6 +342,8 @@ class ControllerMachine:
             self.intake.next_check_ms,
             self.intake.read_again_ms,
             self.intake.rebalance.due_ms,
+            self.intake.answers.due_ms,
+            self.intake.departures.due_ms,
         ]
         if self.outbox.pending_metadata:
             due.append(self.outbox.metadata_due_ms)

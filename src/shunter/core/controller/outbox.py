@@ -49,12 +49,16 @@ class Outbox:
         default_factory=dict[tuple[int, BrokerId], tuple[TopicPartition, ...]]
     )
     """Replica deletions that were asked for and not acknowledged."""
+    stops: set[tuple[int, BrokerId]] = field(default_factory=set[tuple[int, BrokerId]])
+    """StopReplicas among the unanswered requests."""
     pending_metadata: set[TopicPartition] = field(default_factory=set[TopicPartition])
     last_metadata_ms: int = -(1 << 62)
     barrier: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
     """Brokers that an event spoke to: the last request id that each has to answer before waiting work goes on."""
     slow: set[BrokerId] = field(default_factory=set[BrokerId])
     """Brokers that the barrier gave up waiting for, until they have answered everything."""
+    unreachable: set[BrokerId] = field(default_factory=set[BrokerId])
+    """Brokers that live, as ZooKeeper has it, and that there is no connection to: nobody waits for their answers."""
 
     def others(self) -> tuple[BrokerId, ...]:
         """Live brokers but ourselves, ascending."""
@@ -89,6 +93,19 @@ class Outbox:
             for broker in self.others()
             if broker in by_broker
         ]
+
+    def lead_again(self, broker: BrokerId, partitions: Iterable[TopicPartition], now_ms: int) -> list[Request]:
+        """Tell a broker of single partitions as they are now, those that it still hosts."""
+        topics: dict[str, list[tuple[int, PartitionState]]] = {}
+        for tp in partitions:
+            partition = self.state.partition(tp)
+            if partition is None or partition.leadership is None or tp.topic in self.state.deleting:
+                continue
+            if broker in partition.assignment.replicas:
+                topics.setdefault(tp.topic, []).append((tp.partition, partition))
+        if not topics or broker not in self.state.brokers:
+            return []
+        return [self._leader_and_isr(broker, self._slices(topics), frozenset(), now_ms, full=False)]
 
     def full_leader_and_isr(self, brokers: Iterable[BrokerId], now_ms: int) -> list[Request]:
         """All that each of `brokers` hosts (we host nothing): after a start-up of theirs."""
@@ -164,6 +181,7 @@ class Outbox:
             if broker not in by_broker:
                 continue
             request_id = self._handed_out((broker,), now_ms)
+            self.stops.add((request_id, broker))
             partitions = tuple(by_broker[broker])
             if delete:
                 self.deletions[request_id, broker] = tuple(stop.tp for stop in partitions)
@@ -265,12 +283,17 @@ class Outbox:
         self.next_request_id += 1
         for broker in brokers:
             self.unanswered.setdefault(broker, {})[request_id] = now_ms
-            if broker not in self.slow:
+            if broker not in self.slow and broker not in self.unreachable:
                 self.barrier[broker] = request_id
         return request_id
 
+    def awaits(self, request_id: int, broker: BrokerId) -> bool:
+        """Whether an answer to this request is waited for: it was handed out in this term and in this life of it."""
+        return request_id in self.unanswered.get(broker, ())
+
     def answered(self, request_id: int, broker: BrokerId) -> tuple[TopicPartition, ...]:
         """Take note of an answer; returns the replica deletions that it acknowledges."""
+        self.stops.discard((request_id, broker))
         waiting = self.unanswered.get(broker)
         if waiting is not None:
             waiting.pop(request_id, None)
@@ -288,10 +311,32 @@ class Outbox:
             self.unanswered.pop(broker, None)
             self.barrier.pop(broker, None)
             self.slow.discard(broker)
+            self.unreachable.discard(broker)
+        self.stops = {each for each in self.stops if each[1] not in gone}
         lost: dict[BrokerId, list[TopicPartition]] = {}
         for request_id, broker in [key for key in self.deletions if key[1] in gone]:
             lost.setdefault(broker, []).extend(self.deletions.pop((request_id, broker)))
         return lost
+
+    def connection_changed(self, broker: BrokerId, *, reachable: bool) -> None:
+        """Wait for no answer that can't come; and for those that a broker owes when it can be reached again no longer.
+
+        Source: the controller redesign, `checkNodeLivenessAndIgnoreDeadNode`, and its third question.
+        """
+        if not reachable:
+            self.unreachable.add(broker)
+            self.barrier.pop(broker, None)
+            return
+        self.unreachable.discard(broker)
+        if broker in self.unanswered:
+            self.slow.add(broker)
+
+    def owes_up_to(self, broker: BrokerId, request_id: int) -> bool:
+        """Whether an answer is waited for that this broker owes to that request, or to one before it."""
+        waiting = self.unanswered.get(broker)
+        if waiting is None or broker in self.slow or broker in self.unreachable:
+            return False
+        return next(iter(waiting)) <= request_id
 
     def barrier_holds(self, now_ms: int) -> bool:
         """Whether waiting work has to wait; gives up on brokers that took too long, which are slow from then on."""

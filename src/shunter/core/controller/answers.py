@@ -1,0 +1,197 @@
+"""Errors in brokers' answers, and what follows from each: one table, and who has to be told again, and when.
+
+Source: Apache 3.9, `KafkaApis.handleLeaderAndIsrRequest`, `handleStopReplicaRequest`, `handleUpdateMetadataRequest` and
+`ReplicaManager.becomeLeaderOrFollower`, `stopReplicas`. Apache's controller logs most of them and does nothing.
+See docs/decisions/0030-errors-in-answers.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from shunter.core.controller.events import RequestAnswered
+from shunter.core.controller.outbox import Outbox
+from shunter.core.controller.ready import Notice, Request
+from shunter.core.controller.state import ControllerState
+from shunter.errors import ErrorCode
+from shunter.model.partition import BrokerId, TopicPartition
+
+AGAIN_MS = 1_000
+AGAIN_AT_MOST_MS = 60_000
+"""A broker that refused is told again after the one, and later each time, up to the other."""
+
+
+class Consequence(Enum):
+    """What follows from an error."""
+
+    NOTHING = "nothing: it says what we know"
+    TELL_AGAIN = "what was refused is told again, later each time"
+    OFFLINE = "the replica is offline on that broker"
+    OWED = "the broker owes the deletion"
+    RESIGN = "we are not the controller any more"
+
+
+OF_REQUESTS: Final[Mapping[ErrorCode, Consequence]] = {
+    ErrorCode.NONE: Consequence.NOTHING,
+    ErrorCode.STALE_CONTROLLER_EPOCH: Consequence.RESIGN,
+}
+"""Errors of a whole request; any other is `TELL_AGAIN`: the broker is told everything that it has to know."""
+
+OF_REPLICAS: Final[Mapping[ErrorCode, Consequence]] = {
+    ErrorCode.NONE: Consequence.NOTHING,
+    ErrorCode.STALE_CONTROLLER_EPOCH: Consequence.NOTHING,  # It has this leader epoch, or a newer one: a repeat.
+    ErrorCode.KAFKA_STORAGE_ERROR: Consequence.OFFLINE,
+}
+"""Errors of one partition of a LeaderAndIsr; any other is `TELL_AGAIN`, for that partition."""
+
+OF_STOPS: Final[Mapping[bool, Consequence]] = {True: Consequence.OWED, False: Consequence.NOTHING}
+"""Every error of one partition of a StopReplica, by whether the replica is to be deleted."""
+
+
+def of_request(error: ErrorCode) -> Consequence:
+    """What follows from a whole request's error."""
+    return OF_REQUESTS.get(error, Consequence.TELL_AGAIN)
+
+
+def of_replica(error: ErrorCode) -> Consequence:
+    """What follows from the error of one partition of a LeaderAndIsr."""
+    return OF_REPLICAS.get(error, Consequence.TELL_AGAIN)
+
+
+@dataclass(slots=True)
+class Refusal:
+    """A broker that refused something. `partitions` None: everything. `due_ms` None: told again, not answered yet."""
+
+    error: ErrorCode
+    partitions: set[TopicPartition] | None
+    due_ms: int | None
+    failures: int = 1
+    last_request: int = 0
+    """The last of the requests that told it again: once that is answered well, all is."""
+
+
+@dataclass(slots=True)
+class Answers:
+    """Who refuses what. One for each election of ours."""
+
+    state: ControllerState
+    outbox: Outbox
+    refusals: dict[BrokerId, Refusal] = field(default_factory=dict[BrokerId, Refusal])
+    accepted: set[BrokerId] = field(default_factory=set[BrokerId])
+    """Brokers that have accepted something from us in this term."""
+    resigns: str = ""
+    """Why we can't go on; empty where we can."""
+
+    def on_answered(self, event: RequestAnswered, *, stop: bool, now_ms: int) -> list[Notice]:
+        """Look at an answer to a request that was waited for; `stop`: it was a StopReplica."""
+        consequence = of_request(event.error)
+        if consequence is Consequence.RESIGN:
+            told = f"broker {event.broker} has heard of a newer controller than epoch {self.state.controller_epoch}"
+            self.resigns = told
+            return [Notice("stale-controller", f"broker {event.broker}", told)]
+        if consequence is Consequence.TELL_AGAIN:
+            notices = self._refused(event, None, event.error, now_ms)
+            self._maybe_resign()
+            return notices
+        self.accepted.add(event.broker)
+        wrong = {} if stop else dict(event.partition_errors)
+        again = {tp: error for tp, error in wrong.items() if of_replica(error) is Consequence.TELL_AGAIN}
+        if again:
+            return self._refused(event, set(again), next(iter(again.values())), now_ms)
+        notices = self._stops_failed(event) if stop and event.partition_errors else []
+        return notices + self._went_well(event)
+
+    def due(self, now_ms: int) -> bool:
+        """Whether somebody has to be told again now."""
+        moment = self.due_ms
+        return moment is not None and moment <= now_ms
+
+    @property
+    def due_ms(self) -> int | None:
+        """When somebody has to be told again."""
+        return min((each.due_ms for each in self.refusals.values() if each.due_ms is not None), default=None)
+
+    def take_due(self, now_ms: int) -> tuple[tuple[BrokerId, ...], list[Request]]:
+        """Give the brokers that have to be told everything, and requests for those that refused single partitions.
+
+        Call `told` when all of it was handed out.
+        """
+        everything: list[BrokerId] = []
+        requests: list[Request] = []
+        for broker, refusal in sorted(self.refusals.items()):
+            if refusal.due_ms is None or refusal.due_ms > now_ms:
+                continue
+            if refusal.partitions is None:
+                everything.append(broker)
+            else:
+                requests += self.outbox.lead_again(broker, sorted(refusal.partitions), now_ms)
+            refusal.due_ms = None
+            refusal.last_request = 1 << 62
+        return tuple(everything), requests
+
+    def told(self) -> None:
+        """What `take_due` asked for was handed out."""
+        last = self.outbox.next_request_id - 1
+        for broker, refusal in tuple(self.refusals.items()):
+            if refusal.last_request == 1 << 62:
+                refusal.last_request = last
+                if not self.outbox.unanswered.get(broker):
+                    del self.refusals[broker]  # Nothing of it is the broker's any more.
+
+    def forget(self, brokers: Iterable[BrokerId]) -> None:
+        """These brokers died or began another life: they are told everything when they come."""
+        for broker in brokers:
+            self.refusals.pop(broker, None)
+            self.accepted.discard(broker)
+
+    def _refused(
+        self, event: RequestAnswered, partitions: set[TopicPartition] | None, error: ErrorCode, now_ms: int
+    ) -> list[Notice]:
+        known = self.refusals.get(event.broker)
+        if known is None or (known.error, known.partitions is None) != (error, partitions is None):
+            notices = [self._notice(event.broker, partitions, error)]
+        else:
+            notices = []
+        if known is None:
+            self.refusals[event.broker] = Refusal(error, partitions, now_ms + AGAIN_MS)
+            return notices
+        known.error = error
+        if known.partitions is not None:
+            known.partitions = None if partitions is None else known.partitions | partitions
+        if known.due_ms is None:
+            known.due_ms = now_ms + min(AGAIN_AT_MOST_MS, AGAIN_MS << min(known.failures, 10))
+            known.failures += 1
+        return notices
+
+    def _notice(self, broker: BrokerId, partitions: set[TopicPartition] | None, error: ErrorCode) -> Notice:
+        if partitions is None:
+            told = f"it refuses our requests with {error.name}; it is told again, later each time"
+            if error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                told += ". Our address or principal needs ClusterAction on the cluster (super.users, or an ACL)"
+        else:
+            told = f"it refuses {len(partitions)} replicas, {min(partitions)} for one, with {error.name}; told again"
+        return Notice("control-refused", f"broker {broker}", told)
+
+    def _stops_failed(self, event: RequestAnswered) -> list[Notice]:
+        tp, error = min(event.partition_errors.items())
+        told = f"it did not stop {len(event.partition_errors)} replicas, {tp} for one ({error.name})"
+        return [Notice("stop-refused", f"broker {event.broker}", told)]
+
+    def _went_well(self, event: RequestAnswered) -> list[Notice]:
+        known = self.refusals.get(event.broker)
+        if known is None or known.due_ms is not None or event.request_id < known.last_request:
+            return []
+        del self.refusals[event.broker]
+        return [Notice("control-accepted", f"broker {event.broker}", "it takes our requests again")]
+
+    def _maybe_resign(self) -> None:
+        """Where every live broker says that we may not control it, another controller may."""
+        others = self.outbox.others()
+        if self.accepted or not others:
+            return
+        denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        if all(broker in self.refusals and self.refusals[broker].error is denied for broker in others):
+            self.resigns = f"every live broker ({len(others)}) refuses our requests with {denied.name}"

@@ -1,0 +1,64 @@
+"""Brokers that asked for their leave, and are told that they may go when the others know their new leaders.
+
+Source: the controller redesign, third problem ("state change propagation and controlled shutdown approval out of
+order"). Apache approves as soon as the requests to the others are queued. See docs/decisions/0031-leave.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shunter.core.controller.events import ReplyToken
+from shunter.core.controller.outbox import Outbox
+from shunter.core.controller.ready import ControlledShutdownReply, Reply
+from shunter.model.partition import BrokerId
+
+
+@dataclass(slots=True)
+class Departure:
+    """A leave that is granted in ZooKeeper. `last_request` is what `others` have to have answered; 0: not known yet."""
+
+    reply_to: ReplyToken
+    reply: ControlledShutdownReply
+    others: frozenset[BrokerId]
+    last_request: int = 0
+    deadline_ms: int = 0
+
+
+@dataclass(slots=True)
+class Departures:
+    """Replies that wait for acknowledgements. One for each election of ours."""
+
+    outbox: Outbox
+    waiting: list[Departure] = field(default_factory=list[Departure])
+
+    def decided(self, reply_to: ReplyToken, reply: ControlledShutdownReply, others: frozenset[BrokerId]) -> None:
+        """New leaders are durable; the requests that tell of them are the next that are handed out."""
+        self.waiting.append(Departure(reply_to, reply, others))
+
+    def handed_out(self, now_ms: int) -> None:
+        """The requests that follow from the last batch were handed out: they are what has to be answered."""
+        for each in self.waiting:
+            if not each.last_request:
+                each.last_request = self.outbox.next_request_id - 1
+                each.deadline_ms = now_ms + self.outbox.settings.slow_broker_ms
+
+    def settled(self, now_ms: int) -> list[tuple[ReplyToken, Reply]]:
+        """Replies that wait for nobody any more: acknowledged, or by brokers that are gone, out of reach or slow."""
+        if not self.waiting:
+            return []
+        done = [each for each in self.waiting if self._is_over(each, now_ms)]
+        self.waiting = [each for each in self.waiting if each not in done]
+        return [(each.reply_to, each.reply) for each in done]
+
+    @property
+    def due_ms(self) -> int | None:
+        """When the next one is over, whoever is silent."""
+        return min((each.deadline_ms for each in self.waiting if each.last_request), default=None)
+
+    def _is_over(self, departure: Departure, now_ms: int) -> bool:
+        if not departure.last_request:
+            return False
+        if now_ms >= departure.deadline_ms:
+            return True
+        return not any(self.outbox.owes_up_to(broker, departure.last_request) for broker in departure.others)

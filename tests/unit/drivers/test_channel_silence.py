@@ -1,0 +1,227 @@
+"""Ways to brokers that end in silence: proxies that swallow bytes, addresses that nobody answers at, errors."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import asynccontextmanager
+
+import pytest
+from fake_broker import FakeBroker
+from kio.index import load_response_schema
+from kio.schema.errors import ErrorCode
+from test_channels import World, topic, world
+
+from shunter.core.controller.events import ConnectionChanged, RequestAnswered
+from shunter.drivers.broker_connection import SILENT_SECONDS, BrokerConnection, addresses_of, connect_to_any
+from shunter.model.broker import Broker, Endpoint
+
+
+class Proxy:
+    """Passes bytes on in both directions, until `swallow` is set: then it takes them and passes nothing on.
+
+    What a firewall does that forgot a flow, or a proxy whose other end is gone; TCP acknowledges all the while.
+    """
+
+    def __init__(self, port):
+        self.target = port
+        self.swallow = False
+        self.connections = 0
+        self.pumps = set()
+
+    async def start(self):
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def stop(self):
+        self._server.close()
+        for pump in self.pumps:
+            pump.cancel()
+        await asyncio.gather(*self.pumps, return_exceptions=True)
+
+    async def _serve(self, reader, writer):
+        self.connections += 1
+        there, back = await asyncio.open_connection("127.0.0.1", self.target)
+        self.pumps |= {
+            asyncio.create_task(self._pump(reader, back)),
+            asyncio.create_task(self._pump(there, writer)),
+        }
+
+    async def _pump(self, reader, writer):
+        try:
+            while data := await reader.read(65_536):
+                if not self.swallow:
+                    writer.write(data)
+                    await writer.drain()
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+
+class Tickets:
+    """In the place of a broker's `answering`: one answer for each ticket."""
+
+    def __init__(self):
+        self.semaphore = asyncio.Semaphore(0)
+
+    async def wait(self):
+        await self.semaphore.acquire()
+
+    def give(self):
+        self.semaphore.release()
+
+    def set(self):
+        for _ in range(100):
+            self.give()
+
+
+class Proxied:
+    """A broker that is registered at its proxy's address."""
+
+    def __init__(self, broker, proxy):
+        self.id = broker.id
+        self.broker = Broker(broker.id, broker.epoch, (Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", proxy.port),))
+
+
+@asynccontextmanager
+async def proxied(**options):
+    broker = await FakeBroker(1).start()
+    proxy = await Proxy(broker.port).start()
+    made = World([Proxied(broker, proxy)], **options)
+    try:
+        yield made, broker, proxy
+    finally:
+        await made.channels.close()
+        await proxy.stop()
+        await broker.stop()
+
+
+def connections(made):
+    return [event.reachable for event in made.events if isinstance(event, ConnectionChanged)]
+
+
+async def until(made, condition, seconds=10):
+    async with asyncio.timeout(seconds), made.changed:
+        await made.changed.wait_for(condition)
+
+
+async def test_a_connection_that_swallows_bytes_is_given_up_and_the_request_sent_again():
+    async with proxied(request_seconds=0.5) as (made, broker, proxy):
+        made.connect()
+        await made.until_answered(1, made.update(topic()))
+        proxy.swallow = True
+        asked = made.update(topic(epoch=1)), made.lead(1, topic(epoch=1))
+        await until(made, lambda: connections(made) == [False])
+        assert made.channels.stats.timeouts == 1
+        assert made.channels.stats.lost == 1
+        proxy.swallow = False
+        await made.until_answered(1, *asked)
+        assert [heard.api_key for heard in broker.heard[-2:]] == [6, 4], "in their order, on another connection"
+        assert connections(made) == [False, True]
+
+
+async def test_a_broker_that_works_its_way_through_a_queue_is_in_time():
+    """The bound is for each request, from the answer before it: five that take a while each are no silence."""
+    async with world(request_seconds=0.6) as w:
+        (broker,) = w.brokers
+        broker.answering = Tickets()
+        w.connect()
+        ids = [w.lead(1, topic(epoch=n)) for n in range(5)]
+        for number in range(1, 6):
+            asyncio.get_running_loop().call_later(0.3 * number, broker.answering.give)
+        await w.until_answered(1, *ids)
+        assert w.channels.stats.timeouts == 0
+        assert w.channels.stats.lost == 0
+
+
+async def test_a_broker_that_does_not_listen_is_told_as_unreachable_and_as_reachable_again():
+    async with world() as w:
+        (broker,) = w.brokers
+        await broker.stop()
+        w.connect()
+        asked = w.update(topic())
+        await until(w, lambda: connections(w) == [False])
+        assert w.events[0] == ConnectionChanged(1, 1, reachable=False)
+        await broker.start()
+        await w.until_answered(1, asked)
+        assert connections(w) == [False, True]
+        assert isinstance(w.events[-1], RequestAnswered)
+
+
+async def test_a_connection_that_is_made_anew_at_once_is_no_news():
+    async with world() as w:
+        (broker,) = w.brokers
+        w.connect()
+        await w.until_answered(1, w.update(topic()))
+        broker.cut()
+        await w.until_answered(1, w.update(topic()))
+        assert w.channels.stats.lost == 1
+        assert connections(w) == []
+
+
+async def test_errors_in_answers_are_counted_by_api_and_kind():
+    async with world() as w:
+        (broker,) = w.brokers
+        answers = broker.relayed
+        answers[6] = lambda _, version: load_response_schema(6, version)(
+            error_code=ErrorCode.cluster_authorization_failed
+        )
+        w.connect()
+        await w.until_answered(1, w.update(topic()), w.update(topic()), w.lead(1, topic()))
+        assert w.channels.stats.errors == {(6, "CLUSTER_AUTHORIZATION_FAILED", "request"): 2}
+
+
+async def test_every_address_of_a_name_is_tried(free_port):
+    async with world() as w:
+        (broker,) = w.brokers
+        nobody = (socket.AF_INET, ("127.0.0.1", free_port))
+        somebody = (socket.AF_INET, ("127.0.0.1", broker.port))
+        with await connect_to_any((nobody, somebody)) as connected:
+            assert connected.getpeername() == ("127.0.0.1", broker.port)
+        with pytest.raises(ConnectionError) as refused:
+            await connect_to_any((nobody, nobody))
+        assert str(refused.value).count("127.0.0.1") >= 2, "what each of them said"
+
+
+async def test_an_address_that_is_silent_leaves_time_for_the_next():
+    """A full backlog: the kernel drops what would connect, as a firewall does."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        address = listening.getsockname()
+        filling = []
+        try:
+            for _ in range(8):
+                each = socket.socket()
+                each.setblocking(False)
+                each.connect_ex(address)
+                filling.append(each)
+            async with world() as w, asyncio.timeout(10):
+                somebody = (socket.AF_INET, ("127.0.0.1", w.brokers[0].port))
+                with await connect_to_any(((socket.AF_INET, address), somebody)) as connected:
+                    assert connected.getpeername()[1] in {w.brokers[0].port, address[1]}
+        finally:
+            for each in filling:
+                each.close()
+
+
+async def test_a_name_has_all_the_addresses_that_the_system_knows():
+    found = await addresses_of(Endpoint("PLAINTEXT", "PLAINTEXT", "localhost", 9092))
+    known = {(each[0], each[4][:2]) for each in socket.getaddrinfo("localhost", 9092, type=socket.SOCK_STREAM)}
+    assert {(family, address[:2]) for family, address in found} == known
+    six = await addresses_of(Endpoint("PLAINTEXT", "PLAINTEXT", "::1", 9092))
+    assert six == ((socket.AF_INET6, ("::1", 9092)),)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="an option of Linux")
+async def test_a_peer_that_acknowledges_nothing_is_given_up_by_the_kernel():
+    async with world() as w:
+        connection = await BrokerConnection.open(w.live[0].endpoints[0])
+        try:
+            option = connection._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+            assert option == 1_000 * SILENT_SECONDS
+            assert connection._socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        finally:
+            connection.close()
