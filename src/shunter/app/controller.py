@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 
 from shunter.app.metrics import PrometheusPage, collect_metrics
 from shunter.app.settings import ControllerConfig
@@ -18,6 +19,7 @@ from shunter.core.controller.events import SettingsChanged
 from shunter.core.controller.machine import ControllerMachine
 from shunter.drivers.channels import Channels
 from shunter.drivers.clock import SystemClock
+from shunter.drivers.cluster_reader import ClusterReader
 from shunter.drivers.controller_loop import ControllerLoop
 from shunter.drivers.controller_seat import ControllerSeat
 from shunter.drivers.fair_selector import FairSelector
@@ -30,6 +32,7 @@ from shunter.drivers.metrics_endpoint import MetricsEndpoint
 from shunter.drivers.relay import Relay
 from shunter.drivers.rpc_server import Listener, RpcServer, parse_listener
 from shunter.drivers.supervision import Supervisor
+from shunter.drivers.survey import Survey
 from shunter.drivers.zookeeper import ZooKeeperClient
 from shunter.errors import DriverError, InvariantViolation, SettingsError
 from shunter.model.broker import Broker, Endpoint
@@ -45,7 +48,8 @@ SWITCH_SECONDS = 0.001
 """How long one thread of Python's keeps another waiting; 5 ms unless told otherwise."""
 _FIXED = (
     "zookeeper", "listener", "advertised_listener", "broker_id", "rack", "session_timeout_ms", "takeover",
-    "takeover_cool_down_ms", "inter_broker_protocol_version", "inter_broker_listener", "metrics_port", "control_request_timeout_ms",
+    "takeover_cool_down_ms", "inter_broker_protocol_version", "inter_broker_listener", "metrics_port",
+    "control_request_timeout_ms",
     *(each.name for each in fields(WireLimits)),
 )  # fmt: skip
 """Settings of what is opened at the start."""
@@ -110,13 +114,16 @@ class ControllerProcess:
         LOG.info("broker id %d listens on %s", self.config.broker_id, told)
         await self._serve_metrics()
         client = ZooKeeperClient(self.config.zookeeper, session_timeout_ms=self.config.session_timeout_ms)
+        registration = self._registration(opened)
+        survey = Survey(registration, self.config.inter_broker_listener)
         self.seat = ControllerSeat(
             client,
-            self._registration(opened),
+            registration,
             self.loop.post,
             takeover=Takeover(self.config.takeover),
             cool_down_seconds=self.config.takeover_cool_down_ms / 1000,
             supervisor=self.supervisor,
+            survey=partial(self._look_around, survey),
         )
         self.loop.attach(self.seat.store, self.channels)
         self.loop.on_resigned = self.seat.give_back
@@ -137,6 +144,13 @@ class ControllerProcess:
                 task.cancel()
             await asyncio.gather(starting, failing, return_exceptions=True)
             await self._close(working)
+
+    async def _look_around(self, survey: Survey, reader: ClusterReader) -> str | None:
+        """Before an election: whether we could do the work, and by which listener brokers want to be spoken to."""
+        obstacle = await survey.obstacle(reader)
+        if survey.found is not None:
+            self.channels.preferred_listener = survey.found.names[0]
+        return obstacle
 
     async def _start(self, seat: ControllerSeat) -> None:
         await seat.start()

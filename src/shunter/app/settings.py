@@ -42,7 +42,8 @@ class ControllerConfig(BaseSettings):
         None, description="newest protocol to speak; default: what brokers know and are set to"
     )
     inter_broker_listener: str | None = Field(
-        None, description="the brokers' listener for us; default: the first PLAINTEXT one"
+        None,
+        description="the brokers' listener for us; default: the one that they name for it, or the first PLAINTEXT one",
     )
     strategy: str = Field("incremental", description="how moves proceed: incremental or all-at-once")
     cancel_mode: str = Field("rollback", description="what a plain cancel does: rollback or stop")

@@ -13,6 +13,7 @@ what a socket does not take at once, and 200 brokers times 5 MB would be a gigab
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import deque
@@ -30,7 +31,7 @@ from shunter.drivers.broker_release import release_of
 from shunter.drivers.channel_stats import ChannelStats, QueueStats
 from shunter.drivers.supervision import Supervise
 from shunter.errors import ErrorCode, FormatError
-from shunter.model.broker import Broker
+from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.wire.answers import decode_control_response
 from shunter.wire.fragments import CacheSize
@@ -97,6 +98,8 @@ class Channels:
         self.stats = ChannelStats()
         self.post = post
         self.listener = listener
+        self.preferred_listener: str | None = None
+        """Where `listener` is None: the one that brokers themselves name for their controller, where it is PLAINTEXT."""
         self.in_flight = in_flight
         self.backlog = backlog
         self.request_seconds = request_seconds
@@ -113,6 +116,17 @@ class Channels:
     def brokers(self) -> tuple[Broker, ...]:
         """The brokers that channels are kept to."""
         return self._brokers
+
+    def endpoint(self, broker: Broker) -> Endpoint:
+        """Choose where to connect to a broker.
+
+        Raises:
+            FormatError: it has no listener that we can use.
+        """
+        if self.listener is None and self.preferred_listener is not None:
+            with contextlib.suppress(FormatError):
+                return broker_endpoint(broker, self.preferred_listener)
+        return broker_endpoint(broker, self.listener)
 
     def send(self, request: Request) -> None:
         """Queue a request; never blocks, never raises for a dead broker."""
@@ -262,7 +276,7 @@ class _Channel:
         told = ""
         for attempt in count():
             try:
-                endpoint = broker_endpoint(self.broker, self._owner.listener)
+                endpoint = self._owner.endpoint(self.broker)
                 connection = await BrokerConnection.open(endpoint)
                 await self._ask_release(connection)
             except (OSError, EOFError, TimeoutError, FormatError) as failure:

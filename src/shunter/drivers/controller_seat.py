@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from shunter.core.controller.events import Elected, Event, SessionExpired
 from shunter.drivers.cluster_reader import ClusterReader, Seen
@@ -31,6 +32,7 @@ class ControllerSeat:
         takeover: Takeover = Takeover.VACANT,
         cool_down_seconds: float = 30.0,
         supervisor: Supervisor | None = None,
+        survey: Callable[[ClusterReader], Awaitable[str | None]] | None = None,
     ) -> None:
         """Join the parts; nothing is connected yet.
 
@@ -40,6 +42,7 @@ class ControllerSeat:
             post: Where events go; called on the event loop.
             takeover: When `/controller` may be taken.
             cool_down_seconds: See `Election`.
+            survey: See `Election`; gets what reads the registrations.
             supervisor: Is told of each task that must not end, should it end.
         """
         self._post = post
@@ -57,6 +60,7 @@ class ControllerSeat:
             registration,
             takeover=takeover,
             cool_down_seconds=cool_down_seconds,
+            survey=None if survey is None else partial(survey, reader),
             on_elected=self._elected,
             on_lost=self._lost,
         )

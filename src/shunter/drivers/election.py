@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from shunter.core.controller.events import Elected, SessionExpired
@@ -58,6 +58,8 @@ _MIGRATION_BEGUN = (
 )
 OVERTAKEN_WITHIN_S = 2.0
 """How long after a fenced write to wait for news of who was elected."""
+UNFIT_FOR_S = 1.0
+"""How often to look again whether we could do the work: what it depends on is not watched."""
 PAUSE_S = 0.25
 PAUSE_AT_MOST_S = 30.0
 """After a refusal of ZooKeeper's, or a term that our own core ended, the pause doubles from the one up to the other."""
@@ -90,6 +92,7 @@ class Election:
         on_elected: Callable[[Elected], None],
         on_lost: Callable[[SessionExpired], None],
         cool_down_seconds: float = 30.0,
+        survey: Callable[[], Awaitable[str | None]] | None = None,
     ) -> None:
         """Prepare; nothing happens before `run`.
 
@@ -101,6 +104,7 @@ class Election:
             on_lost: Called at once when it was lost, with the reason.
             cool_down_seconds: With `preempt`: how long a controller that came while we watched is left in peace, so
                 that two that preempt don't depose one another for ever.
+            survey: Says why we could not do a controller's work, where that is so; asked before each election.
         """
         self._client = client
         self._registration = registration
@@ -119,6 +123,7 @@ class Election:
         self._task: asyncio.Task[None] | None = None
         self._patience: asyncio.TimerHandle | None = None
         self._overtaken = False
+        self._survey = survey
         self._given_up: str | None = None
         self._failures = 0
         self._not_before_s = 0.0
@@ -248,8 +253,13 @@ class Election:
             obstacle, again_in = self._obstacle(scene)
             left = self._not_before_s - _monotonic_seconds()
             if obstacle is None and left <= 0:
-                await self._take(scene)
-                continue
+                unfit = await self._survey() if self._survey is not None else None
+                if unfit is None:
+                    await self._take(scene)
+                    continue
+                self._refused = True
+                self._say(unfit)
+                left = UNFIT_FOR_S
             if obstacle is None:
                 again_in = left
             else:

@@ -1,0 +1,172 @@
+"""How real brokers take it that we are the controller: listeners of their own for it, refusals, leave."""
+
+import json
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka.admin import NewTopic
+from kazoo.client import KazooClient
+
+from shunter.testbed.controller import ShunterController
+from shunter.testbed.failures import PartFailed
+from shunter.testbed.kafka import KafkaBroker
+from shunter.testbed.ports import LOOPBACK, free_ports
+from shunter.testbed.waiting import wait_until
+from shunter.testbed.zookeeper import ZooKeeperServer
+
+pytestmark = pytest.mark.real
+
+APPROVED = "Controlled shutdown request returned successfully"
+
+
+@pytest.fixture
+def topic():
+    return f"t-{uuid4().hex[:8]}"
+
+
+@contextmanager
+def zookeeper_client(connect):
+    client = KazooClient(connect)
+    client.start()
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+def holder(client):
+    """Who holds `/controller`."""
+    return json.loads(client.get("/controller")[0])["brokerid"] if client.exists("/controller") else None
+
+
+def state(client, tp):
+    return json.loads(client.get(f"/brokers/topics/{tp.topic}/partitions/{tp.partition}/state")[0])
+
+
+def peers(pid):
+    """Ports that a process has connections to, on this machine."""
+    own = {Path(f"/proc/{pid}/fd/{fd.name}").readlink().name for fd in Path(f"/proc/{pid}/fd").iterdir()}
+    lines = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    return {int(line[2].split(":")[1], 16) for line in lines if line[3] == "01" and f"socket:[{line[9]}]" in own}
+
+
+def test_brokers_with_a_listener_for_their_controller(tmp_path):
+    """The redesign's prioritised controller traffic: a listener, a thread and a queue of the broker's own for it."""
+    ports = dict(zip((1, 2), zip(*[iter(free_ports(4))] * 2, strict=True), strict=True))
+    with ZooKeeperServer(tmp_path / "zookeeper") as server, zookeeper_client(server.connect_string) as client:
+        brokers = {
+            id_: KafkaBroker(
+                id_,
+                server.connect_string,
+                tmp_path / f"broker-{id_}",
+                port=plain,
+                heap_mib=160,
+                properties={
+                    "listeners": f"PLAINTEXT://{LOOPBACK}:{plain},CONTROL://{LOOPBACK}:{control}",
+                    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT",
+                    "control.plane.listener.name": "CONTROL",
+                    "replica.lag.time.max.ms": 5000,
+                },
+            )
+            for id_, (plain, control) in ports.items()
+        }
+        for broker in brokers.values():
+            broker.launch()
+        ours = None
+        try:
+            for broker in brokers.values():
+                broker.wait_ready()
+            unheard = ShunterController(tmp_path / "unheard", server.connect_string, options=("--takeover", "preempt"))
+            unheard.launch()
+            try:
+                wait_until(lambda: "standing by: " in unheard.log_tail(), what="it says why", timeout_s=40)
+                assert "brokers would not find us: control.plane.listener.name is CONTROL" in unheard.log_tail()
+                assert "--listener CONTROL://HOST:PORT" in unheard.log_tail()
+                assert holder(client) in brokers
+            finally:
+                unheard.stop()
+            (control,) = free_ports(1)
+            ours = ShunterController(
+                tmp_path / "ours",
+                server.connect_string,
+                options=("--listener", f"CONTROL://{LOOPBACK}:{control}", "--takeover", "preempt"),
+            )
+            ours.start()
+            _lead(client, ours, brokers, {number for _, number in ports.values()})
+        finally:
+            for broker in brokers.values():
+                broker.stop()
+            if ours is not None:
+                ours.stop()
+
+
+def _lead(client, ours, brokers, control_ports):
+    """A topic, a leave and a return, with all requests both ways on the listeners that are meant for them."""
+    wait_until(lambda: control_ports <= peers(ours.process.pid), what="it speaks to these listeners", timeout_s=30)
+    assert not {broker.port for broker in brokers.values()} & peers(ours.process.pid)
+    admin = KafkaAdminClient(bootstrap_servers=brokers[1].bootstrap)
+    admin.create_topics([NewTopic("t", -1, -1, replica_assignments={0: [2, 1]})])
+    admin.close()
+
+    class Partition:
+        topic, partition = "t", 0
+
+    assert state(client, Partition)["leader"] == 2
+    brokers[2].stop(timeout_s=40)
+    assert APPROVED in brokers[2].log_tail(400)
+    assert (state(client, Partition)["leader"], state(client, Partition)["isr"]) == (1, [1])
+    brokers[2].start()
+    wait_until(lambda: 2 in state(client, Partition)["isr"], what="an AlterPartition reached us", timeout_s=60)
+
+
+def test_a_cluster_that_does_not_authorize_us(tmp_path):
+    """Every broker answers CLUSTER_AUTHORIZATION_FAILED: we say so, and a broker is the controller instead."""
+    with ZooKeeperServer(tmp_path / "zookeeper") as server, zookeeper_client(server.connect_string) as client:
+        ours = ShunterController(tmp_path / "ours", server.connect_string)
+        broker = KafkaBroker(
+            1,
+            server.connect_string,
+            tmp_path / "broker-1",
+            heap_mib=160,
+            properties={
+                "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+                "super.users": "User:somebody",
+            },
+        )
+        with ours:
+            assert holder(client) == ours.broker_id
+            broker.launch()
+            try:
+                wait_until(lambda: holder(client) == 1, what="the broker is the controller", timeout_s=90)
+                log = ours.log_tail(200)
+            finally:
+                broker.stop()
+        assert "control-refused: broker 1: it refuses our requests with CLUSTER_AUTHORIZATION_FAILED" in log
+        assert "resigned: controller: every live broker (1) refuses our requests" in log
+
+
+def test_a_broker_may_go_when_the_others_know_their_new_leaders(yard, topic, zk):
+    """Broker 2 is to lead in the place of 1, and is frozen: 1 is not told to go before 2 has heard of it."""
+    (tp,) = yard.create(topic, (1, 2, 3), partitions=1)
+    leaving, frozen = yard.cluster.brokers[1], yard.cluster.brokers[2]
+    seen = leaving.log_tail(4000).count(APPROVED)
+    stopping = threading.Thread(target=leaving.stop, kwargs={"timeout_s": 40})
+    frozen.pause()
+    try:
+        stopping.start()
+        wait_until(lambda: state(zk, tp)["leader"] == 2, what="2 leads, durably", timeout_s=3)
+        with pytest.raises(PartFailed):
+            wait_until(lambda: leaving.log_tail(4000).count(APPROVED) > seen, what="1 may go", timeout_s=1)
+        assert leaving.alive
+    finally:
+        frozen.resume()
+        stopping.join()
+        log = leaving.log_tail(4000)
+        leaving.start()
+    assert log.count(APPROVED) > seen
+    wait_until(lambda: set(state(zk, tp)["isr"]) == {1, 2, 3}, what="all are in sync again", timeout_s=60)

@@ -1,0 +1,157 @@
+"""Before an election: whether a broker can be reached, and whether brokers would find us."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+from fake_broker import FakeBroker
+from kio.schema.describe_configs.v1.response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from kio.schema.errors import ErrorCode
+from kio.static.primitive import i8, i32Timedelta
+from test_seat_refusals import RefusingPlace
+
+from shunter.drivers.channels import Channels
+from shunter.drivers.controller_seat import ControllerSeat
+from shunter.drivers.survey import CONTROL_PLANE, INTER_BROKER, PROTOCOL, Listeners, Survey
+from shunter.model.broker import Broker, Endpoint
+
+
+def us(*names):
+    return Broker(1000, 0, tuple(Endpoint(name, "PLAINTEXT", "127.0.0.1", 9000) for name in names))
+
+
+class Registered:
+    """In the place of what reads the registrations."""
+
+    def __init__(self, *brokers):
+        self.found = brokers
+
+    async def brokers(self):
+        return SimpleNamespace(brokers=self.found)
+
+
+def configured(broker, error=ErrorCode.none, **values):
+    """Have a broker answer DescribeConfigs."""
+    names = {"control_plane": CONTROL_PLANE, "inter_broker": INTER_BROKER, "protocol": PROTOCOL}
+    broker.ranges[32] = (1, 4)
+
+    def answer(request, version):
+        assert version == 1
+        (resource,) = request.resources
+        assert resource.resource_name == str(broker.id)
+        configs = tuple(
+            DescribeConfigsResourceResult(
+                name=name, value=values.get(key), read_only=True, config_source=i8(4), is_sensitive=False, synonyms=()
+            )
+            for key, name in names.items()
+            if name in resource.configuration_keys
+        )
+        result = DescribeConfigsResult(
+            error_code=error, error_message=None, resource_type=i8(4), resource_name=str(broker.id), configs=configs
+        )
+        return DescribeConfigsResponse(throttle_time=i32Timedelta.parse(timedelta()), results=(result,))
+
+    broker.relayed[32] = answer
+    return broker
+
+
+@asynccontextmanager
+async def one(**values):
+    broker = await configured(FakeBroker(1), **values).start()
+    try:
+        yield broker
+    finally:
+        await broker.stop()
+
+
+async def judge(*brokers, names=("PLAINTEXT",), listener=None):
+    survey = Survey(us(*names), listener)
+    return await survey.obstacle(Registered(*brokers)), survey.found
+
+
+async def test_nobody_to_ask_is_no_obstacle():
+    assert await judge() == (None, None)
+    assert await judge(us("PLAINTEXT")) == (None, None), "our own registration is nobody"
+
+
+async def test_brokers_that_find_us():
+    async with one(protocol="PLAINTEXT") as broker:
+        assert await judge(broker.broker) == (None, Listeners(None, "PLAINTEXT"))
+    async with one(inter_broker="INSIDE", protocol="PLAINTEXT", control_plane="CONTROL") as broker:
+        told, found = await judge(broker.broker, names=("CONTROL", "INSIDE"))
+        assert told is None
+        assert found.names == ("CONTROL", "INSIDE")
+
+
+@pytest.mark.parametrize(
+    ("values", "names", "missing"),
+    [
+        ({"inter_broker": "INSIDE"}, ("PLAINTEXT",), "INSIDE"),
+        ({"protocol": "SSL"}, ("PLAINTEXT",), "SSL"),
+        ({"control_plane": "CONTROL", "inter_broker": "INSIDE"}, ("INSIDE",), "CONTROL"),
+        ({"control_plane": "CONTROL", "inter_broker": "INSIDE"}, ("CONTROL",), "INSIDE"),
+    ],
+)
+async def test_brokers_that_would_not_find_us(values, names, missing):
+    async with one(**values) as broker:
+        told, _ = await judge(broker.broker, names=names)
+        assert told.startswith("brokers would not find us: ")
+        assert f"--listener {missing}://HOST:PORT" in told
+
+
+async def test_brokers_that_can_not_be_reached(free_port):
+    dead = Broker(1, 1, (Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", free_port),))
+    secured = Broker(2, 1, (Endpoint("SSL", "SSL", "127.0.0.1", free_port),))
+    told, _ = await judge(secured)
+    assert told.startswith(
+        "no broker of 1 has a listener that we can use: broker 2: no PLAINTEXT listener among [SSL:SSL]"
+    )
+    told, _ = await judge(dead, secured)
+    assert told.startswith(f"no broker of 1 can be reached: broker 1 at 127.0.0.1:{free_port}: ")
+    async with one(protocol="PLAINTEXT") as broker:
+        many = [Broker(id_, 1, dead.endpoints) for id_ in range(10, 20)]
+        assert await judge(*many, broker.broker) == (None, Listeners(None, "PLAINTEXT"))
+
+
+async def test_what_can_not_be_found_out_is_no_obstacle():
+    async with one(error=ErrorCode.cluster_authorization_failed) as broker:
+        assert await judge(broker.broker) == (None, None)
+        del broker.ranges[32]
+        assert await judge(broker.broker) == (None, None)
+
+
+async def test_the_listener_that_brokers_name_is_preferred_where_they_have_it():
+    both = (Endpoint("PLAINTEXT", "PLAINTEXT", "h", 1), Endpoint("CONTROL", "PLAINTEXT", "h", 2))
+    channels = Channels(9, lambda _: None)
+    channels.preferred_listener = "CONTROL"
+    assert channels.endpoint(Broker(1, 1, both)).port == 2
+    assert channels.endpoint(Broker(1, 1, both[:1])).port == 1
+    channels = Channels(9, lambda _: None, listener="PLAINTEXT")
+    channels.preferred_listener = "CONTROL"
+    assert channels.endpoint(Broker(1, 1, both)).port == 1, "what the operator says goes first"
+
+
+def test_who_is_unfit_does_not_stand_and_says_why():
+    place = RefusingPlace()
+    unfit = ["brokers would not find us"]
+
+    async def survey(reader):
+        assert (await reader.brokers()).brokers == ()
+        return unfit[0] if unfit else None
+
+    place.seat = ControllerSeat(place.seat.client, us("PLAINTEXT"), place.posted.append, survey=survey)
+    place.run(place.seat.start())
+    place.pass_seconds(20)
+    assert place.controller() is None
+    assert place.seat.troubles == ("brokers would not find us",)
+    unfit.clear()
+    place.pass_seconds(5)
+    assert place.controller() is not None
+    assert place.seat.troubles == ()
