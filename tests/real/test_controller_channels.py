@@ -10,6 +10,7 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from shunter.testbed.controller import ShunterController
 from shunter.testbed.failures import PartFailed
@@ -40,8 +41,11 @@ def zookeeper_client(connect):
 
 
 def holder(client):
-    """Who holds `/controller`."""
-    return json.loads(client.get("/controller")[0])["brokerid"] if client.exists("/controller") else None
+    """Who holds `/controller`; None for nobody."""
+    try:
+        return json.loads(client.get("/controller")[0])["brokerid"]
+    except NoNodeError:
+        return None
 
 
 def state(client, tp):
