@@ -209,6 +209,7 @@ class _Channel:
         self._flying: deque[Entry] = deque()
         self._work = asyncio.Event()
         self._reachable = True
+        self._answers = 0
         self._patience: asyncio.TimerHandle | None = None
         self._wait_for_it()
         self._task = asyncio.create_task(self._run(), name=f"channel-{broker.id}")
@@ -254,7 +255,9 @@ class _Channel:
             self._owner.post(ConnectionChanged(self.broker.id, self.broker.epoch, reachable))
 
     async def _run(self) -> None:
+        fruitless = 0
         while True:
+            answers = self._answers
             connection = await self._open()
             try:
                 async with asyncio.TaskGroup() as talk:
@@ -270,6 +273,10 @@ class _Channel:
                 connection.close()
             self._backlog.restore(self._flying)
             self._flying.clear()
+            # Whoever closes over each request, or answers what can't be read, is not asked a thousand times a second.
+            fruitless = 0 if self._answers > answers else fruitless + 1
+            if fruitless > 1:
+                await asyncio.sleep(retry_pause(fruitless))
 
     async def _open(self) -> BrokerConnection:
         """Connect and agree on versions, however often it takes."""
@@ -277,8 +284,7 @@ class _Channel:
         for attempt in count():
             try:
                 endpoint = self._owner.endpoint(self.broker)
-                connection = await BrokerConnection.open(endpoint)
-                await self._ask_release(connection)
+                connection = await self._connection(endpoint)
             except (OSError, EOFError, TimeoutError, FormatError) as failure:
                 if str(failure) != told:
                     told = str(failure)
@@ -286,7 +292,6 @@ class _Channel:
                 await asyncio.sleep(retry_pause(attempt))
                 continue
             connection.turns = self._owner.turns
-            self.ranges = connection.ranges
             self.connected = True
             self._tell_reachable(True)
             self._owner.stats.connections += 1
@@ -304,6 +309,22 @@ class _Channel:
             self._tells_release = not isinstance(failure, TimeoutError)
             connection.close()
             raise
+
+    async def _connection(self, endpoint: Endpoint) -> BrokerConnection:
+        """Connect.
+
+        Raises:
+            FormatError: it serves none of the versions that we speak: that is no way to it.
+        """
+        connection = await BrokerConnection.open(endpoint)
+        self.ranges = connection.ranges
+        try:
+            self._versions()
+        except FormatError:
+            connection.close()
+            raise
+        await self._ask_release(connection)
+        return connection
 
     def _versions(self) -> ControlVersions:
         versions = common_control_versions((self.ranges,))
@@ -366,6 +387,7 @@ class _Channel:
         if entry.awaited:
             return
         self._flying.popleft()
+        self._answers += 1
         if self._flying:
             # It works on one after another: until now it had no time for this one.
             self._flying[0].sent_at = time.monotonic()

@@ -7,7 +7,7 @@ import socket
 from contextlib import asynccontextmanager
 
 import pytest
-from fake_broker import FakeBroker
+from fake_broker import RANGES, FakeBroker
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 from test_channels import World, topic, world
@@ -159,6 +159,40 @@ async def test_a_connection_that_is_made_anew_at_once_is_no_news():
         await w.until_answered(1, w.update(topic()))
         assert w.channels.stats.lost == 1
         assert connections(w) == []
+
+
+async def test_a_broker_that_speaks_none_of_our_versions_is_out_of_reach_and_not_asked_all_the_time():
+    async with world() as w:
+        (broker,) = w.brokers
+        broker.ranges = {18: (0, 4)}
+        w.connect()
+        w.update(topic())
+        await until(w, lambda: connections(w) == [False])
+        assert broker.connections < 30
+        assert w.channels.stats.connections == 0
+        broker.ranges = dict(RANGES)
+        await w.until_answered(1, w.update(topic()))
+        assert connections(w) == [False, True]
+
+
+async def test_a_broker_whose_answers_can_not_be_read_is_asked_again_with_pauses():
+    async with world() as w:
+        (broker,) = w.brokers
+        broken = asyncio.Event()
+
+        def answer(_, version):
+            broken.set()
+            return load_response_schema(5, 4)(error_code=ErrorCode.none, partition_errors=())
+
+        broker.relayed[6] = answer
+        w.connect()
+        asked = w.update(topic())
+        await asyncio.wait_for(broken.wait(), 10)
+        with pytest.raises(TimeoutError):
+            await w.until_answered(2, 0, seconds=1)
+        assert 2 <= broker.connections < 30
+        del broker.relayed[6]
+        await w.until_answered(1, asked)
 
 
 async def test_errors_in_answers_are_counted_by_api_and_kind():

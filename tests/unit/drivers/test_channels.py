@@ -80,8 +80,8 @@ class World:
             event.request_id for event in self.events if isinstance(event, RequestAnswered) and event.broker == broker
         ]
 
-    async def until_answered(self, broker, *ids):
-        async with asyncio.timeout(10), self.changed:
+    async def until_answered(self, broker, *ids, seconds=10):
+        async with asyncio.timeout(seconds), self.changed:
             await self.changed.wait_for(lambda: set(ids) <= set(self.answered(broker)))
 
 
