@@ -54,6 +54,7 @@ def collect_metrics(
             oldest_event_s=loop.oldest_s(),
             items_waiting=machine.intake.queue.pending(),
             barrier=len(machine.outbox.barrier),
+            tardy_brokers=len(machine.outbox.tardy),
             slow_brokers=len(machine.outbox.slow),
             unreachable_brokers=len(machine.outbox.unreachable),
             refusing_brokers=len(machine.intake.answers.refusals),
@@ -173,6 +174,7 @@ def _work(seen: ControllerMetrics) -> Iterator[Metric]:
     yield _gauge("events_oldest_seconds", "Age of the oldest event that waits", work.oldest_event_s)
     yield _gauge("decisions_waiting", "Partitions and topics that wait for their slice", work.items_waiting)
     yield _gauge("barrier_brokers", "Brokers whose answers waiting work waits for", work.barrier)
+    yield _gauge("tardy_brokers", "Brokers that hold what is about their partitions alone", work.tardy_brokers)
     yield _gauge("slow_brokers", "Brokers that are not waited for any more", work.slow_brokers)
     yield _gauge("unreachable_brokers", "Brokers that live and have no connection", work.unreachable_brokers)
     yield _gauge("refusing_brokers", "Brokers that refuse requests of ours and are told again", work.refusing_brokers)

@@ -76,6 +76,7 @@ class Work:
     oldest_event_s: float
     items_waiting: int
     barrier: int
+    tardy_brokers: int
     slow_brokers: int
     unreachable_brokers: int
     refusing_brokers: int

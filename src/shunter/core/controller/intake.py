@@ -471,7 +471,8 @@ class Intake:
 
         self.queue.add(Task(Priority.NORMAL, partitions, decide, finish))
         if event.queue_entry:
-            self.queue.add(Task(Priority.NORMAL, ("preferred_replica_election",), _delete_queue_entry))
+            done = Task(Priority.NORMAL, ("preferred_replica_election",), _delete_queue_entry, in_order=True)
+            self.queue.add(done)
 
     def _not_preferred(self) -> list[TopicPartition]:
         return [

@@ -277,8 +277,6 @@ class ControllerMachine:
         replies: list[tuple[ReplyToken, Reply]] = []
         for task in tasks:
             replies += task.commit()
-            if not task.exhausted:
-                self.intake.queue.put_back([task])
         self._settle(self.intake.committed(draft, records, changes, now_ms), bundle)
         bundle.replies += replies
 
@@ -313,14 +311,17 @@ class ControllerMachine:
         queue = self.intake.queue
         examined = 0
         while examined < examine_limit:
-            task = queue.first(barrier_holds=self.outbox.barrier_holds(now_ms))
+            task = queue.first(barrier_holds=self.outbox.barrier_holds(now_ms), barrier=self.outbox)
             if task is None or draft.size >= (limit := self._slice_limit(task)):
                 break
             queue.take(task)
             tasks.append(task)
-            examined += max(1, task.draft_slice(draft, limit, examine_limit - examined))
+            examined += max(1, queue.draft(task, draft, limit, examine_limit - examined, self.outbox))
             if not task.exhausted:
-                break
+                # It stays in the queue: what is later may not pass what it has parked, or not looked at.
+                queue.put_back([task])
+                if task.ready(self.outbox):
+                    break
         return draft, tasks, examined
 
     def _slice_limit(self, task: Task) -> int:

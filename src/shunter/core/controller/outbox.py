@@ -21,6 +21,7 @@ from shunter.core.controller.ready import (
     TopicSlice,
 )
 from shunter.core.controller.state import ControllerState
+from shunter.core.controller.tasks import Hold
 from shunter.model.broker import Broker
 from shunter.model.partition import (
     EPOCH_DURING_DELETE,
@@ -31,6 +32,9 @@ from shunter.model.partition import (
     TopicPartition,
 )
 from shunter.model.settings import ControllerSettings, ControlRequestEpoch
+
+ALL_WAIT_MS = 250
+"""How long all waiting work waits for one broker; after that, what is about that broker's partitions alone."""
 
 
 @dataclass(slots=True)
@@ -57,6 +61,11 @@ class Outbox:
     """Brokers that an event spoke to: the last request id that each has to answer before waiting work goes on."""
     slow: set[BrokerId] = field(default_factory=set[BrokerId])
     """Brokers that the barrier gave up waiting for, until they have answered everything."""
+    tardy: set[BrokerId] = field(default_factory=set[BrokerId])
+    """Brokers that did not answer within `ALL_WAIT_MS`: until they have answered everything, or are called slow, they hold
+    only what is about their partitions."""
+    releases: int = 0
+    """Counts how often somebody stopped being waited for."""
     unreachable: set[BrokerId] = field(default_factory=set[BrokerId])
     """Brokers that live, as ZooKeeper has it, and that there is no connection to: nobody waits for their answers."""
 
@@ -283,7 +292,7 @@ class Outbox:
         self.next_request_id += 1
         for broker in brokers:
             self.unanswered.setdefault(broker, {})[request_id] = now_ms
-            if broker not in self.slow and broker not in self.unreachable:
+            if broker not in self.slow and broker not in self.unreachable and broker not in self.tardy:
                 self.barrier[broker] = request_id
         return request_id
 
@@ -294,12 +303,14 @@ class Outbox:
     def answered(self, request_id: int, broker: BrokerId) -> tuple[TopicPartition, ...]:
         """Take note of an answer; returns the replica deletions that it acknowledges."""
         self.stops.discard((request_id, broker))
+        self.releases += broker in self.tardy
         waiting = self.unanswered.get(broker)
         if waiting is not None:
             waiting.pop(request_id, None)
             if not waiting:
                 del self.unanswered[broker]
                 self.slow.discard(broker)
+                self.tardy.discard(broker)
         if self.barrier.get(broker, request_id + 1) <= request_id:
             del self.barrier[broker]
         return self.deletions.pop((request_id, broker), ())
@@ -311,7 +322,9 @@ class Outbox:
             self.unanswered.pop(broker, None)
             self.barrier.pop(broker, None)
             self.slow.discard(broker)
+            self.tardy.discard(broker)
             self.unreachable.discard(broker)
+        self.releases += 1
         self.stops = {each for each in self.stops if each[1] not in gone}
         lost: dict[BrokerId, list[TopicPartition]] = {}
         for request_id, broker in [key for key in self.deletions if key[1] in gone]:
@@ -325,7 +338,9 @@ class Outbox:
         """
         if not reachable:
             self.unreachable.add(broker)
+            self.tardy.discard(broker)
             self.barrier.pop(broker, None)
+            self.releases += 1
             return
         self.unreachable.discard(broker)
         if broker in self.unanswered:
@@ -339,20 +354,51 @@ class Outbox:
         return next(iter(waiting)) <= request_id
 
     def barrier_holds(self, now_ms: int) -> bool:
-        """Whether waiting work has to wait; gives up on brokers that took too long, which are slow from then on."""
-        for broker in [broker for broker in self.barrier if self._patience_ends_ms(broker) <= now_ms]:
+        """Whether all waiting work has to wait.
+
+        A broker that took `ALL_WAIT_MS` is tardy from then on, and holds what is about its partitions alone; one that
+        took `slow_broker_ms` is slow, and holds nothing. Both until they have answered everything.
+        """
+        for broker in [broker for broker in self.barrier if self._all_wait_until_ms(broker) <= now_ms]:
             del self.barrier[broker]
+            self.tardy.add(broker)
+        for broker in [broker for broker in self.tardy if self._patience_ends_ms(broker) <= now_ms]:
+            self.tardy.discard(broker)
             self.slow.add(broker)
+            self.releases += 1
         return bool(self.barrier)
 
     @property
     def barrier_deadline_ms(self) -> int | None:
-        """When the barrier gives up on the next broker; None when nothing is waited for."""
-        return min(map(self._patience_ends_ms, self.barrier), default=None)
+        """When the next broker holds less than it does now; None when nothing is waited for."""
+        moments = [*map(self._all_wait_until_ms, self.barrier), *map(self._patience_ends_ms, self.tardy)]
+        return min(moments, default=None)
+
+    def hold_of(self, tp: TopicPartition) -> Hold:
+        """Whose answers what is decided about a partition has to wait for now: its tardy replicas' brokers."""
+        if not self.tardy:
+            return ()
+        partition = self.state.partition(tp)
+        if partition is None:
+            return ()
+        return tuple(
+            (broker, next(reversed(self.unanswered[broker])))
+            for broker in partition.assignment.replicas
+            if broker in self.tardy and broker in self.unanswered
+        )
+
+    def passed(self, hold: Hold) -> bool:
+        """Whether all of that was answered, or is not waited for any more."""
+        return not any(self.owes_up_to(broker, request_id) for broker, request_id in hold)
+
+    def _all_wait_until_ms(self, broker: BrokerId) -> int:
+        return self._oldest_ms(broker) + min(ALL_WAIT_MS, self.settings.slow_broker_ms)
 
     def _patience_ends_ms(self, broker: BrokerId) -> int:
-        oldest = next(iter(self.unanswered[broker].values()))
-        return oldest + self.settings.slow_broker_ms
+        return self._oldest_ms(broker) + self.settings.slow_broker_ms
+
+    def _oldest_ms(self, broker: BrokerId) -> int:
+        return next(iter(self.unanswered[broker].values()))
 
 
 def live_replicas(brokers: Mapping[BrokerId, Broker], replicas: Replicas) -> Replicas:

@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, Protocol, TypeAlias, cast
 
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.events import ReplyToken
 from shunter.core.controller.ready import PartitionResultsReply, Reply
 from shunter.errors import ErrorCode
-from shunter.model.partition import TopicPartition
+from shunter.model.partition import BrokerId, TopicPartition
 
 
 class Priority(IntEnum):
@@ -42,12 +42,50 @@ EXAMINED_AT_MOST = 1_500
 """Items of one slice that may turn out to need no write; bounds the slice's work where `Draft.size` can't."""
 
 
+PARKED_AT_MOST = 1_000
+"""Items of one task that may wait for single brokers while others go on; less than `EXAMINED_AT_MOST`."""
+
+Hold: TypeAlias = tuple[tuple[BrokerId, int], ...]
+"""Brokers whose answers an item waits for, each up to a request id; empty: it waits for nobody."""
+
+
+class Barrier(Protocol):
+    """What tells whose answers a partition waits for; see docs/decisions/0029-connections.md."""
+
+    releases: int
+    """Counts how often somebody stopped being waited for."""
+
+    def hold_of(self, tp: TopicPartition) -> Hold:
+        """Whose answers what is decided about a partition has to wait for now."""
+        ...
+
+    def passed(self, hold: Hold) -> bool:
+        """Whether all of that was answered, or is not waited for any more."""
+        ...
+
+
+class NoBarrier:
+    """Holds nothing."""
+
+    releases = 0
+
+    def hold_of(self, tp: TopicPartition) -> Hold:  # noqa: ARG002 - as in `Barrier`
+        """Nobody is waited for."""
+        return ()
+
+    def passed(self, hold: Hold) -> bool:  # noqa: ARG002 - as in `Barrier`
+        """Nobody is waited for."""
+        return True
+
+
 @dataclass(slots=True)
 class Task:
     """Items to be decided one by one, and what to do when all are durable.
 
-    `decide` gets the draft and one item, and returns the item's result. `finish` gets all results, in order.
-    Invariant: done <= drafted <= len(items); `results[:done]` belong to durable decisions.
+    `decide` gets the draft and one item, and returns the item's result. `finish` gets all results, in the items' order.
+    Items are decided in their order, but for those that are parked because a broker that they concern owes an answer.
+
+    Invariant: every index below `cursor` is in `results` or parked; `drafting` are those of the slice that is written.
     """
 
     priority: Priority
@@ -56,8 +94,16 @@ class Task:
     finish: Callable[[list[Any]], list[tuple[ReplyToken, Reply]]] | None = None
     cause: str = ""
     """Id of the event that asked for it."""
-    done: int = 0
-    results: list[Any] = field(default_factory=list[Any])
+    in_order: bool = False
+    """It waits for everything of its priority that was asked for before it, and what comes later waits for it."""
+    number: int = 0
+    """Its place among all tasks; the queue gives it."""
+    cursor: int = 0
+    results: dict[int, Any] = field(default_factory=dict[int, Any])
+    drafting: list[int] = field(default_factory=list[int])
+    parked: list[tuple[int, Hold]] = field(default_factory=list[tuple[int, Hold]])
+    looked_at_release: int = -1
+    """`Barrier.releases` when all that is parked was last looked at."""
 
     @property
     def drafted(self) -> int:
@@ -69,25 +115,97 @@ class Task:
         """Whether every item is decided."""
         return self.drafted >= len(self.items)
 
-    def draft_slice(self, draft: Draft, size_limit: int, examine_limit: int) -> int:
-        """Decide items until the draft is full; returns how many were looked at."""
-        start = self.drafted
+    def ready(self, barrier: Barrier) -> bool:
+        """Whether there may be an item that can be decided now."""
+        if self.cursor < len(self.items) and len(self.parked) < PARKED_AT_MOST:
+            return True
+        return bool(self.parked) and self.looked_at_release != barrier.releases
+
+    def draft_slice(
+        self,
+        draft: Draft,
+        size_limit: int,
+        examine_limit: int,
+        barrier: Barrier | None = None,
+        waiting: dict[TopicPartition, Hold] | None = None,
+    ) -> int:
+        """Decide items until the draft is full; returns how many were looked at.
+
+        Args:
+            waiting: partitions that something older waits with: what is asked for later waits with it.
+        """
         draft.cause = self.cause
-        while not self.exhausted and draft.size < size_limit and self.drafted - start < examine_limit:
-            self.results.append(self.decide(draft, self.items[self.drafted]))
-        return self.drafted - start
+        barrier = barrier if barrier is not None else NoBarrier()
+        waiting = waiting if waiting is not None else {}
+        looked = self._try_parked(draft, size_limit, examine_limit, barrier)
+        count = len(self.items)
+        while self.cursor < count and draft.size < size_limit and looked < examine_limit:
+            if len(self.parked) >= PARKED_AT_MOST:
+                break
+            index, looked = self.cursor, looked + 1
+            self.cursor += 1
+            tp = concern(self.items[index])
+            hold = () if tp is None else waiting.get(tp, ())
+            if tp is not None and (not hold or barrier.passed(hold)):
+                hold = barrier.hold_of(tp)
+            if hold and tp is not None:
+                waiting[tp] = hold
+                self.parked.append((index, hold))
+                self.looked_at_release = barrier.releases
+            else:
+                self._decide(draft, index)
+        return looked
+
+    def _try_parked(self, draft: Draft, size_limit: int, examine_limit: int, barrier: Barrier) -> int:
+        if not self.parked or self.looked_at_release == barrier.releases:
+            return 0
+        kept: list[tuple[int, Hold]] = []
+        looked = 0
+        for position, (index, hold) in enumerate(self.parked):
+            if draft.size >= size_limit or looked >= examine_limit:
+                kept += self.parked[position:]
+                break
+            looked += 1
+            if barrier.passed(hold):
+                self._decide(draft, index)
+            else:
+                kept.append((index, hold))
+        else:
+            self.looked_at_release = barrier.releases
+        self.parked = kept
+        return looked
+
+    def _decide(self, draft: Draft, index: int) -> None:
+        self.results[index] = self.decide(draft, self.items[index])
+        self.drafting.append(index)
 
     def commit(self) -> list[tuple[ReplyToken, Reply]]:
         """What was drafted is durable; returns replies when that was the last of it."""
-        self.done = self.drafted
+        self.drafting.clear()
         if self.exhausted and self.finish is not None:
             finish, self.finish = self.finish, None
-            return finish(self.results)
+            return finish([self.results[index] for index in range(len(self.items))])
         return []
 
     def roll_back(self) -> None:
-        """What was drafted left no trace."""
-        del self.results[self.done :]
+        """What was drafted left no trace: it is decided again, before everything that is later."""
+        for index in self.drafting:
+            del self.results[index]
+        if self.drafting:
+            self.parked = sorted([*self.parked, *((index, ()) for index in self.drafting)])
+            self.looked_at_release = -1
+        self.drafting.clear()
+
+
+def concern(item: object) -> TopicPartition | None:
+    """The partition that an item is about, by whose brokers it may be held; None where it is about none."""
+    if isinstance(item, TopicPartition):
+        return item
+    if isinstance(item, tuple):
+        first: object = next(iter(cast("tuple[object, ...]", item)), None)
+        return first if isinstance(first, TopicPartition) else getattr(cast("object", item), "tp", None)
+    tp: object = getattr(item, "tp", None)
+    return tp if isinstance(tp, TopicPartition) else None
 
 
 @dataclass(slots=True)
@@ -96,29 +214,65 @@ class TaskQueue:
 
     cause: str = ""
     """Id of the event that is being taken in: tasks that are queued meanwhile carry it."""
+    next_number: int = 1
+    waiting: dict[TopicPartition, Hold] = field(default_factory=dict[TopicPartition, Hold])
+    """Partitions that parked items are about, with what they wait for; some of it may have passed."""
     queues: dict[Priority, deque[Task]] = field(default_factory=lambda: {priority: deque() for priority in Priority})
 
     def add(self, task: Task) -> None:
         """Queue a task behind its equals."""
         task.cause = task.cause or self.cause
+        task.number = self.next_number
+        self.next_number += 1
         self.queues[task.priority].append(task)
 
     def put_back(self, tasks: Sequence[Task]) -> None:
-        """Return refused tasks to the front, in their order."""
-        for task in reversed(tasks):
-            self.queues[task.priority].appendleft(task)
+        """Return tasks that are not done, or were refused, to their places; those that are there stay."""
+        for priority in {task.priority for task in tasks}:
+            there = set(map(id, self.queues[priority]))
+            returned = [task for task in tasks if task.priority is priority and id(task) not in there]
+            self.queues[priority] = deque(sorted((*returned, *self.queues[priority]), key=lambda task: task.number))
 
-    def first(self, *, barrier_holds: bool) -> Task | None:
+    def first(self, *, barrier_holds: bool, barrier: Barrier | None = None) -> Task | None:
         """The task that goes next, still in its queue; None when there is none or all have to wait."""
+        barrier = barrier if barrier is not None else NoBarrier()
         for priority in Priority:
             queue = self.queues[priority]
-            if queue and not (barrier_holds and priority in WAITS_FOR_BARRIER):
+            if not queue:
+                continue
+            if priority not in WAITS_FOR_BARRIER:
                 return queue[0]
+            if not barrier_holds:
+                found = self._first_ready(queue, barrier)
+                if found is not None:
+                    return found
         return None
+
+    def _first_ready(self, queue: deque[Task], barrier: Barrier) -> Task | None:
+        for position, task in enumerate(queue):
+            if task.in_order and position:
+                return None
+            if task.ready(barrier):
+                return task
+            if task.in_order or task.cursor < len(task.items):
+                return None  # What it did not look at yet may be about the same partitions as what is later.
+        return None
+
+    def draft(self, task: Task, draft: Draft, size_limit: int, examine_limit: int, barrier: Barrier) -> int:
+        """Take a slice of a task that `first` gave and `take` removed; returns how many items were looked at."""
+        if task.priority not in WAITS_FOR_BARRIER:
+            return task.draft_slice(draft, size_limit, examine_limit)
+        if not task.parked and not any(other.parked for other in self.queues[task.priority]):
+            self.waiting.clear()
+        return task.draft_slice(draft, size_limit, examine_limit, barrier, self.waiting)
 
     def take(self, task: Task) -> None:
         """Remove the task that `first` gave."""
-        self.queues[task.priority].popleft()
+        queue = self.queues[task.priority]
+        if queue[0] is task:
+            queue.popleft()
+        else:
+            queue.remove(task)
 
     def waits_for_barrier(self) -> bool:
         """Whether something waits that the barrier can hold back."""

@@ -75,7 +75,7 @@ class ZnodeProtocols:
             self.bridged = self.state.legacy.czxid
             if not self.state.legacy.targets:
                 # It names nothing, so no partition brings it to an end; tools refuse to write while it is there.
-                self.queue.add(Task(Priority.NORMAL, (None,), self._bridge))
+                self.queue.add(Task(Priority.NORMAL, (None,), self._bridge, in_order=True))
         self._take_requests(self.state.requests.values())
         if reconcile_legacy is not None:
             self.queue.add(reconcile_legacy)
@@ -169,8 +169,8 @@ class ZnodeProtocols:
             return self._ignore_further(legacy)
         self.bridged = legacy.czxid
         if legacy.originals and not self.settings.show_original_replicas:
-            self.queue.add(Task(Priority.NORMAL, (None,), self._hide_originals))
-        self.queue.add(Task(Priority.NORMAL, (None,), self._bridge))
+            self.queue.add(Task(Priority.NORMAL, (None,), self._hide_originals, in_order=True))
+        self.queue.add(Task(Priority.NORMAL, (None,), self._bridge, in_order=True))
         return []
 
     def _legacy_under_way(self) -> bool:
@@ -184,7 +184,7 @@ class ZnodeProtocols:
         foreign = set(legacy.targets) - asked - moved
         if not foreign:
             return []
-        self.queue.add(Task(Priority.NORMAL, (foreign,), self.moves.forget_legacy))
+        self.queue.add(Task(Priority.NORMAL, (foreign,), self.moves.forget_legacy, in_order=True))
         told = f"{len(foreign)} partitions were written into it while its moves are under way; they are ignored"
         return [Notice("legacy-ignored", LEGACY, told)]
 
