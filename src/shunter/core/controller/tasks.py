@@ -95,13 +95,16 @@ class Task:
     cause: str = ""
     """Id of the event that asked for it."""
     in_order: bool = False
-    """It waits for everything of its priority that was asked for before it, and what comes later waits for it."""
+    """It waits for everything of its priority that was asked for before it, and what comes later waits for it; its items
+    wait for one another."""
     number: int = 0
     """Its place among all tasks; the queue gives it."""
     cursor: int = 0
     results: dict[int, Any] = field(default_factory=dict[int, Any])
     drafting: list[int] = field(default_factory=list[int])
     parked: list[tuple[int, Hold]] = field(default_factory=list[tuple[int, Hold]])
+    held: Hold = ()
+    """What the next item of a task `in_order` waits for: it is not parked, and nothing is decided before it."""
     looked_at_release: int = -1
     """`Barrier.releases` when all that is parked was last looked at."""
 
@@ -116,7 +119,11 @@ class Task:
         return self.drafted >= len(self.items)
 
     def ready(self, barrier: Barrier) -> bool:
-        """Whether there may be an item that can be decided now."""
+        """Whether there may be an item that can be decided now, or nothing is left to decide."""
+        if self.exhausted:
+            return True
+        if self.held and not barrier.passed(self.held):
+            return False
         if self.cursor < len(self.items) and len(self.parked) < PARKED_AT_MOST:
             return True
         return bool(self.parked) and self.looked_at_release != barrier.releases
@@ -143,11 +150,17 @@ class Task:
             if len(self.parked) >= PARKED_AT_MOST:
                 break
             index, looked = self.cursor, looked + 1
-            self.cursor += 1
             tp = concern(self.items[index])
             hold = () if tp is None else waiting.get(tp, ())
             if tp is not None and (not hold or barrier.passed(hold)):
                 hold = barrier.hold_of(tp)
+            if self.in_order:
+                if not self.held:
+                    self.held = hold
+                if not barrier.passed(self.held):
+                    break
+                self.held = hold = ()
+            self.cursor += 1
             if hold and tp is not None:
                 waiting[tp] = hold
                 self.parked.append((index, hold))

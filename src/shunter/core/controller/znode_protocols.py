@@ -241,7 +241,8 @@ class ZnodeProtocols:
             self.taking.add(request.name)
             items: list[Item | None] = [*sorted(request.targets.items()), None]
             decide = partial(self._take_request, request=request)
-            self.queue.add(Task(Priority.NORMAL, items, decide, partial(self._taken, name=request.name)))
+            taken = partial(self._taken, name=request.name)
+            self.queue.add(Task(Priority.NORMAL, items, decide, taken, in_order=True))
 
     def _taken(self, _: list[None], *, name: str) -> list[tuple[ReplyToken, Reply]]:
         self.taking.discard(name)
@@ -318,7 +319,7 @@ class ZnodeProtocols:
         if extra is None:
             return
         items: list[TopicPartition | None] = [*sorted(extra.targets), None]
-        self.queue.add(Task(Priority.NORMAL, items, self._take_extra_entry))
+        self.queue.add(Task(Priority.NORMAL, items, self._take_extra_entry, in_order=True))
 
     def _take_extra_entry(self, draft: Draft, tp: TopicPartition | None) -> None:
         """Put one entry into the legacy znode and begin it, in one write with its removal from the extra znode."""

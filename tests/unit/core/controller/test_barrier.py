@@ -159,3 +159,25 @@ def test_a_task_that_was_taken_out_of_turn_goes_back_to_its_place():
 )
 def test_what_an_item_is_about(item, about):
     assert concern(item) == about
+
+
+def test_a_task_without_items_is_done_at_once():
+    """Found by `shunter simulate --seed 64`: an election of all, where none was needed, held everything in order."""
+    world = slow_broker()
+    world.feed(ElectionRequested(None, reply_to=7))
+    assert world.replies[7].partitions == ()
+    world.feed(ElectionRequested((), queue_entry=True))
+    assert any(isinstance(record, DeleteQueueEntry) for batch in world.store.log for record in batch)
+
+
+def test_a_znodes_entries_wait_for_one_another():
+    """The last item of `/admin/reassign_partitions_extra` is its end: nothing of it may be parked behind that."""
+    world = slow_broker()
+    world.write_extra({HERS: (1, 4, 2), OTHER: (3, 2, 1)})
+    assert world.replicas(OTHER) == (1, 2, 3)
+    assert world.store.extra.targets
+    world.answer_all()
+    world.pass_time(ALL_WAIT_MS)
+    assert world.replicas(HERS) == (1, 4, 2)
+    assert world.replicas(OTHER) == (3, 2, 1)
+    assert world.store.extra is None
