@@ -40,6 +40,8 @@ class Mutant:
     within: int
     patches: tuple[tuple[Any, str, Any], ...]
     kind: WorldKind = CONTROLLER
+    every: int = 1
+    """Which worlds it is hunted in: those of seeds 1, 1 + every, ...; `within` counts these."""
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -57,7 +59,7 @@ class Mutant:
 def hunt(mutant: Mutant, first_seed: int = 1) -> Outcome | None:
     """The first world that finds a mutant, within its bound."""
     with mutant.applied():
-        for seed in range(first_seed, first_seed + mutant.within):
+        for seed in range(first_seed, first_seed + mutant.within * mutant.every, mutant.every):
             outcome = run_seed(seed, kind=mutant.kind)
             if outcome.violation is not None:
                 return outcome
@@ -68,7 +70,13 @@ MUTANTS: list[Mutant] = []
 
 
 def mutant(
-    owner: Any, attribute: str, *, within: int, kind: WorldKind = CONTROLLER, into: list[Mutant] = MUTANTS
+    owner: Any,
+    attribute: str,
+    *,
+    within: int,
+    kind: WorldKind = CONTROLLER,
+    into: list[Mutant] = MUTANTS,
+    every: int = 1,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a mutant of a function that gets the original as its first argument."""
 
@@ -78,7 +86,7 @@ def mutant(
         def mutated(*arguments: Any, **named: Any) -> Any:
             return function(original, *arguments, **named)
 
-        into.append(Mutant(function.__name__, within, ((owner, attribute, mutated),), kind))
+        into.append(Mutant(function.__name__, within, ((owner, attribute, mutated),), kind, every))
         return function
 
     return make

@@ -9,6 +9,7 @@ import time
 
 import pytest
 from click.testing import CliRunner
+from edge_mutants import EDGE_MUTANTS
 from mutants import MUTANTS, hunt
 
 from shunter.cli import main
@@ -22,6 +23,7 @@ SMOKE_SECONDS = 50
 SMOKE_WORLDS = 400
 LONG_MINUTES = float(os.environ.get("SHUNTER_SIMULATION_MINUTES", "120"))
 MUTANT_SECONDS = 40
+EVERY_MUTANT = [*MUTANTS, *EDGE_MUTANTS]
 QUICK_WITHIN = 40
 """Mutants that take more seeds than this to find are left to the long run."""
 
@@ -114,22 +116,22 @@ def test_many_worlds_take_no_more_memory_than_one(monkeypatch):
 def test_mutants_are_found_as_far_as_time_goes(record_property):
     """The checkers are checked; all of them in the long run."""
     began, hunted = time.monotonic(), 0
-    quick = [mutant for mutant in MUTANTS if mutant.within <= QUICK_WITHIN]
+    quick = [mutant for mutant in EVERY_MUTANT if mutant.within <= QUICK_WITHIN]
     for mutant in sorted(quick, key=lambda mutant: (mutant.within, mutant.name)):
         if hunted >= 5 and time.monotonic() - began > MUTANT_SECONDS:
             break
         assert hunt(mutant) is not None, f"{mutant.name} was not found within {mutant.within} seeds"
         hunted += 1
-    record_property("simulated", f"{hunted} of {len(MUTANTS)} mutants were hunted, and found")
+    record_property("simulated", f"{hunted} of {len(EVERY_MUTANT)} mutants were hunted, and found")
 
 
 def test_there_are_twenty_mutants():
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 20
+    assert len({mutant.name for mutant in EVERY_MUTANT}) == len(EVERY_MUTANT) >= 20
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", EVERY_MUTANT, ids=lambda mutant: mutant.name)
 def test_every_mutant_is_found(mutant):
     assert hunt(mutant) is not None, f"{mutant.name} was not found within {mutant.within} seeds"
 

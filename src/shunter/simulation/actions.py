@@ -8,6 +8,28 @@ from typing import NamedTuple
 
 from shunter.simulation.scheduler import MS
 
+EDGE_OPERATIONS = {
+    "topic_beside_failed_directory": 3,
+}
+EDGE_FAULTS = {
+    "endpoint_moves": 3,
+}
+EDGE_WEIGHTS = {**EDGE_OPERATIONS, **EDGE_FAULTS}
+"""What the world outside does to a controller beyond dying and being slow (`edges`); drawn aside."""
+WAITING = {
+    "empty_reassignment": 2,
+    "reorder_with_the_dead": 2,
+    "lying_originals": 2,
+    "odd_alteration": 3,
+    "poisonous_topic": 2,
+    "poison_by_tool": 1,
+    "too_large": 1,
+    "auto_create": 3,
+    "answers_errors": 4,
+    "zookeeper_refuses": 3,
+    "channel_swallows": 3,
+}
+"""What a controller does not withstand yet: drawn nowhere, until it does."""
 OPERATION_WEIGHTS = {
     "reassign": 22,
     "reassign_many": 5,
@@ -38,6 +60,7 @@ OPERATION_WEIGHTS = {
     "replace_topic": 2,
     "draft_target": 2,
     "cancel_at_start": 0,
+    **dict.fromkeys(EDGE_OPERATIONS, 0),
 }
 FAULT_WEIGHTS = {
     "broker_kill": 6,
@@ -59,14 +82,18 @@ FAULT_WEIGHTS = {
     "zookeeper_slow": 2,
     "apache_takes_over": 2,
     "garble": 0,
+    **dict.fromkeys(EDGE_FAULTS, 0),
 }
 NOTHING: Mapping[str, int] = {}
 PACES_US = (100 * MS, 400 * MS, 400 * MS, 1_000 * MS)
 ASIDE_WEIGHTS = {"cancel_at_start": 3, "garble": 8}
-"""What is drawn aside, in one world of seven: worlds of other seeds stay what they were when it was added."""
 ASIDE_OF = 7
-ASIDE_SEEDS = 3
-"""Of `seed % ASIDE_OF`. No seed that is kept in the tests or named in the documents is among them."""
+ASIDE: Mapping[int, Mapping[str, int]] = {1: EDGE_WEIGHTS, 3: ASIDE_WEIGHTS}
+"""What is drawn aside, by `seed % ASIDE_OF`: worlds of other seeds stay what they were when it was added.
+
+No seed that is kept in the tests is among them.
+"""
+NOTHING_ASIDE: Mapping[int, Mapping[str, int]] = {}
 OPERATIONS = tuple(OPERATION_WEIGHTS)
 FAULTS = tuple(FAULT_WEIGHTS)
 
@@ -88,7 +115,7 @@ def plan_actions(
     operations: Mapping[str, int] = OPERATION_WEIGHTS,
     breakages: Mapping[str, int] = FAULT_WEIGHTS,
     paces_us: Sequence[int] = PACES_US,
-    aside: Mapping[str, int] = NOTHING,
+    aside: Mapping[int, Mapping[str, int]] = NOTHING_ASIDE,
 ) -> list[Action]:
     """Draw a plan: `steps` actions, one in a pace's time on average, faults of the given kinds alone.
 
@@ -106,12 +133,13 @@ def plan_actions(
         at_us += int(random.expovariate(1 / pace))
         kind = random.choices(kinds, shares)[0]
         actions.append(Action(number, at_us, kind, random.getrandbits(32)))
-    return _with_aside(seed, actions, {kind: share for kind, share in aside.items() if kind in weights})
+    drawn = aside.get(seed % ASIDE_OF, NOTHING)
+    return _with_aside(seed, actions, {kind: share for kind, share in drawn.items() if kind in weights})
 
 
 def _with_aside(seed: int, actions: list[Action], weights: Mapping[str, int]) -> list[Action]:
     """Put other actions between those of a plan: about one for every six of them, and none after the last."""
-    if seed % ASIDE_OF != ASIDE_SEEDS or not weights or not actions:
+    if not weights or not actions:
         return actions
     random = Random(f"aside {seed}")
     more = [

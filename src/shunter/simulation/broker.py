@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from shunter.core.controller.ready import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata, StopPartition
-from shunter.drivers.zookeeper_requests import Create
+from shunter.drivers.zookeeper_requests import Create, Put
 from shunter.errors import ErrorCode
 from shunter.formats import znodes
 from shunter.formats.admin_znodes import encode_log_dir_event
@@ -23,6 +22,7 @@ from shunter.model.partition import (
     PartitionState,
     TopicPartition,
 )
+from shunter.simulation.alterations import Alterations
 from shunter.simulation.channels import Answered, Decided
 from shunter.simulation.log import Log
 from shunter.simulation.replica import FetchAnswer, Replica, Role
@@ -37,7 +37,6 @@ FETCH_US = (30 * MS, 60 * MS)
 TICK_US = 500 * MS
 LEAVE_US = 8 * SECOND
 """After this a broker that leaves goes, whatever the controller says or does not say."""
-ALTER_RETRY_US = 50 * MS
 CONTROL_US = (MS // 5, 2 * MS)
 _NO_ERRORS: Mapping[TopicPartition, ErrorCode] = {}
 
@@ -63,6 +62,9 @@ class SimulatedBroker:
         self.leaving = False
         self.zookeeper_reachable = True
         self.registered_us = 0
+        self.port = 9000 + broker_id
+        self.refuses_with: dict[type, ErrorCode] = {}
+        """What it answers instead of carrying out a kind of control request."""
         self._expiry: Timer | None = None
         self._forget_everything()
 
@@ -71,13 +73,13 @@ class SimulatedBroker:
         self.controller_epoch = -1
         self.controller: str | None = None
         self.alive: frozenset[BrokerId] = frozenset()
+        self.live: dict[BrokerId, Broker] = {}
+        """Who is alive, as it was told: what it places topics on, and what clients are told."""
         self.metadata: dict[TopicPartition, LeaderAndIsr] = {}
         self._control: deque[tuple[Decided, Answered]] = deque()
         self._handling = False
         self._fetchers: set[BrokerId] = set()
-        self._unsent: dict[TopicPartition, None] = {}
-        self._altering = 0
-        self._request = 0
+        self.alterations = Alterations(self)
 
     def topic_id(self, tp: TopicPartition) -> UUID | None:
         """The id of a partition's topic as this broker has it, which may be an older topic's."""
@@ -94,6 +96,11 @@ class SimulatedBroker:
     def start(self) -> None:
         """Start the process; it registers as soon as no older registration is in the way."""
         if self.running:
+            return
+        if self.world.poisoned():
+            self.scheduler.note(f"broker {self.id} can't start: a topic's configuration can't be read")
+            self.world.coverage.count("broker", "did not start")
+            self.scheduler.after(2 * SECOND, self.start)
             return
         self.running = True
         self.paused = self.leaving = False
@@ -115,14 +122,23 @@ class SimulatedBroker:
             return
         self.session = tree.open_session()
         self.world.session_opened(self.session, f"broker {self.id}")
-        broker = Broker(self.id, 0, (Endpoint("PLAINTEXT", "PLAINTEXT", "host", 9000 + self.id),))
-        done = tree.commit(
-            [Create(znodes.broker(self.id), encode_broker(broker, timestamp_ms=0), ephemeral=True)], self.session
-        )
+        done = tree.commit([Create(znodes.broker(self.id), self._registration(), ephemeral=True)], self.session)
         assert isinstance(done, Transaction)
         self.epoch = self.fence = done.zxid
         self.registered_us = self.scheduler.now_us + self.scheduler.between(100 * MS, 500 * MS)
         self.scheduler.note(f"broker {self.id} registers, epoch {self.epoch}")
+
+    def _registration(self) -> bytes:
+        endpoints = (Endpoint("PLAINTEXT", "PLAINTEXT", "host", self.port),)
+        return encode_broker(Broker(self.id, 0, endpoints, self.world.rack(self.id)), timestamp_ms=0)
+
+    def move_endpoint(self, port: int) -> bool:
+        """Its listeners are configured anew while it runs: `KafkaZkClient.updateBrokerInfo` sets the znode's data."""
+        path = znodes.broker(self.id)
+        if self.epoch < 0 or not self.zookeeper_reachable or path in self.world.truth.garbled:
+            return False
+        self.port = port
+        return isinstance(self.world.tree.commit([Put(path, self._registration())], self.session), Transaction)
 
     def kill(self) -> None:
         """SIGKILL: its session lives on for a while, its disks stay."""
@@ -225,6 +241,11 @@ class SimulatedBroker:
 
     def _handle(self, decided: Decided) -> tuple[ErrorCode, Mapping[TopicPartition, ErrorCode]]:
         request = decided.request
+        refusal = self.refuses_with.get(type(request))
+        if refusal is not None:
+            self.world.coverage.count("broker", f"answered {refusal.name}")
+            self.world.edge_rules.refused(f"{decided.sender} by broker {self.id}")
+            return refusal, _NO_ERRORS
         if 0 <= request.broker_epoch < self.fence:
             self.world.coverage.count("broker", "stale broker epoch refused")
             return ErrorCode.STALE_BROKER_EPOCH, _NO_ERRORS
@@ -237,7 +258,7 @@ class SimulatedBroker:
             self._update_metadata(request, decided.sender)
             return ErrorCode.NONE, _NO_ERRORS
         if isinstance(request, SendLeaderAndIsr):
-            return ErrorCode.NONE, self._leader_and_isr(request)
+            return self._leader_and_isr(request)
         assert isinstance(request, SendStopReplica)
         errors: dict[TopicPartition, ErrorCode] = {}
         for stop in request.partitions:
@@ -248,7 +269,8 @@ class SimulatedBroker:
 
     def _update_metadata(self, request: SendUpdateMetadata, sender: str) -> None:
         self.controller = sender
-        self.alive = frozenset(broker.id for broker in request.live)
+        self.live = {broker.id: broker for broker in request.live}
+        self.alive = frozenset(self.live)
         for topic in request.topics:
             for number, state in topic.partitions:
                 tp = TopicPartition(topic.name, number)
@@ -259,19 +281,26 @@ class SimulatedBroker:
                     self.metadata.pop(tp, None)
                 else:
                     self.metadata[tp] = leadership
-        self._send_alterations()
+        self.alterations.send()
 
-    def _leader_and_isr(self, request: SendLeaderAndIsr) -> dict[TopicPartition, ErrorCode]:
+    def _leader_and_isr(self, request: SendLeaderAndIsr) -> tuple[ErrorCode, Mapping[TopicPartition, ErrorCode]]:
+        """Take up roles; a log whose topic's configuration can't be read ends the request where it stands."""
         errors: dict[TopicPartition, ErrorCode] = {}
         for topic in request.topics:
             for number, state in topic.partitions:
                 tp = TopicPartition(topic.name, number)
                 if state.leadership is None:
                     continue
-                error = self._change_role(tp, topic.topic_id, state, state.leadership, new=tp in request.new)
+                if tp not in self.disk and self.world.is_poisoned(tp.topic):
+                    self.world.coverage.count("broker", "failed at a poisoned topic")
+                    return ErrorCode.UNKNOWN_SERVER_ERROR, _NO_ERRORS
+                new = tp in request.new
+                if self.failed_directories and not new and tp not in self.disk:
+                    self.world.edge_rules.refused_as_not_new(self, tp, topic.topic_id, request.controller_epoch)
+                error = self._change_role(tp, topic.topic_id, state, state.leadership, new=new)
                 if error is not ErrorCode.NONE:
                     errors[tp] = error
-        return errors
+        return ErrorCode.NONE, errors
 
     def _change_role(
         self, tp: TopicPartition, topic_id: Any, state: PartitionState, leadership: LeaderAndIsr, *, new: bool
@@ -294,11 +323,11 @@ class SimulatedBroker:
         elif replica.log.topic_id is None:
             replica.log.topic_id = topic_id
         replica.min_isr = self.world.min_isr(tp.topic)
-        self._unsent.pop(tp, None)
+        self.alterations.unsent.pop(tp, None)
         if leadership.leader == self.id:
             if replica.lead(state, leadership, self.id, self.scheduler.now_us):
                 self.world.safety.leader_began(self, replica)
-                self._after_progress(replica)
+                self.after_progress(replica)
         elif replica.follow(state, leadership):
             self._fetch_from(leadership.leader)
         return ErrorCode.NONE
@@ -339,7 +368,7 @@ class SimulatedBroker:
                 self.world.safety.replica_deleted(self, stop, log, sender)
             self.disk.pop(stop.tp, None)
             self.replicas.pop(stop.tp, None)
-            self._unsent.pop(stop.tp, None)
+            self.alterations.unsent.pop(stop.tp, None)
         return ErrorCode.NONE
 
     # ---- replication
@@ -390,7 +419,7 @@ class SimulatedBroker:
             if answer.tells(replica.log.high_watermark):  # An empty answer is one event saved.
                 answers.append((replica, offset, leader_epoch, answer))
             if answer.moved:
-                self._after_progress(ours)
+                self.after_progress(ours)
         if answers:
             delay = self.world.delays(follower.id).draw(self.scheduler)
             self.scheduler.after(delay, follower.take_fetched, answers, theirs)
@@ -415,10 +444,11 @@ class SimulatedBroker:
             return False
         if replica.log.directory in self.failed_directories or replica.append(value) is None:
             return False
-        self._after_progress(replica)
+        self.after_progress(replica)
         return True
 
-    def _after_progress(self, replica: Replica, *, shrink: bool = False) -> None:
+    def after_progress(self, replica: Replica, *, shrink: bool = False) -> None:
+        """A replica that leads may have got further: raise its high watermark, tell producers, ask for another ISR."""
         if replica.role is not Role.LEADER:
             return
         now_us = self.scheduler.now_us
@@ -427,12 +457,12 @@ class SimulatedBroker:
         if replica.waiting:
             for offset, value in replica.acknowledged():
                 self.world.safety.acknowledged(self, replica, offset, value)
-        if replica.proposed is None and replica.tp not in self._unsent:
+        if replica.proposed is None and replica.tp not in self.alterations.unsent:
             wanted = replica.proposal(self.id, self.alive, now_us, shrink=shrink)
             if wanted is not None:
-                self._unsent[replica.tp] = None
+                self.alterations.unsent[replica.tp] = None
                 replica.proposed = wanted
-                self._send_alterations()
+                self.alterations.send()
 
     def _tick(self, incarnation: int) -> None:
         if not self.running or self.incarnation != incarnation:
@@ -440,86 +470,12 @@ class SimulatedBroker:
         if not self.paused:
             for replica in tuple(self.replicas.values()):
                 if replica.role is Role.LEADER and replica.log.directory not in self.failed_directories:
-                    self._after_progress(replica, shrink=True)
+                    self.after_progress(replica, shrink=True)
             if self.scheduler.chance(0.3):
                 for log in self.disk.values():
                     log.checkpoint = log.high_watermark
-            self._send_alterations()
+            self.alterations.send()
         self.scheduler.after(TICK_US, self._tick, incarnation)
-
-    # ---- ISR changes
-
-    def _send_alterations(self) -> None:
-        """Send all that waits, one request at a time (AlterPartitionManager)."""
-        if not self._unsent or self._altering or self.epoch < 0 or self.controller is None:
-            return
-        proposals = []
-        for tp in self._unsent:
-            replica = self.replicas.get(tp)
-            if replica is not None and replica.role is Role.LEADER and replica.proposed is not None:
-                self.world.safety.isr_proposed(tp, replica.leader_epoch, replica.proposed)
-                proposals.append(replica.propose(replica.proposed, {}))
-        self._unsent.clear()
-        if not proposals:
-            return
-        self._request += 1
-        self._altering = self._request
-        number, incarnation = self._request, self.incarnation
-        self.world.alter_partition(
-            self, self.epoch, tuple(proposals), lambda answer: self._altered(number, incarnation, proposals, answer)
-        )
-        self.scheduler.after(30 * SECOND, self._alter_timed_out, number, incarnation, proposals)
-
-    def _alter_timed_out(self, number: int, incarnation: int, proposals: list[Any]) -> None:
-        if self._altering == number and self.incarnation == incarnation:
-            self._altered(number, incarnation, proposals, None)
-
-    def _altered(self, number: int, incarnation: int, proposals: list[Any], answer: SimpleNamespace | None) -> None:
-        """Take an AlterPartition answer; None: nobody answered, ask again."""
-        if not self.running or self.incarnation != incarnation or self._altering != number:
-            return
-        self._altering = 0
-        if answer is None or answer.error is not ErrorCode.NONE:
-            for proposal in proposals:
-                self._again(proposal)
-            self.scheduler.after(ALTER_RETRY_US, self._send_later, incarnation)
-            return
-        for proposal in proposals:
-            self._altered_one(proposal, answer.partitions.get(proposal.tp, ErrorCode.UNKNOWN_SERVER_ERROR))
-        self._send_alterations()
-
-    def _send_later(self, incarnation: int) -> None:
-        if self.running and self.incarnation == incarnation and not self.paused:
-            self._send_alterations()
-
-    def _again(self, proposal: Any) -> None:
-        replica = self.replicas.get(proposal.tp)
-        if replica is not None and replica.proposed is not None and replica.leader_epoch == proposal.leader_epoch:
-            self._unsent[proposal.tp] = None
-
-    def _altered_one(self, proposal: Any, result: Any) -> None:
-        replica = self.replicas.get(proposal.tp)
-        if replica is None or replica.role is not Role.LEADER or replica.leader_epoch != proposal.leader_epoch:
-            return
-        if isinstance(result, LeaderAndIsr):
-            if replica.take_answer(result.leader_epoch, result.isr, result.partition_epoch):
-                self._after_progress(replica)
-            return
-        self.world.coverage.count("alter partition", result.name)
-        self.scheduler.note(f"broker {self.id} is refused ISR {proposal.isr} of {proposal.tp}: {result.name}")
-        if result is ErrorCode.INELIGIBLE_REPLICA:
-            replica.proposed = None
-        elif result in {
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ErrorCode.UNKNOWN_TOPIC_ID,
-            ErrorCode.FENCED_LEADER_EPOCH,
-            ErrorCode.INVALID_UPDATE_VERSION,
-            ErrorCode.INVALID_REQUEST,
-            ErrorCode.NEW_LEADER_ELECTED,
-        }:
-            pass  # It keeps what it proposed, and waits for new metadata.
-        else:
-            self._again(proposal)
 
     # ---- leaving, and failing disks
 

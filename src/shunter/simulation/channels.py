@@ -117,6 +117,12 @@ class SimulatedChannels:
         if channel is not None:
             channel.lost()
 
+    def swallow(self, broker: BrokerId) -> None:
+        """The connection to a broker lets nothing through any more, and nobody is told."""
+        channel = self.channels.get(broker)
+        if channel is not None:
+            channel.swallow()
+
     def close(self) -> None:
         """Our process is no more."""
         for channel in self.channels.values():
@@ -176,6 +182,12 @@ class Channel:
         self._up.cut()
         self._close()
         self._owner.scheduler.after(RETRY_US, self._open)
+
+    def swallow(self) -> None:
+        """What is under way, and all that follows on this connection, is lost in silence."""
+        if self._up is not None and self._down is not None:
+            self._up.close()
+            self._down.close()
 
     def _close(self) -> None:
         if self._down is not None:

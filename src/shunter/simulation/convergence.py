@@ -26,7 +26,8 @@ def find_unfinished(world: World) -> list[str]:
     process = _controller(world)
     if process is None:
         return [f"nobody is the controller ({world.owner_of(world.truth.controller_session)} holds the znode)"]
-    return [*_brokers(world), *_moves(world, process), *_partitions(world), *_controller_state(world, process)]
+    told = [*_brokers(world), *_moves(world, process), *_partitions(world), *_controller_state(world, process)]
+    return told or world.edges.last_act()
 
 
 def _controller(world: World) -> ShunterProcess | None:
@@ -98,14 +99,14 @@ def _barred(world: World, tp: TopicPartition) -> bool:
 
 
 def _has_an_older_log(world: World, broker: int, tp: TopicPartition) -> bool:
-    log = world.brokers[broker].disk.get(tp)
+    log = world.brokers[broker].disk.get(tp) if broker in world.brokers else None
     return bool(world.apache.terms) and log is not None and log.topic_id not in (None, world.topic_id(tp.topic))
 
 
 def _data(world: World, tp: TopicPartition) -> list[str]:
     state, assignment = world.truth.states[tp], world.truth.assignment(tp)
     assert assignment is not None
-    leader = world.brokers[state.leader].replicas.get(tp)
+    leader = world.brokers[state.leader].replicas.get(tp) if state.leader in world.brokers else None
     if leader is None or leader.role is not Role.LEADER or leader.leader_epoch != state.leader_epoch:
         return [f"broker {state.leader} does not lead {tp} yet in epoch {state.leader_epoch}"]
     world.safety.ledgers.leader_began(state.leader, leader)
@@ -113,7 +114,9 @@ def _data(world: World, tp: TopicPartition) -> list[str]:
     return [
         f"broker {broker} has another log of {tp}"
         for broker in assignment.replicas
-        if (log := world.brokers[broker].disk.get(tp)) is None or log.entries[:mark] != leader.log.entries[:mark]
+        if broker not in world.brokers
+        or (log := world.brokers[broker].disk.get(tp)) is None
+        or log.entries[:mark] != leader.log.entries[:mark]
     ]
 
 
@@ -140,8 +143,27 @@ def _hosted(world: World, broker: SimulatedBroker) -> list[str]:
             assignment = truth.assignment(tp)
             if assignment is None or broker.id not in assignment.replicas:
                 told.append(f"broker {broker.id} still has a log of {tp}")
+    told += _placed(world, broker)
     if broker.alive != frozenset(truth.brokers):
         told.append(f"broker {broker.id} believes {sorted(broker.alive)} alive, {sorted(truth.brokers)} are")
+    return told
+
+
+def _placed(world: World, broker: SimulatedBroker) -> list[str]:
+    """Who can be reached where, and whether brokers' own topics have what was asked for.
+
+    Source: `KafkaController.onBrokerUpdate`; issue, "a topic never gets fewer replicas than were asked for".
+    """
+    told = [
+        f"broker {broker.id} believes broker {other.id} at port {[each.port for each in known.endpoints]}, not {other.port}"
+        for other in world.brokers.values()
+        if (known := broker.live.get(other.id)) is not None and [each.port for each in known.endpoints] != [other.port]
+    ]
+    for name, factor in world.asked_factors.items():
+        topic = world.truth.topics.get(name)
+        for number, placed in () if topic is None else topic.assignments.items():
+            if len(placed.replicas) != factor or not set(placed.replicas) <= set(world.brokers):
+                told.append(f"{name}-{number} is on {list(placed.replicas)}, {factor} brokers were asked for")
     return told
 
 

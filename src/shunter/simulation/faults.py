@@ -115,10 +115,11 @@ class Faults:
         was = broker.running and not broker.paused
         if was:
             broker.fail_directory(random.randrange(DIRECTORIES))
-            self.world.scheduler.after(self._while(random) + 3 * SECOND, self._mend_disks, broker)
+            self.world.scheduler.after(self._while(random) + 3 * SECOND, self.mend_disks, broker)
         return was
 
-    def _mend_disks(self, broker: SimulatedBroker) -> None:
+    def mend_disks(self, broker: SimulatedBroker) -> None:
+        """Somebody replaces a broken disk, and starts the broker anew."""
         if broker.failed_directories or not broker.running:
             broker.stop_cleanly()
             broker.start()
@@ -246,7 +247,7 @@ class Faults:
             if broker.leaving:
                 broker.stop_cleanly()
             if broker.failed_directories:
-                self._mend_disks(broker)
+                self.mend_disks(broker)
             broker.start()
         for process in world.processes.values():
             if process.kazoo is not None:

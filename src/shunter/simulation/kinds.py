@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from shunter.simulation.actions import ASIDE_WEIGHTS, FAULT_WEIGHTS, NOTHING, OPERATION_WEIGHTS, PACES_US, Action
+from shunter.simulation.actions import ASIDE, FAULT_WEIGHTS, NOTHING_ASIDE, OPERATION_WEIGHTS, PACES_US, Action
 from shunter.simulation.coverage import EXPECTED, Coverage
 from shunter.simulation.executor import actions as executor_actions
 from shunter.simulation.executor.expected import EXECUTOR_EXPECTED
@@ -57,8 +57,8 @@ class WorldKind:
     build: Callable[[int, Sequence[Action]], Runnable]
     acknowledges: str
     expected: Mapping[str, Sequence[str]]
-    aside: Mapping[str, int] = field(default_factory=lambda: NOTHING)
-    """Weights of what is drawn aside, by a PRNG of its own; it is named in `operations` or `faults` with a 0."""
+    aside: Mapping[int, Mapping[str, int]] = field(default_factory=lambda: NOTHING_ASIDE)
+    """Weights of what is drawn aside, by a PRNG of its own (see `actions.ASIDE`); named above with a weight of 0."""
 
 
 CONTROLLER = WorldKind(
@@ -70,7 +70,7 @@ CONTROLLER = WorldKind(
     lambda seed, actions: World(seed, draw_shape(seed), actions),
     "records",
     EXPECTED,
-    ASIDE_WEIGHTS,
+    ASIDE,
 )
 EXECUTOR = WorldKind(
     "executor",

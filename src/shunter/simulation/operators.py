@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
@@ -77,7 +77,10 @@ class Operators:
                 if error is ErrorCode.NONE and tp in targets:
                     self.world.safety.moves.answered(tp, targets[tp], message)
 
-    def _submit(self, event: ReassignmentsSubmitted, about: str) -> bool:
+    def submit(
+        self, event: ReassignmentsSubmitted, about: str, judge: Callable[[Reply | ErrorCode], None] | None = None
+    ) -> bool:
+        """Ask whoever is the controller; `judge` is shown the answer."""
         process = self.world.active_process()
         if process is None:
             return False
@@ -109,6 +112,8 @@ class Operators:
         def told(reply: Reply | ErrorCode) -> None:
             follow(reply)
             self._told(about, reply, self._undisturbed(targets, touched))
+            if judge is not None:
+                judge(reply)
 
         process.ask(with_token, told)
         return True
@@ -141,7 +146,7 @@ class Operators:
 
     def _submit_perhaps_twice(self, event: ReassignmentsSubmitted, about: str, random: Random) -> bool:
         """Now and then a client's connection breaks, and it asks again what has arrived already."""
-        done = self._submit(event, about)
+        done = self.submit(event, about)
         if done and random.random() < 0.06:
             self.world.scheduler.after(random.randrange(1, 300) * MS, self._ask_again, event, about)
             self.world.coverage.count("operation", "asked twice")
@@ -152,10 +157,10 @@ class Operators:
         partitions = self.world.truth.partitions()
         chosen = random.sample(partitions, random.randint(0, len(partitions)))
         changes = tuple(ReassignmentChange(tp, self._target(random, tp), forced=random.random() < 0.5) for tp in chosen)
-        return bool(changes) and self._submit(ReassignmentsSubmitted(changes), "reassign")
+        return bool(changes) and self.submit(ReassignmentsSubmitted(changes), "reassign")
 
     def _ask_again(self, event: ReassignmentsSubmitted, about: str) -> None:
-        self._submit(event, about)
+        self.submit(event, about)
 
     def cancel(self, random: Random) -> bool:
         """Stop one, or roll it back."""
@@ -172,13 +177,13 @@ class Operators:
         partitions = self.world.truth.partitions()
         chosen = random.sample(partitions, random.randint(0, len(partitions)))
         changes = tuple(ReassignmentChange(tp, self._target(random, tp), forced=True) for tp in chosen)
-        if not changes or not self._submit(ReassignmentsSubmitted(changes), "reassign"):
+        if not changes or not self.submit(ReassignmentsSubmitted(changes), "reassign"):
             return False
         mode = random.choice((None, CancelMode.STOP, CancelMode.ROLL_BACK, CancelMode.PAUSE))
         if random.random() < 0.5:
-            return self._submit(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=mode), "cancel")
+            return self.submit(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=mode), "cancel")
         cancels = tuple(ReassignmentChange(tp, None, cancel_mode=mode) for tp in chosen if random.random() < 0.5)
-        return self._submit(ReassignmentsSubmitted(cancels), "cancel")
+        return self.submit(ReassignmentsSubmitted(cancels), "cancel")
 
     def roll_back_from(self, broker: BrokerId) -> None:
         """Roll back every move that has a broker among its originals."""
@@ -186,20 +191,20 @@ class Operators:
         moving = [tp for tp, record in records if broker in record.original and record.phase is Phase.MOVING]
         if moving and not self.world.apache.active:
             changes = tuple(ReassignmentChange(tp, None, cancel_mode=CancelMode.ROLL_BACK) for tp in moving)
-            self._submit(ReassignmentsSubmitted(changes), "cancel")
+            self.submit(ReassignmentsSubmitted(changes), "cancel")
 
     def cancel_topic(self, random: Random) -> bool:
         """Cancel all of a topic's."""
         tp = self._partition(random)
         mode = random.choice((None, *CancelMode))
-        return tp is not None and self._submit(
+        return tp is not None and self.submit(
             ReassignmentsSubmitted((), cancel_topics=(tp.topic,), cancel_mode=mode), "cancel"
         )
 
     def cancel_all(self, random: Random) -> bool:
         """Cancel everything."""
         mode = random.choice((None, *CancelMode))
-        return self._submit(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=mode), "cancel")
+        return self.submit(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=mode), "cancel")
 
     def cancel_at_start(self, random: Random) -> bool:
         """Begin moves under Apache's controller, depose it, and cancel everything as soon as one of ours is there."""
@@ -217,7 +222,7 @@ class Operators:
         """A controller of ours is there, and has not looked yet at who is right about everything that moves."""
         mode, self._at_start = self._at_start, None
         if mode is not None and not self.world.phase_two:
-            self._submit(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=mode), "cancel")
+            self.submit(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=mode), "cancel")
 
     def legacy_znode(self, random: Random) -> bool:
         """Write `/admin/reassign_partitions` as Apache's tool does; refused while it is there."""
@@ -243,7 +248,7 @@ class Operators:
     def resume(self, random: Random) -> bool:
         """Let paused moves go on."""
         del random
-        return self._submit(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=CancelMode.RESUME), "resume")
+        return self.submit(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=CancelMode.RESUME), "resume")
 
     def extra_znode(self, random: Random) -> bool:
         """Write KIP-236's `/admin/reassign_partitions_extra`."""

@@ -108,6 +108,7 @@ class ShunterProcess:
             world.zookeeper_delays,
             world.shape.controller_session_us,
             lambda session: world.session_opened(session, self.name),
+            world.refused,
         )
         return self.kazoo
 
@@ -203,6 +204,17 @@ class ShunterProcess:
         request = SimpleNamespace(broker_id=broker, broker_epoch=epoch)
         self.loop.deliver(self._handle, controlled_shutdown, request, told)
 
+    def serve(self, handler: Any, request: Any, told: Callable[[Any], None]) -> None:
+        """Take a client's request through the real handler; `told` gets what it answers, or the refusal."""
+
+        async def work() -> None:
+            try:
+                told(await handler(request, _Call(self, request)))
+            except RequestRejected as refused:
+                told(refused)
+
+        self.loop.deliver(lambda: self._keep(self.loop.create_task(work())))
+
     def _handle(self, handler: Any, request: Any, told: Callable[[SimpleNamespace], None]) -> None:
         async def work() -> None:
             try:
@@ -273,7 +285,8 @@ def _alter_request(process: ShunterProcess, broker: int, epoch: int, proposals: 
         for (name, topic_id), partitions in by_topic.items()
     ]
     # Brokers fall back to names as soon as one of the topics has no id.
-    version = ALTER_PARTITION_VERSION if all(topic.topic_id is not None for topic in topics) else BY_NAME_VERSION
+    by_id = all(topic.topic_id is not None for topic in topics)
+    version = min(process.world.shape.alter_version, ALTER_PARTITION_VERSION if by_id else BY_NAME_VERSION)
     return SimpleNamespace(broker_id=broker, broker_epoch=epoch, topics=topics, version=version)
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from shunter.model.reassignment import CancelMode, Strategy
 from shunter.model.settings import ControllerSettings, ControlRequestEpoch, Takeover
+from shunter.simulation.actions import ASIDE, ASIDE_OF, EDGE_WEIGHTS
 from shunter.simulation.scheduler import MS, SECOND
 
 
@@ -23,6 +24,7 @@ class Size(NamedTuple):
     """Between two records, whatever their partition."""
 
 
+NEWEST_ALTER_PARTITION = 3
 SMALL = Size((3, 3, 4), (1, 1, 2), 2, (8, 24), (40, 100))
 MIDDLE = Size((3, 4, 4, 5), (1, 2, 2), 3, (20, 40), (20, 60))
 LARGE = Size((3, 4, 4, 5, 5), (1, 2, 2, 3), 4, (60, 60), (10, 30))
@@ -46,6 +48,10 @@ class Shape:
     controller_session_us: int
     skew_ms: int
     produce_us: int
+    alter_version: int = NEWEST_ALTER_PARTITION
+    """Of AlterPartition, that all brokers speak."""
+    racks: tuple[str | None, ...] = ()
+    """Of the brokers, in their order; empty: nobody has one."""
 
 
 def draw_shape(seed: int) -> Shape:
@@ -78,6 +84,7 @@ def draw_shape(seed: int) -> Shape:
         write_target_replicas=random.random() < 0.5,
         roll_back_after_ms=random.choice((0, 0, 4_000)),
     )
+    alter_version, racks = _draw_edge(seed, count)
     return Shape(
         steps=random.randint(*size.steps),
         brokers=brokers,
@@ -89,4 +96,16 @@ def draw_shape(seed: int) -> Shape:
         controller_session_us=random.choice((1 * SECOND, 3 * SECOND)),
         skew_ms=random.choice((0, 0, 5_000, 3_600_000)),
         produce_us=random.choice(size.produce_ms) * MS,
+        alter_version=alter_version,
+        racks=racks,
     )
+
+
+def _draw_edge(seed: int, brokers: int) -> tuple[int, tuple[str | None, ...]]:
+    """Draw what only worlds with edges have, by a PRNG of its own."""
+    if ASIDE.get(seed % ASIDE_OF) is not EDGE_WEIGHTS:
+        return NEWEST_ALTER_PARTITION, ()
+    random = Random(f"edge {seed}")
+    version = random.choice((0, 1, 2, NEWEST_ALTER_PARTITION, NEWEST_ALTER_PARTITION))
+    racks = tuple(f"r{number % 2}" for number in range(brokers)) if random.random() < 0.6 else ()
+    return version, racks

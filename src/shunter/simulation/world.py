@@ -25,17 +25,20 @@ from shunter.formats.topic_znodes import encode_topic
 from shunter.model.partition import BrokerId, ReplicaAssignment, TopicPartition
 from shunter.model.settings import ControllerSettings, Takeover
 from shunter.model.topic import Topic
-from shunter.simulation.actions import Action
+from shunter.simulation.actions import FAULT_WEIGHTS, Action
 from shunter.simulation.apache import ApacheController
 from shunter.simulation.broker import SimulatedBroker
 from shunter.simulation.convergence import find_unfinished
 from shunter.simulation.coverage import Coverage
+from shunter.simulation.edge_rules import EdgeRules
+from shunter.simulation.edges import Edges
 from shunter.simulation.faults import Faults
 from shunter.simulation.garbling import Garbling
 from shunter.simulation.machine_rules import MachineRules
 from shunter.simulation.network import Delays
 from shunter.simulation.operators import Operators
 from shunter.simulation.phases import live_through
+from shunter.simulation.poison import is_poison
 from shunter.simulation.process import ObservedMachine, ShunterProcess, altered_results
 from shunter.simulation.safety import Safety, Violation
 from shunter.simulation.scheduler import MS, SECOND, Scheduler
@@ -81,7 +84,11 @@ class World:
         self.operators = Operators(self)
         self.faults = Faults(self)
         self.garbling = Garbling(self)
+        self.edges = Edges(self)
+        self.edge_rules = EdgeRules(self)
         self._value = 0
+        self.asked_factors: dict[str, int] = {}
+        """How many replicas the topics of brokers were asked to have."""
 
     # ---- what the parts ask
 
@@ -109,6 +116,18 @@ class World:
         """min.insync.replicas of a topic."""
         return int(self.truth.configs.get(topic, {}).get("min.insync.replicas", "1"))
 
+    def rack(self, broker: BrokerId) -> str | None:
+        """Where a broker stands."""
+        return self.shape.racks[self.shape.brokers.index(broker)] if self.shape.racks else None
+
+    def is_poisoned(self, topic: str) -> bool:
+        """Whether no broker can read a topic's configuration."""
+        return is_poison(self.truth.configs.get(topic, {}))
+
+    def poisoned(self) -> list[str]:
+        """Topics whose configuration keeps brokers from starting."""
+        return [name for name in self.truth.topics if self.is_poisoned(name)]
+
     def unclean_allowed(self, tp: TopicPartition) -> bool:
         """Whether an operator allowed a leader that is out of sync."""
         configs = self.truth.configs.get(tp.topic, {})
@@ -133,6 +152,11 @@ class World:
             if process.name == writer:
                 return process.decided_live - process.decided_offline.get(tp, frozenset())
         return frozenset(self.truth.brokers)
+
+    def epochs_known_to(self, writer: str) -> dict[BrokerId, int]:
+        """The brokers' lives of which a controller knows."""
+        brokers = next((each.machine.state.brokers for each in self.processes.values() if each.name == writer), {})
+        return {broker.id: broker.epoch for broker in brokers.values()}
 
     def decided_us(self, writer: str) -> int:
         """When a controller decided its last batch."""
@@ -172,7 +196,9 @@ class World:
             f"zk {transaction.zxid} by {self.owner_of(transaction.session)}: "
             + " ".join(f"{type(each).__name__}:{each.path}" for each in transaction.operations)
         )
+        self.edge_rules.committed(transaction)
         self.safety.committed(transaction)
+        self.edge_rules.placed(transaction)
 
     def machine_handled(
         self, process: ShunterProcess, machine: ObservedMachine, envelope: Envelope, ready: Ready
@@ -191,6 +217,10 @@ class World:
         """Something of a process raised and nobody caught it."""
         where = "".join(traceback.format_exception(failure)[-3:])
         self.safety.violate("nothing raises", f"{name}: {type(failure).__name__}: {failure}\n{where}")
+
+    def refused(self, process: str) -> None:
+        """ZooKeeper forbids a process something."""
+        self.edge_rules.refused(process)
 
     def broker_stopped(self, broker: BrokerId) -> None:
         """A broker's process ended: connections to it break."""
@@ -213,6 +243,7 @@ class World:
 
         def told(answer: SimpleNamespace) -> None:
             found = altered_results(answer, proposals) if answer.error_code is ErrorCode.NONE else {}
+            self.edge_rules.alterations_answered(found)
             result = SimpleNamespace(error=answer.error_code, partitions=found)
             self.scheduler.after(self.delays(broker.id).draw(self.scheduler), answered, result)
 
@@ -281,6 +312,7 @@ class World:
         """Everything is mended, and operators let go."""
         self.phase_two = True
         self.faults.mend_all()
+        self.edges.mend_all()
         self.operators.let_go()
 
     def _furnish(self) -> None:
@@ -327,14 +359,10 @@ class World:
     def _act(self, action: Action) -> None:
         self.scheduler.note(f"action {action.number} {action.kind}")
         random = Random(action.draw)
-        if hasattr(self.faults, action.kind):
-            done = getattr(self.faults, action.kind)(random)
-            category = "fault"
-        else:
-            done = getattr(self.operators, action.kind)(random)
-            category = "operation"
+        doers = (self.faults, self.operators, self.edges)
+        done = getattr(next(doer for doer in doers if hasattr(doer, action.kind)), action.kind)(random)
         if done:
-            self.coverage.count(category, action.kind)
+            self.coverage.count("fault" if action.kind in FAULT_WEIGHTS else "operation", action.kind)
 
     def _produce(self) -> None:
         if self.phase_two and self.scheduler.now_us % 7:

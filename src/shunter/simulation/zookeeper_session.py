@@ -13,16 +13,18 @@ from types import SimpleNamespace
 from typing import Any
 
 from kazoo.client import KazooState
-from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, NoNodeError, SessionExpiredError
+from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, NoAuthError, NoNodeError, SessionExpiredError
 
 from shunter.drivers import zookeeper_requests as requests
-from shunter.drivers.zookeeper_requests import Operation
+from shunter.drivers.zookeeper_requests import Check, Operation
 from shunter.simulation import zookeeper_wire as wire
 from shunter.simulation.event_loop import ProcessLoop
 from shunter.simulation.network import Delays, Link
 from shunter.simulation.scheduler import MS, Scheduler, Timer
 from shunter.simulation.zookeeper_tree import Refusal, ZooKeeperTree
 
+MAX_BUFFER = 0xFFFFF
+"""`jute.maxbuffer`: a server that is sent more closes the connection."""
 RECONNECT_US = (20 * MS, 400 * MS)
 
 
@@ -33,6 +35,7 @@ class SimulatedKazoo:
         loop: the process; everything reaches it through `deliver`.
         session_timeout_us: how long the server keeps a session whose client is silent.
         on_session: is told each new session's id.
+        on_refused: is told the process of each request that its ACLs forbid.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class SimulatedKazoo:
         delays: Delays,
         session_timeout_us: int,
         on_session: Callable[[int], None],
+        on_refused: Callable[[str], None],
     ) -> None:
         """Prepare; nothing is connected before `start_async`."""
         self._scheduler = scheduler
@@ -51,6 +55,7 @@ class SimulatedKazoo:
         self._delays = delays
         self._timeout_us = session_timeout_us
         self._on_session = on_session
+        self._on_refused = on_refused
         self._connection = SimpleNamespace(_read_watch_event=None)
         self._listeners: list[Callable[[str], None]] = []
         self._waiting: deque[tuple[requests.Request, Any]] = deque()
@@ -60,6 +65,9 @@ class SimulatedKazoo:
         self._expiry: Timer | None = None
         self._closed = False
         self.reachable = True
+        self.forbidden_reads: list[str] = []
+        self.forbidden_writes: list[str] = []
+        """Beginnings of paths that their ACLs keep from us."""
         self.session = 0
         self.last_zxid = 0
         self.hosts = "simulated"
@@ -197,6 +205,10 @@ class SimulatedKazoo:
     # ---- the server's side
 
     def _serve(self, link: Link, request: requests.Request, waiter: Any) -> None:
+        if len(request.body) > MAX_BUFFER:
+            self._scheduler.note(f"zookeeper: a request of {len(request.body)} bytes ends a connection")
+            self._scheduler.after(0, self.drop)
+            return
         body, failure = self._handle(request)
         if self._down is None or link is not self._up:
             return  # It arrived, and the connection broke before the answer.
@@ -230,8 +242,10 @@ class SimulatedKazoo:
             return self._multi(wire.read_multi(body)), None
         if kind == wire.MULTI_READ:
             asked = wire.read_many(body)
+            if any(map(self._forbids, asked.paths)):
+                self._on_refused(self._loop.name)
             found = [
-                tree.children(path) if children else tree.get(path)
+                requests.NO_AUTH if self._forbids(path) else tree.children(path) if children else tree.get(path)
                 for path, children in zip(asked.paths, asked.children, strict=True)
             ]
             return wire.many(found, requests.NO_NODE), None
@@ -244,6 +258,9 @@ class SimulatedKazoo:
         return self._read(kind, *wire.read_path(body))
 
     def _read(self, kind: int, path: str, watch: bool) -> tuple[bytes | None, Exception | None]:
+        if kind != wire.EXISTS and self._forbids(path):
+            self._on_refused(self._loop.name)
+            return b"", NoAuthError()  # Whoever may not read may still ask whether a znode is there.
         znode = self._tree.get(path)
         if watch and kind == wire.EXISTS:
             self._tree.watch_data(path, self.session, self._watch_fired)
@@ -257,7 +274,14 @@ class SimulatedKazoo:
             return wire.children_and_stat(self._tree.children(path) or (), znode), None
         return (wire.stat(znode) if kind == wire.EXISTS else wire.data_and_stat(znode)), None
 
+    def _forbids(self, path: str) -> bool:
+        return any(path.startswith(prefix) for prefix in self.forbidden_reads)
+
     def _multi(self, operations: list[Operation]) -> bytes:
+        for index, operation in enumerate(operations):
+            if not isinstance(operation, Check) and operation.path.startswith(tuple(self.forbidden_writes)):
+                self._on_refused(self._loop.name)
+                return wire.multi_refused(operations, index, requests.NO_AUTH)
         done = self._tree.commit(operations, self.session)
         if isinstance(done, Refusal):
             return wire.multi_refused(operations, done.position, done.code)

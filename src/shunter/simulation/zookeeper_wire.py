@@ -156,12 +156,13 @@ def children_and_stat(names: Sequence[str], znode: Znode) -> bytes:
     return _texts(names) + stat(znode)
 
 
-def many(found: Sequence[Znode | tuple[str, ...] | None], missing: int) -> bytes:
-    """Print a multi-read's answer: data and stat, names of children, or an error."""
+def many(found: Sequence[Znode | tuple[str, ...] | int | None], missing: int) -> bytes:
+    """Print a multi-read's answer: data and stat, names of children, or an error's code (None: `missing`)."""
     parts: list[bytes] = []
     for each in found:
-        if each is None:
-            parts += (_MULTI_HEADER.pack(-1, False, missing), _INT.pack(missing))
+        if each is None or isinstance(each, int):
+            code = missing if each is None else each
+            parts += (_MULTI_HEADER.pack(-1, False, code), _INT.pack(code))
         elif isinstance(each, Znode):
             parts += (_MULTI_HEADER.pack(GET_DATA, False, 0), data_and_stat(each))
         else:

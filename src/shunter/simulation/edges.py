@@ -1,0 +1,400 @@
+"""What the world outside does to a controller beyond dying and being slow, by the names of `actions.EDGE_WEIGHTS`.
+
+Clients that send what nobody should, tools that write what no broker can read, brokers that answer with errors or move,
+ZooKeeper that refuses, connections that swallow. Each method takes a PRNG of its own and says whether it did anything;
+what it breaks is mended after a while, and by the end of phase one at the latest.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from random import Random
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from shunter.core.controller.events import ReassignmentChange, ReassignmentsSubmitted
+from shunter.core.controller.ready import PartitionResultsReply, SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
+from shunter.drivers.handlers.reassignments import alter_partition_reassignments
+from shunter.drivers.handlers.topics import create_partitions, create_topics
+from shunter.drivers.zookeeper_requests import Create, Put
+from shunter.errors import ErrorCode, RequestRejected
+from shunter.formats import znodes
+from shunter.formats.admin_znodes import encode_legacy_reassignments
+from shunter.formats.config_znodes import encode_config
+from shunter.formats.topic_znodes import encode_topic
+from shunter.model.partition import BrokerId, ReplicaAssignment, TopicPartition
+from shunter.model.topic import Topic
+from shunter.simulation.broker import SimulatedBroker
+from shunter.simulation.poison import POISONS
+from shunter.simulation.process import ShunterProcess
+from shunter.simulation.replica import Role
+from shunter.simulation.scheduler import MS, SECOND
+from shunter.simulation.zookeeper_tree import Transaction
+from shunter.wire.reassignments import AlteredPartition, AlteredTopic, AlterReassignments, AlterReassignmentsResult
+
+if TYPE_CHECKING:
+    from shunter.simulation.world import World
+
+TOPICS_AT_MOST = 8
+PATIENCE_MS = 20_000
+ANSWERS = (
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.STALE_CONTROLLER_EPOCH,
+)
+ASKED = (SendLeaderAndIsr, SendUpdateMetadata, SendStopReplica)
+GUARDED = (
+    f"{znodes.CONFIGS}/topics",
+    f"{znodes.CONFIGS}/brokers",
+    znodes.TOPICS,
+    znodes.BROKER_IDS,
+    "/admin",
+    znodes.CONTROLLER_EPOCH,
+)
+TOO_MANY = 200_000
+TOO_LARGE = 1_500_000
+HARMLESS = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT}
+
+
+class Edges:
+    """Does what no core is asked for by a well-behaved cluster."""
+
+    def __init__(self, world: World) -> None:
+        """Begin with nothing done."""
+        self.world = world
+        self._made = 0
+        self._acted = False
+
+    def _while(self, random: Random) -> int:
+        return int(random.choice((0.2, 1, 4)) * SECOND * (0.5 + random.random()))
+
+    def _broker(self, random: Random) -> SimulatedBroker | None:
+        running = [broker for broker in self.world.brokers.values() if broker.accepting]
+        return random.choice(running) if running else None
+
+    def _name(self, kind: str) -> str:
+        self._made += 1
+        return f"{kind}{self._made}"
+
+    # ---- clients
+
+    def empty_reassignment(self, random: Random) -> bool:
+        """RPC 45 with an empty list of replicas, which is not null: it is refused, and cancels nothing.
+
+        Source: Apache Kafka, `KafkaController.validateReplicas`, "Empty replica list specified in partition reassignment".
+        """
+        process, truth = self.world.active_process(), self.world.truth
+        partitions = list(truth.records) or truth.partitions()
+        if process is None or not partitions:
+            return False
+        tp = random.choice(partitions)
+        request = AlterReassignments((AlteredTopic(tp.topic, (AlteredPartition(tp.partition, ()),)),), PATIENCE_MS)
+
+        def told(answer: Any) -> None:
+            if not isinstance(answer, AlterReassignmentsResult):
+                return
+            for topic in answer.topics:
+                for result in topic.partitions:
+                    if result.error not in {ErrorCode.INVALID_REPLICA_ASSIGNMENT, *HARMLESS}:
+                        said = f"{tp} with an empty list is answered {result.error!r}"
+                        self.world.violate("an empty list of replicas cancels nothing", said)
+
+        process.serve(alter_partition_reassignments, request, told)
+        return True
+
+    def reorder_with_the_dead(self, random: Random) -> bool:
+        """Another order of replicas of which one is dead: only what is added has to be alive."""
+        truth = self.world.truth
+        chosen = [
+            tp
+            for tp in truth.partitions()
+            if tp not in truth.records
+            and (placed := truth.assignment(tp)) is not None
+            and len(placed.replicas) > 1
+            and not placed.in_motion
+        ]
+        if not chosen or self.world.apache.active:
+            return False
+        tp = random.choice(chosen)
+        placed = truth.assignment(tp)
+        assert placed is not None
+        broker = self.world.brokers.get(random.choice(placed.replicas))
+        if broker is None:
+            return False
+        broker.kill()
+        after_us = self.world.shape.broker_session_us + SECOND
+        self.world.scheduler.after(after_us, self._reorder, tp, tuple(reversed(placed.replicas)))
+        self.world.scheduler.after(after_us + self._while(random), broker.start)
+        return True
+
+    def _reorder(self, tp: TopicPartition, target: tuple[BrokerId, ...]) -> None:
+        process = self.world.active_process()
+        if process is None or tp in self.world.truth.records or self.world.phase_two:
+            return
+        known = process.machine.state.partition(tp)
+        settled = known is not None and not known.assignment.in_motion and set(known.assignment.replicas) == set(target)
+
+        def told(reply: Any) -> None:
+            results = reply.partitions if isinstance(reply, PartitionResultsReply) else ()
+            for _, error, message in results:
+                if settled and error is ErrorCode.INVALID_REPLICA_ASSIGNMENT:
+                    self.world.violate("only who is added has to be alive", f"{tp} to {list(target)}: {message}")
+
+        change = ReassignmentChange(tp, target)
+        self.world.operators.submit(ReassignmentsSubmitted((change,)), "reorder", told)
+
+    def lying_originals(self, random: Random) -> bool:
+        """A tool's legacy znode whose `original_replicas` never stood anywhere."""
+        partitions = self.world.truth.partitions()
+        if not partitions:
+            return False
+        tp = random.choice(partitions)
+        lie = random.choice(((77, 78), (1, 77), tuple(random.sample(self.world.shape.brokers, 3))))
+        targets = self.world.operators.named([(tp, tuple(random.sample(self.world.shape.brokers, 2)))])
+        self.world.safety.moves.asked(tp)
+        return self._commit(Create(znodes.LEGACY_REASSIGNMENTS, encode_legacy_reassignments(targets, {tp: lie})))
+
+    def odd_alteration(self, random: Random) -> bool:
+        """An AlterPartition that Apache's controller refuses, and with which error."""
+        process, broker = self.world.active_process(), self._broker(random)
+        if process is None or broker is None:
+            return False
+        led = [each for each in broker.replicas.values() if each.role is Role.LEADER]
+        if not led:
+            return False
+        return self._alter(process, broker, random.choice(led), random)
+
+    def _alter(self, process: ShunterProcess, broker: SimulatedBroker, replica: Any, random: Random) -> bool:
+        kind = random.choice(("no epoch", "future epoch", "future partition epoch"))
+        epoch = {"no epoch": -1, "future epoch": broker.epoch + 1_000_000}.get(kind, broker.epoch)
+        ahead = 1_000 if kind == "future partition epoch" else 0
+        proposal = SimpleNamespace(
+            tp=replica.tp,
+            leader_epoch=replica.leader_epoch,
+            partition_epoch=replica.partition_epoch + ahead,
+            isr=((broker.id, broker.epoch),),
+        )
+
+        def told(answer: SimpleNamespace) -> None:
+            if answer.error_code is ErrorCode.NONE:
+                for topic in answer.topics:
+                    for partition in topic["partitions"]:
+                        self._altered(kind, replica.tp, partition["error_code"])
+
+        process.alter_partition(broker.id, epoch, (proposal,), told)
+        self.world.coverage.count("odd alteration", kind)
+        return True
+
+    def _altered(self, kind: str, tp: TopicPartition, error: ErrorCode) -> None:
+        """Judge the answer. Source: `KafkaController.tryProcessAlterPartition`: an exact broker epoch, no newer epochs."""
+        if kind == "future partition epoch" and error is not ErrorCode.NONE:
+            if error is ErrorCode.INVALID_UPDATE_VERSION:
+                self.world.violate("Apache's refusals", f"{tp}: {kind} is answered {error.name}")
+            return
+        self.world.violate("Apache's refusals", f"AlterPartition of {tp} with {kind} is answered {error.name}")
+
+    def poisonous_topic(self, random: Random) -> bool:
+        """CreateTopics with a configuration that no broker can read."""
+        process = self.world.active_process()
+        if process is None or len(self.world.truth.topics) >= TOPICS_AT_MOST:
+            return False
+        name, value = random.choice(POISONS)
+        topic = _new_topic(self._name("p"), 1, 1, {name: value})
+
+        def told(answer: Any) -> None:
+            for each in () if isinstance(answer, RequestRejected) else answer["topics"]:
+                if each["error_code"] not in {ErrorCode.INVALID_CONFIG, *HARMLESS}:
+                    said = f"{name}={value!r} is answered {each['error_code']!r}"
+                    self.world.violate("what can't be read is refused", said)
+
+        request = SimpleNamespace(topics=[topic], validate_only=False, timeout=timedelta(seconds=20))
+        process.serve(create_topics, request, told)
+        return True
+
+    def poison_by_tool(self, random: Random) -> bool:
+        """A script writes a topic with such a configuration into ZooKeeper, and puts it right later."""
+        if len(self.world.truth.topics) >= TOPICS_AT_MOST:
+            return False
+        name, (key, value) = self._name("p"), random.choice(POISONS)
+        factor = min(2, len(self.world.shape.brokers))
+        placed = {
+            number: ReplicaAssignment(tuple(random.sample(self.world.shape.brokers, factor))) for number in range(2)
+        }
+        self.world.scheduler.after(self._while(random) + SECOND, self._cure, name)
+        return self.world.put_topic(name, placed, {key: value}, UUID(int=random.getrandbits(128)))
+
+    def _cure(self, name: str) -> None:
+        path = znodes.config("topics", name)
+        if self.world.tree.get(path) is not None:
+            self._commit(Put(path, encode_config({})))
+
+    def too_large(self, random: Random) -> bool:
+        """What fits into no transaction: far too many partitions, or configurations of more than a megabyte."""
+        process = self.world.active_process()
+        if process is None:
+            return False
+        kind = random.choice(("configuration", "partitions", "growth"))
+        if kind == "growth":
+            names = list(self.world.truth.topics)
+            if not names:
+                return False
+            grown = SimpleNamespace(name=random.choice(names), count=TOO_MANY, assignments=None)
+            request = SimpleNamespace(topics=[grown], validate_only=False, timeout=timedelta(seconds=20))
+            process.serve(create_partitions, request, lambda answer: self._refused(kind, answer, "results"))
+        else:
+            large = {"follower.replication.throttled.replicas": "1:1," * (TOO_LARGE // 4) + "1:1"}
+            configs = large if kind == "configuration" else {}
+            topic = _new_topic(self._name("l"), TOO_MANY if kind == "partitions" else 1, 1, configs)
+            request = SimpleNamespace(topics=[topic], validate_only=False, timeout=timedelta(seconds=20))
+            process.serve(create_topics, request, lambda answer: self._refused(kind, answer, "topics"))
+        self.world.coverage.count("too large", kind)
+        return True
+
+    def _refused(self, kind: str, answer: Any, field: str) -> None:
+        for each in () if isinstance(answer, RequestRejected) else answer[field]:
+            if each["error_code"] is ErrorCode.NONE:
+                self.world.violate("what is too large is refused", f"{kind} is answered without an error")
+
+    # ---- brokers
+
+    def auto_create(self, random: Random) -> bool:
+        """A broker makes an internal topic, and places it over all that are live in its metadata.
+
+        Source: Apache Kafka 3.9, `AutoTopicCreationManager`, `AdminZkClient.getBrokerMetadatas`, `AdminUtils`.
+        """
+        broker = self._broker(random)
+        if broker is None or not broker.live or not broker.zookeeper_reachable:
+            return False
+        if len(self.world.truth.topics) >= TOPICS_AT_MOST:
+            return False
+        racks = {number: each.rack for number, each in broker.live.items()}
+        if any(racks.values()) and not all(racks.values()):
+            real = [number for number in racks if number in self.world.brokers]
+            if all(racks[number] for number in real):
+                told = f"broker {broker.id} can't place a topic: of {racks} only some have a rack"
+                self.world.violate("brokers can place topics", told)
+            return False
+        factor = random.randint(1, 3)
+        if len(racks) < factor:
+            return False
+        placed = {
+            number: ReplicaAssignment(tuple(random.sample(sorted(racks), factor)))
+            for number in range(random.randint(1, 3))
+        }
+        topic = Topic(self._name("auto"), UUID(int=random.getrandbits(128)), placed)
+        done = self.world.tree.commit(
+            [
+                Create(znodes.config("topics", topic.name), encode_config({})),
+                Create(znodes.topic(topic.name), encode_topic(topic)),
+            ],
+            broker.session,
+        )
+        if isinstance(done, Transaction):
+            self.world.asked_factors[topic.name] = factor
+        return isinstance(done, Transaction)
+
+    def topic_beside_failed_directory(self, random: Random) -> bool:
+        """A log dir fails, and a moment later somebody makes a topic on that broker."""
+        broker = self._broker(random)
+        if broker is None or len(self.world.truth.topics) >= TOPICS_AT_MOST:
+            return False
+        if not broker.failed_directories:
+            broker.fail_directory(random.randrange(2))
+            self.world.scheduler.after(12 * SECOND, self.world.faults.mend_disks, broker)
+        others = [number for number in self.world.shape.brokers if number != broker.id]
+        placed = {0: ReplicaAssignment((random.choice(others), broker.id)), 1: ReplicaAssignment((broker.id,))}
+        topic_id = UUID(int=random.getrandbits(128))
+        self.world.scheduler.after(
+            random.randrange(100, 3_000) * MS, self._put_topic, self._name("n"), placed, topic_id
+        )
+        return True
+
+    def _put_topic(self, name: str, placed: dict[int, ReplicaAssignment], topic_id: UUID) -> None:
+        self.world.put_topic(name, placed, {}, topic_id)
+
+    def answers_errors(self, random: Random) -> bool:
+        """A broker answers control requests with an error (its ACLs were changed; a bug), and carries none out."""
+        broker = self._broker(random)
+        if broker is None:
+            return False
+        error = random.choice(ANSWERS)
+        kinds = ASKED if random.random() < 0.5 else (random.choice(ASKED),)
+        broker.refuses_with = dict.fromkeys(kinds, error)
+        self.world.scheduler.after(self._while(random), broker.refuses_with.clear)
+        return True
+
+    def endpoint_moves(self, random: Random) -> bool:
+        """A broker's listeners are configured anew while it runs."""
+        broker = self._broker(random)
+        return broker is not None and broker.move_endpoint(10_000 + random.randrange(10_000))
+
+    # ---- ZooKeeper and the network
+
+    def zookeeper_refuses(self, random: Random) -> bool:
+        """Somebody's ACLs keep a controller from reading or writing something, until they are put right."""
+        process = self.world.active_process() or random.choice(list(self.world.processes.values()))
+        if not process.running or process.kazoo is None:
+            return False
+        prefix = random.choice(GUARDED)
+        forbidden = process.kazoo.forbidden_reads if random.random() < 0.5 else process.kazoo.forbidden_writes
+        forbidden.append(prefix)
+        self.world.scheduler.after(self._while(random), forbidden.clear)
+        self.world.scheduler.note(f"zookeeper refuses {process.name} {prefix}")
+        if random.random() < 0.5:
+            self.world.faults.controller_deposed(random)
+        return True
+
+    def channel_swallows(self, random: Random) -> bool:
+        """A firewall forgets a controller's connection to a broker: nothing comes through it any more, in silence."""
+        broker = self._broker(random)
+        if broker is None:
+            return False
+        for process in self.world.processes.values():
+            process.channels.swallow(broker.id)
+        return True
+
+    # ---- the end of phase one, and of phase two
+
+    def mend_all(self) -> None:
+        """Whoever broke something puts it right."""
+        for broker in self.world.brokers.values():
+            broker.refuses_with = {}
+        for process in self.world.processes.values():
+            if process.kazoo is not None:
+                process.kazoo.forbidden_reads.clear()
+                process.kazoo.forbidden_writes.clear()
+        for name in self.world.poisoned():
+            self._cure(name)
+
+    def last_act(self) -> list[str]:
+        """When everything has come to rest: move an endpoint, and let a connection swallow before that.
+
+        In a busy cluster others' news carry such a change along; here nothing else has anything said.
+        """
+        planned = {action.kind for action in self.world.actions}
+        if self._acted or "endpoint_moves" not in planned:
+            return []
+        self._acted = True
+        first, *others = self.world.brokers.values()
+        if "channel_swallows" in planned:
+            for process in self.world.processes.values():
+                process.channels.swallow(others[0].id)
+        first.move_endpoint(first.port + 20_000)
+        self.world.scheduler.note(f"the last act: broker {first.id} moves")
+        return ["the last act"]
+
+    def _commit(self, operation: Create | Put) -> bool:
+        return isinstance(self.world.tree.commit([operation], self.world.operator), Transaction)
+
+
+def _new_topic(name: str, partitions: int, factor: int, configs: dict[str, str]) -> SimpleNamespace:
+    """One topic of a CreateTopics, as kio would give it."""
+    return SimpleNamespace(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=factor,
+        assignments=[],
+        configs=[SimpleNamespace(name=key, value=value) for key, value in configs.items()],
+    )
