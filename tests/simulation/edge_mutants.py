@@ -12,9 +12,13 @@ from typing import Any
 
 from mutants import Mutant, mutant
 
+from shunter.core.controller import moves, znode_protocols
 from shunter.core.controller.liveness import Liveness
 from shunter.core.controller.outbox import Outbox
 from shunter.core.controller.ready import SendLeaderAndIsr
+from shunter.drivers.controller_seat import ControllerSeat
+from shunter.drivers.election import Election
+from shunter.drivers.handlers import reassignments
 from shunter.simulation.actions import ASIDE_OF
 
 EDGE_MUTANTS: list[Mutant] = []
@@ -44,3 +48,44 @@ def moved_endpoints_are_not_told(original, self, brokers, now_ms):
         self.state.brokers = {each.id: each for each in brokers}
         return iter(())
     return original(self, brokers, now_ms)
+
+
+# ---- what clients and tools send
+
+
+@edge_mutant(reassignments, "_changes", within=20)
+def empty_lists_cancel(original, topic, request):
+    """The bug that was found: an empty list of replicas is taken for null."""
+    return (replace(change, replicas=change.replicas or None) for change in original(topic, request))
+
+
+@edge_mutant(moves, "validate_target", within=40)
+def everybody_in_a_target_has_to_live(original, replicas, known, **named):
+    """The bug that was found: a target that names a dead broker is refused, also where that is a replica already."""
+    return original(replicas, known, **{**named, "had": ()})
+
+
+@edge_mutant(znode_protocols, "original_replicas", within=40)
+def tools_are_believed(original, standing, given):
+    """The bug that was found: `original_replicas` of a tool's znode is the original, whatever stands there."""
+    return given or original(standing, given)
+
+
+# ---- ZooKeeper that refuses
+
+
+@edge_mutant(Election, "_pause", within=100)
+def refused_elections_do_not_wait(original, self, why):
+    """The bug that was found: an election that is refused is tried again at once."""
+
+
+@edge_mutant(ControllerSeat, "give_back", within=100)
+def the_seat_is_kept(original, self, controller_epoch, reason):
+    """The bug that was found: who can't read the cluster holds `/controller` for ever, and does not act."""
+
+
+@edge_mutant(Election, "_deregister", within=200)
+async def a_standby_stays_registered(original, self, registration):
+    """The bug that was found here: a standby whose registration could not be removed does not try again."""
+    await original(self, registration)
+    return True

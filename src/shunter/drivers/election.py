@@ -265,8 +265,9 @@ class Election:
             else:
                 self._refused = False
                 self._say(obstacle)
-            if scene.registration is not None and scene.registration.owner == self._client.session_id:
-                await self._deregister(scene.registration)
+            ours = scene.registration is not None and scene.registration.owner == self._client.session_id
+            if ours and scene.registration is not None and not await self._deregister(scene.registration):
+                again_in = MENDED_WITHIN_S if again_in is None else min(again_in, MENDED_WITHIN_S)
             # Not `wait_for`: up to Python 3.11 it swallows a cancellation that comes together with the event, and
             # whoever resigned would stand again.
             with contextlib.suppress(TimeoutError):
@@ -434,9 +435,14 @@ class Election:
             return f"a broker has registered itself with our broker id {self._registration.id}: give one another id"
         return None
 
-    async def _deregister(self, registration: Znode) -> None:
-        with contextlib.suppress(ConnectionLost, ZooKeeperRefused):
+    async def _deregister(self, registration: Znode) -> bool:
+        """Take our registration away, for a standby has none; whether that was done. What is refused is tried again."""
+        try:
             await self._client.multi((Remove(self._path, registration.version),))
+        except (ConnectionLost, ZooKeeperRefused) as refusal:
+            logger.info("%s of a standby stays for now: %s", self._path, refusal)
+            return False
+        return True
 
     def _lose(self, reason: str) -> None:
         if self._elected is None:

@@ -9,24 +9,24 @@ from typing import NamedTuple
 from shunter.simulation.scheduler import MS
 
 EDGE_OPERATIONS = {
+    "empty_reassignment": 2,
+    "reorder_with_the_dead": 2,
+    "lying_originals": 2,
     "topic_beside_failed_directory": 3,
 }
 EDGE_FAULTS = {
+    "zookeeper_refuses": 3,
     "endpoint_moves": 3,
 }
 EDGE_WEIGHTS = {**EDGE_OPERATIONS, **EDGE_FAULTS}
 """What the world outside does to a controller beyond dying and being slow (`edges`); drawn aside."""
 WAITING = {
-    "empty_reassignment": 2,
-    "reorder_with_the_dead": 2,
-    "lying_originals": 2,
     "odd_alteration": 3,
     "poisonous_topic": 2,
     "poison_by_tool": 1,
     "too_large": 1,
     "auto_create": 3,
     "answers_errors": 4,
-    "zookeeper_refuses": 3,
     "channel_swallows": 3,
 }
 """What a controller does not withstand yet: drawn nowhere, until it does."""

@@ -55,7 +55,13 @@ GUARDED = (
 )
 TOO_MANY = 200_000
 TOO_LARGE = 1_500_000
-HARMLESS = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT}
+HARMLESS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.REASSIGNMENT_IN_PROGRESS,
+}
+"""Refusals for another reason, which come before a look at what was asked for."""
 
 
 class Edges:
@@ -91,10 +97,11 @@ class Edges:
             return False
         tp = random.choice(partitions)
         request = AlterReassignments((AlteredTopic(tp.topic, (AlteredPartition(tp.partition, ()),)),), PATIENCE_MS)
+        touches = self.world.operators.touches(tp)
 
         def told(answer: Any) -> None:
-            if not isinstance(answer, AlterReassignmentsResult):
-                return
+            if not isinstance(answer, AlterReassignmentsResult) or self.world.operators.touches(tp) != touches:
+                return  # A cancel that came after it ends it while it waits.
             for topic in answer.topics:
                 for result in topic.partitions:
                     if result.error not in {ErrorCode.INVALID_REPLICA_ASSIGNMENT, *HARMLESS}:

@@ -188,7 +188,6 @@ _BUGS = frozenset(
         "ValueError",
         "ZeroDivisionError",
         "FormatError",
-        "ZooKeeperRefused",
     }
 )
 """Names of what is our bug when a task ends by it."""

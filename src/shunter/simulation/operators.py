@@ -125,6 +125,10 @@ class Operators:
             self._touches[tp] = self._touches.get(tp, 0) + 1
         return dict(self._touches)
 
+    def touches(self, tp: TopicPartition) -> int:
+        """How often somebody has asked for something of a partition."""
+        return self._touches.get(tp, 0)
+
     def _undisturbed(
         self, targets: Mapping[TopicPartition, Replicas], touched: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, Replicas]:

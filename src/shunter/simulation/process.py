@@ -14,13 +14,15 @@ from shunter.core.controller.ready import Notice, Ready, Reply
 from shunter.drivers.controller_loop import ControllerLoop
 from shunter.drivers.controller_seat import ControllerSeat
 from shunter.drivers.handlers.brokers import alter_partition, controlled_shutdown
+from shunter.drivers.supervision import Supervisor
 from shunter.drivers.zookeeper import ZooKeeperClient
-from shunter.errors import ErrorCode, RequestRejected
+from shunter.errors import ErrorCode, InvariantViolation, RequestRejected
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import BrokerId, LeaderAndIsr, TopicPartition
 from shunter.model.settings import ControllerSettings, Takeover
 from shunter.simulation.channels import SimulatedChannels
 from shunter.simulation.event_loop import ProcessLoop
+from shunter.simulation.scheduler import SECOND
 from shunter.simulation.zookeeper_session import SimulatedKazoo
 
 if TYPE_CHECKING:
@@ -61,6 +63,21 @@ class ObservedMachine(ControllerMachine):
         return ready
 
 
+class Service(Supervisor):
+    """Ends its process when something in it ends that must not, as `app.controller` does; it is started again later."""
+
+    def __init__(self, end: Callable[[BaseException], None]) -> None:
+        """Watch nothing yet."""
+        super().__init__()
+        self._end = end
+
+    def fail(self, failure: BaseException) -> None:
+        """End the process, and say why."""
+        if self.failure is None:
+            self._end(failure)
+        super().fail(failure)
+
+
 class ShunterProcess:
     """One controller process of broker id `broker_id`; started, paused, killed and started again."""
 
@@ -93,8 +110,14 @@ class ShunterProcess:
         self.kazoo: SimulatedKazoo | None = None
         client = ZooKeeperClient("simulated", kazoo_client=self._make_kazoo)
         registration = Broker(self.id, 0, (Endpoint("PLAINTEXT", "PLAINTEXT", "shunter", 9000 + self.id),))
+        self.service = Service(self._must_end)
         self.seat = ControllerSeat(
-            client, registration, self.control.post, takeover=self.takeover, cool_down_seconds=5.0
+            client,
+            registration,
+            self.control.post,
+            takeover=self.takeover,
+            cool_down_seconds=5.0,
+            supervisor=self.service,
         )
         self.control.attach(self.seat.store, self.channels)
         self.control.on_resigned = self.seat.give_back
@@ -125,7 +148,24 @@ class ShunterProcess:
         self.loop.deliver(self._begin)
 
     def _begin(self) -> None:
-        self._tasks = [self.loop.create_task(self.control.run()), self.loop.create_task(self.seat.start())]
+        working = self.loop.create_task(self.control.run())
+        self.service.watch(working)
+        starting = self.loop.create_task(self.seat.start())
+        self.service.watch_for_errors(starting)
+        self._tasks = [working, starting]
+
+    def _must_end(self, failure: BaseException) -> None:
+        if isinstance(failure, InvariantViolation):
+            self.world.process_failed(self.name, failure.__cause__ or failure)
+            return
+        self.world.coverage.count("controller", "ended by itself")
+        self.world.scheduler.note(f"{self.name} ends: {failure}")
+        self.world.scheduler.after(0, self._start_again, self.starts)
+
+    def _start_again(self, start: int) -> None:
+        if self.starts == start:
+            self.kill()
+            self.world.scheduler.after(2 * SECOND, self.start)
 
     def kill(self) -> None:
         """SIGKILL: nothing of it runs again; its session lives on for a while."""

@@ -15,7 +15,7 @@ from shunter.drivers.supervision import Supervisor
 from shunter.drivers.zookeeper_requests import NO_AUTH, THROTTLED, Create, Remove, ZooKeeperRefused
 from shunter.errors import DriverError, InvariantViolation
 from shunter.formats import znodes
-from shunter.formats.broker_znodes import decode_controller
+from shunter.formats.broker_znodes import decode_controller, encode_controller
 from shunter.model.settings import ControllerSettings
 from shunter.simulation import zookeeper_wire as wire
 from shunter.simulation.scheduler import SECOND
@@ -244,3 +244,19 @@ async def test_the_end_of_a_task_is_the_end_of_the_process_with_its_reason():
     supervisor.watch_for_errors(asyncio.create_task(ends(None)))
     await asyncio.sleep(0)
     assert supervisor.failure is None
+
+
+def test_a_standby_whose_registration_could_not_be_removed_tries_again():
+    """Brokers would place replicas on it for as long as its session lives."""
+    place = RefusingPlace()
+    place.run(place.seat.start())
+    assert place.told(Elected)
+    place.refused = refusing(wire.MULTI, znodes.broker(100))
+    operator = place.tree.open_session()
+    place.tree.commit([Remove(znodes.CONTROLLER)], operator)
+    place.tree.commit([Create(znodes.CONTROLLER, encode_controller(1, timestamp_ms=0), ephemeral=True)], operator)
+    place.pass_seconds(10)
+    assert place.tree.get(znodes.broker(100)) is not None
+    place.refused = lambda kind, paths: 0
+    place.pass_seconds(10)
+    assert place.tree.get(znodes.broker(100)) is None

@@ -362,8 +362,13 @@ class ZnodeProtocols:
             self._take_extra()
 
     def on_refused(self, event: BatchRefused, records: tuple[Record, ...]) -> list[Notice]:
-        """Somebody wrote into a znode that we were writing: what stands there now counts."""
+        """Somebody wrote into a znode that we were writing: what stands there now counts.
+
+        Nothing was read where ZooKeeper refused for another reason: then what we knew of these znodes still counts.
+        """
         notices: list[Notice] = []
+        if event.reason != "version":
+            return notices
         if any(isinstance(record, PutLegacyReassignments) for record in records):
             notices += self.on_legacy_found(event.legacy)
             self.state.left_out = self.state.left_out._replace(legacy=event.legacy_unreadable)

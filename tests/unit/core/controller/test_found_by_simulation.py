@@ -950,3 +950,21 @@ def test_a_broker_that_returns_with_its_log_dir_while_a_move_is_accepted_lets_it
     world.release_writes()
     world.catch_up_all()
     assert world.replicas(TP) == (1, 3)
+
+
+def test_a_write_that_zookeeper_forbids_leaves_what_the_extra_znode_asks_for_to_be_done():
+    """Nothing was read back: that was taken for a znode that is gone, and what it asked for was forgotten."""
+    world = Harness(max_concurrent=1).start()
+    world.create("t", [(1, 2), (1, 2)])
+    world.reassign({("t", 1): (1, 3)})
+    world.hold_writes = True
+    world.write_extra({TP: (1, 4), ("t", 1): (1, 3)})
+    for _ in range(2):
+        [batch] = world.held_batches
+        world.held_batches.clear()
+        world.feed(BatchRefused(batch.batch_id, "failed"))
+        world.pass_time(1_000)
+    world.release_writes()
+    world.catch_up_all()
+    assert world.replicas(TP) == (1, 4)
+    assert world.store.extra is None
