@@ -247,7 +247,7 @@ class ApacheController:
         assignment, state = truth.assignment(tp), truth.states.get(tp)
         if assignment is None or state is None or tp.topic in truth.deleting or not set(target) <= set(truth.brokers):
             return False
-        self.world.asked_factors.pop(tp.topic, None)
+        self.world.forget_asked_factor(tp)
         original = assignment.original
         adding = tuple(broker for broker in target if broker not in original)
         removing = tuple(broker for broker in original if broker not in target)

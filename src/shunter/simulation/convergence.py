@@ -159,9 +159,11 @@ def _placed(world: World, broker: SimulatedBroker) -> list[str]:
         for other in world.brokers.values()
         if (known := broker.live.get(other.id)) is not None and [each.port for each in known.endpoints] != [other.port]
     ]
-    for name, factor in world.asked_factors.items():
-        topic = world.truth.topics.get(name)
-        for number, placed in () if topic is None else topic.assignments.items():
+    for name, topic in world.truth.topics.items():
+        factor = None if topic.topic_id is None else world.asked_factors.get(topic.topic_id)
+        for number, placed in (
+            topic.assignments.items() if factor is not None and name not in world.truth.deleting else ()
+        ):
             if len(placed.replicas) != factor or not set(placed.replicas) <= set(world.brokers):
                 told.append(f"{name}-{number} is on {list(placed.replicas)}, {factor} brokers were asked for")
     return told

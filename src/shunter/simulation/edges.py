@@ -290,7 +290,8 @@ class Edges:
             number: ReplicaAssignment(tuple(random.sample(sorted(racks), factor)))
             for number in range(random.randint(1, 3))
         }
-        topic = Topic(self._name("auto"), UUID(int=random.getrandbits(128)), placed)
+        topic_id = UUID(int=random.getrandbits(128))
+        topic = Topic(self._name("auto"), topic_id, placed)
         done = self.world.tree.commit(
             [
                 Create(znodes.config("topics", topic.name), encode_config({})),
@@ -299,7 +300,7 @@ class Edges:
             broker.session,
         )
         if isinstance(done, Transaction):
-            self.world.asked_factors[topic.name] = factor
+            self.world.asked_factors[topic_id] = factor
         return isinstance(done, Transaction)
 
     def topic_beside_failed_directory(self, random: Random) -> bool:

@@ -39,7 +39,7 @@ class MoveRules:
     def requested(self, tp: TopicPartition, target: Replicas, *, lasting: bool = False) -> None:
         """Somebody has asked for a target; what is `lasting` waits in a znode until a controller takes it."""
         until_us = FOR_GOOD_US if lasting else self._safety.world.scheduler.now_us + WAITS_US
-        self._safety.world.asked_factors.pop(tp.topic, None)
+        self._safety.world.forget_asked_factor(tp)
         self._requested.setdefault(tp, set()).add(target)
         self._waiting.setdefault(tp, []).append((until_us, target))
 

@@ -287,6 +287,7 @@ class _Call:
 
     def __init__(self, process: ShunterProcess, request: SimpleNamespace) -> None:
         self._process = process
+        self.node = SimpleNamespace(api_ranges=dict)
         self.version: int = getattr(request, "version", ALTER_PARTITION_VERSION)
 
     @property

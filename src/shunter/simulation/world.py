@@ -87,8 +87,8 @@ class World:
         self.edges = Edges(self)
         self.edge_rules = EdgeRules(self)
         self._value = 0
-        self.asked_factors: dict[str, int] = {}
-        """How many replicas the topics of brokers were asked to have."""
+        self.asked_factors: dict[UUID, int] = {}
+        """How many replicas the topics that brokers made were asked to have, unless somebody has moved them since."""
 
     # ---- what the parts ask
 
@@ -152,6 +152,12 @@ class World:
             if process.name == writer:
                 return process.decided_live - process.decided_offline.get(tp, frozenset())
         return frozenset(self.truth.brokers)
+
+    def forget_asked_factor(self, tp: TopicPartition) -> None:
+        """Somebody moves it: how many replicas it was asked to have counts no more."""
+        topic_id = self.topic_id(tp.topic)
+        if topic_id is not None:
+            self.asked_factors.pop(topic_id, None)
 
     def epochs_known_to(self, writer: str) -> dict[BrokerId, int]:
         """The brokers' lives of which a controller knows."""
