@@ -45,8 +45,8 @@ def _refusal(
 ) -> ErrorCode | None:
     if proposal.leader_epoch < leadership.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    if proposal.leader_epoch > leadership.leader_epoch:
-        return ErrorCode.NOT_CONTROLLER
+    if proposal.leader_epoch > leadership.leader_epoch or proposal.partition_epoch > leadership.partition_epoch:
+        return ErrorCode.NOT_CONTROLLER  # Somebody who came after us has written: it looks for the controller again.
     if sender != leadership.leader:
         return ErrorCode.INVALID_REQUEST
     isr: Replicas = tuple(broker for broker, _ in proposal.isr)

@@ -968,3 +968,14 @@ def test_a_write_that_zookeeper_forbids_leaves_what_the_extra_znode_asks_for_to_
     world.catch_up_all()
     assert world.replicas(TP) == (1, 4)
     assert world.store.extra is None
+
+
+def test_a_leader_that_knows_a_newer_state_than_we_do_is_sent_to_look_for_the_controller():
+    """Somebody who was elected after us wrote it. Source: `KafkaController.tryProcessAlterPartition`."""
+    world = Harness().start()
+    world.create("t", [(1, 2)])
+    known = world.leadership(TP)
+    proposal = IsrProposal(TP, known.leader_epoch, known.partition_epoch + 1, ((1, -1),))
+    world.feed(AlterPartitionReceived(1, world.live[1].epoch, (proposal,), 9))
+    assert world.replies[9].partitions == ((TP, ErrorCode.NOT_CONTROLLER),)
+    assert world.leadership(TP).isr == known.isr
