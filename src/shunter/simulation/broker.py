@@ -60,6 +60,8 @@ class SimulatedBroker:
         self.running = False
         self.paused = False
         self.leaving = False
+        self.answered_error = False
+        """Whether its process has answered a LeaderAndIsr with an error as a whole."""
         self.zookeeper_reachable = True
         self.registered_us = 0
         self.port = 9000 + broker_id
@@ -103,7 +105,7 @@ class SimulatedBroker:
             self.scheduler.after(2 * SECOND, self.start)
             return
         self.running = True
-        self.paused = self.leaving = False
+        self.paused = self.leaving = self.answered_error = False
         self.incarnation += 1
         self.epoch = self.fence = -1
         self._forget_everything()
@@ -244,6 +246,7 @@ class SimulatedBroker:
         refusal = self.refuses_with.get(type(request))
         if refusal is not None:
             self.world.coverage.count("broker", f"answered {refusal.name}")
+            self.answered_error = True
             self.world.edge_rules.refused(f"{decided.sender} by broker {self.id}")
             return refusal, _NO_ERRORS
         if 0 <= request.broker_epoch < self.fence:
@@ -293,6 +296,7 @@ class SimulatedBroker:
                     continue
                 if tp not in self.disk and self.world.is_poisoned(tp.topic):
                     self.world.coverage.count("broker", "failed at a poisoned topic")
+                    self.answered_error = True
                     return ErrorCode.UNKNOWN_SERVER_ERROR, _NO_ERRORS
                 new = tp in request.new
                 if self.failed_directories and not new and tp not in self.disk:

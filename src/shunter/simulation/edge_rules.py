@@ -98,7 +98,8 @@ class EdgeRules:
         `ControllerBrokerRequestBatch.addLeaderAndIsrRequestForBrokers`.
         """
         epoch, life = self._placed.get((tp, topic_id, broker.id), (-1, -1))
-        if "topic_beside_failed_directory" in EDGE_WEIGHTS and epoch == controller_epoch and life == broker.epoch:
+        # What an error was answered to first is announced again, and not as new: docs/reliability.md, "What is not simulated".
+        if epoch == controller_epoch and life == broker.epoch and not broker.answered_error:
             told = f"broker {broker.id} refuses {tp}, placed there in epoch {epoch}, for it is not announced as new"
             self.violate("new replicas are announced as new", told)
 
