@@ -12,13 +12,15 @@ from typing import Any
 
 from mutants import Mutant, mutant
 
-from shunter.core.controller import moves, znode_protocols
+from shunter.core.controller import intake, moves, znode_protocols
+from shunter.core.controller.intake import Intake
 from shunter.core.controller.liveness import Liveness
 from shunter.core.controller.outbox import Outbox
 from shunter.core.controller.ready import SendLeaderAndIsr
 from shunter.drivers.controller_seat import ControllerSeat
 from shunter.drivers.election import Election
-from shunter.drivers.handlers import reassignments
+from shunter.drivers.handlers import brokers, reassignments
+from shunter.errors import ErrorCode
 from shunter.simulation.actions import ASIDE_OF
 
 EDGE_MUTANTS: list[Mutant] = []
@@ -89,3 +91,29 @@ async def a_standby_stays_registered(original, self, registration):
     """The bug that was found here: a standby whose registration could not be removed does not try again."""
     await original(self, registration)
     return True
+
+
+# ---- leaders
+
+
+@edge_mutant(brokers, "_altered_partition", within=100)
+def old_leaders_are_told_what_they_do_not_know(original, number, found):
+    """The bug that was found: leaders before 3.3 get an error that they don't know."""
+    return original(number, ErrorCode.INELIGIBLE_REPLICA if found is ErrorCode.OPERATION_NOT_ATTEMPTED else found)
+
+
+@edge_mutant(Intake, "_another", within=40)
+def any_broker_epoch_passes(original, self, broker, epoch):
+    """The bug that was found: no broker epoch, or a newer one than is registered, passes."""
+    known = self.state.brokers.get(broker)
+    return known is None or 0 <= epoch < known.epoch
+
+
+@edge_mutant(intake, "decide_isr", within=40)
+def newer_states_pass(original, draft, sender, proposal):
+    """The bug that was found here: a leader that knows a newer state than we do is answered from ours."""
+    known = draft.partition(proposal.tp)
+    if known is not None and known.leadership is not None:
+        newest = known.leadership.partition_epoch
+        proposal = replace(proposal, partition_epoch=min(proposal.partition_epoch, newest))
+    return original(draft, sender, proposal)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from shunter.simulation.scheduler import MS
 
 EDGE_OPERATIONS = {
+    "odd_alteration": 3,
     "empty_reassignment": 2,
     "reorder_with_the_dead": 2,
     "lying_originals": 2,
@@ -21,7 +22,6 @@ EDGE_FAULTS = {
 EDGE_WEIGHTS = {**EDGE_OPERATIONS, **EDGE_FAULTS}
 """What the world outside does to a controller beyond dying and being slow (`edges`); drawn aside."""
 WAITING = {
-    "odd_alteration": 3,
     "poisonous_topic": 2,
     "poison_by_tool": 1,
     "too_large": 1,
