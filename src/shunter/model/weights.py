@@ -1,0 +1,98 @@
+"""How much a record takes in a ZooKeeper request, as an upper bound, so that no batch becomes too great for one.
+
+The unit is a byte, but nothing here knows a layout: each bound is generous, and a test holds it against what is written.
+A path in ZooKeeper may begin with a chroot of up to `CHROOT` characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from shunter.model.partition import ReplicaAssignment, Replicas, TopicPartition
+from shunter.model.records import DeleteTopic, PutTopic, Record
+
+BATCH_FULL = 450_000
+"""A slice takes no more decisions from this weight on."""
+DECISION_AT_MOST = 500_000
+"""What one decision may weigh: with a batch that is all but full it still fits into a request of ZooKeeper's."""
+CHROOT = 40
+ZNODE = 64 + 80 + CHROOT
+"""One operation on one znode, without the topic's name in its path."""
+_ID = 11
+"""A broker id or an epoch with its comma."""
+_PARTITION_ENTRY = 60
+"""What stands around a partition's entry in a list, without the topic's name."""
+DELETED_AT_ONCE = 500
+"""A topic with more partitions is deleted in portions, which are no part of the batch."""
+
+
+def replicas_weight(assignment: ReplicaAssignment) -> int:
+    """A partition's entry in its topic's znode."""
+    numbers = len(assignment.replicas) + len(assignment.adding) + len(assignment.removing)
+    return 3 * _ID + _ID * numbers
+
+
+def placed_weight(partition_count: int, replication_factor: int, highest_broker: int) -> int:
+    """The entries of new partitions in their topic's znode, before they are placed."""
+    return partition_count * _entry(replication_factor, len(str(highest_broker)), len(str(partition_count)))
+
+
+def _entry(replicas: int, broker_digits: int, partition_digits: int) -> int:
+    """`"12":[1,2,3],`: five signs, the number, and a comma or bracket behind each replica."""
+    return 5 + partition_digits + replicas * (broker_digits + 1)
+
+
+def topic_weight(name: str, assignments: Mapping[int, ReplicaAssignment], highest_broker: int = 2**31) -> int:
+    """A topic's znode. `highest_broker` is an id that no replica exceeds."""
+    digits, numbers = len(str(highest_broker)), len(str(max(assignments, default=0)))
+    entries = moving = 0
+    for each in assignments.values():
+        entries += _entry(len(each.replicas), digits, numbers)
+        if each.adding or each.removing:
+            moving += 2 * _entry(len(each.adding) + len(each.removing), digits, numbers)
+    return ZNODE + 120 + len(name) + entries + moving
+
+
+def highest_replica(assignments: Mapping[int, ReplicaAssignment]) -> int:
+    """The highest broker id that a topic's partitions name."""
+    return max((max(each.replicas, default=0) for each in assignments.values()), default=0)
+
+
+def configs_weight(name: str, configs: Iterable[tuple[str, str]]) -> int:
+    """The znode of a topic's configuration."""
+    return ZNODE + 60 + len(name) + sum(_text(key) + _text(value) + 8 for key, value in configs)
+
+
+def _text(text: str) -> int:
+    """Characters that JSON escapes or UTF-8 writes in several bytes take up to six, or twelve beyond 16 bits."""
+    plain = text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
+    return len(text) if plain else 12 * len(text)
+
+
+def leadership_weight(tp: TopicPartition, isr: Replicas, targets: Replicas | None) -> int:
+    """A partition's state, with the two folders above it where they are missing."""
+    return 3 * (ZNODE + len(tp.topic)) + 160 + _ID * (len(isr) + len(targets or ()))
+
+
+def move_weight(tp: TopicPartition, numbers: int) -> int:
+    """A move's record with its folder; `numbers` counts the broker ids in it."""
+    return 2 * (ZNODE + len(tp.topic)) + 400 + _ID * numbers
+
+
+def entry_weight(tp: TopicPartition, numbers: int = 1) -> int:
+    """A partition's entry in a list of partitions."""
+    return _PARTITION_ENTRY + len(tp.topic) + _ID * numbers
+
+
+def record_weight(record: Record) -> int:
+    """One of the records that are small, or that name a whole topic."""
+    if type(record) is PutTopic:
+        assignments = record.topic.assignments
+        weight = topic_weight(record.topic.name, assignments, highest_replica(assignments))
+        return weight + (configs_weight(record.topic.name, record.configs) if record.topic.version < 0 else 0)
+    if type(record) is DeleteTopic:
+        count = len(record.partitions)
+        states = 2 * count if count <= DELETED_AT_ONCE else 0
+        return (states + 6) * (ZNODE + len(record.name))
+    name = getattr(record, "name", "")
+    return 2 * (ZNODE + len(name)) + 200
