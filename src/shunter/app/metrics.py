@@ -58,6 +58,7 @@ def collect_metrics(
             slow_brokers=len(machine.outbox.slow),
             unreachable_brokers=len(machine.outbox.unreachable),
             refusing_brokers=len(machine.intake.answers.refusals),
+            requests_refused=machine.requests_refused + loop.callers.bugs,
             batches=stats.batches,
             records=stats.records,
             writing_s=stats.writing_s,
@@ -178,6 +179,9 @@ def _work(seen: ControllerMetrics) -> Iterator[Metric]:
     yield _gauge("slow_brokers", "Brokers that are not waited for any more", work.slow_brokers)
     yield _gauge("unreachable_brokers", "Brokers that live and have no connection", work.unreachable_brokers)
     yield _gauge("refusing_brokers", "Brokers that refuse requests of ours and are told again", work.refusing_brokers)
+    yield _counter(
+        "requests_refused_for_bugs", "Requests refused because they met a bug of ours", work.requests_refused
+    )
     yield _counter("write_batches", "Batches written to ZooKeeper", work.batches)
     yield _counter("written_records", "Records in these batches", work.records)
     yield _counter("write_seconds", "Time until batches were durable", work.writing_s)

@@ -171,7 +171,8 @@ class ReassignPartitions:
             factor = len(current[partitions[0]])
             if factor > len(brokers):
                 raise PlanRefused(f"Replication factor: {factor} larger than available brokers: {len(brokers)}.")
-            placed = place_partitions(brokers, len(partitions), factor, seed=self.random.getrandbits(32))
+            start, shift = (self.random.randrange(len(brokers)) for _ in range(2))
+            placed = place_partitions(brokers, len(partitions), factor, start=start, shift=shift)
             proposed.update(zip(partitions, placed, strict=True))
         return proposed
 

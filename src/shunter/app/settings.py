@@ -74,6 +74,7 @@ class ControllerConfig(BaseSettings):
     default_min_isr: int = Field(1, ge=1, description="min.insync.replicas where neither topic nor cluster says")
     unclean_leader_election: bool = Field(False, description="allow leaders that lose records, where topics don't say")
     delete_topics: bool = Field(True, description="delete.topic.enable")
+    tiered_storage: bool = Field(False, description="the brokers' remote.log.storage.system.enable")
     leader_rebalance_enable: bool = Field(True, description="give leadership back to preferred leaders now and then")
     leader_rebalance_interval_ms: int = Field(
         300_000, ge=1_000, description="how often leaders' balance is looked at, ms"
@@ -138,6 +139,7 @@ class ControllerConfig(BaseSettings):
             default_min_isr=self.default_min_isr,
             unclean_leader_election=self.unclean_leader_election,
             delete_topics=self.delete_topics,
+            tiered_storage=self.tiered_storage,
             leader_rebalance_enable=self.leader_rebalance_enable,
             leader_rebalance_interval_ms=self.leader_rebalance_interval_ms,
             leader_imbalance_percent=self.leader_imbalance_percent,

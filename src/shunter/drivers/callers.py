@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from shunter.core.controller.events import Event, ReplyToken
-from shunter.core.controller.ready import Reply
+from shunter.core.controller.ready import RefusedReply, Reply
 from shunter.errors import ErrorCode, RequestRejected
 
 
@@ -17,33 +17,41 @@ class Callers:
     it asked for happens all the same, as in Kafka.
     """
 
-    def __init__(self, post: Callable[[Event], None]) -> None:
+    def __init__(self, post: Callable[[Event, str | None], None]) -> None:
         self._post = post
         self._waiting: dict[ReplyToken, asyncio.Future[Reply]] = {}
         self._last: ReplyToken = 0
+        self.bugs = 0
+        """Requests that were refused because their handler met a bug of ours."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def submit(self, make_event: Callable[[ReplyToken], Event], timeout_ms: int) -> Reply:
-        """Post an event and wait for the reply to it.
+    async def submit(
+        self, make_event: Callable[[ReplyToken], Event], timeout_ms: int, origin: str | None = None
+    ) -> Reply:
+        """Post an event and wait for the reply to it. `origin` says for people whose request it is.
 
         Raises:
-            RequestRejected: REQUEST_TIMED_OUT after `timeout_ms`, NOT_CONTROLLER when we resigned meanwhile.
+            RequestRejected: as the core refuses it, for a bug that it met; REQUEST_TIMED_OUT after `timeout_ms`, NOT_CONTROLLER when we resigned meanwhile.
         """
         self._last += 1
         token = self._last
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting[token] = future
         try:
-            self._post(make_event(token))
+            event = make_event(token)
+            self._post(event, None if origin is None else f"{type(event).__name__}#{token}, {origin}")
             async with asyncio.timeout(timeout_ms / 1000):
-                return await future
+                reply = await future
         except TimeoutError:
             told = f"not done within the {timeout_ms} ms that the request allows; it goes on"
             raise RequestRejected(ErrorCode.REQUEST_TIMED_OUT, told) from None
         finally:
             del self._waiting[token]
+        if isinstance(reply, RefusedReply):
+            raise RequestRejected(reply.error, reply.message)
+        return reply
 
     def resolve(self, token: ReplyToken, reply: Reply) -> None:
         """Hand a reply to whoever waits for it, if anybody still does."""

@@ -33,6 +33,7 @@ from shunter.drivers.zookeeper_requests import (
     Operation,
     Put,
     Remove,
+    RequestTooGreat,
     SessionLost,
     Znode,
     ZooKeeperRefused,
@@ -49,12 +50,12 @@ from shunter.model.records import (
     PutTopic,
     Record,
 )
+from shunter.model.weights import DELETED_AT_ONCE
 
 logger = logging.getLogger(__name__)
 
 _CONFLICTS = {wire.BAD_VERSION, wire.NO_NODE, wire.NODE_EXISTS, wire.NOT_EMPTY}
 _ATTEMPTS = 4
-_DELETED_AT_ONCE = 1_000
 NO_FENCE = -2
 
 
@@ -142,15 +143,14 @@ class ZooKeeperStore:
     async def write(self, batch: WriteBatch) -> BatchWritten | BatchRefused:
         """Carry out one atomic, fenced batch; after a lost connection, find out what happened before answering.
 
-        Raises:
-            InvariantViolation: the batch is greater than ZooKeeper takes; it has to be sliced smaller.
+        One that is greater than ZooKeeper takes is refused as `too-great`, before anything was sent.
         """
         fence = self._epoch_version
         if fence == NO_FENCE:
             return BatchRefused(batch.batch_id, "fenced")
         try:
             for record in batch.records:
-                if type(record) is DeleteTopic and len(record.partitions) > _DELETED_AT_ONCE:
+                if type(record) is DeleteTopic and len(record.partitions) > DELETED_AT_ONCE:
                     await self._thin_out(record, fence)
             return await self._write(batch, fence)
         except _FencedOffError:
@@ -159,6 +159,9 @@ class ZooKeeperStore:
             return BatchRefused(batch.batch_id, "fenced")
         except SessionLost:
             return BatchRefused(batch.batch_id, "fenced")
+        except RequestTooGreat as too_great:
+            logger.warning("batch %d: %s", batch.batch_id, too_great)
+            return BatchRefused(batch.batch_id, "too-great")
         except ZooKeeperRefused as refusal:
             logger.error("batch %d failed: %s", batch.batch_id, refusal)  # noqa: TRY400 - the message says it all
             return BatchRefused(batch.batch_id, "failed")
@@ -297,7 +300,7 @@ class ZooKeeperStore:
 
         Not atomic, but fenced, and the topic stays in the deletion queue to the last: whoever comes next goes on.
         """
-        for portion in chunks(record.partitions, _DELETED_AT_ONCE):
+        for portion in chunks(record.partitions, DELETED_AT_ONCE):
             folders = [f"{znodes.partitions(record.name)}/{number}" for number in portion]
             paths = [path for folder in folders for path in (f"{folder}/state", folder)]
             found: list[Znode | None] = []

@@ -35,11 +35,12 @@ from shunter.drivers.zookeeper_requests import (
     Create,
     Operation,
     Request,
+    RequestTooGreat,
     SessionLost,
     Znode,
     ZooKeeperRefused,
 )
-from shunter.errors import DriverError, InvariantViolation, SettingsError
+from shunter.errors import DriverError, SettingsError
 from shunter.formats import broker_znodes, znodes
 
 logger = logging.getLogger(__name__)
@@ -372,13 +373,12 @@ class ZooKeeperClient:
             ZooKeeperRefused: nothing happened; `index` says which operation was in the way.
             ConnectionLost: it may have happened or not.
             SessionLost: as above, and the session is over.
-            InvariantViolation: it is greater than a server takes; whoever composed it has to slice it smaller.
+            RequestTooGreat: it is greater than a server takes; whoever composed it has to slice it smaller.
         """
         full = (each._replace(path=self._full(each.path)) for each in operations)
         request = wire.multi_request(full, self._acl)
         if len(request.body) > wire.JUTE_LIMIT:
-            told = {"bytes": len(request.body), "limit": wire.JUTE_LIMIT, "operations": len(operations)}
-            raise InvariantViolation("a multi must fit in one ZooKeeper request", **told)
+            raise RequestTooGreat(len(request.body), len(operations))
         answer = await self._ask(request)
         return wire.decode_multi(answer.buffer, answer.offset, operations)
 

@@ -60,6 +60,14 @@ class SessionLost(DriverError):
         super().__init__(message, retriable=False)
 
 
+class RequestTooGreat(DriverError):
+    """No server takes a request of this size; nothing was sent."""
+
+    def __init__(self, size: int, operations: int) -> None:
+        told = f"a request of {operations} operations has {size} bytes, and ZooKeeper takes {JUTE_LIMIT}"
+        super().__init__(told, retriable=False)
+
+
 class ZooKeeperRefused(DriverError):
     """ZooKeeper answered with an error code. In a multi, `index` is the operation that it belongs to."""
 

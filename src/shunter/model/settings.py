@@ -43,6 +43,8 @@ class ControllerSettings:
     default_min_isr: int = 1
     unclean_leader_election: bool = False
     delete_topics: bool = True
+    tiered_storage: bool = False
+    """Whether the brokers have a remote storage system; no broker starts with a topic that wants one it has not."""
     leader_rebalance_enable: bool = True
     leader_rebalance_interval_ms: int = 300_000
     leader_imbalance_percent: int = 10

@@ -209,6 +209,7 @@ def _remembered(process: ShunterProcess) -> list[str]:
     doomed = sorted({*intake.deletions.doomed, *state.deleting})
     if doomed:
         told.append(f"the controller is still deleting {doomed}")
-    if intake.awaited_topics:
-        told.append(f"answers about {sorted(intake.awaited_topics)} are still held back")
+    replies = intake.topic_replies
+    if replies.unled or replies.unannounced or replies.announced:
+        told.append(f"answers about topics are still held back: {replies.unled or replies.announced}")
     return told

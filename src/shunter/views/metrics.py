@@ -80,6 +80,7 @@ class Work:
     slow_brokers: int
     unreachable_brokers: int
     refusing_brokers: int
+    requests_refused: int
     batches: int
     records: int
     writing_s: float

@@ -40,7 +40,7 @@ class FakeCore:
                 self.posted.clear()
                 await self.posted.wait()
 
-    def post(self, event):
+    def post(self, event, cause=None):
         self.events.append(event)
         self.posted.set()
         answer = self.answers.get(type(event))

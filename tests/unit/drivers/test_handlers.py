@@ -24,12 +24,15 @@ from shunter.core.controller.ready import (
     AlterPartitionReply,
     ControlledShutdownReply,
     PartitionResultsReply,
+    RefusedReply,
     TopicResult,
     TopicResultsReply,
 )
+from shunter.core.topic_configs import UNKNOWN_RELEASES, ConfigSource, EffectiveConfig, Releases
 from shunter.drivers.handlers import brokers
 from shunter.drivers.handlers.messages import filled
 from shunter.drivers.handlers.reassignments import whole_move
+from shunter.drivers.handlers.topics import LISTED_AT_MOST, releases_of
 from shunter.errors import ErrorCode
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import CancelMode, Phase, Reassignment, Strategy
@@ -346,8 +349,18 @@ async def test_elections(version):
 
 def created(event):
     return TopicResultsReply(
-        ErrorCode.NONE, tuple(TopicResult(one.name, ErrorCode.NONE, None, one.topic_id, 3, 2) for one in event.topics)
+        ErrorCode.NONE,
+        tuple(
+            TopicResult(one.name, ErrorCode.NONE, None, one.topic_id, 3, 2, CONFIGS if one.configs else ())
+            for one in event.topics
+        ),
     )
+
+
+CONFIGS = (
+    EffectiveConfig("retention.bytes", "-1", ConfigSource.DEFAULT),
+    EffectiveConfig("retention.ms", "5", ConfigSource.TOPIC),
+)
 
 
 def new_topic(name, partitions=3, factor=2, assignments=(), configs=()):
@@ -384,13 +397,62 @@ async def test_creating_topics(version):
         assert first.topic_id != second.topic_id
         assert first.placement_seed != second.placement_seed
         topics = by_name(message.topics)
-        assert "more than once" in topics["twice"].error_message
+        assert topics["twice"].error_message == "Found multiple entries for this topic."
         if version >= 5:
             assert (topics["a"].num_partitions, topics["a"].replication_factor) == (3, 2)
-            assert [(one.name, one.value) for one in topics["a"].configs] == [("retention.ms", "5")]
+            told = [(one.name, one.value, one.config_source) for one in topics["a"].configs]
+            assert told == [("retention.bytes", "-1", 5), ("retention.ms", "5", 1)]
             assert topics["b"].configs == ()
         if version >= 7:
             assert topics["a"].topic_id == first.topic_id
+
+
+async def test_of_a_great_request_only_the_first_topics_have_their_configuration_told():
+    """Each takes time on the event loop; the topics are made all the same."""
+    async with rpc_world() as w:
+        w.core.answers[TopicsSubmitted] = created
+        asked = [new_topic(f"t{number}", configs=[("retention.ms", "5")]) for number in range(700)]
+        message = await w.ask(19, 7, topics=asked, timeout=1000, validate_only=False)
+        assert {int(one.error_code) for one in message.topics} == {0}
+        told = [(len(one.configs), one.topic_config_error_code) for one in message.topics]
+        assert told == [(2, 0)] * LISTED_AT_MOST + [(0, ErrorCode.POLICY_VIOLATION)] * (700 - LISTED_AT_MOST)
+
+
+async def test_a_request_whose_handler_meets_a_bug_is_refused_and_counted():
+    """A reply of another kind than its request asks for is a bug; the connection stays, and so do others."""
+    async with rpc_world() as w:
+        wrong = AlterPartitionReply(ErrorCode.NONE)
+        for event in (TopicsSubmitted, PartitionsSubmitted, TopicDeletionsSubmitted, ElectionRequested):
+            w.core.answers[event] = lambda _: wrong
+        await cluster(w)
+        refused = ErrorCode.UNKNOWN_SERVER_ERROR
+        made = await w.ask(19, 7, topics=[new_topic("a")], timeout=1000)
+        assert [(one.name, int(one.error_code)) for one in made.topics] == [("a", refused)]
+        grown = await w.ask(
+            37, 3, topics=[{"name": "t", "count": 4, "assignments": None}], timeout=1000, validate_only=False
+        )
+        assert [int(one.error_code) for one in grown.results] == [refused]
+        for version, asked in ((5, {"topic_names": ["t"]}), (6, {"topics": [{"name": "t", "topic_id": None}]})):
+            deleted = await w.ask(20, version, timeout=1000, **asked)
+            assert [int(one.error_code) for one in deleted.responses] == [refused]
+        elected = await w.ask(43, 2, election_type=0, topic_partitions=None, timeout=1000)
+        assert int(elected.error_code) == refused
+        assert w.core.callers.bugs == 5
+
+
+async def test_a_request_that_the_core_refuses_for_a_bug_is_refused_in_the_form_of_its_api():
+    async with rpc_world() as w:
+        w.core.answers[TopicsSubmitted] = lambda _: RefusedReply(ErrorCode.UNKNOWN_SERVER_ERROR, "a bug")
+        made = await w.ask(19, 7, topics=[new_topic("a")], timeout=1000)
+        assert [(int(one.error_code), one.error_message) for one in made.topics] == [(-1, "a bug")]
+
+
+def test_the_brokers_releases_are_told_by_their_versions_of_fetch():
+    assert releases_of([]) == UNKNOWN_RELEASES
+    assert releases_of([{1: (0, 12)}, {1: (0, 17)}]) == Releases((2, 8), (3, 9))
+    assert releases_of([{1: (0, 13)}, {3: (0, 9)}]) == Releases((3, 1), (3, 4))
+    assert releases_of([{1: (0, 17)}]) == Releases((3, 9), (3, 9))
+    assert releases_of([{1: (0, 99)}]) == UNKNOWN_RELEASES
 
 
 async def test_a_standby_creates_nothing():
@@ -406,7 +468,11 @@ async def test_deleting_topics(version):
     async with rpc_world() as w:
         await cluster(w)
         w.core.answers[TopicDeletionsSubmitted] = lambda event: TopicResultsReply(
-            ErrorCode.NONE, tuple(TopicResult(name, ErrorCode.NONE) for name in event.names)
+            ErrorCode.NONE,
+            tuple(
+                TopicResult(name, ErrorCode.NONE if name == "t" else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                for name in event.names
+            ),
         )
         if version < 6:
             message = await w.ask(20, version, topic_names=["t"], timeout=1000)
@@ -418,7 +484,31 @@ async def test_deleting_topics(version):
                 ("t", UUID(int=1), 0),
                 (None, UNKNOWN, 100),
             ]
-        assert w.core.events[0].names == ("t",)
+        assert w.core.events[0].names[0] == "t"
+
+
+@pytest.mark.parametrize("version", [1, 3, 6])
+async def test_where_deletion_is_disabled_every_topic_gets_that_for_an_answer(version):
+    """Clients below version 3 do not know the code: Apache gives them INVALID_REQUEST."""
+    async with rpc_world() as w:
+        await cluster(w)
+        w.core.answers[TopicDeletionsSubmitted] = lambda event: TopicResultsReply(
+            ErrorCode.NONE, tuple(TopicResult(name, ErrorCode.TOPIC_DELETION_DISABLED) for name in event.names)
+        )
+        by_id = [{"name": None, "topic_id": UUID(int=1)}, {"name": None, "topic_id": UNKNOWN}]
+        asked = {"topics": by_id} if version >= 6 else {"topic_names": ["t", "absent"]}
+        message = await w.ask(20, version, timeout=1000, **asked)
+        wanted = ErrorCode.TOPIC_DELETION_DISABLED if version >= 3 else ErrorCode.INVALID_REQUEST
+        assert [int(one.error_code) for one in message.responses] == [wanted, wanted]
+
+
+async def test_a_deletion_by_name_and_id_at_once_is_refused():
+    async with rpc_world() as w:
+        await cluster(w)
+        message = await w.ask(20, 6, topics=[{"name": "t", "topic_id": UUID(int=1)}], timeout=1000)
+        (result,) = message.responses
+        assert int(result.error_code) == ErrorCode.INVALID_REQUEST
+        assert not w.core.events
 
 
 @pytest.mark.parametrize("version", range(4))

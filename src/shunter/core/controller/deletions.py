@@ -46,14 +46,14 @@ class Deletions:
                 continue
             self.state.deleting.add(name)
             self.close_moves(name)
-            everywhere: set[tuple[TopicPartition, BrokerId]] = set()
+            doomed: set[tuple[TopicPartition, BrokerId]] = set()
             for number, partition in topic.partitions.items():
                 tp = TopicPartition(name, number)
                 changes.isr.add(tp)
                 stop[tp] = self._holders(tp, partition)
-                everywhere.update((tp, broker) for broker in stop[tp])
-            self.doomed[name] = {(tp, broker) for tp, broker in everywhere if broker != self.state.controller_id}
-            if not self.doomed[name]:
+                doomed.update((tp, broker) for broker in stop[tp] if broker != self.state.controller_id)
+            self.doomed[name] = doomed
+            if not doomed:
                 self._bury(name)
         requests += self.outbox.note_metadata(changes, now_ms)
         requests += self.outbox.stop_replicas(stop, now_ms, delete=True)

@@ -13,7 +13,7 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 from shunter.core.controller.lifecycle import Transition, Trigger, phase_after
 from shunter.core.controller.load import Load
 from shunter.core.controller.ready import Notice
-from shunter.core.controller.state import ControllerState
+from shunter.core.controller.state import ControllerState, TopicState
 from shunter.core.reassignment.situation import Step, Waiting
 from shunter.errors import InvariantViolation
 from shunter.model.partition import (
@@ -43,6 +43,17 @@ from shunter.model.records import (
 )
 from shunter.model.snapshot import OwedDeletions, OwedReplicas
 from shunter.model.topic import Topic
+from shunter.model.weights import (
+    BATCH_FULL,
+    DECISION_AT_MOST,
+    entry_weight,
+    highest_replica,
+    leadership_weight,
+    move_weight,
+    record_weight,
+    replicas_weight,
+    topic_weight,
+)
 
 ENTRIES_PER_ZNODE = 9
 """Entries of a legacy znode weigh about as much as what is written for one partition: 75 bytes of 700."""
@@ -50,6 +61,17 @@ PARTITIONS_PER_ZNODE = 10
 """A topic's znode is written whole: 30 bytes for each of its partitions, where another znode has 290."""
 SPARE_ZNODES = 900
 """What a request to ZooKeeper holds beside a whole slice of partitions."""
+
+
+def folded(name: str) -> str:
+    """A topic's name as metrics spell it."""
+    return name.replace(".", "_")
+
+
+def known_topic_weight(topic: TopicState) -> int:
+    """How much a topic's znode weighs as it is."""
+    assignments = {number: partition.assignment for number, partition in topic.partitions.items()}
+    return topic_weight(topic.name, assignments, highest_replica(assignments))
 
 
 def serving_brokers(state: ControllerState) -> frozenset[BrokerId]:
@@ -79,6 +101,7 @@ class Draft:
         default_factory=dict[str, dict[int, tuple[int, Replicas]]]
     )
     """Whole new lists of owed replicas by topic and partition; empty closes."""
+    owed_weights: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
     legacy: dict[TopicPartition, Replicas] | None = None
     """What the legacy znode shall hold; None: as it is."""
     extra: dict[TopicPartition, Replicas] | None = None
@@ -119,7 +142,12 @@ class Draft:
     """Partitions about which it was decided who is right after a failover."""
     live: frozenset[BrokerId] | None = None
     topics_size: int = 0
-    """Size of the topics in `assignments`, in znodes."""
+    """Size of the topics in `assignments` and `new_topics`, in znodes."""
+    weighed: int = 0
+    """Weight of all but what of `other_records` was not looked at yet; see `weight`."""
+    records_weighed: int = 0
+    folded_names: dict[str, str] | None = None
+    """Names of all topics by how metrics spell them; made when the first one is asked for."""
 
     def __post_init__(self) -> None:
         """Remember of which moment the configuration is."""
@@ -128,12 +156,37 @@ class Draft:
     @property
     def size(self) -> int:
         """How much was decided, in znodes; in proportion to bytes, for a batch has to fit ZooKeeper's `jute.maxbuffer`."""
-        topics = sum(1 + len(put.topic.assignments) // 50 for put in self.new_topics.values())
         entries = sum(
             len(targets) for targets in (self.legacy, self.extra, *self.requests.values()) if targets is not None
         )
         lists = max(0, entries // ENTRIES_PER_ZNODE - SPARE_ZNODES)
-        return len(self.leaderships) + len(self.reassignments) + self.topics_size + topics + lists
+        return len(self.leaderships) + len(self.reassignments) + self.topics_size + lists
+
+    @property
+    def weight(self) -> int:
+        """How much was decided, in bytes of a ZooKeeper request at the most (`model.weights`)."""
+        for record in self.other_records[self.records_weighed :]:
+            self.weighed += record_weight(record)
+        self.records_weighed = len(self.other_records)
+        return self.weighed
+
+    def is_full(self, size_limit: int) -> bool:
+        """Whether no more is decided into this draft."""
+        return self.size >= size_limit or self.weight >= BATCH_FULL
+
+    def create(self, put: PutTopic) -> None:
+        """Write a new topic."""
+        self.new_topics[put.topic.name] = put
+        self.topics_size += 1 + len(put.topic.assignments) // 50
+        self.weighed += record_weight(put)
+        if self.folded_names is not None:
+            self.folded_names[folded(put.topic.name)] = put.topic.name
+
+    def collision(self, name: str) -> str | None:
+        """A topic whose name metrics would spell as this one."""
+        if self.folded_names is None:
+            self.folded_names = {folded(other): other for other in (*self.state.topics, *self.new_topics)}
+        return self.folded_names.get(folded(name))
 
     def partition(self, tp: TopicPartition) -> PartitionState | None:
         """The partition as it will be when this is durable; without leader and ISR where those can't be read."""
@@ -181,6 +234,8 @@ class Draft:
         """Write a partition's leader and ISR, expecting the version that is known now."""
         known = self.state.partition(tp)
         expected = known.leadership.partition_epoch if known is not None and known.leadership is not None else -1
+        if tp not in self.leaderships:
+            self.weighed += leadership_weight(tp, leadership.isr, leadership.target_replicas)
         self.leaderships[tp] = leadership._replace(
             partition_epoch=expected, controller_epoch=self.state.controller_epoch
         )
@@ -188,6 +243,7 @@ class Draft:
     def place(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
         """Write where a partition's replicas are; all of a topic's changes go into one write of its znode."""
         self._topic_changes(tp.topic)[tp.partition] = assignment
+        self.weighed += replicas_weight(assignment)
 
     def _topic_changes(self, name: str) -> dict[int, ReplicaAssignment]:
         changes = self.assignments.get(name)
@@ -195,6 +251,7 @@ class Draft:
             changes = self.assignments[name] = {}
             topic = self.state.topics.get(name)
             self.topics_size += 1 + (0 if topic is None else len(topic.partitions) // PARTITIONS_PER_ZNODE)
+            self.weighed += 0 if topic is None else known_topic_weight(topic)
         return changes
 
     def turn(
@@ -216,6 +273,8 @@ class Draft:
         if after is None:
             raise InvariantViolation("a record is closed by `close` alone", tp=tp, trigger=trigger)
         known = self.state.reassignments.get(tp)
+        if tp not in self.reassignments:
+            self.weighed += move_weight(tp, 3 * len({*record.original, *record.target}))
         version, czxid = (-1, 0) if known is None else (known.version, known.czxid)
         written = record._replace(phase=after, version=version, czxid=czxid)
         self.reassignments[tp] = written
@@ -231,6 +290,7 @@ class Draft:
         self.ended = True
         if tp in self.state.reassignments:
             self.reassignments[tp] = None
+            self.weighed += move_weight(tp, 0)
         else:
             self.reassignments.pop(tp, None)
 
@@ -278,7 +338,17 @@ class Draft:
             told = f"broker {broker} is to delete its replica, but its list of owed deletions can't be read"
             self.notices.append(Notice("not-owed", str(tp), told))
             return
-        self._owed_list(broker)[tp] = leader_epoch
+        owed = self._owed_list(broker)
+        if tp not in owed:
+            if self.owed_weights[broker] > DECISION_AT_MOST:
+                told = (
+                    f"broker {broker} is to delete its replica, but its list of {len(owed)} deletions has no more room"
+                )
+                self.notices.append(Notice("not-owed", str(tp), told))
+                return
+            self.owed_weights[broker] += entry_weight(tp)
+            self.weighed += entry_weight(tp)
+        owed[tp] = leader_epoch
 
     def settle(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
         """Forget owed deletions that were done."""
@@ -299,6 +369,8 @@ class Draft:
         if broker not in self.owed:
             known = self.state.owed_deletions.get(broker)
             self.owed[broker] = dict(known.partitions) if known is not None else {}
+            self.owed_weights[broker] = sum(map(entry_weight, self.owed[broker]))
+            self.weighed += self.owed_weights[broker]
         return self.owed[broker]
 
     def owed_replicas_of(self, topic: str) -> dict[int, tuple[int, Replicas]]:
@@ -366,7 +438,7 @@ class Draft:
         for name in naming:
             if name not in self.requests:
                 self.requests[name] = dict(self.state.requests[name].targets)
-            del self.requests[name][tp]
+                del self.requests[name][tp]
         return bool(naming)
 
     def _request_records(self) -> Iterator[Record]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
 
+from shunter.core.topic_configs import UNKNOWN_RELEASES, Releases
 from shunter.errors import ErrorCode
 from shunter.model.broker import Broker
 from shunter.model.partition import BrokerId, LeaderAndIsr, Replicas, TopicPartition
@@ -222,6 +223,8 @@ class TopicsSubmitted:
     topics: tuple[NewTopic, ...]
     validate_only: bool
     reply_to: ReplyToken
+    releases: Releases = UNKNOWN_RELEASES
+    """What is known of the live brokers' releases: it decides what a topic may be configured with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,7 @@ from shunter.core.controller.rebalance import Rebalance
 from shunter.core.controller.state import ControllerState
 from shunter.core.controller.submissions import Submissions
 from shunter.core.controller.tasks import Priority, Task, TaskQueue
+from shunter.core.controller.topic_replies import TopicReplies
 from shunter.core.controller.znode_protocols import ZnodeProtocols
 from shunter.errors import ErrorCode
 from shunter.model.broker import Broker
@@ -109,13 +110,12 @@ class Intake:
     znodes: ZnodeProtocols = field(init=False)
     answers: Answers = field(init=False)
     departures: Departures = field(init=False)
-    awaited_topics: dict[str, tuple[ReplyToken, TopicResultsReply]] = field(
-        default_factory=dict[str, tuple[ReplyToken, TopicResultsReply]]
-    )
+    topic_replies: TopicReplies = field(init=False)
 
     def __post_init__(self) -> None:
         """Join the parts that share the state and the queue."""
         self.moves = Moves(self.state, self.settings)
+        self.topic_replies = TopicReplies(self.outbox)
         self.deletions = Deletions(self.state, self.outbox, self.queue, self.moves)
         self.liveness = Liveness(self.state, self.settings, self.outbox, self.queue, self.moves, self.deletions)
         self.submissions = Submissions(self.state, self.settings, self.queue, self.moves)
@@ -221,7 +221,7 @@ class Intake:
             case TopicsSubmitted():
                 self.on_topics_submitted(event)
             case PartitionsSubmitted():
-                self.on_partitions_submitted(event, now_ms)
+                self.on_partitions_submitted(event)
             case TopicDeletionsSubmitted():
                 self.on_topic_deletions_submitted(event)
             case TopicDeletionsFound(names):
@@ -265,9 +265,12 @@ class Intake:
                 self.queue.add(again)
         unelected = [tp for tp in changes.led if _unelected(self.state, tp)]
         if unelected:
-            finish = partial(self._topics_awaited, tried={tp.topic for tp in unelected})
-            self.queue.add(Task(Priority.NORMAL, unelected, elections.elect_first, finish))
+            self.queue.add(Task(Priority.NORMAL, unelected, elections.elect_first, partial(self._led, unelected)))
         return requests
+
+    def _led(self, partitions: list[TopicPartition], _: list[None]) -> list[tuple[ReplyToken, Reply]]:
+        self.topic_replies.led({tp.topic for tp in partitions})
+        return []
 
     def on_topics_read(self, event: TopicsRead, now_ms: int) -> Effects:
         """Topics came, grew, were written by others, or went."""
@@ -392,7 +395,8 @@ class Intake:
                 self.moves.advance(draft, event.proposals[index].tp)
             return result
 
-        self.queue.add(Task(Priority.ISR, range(len(event.proposals)), decide, finish))
+        items = range(len(event.proposals))
+        self.queue.add(Task(Priority.ISR, items, decide, finish, refuse=lambda _, error, __: error))
         return []
 
     def _as_it_is(self, tp: TopicPartition) -> LeaderAndIsr | ErrorCode:
@@ -469,7 +473,8 @@ class Intake:
             )
             return [(event.reply_to, PartitionResultsReply(ErrorCode.NONE, None, told))] if event.reply_to else []
 
-        self.queue.add(Task(Priority.NORMAL, partitions, decide, finish))
+        refuse = _refuse_partition if event.reply_to else None
+        self.queue.add(Task(Priority.NORMAL, partitions, decide, finish, refuse=refuse))
         if event.queue_entry:
             done = Task(Priority.NORMAL, ("preferred_replica_election",), _delete_queue_entry, in_order=True)
             self.queue.add(done)
@@ -483,44 +488,43 @@ class Intake:
         ]
 
     def on_topics_submitted(self, event: TopicsSubmitted) -> None:
-        """CreateTopics: answered when the partitions have leaders, so that the client can go on at once."""
+        """CreateTopics: answered when the partitions have leaders and brokers know it, so that the client can go on."""
 
         def decide(draft: Draft, new: NewTopic) -> TopicResult:
-            return topics.create_topic(draft, self.settings, new, validate_only=event.validate_only)
+            return topics.create_topic(draft, self.settings, new, event.releases, validate_only=event.validate_only)
 
-        def finish(results: list[TopicResult]) -> list[tuple[ReplyToken, Reply]]:
-            reply = TopicResultsReply(ErrorCode.NONE, tuple(results))
-            created = [result.name for result in results if result.error is ErrorCode.NONE]
-            if event.validate_only or not created:
-                return [(event.reply_to, reply)]
-            self.awaited_topics[created[-1]] = (event.reply_to, reply)
-            return []
+        def refuse(new: NewTopic, error: ErrorCode, message: str) -> TopicResult:
+            return TopicResult(new.name, error, message)
 
-        self.queue.add(Task(Priority.NORMAL, event.topics, decide, finish))
+        finish = partial(self._topics_made, event.reply_to, validate_only=event.validate_only)
+        self.queue.add(Task(Priority.NORMAL, event.topics, decide, finish, refuse=refuse))
 
-    def _topics_awaited(self, _: list[None], tried: set[str]) -> list[tuple[ReplyToken, Reply]]:
-        """First elections of `tried` are durable: answer the CreateTopics whose topics are led now, or won't be soon.
-
-        A partition whose brokers are all gone is led when they come back: nobody waits for that.
-        """
-        return [self.awaited_topics.pop(name) for name in sorted(tried & self.awaited_topics.keys())]
-
-    def on_partitions_submitted(self, event: PartitionsSubmitted, now_ms: int) -> None:
-        """CreatePartitions."""
+    def on_partitions_submitted(self, event: PartitionsSubmitted) -> None:
+        """CreatePartitions: answered likewise."""
 
         def decide(draft: Draft, name: str) -> TopicResult:
             total, asked = event.topics[name]
-            return topics.grow_topic(draft, (name, total, asked), validate_only=event.validate_only, seed=now_ms)
+            return topics.grow_topic(draft, (name, total, asked), validate_only=event.validate_only)
 
-        self.queue.add(Task(Priority.NORMAL, tuple(event.topics), decide, partial(_topic_results, event.reply_to)))
+        finish = partial(self._topics_made, event.reply_to, validate_only=event.validate_only)
+        self.queue.add(Task(Priority.NORMAL, tuple(event.topics), decide, finish, refuse=TopicResult))
+
+    def _topics_made(
+        self, reply_to: ReplyToken, results: list[TopicResult], *, validate_only: bool
+    ) -> list[tuple[ReplyToken, Reply]]:
+        reply = TopicResultsReply(ErrorCode.NONE, tuple(results))
+        return [(reply_to, reply)] if validate_only else self.topic_replies.when_led((reply_to, reply))
 
     def on_topic_deletions_submitted(self, event: TopicDeletionsSubmitted) -> None:
-        """DeleteTopics: answered when the deletion can't be forgotten any more."""
+        """DeleteTopics: answered when the deletion can't be forgotten any more, and brokers have forgotten the topic."""
 
         def decide(draft: Draft, name: str) -> TopicResult:
             return topics.mark_for_deletion(draft, self.settings, name)
 
-        self.queue.add(Task(Priority.NORMAL, event.names, decide, partial(_topic_results, event.reply_to)))
+        def finish(results: list[TopicResult]) -> list[tuple[ReplyToken, Reply]]:
+            return self.topic_replies.when_known((event.reply_to, TopicResultsReply(ErrorCode.NONE, tuple(results))))
+
+        self.queue.add(Task(Priority.NORMAL, event.names, decide, finish, refuse=TopicResult))
 
     # ---- after a write
 
@@ -545,11 +549,12 @@ class Intake:
         self.znodes.on_committed(draft)
         if self.state.waiting and self.next_check_ms is None:
             self.next_check_ms = now_ms + CHECK_EVERY_MS
-        created = {record.topic.name for record in records if isinstance(record, PutTopic)}
-        done = [name for name in created & self.awaited_topics.keys() if not self._unelected_of(name)]
-        return requests, [self.awaited_topics.pop(name) for name in sorted(done)], []
+        written = {record.topic.name for record in records if isinstance(record, PutTopic)}
+        self.topic_replies.led(name for name in written & self.topic_replies.unled.keys() if not self._unled(name))
+        self.topic_replies.announce(now_ms, self.settings.slow_broker_ms)
+        return requests, [], []
 
-    def _unelected_of(self, name: str) -> bool:
+    def _unled(self, name: str) -> bool:
         return any(_unelected(self.state, TopicPartition(name, n)) for n in self.state.topics[name].partitions)
 
 
@@ -558,6 +563,12 @@ def _unelected(state: ControllerState, tp: TopicPartition) -> bool:
     if partition is None or tp in state.unreadable:
         return False
     return partition.leadership is None and tp.topic not in state.deleting
+
+
+def _refuse_partition(
+    tp: TopicPartition, error: ErrorCode, message: str
+) -> tuple[TopicPartition, ErrorCode, str | None]:
+    return tp, error, message
 
 
 def _identify(draft: Draft, name: str, *, salt: int) -> None:
@@ -585,7 +596,3 @@ def _next_producer_ids(draft: Draft, broker: BrokerId) -> int:
 
 def _delete_queue_entry(draft: Draft, kind: str) -> None:
     draft.other_records.append(DeleteQueueEntry(kind, ""))
-
-
-def _topic_results(reply_to: ReplyToken, results: list[TopicResult]) -> list[tuple[ReplyToken, Reply]]:
-    return [(reply_to, TopicResultsReply(ErrorCode.NONE, tuple(results)))]

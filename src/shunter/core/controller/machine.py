@@ -6,6 +6,7 @@ redesign ("Have a single execution thread to serially process events one at a ti
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -13,33 +14,54 @@ from shunter.core.controller import changes as applied
 from shunter.core.controller.changes import Changes
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.events import (
+    AlterPartitionReceived,
     BatchRefused,
     BatchWritten,
     BrokersRead,
     ClusterLoaded,
     Elected,
+    ElectionRequested,
     Envelope,
     Event,
+    PartitionsSubmitted,
+    ProducerIdsRequested,
+    ReassignmentsSubmitted,
     ReplyToken,
     SessionExpired,
     SettingsChanged,
     TimePassed,
+    TopicDeletionsSubmitted,
+    TopicsSubmitted,
 )
 from shunter.core.controller.intake import Effects, Intake
 from shunter.core.controller.lifecycle import Transition
 from shunter.core.controller.outbox import Outbox
-from shunter.core.controller.ready import LoadCluster, Notice, Read, Ready, Reply, Request, WriteBatch
+from shunter.core.controller.ready import LoadCluster, Notice, Read, Ready, RefusedReply, Reply, Request, WriteBatch
 from shunter.core.controller.state import ClusterView, ControllerState
 from shunter.core.controller.tasks import CANCELLED_TIMES, EXAMINED_AT_MOST, Priority, Task
-from shunter.errors import InvariantViolation
+from shunter.errors import ErrorCode, InvariantViolation
 from shunter.model.records import Record
 from shunter.model.settings import ControllerSettings
 
 RETRY_AFTER_MS = 200
 PARTITIONS_PER_TURN = 2_000
 """Partitions that a start-up or a broker's return takes in or hands out before others have a turn: some 10 ms of work."""
+WEIGHT_PER_ITEM = 300
+"""What has the weight of so many bytes counts as one item more that was looked at."""
 REFUSALS_BEFORE_RELOAD = 5
 """Refused writes in a row after which what we believe is thrown away and read again."""
+
+
+_REQUESTS = (
+    AlterPartitionReceived,
+    ElectionRequested,
+    PartitionsSubmitted,
+    ProducerIdsRequested,
+    ReassignmentsSubmitted,
+    TopicDeletionsSubmitted,
+    TopicsSubmitted,
+)
+"""Events that do no more than queue tasks, for a caller who waits."""
 
 
 @dataclass(slots=True)
@@ -86,6 +108,10 @@ class ControllerMachine:
         self.next_batch_id = 1
         self.retry_at_ms: int | None = None
         self.refusals = 0
+        self.examine_at_most = EXAMINED_AT_MOST
+        """Items of the next slice: fewer after a batch that was too great for ZooKeeper."""
+        self.requests_refused = 0
+        """Requests of callers that met a bug of ours; see `_give_up`."""
 
     @property
     def view(self) -> ClusterView:
@@ -106,6 +132,7 @@ class ControllerMachine:
         decides = self.state.active and self.in_turns is None
         if decides:
             self._process(now_ms, bundle)
+            bundle.replies += self.intake.topic_replies.known(now_ms)
             bundle.requests += self.outbox.maybe_metadata(now_ms)
             bundle.reads += self.intake.read_again(now_ms)
             bundle.replies += self.intake.departures.settled(now_ms)
@@ -154,9 +181,32 @@ class ControllerMachine:
                 self.in_turns = self.intake.on_brokers_read(brokers, now_ms)
                 self._go_on(now_ms, cause, bundle)
             case _:
-                self._settle(self.intake.take(event, now_ms, cause), bundle)
+                self._take_in(event, now_ms, cause, bundle)
                 if self.intake.answers.resigns:
                     self._resign(self.intake.answers.resigns, bundle)
+
+    def _take_in(self, event: Event, now_ms: int, cause: str, bundle: Bundle) -> None:
+        """Take one event in. A caller's request that meets a bug of ours is refused: it has changed nothing yet.
+
+        What is only a fact has changed the state in part when it raises, and nobody may go on from there.
+        """
+        try:
+            effects = self.intake.take(event, now_ms, cause)
+        except Exception as bug:
+            if not isinstance(event, _REQUESTS) or not event.reply_to:
+                raise
+            message = self._tell_of(bug, cause, bundle)
+            bundle.replies.append((event.reply_to, RefusedReply(ErrorCode.UNKNOWN_SERVER_ERROR, message)))
+            return
+        self._settle(effects, bundle)
+
+    def _tell_of(self, bug: Exception, cause: str, bundle: Bundle) -> str:
+        self.requests_refused += 1
+        told = "".join(traceback.format_exception(bug, limit=-3)).replace("\n", " | ")
+        bundle.notices.append(
+            Notice("request-refused", cause, f"this request met a bug of ours and is refused: {told}")
+        )
+        return f"this controller met a bug of its own and refuses the request: {type(bug).__name__}: {bug}"[:1_000]
 
     def _use(self, settings: ControllerSettings, now_ms: int) -> None:
         """Decide by other settings from now on; requests that were handed out keep the epochs that they have."""
@@ -221,10 +271,13 @@ class ControllerMachine:
         self.outstanding = None
         if isinstance(event, BatchWritten):
             self.refusals = 0
+            self.examine_at_most = EXAMINED_AT_MOST
             changes = applied.apply_records(self.state, outstanding.records, event.versions, event.czxids)
             self._committed(outstanding.draft, outstanding.records, outstanding.tasks, changes, now_ms, bundle)
         elif event.reason == "fenced":
             self._resign("a write was refused: another controller has a newer epoch", bundle)
+        elif event.reason == "too-great":
+            self._too_great(outstanding, bundle)
         else:
             self._refused(outstanding, event, now_ms, bundle)
 
@@ -238,15 +291,50 @@ class ControllerMachine:
             changes.add(applied.apply_topic_read(self.state, topic))
         for name in event.gone:
             changes.add(applied.apply_topic_gone(self.state, name))
-        for task in outstanding.tasks:
-            task.roll_back()
-        self.intake.queue.put_back(outstanding.tasks)
+        self._undo(outstanding.tasks)
         bundle.notices += self.intake.znodes.on_refused(event, outstanding.records)
         self._settle((self.intake.announce(changes, now_ms), [], []), bundle)
         if event.reason != "version" or self.refusals > 1:
             self.retry_at_ms = now_ms + RETRY_AFTER_MS
             told = f"batch of {len(outstanding.records)} records was refused ({event.reason}), {self.refusals} in a row"
             bundle.notices.append(Notice("write-refused", "zookeeper", told))
+
+    def _too_great(self, outstanding: Outstanding, bundle: Bundle) -> None:
+        """ZooKeeper takes no request of this size: decide half as much at once, and refuse what is one request alone."""
+        decided = sum(len(task.drafting) for task in outstanding.tasks)
+        if decided <= 1:
+            records = len(outstanding.records)
+            bug = InvariantViolation("one decision must fit into one request to ZooKeeper", records=records)
+            decider = next((task for task in outstanding.tasks if task.drafting), outstanding.tasks[-1])
+            self._give_up(decider, [task for task in outstanding.tasks if task is not decider], bug, bundle)
+            return
+        self._undo(outstanding.tasks)
+        self.examine_at_most = decided // 2
+        told = f"{len(outstanding.records)} records do not fit into one request; half as many are tried"
+        bundle.notices.append(Notice("write-too-great", "zookeeper", told))
+
+    def _undo(self, tasks: list[Task]) -> None:
+        """A draft left no trace: its tasks are decided again."""
+        for task in tasks:
+            task.roll_back()
+        self.intake.queue.put_back(tasks)
+
+    def _give_up(self, task: Task, others: list[Task], bug: Exception, bundle: Bundle) -> None:
+        """One of a draft's tasks can't be decided: refuse it if a caller asked for it, and decide the others again.
+
+        A decision changes nothing but its draft, so the state is whole. What nobody asked for has to be done, and
+        whoever can't must not go on as the controller.
+
+        Raises:
+            Exception: the bug, where no caller asked for the task.
+        """
+        if task.refuse is None:
+            raise bug
+        self._undo(others)
+        self.intake.queue.drop(task)
+        message = self._tell_of(bug, task.cause, bundle)
+        bundle.replies += task.abandon(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+        bundle.more = True
 
     def _reload(self, bundle: Bundle) -> None:
         """Read everything again, within the same election: somebody changed what nobody but us should write.
@@ -292,11 +380,11 @@ class ControllerMachine:
             self.retry_at_ms = None
         examined = 0
         while self.outstanding is None:
-            if examined >= EXAMINED_AT_MOST:
+            if examined >= self.examine_at_most:
                 bundle.more = True
                 return
-            draft, tasks, looked_at = self._draft_slice(now_ms, EXAMINED_AT_MOST - examined)
-            examined += looked_at
+            draft, tasks, looked_at = self._draft_slice(now_ms, self.examine_at_most - examined, bundle)
+            examined += looked_at + draft.weight // WEIGHT_PER_ITEM
             if not tasks:
                 return
             records = draft.records()
@@ -305,18 +393,22 @@ class ControllerMachine:
             else:
                 self._committed(draft, (), tasks, Changes(), now_ms, bundle)
 
-    def _draft_slice(self, now_ms: int, examine_limit: int) -> tuple[Draft, list[Task], int]:
+    def _draft_slice(self, now_ms: int, examine_limit: int, bundle: Bundle) -> tuple[Draft, list[Task], int]:
         draft = Draft(self.state, now_ms)
         tasks: list[Task] = []
         queue = self.intake.queue
         examined = 0
         while examined < examine_limit:
             task = queue.first(barrier_holds=self.outbox.barrier_holds(now_ms), barrier=self.outbox)
-            if task is None or draft.size >= (limit := self._slice_limit(task)):
+            if task is None or draft.is_full(limit := self._slice_limit(task)):
                 break
             queue.take(task)
             tasks.append(task)
-            examined += max(1, queue.draft(task, draft, limit, examine_limit - examined, self.outbox))
+            try:
+                examined += max(1, queue.draft(task, draft, limit, examine_limit - examined, self.outbox))
+            except Exception as bug:  # noqa: BLE001 - whatever it is: it is refused, or raised again
+                self._give_up(task, tasks[:-1], bug, bundle)
+                return Draft(self.state, now_ms), [], examined
             if not task.exhausted:
                 # It stays in the queue: what is later may not pass what it has parked, or not looked at.
                 queue.put_back([task])
@@ -342,6 +434,7 @@ class ControllerMachine:
             self.retry_at_ms,
             self.intake.next_check_ms,
             self.intake.read_again_ms,
+            self.intake.topic_replies.due_ms,
             self.intake.rebalance.due_ms,
             self.intake.answers.due_ms,
             self.intake.departures.due_ms,

@@ -315,6 +315,13 @@ class Outbox:
             del self.barrier[broker]
         return self.deletions.pop((request_id, broker), ())
 
+    def heard(self, request_id: int) -> bool:
+        """Whether every broker that can be waited for has answered all requests up to this one."""
+        given_up = self.slow | self.unreachable
+        return all(
+            next(iter(waiting)) > request_id for broker, waiting in self.unanswered.items() if broker not in given_up
+        )
+
     def forget(self, brokers: Iterable[BrokerId]) -> dict[BrokerId, list[TopicPartition]]:
         """Nobody waits for dead or bounced brokers; returns the deletions that they never acknowledged."""
         gone = set(brokers)

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from shunter.core.controller.events import ReplyToken
 from shunter.core.controller.lifecycle import Transition
+from shunter.core.topic_configs import EffectiveConfig
 from shunter.errors import ErrorCode
 from shunter.model.broker import Broker
 from shunter.model.partition import BrokerId, LeaderAndIsr, PartitionState, TopicPartition
@@ -121,6 +122,8 @@ class TopicResult:
     topic_id: UUID | None = None
     partition_count: int = -1
     replication_factor: int = -1
+    configs: tuple[EffectiveConfig, ...] = ()
+    """Of a topic that was created, or could be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,14 @@ class TopicResultsReply:
 
     error: ErrorCode
     topics: tuple[TopicResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedReply:
+    """To any request: it can't be carried out, for a bug of ours that it met."""
+
+    error: ErrorCode
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +160,12 @@ class ProducerIdsReply:
 
 
 Reply: TypeAlias = (
-    AlterPartitionReply | PartitionResultsReply | TopicResultsReply | ControlledShutdownReply | ProducerIdsReply
+    AlterPartitionReply
+    | PartitionResultsReply
+    | TopicResultsReply
+    | ControlledShutdownReply
+    | ProducerIdsReply
+    | RefusedReply
 )
 
 

@@ -93,7 +93,8 @@ class Submissions:
             # It concerns what was asked for before it; what comes after it may be open too when its turn comes.
             decide = partial(self._cancel, before=self._asked_before())
             finish = partial(self._cancelled, gathered, named=set(named))
-            self.queue.add(Task(Priority.CANCEL, items, decide, finish))
+            refuse = _refuse_move if event.reply_to else None
+            self.queue.add(Task(Priority.CANCEL, items, decide, finish, refuse=refuse))
         if changes:
             self._queue_changes(changes, gathered)
         return []
@@ -109,7 +110,9 @@ class Submissions:
             self.open.remove(submission)
             return gathered.task_finished(results)
 
-        self.queue.add(Task(Priority.NORMAL, changes, partial(self._submit, submission=submission), finish))
+        decide = partial(self._submit, submission=submission)
+        refuse = _refuse_move if gathered.reply_to else None
+        self.queue.add(Task(Priority.NORMAL, changes, decide, finish, refuse=refuse))
 
     @staticmethod
     def _cancelled(
@@ -363,3 +366,9 @@ class Submissions:
         if partition is None or partition.leadership is None or tp.partition not in draft.assignments.get(tp.topic, ()):
             return False
         return set(partition.assignment.replicas) == set(partition.leadership.isr)
+
+
+def _refuse_move(
+    item: ReassignmentChange | tuple[TopicPartition, CancelMode | None], error: ErrorCode, message: str
+) -> MoveResult:
+    return item.tp if isinstance(item, ReassignmentChange) else item[0], error, message

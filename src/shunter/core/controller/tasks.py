@@ -107,6 +107,8 @@ class Task:
     """What the next item of a task `in_order` waits for: it is not parked, and nothing is decided before it."""
     looked_at_release: int = -1
     """`Barrier.releases` when all that is parked was last looked at."""
+    refuse: Callable[[Any, ErrorCode, str], Any] | None = None
+    """For what a caller asked for: an item's result when it can't be decided, for a bug of ours. None: it has to be."""
 
     @property
     def drafted(self) -> int:
@@ -146,7 +148,7 @@ class Task:
         waiting = waiting if waiting is not None else {}
         looked = self._try_parked(draft, size_limit, examine_limit, barrier)
         count = len(self.items)
-        while self.cursor < count and draft.size < size_limit and looked < examine_limit:
+        while self.cursor < count and not draft.is_full(size_limit) and looked < examine_limit:
             if len(self.parked) >= PARKED_AT_MOST:
                 break
             index, looked = self.cursor, looked + 1
@@ -175,7 +177,7 @@ class Task:
         kept: list[tuple[int, Hold]] = []
         looked = 0
         for position, (index, hold) in enumerate(self.parked):
-            if draft.size >= size_limit or looked >= examine_limit:
+            if draft.is_full(size_limit) or looked >= examine_limit:
                 kept += self.parked[position:]
                 break
             looked += 1
@@ -208,6 +210,16 @@ class Task:
             self.parked = sorted([*self.parked, *((index, ()) for index in self.drafting)])
             self.looked_at_release = -1
         self.drafting.clear()
+
+    def abandon(self, error: ErrorCode, message: str) -> list[tuple[ReplyToken, Reply]]:
+        """Refuse whatever of it is not durable; returns replies. Only for tasks that say how they are refused."""
+        self.roll_back()
+        self.parked, self.held, self.cursor = [], (), len(self.items)
+        if self.refuse is not None:
+            for index, item in enumerate(self.items):
+                if index not in self.results:
+                    self.results[index] = self.refuse(item, error, message)
+        return self.commit()
 
 
 def concern(item: object) -> TopicPartition | None:
@@ -286,6 +298,11 @@ class TaskQueue:
             queue.popleft()
         else:
             queue.remove(task)
+
+    def drop(self, task: Task) -> None:
+        """Forget a task that was given up."""
+        queue = self.queues[task.priority]
+        self.queues[task.priority] = deque(each for each in queue if each is not task)
 
     def waits_for_barrier(self) -> bool:
         """Whether something waits that the barrier can hold back."""

@@ -1,24 +1,30 @@
-"""Topics, decided into a draft: created, grown, deleted; by request and by znode."""
+"""Topics, decided into a draft: created, grown, deleted; by request and by znode.
+
+What is refused, and in which words, follows Apache's `ZkAdminManager` and `AdminZkClient`: tools and people match on them.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from shunter.core.controller.draft import Draft
+from shunter.core.controller.draft import Draft, known_topic_weight
 from shunter.core.controller.events import NewTopic
-from shunter.core.controller.placement import place_partitions
+from shunter.core.controller.placement import continued_from, place_partitions
 from shunter.core.controller.ready import TopicResult
-from shunter.core.controller.state import ControllerState
+from shunter.core.controller.state import ControllerState, TopicState
+from shunter.core.topic_configs import EffectiveConfig, Releases, check_topic_configs, effective_configs, shortened
 from shunter.errors import ErrorCode, RequestRejected
 from shunter.model.broker import Broker
-from shunter.model.partition import ReplicaAssignment, Replicas, TopicPartition
+from shunter.model.partition import BrokerId, ReplicaAssignment, Replicas, TopicPartition
 from shunter.model.records import PutDeletionMark, PutTopic
 from shunter.model.settings import ControllerSettings
 from shunter.model.topic import Topic
+from shunter.model.weights import DECISION_AT_MOST, configs_weight, placed_weight, record_weight
 
-LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-PARTITIONS_AT_MOST = 100_000
-"""In one topic: its znode would not fit into a ZooKeeper request any more."""
+LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+NAME_AT_MOST = 249
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 
 def candidates(state: ControllerState) -> list[Broker]:
@@ -26,145 +32,253 @@ def candidates(state: ControllerState) -> list[Broker]:
     return [state.brokers[broker] for broker in sorted(state.brokers) if broker != state.controller_id]
 
 
-def create_topic(draft: Draft, settings: ControllerSettings, new: NewTopic, *, validate_only: bool) -> TopicResult:
+def create_topic(
+    draft: Draft, settings: ControllerSettings, new: NewTopic, releases: Releases, *, validate_only: bool
+) -> TopicResult:
     """Accept a new topic into the draft, or say why not. Its partitions get leaders in later slices."""
+    cluster = draft.state.broker_configs.get("<default>", {})
     try:
         _check_name(draft, new.name)
+        configs = sorted(new.configs.items())
+        _check_configs_fit(new.name, configs)
         assignments = _assignments(draft.state, settings, new)
+        check_topic_configs(new.configs, releases, tiered=settings.tiered_storage, cluster=cluster)
     except RequestRejected as refused:
         return TopicResult(new.name, refused.error_code, refused.message)
-    if not validate_only:
-        topic = Topic(
-            new.name, new.topic_id, {number: ReplicaAssignment(replicas) for number, replicas in assignments.items()}
-        )
-        draft.new_topics[new.name] = PutTopic(topic, tuple(sorted(new.configs.items())))
+    placed = {number: ReplicaAssignment(assignments[number]) for number in sorted(assignments)}
+    put = PutTopic(Topic(new.name, new.topic_id, placed), tuple(configs))
+    if (weight := record_weight(put)) > DECISION_AT_MOST:
+        return TopicResult(new.name, ErrorCode.INVALID_PARTITIONS, too_great(new.name, len(placed), weight))
+    if validate_only:
+        draft.weighed += weight  # Nothing is written, but it was work all the same.
+    else:
+        draft.create(put)
     return TopicResult(
         new.name,
         ErrorCode.NONE,
         topic_id=new.topic_id,
-        partition_count=len(assignments),
+        partition_count=len(placed),
         replication_factor=len(assignments[0]),
+        configs=_effective(new.configs, releases, settings, cluster),
+    )
+
+
+def _effective(
+    configs: Mapping[str, str], releases: Releases, settings: ControllerSettings, cluster: Mapping[str, str]
+) -> tuple[EffectiveConfig, ...]:
+    ours: dict[str, str] = {}
+    if settings.default_min_isr != 1:
+        ours["min.insync.replicas"] = str(settings.default_min_isr)
+    if settings.unclean_leader_election:
+        ours["unclean.leader.election.enable"] = "true"
+    return effective_configs(configs, releases, cluster=cluster, ours=ours)
+
+
+def too_great(name: str, partitions: int, weight: int) -> str:
+    """Say why a topic can't have as many partitions: its znode is written whole, in one request to ZooKeeper."""
+    return (
+        f"Topic '{shortened(name)}' can't have {partitions} partitions: its znode would take up to {weight} bytes, and "
+        f"{DECISION_AT_MOST} is the most that is written at once. Use fewer partitions or replicas, or several topics."
     )
 
 
 def _check_name(draft: Draft, name: str) -> None:
-    if not LEGAL_NAME.fullmatch(name) or name in {".", ".."}:
-        raise RequestRejected(
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"topic name {name!r} is not legal: 1 to 249 of letters, digits, '.', '_' and '-', and not '.' or '..'",
-        )
+    if name == CLUSTER_METADATA_TOPIC:
+        raise RequestRejected(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
+    if why := _illegal(name):
+        raise RequestRejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {why}")
+    if name in draft.state.deleting:
+        raise RequestRejected(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion.")
     if name in draft.state.topics or name in draft.new_topics:
-        doomed = " It is being deleted." if name in draft.state.deleting else ""
-        raise RequestRejected(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.{doomed}")
+        raise RequestRejected(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if name in draft.state.left_out.topics:
         raise RequestRejected(
             ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists, but its znode can't be read."
         )
-    if "." in name or "_" in name:
-        folded = name.replace(".", "_")
-        for other in (*draft.state.topics, *draft.new_topics):
-            if other.replace(".", "_") == folded:
-                raise RequestRejected(
-                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r} collides with {other!r} in metric names"
-                )
+    if ("." in name or "_" in name) and (other := draft.collision(name)) is not None:
+        raise RequestRejected(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topics: {other}"
+        )
 
 
-def _assignments(state: ControllerState, settings: ControllerSettings, new: NewTopic) -> dict[int, Replicas]:
+def _illegal(name: str) -> str | None:
+    if not name:
+        return "the empty string is not allowed"
+    if name in {".", ".."}:
+        return f"'{name}' is not allowed"
+    if len(name) > NAME_AT_MOST:
+        return f"the length of '{shortened(name)}' is longer than the max allowed length {NAME_AT_MOST}"
+    if not LEGAL_NAME.fullmatch(name):
+        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    return None
+
+
+def _check_configs_fit(name: str, configs: list[tuple[str, str]]) -> None:
+    weight = configs_weight(name, configs)
+    if weight > DECISION_AT_MOST // 2:
+        told = (
+            f"The configuration of topic '{name}' takes up to {weight} bytes in ZooKeeper, and "
+            f"{DECISION_AT_MOST // 2} is the most that a topic may have. Set less of it."
+        )
+        raise RequestRejected(ErrorCode.INVALID_CONFIG, told)
+
+
+def _assignments(state: ControllerState, settings: ControllerSettings, new: NewTopic) -> Mapping[int, Replicas]:
     if new.assignments:
-        return _check_assignments(state, new.name, dict(new.assignments))
+        return _check_assignments(state, new.assignments)
     partitions = settings.default_partitions if new.partition_count == -1 else new.partition_count
     factor = settings.default_replication_factor if new.replication_factor == -1 else new.replication_factor
-    if not 1 <= partitions <= PARTITIONS_AT_MOST:
-        raise RequestRejected(
-            ErrorCode.INVALID_PARTITIONS,
-            f"{partitions} partitions for {new.name!r}: 1 to {PARTITIONS_AT_MOST} can be had",
-        )
+    if partitions < 1:
+        raise RequestRejected(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
     brokers = candidates(state)
-    if not 1 <= factor <= len(brokers):
-        raise RequestRejected(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {factor} for {new.name!r}: {len(brokers)} brokers are live",
-        )
-    placed = place_partitions(brokers, partitions, factor, seed=new.placement_seed)
-    return dict(enumerate(placed))
+    _check_factor(factor, brokers)
+    weight = placed_weight(partitions, factor, brokers[-1].id)
+    if weight > DECISION_AT_MOST:
+        raise RequestRejected(ErrorCode.INVALID_PARTITIONS, too_great(new.name, partitions, weight))
+    start, shift = new.placement_seed % len(brokers), new.placement_seed // len(brokers) % len(brokers)
+    return dict(enumerate(place_partitions(brokers, partitions, factor, start=start, shift=shift)))
 
 
-def _check_assignments(state: ControllerState, name: str, asked: dict[int, Replicas]) -> dict[int, Replicas]:
-    if sorted(asked) != list(range(len(asked))):
-        raise RequestRejected(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partitions {sorted(asked)} of {name!r} do not count up from 0"
-        )
-    known = {broker.id for broker in candidates(state)}
-    for number, replicas in sorted(asked.items()):
-        check_replicas(replicas, f"{name}-{number}", known)
-        if len(replicas) != len(asked[0]):
-            raise RequestRejected(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"replicas {list(replicas)} for {name}-{number} are {len(replicas)}, those of {name}-0 {len(asked[0])}",
+def _check_factor(factor: int, brokers: list[Broker]) -> None:
+    if factor < 1:
+        raise RequestRejected(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
+    if factor > len(brokers):
+        told = f"Replication factor: {factor} larger than available brokers: {len(brokers)}."
+        raise RequestRejected(ErrorCode.INVALID_REPLICATION_FACTOR, told)
+
+
+def _check_assignments(state: ControllerState, asked: Mapping[int, Replicas]) -> Mapping[int, Replicas]:
+    """Look a new topic's assignment over. As in Apache, brokers that are down may be named: they get it when they come."""
+    told = None
+    if len({len(replicas) for replicas in asked.values()}) != 1:
+        told = "All partitions should have the same number of replicas"
+    elif sorted(asked) != list(range(len(asked))):
+        told = "partitions should be a consecutive 0-based integer sequence"
+    for number, replicas in sorted(asked.items()) if told is None else ():
+        if not replicas:
+            told = f"Cannot have replication factor of 0 for partition id {number}."
+        elif len(set(replicas)) != len(replicas):
+            told = f"Duplicate replica assignment found: partition {number} has {_listed(replicas)}"
+        elif min(replicas) < 0:
+            told = f"Partition {number} has {_listed(replicas)}, and no broker has an id below 0"
+        elif state.controller_id in replicas:
+            told = (
+                f"Partition {number} has {_listed(replicas)}: {state.controller_id} is the controller and holds no data"
             )
+        if told is not None:
+            break
+    if told is not None:
+        raise RequestRejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, told)
     return asked
 
 
-def check_replicas(replicas: Replicas, place: str, known: set[int]) -> None:
-    """Refuse a manual assignment that is empty, repeats a broker or names one that can't hold data."""
-    told = f"replicas {list(replicas)} for {place}"
-    if not replicas or len(set(replicas)) != len(replicas):
-        raise RequestRejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{told} are empty or repeat a broker")
-    unknown = sorted(set(replicas) - known)
-    if unknown:
-        raise RequestRejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{told} name {unknown}, not live brokers")
+def _listed(replicas: Replicas) -> str:
+    return shortened(", ".join(map(str, replicas)))
 
 
-def grow_topic(
-    draft: Draft, item: tuple[str, int, tuple[Replicas, ...] | None], *, validate_only: bool, seed: int
-) -> TopicResult:
+def grow_topic(draft: Draft, item: tuple[str, int, tuple[Replicas, ...] | None], *, validate_only: bool) -> TopicResult:
     """Accept more partitions for a topic into the draft, or say why not."""
     name, total, asked = item
-    topic = draft.state.topics.get(name)
-    if topic is None or name in draft.state.deleting:
-        return TopicResult(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-    have = len(topic.partitions)
-    if total <= have:
-        told = f"topic {name!r} has {have} partitions already; {total} is no increase"
-        return TopicResult(name, ErrorCode.INVALID_PARTITIONS, told)
-    if any(tp.topic == name for tp in draft.state.reassignments):
-        told = f"partitions of {name!r} are being reassigned; wait, or cancel that first"
-        return TopicResult(name, ErrorCode.REASSIGNMENT_IN_PROGRESS, told)
-    brokers = candidates(draft.state)
     try:
+        topic, have = _growing(draft, name, total)
+        brokers = candidates(draft.state)
+        first = topic.partitions[0].assignment.original
+        if asked is None:
+            _check_factor(len(first), brokers)
+        highest = brokers[-1].id if asked is None else max((max(row, default=0) for row in asked), default=0)
+        added = placed_weight(total - have, len(first), highest)
+        weight = known_topic_weight(topic) + added
+        if weight > DECISION_AT_MOST:
+            raise RequestRejected(ErrorCode.INVALID_PARTITIONS, too_great(name, total, weight))
         if asked is not None:
-            if len(asked) != total - have:
-                raise RequestRejected(
-                    ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{len(asked)} assignments for {total - have} new partitions"
-                )
-            for number, replicas in enumerate(asked, start=have):
-                check_replicas(replicas, f"{name}-{number}", {broker.id for broker in brokers})
-            placed = asked
+            placed = _check_new_assignments(asked, have, total - have, len(first), {broker.id for broker in brokers})
         else:
-            factor = len(topic.partitions[0].assignment.original)
-            if factor > len(brokers):
-                raise RequestRejected(
-                    ErrorCode.INVALID_REPLICATION_FACTOR,
-                    f"replication factor {factor}: {len(brokers)} brokers are live",
-                )
-            placed = place_partitions(brokers, total - have, factor, seed=seed, first=have)
+            start = continued_from(brokers, first[0])
+            placed = place_partitions(brokers, total - have, len(first), start=start, shift=start, first=have)
     except RequestRejected as refused:
         return TopicResult(name, refused.error_code, refused.message)
-    if not validate_only:
+    if validate_only:
+        draft.weighed += added
+    else:
         for number, replicas in enumerate(placed, start=have):
             draft.place(TopicPartition(name, number), ReplicaAssignment(replicas))
     return TopicResult(name, ErrorCode.NONE)
 
 
-def mark_for_deletion(draft: Draft, settings: ControllerSettings, name: str) -> TopicResult:
-    """Queue a topic for deletion, durably; its replicas are deleted next, its znodes when that is acknowledged."""
+def _growing(draft: Draft, name: str, total: int) -> tuple[TopicState, int]:
+    """The topic that is to have more partitions, and how many it has.
+
+    Raises:
+        RequestRejected: it can't grow, or not to as many.
+    """
     topic = draft.state.topics.get(name)
     if topic is None:
-        return TopicResult(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-    if not settings.delete_topics:
-        return TopicResult(
-            name, ErrorCode.TOPIC_DELETION_DISABLED, "deletion of topics is switched off (delete-topics)"
+        raise RequestRejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{shortened(name)}' does not exist.")
+    if name in draft.state.deleting:
+        raise RequestRejected(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
+    if _is_moving(draft.state, topic):
+        told = f"A partition reassignment is in progress for the topic '{name}'."
+        raise RequestRejected(ErrorCode.REASSIGNMENT_IN_PROGRESS, told)
+    have = len(topic.partitions)
+    if max(topic.partitions, default=0) != have - 1:
+        told = f"The partitions of topic '{name}' do not count up from 0: its znode was written by somebody else."
+        raise RequestRejected(ErrorCode.UNKNOWN_SERVER_ERROR, told)
+    have = max(have, max(draft.assignments.get(name, ()), default=0) + 1)
+    if total < have:
+        told = f"Topic currently has {have} partitions, which is higher than the requested {total}."
+        raise RequestRejected(ErrorCode.INVALID_PARTITIONS, told)
+    if total == have:
+        raise RequestRejected(ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partitions.")
+    return topic, have
+
+
+def _is_moving(state: ControllerState, topic: TopicState) -> bool:
+    if len(state.reassignments) < len(topic.partitions):
+        return any(tp.topic == topic.name for tp in state.reassignments)
+    return any(TopicPartition(topic.name, number) in state.reassignments for number in topic.partitions)
+
+
+def _check_new_assignments(
+    asked: tuple[Replicas, ...], have: int, wanted: int, factor: int, known: set[BrokerId]
+) -> tuple[Replicas, ...]:
+    """Look the assignment of new partitions over: all of its brokers have to live, and to be as many as partition 0's."""
+    told = None
+    unknown = sorted({broker for replicas in asked for broker in replicas} - known)
+    if unknown:
+        told = f"Unknown broker(s) in replica assignment: {_listed(tuple(unknown))}."
+    elif len(asked) != wanted:
+        told = f"Increasing the number of partitions by {wanted} but {len(asked)} assignments provided."
+    uneven: list[tuple[int, int]] = []
+    for number, replicas in enumerate(asked if told is None else (), start=have):
+        if not replicas:
+            told = f"Cannot have replication factor of 0 for partition id {number}."
+        elif len(set(replicas)) != len(replicas):
+            told = (
+                f"Duplicate brokers not allowed in replica assignment: {_listed(replicas)} for partition id {number}."
+            )
+        elif len(replicas) != factor:
+            uneven.append((number, len(replicas)))
+        if told is not None:
+            break
+    if told is None and uneven:
+        numbers, factors = (shortened(", ".join(str(each[side]) for each in uneven)) for side in (0, 1))
+        told = (
+            f"Inconsistent replication factor between partitions, partition 0 has {factor} while partitions "
+            f"[{numbers}] have replication factors [{factors}], respectively."
         )
+    if told is not None:
+        raise RequestRejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, told)
+    return asked
+
+
+def mark_for_deletion(draft: Draft, settings: ControllerSettings, name: str) -> TopicResult:
+    """Queue a topic for deletion, durably; its replicas are deleted next, its znodes when that is acknowledged."""
+    if not settings.delete_topics:
+        return TopicResult(name, ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+    topic = draft.state.topics.get(name)
+    if topic is None:
+        told = f"Topic `{shortened(name)}` to delete does not exist"
+        return TopicResult(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, told)
     if name not in draft.state.deleting:
         draft.other_records.append(PutDeletionMark(name))
     return TopicResult(name, ErrorCode.NONE, topic_id=topic.topic_id)

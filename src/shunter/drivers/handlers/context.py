@@ -71,6 +71,12 @@ class Call:
         """The request's version."""
         return self.parsed.version
 
+    @property
+    def origin(self) -> str:
+        """Whose request it is, for people."""
+        api = type(self.parsed.message).__name__
+        return f"{api} v{self.version} from {self.peer}, client {self.parsed.client_id!r}"
+
     def answer(self, **values: Any) -> Any:
         """Make the response in the request's version; see `messages.filled`."""
         return filled(response_entity(self.parsed), values)
@@ -87,7 +93,7 @@ class Call:
         """
         if not self.view.active:
             self.refuse_as_standby()
-        return await self.node.callers.submit(make_event, timeout_ms)
+        return await self.node.callers.submit(make_event, timeout_ms, self.origin)
 
     def refuse_as_standby(self) -> NoReturn:
         """Refuse: this node is not the controller.

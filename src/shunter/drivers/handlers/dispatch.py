@@ -8,8 +8,9 @@ from typing import Any, Final
 from shunter.drivers.answer import Answer
 from shunter.drivers.handlers import brokers, configs, metadata, node, reassignments, topics
 from shunter.drivers.handlers.context import Call, PiecedBody, RawAnswer
+from shunter.drivers.handlers.refusals import refusal_of
 from shunter.drivers.relay import PASSED_ON
-from shunter.errors import FormatError
+from shunter.errors import DriverError, FormatError
 from shunter.wire import requests
 from shunter.wire.framing import response_frame_head
 from shunter.wire.reassignments import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
@@ -42,7 +43,7 @@ HANDLERS: Final[Mapping[int, Handler]] = {
 
 
 async def respond(call: Call) -> Answer:
-    """Answer a request with a whole frame.
+    """Answer a request with a whole frame; one that meets a bug of ours is refused, and only that one.
 
     Raises:
         FormatError: an API that is neither served nor passed on; as in Kafka, that ends the connection.
@@ -50,7 +51,14 @@ async def respond(call: Call) -> Answer:
     """
     handler = HANDLERS.get(call.parsed.api_key)
     if handler is not None:
-        answer = await handler(call.parsed.message, call)
+        try:
+            answer = await handler(call.parsed.message, call)
+        except (FormatError, DriverError):
+            raise
+        except Exception as bug:
+            answer = refusal_of(call, bug)
+            if answer is None:
+                raise
     elif call.parsed.api_key in PASSED_ON:
         answer = await call.pass_on()
     else:

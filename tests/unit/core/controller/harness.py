@@ -39,6 +39,8 @@ from shunter.core.controller.ready import (
     SendStopReplica,
     SendUpdateMetadata,
 )
+from shunter.drivers.store_operations import estimate
+from shunter.drivers.zookeeper_requests import JUTE_LIMIT
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import LeaderAndIsr, TopicPartition
 from shunter.model.records import (
@@ -71,6 +73,7 @@ from shunter.model.snapshot import (
     ReassignmentRequest,
 )
 from shunter.model.topic import Topic, TopicSnapshot
+from shunter.model.weights import DELETED_AT_ONCE
 
 US = 100
 
@@ -81,6 +84,13 @@ def _targets(moves):
 
 def broker(id_, epoch):
     return Broker(id_, epoch, (Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9000 + id_),))
+
+
+def size_of(record):
+    """Bytes of a record in a request; the store deletes a great topic's states in portions before."""
+    if isinstance(record, DeleteTopic) and len(record.partitions) > DELETED_AT_ONCE:
+        record = record._replace(partitions=())
+    return estimate(record)
 
 
 class Store:
@@ -285,6 +295,8 @@ class Harness:
         self.resigned = False
         self.proposals = 0
         self.wake_at_ms = None
+        self.request_limit = JUTE_LIMIT
+        """Bytes that ZooKeeper takes in one request."""
 
     # ---- the world
 
@@ -352,6 +364,8 @@ class Harness:
 
     def _write(self, batch):
         """The batch's outcome, and what the watch of the requests' folder tells of it."""
+        if sum(map(size_of, batch.records)) > self.request_limit:
+            return [BatchRefused(batch.batch_id, "too-great")]
         before = set(self.store.requests)
         outcome = self.store.write(batch)
         return [outcome] if set(self.store.requests) == before else [outcome, self.requests_found()]
@@ -445,7 +459,7 @@ class Harness:
         token = len(self.replies) + 10_000
         new = NewTopic(name, UUID(int=hash(name) % 2**127), -1, -1, dict(enumerate(assignments)), configs)
         self.feed(TopicsSubmitted((new,), False, token))
-        return self.replies[token]
+        return self.replies.get(token)
 
     def reassign(self, moves, token=1, **options):
         changes = tuple(

@@ -46,14 +46,14 @@ def test_the_two_passes_are_switched_without_a_restart():
     before = len(world.sent)
     world.feed(SettingsChanged(replace(world.settings, control_request_epoch=ControlRequestEpoch.MAX)))
     assert len(world.sent) == before, "a change of settings by itself tells nobody anything"
-    world.create("u", [(2, 3, 4)], token=2)
+    world.create("u", [(2, 3, 4)])
     greatest = max(known.epoch for known in world.live.values())
     assert {epoch for _, _, epoch in epochs(world, before)} == {greatest}
     shared = [request for request in world.sent[before:] if isinstance(request, SendUpdateMetadata)]
     assert all(len(request.brokers) == 4 for request in shared), "one request for all brokers"
     before = len(world.sent)
     world.feed(SettingsChanged(world.settings))
-    world.create("v", [(3, 4, 1)], token=3)
+    world.create("v", [(3, 4, 1)])
     assert all(epoch == world.live[id_].epoch for _, id_, epoch in epochs(world, before))
 
 

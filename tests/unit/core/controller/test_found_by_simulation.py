@@ -787,7 +787,9 @@ def test_who_makes_a_topic_is_answered_though_one_of_its_partitions_has_no_live_
     assert [result.error for result in world.replies[9].topics] == [ErrorCode.NONE]
     world.revive(1)
     assert world.leadership(TP).leader == 1
-    assert not world.machine.intake.awaited_topics
+    replies = world.machine.intake.topic_replies
+    assert not replies.unled
+    assert not replies.announced
 
 
 def test_a_move_that_waits_is_not_recorded_with_an_original_that_somebody_has_changed():

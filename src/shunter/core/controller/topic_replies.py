@@ -1,0 +1,81 @@
+"""Replies about topics, held back until clients can go on by them.
+
+CreateTopics and CreatePartitions are answered when the new partitions have leaders and the live brokers have heard of
+them, DeleteTopics when the brokers have forgotten the topic: a client asks any broker next. Nobody waits longer than
+`slow_broker_ms` for a broker. The request's own timeout is its driver's affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from shunter.core.controller.events import ReplyToken
+from shunter.core.controller.outbox import Outbox
+from shunter.core.controller.ready import Reply, TopicResultsReply
+from shunter.errors import ErrorCode
+
+Answer = tuple[ReplyToken, Reply]
+
+
+class Announced(NamedTuple):
+    """What a reply waits for: every request to brokers up to this one, or this moment, ms."""
+
+    request_id: int
+    until_ms: int
+    answer: Answer
+
+
+@dataclass(slots=True)
+class TopicReplies:
+    """Replies that wait, in the order of their steps: for leaders, for the announcement, for the brokers' answers."""
+
+    outbox: Outbox
+    unled: dict[str, list[Answer]] = field(default_factory=dict[str, list[Answer]])
+    """By the topic of the request whose partitions are elected last."""
+    unannounced: list[Answer] = field(default_factory=list[Answer])
+    announced: list[Announced] = field(default_factory=list[Announced])
+
+    def when_led(self, answer: tuple[ReplyToken, TopicResultsReply]) -> list[Answer]:
+        """Hold a reply about new partitions back; returns it where nothing was made."""
+        made = [result.name for result in answer[1].topics if result.error is ErrorCode.NONE]
+        if not made:
+            return [answer]
+        self.unled.setdefault(made[-1], []).append(answer)
+        return []
+
+    def when_known(self, answer: tuple[ReplyToken, TopicResultsReply]) -> list[Answer]:
+        """Hold a reply about deletions back; returns it where nothing is deleted."""
+        if all(result.error is not ErrorCode.NONE for result in answer[1].topics):
+            return [answer]
+        self.unannounced.append(answer)
+        return []
+
+    def led(self, topics: Iterable[str]) -> None:
+        """First elections of these topics are durable: their partitions are led now, or will not be soon.
+
+        A partition whose brokers are all gone is led when they come back: nobody waits for that.
+        """
+        for name in sorted(self.unled.keys() & set(topics)):
+            self.unannounced += self.unled.pop(name)
+
+    def announce(self, now_ms: int, patience_ms: int) -> None:
+        """What was decided has been handed out to the brokers."""
+        last = self.outbox.next_request_id - 1
+        self.announced += [Announced(last, now_ms + patience_ms, answer) for answer in self.unannounced]
+        self.unannounced.clear()
+
+    def known(self, now_ms: int) -> list[Answer]:
+        """Replies that need not wait any longer."""
+        if not self.announced:
+            return []
+        done = [each for each in self.announced if now_ms >= each.until_ms or self.outbox.heard(each.request_id)]
+        if done:
+            self.announced = [each for each in self.announced if each not in done]
+        return [each.answer for each in done]
+
+    @property
+    def due_ms(self) -> int | None:
+        """When the next reply is given, whoever has answered by then."""
+        return min((each.until_ms for each in self.announced), default=None)

@@ -1,0 +1,461 @@
+"""Topics: created, grown and deleted as Apache's controller does it, and requests that are too much."""
+
+import time
+from collections import Counter
+from uuid import UUID
+
+import pytest
+from harness import Harness, broker, size_of
+
+from shunter.core.controller import topics
+from shunter.core.controller.events import (
+    NewTopic,
+    PartitionsSubmitted,
+    TimePassed,
+    TopicDeletionsSubmitted,
+    TopicsRead,
+    TopicsSubmitted,
+)
+from shunter.core.controller.placement import place_partitions
+from shunter.core.controller.ready import RefusedReply, TopicResult, TopicResultsReply
+from shunter.core.controller.tasks import Priority, Task
+from shunter.drivers.zookeeper_requests import JUTE_LIMIT
+from shunter.errors import ErrorCode, InvariantViolation
+from shunter.model.partition import ReplicaAssignment
+from shunter.model.topic import Topic, TopicSnapshot
+
+INCONSISTENT = (
+    "Inconsistent replication factor between partitions, partition 0 has 2 while partitions [2, 3] have "
+    "replication factors [3, 1], respectively."
+)
+
+
+def new_topic(name, partitions=-1, factor=-1, assignments=None, seed=0, **configs):
+    configs = {key.replace("_", "."): value for key, value in configs.items()}
+    return NewTopic(name, UUID(int=abs(hash(name)) + 1), partitions, factor, assignments or {}, configs, seed)
+
+
+def create(world, *new, token=77, validate_only=False):
+    world.feed(TopicsSubmitted(new, validate_only, token))
+    return world.replies[token].topics
+
+
+def grow(world, name, total, assignments=None, token=78, validate_only=False):
+    world.feed(PartitionsSubmitted({name: (total, assignments)}, validate_only, token))
+    (result,) = world.replies[token].topics
+    return result.error, result.message
+
+
+# ---- where replicas go
+
+
+def rows(brokers, racks, count, factor, **where):
+    known = [broker(id_, 1)._replace(rack=racks.get(id_)) for id_ in brokers]
+    return place_partitions(known, count, factor, **where)
+
+
+def test_replicas_go_round_as_in_apaches_example():
+    """AdminUtils: "the first replica of each partition by round-robin", "the remaining … with an increasing shift"."""
+    placed = rows(range(5), {}, 10, 3, start=0, shift=0)
+    assert placed[:6] == ((0, 1, 2), (1, 2, 3), (2, 3, 4), (3, 4, 0), (4, 0, 1), (0, 2, 3))
+
+
+def test_racks_are_apart_as_in_apaches_example():
+    """AdminUtils: 0 -> rack1, 1 -> rack3, 2 -> rack3, 3 -> rack2, 4 -> rack2, 5 -> rack1."""
+    racks = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
+    placed = rows(range(6), racks, 7, 3, start=0, shift=0)
+    assert placed == ((0, 3, 1), (3, 1, 5), (1, 5, 4), (5, 4, 2), (4, 2, 0), (2, 0, 3), (0, 4, 2))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_topic_that_grows_has_even_preferred_leaders(seed):
+    """Issue: one topic grown from 3 to 12 must give preferred leaders 4/4/4 on three brokers."""
+    world = Harness(brokers=(1, 2, 3)).start()
+    create(world, new_topic("t", 3, 2, seed=seed))
+    for total in (4, 7, 12):
+        assert grow(world, "t", total, token=100 + total) == (ErrorCode.NONE, None)
+    preferred = Counter(each.replicas[0] for each in world.store.topics["t"].assignments.values())
+    assert preferred == {1: 4, 2: 4, 3: 4}
+
+
+# ---- what is refused, in which words
+
+
+def test_names_are_refused_in_apaches_words():
+    world = Harness().start()
+    create(world, new_topic("a.b", 1, 1), token=1)
+    told = {
+        result.name: (result.error, result.message)
+        for result in create(
+            world,
+            *(new_topic(name, 1, 1) for name in ("", "..", "x" * 250, "a b", "a_b", "a.b", "__cluster_metadata")),
+        )
+    }
+    illegal = ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert told[""] == (illegal, "Topic name is invalid: the empty string is not allowed")
+    assert told[".."] == (illegal, "Topic name is invalid: '..' is not allowed")
+    assert told["x" * 250][1].endswith("is longer than the max allowed length 249")
+    assert told["a b"][1].endswith("contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'")
+    assert told["a_b"] == (illegal, "Topic 'a_b' collides with existing topics: a.b")
+    assert told["a.b"] == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a.b' already exists.")
+    assert told["__cluster_metadata"] == (
+        ErrorCode.INVALID_REQUEST,
+        "Creation of internal topic __cluster_metadata is prohibited.",
+    )
+    assert set(world.store.topics) == {"a.b"}
+
+
+def test_two_topics_of_one_request_that_collide_are_not_both_made():
+    world = Harness().start()
+    results = create(world, new_topic("a.b", 1, 1), new_topic("a_b", 1, 1))
+    assert [result.error for result in results] == [ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION]
+
+
+def test_numbers_and_assignments_are_refused_in_apaches_words():
+    world = Harness(brokers=(1, 2, 3)).start()
+    asked = {
+        "none": new_topic("none", 0, 1),
+        "factorless": new_topic("factorless", 1, 0),
+        "wide": new_topic("wide", 1, 4),
+        "uneven": new_topic("uneven", assignments={0: (1,), 1: (1, 2)}),
+        "gap": new_topic("gap", assignments={0: (1,), 2: (1,)}),
+        "twice": new_topic("twice", assignments={0: (1, 1)}),
+        "us": new_topic("us", assignments={0: (1, world.settings.broker_id)}),
+        "below": new_topic("below", assignments={0: (-3,)}),
+    }
+    told = {result.name: (result.error.value, result.message) for result in create(world, *asked.values())}
+    assert told["none"] == (37, "Number of partitions must be larger than 0.")
+    assert told["factorless"] == (38, "Replication factor must be larger than 0.")
+    assert told["wide"] == (38, "Replication factor: 4 larger than available brokers: 3.")
+    assert told["uneven"] == (39, "All partitions should have the same number of replicas")
+    assert told["gap"] == (39, "partitions should be a consecutive 0-based integer sequence")
+    assert told["twice"][1].startswith("Duplicate replica assignment found: ")
+    assert [told[name][0] for name in ("twice", "us", "below")] == [39, 39, 39]
+    assert not world.store.topics
+
+
+def test_a_manual_assignment_may_name_a_broker_that_is_down():
+    """Apache: "we don't check that replicaAssignment contains unknown brokers"; rolling restarts need it."""
+    world = Harness().start()
+    world.kill(3)
+    (result,) = create(world, new_topic("t", assignments={0: (3, 1), 1: (1, 2)}))
+    assert result.error is ErrorCode.NONE
+    assert world.replicas(("t", 0)) == (3, 1)
+    assert world.leadership(("t", 0)).leader == 1
+    world.revive(3)
+    world.catch_up_all()
+    assert set(world.leadership(("t", 0)).isr) == {1, 3}
+
+
+def test_new_partitions_are_refused_in_apaches_words():
+    world = Harness(brokers=(1, 2, 3)).start()
+    create(world, new_topic("t", assignments={0: (1, 2), 1: (2, 3)}))
+    told = {
+        "fewer": grow(world, "t", 1, token=1),
+        "same": grow(world, "t", 2, token=2),
+        "unknown": grow(world, "absent", 2, token=3),
+        "factor": grow(world, "t", 4, ((1, 2, 3), (1,)), token=4),
+        "count": grow(world, "t", 4, ((1, 2),), token=5),
+        "empty": grow(world, "t", 3, ((),), token=6),
+        "twice": grow(world, "t", 3, ((1, 1),), token=7),
+        "dead": grow(world, "t", 3, ((1, 9),), token=8),
+    }
+    assert told == {
+        "fewer": (37, "Topic currently has 2 partitions, which is higher than the requested 1."),
+        "same": (37, "Topic already has 2 partitions."),
+        "unknown": (3, "The topic 'absent' does not exist."),
+        "factor": (
+            39,
+            INCONSISTENT,
+        ),
+        "count": (39, "Increasing the number of partitions by 2 but 1 assignments provided."),
+        "empty": (39, "Cannot have replication factor of 0 for partition id 2."),
+        "twice": (39, "Duplicate brokers not allowed in replica assignment: 1, 1 for partition id 2."),
+        "dead": (39, "Unknown broker(s) in replica assignment: 9."),
+    }
+
+
+def test_a_topic_that_somebody_wrote_with_gaps_can_not_grow():
+    world = Harness().start()
+    odd = Topic("odd", UUID(int=3), {1: ReplicaAssignment((1, 2))}, 0)
+    world.store.topics["odd"] = odd
+    world.feed(TopicsRead((TopicSnapshot(odd, {}, {}),)))
+    error, told = grow(world, "odd", 5)
+    assert error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "do not count up from 0" in told
+
+
+def test_a_topic_that_is_being_deleted_can_neither_grow_nor_be_made_anew():
+    world = Harness().start()
+    create(world, new_topic("t", assignments={0: (1, 2)}), token=1)
+    world.kill(2)
+    world.feed(TopicDeletionsSubmitted(("t",), 2))
+    assert grow(world, "t", 5) == (ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
+    (result,) = create(world, new_topic("t", 1, 1), token=3)
+    assert (result.error, result.message) == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 't' is marked for deletion.")
+
+
+def test_with_deletion_disabled_an_unknown_topic_too_is_told_that():
+    world = Harness(delete_topics=False).start()
+    world.feed(TopicDeletionsSubmitted(("absent",), 5))
+    (result,) = world.replies[5].topics
+    assert result.error is ErrorCode.TOPIC_DELETION_DISABLED
+
+
+# ---- configurations
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_an_invalid_configuration_refuses_its_topic_alone(validate_only):
+    """Issue: `retention.ms=7d` was accepted, and no broker that restarted came up again."""
+    world = Harness().start()
+    bad, good = create(
+        world,
+        new_topic("bad", 1, 1, retention_ms="7d"),
+        new_topic("good", 1, 1, retention_ms="7"),
+        validate_only=validate_only,
+    )
+    assert bad.error is ErrorCode.INVALID_CONFIG
+    assert bad.message == "Invalid value 7d for configuration retention.ms: Not a number of type LONG"
+    assert not bad.configs
+    assert good.error is ErrorCode.NONE
+    assert ("retention.ms", "7") in {(config.name, config.value) for config in good.configs}
+    assert set(world.store.topics) == (set() if validate_only else {"good"})
+
+
+# ---- when the answer comes
+
+
+def test_new_topics_are_answered_when_brokers_know_them():
+    world = Harness().start()
+    create(world, new_topic("before", assignments={0: (1,)}))
+    world.silent.add(1)
+    world.feed(TopicsSubmitted((new_topic("t", assignments={0: (2, 3)}),), False, 5))
+    assert world.leadership(("t", 0)).leader == 2
+    assert 5 not in world.replies, "broker 1 has not heard of it"
+    world.silent.clear()
+    world.answer_all()
+    assert world.replies[5].topics[0].error is ErrorCode.NONE
+
+
+def test_new_partitions_are_answered_when_they_have_leaders_and_brokers_know_them():
+    world = Harness().start()
+    create(world, new_topic("t", assignments={0: (2, 3)}))
+    world.silent.add(2)
+    world.feed(PartitionsSubmitted({"t": (3, None)}, False, 6))
+    assert 6 not in world.replies
+    world.silent.clear()
+    world.answer_all()
+    assert world.replies[6].topics[0].error is ErrorCode.NONE
+    assert all(world.leadership(("t", number)) is not None for number in range(3))
+
+
+def test_a_deletion_is_answered_when_brokers_have_forgotten_the_topic():
+    world = Harness().start()
+    create(world, new_topic("t", assignments={0: (2, 3)}))
+    world.silent.add(1)
+    world.feed(TopicDeletionsSubmitted(("t",), 7))
+    assert 7 not in world.replies
+    world.silent.clear()
+    world.answer_all()
+    assert world.replies[7].topics[0].error is ErrorCode.NONE
+
+
+def test_nobody_waits_for_a_broker_that_does_not_answer():
+    world = Harness(slow_broker_ms=5_000).start()
+    world.silent.add(1)
+    world.feed(TopicsSubmitted((new_topic("t", assignments={0: (2, 3)}),), False, 5))
+    assert world.wake_at_ms is not None
+    assert world.wake_at_ms <= world.now_ms + 5_000
+    world.pass_time(5_000)
+    assert world.replies[5].topics[0].error is ErrorCode.NONE
+
+
+# ---- too much
+
+
+def greatest(world):
+    """Bytes of the greatest batch that was written."""
+    return max(sum(map(size_of, batch)) for batch in world.store.log)
+
+
+def test_a_topic_that_fits_no_batch_is_refused_with_a_sentence():
+    """Issue: CreateTopics of 60,000 partitions x 3 ended the controller, and the client's retries the next one."""
+    world = Harness().start()
+    (result,) = create(world, new_topic("t", 60_000, 3))
+    assert result.error is ErrorCode.INVALID_PARTITIONS
+    assert "can't have 60000 partitions" in result.message
+    assert not world.store.topics
+
+
+@pytest.mark.parametrize("total", [300_000, 2**31 - 1])
+def test_a_growth_that_fits_no_batch_is_refused_before_anything_is_placed(total):
+    world = Harness().start()
+    create(world, new_topic("t", 3, 3))
+    began = time.process_time()
+    error, told = grow(world, "t", total)
+    assert time.process_time() - began < 0.1
+    assert error is ErrorCode.INVALID_PARTITIONS
+    assert f"can't have {total} partitions" in told
+
+
+def test_a_manual_assignment_that_fits_no_batch_is_refused():
+    world = Harness().start()
+    (result,) = create(world, new_topic("t", assignments=dict.fromkeys(range(60_000), (1, 2, 3))))
+    assert result.error is ErrorCode.INVALID_PARTITIONS
+    assert grow(world, "t", 3)[0] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_the_greatest_topic_is_made_and_grown_in_batches_that_fit():
+    world = Harness().start()
+    (result,) = create(world, new_topic("t", 15_000, 3))
+    assert result.error is ErrorCode.NONE
+    assert all(world.leadership(("t", number)) is not None for number in range(15_000))
+    assert grow(world, "t", 20_000) == (ErrorCode.NONE, None)
+    assert grow(world, "t", 60_000, token=79)[0] is ErrorCode.INVALID_PARTITIONS
+    world.feed(TopicDeletionsSubmitted(("t",), 80))
+    assert not world.store.topics
+    assert greatest(world) < JUTE_LIMIT
+
+
+def test_many_topics_with_large_configurations_are_made_in_batches_that_fit():
+    """Issue: 500 topics with large configurations made a multi above 1,040,000 bytes."""
+    world = Harness().start()
+    listed = ",".join(f"{number}:{number % 4 + 1}" for number in range(2_000))
+    configs = {"leader_replication_throttled_replicas": listed}
+    results = create(world, *(new_topic(f"t{number}", 2, 2, **configs) for number in range(500)))
+    assert {result.error for result in results} == {ErrorCode.NONE}
+    assert greatest(world) < JUTE_LIMIT
+    assert len(world.store.topics) == 500
+
+
+def test_a_configuration_that_fits_no_batch_is_refused():
+    world = Harness().start()
+    (result,) = create(world, new_topic("t", 1, 1, leader_replication_throttled_replicas="1:1," * 200_000))
+    assert result.error is ErrorCode.INVALID_CONFIG
+    assert "takes up to" in result.message
+
+
+def test_many_topics_with_long_names_are_deleted_in_batches_that_fit():
+    """Their replicas are acknowledged together, so that all of them are to be removed at once."""
+    world = Harness(brokers=(1, 2)).start()
+    names = [f"{'x' * 200}{number}" for number in range(300)]
+    create(world, *(new_topic(name, 20, 1) for name in names))
+    world.feed(TopicDeletionsSubmitted(tuple(names), 9))
+    world.answer_all()
+    assert not world.store.topics
+    assert greatest(world) < JUTE_LIMIT
+
+
+def test_long_names_do_not_make_great_slices():
+    world = Harness(slice_partitions=1_000).start()
+    create(world, new_topic("x" * 249, 5_000, 3))
+    assert greatest(world) < JUTE_LIMIT
+
+
+def test_a_look_at_great_topics_holds_nobody_up():
+    """Nothing is written where a request only asks whether it could be; it is work all the same, and is sliced."""
+    world = Harness().start()
+    slowest = 0.0
+    world.events.append(TopicsSubmitted(tuple(new_topic(f"t{n}", 20_000, 3) for n in range(12)), True, 5))
+    while world.events:
+        began = time.process_time()
+        world._handle(world.events.popleft())
+        slowest = max(slowest, time.process_time() - began)
+    assert {result.error for result in world.replies[5].topics} == {ErrorCode.NONE}
+    assert slowest < 0.5, "one turn looks at two such topics"
+
+
+# ---- a request that meets a bug of ours
+
+
+def ask(world, names, token, broken=()):
+    """A request for deletions, whose decision fails for some names."""
+
+    def decide(draft, name):
+        if name in broken:
+            raise InvariantViolation("this test has a bug", name=name)
+        return topics.mark_for_deletion(draft, world.settings, name)
+
+    def finish(results):
+        return [(token, TopicResultsReply(ErrorCode.NONE, tuple(results)))]
+
+    task = Task(Priority.NORMAL, names, decide, finish, f"request {token} from 10.0.0.1", TopicResult)
+    world.machine.intake.queue.add(task)
+
+
+def codes(world, token):
+    return {result.name: result.error.value for result in world.replies[token].topics}
+
+
+def test_a_request_that_meets_a_bug_is_refused_and_the_others_are_carried_out():
+    world = Harness().start()
+    create(world, *(new_topic(name, 1, 1) for name in "abcdef"))
+    ask(world, ("a",), 1)
+    ask(world, ("b", "c", "d"), 2, broken="c")
+    ask(world, ("e",), 3)
+    world.feed(TimePassed())
+    assert codes(world, 1) == {"a": 0}
+    assert codes(world, 2) == {"b": -1, "c": -1, "d": -1}
+    assert codes(world, 3) == {"e": 0}
+    assert set(world.store.topics) == {"b", "c", "d", "f"}
+    assert world.machine.requests_refused == 1
+    (notice,) = world.told("request-refused")
+    assert notice.about == "request 2 from 10.0.0.1"
+    assert "this test has a bug" in notice.text
+    assert "InvariantViolation" in world.replies[2].topics[0].message
+
+
+def test_what_of_a_request_was_done_before_the_bug_is_told():
+    world = Harness(slice_partitions=500).start()
+    names = [f"t{number:04}" for number in range(1_800)]
+    create(world, *(new_topic(name, assignments={0: (1,)}) for name in names))
+    ask(world, names, 2, broken={"t1700"})
+    world.feed(TimePassed())
+    told = codes(world, 2)
+    done = {name for name, code in told.items() if code == 0}
+    assert done
+    assert set(names) - done == set(world.store.topics)
+    assert told["t1700"] == -1
+
+
+def test_what_nobody_asked_for_has_to_be_done():
+    """A bug in it ends the controller: whoever comes next does it, or this node would lead a cluster that it can't."""
+    world = Harness().start()
+
+    def decide(draft, item):
+        raise InvariantViolation("this test has a bug", item=item)
+
+    world.machine.intake.queue.add(Task(Priority.LIVENESS, ("t",), decide))
+    with pytest.raises(InvariantViolation, match="this test has a bug"):
+        world.feed(TimePassed())
+
+
+def test_a_request_that_can_not_even_be_taken_in_is_refused():
+    world = Harness().start()
+    world.feed(PartitionsSubmitted(None, False, 4))
+    assert isinstance(world.replies[4], RefusedReply)
+    assert world.replies[4].error is ErrorCode.UNKNOWN_SERVER_ERROR
+    with pytest.raises(TypeError):
+        world.feed(TopicsRead(None))
+
+
+def test_a_batch_that_is_too_great_is_tried_in_halves():
+    """Nothing of ours should be as great; should something be, nobody ends."""
+    world = Harness().start()
+    world.request_limit = 3_000
+    results = create(world, *(new_topic(f"t{number}", 1, 1) for number in range(40)))
+    assert {result.error for result in results} == {ErrorCode.NONE}
+    assert len(world.store.topics) == 40
+    assert world.told("write-too-great")
+    assert world.machine.requests_refused == 0
+
+
+def test_one_topic_that_is_too_great_for_a_batch_is_refused():
+    world = Harness().start()
+    world.request_limit = 3_000
+    create(world, new_topic("a", 1, 1), new_topic("bad", 300, 3), new_topic("c", 1, 1))
+    assert codes(world, 77) == {"a": 0, "bad": -1, "c": -1}
+    assert set(world.store.topics) == {"a"}
+    (result,) = create(world, new_topic("c", 1, 1), token=99)
+    assert result.error is ErrorCode.NONE
