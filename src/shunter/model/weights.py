@@ -15,6 +15,8 @@ BATCH_FULL = 450_000
 """A slice takes no more decisions from this weight on."""
 DECISION_AT_MOST = 500_000
 """What one decision may weigh: with a batch that is all but full it still fits into a request of ZooKeeper's."""
+NAMES_AT_MOST = 4_000_000
+"""What the names of all topics may weigh: brokers list them, and their client takes an answer of 4 MiB."""
 CHROOT = 40
 ZNODE = 64 + 80 + CHROOT
 """One operation on one znode, without the topic's name in its path."""
@@ -77,6 +79,11 @@ def leadership_weight(tp: TopicPartition, isr: Replicas, targets: Replicas | Non
 def move_weight(tp: TopicPartition, numbers: int) -> int:
     """A move's record with its folder; `numbers` counts the broker ids in it."""
     return 2 * (ZNODE + len(tp.topic)) + 400 + _ID * numbers
+
+
+def name_weight(name: str) -> int:
+    """A name in the list of a folder's children."""
+    return 4 + len(name)
 
 
 def entry_weight(tp: TopicPartition, numbers: int = 1) -> int:

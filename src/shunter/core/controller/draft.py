@@ -50,6 +50,7 @@ from shunter.model.weights import (
     highest_replica,
     leadership_weight,
     move_weight,
+    name_weight,
     record_weight,
     replicas_weight,
     topic_weight,
@@ -148,6 +149,8 @@ class Draft:
     records_weighed: int = 0
     folded_names: dict[str, str] | None = None
     """Names of all topics by how metrics spell them; made when the first one is asked for."""
+    names_weight: int | None = None
+    """What a list of all topics weighs; counted when it is asked for first."""
 
     def __post_init__(self) -> None:
         """Remember of which moment the configuration is."""
@@ -179,8 +182,16 @@ class Draft:
         self.new_topics[put.topic.name] = put
         self.topics_size += 1 + len(put.topic.assignments) // 50
         self.weighed += record_weight(put)
+        if self.names_weight is not None:
+            self.names_weight += name_weight(put.topic.name)
         if self.folded_names is not None:
             self.folded_names[folded(put.topic.name)] = put.topic.name
+
+    def listed_weight(self, name: str) -> int:
+        """What a list of all topics would weigh with one more."""
+        if self.names_weight is None:
+            self.names_weight = sum(map(name_weight, (*self.state.topics, *self.new_topics)))
+        return self.names_weight + name_weight(name)
 
     def collision(self, name: str) -> str | None:
         """A topic whose name metrics would spell as this one."""

@@ -20,11 +20,13 @@ from shunter.model.partition import BrokerId, ReplicaAssignment, Replicas, Topic
 from shunter.model.records import PutDeletionMark, PutTopic
 from shunter.model.settings import ControllerSettings
 from shunter.model.topic import Topic
-from shunter.model.weights import DECISION_AT_MOST, configs_weight, placed_weight, record_weight
+from shunter.model.weights import DECISION_AT_MOST, NAMES_AT_MOST, configs_weight, placed_weight, record_weight
 
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 NAME_AT_MOST = 249
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+REPLICAS_AT_MOST = 32_767
+"""Of one partition: Kafka's protocol has 16 bits for a replication factor."""
 
 
 def candidates(state: ControllerState) -> list[Broker]:
@@ -95,6 +97,12 @@ def _check_name(draft: Draft, name: str) -> None:
         raise RequestRejected(
             ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists, but its znode can't be read."
         )
+    if draft.listed_weight(name) > NAMES_AT_MOST:
+        told = (
+            f"The names of all topics would take more than {NAMES_AT_MOST} bytes with '{name}', and brokers can't list more: "
+            "delete topics, or use shorter names."
+        )
+        raise RequestRejected(ErrorCode.POLICY_VIOLATION, told)
     if ("." in name or "_" in name) and (other := draft.collision(name)) is not None:
         raise RequestRejected(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topics: {other}"
@@ -159,6 +167,8 @@ def _check_assignments(state: ControllerState, asked: Mapping[int, Replicas]) ->
             told = f"Cannot have replication factor of 0 for partition id {number}."
         elif len(set(replicas)) != len(replicas):
             told = f"Duplicate replica assignment found: partition {number} has {_listed(replicas)}"
+        elif len(replicas) > REPLICAS_AT_MOST:
+            told = f"Partition {number} has {len(replicas)} replicas, and {REPLICAS_AT_MOST} is the most"
         elif min(replicas) < 0:
             told = f"Partition {number} has {_listed(replicas)}, and no broker has an id below 0"
         elif state.controller_id in replicas:

@@ -18,6 +18,7 @@ from shunter.core.controller.events import (
 )
 from shunter.core.controller.placement import place_partitions
 from shunter.core.controller.ready import RefusedReply, TopicResult, TopicResultsReply
+from shunter.core.controller.state import TopicState
 from shunter.core.controller.tasks import Priority, Task
 from shunter.drivers.zookeeper_requests import JUTE_LIMIT
 from shunter.errors import ErrorCode, InvariantViolation
@@ -334,6 +335,27 @@ def test_a_configuration_that_fits_no_batch_is_refused():
     (result,) = create(world, new_topic("t", 1, 1, leader_replication_throttled_replicas="1:1," * 200_000))
     assert result.error is ErrorCode.INVALID_CONFIG
     assert "takes up to" in result.message
+
+
+def test_brokers_can_list_all_topics():
+    """KafkaZkClient sets its client's jute.maxbuffer to 4 MiB: no broker starts that can't list the topics."""
+    world = Harness().start()
+    long = "x" * 240
+    many = {f"{long}{number:05}": TopicState(f"{long}{number:05}", UUID(int=number + 1), 0) for number in range(16_000)}
+    world.machine.state.topics.update(many)
+    first, second = create(world, new_topic("y" * 249, 1, 1), new_topic("z" * 249, 1, 1), validate_only=True)
+    assert first.error is second.error is ErrorCode.NONE
+    world.machine.state.topics.update({f"w{name}"[:249]: topic for name, topic in list(many.items())[:100]})
+    (third,) = create(world, new_topic("y" * 249, 1, 1), token=78)
+    assert third.error is ErrorCode.POLICY_VIOLATION
+    assert "brokers can't list more" in third.message
+
+
+def test_a_replication_factor_has_16_bits():
+    world = Harness().start()
+    (result,) = create(world, new_topic("t", assignments={0: tuple(range(1_000, 40_000))}))
+    assert result.error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert "32767 is the most" in result.message
 
 
 def test_many_topics_with_long_names_are_deleted_in_batches_that_fit():
