@@ -455,6 +455,15 @@ def test_the_brokers_releases_are_told_by_their_versions_of_fetch():
     assert releases_of([{1: (0, 99)}]) == UNKNOWN_RELEASES
 
 
+@pytest.mark.parametrize("patience", [0, -1])
+async def test_without_patience_a_topic_is_made_and_the_answer_is_that_time_ran_out(patience):
+    """Apache: "if timeout <= 0 … return immediately", with REQUEST_TIMED_OUT for what goes on."""
+    async with rpc_world() as w:
+        made = await w.ask(19, 7, topics=[new_topic("a")], timeout=patience, validate_only=False)
+        assert [int(one.error_code) for one in made.topics] == [ErrorCode.REQUEST_TIMED_OUT]
+        assert isinstance(w.core.events[0], TopicsSubmitted)
+
+
 async def test_a_standby_creates_nothing():
     async with rpc_world() as w:
         w.state.active = False
