@@ -37,6 +37,7 @@ def test_topics(name, numbered, configs, new):
 
 @given(st.integers(1, 1_200), st.integers(1, 5), ids)
 def test_partitions_that_are_to_be_placed(count, factor, highest):
+    highest = max(highest, factor)
     row = tuple(range(highest, highest - factor, -1))
     placed = PutTopic(Topic("t", None, {number: ReplicaAssignment(row) for number in range(count)}, 3))
     empty = PutTopic(Topic("t", None, {}, 3))
