@@ -86,5 +86,5 @@ def test_a_two_pass_deployment():
     assert all(len(request.brokers) == 1 for request in sent(world, SendUpdateMetadata))
     before = len(world.sent)
     world.feed(SettingsChanged(ControllerSettings(US)))
-    world.create("u", [(1, 2, 3)], token=2)
+    world.create("u", [(1, 2, 3)])
     assert any(len(request.brokers) == 4 for request in sent(world, SendUpdateMetadata, since=before))
