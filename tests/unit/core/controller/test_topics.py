@@ -402,7 +402,7 @@ def ask(world, names, token, broken=()):
     def finish(results):
         return [(token, TopicResultsReply(ErrorCode.NONE, tuple(results)))]
 
-    task = Task(Priority.NORMAL, names, decide, finish, f"request {token} from 10.0.0.1", TopicResult)
+    task = Task(Priority.NORMAL, names, decide, finish, f"request {token} from 10.0.0.1", refuse=TopicResult)
     world.machine.intake.queue.add(task)
 
 
