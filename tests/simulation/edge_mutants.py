@@ -13,6 +13,7 @@ from typing import Any
 from mutants import Mutant, mutant
 
 from shunter.core.controller import intake, moves, znode_protocols
+from shunter.core.controller.answers import Answers
 from shunter.core.controller.intake import Intake
 from shunter.core.controller.liveness import Liveness
 from shunter.core.controller.outbox import Outbox
@@ -21,6 +22,7 @@ from shunter.drivers.controller_seat import ControllerSeat
 from shunter.drivers.election import Election
 from shunter.drivers.handlers import brokers, reassignments
 from shunter.errors import ErrorCode
+from shunter.simulation import channels
 from shunter.simulation.actions import ASIDE_OF
 
 EDGE_MUTANTS: list[Mutant] = []
@@ -117,3 +119,17 @@ def newer_states_pass(original, draft, sender, proposal):
         newest = known.leadership.partition_epoch
         proposal = replace(proposal, partition_epoch=min(proposal.partition_epoch, newest))
     return original(draft, sender, proposal)
+
+
+# ---- brokers that refuse, and connections that swallow
+
+
+@edge_mutant(Answers, "_refused", within=60)
+def errors_in_answers_vanish(original, self, event, partitions, error, now_ms):
+    """The bug that was found: a broker that refuses what it is told is not told again."""
+    return []
+
+
+@edge_mutant(channels.Channel, "_time", within=60)
+def requests_have_no_time_limit(original, self, up):
+    """The bug that was found: a connection that a firewall has forgotten is waited for, for ever."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from shunter.simulation.scheduler import MS
 
 EDGE_OPERATIONS = {
+    "poison_by_tool": 1,
     "odd_alteration": 3,
     "empty_reassignment": 2,
     "reorder_with_the_dead": 2,
@@ -16,6 +17,8 @@ EDGE_OPERATIONS = {
     "topic_beside_failed_directory": 3,
 }
 EDGE_FAULTS = {
+    "channel_swallows": 3,
+    "answers_errors": 4,
     "zookeeper_refuses": 3,
     "endpoint_moves": 3,
 }
@@ -23,11 +26,8 @@ EDGE_WEIGHTS = {**EDGE_OPERATIONS, **EDGE_FAULTS}
 """What the world outside does to a controller beyond dying and being slow (`edges`); drawn aside."""
 WAITING = {
     "poisonous_topic": 2,
-    "poison_by_tool": 1,
     "too_large": 1,
     "auto_create": 3,
-    "answers_errors": 4,
-    "channel_swallows": 3,
 }
 """What a controller does not withstand yet: drawn nowhere, until it does."""
 OPERATION_WEIGHTS = {

@@ -10,15 +10,16 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from shunter.core.controller.events import Event, RequestAnswered
+from shunter.core.controller.events import ConnectionChanged, Event, RequestAnswered
 from shunter.core.controller.ready import ConnectBrokers, Request, SendUpdateMetadata
 from shunter.drivers.backlog import Backlog, Entry, merge_updates
+from shunter.drivers.channels import GONE_AFTER_SECONDS, REQUEST_SECONDS
 from shunter.errors import ErrorCode
 from shunter.model.broker import Broker
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.simulation.event_loop import ProcessLoop
 from shunter.simulation.network import Delays, Link
-from shunter.simulation.scheduler import MS, Scheduler
+from shunter.simulation.scheduler import MS, SECOND, Scheduler, Timer
 
 IN_FLIGHT = 5
 BACKLOG = 64
@@ -155,6 +156,9 @@ class Channel:
         self._up: Link | None = None
         self._down: Link | None = None
         self._retired = False
+        self._reachable = True
+        self._patience: Timer | None = None
+        self._wait_for_it()
         self._open()
 
     def queue(self, entry: Entry) -> None:
@@ -171,6 +175,7 @@ class Channel:
         self._retired = True
         self._backlog.clear()
         self._flying.clear()
+        self._forget_patience()
         if self._up is not None:
             self._up.cut()
         self._close()
@@ -181,7 +186,36 @@ class Channel:
             return
         self._up.cut()
         self._close()
+        self._wait_for_it()
         self._owner.scheduler.after(RETRY_US, self._open)
+
+    def _wait_for_it(self) -> None:
+        """There is no connection: tell so if there is none for a while."""
+        self._forget_patience()
+        self._patience = self._owner.scheduler.after(int(GONE_AFTER_SECONDS * SECOND), self._tell_reachable, False)
+
+    def _forget_patience(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _tell_reachable(self, reachable: bool) -> None:
+        self._forget_patience()
+        if reachable != self._reachable and not self._retired:
+            self._reachable = reachable
+            told = ConnectionChanged(self.broker.id, self.broker.epoch, reachable)
+            self._owner.loop.deliver(self._owner.post, told)
+
+    def _time(self, up: Link) -> None:
+        """Give the connection up when the oldest request on it has no answer in time."""
+        if self._up is not up:
+            return
+        now_s = self._owner.scheduler.now_us / SECOND
+        waited_s = now_s - self._flying[0].sent_at if self._flying else 0.0
+        if waited_s >= REQUEST_SECONDS:
+            self.lost()
+        else:
+            self._owner.scheduler.after(int((REQUEST_SECONDS - waited_s) * SECOND) + 1, self._time, up)
 
     def swallow(self) -> None:
         """What is under way, and all that follows on this connection, is lost in silence."""
@@ -205,6 +239,8 @@ class Channel:
         self._up, self._down = Link(scheduler, delays), Link(scheduler, delays)
         self._backlog.restore(self._flying)
         self._flying.clear()
+        self._tell_reachable(True)
+        scheduler.after(int(REQUEST_SECONDS * SECOND), self._time, self._up)
         self._pump()
 
     def _pump(self) -> None:
@@ -213,6 +249,7 @@ class Channel:
             self._flying.append(entry)
             broker = self._owner.world[self.broker.id]
             decided = Decided(entry.body.request, self._owner.name, self.broker.epoch)
+            entry.sent_at = self._owner.scheduler.now_us / SECOND
             self._up.send(self._arrived, decided, entry, self._down, broker.incarnation)
 
     def _arrived(self, decided: Decided, entry: Entry, down: Link, incarnation: int) -> None:
