@@ -72,6 +72,7 @@ class Outstanding:
     records: tuple[Record, ...]
     draft: Draft
     tasks: list[Task]
+    settings: ControllerSettings
 
 
 @dataclass(slots=True)
@@ -274,6 +275,8 @@ class ControllerMachine:
             self.examine_at_most = EXAMINED_AT_MOST
             changes = applied.apply_records(self.state, outstanding.records, event.versions, event.czxids)
             self._committed(outstanding.draft, outstanding.records, outstanding.tasks, changes, now_ms, bundle)
+            if outstanding.settings is not self.settings:
+                self.intake.use(self.settings, now_ms)  # What it made pending was decided by the former settings.
         elif event.reason == "fenced":
             self._resign("a write was refused: another controller has a newer epoch", bundle)
         elif event.reason == "too-great":
@@ -425,7 +428,7 @@ class ControllerMachine:
             raise InvariantViolation("one batch of writes is outstanding at a time", batch=bundle.writes.batch_id)
         batch = WriteBatch(self.next_batch_id, records)
         self.next_batch_id += 1
-        self.outstanding = Outstanding(batch.batch_id, records, draft, tasks)
+        self.outstanding = Outstanding(batch.batch_id, records, draft, tasks, self.settings)
         bundle.writes = batch
         bundle.notices += draft.notices
 

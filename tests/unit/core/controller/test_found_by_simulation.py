@@ -19,6 +19,7 @@ from shunter.core.controller.events import (
     ReassignmentChange,
     ReassignmentsSubmitted,
     RequestAnswered,
+    SettingsChanged,
     TimePassed,
     TopicDeletionsFound,
     TopicDeletionsSubmitted,
@@ -981,3 +982,15 @@ def test_a_leader_that_knows_a_newer_state_than_we_do_is_sent_to_look_for_the_co
     world.feed(AlterPartitionReceived(1, world.live[1].epoch, (proposal,), 9))
     assert world.replies[9].partitions == ((TP, ErrorCode.NOT_CONTROLLER),)
     assert world.leadership(TP).isr == known.isr
+
+
+def test_what_became_pending_while_settings_changed_begins_by_the_new_ones():
+    """Seed 94100008: the bound on moves was lifted while a write made two of them pending."""
+    world = Harness(max_concurrent=1).start()
+    world.create("t", [(1, 2), (1, 2)])
+    world.reassign({("t", 1): (1, 3)})
+    world.hold_writes = True
+    world.reassign({TP: (1, 4)}, token=6)
+    world.feed(SettingsChanged(replace(world.settings, max_concurrent=0)))
+    world.release_writes()
+    assert world.store.reassignments[TP].phase is Phase.MOVING
