@@ -89,6 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         """Bytes of the frame that comes next, size included; None while that is not known."""
         self._partial_since: float | None = None
         self._heard = False
+        self._tried = False
         self._queued = False
         self._decoding = False
         """A large request is being decoded: nothing behind it may overtake it."""
@@ -218,6 +219,11 @@ class Connection(asyncio.BufferedProtocol):
                 continue
             if not self._let_in(api_key):
                 return
+            if self.kind is Kind.NEWCOMER and api_key in BROKERS_ASK and not self._tried:
+                # Others come while it waits, and it would have to go for them before it could prove anything.
+                self._tried = True
+                self._begin(broker=False)
+                continue
             self._queued = True
             self._house.desk.queue(self, quick=api_key in _QUICK)
 
@@ -270,6 +276,7 @@ class Connection(asyncio.BufferedProtocol):
             self._house.turn_away(self._peer, lack)
             self.hang_up()
             return False
+        self._house.set_back(self._fd)
         return True
 
     def _speaks_as_broker(self) -> bool:

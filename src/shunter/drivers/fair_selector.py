@@ -30,8 +30,12 @@ class FairSelector(selectors.BaseSelector):
         self._behind: set[int] = set()
 
     def set_back(self, fd: int) -> None:
-        """Let a socket stand in the second tier from its registration on, until `forget`."""
+        """Let a socket stand in the second tier from now on, or from its registration on, until `forget`."""
         self._behind.add(fd)
+        key = self._first.get_map().get(fd)
+        if key is not None:
+            self._first.unregister(key.fileobj)
+            self.register(key.fileobj, key.events, key.data)
 
     def set_forward(self, fd: int) -> None:
         """Let a socket stand in the first tier from now on."""

@@ -165,7 +165,8 @@ class RpcServer:
             accepted.close()
             return
         fd = accepted.fileno()
-        self.house.set_back(fd)
+        if kind is Kind.CLIENT:
+            self.house.set_back(fd)
         connection = Connection(self.house, name, fd, peer, host, kind)
         self.house.door.enter(connection)
         loop = asyncio.get_running_loop()

@@ -45,8 +45,9 @@ def test_of_many_in_the_second_tier_some_are_told_in_turns_and_the_first_always(
 def test_a_socket_moves_forward_with_its_registration(pairs):
     selector = FairSelector()
     ours, theirs = pairs[0]
-    selector.set_back(ours.fileno())
     selector.register(ours, 1, "before")
+    selector.set_back(ours.fileno())
+    assert selector.get_key(ours.fileno()).data == "before"
     selector.modify(ours, 3, "after")
     selector.set_forward(ours.fileno())
     selector.at_most = 1

@@ -109,6 +109,20 @@ async def test_pretenders_go_for_a_broker_and_a_broker_for_nobody():
         assert w.server.stats.closed["room"] == 41
 
 
+async def test_a_broker_that_comes_is_heard_while_every_turn_is_taken():
+    async with rpc_world(WireLimits(max_connections=2, queued_max_requests=1)) as w:
+        with_a_broker(w)
+        del w.core.answers[ProducerIdsRequested]
+        clients = [await w.client() for _ in range(2)]
+        for client in clients:
+            client.send(67, 0, broker_id=5, broker_epoch=5)
+        await until(lambda: w.server.house.desk.waiting == 1 and len(w.core.events) == 1)
+        w.core.answers[ProducerIdsRequested] = lambda event: ProducerIdsReply(ErrorCode.NONE, 7, 1)
+        broker = await w.client()
+        assert int((await ask_as_broker(broker)).error_code) == 0
+        assert w.server.count(Kind.BROKER) == 1
+
+
 async def test_where_brokers_have_registered_addresses_strangers_go_first():
     async with rpc_world(WireLimits(max_connections=1)) as w:
         with_a_broker(w)
