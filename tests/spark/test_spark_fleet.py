@@ -97,7 +97,7 @@ def test_the_model_meets_the_snapshot(spark):
     found = {(row["cluster_id"], row["topic"]): tuple(row)[2:] for row in rows}
     assert found == {
         ("c1", None): (1, "r1", None, 1000.0, 5e6, 5e6, None),
-        ("c1", "t"): (0, None, [1, 2], 110.0, 5.0, 7.0, 2),
+        ("c1", "t"): (0, None, [1, 2], 114.0, 5.0, 7.0, 2),
         ("c2", "t"): (0, None, [1, 2], 70.0, 1.0, None, 1),
     }
 

@@ -1,15 +1,24 @@
 """Batches: good rows in, bad rows aside with the rule they break, twice is once."""
 
 import contextlib
+import gzip
+import itertools
 import json
+from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import functions as F
 
+from shunter.app.pipeline import Inputs
+from shunter.app.pipeline import ingest as stages_ingest
 from shunter.cli import main
 from shunter.errors import FormatError
 from shunter.pipeline.ingest import IngestOptions, ingest_files
+from shunter.pipeline.lake import Lake
+from shunter.pipeline.rollup import compact
 from shunter.pipeline.schemas import REJECTS, SAMPLES
 from shunter.pipeline.sources.tables import read_table
 
@@ -139,6 +148,39 @@ def test_the_same_window_twice_and_windows_that_overlap(spark, lake, ingest, tmp
     assert dict(outcome.rules) == {"duplicate": 1, "time_backwards": 1}
 
 
+def test_no_moment_of_a_replica_counts_twice(spark, lake, ingest, tmp_path):
+    """Windows within another that is not next to them, across midnight, and across batches."""
+
+    def window(start, seconds, **changes):
+        return sample(window_start=start, window_seconds=seconds, bytes_in=1000 * seconds, **changes)
+
+    first = ingest(
+        write_json(
+            tmp_path / "a.json",
+            [
+                window("2025-02-01T23:30:00Z", 3600),
+                *(window(f"2025-02-01T23:{minute}:00Z", 60) for minute in range(31, 60)),
+                *(window(f"2025-02-02T00:{minute:02}:00Z", 60) for minute in range(35)),
+                window("2025-02-01T23:45:00Z", 60, partition=1),
+            ],
+        )
+    )
+    assert (first.good, dict(first.rules)) == (7, {"time_backwards": 59})
+    later = [
+        window("2025-02-01T23:00:00Z", 1800),
+        window("2025-02-01T23:15:00Z", 900 + 30),
+        window("2025-02-02T00:29:00Z", 60),
+        window("2025-02-02T00:35:00Z", 60),
+        window("2025-02-01T23:00:00Z", 7200, partition=1),
+    ]
+    second = ingest(write_json(tmp_path / "b.json", later))
+    assert (second.good, dict(second.rules)) == (2, {"time_backwards": 3})
+    rows = lake.read(spark, SAMPLES).where("partition = 0").collect()
+    spans = sorted((row["window_start"].timestamp(), row["window_seconds"]) for row in rows)
+    assert all(start + seconds <= after for (start, seconds), (after, _) in itertools.pairwise(spans))
+    assert sum(row["bytes_in"] for row in rows) == 1000 * (3600 + 5 * 60 + 1800 + 60)
+
+
 def test_a_window_that_came_with_an_earlier_batch_is_put_aside(spark, lake, ingest, tmp_path):
     ingest(write_json(tmp_path / "a.json", [sample()]))
     outcome = ingest(write_json(tmp_path / "b.json", [sample(bytes_in=1), sample(partition=1)]))
@@ -187,16 +229,149 @@ def test_csv_and_parquet_say_the_same(spark, lake, ingest, tmp_path):
     assert dict(ingest(str(tmp_path / "c"), kind="csv").rules) == {"already_ingested": 1}
 
 
-def test_an_uncommitted_batch_is_not_seen_and_running_it_again_makes_it_whole(spark, lake, ingest, now, tmp_path):
-    path = write_json(tmp_path / "a.json", [sample()])
-    outcome = ingest(path)
-    manifest = tmp_path / "lake" / "manifest" / f"ingest_id={outcome.ingest_id}"
-    for file in [*manifest.iterdir()]:
-        file.unlink()
-    manifest.rmdir()
+class DyingLake(Lake):
+    """Ends between the writing of a batch and its commit, as a process does that is killed there."""
+
+    def _append(self, *_):
+        raise KeyboardInterrupt
+
+
+def test_what_a_crash_left_is_never_read_and_is_cleaned_away(spark, lake, ingest, now, tmp_path):
+    path = write_json(tmp_path / "a.json", [sample(cluster_id=...), sample(cluster_id=..., partition=1)])
+
+    def read(session, files):
+        return read_table(session, files, "json", cluster="wrong")
+
+    with pytest.raises(KeyboardInterrupt):
+        ingest_files(spark, DyingLake(lake.root), [path], "json", read, now=now, options=IngestOptions(cluster="wrong"))
     assert lake.read(spark, SAMPLES).count() == 0
-    assert ingest(path).ingest_id == outcome.ingest_id
-    assert lake.read(spark, SAMPLES).count() == 1
+    outcome = ingest(path, cluster="c1")
+    assert (outcome.good, outcome.skipped) == (2, ())
+    assert [row["cluster_id"] for row in lake.read(spark, SAMPLES).collect()] == ["c1", "c1"]
+    left = [entry.name for entry in (tmp_path / "lake" / "samples").iterdir()]
+    assert len(left) == 2
+    later = datetime.now(UTC)
+    assert lake.clean(spark, later, older_than=timedelta(days=1)) == (0, 0, 0), "it may be somebody's at work"
+    assert lake.clean(spark, later, older_than=timedelta(0)) == (0, 1, 0)
+    assert [entry.name for entry in (tmp_path / "lake" / "samples").iterdir()] == [f"ingest_id={outcome.ingest_id}"]
+    assert lake.read(spark, SAMPLES).count() == 2
+
+
+def test_two_that_ingest_at_once_count_once(spark, lake, ingest, now, tmp_path):
+    """While one has read and judged, the other commits: the same file, then the same window in another file."""
+    same = write_json(tmp_path / "a.json", [sample()])
+    other = write_json(tmp_path / "b.json", [sample(bytes_in=1), sample(partition=1)])
+    for mine, theirs, taken in (
+        (same, same, None),
+        (other, write_json(tmp_path / "c.json", [sample(bytes_in=1, partition=1)]), 0),
+    ):
+        begun = []
+
+        def read(session, files, theirs=theirs, begun=begun):
+            if not begun:
+                begun.append(ingest(theirs).good)
+            return read_table(session, files, "json")
+
+        outcome = ingest_files(spark, lake, [mine], "json", read, now=now, options=IngestOptions())
+        assert begun == [1]
+        if taken is None:
+            assert (outcome.ingest_id, len(outcome.skipped)) == (None, 1)
+        else:
+            assert (outcome.good, dict(outcome.rules)) == (0, {"already_ingested": 2})
+    rows = lake.read(spark, SAMPLES).select("partition", "bytes_in").orderBy("partition").collect()
+    assert [tuple(row) for row in rows] == [(0, 6000), (1, 1)]
+    assert len(lake.commits(spark)) == 3
+
+
+def test_a_compaction_beside_an_ingest_loses_and_doubles_nothing(spark, lake, ingest, now, tmp_path):
+    ingest(write_json(tmp_path / "a.json", [sample()]))
+    ingest(write_json(tmp_path / "b.json", [sample(partition=1)]))
+
+    def read(session, files):
+        assert compact(spark, lake, now=now).good == 2
+        lake.clean(spark, datetime.now(UTC), older_than=timedelta(0))
+        return read_table(session, files, "json")
+
+    last = write_json(tmp_path / "c.json", [sample(), sample(partition=2)])
+    outcome = ingest_files(spark, lake, [last], "json", read, now=now, options=IngestOptions())
+    assert (outcome.good, dict(outcome.rules)) == (1, {"already_ingested": 1})
+    assert [row["partition"] for row in lake.read(spark, SAMPLES).orderBy("partition").collect()] == [0, 1, 2]
+
+
+def test_files_of_several_layouts_lose_nothing(spark, lake, ingest, tmp_path):
+    """Columns that one file lacks, numbers of another width, times in nanoseconds as pandas writes them, other orders."""
+    start = 1_738_368_000
+    base = {"cluster_id": ["c1"], "topic": ["t"], "broker_id": [1], "window_seconds": [60], "bytes_in": [5]}
+    tables = [
+        {**base, "partition": pa.array([0], pa.int32()), "window_start": [start]},
+        {**base, "partition": pa.array([1], pa.int64()), "window_start": [start], "size_bytes": [77]},
+        {
+            **base,
+            "partition": pa.array([2], pa.int64()),
+            "window_start": pa.array([start * 10**9 + 1_000], pa.timestamp("ns", "UTC")),
+        },
+    ]
+    for number, table in enumerate(tables):
+        pq.write_table(pa.table(table), tmp_path / f"{number}.parquet")
+    outcome = ingest(*(str(tmp_path / f"{number}.parquet") for number in range(3)), kind="parquet")
+    assert (outcome.good, outcome.rejected) == (3, 0)
+    rows = lake.read(spark, SAMPLES).orderBy("partition").collect()
+    assert [row["size_bytes"] for row in rows] == [None, 77, None]
+    assert {int(row["window_start"].timestamp()) for row in rows} == {start}
+
+    (tmp_path / "a.csv").write_text(
+        f"cluster_id,topic,partition,broker_id,window_start,window_seconds,bytes_in\nc1,u,0,1,{start},60,11\n"
+    )
+    (tmp_path / "b.csv").write_text(
+        f"bytes_in,size_bytes,topic,partition,broker_id,window_start,window_seconds,cluster_id\n22,5,u,1,1,{start},60,c1\n"
+    )
+    assert ingest(str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), kind="csv").good == 2
+    found = lake.read(spark, SAMPLES).where("topic = 'u'").orderBy("partition").collect()
+    assert [(row["bytes_in"], row["size_bytes"]) for row in found] == [(11, None), (22, 5)]
+
+
+def test_a_file_that_was_cut_off_is_put_aside_and_the_others_are_taken(spark, lake, ingest, tmp_path):
+    whole = write_json(tmp_path / "whole.json", [sample()])
+    packed = gzip.compress("".join(json.dumps(sample(partition=number)) + "\n" for number in range(2000)).encode())
+    (tmp_path / "cut.json.gz").write_bytes(packed[: len(packed) // 2])
+    outcome = ingest(whole, str(tmp_path / "cut.json.gz"))
+    assert (outcome.good, dict(outcome.rules)) == (1, {"not_readable": 1})
+    assert "the file can't be read to its end" in dict(outcome.examples)["not_readable"]
+    assert "cut.json.gz" in dict(outcome.examples)["not_readable"]
+    (tmp_path / "cut.json.gz").write_bytes(packed)
+    assert dict(ingest(str(tmp_path / "cut.json.gz")).rules) == {"already_ingested": 1}
+
+    pq.write_table(pa.Table.from_pylist([sample(topic="p")]), tmp_path / "whole.parquet")
+    raw = (tmp_path / "whole.parquet").read_bytes()
+    (tmp_path / "cut.parquet").write_bytes(raw[: len(raw) - 20])
+    outcome = ingest(str(tmp_path / "cut.parquet"), str(tmp_path / "whole.parquet"), kind="parquet")
+    assert (outcome.good, dict(outcome.rules)) == (1, {"not_readable": 1})
+
+
+def test_a_cluster_without_a_name_is_put_aside_and_the_others_are_taken(spark, lake, ingest, tmp_path):
+    names = ["", " ", "__HIVE_DEFAULT_PARTITION__", "a b/ü=%1", "001"]
+    path = write_json(tmp_path / "names.json", [sample(cluster_id=name) for name in names])
+    outcome = ingest(path, many_clusters=True)
+    assert (outcome.good, dict(outcome.rules)) == (2, {"missing_key": 3})
+    assert {row["cluster_id"] for row in lake.read(spark, SAMPLES).collect()} == {"a b/ü=%1", "001"}
+
+
+def test_the_same_sizes_on_another_day_are_not_the_same_input(spark, lake, tmp_path):
+    dirs = [
+        {
+            "logDir": "/a",
+            "error": None,
+            "partitions": [{"partition": "t-0", "size": 5, "offsetLag": 0, "isFuture": False}],
+        }
+    ]
+    path = tmp_path / "dirs.txt"
+    path.write_text(json.dumps({"version": 1, "brokers": [{"broker": 3, "logDirs": dirs}]}))
+
+    def take(day):
+        return stages_ingest(spark, lake, Inputs((str(path),), "log-dirs", "c1", at=datetime(2025, 2, day, tzinfo=UTC)))
+
+    assert [take(day).good for day in (1, 2)] == [1, 1]
+    assert (take(1).ingest_id, len(take(2).skipped)) == (None, 1)
 
 
 def test_nothing_there(ingest, tmp_path):

@@ -1,6 +1,6 @@
 """Raw to hourly to daily; compaction and retention change folders, not answers."""
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 
 import pytest
 from pyspark.sql import functions as F
@@ -60,7 +60,7 @@ def test_hours_and_days_then_one_file_then_only_the_youngest(spark, lake, now, t
     ]
     assert hours() == expected_hours
     days = lake.read(spark, DAILY).orderBy("date").select("date", "window_seconds", "bytes_in", "size_bytes", "windows")
-    expected_days = [(date(2025, 2, 1), 7200, 7200, 20, 3), (date(2025, 2, 2), 60, 60, 5, 1)]
+    expected_days = [(date(2025, 2, 1), 3600, 7200, 20, 3), (date(2025, 2, 2), 60, 60, 5, 1)]
     assert [tuple(row) for row in days.collect()] == expected_days
 
     compacted = compact(spark, lake, now=now)
@@ -69,8 +69,10 @@ def test_hours_and_days_then_one_file_then_only_the_youngest(spark, lake, now, t
     assert lake.read(spark, SAMPLES).agg(F.sum("bytes_in")).first()[0] == 7260
     assert ingest(str(tmp_path / "a.csv")).ingest_id is None
     assert compact(spark, lake, now=now) is None
-    assert lake.vacuum(spark) == 3, "two days of good rows and one of rejects, each in a folder of its own"
-    assert lake.vacuum(spark) == 0
+    assert lake.clean(spark, now, older_than=timedelta(hours=1)).replaced == 0, "whoever reads them may finish"
+    assert lake.clean(spark, now + timedelta(hours=2), older_than=timedelta(hours=1)).replaced == 2
+    assert lake.clean(spark, now + timedelta(hours=2), older_than=timedelta(0)) == (0, 0, 0)
+    assert len([*(tmp_path / "lake" / "samples").glob("ingest_id=*")]) == 1
     assert lake.read(spark, SAMPLES).count() == 4
 
     retained = compact(spark, lake, now=now, keep_from=date(2025, 2, 2))

@@ -2,7 +2,7 @@
 
 import json
 import struct
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from pyspark.sql import functions as F
@@ -17,7 +17,7 @@ from shunter.pipeline.schemas import BROKER_SAMPLES, BROKERS, REPLICAS, SAMPLES
 from shunter.pipeline.snapshot_batch import ingest_snapshots, latest_snapshot
 from shunter.pipeline.sources.log_dirs import read_log_dirs
 from shunter.pipeline.sources.prometheus import read_prometheus
-from shunter.pipeline.stream import StreamOptions, ingest_batch
+from shunter.pipeline.stream import StreamOptions, ingest_batch, merge_batches
 
 pytestmark = pytest.mark.spark
 
@@ -71,6 +71,56 @@ def test_prometheus_counters_resets_gaps_and_shares(spark, tmp_path):
         ("not_readable", "no metric that Shunter knows: go_goroutines"),
         ("unknown_broker", "instance elsewhere:1 is not mapped to a broker id"),
     ]
+
+
+def of_one(topic, name, values, at=0, **labels):
+    one = series(name, [], topic=topic, partition="0", **labels)
+    one["values"] = [[T0 + at + 60 * minute, str(value)] for minute, value in enumerate(values) if value is not None]
+    return one
+
+
+def test_prometheus_does_not_invent_what_it_can_not_know(spark, tmp_path):
+    """Each topic is one case that once inflated what it told."""
+    counter, offset = "kafka_server_brokertopicmetrics_bytesin_total", "kafka_log_log_logendoffset"
+    hour = [1_000_000 + 600 * minute for minute in range(6)]
+    late = [1_000_300 + 600 * minute for minute in range(6)]
+    answers = {
+        "a.json": [
+            # A leader that lost its tail, and one whose topic was made anew: no reset of a counter.
+            of_one("fell", offset, [50_000_000, 49_999_610, 50_000_000, 30]),
+            # Two servers of a pair, one half a minute behind the other, in one answer and in two.
+            of_one("pair", counter, hour, prometheus_replica="a"),
+            of_one("pair", counter, [value - 50 for value in late], at=30, prometheus_replica="b"),
+            of_one("two", counter, hour),
+            # Twelve hours without an answer are not measured.
+            of_one("gap", counter, [100, 160, 220, *[None] * 720, 5_000_000, 5_000_060]),
+            # The point after one that is no number has nothing to be compared with.
+            of_one("nan", counter, [7_000_000, "NaN", 7_000_120, 7_000_180]),
+            # One that missed a scrape beside one that did not: a rate is a rate.
+            of_one("missed", counter, [100, None, 220, 280]),
+            of_one("missed", offset, [1, 2, 3, 4]),
+        ],
+        "b.json": [of_one("two", counter, [value - 700 for value in hour])],
+        # The next answer of the same server begins where the one before ended.
+        "c.json": [of_one("two", counter, [hour[-1], hour[-1] + 90], at=300)],
+    }
+    for name, result in answers.items():
+        (tmp_path / name).write_text(
+            json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}})
+        )
+    rows = read_prometheus(spark, [str(tmp_path)], cluster="c1", brokers={"kafka-1:7071": 1}).collect()
+    assert {row["reader_rule"] for row in rows} == {None}
+    found = {}
+    for row in sorted(rows, key=lambda row: row["window_start"]):
+        start = int(row["window_start"].timestamp()) - T0
+        found.setdefault(row["topic"], []).append((start, row["window_seconds"], row["bytes_in"], row["messages_in"]))
+    assert found["fell"] == [(0, 60, None, None), (60, 60, None, 390), (120, 60, None, None)]
+    steady = [(60 * minute, 60, 600, None) for minute in range(5)]
+    assert found["pair"] == [*steady, (300, 30, 250, None)]
+    assert found["two"] == [*steady, (300, 60, 90, None)]
+    assert found["gap"] == [(0, 60, 60, None), (60, 60, 60, None), (722 * 60, 60, None, None), (723 * 60, 60, 60, None)]
+    assert found["nan"] == [(0, 120, 120, None), (120, 60, 60, None)]
+    assert found["missed"] == [(0, 60, None, 1), (60, 60, 60, 1), (120, 60, 60, 1)]
 
 
 def test_prometheus_that_answered_with_an_error(spark, tmp_path):
@@ -163,12 +213,21 @@ def test_a_streams_batches_repeat_harmlessly_and_put_late_rows_aside(spark, lake
 
     assert batch(0, [record(120), record(121), "nonsense"]).rules == (("not_readable", 1),)
     second = [record(122), record(121), record(61, partition=1), record(30)]
-    for _ in range(2):
-        commit = batch(1, second)
-        assert (commit.good, dict(commit.rules)) == (2, {"already_ingested": 1, "late": 1})
-        assert str(commit.watermark) == "2025-02-01 02:02:00"
+    commit = batch(1, second)
+    assert (commit.good, dict(commit.rules)) == (2, {"already_ingested": 1, "late": 1})
+    assert str(commit.watermark) == "2025-02-01 02:02:00+00:00"
+    assert batch(1, second) is None, "Spark repeats its last batch after a crash"
+    assert batch(0, second) is None
     assert lake.read(spark, SAMPLES).count() == 4
-    assert len(lake.commits(spark)) == 2
+    assert len(lake.live(spark)) == 2
+    # Small batches become one, and then are gone: what a batch costs does not grow with the batches before it.
+    assert merge_batches(spark, lake, "q1", now, fan_in=3) is None
+    merged = merge_batches(spark, lake, "q1", now, fan_in=2)
+    assert (merged.good, merged.rejected, merged.level, len(lake.live(spark))) == (4, 3, 1, 1)
+    lake.clean(spark, now, older_than=timedelta(0))
+    assert (lake.read(spark, SAMPLES).count(), len(lake.commits(spark))) == (4, 1)
+    assert batch(1, second) is None, "which batches it holds is still known"
+    assert dict(batch(2, [record(30, partition=5), record(123)]).rules) == {"late": 1}
     # A checkpoint that was lost: the same records under another query are known by the table.
     again = spark.createDataFrame([(record(120), "samples-0@0")], "value string, file string")
     assert ingest_batch(spark, lake, again, "q2", 0, options, now).rules == (("already_ingested", 1),)
@@ -232,5 +291,5 @@ def test_cruise_control_of_partitions_and_of_brokers(spark, lake, now, tmp_path)
 
     # One batch instead of two: brokers' rows go along.
     compact(spark, lake, now=now)
-    assert lake.vacuum(spark) > 0
+    assert lake.clean(spark, now, older_than=timedelta(0)).replaced == 2
     assert (lake.read(spark, BROKER_SAMPLES).count(), lake.read(spark, SAMPLES).count()) == (2, 2)

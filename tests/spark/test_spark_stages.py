@@ -59,7 +59,9 @@ def test_from_snapshots_to_a_report(spark, lake, tmp_path):
     assert ingest(spark, lake, Inputs((str(landing),), "snapshots")).good == 24
     made = model(spark, lake)
     assert (made.replicas, made.with_rates, made.with_weeks) == (24, 24, 0)
-    plan_id, (outcome,) = plan(spark, lake, PlanOptions(peak="max", joint_bound=True), tmp_path / "plans")
+    plan_id, (outcome,) = plan(
+        spark, lake, PlanOptions(peak="max", joint_bound=True, snapshot_age=float("inf")), tmp_path / "plans"
+    )
     assert (outcome.cluster_id, outcome.status) == ("yard", "planned")
     assert 0 < outcome.bound_percent <= outcome.joint_bound_percent <= outcome.bytes_percent
     assert outcome.moves == 8

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -31,15 +31,17 @@ from shunter.errors import DriverError, FormatError, SettingsError
 from shunter.formats.plan_files import write_reassignment
 from shunter.pipeline.broker_batch import ingest_cruise_control
 from shunter.pipeline.broker_loads import BrokerDoubt, broker_loads, doubts
+from shunter.pipeline.commit_log import Commit
 from shunter.pipeline.fleet import PEAKS
 from shunter.pipeline.fleet_worker import ClusterLimit
+from shunter.pipeline.identity import one_series
 from shunter.pipeline.ingest import IngestOptions, IngestOutcome, ingest_files, nothing_taken
-from shunter.pipeline.lake import Lake
+from shunter.pipeline.lake import Cleaned, Lake
 from shunter.pipeline.load_model import load_model, load_shape
 from shunter.pipeline.packaging import package
 from shunter.pipeline.plan_batch import ClusterOutcome, FleetPlan, plan_lake, reassignments
 from shunter.pipeline.rollup import compact, roll_up_days
-from shunter.pipeline.schemas import BROKER_LOADS, BROKER_SAMPLES, HOURLY, LOAD_MODEL, SAMPLES, SHAPES
+from shunter.pipeline.schemas import BROKER_LOADS, BROKER_SAMPLES, HOURLY, LOAD_MODEL, REPLICAS, SAMPLES, SHAPES
 from shunter.pipeline.session import DELTA, DELTA_CONF, KAFKA_SOURCE, SessionSettings, open_session
 from shunter.pipeline.snapshot_batch import ingest_snapshots
 from shunter.pipeline.sources.kafka_topic import read_topic
@@ -172,7 +174,10 @@ def ingest(spark: SparkSession, lake: Lake, inputs: Inputs) -> IngestOutcome:
         return ingest_cruise_control(
             spark, lake, inputs.paths, cluster=named, now=utc_now(), options=options, window_seconds=window
         )
-    return ingest_files(spark, lake, inputs.paths, inputs.kind, partial(_read, inputs), now=utc_now(), options=options)
+    # What kafka-log-dirs prints has no time in it: a quiet cluster's output of two days is the same.
+    dated: datetime | Literal["modified"] | None = (inputs.at or "modified") if inputs.kind == "log-dirs" else None
+    read = partial(_read, inputs)
+    return ingest_files(spark, lake, inputs.paths, inputs.kind, read, now=utc_now(), options=options, dated=dated)
 
 
 def _read(inputs: Inputs, spark: SparkSession, paths: Sequence[str]) -> DataFrame:
@@ -227,18 +232,12 @@ def ingest_topic(settings: PipelineSettings, source: TopicInput) -> Streamed:
             every_seconds=source.every_seconds,
             until_caught_up=source.until_caught_up,
         )
-        before = {commit.ingest_id for commit in settings.lake.commits(spark)}
-        query = start_stream(records, settings.lake, options, utc_now)
+        made: list[Commit] = []
+        query = start_stream(records, settings.lake, options, utc_now, made.append)
         try:
             query.awaitTermination()
         except KeyboardInterrupt:
             query.stop()
-        mine = f"stream-{query.id}-"
-        made = [
-            commit
-            for commit in settings.lake.commits(spark)
-            if commit.ingest_id.startswith(mine) and commit.ingest_id not in before
-        ]
         rules = sum((Counter(dict(commit.rules)) for commit in made), Counter[str]())
         rejected = sum(commit.rejected for commit in made)
         return Streamed(len(made), sum(commit.good for commit in made), rejected, tuple(sorted(rules.items())))
@@ -265,9 +264,11 @@ def model(spark: SparkSession, lake: Lake, *, source: str = "samples", clusters:
     """
     table = {"samples": SAMPLES, "hourly": HOURLY}[source]
     rows = sum(commit.good for commit in lake.live(spark))
-    frame = lake.read(spark, table)
+    frame, replicas = lake.read(spark, table), lake.read(spark, REPLICAS)
     if clusters:
         frame = frame.where(F.col("cluster_id").isin(*clusters))
+    if not replicas.isEmpty():
+        frame = one_series(frame, replicas)
     lake.write(load_model(frame, tasks=max(2, rows // ROWS_PER_TASK)), LOAD_MODEL)
     lake.write(load_shape(frame), SHAPES)
     made = lake.read(spark, LOAD_MODEL)
@@ -299,16 +300,25 @@ def _check_brokers(spark: SparkSession, lake: Lake, clusters: Sequence[str]) -> 
 
 def roll_up(spark: SparkSession, lake: Lake, *, keep_days: int | None) -> str | None:
     """Derive hours and days from the raw rows, then make one batch of the many; gives its id, None when it was one."""
-    live = [commit for commit in lake.live(spark) if commit.first_date is not None and commit.last_date is not None]
-    if not live:
+    state = lake.state(spark)
+    days = [day for commit in state.live for day in (commit.first_date, commit.last_date) if day is not None]
+    if not days:
         return None
-    first = min(commit.first_date for commit in live if commit.first_date is not None)
-    last = max(commit.last_date for commit in live if commit.last_date is not None)
-    roll_up_days(spark, lake, first, last)
     keep_from: date | None = None if keep_days is None else utc_now().date() - timedelta(days=keep_days)
-    made = compact(spark, lake, now=utc_now(), keep_from=keep_from)
-    lake.vacuum(spark)
+    roll_up_days(spark, lake, min(days), max(days), state)
+    rolled_up = {commit.ingest_id for commit in state.live}
+    made = compact(spark, lake, now=utc_now(), keep_from=keep_from, rolled_up=rolled_up)
+    lake.clean(spark, utc_now(), older_than=timedelta(hours=1), abandoned=False)
     return None if made is None else made.ingest_id
+
+
+def clean(spark: SparkSession, lake: Lake, *, older_than: float) -> Cleaned:
+    """Delete files that nothing names: of batches that were replaced, of attempts that were never committed.
+
+    Args:
+        older_than: Seconds; younger ones may be somebody's at work.
+    """
+    return lake.clean(spark, utc_now(), older_than=timedelta(seconds=older_than))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,6 +333,8 @@ class PlanOptions(PlanWords):
     joint_bound: bool = False
     capacity: float | None = None
     """Bytes per second that each broker's network carries, either way."""
+    snapshot_age: float = 7 * 86_400.0
+    """Seconds; a cluster whose newest snapshot is older is not planned."""
 
     def request(self) -> PlanRequest:
         """As the planner takes it.
@@ -361,6 +373,8 @@ def plan(
         ClusterLimit(options.seconds_per_cluster, options.joint_bound),
         options.tasks,
         options.capacity,
+        utc_now(),
+        options.snapshot_age,
     )
     outcomes = plan_lake(spark, lake, asked)
     absent = sorted(set(options.clusters) - {outcome.cluster_id for outcome in outcomes})
@@ -391,6 +405,7 @@ __all__ = [
     "PipelineSettings",
     "PlanOptions",
     "TopicInput",
+    "clean",
     "ingest",
     "ingest_topic",
     "model",

@@ -13,34 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shunter.app.exit_codes import ExitCode
-from shunter.app.plan import AIMS
+from shunter.cli.pipeline_options import Duration, asked_of, plan_options, told_plan
 from shunter.errors import DriverError, FormatError, SettingsError, ShunterError
 
 if TYPE_CHECKING:
     from shunter.app.pipeline import PipelineSettings
 
 KINDS = ("parquet", "json", "csv", "prometheus", "log-dirs", "cruise-control", "snapshots")
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
-
-
-class Duration(click.ParamType[float]):
-    """`30s`, `1m`, `2h`, `1d`; a bare number is seconds."""
-
-    name = "TIME"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read a duration in seconds."""
-        if isinstance(value, float):
-            return value
-        text = str(value).strip()
-        unit = _SECONDS.get(text[-1:])
-        try:
-            seconds = float(text[:-1]) * unit if unit is not None else float(text)
-        except ValueError:
-            self.fail(f"{text!r} is no duration: write 30s, 1m, 2h or 1d", param, ctx)
-        if seconds <= 0:
-            self.fail(f"{text!r} is no duration above 0", param, ctx)
-        return seconds
 
 
 def _complaining(command: Callable[..., None]) -> Callable[..., None]:
@@ -224,13 +203,13 @@ def ingest(ctx: click.Context, paths: tuple[str, ...], kind: str, **given: Any) 
             f"batch {outcome.ingest_id}: {outcome.good:,} rows{of_brokers} taken, {outcome.rejected:,} put aside"
         )
         if outcome.good + outcome.rejected + outcome.broker_rows == 0:
-            click.echo(_NO_ROWS_OF_SNAPSHOTS if kind == "snapshots" else "there was no row in it: is --kind right?")
+            click.echo(_NO_ROWS_OF_SNAPSHOTS if outcome.snapshots else "there was no row in it: is --kind right?")
         examples = dict(outcome.examples)
         for rule, rows in outcome.rules:
             click.echo(f"  {rule}: {rows:,}" + (f", such as: {examples[rule]}" if rule in examples else ""))
         if outcome.rejected:
             click.echo(f"all of them are kept in {settings.lake.rejects}")
-        if kind != "snapshots" and outcome.nothing_new:
+        if outcome.nothing_new:
             raise SystemExit(ExitCode.REFUSED)
 
 
@@ -326,59 +305,31 @@ def compact(ctx: click.Context, keep_days: int | None) -> None:
     click.echo("rolled up" + ("" if made is None else f"; all rows are in batch {made} now"))
 
 
-_PLAN_OPTIONS = (
-    click.option("--scope", default="rebalance", show_default=True, help="rebalance, drain, fill, fix-racks, change-replication, replace, empty-disks or leaders."),
-    click.option("--brokers", default="", metavar="IDS", help="The brokers that the scope is about, with commas between."),
-    click.option("--replacements", default="", metavar="IDS", help="replace: who takes over from each of --brokers."),
-    click.option("--replication", type=int, default=0, help="change-replication: how many replicas."),
-    click.option("--topic", "topics", multiple=True, help="change-replication: only this topic; repeat for several."),
-    click.option("--disk-limit-percent", type=float, help="empty-disks: how full a disk may be."),
-    click.option("--cluster", "clusters", multiple=True, help="Only this cluster; repeat for several."),
-    click.option("--exclude-topic", "excluded_topics", multiple=True, help="Leave this topic as it is."),
-    click.option("--exclude-brokers", "excluded_brokers", default="", metavar="IDS", help="Nothing comes to these, nothing leaves."),
-    click.option("--peak", default="p95", show_default=True, help="The load that brokers must carry: mean, p50, p95, p99 or max."),
-    click.option("--days", type=float, default=0.0, show_default=True, help="Plan for sizes so many days ahead."),
-    click.option("--aims", default="", metavar="NAMES", help=f"The most important first, of: {', '.join(AIMS)}."),
-    click.option("--band-percent", type=float, default=10.0, show_default=True, help="How far from its share a broker may be."),
-    click.option("--capacity", type=float, metavar="BYTES/S", help="What each broker's network carries, either way; disks' room is in the snapshots."),
-    click.option("--headroom-percent", type=float, default=20.0, show_default=True, help="Kept free of each capacity."),
-    click.option("--max-replicas", type=int, help="The most replicas on one broker."),
-    click.option("--max-bytes-percent", type=float, help="Copy at most this share of all bytes."),
-    click.option("--max-moves", type=int, help="Copy at most so many replicas."),
-    click.option("--joint-bound", is_flag=True, help="Also bound the bytes by disk, replicas and leaders together (seconds a cluster)."),
-    click.option("--limit", "seconds_per_cluster", type=Duration(), default="10m", show_default=True, help="Give a cluster up after this."),
-)  # fmt: skip
+@pipeline.command()
+@click.option(
+    "--older-than",
+    type=Duration(),
+    default="1d",
+    show_default=True,
+    help="Leave what is younger: an attempt may be under way, a reader may still be at it.",
+)
+@click.pass_context
+@_complaining
+def clean(ctx: click.Context, older_than: float) -> None:
+    """Delete files that nothing names: of batches that were replaced, and of attempts that were never committed.
 
+    A writer that was only slow, and whose files went, begins anew by itself.
+    """
+    from shunter.app import pipeline as stages  # noqa: PLC0415
 
-def _plan_options(command: Callable[..., None]) -> Callable[..., None]:
-    for option in reversed(_PLAN_OPTIONS):
-        command = option(command)
-    return command
-
-
-def _ids(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(",") if part.strip())
-    except ValueError as error:
-        raise click.UsageError(f"{text!r} is no list of broker ids: write 1,2,3") from error
-
-
-def _asked(given: dict[str, Any]) -> Any:
-    from shunter.app.pipeline import PlanOptions  # noqa: PLC0415
-
-    for name in ("brokers", "replacements", "excluded_brokers"):
-        given[name] = _ids(given[name])
-    aims = tuple(part.strip() for part in given.pop("aims").split(",") if part.strip())
-    if aims:
-        given["aims"] = aims
-    asked = PlanOptions(**given)
-    # What contradicts itself is said before Spark is started for it.
-    asked.request()
-    return asked
+    settings = _settings(ctx)
+    with stages.spark_session(settings) as spark:
+        gone = stages.clean(spark, settings.lake, older_than=older_than)
+    click.echo(f"deleted {gone.replaced:,} replaced batches and {gone.abandoned:,} attempts that were never committed")
 
 
 @pipeline.command()
-@_plan_options
+@plan_options
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
@@ -392,25 +343,14 @@ def plan(ctx: click.Context, out: Path, **given: Any) -> None:
     """Plan every cluster of the lake, side by side; one that fails or takes too long does not stop the others."""
     from shunter.app import pipeline as stages  # noqa: PLC0415
 
-    settings, asked = _settings(ctx), _asked(given)
+    settings, asked = _settings(ctx), asked_of(given)
     with stages.spark_session(settings) as spark:
         plan_id, outcomes = stages.plan(spark, settings.lake, asked, out)
     click.echo(f"plan {plan_id}")
     for outcome in outcomes:
-        click.echo(_told_plan(outcome))
+        click.echo(told_plan(outcome))
     if any(outcome.status != "planned" for outcome in outcomes):
         raise SystemExit(1)
-
-
-def _told_plan(outcome: Any) -> str:
-    if outcome.status != "planned":
-        return f"{outcome.cluster_id}: {outcome.status} after {outcome.seconds:.1f} s: {outcome.message}"
-    bounds = [share for share in (outcome.bound_percent, outcome.joint_bound_percent) if share is not None]
-    bound = f" (to reach every band no plan copies less than {max(bounds):.2f} %)" if bounds else ""
-    text = f"{outcome.cluster_id}: {outcome.moves:,} copies, {outcome.bytes_percent:.2f} % of all bytes{bound}, {outcome.seconds:.1f} s"
-    if outcome.undone:
-        text += f"\n  {outcome.undone:,} aims are not reached; `shunter pipeline report` and the table plan_undone say which, and why"
-    return text if outcome.message is None else f"{text}\n  {outcome.message}"
 
 
 @pipeline.command()
@@ -531,7 +471,7 @@ def report(
 @click.option("--every", type=Duration(), default="10s", show_default=True, help="How far apart.")
 @click.option("--throttle", type=float, metavar="BYTES/S", help="What each broker may send and receive for moves.")
 @click.option("--dry-run", is_flag=True, help="All but the execution.")
-@_plan_options
+@plan_options
 @click.pass_context
 @_complaining
 def run(ctx: click.Context, bootstrap_server: str, command_config: Path | None, out: Path, **given: Any) -> None:
@@ -548,7 +488,7 @@ def run(ctx: click.Context, bootstrap_server: str, command_config: Path | None, 
     settings = _settings(ctx)
     snapshots, every, throttle, dry = (given.pop(name) for name in ("snapshots", "every", "throttle", "dry_run"))
     options = RunOptions(
-        bootstrap_server, out, command_config, snapshots, every, _asked(given), WhatIf(throttle=throttle)
+        bootstrap_server, out, command_config, snapshots, every, asked_of(given), WhatIf(throttle=throttle)
     )
     execute = None if dry else executor_for(bootstrap_server, command_config, throttle, out)
     wait = threading.Event().wait

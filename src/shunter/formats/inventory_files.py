@@ -1,6 +1,6 @@
 """Snapshots of clusters as JSON lines, version 1: a line for the cluster, then one for each partition.
 
-Every line names its cluster and its time, so that a reader on many machines may take the lines apart.
+The cluster's line says how many partitions follow, so that a file that was cut off is known as such. Every line names its cluster and its time, so that a reader on many machines may take the lines apart.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ def encode_inventory(inventory: Inventory) -> Iterator[bytes]:
         **every,
         "brokers": [broker._asdict() for broker in inventory.brokers],
         "unanswered": [{"broker": broker, "why": why} for broker, why in inventory.unanswered],
+        "partitions": len(inventory.partitions),
     }
     yield orjson.dumps(head, option=orjson.OPT_APPEND_NEWLINE)
     for partition in inventory.partitions:
@@ -37,7 +38,8 @@ def decode_inventory(raw: bytes, place: str) -> Inventory:
     """Read a snapshot.
 
     Raises:
-        FormatError: names the line that is not JSON, not of this version, or without a field.
+        FormatError: names the line that is not JSON, not of this version, or without a field; or says how many partitions
+            are missing.
     """
     head: dict[str, Any] | None = None
     partitions: list[InventoryPartition] = []
@@ -55,6 +57,9 @@ def decode_inventory(raw: bytes, place: str) -> Inventory:
             raise FormatError(where, f"is no line of a snapshot: {error!r}") from error
     if head is None:
         raise FormatError(place, "has no line of kind cluster: the snapshot was cut off")
+    told = head.get("partitions", len(partitions))
+    if told != len(partitions):
+        raise FormatError(place, f"holds {len(partitions)} of its {told} partitions: the snapshot was cut off")
     brokers = tuple(InventoryBroker(**broker) for broker in head["brokers"])
     unanswered = tuple((entry["broker"], entry["why"]) for entry in head["unanswered"])
     return Inventory(head["cluster_id"], head["taken_at_ms"], brokers, tuple(partitions), unanswered)

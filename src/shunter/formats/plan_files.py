@@ -291,13 +291,28 @@ def write_reassignment(changes: Iterable[tuple[str, int, list[int], list[int] | 
 
     Args:
         changes: (topic, partition, replicas, the replicas that it was planned from; None: not known).
+
+    Raises:
+        FormatError: a broker twice in one list of replicas, or a partition twice: Kafka would refuse all of it.
     """
-    partitions = [
-        {"topic": topic, "partition": number, "replicas": replicas}
-        | ({} if original is None else {"original_replicas": original})
-        for topic, number, replicas, original in changes
-    ]
+    partitions: list[dict[str, Any]] = []
+    written: set[tuple[str, int]] = set()
+    for topic, number, replicas, original in changes:
+        name = f"partition {topic}-{number}"
+        if (topic, number) in written:
+            raise FormatError("plan", f"{name} comes twice; each may come once")
+        written.add((topic, number))
+        _refuse_repeats(replicas, f"replicas {replicas} for {name}")
+        _refuse_repeats(original or [], f"original replicas {original} of {name}")
+        row: dict[str, Any] = {"topic": topic, "partition": number, "replicas": replicas}
+        partitions.append(row if original is None else row | {"original_replicas": original})
     return orjson.dumps({"version": 1, "partitions": partitions}) + b"\n"
+
+
+def _refuse_repeats(replicas: Sequence[int], name: str) -> None:
+    for broker in replicas:
+        if replicas.count(broker) > 1:
+            raise FormatError("plan", f"{name} repeat broker {broker}")
 
 
 def write_moves(moves: Iterable[dict[str, Any]]) -> bytes:

@@ -52,6 +52,9 @@ PLANS = Table(
                 nullable=True,
             ),
             column("leader_changes", LongType(), "preferred leaders that change", nullable=True),
+            column("with_rates", LongType(), "partitions whose bytes in or out were known", nullable=True),
+            column("rates_until", TimestampType(), "start of the newest window with a rate", unit="UTC", nullable=True),
+            column("snapshot_at", TimestampType(), "the snapshot that it was planned from", unit="UTC", nullable=True),
         ]
     ),
     ("cluster_id", "plan_id"),

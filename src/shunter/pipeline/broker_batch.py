@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from shunter.pipeline.ingest import IngestOptions, IngestOutcome, examples_of, new_inputs, write_batch
-from shunter.pipeline.lake import Commit, Lake, batch_id
-from shunter.pipeline.schemas import BROKER_SAMPLES, REJECTS, SCHEMA_VERSION
+from shunter.errors import FormatError
+from shunter.pipeline.broken_files import BrokenFile, put_broken_aside, taking_what_can_be_read
+from shunter.pipeline.commit_log import Commit, InputFile, LogState
+from shunter.pipeline.ingest import IngestOptions, IngestOutcome, new_inputs, outcome_of, write_batch
+from shunter.pipeline.lake import Lake, batch_id, list_inputs
+from shunter.pipeline.schemas import BROKER_SAMPLES, SCHEMA_VERSION
 from shunter.pipeline.sources.cruise_control import WINDOW_SECONDS, broker_samples, partition_samples, read_records
 from shunter.pipeline.validation import RAW, Limits, first_broken, refuse, time_rules, told
 
@@ -44,28 +48,41 @@ def ingest_cruise_control(
     Raises:
         FormatError: a path does not exist, or a file has no binary column `value`.
     """
-    new, skipped = new_inputs(spark, lake.commits(spark), paths, KIND)
-    if not new:
-        return IngestOutcome(None, skipped=skipped)
-    ingest_id = batch_id(KIND, new)
-    records = read_records(spark, [file.path for file in new])
-    judged = judge_brokers(
-        broker_samples(records, cluster=cluster, window_seconds=window_seconds), now=now, limits=options.limits
-    )
-    judged = _refuse_known(spark, lake, judged, ingest_id).persist()
-    try:
-        good = judged.where(F.col("rule").isNull())
-        lake.write(good.withColumn("ingest_id", F.lit(ingest_id)), BROKER_SAMPLES)
-        rows = partition_samples(records, cluster=cluster, window_seconds=window_seconds)
-        rows = rows.unionByName(_as_rejects(judged))
-        commit = write_batch(spark, lake, rows, Commit(ingest_id, KIND, new), now=now, options=options)
-        brokers = good.count()
-    finally:
-        judged.unpersist()
-    lake.commit(spark, commit, now)
-    examples = examples_of(lake.read_batch(spark, REJECTS, ingest_id)) if commit.rejected else ()
-    taken = IngestOutcome(ingest_id, commit.good, commit.rejected, commit.rules, examples, skipped)
-    return replace(taken, broker_rows=brokers)
+    skipped: tuple[str, ...] = ()
+    brokers = 0
+
+    def prepare(state: LogState, attempt: str) -> Commit | None:
+        nonlocal skipped, brokers
+        new, skipped = new_inputs(state, found, KIND)
+        if not new:
+            return None
+
+        def take(files: Sequence[InputFile], broken: Sequence[BrokenFile]) -> Commit:
+            nonlocal brokers
+            if not files:
+                raise FormatError(broken[0].path, f"can't be read to its end: {broken[0].why}")
+            records = read_records(spark, [file.path for file in files])
+            begun = Commit(attempt, KIND, new, tables=(BROKER_SAMPLES.name,))
+            judged = broker_samples(records, cluster=cluster, window_seconds=window_seconds)
+            judged = judge_brokers(judged, now=now, limits=options.limits)
+            judged = _refuse_known(lake.read(spark, BROKER_SAMPLES, state.live), judged).persist()
+            try:
+                good = judged.where(F.col("rule").isNull())
+                lake.write_rows(good, BROKER_SAMPLES, attempt)
+                rows = partition_samples(records, cluster=cluster, window_seconds=window_seconds)
+                rows = rows.unionByName(_as_rejects(judged)).unionByName(put_broken_aside(spark, broken, KIND))
+                commit = write_batch(spark, lake, state, rows, begun, now=now, options=options)
+                brokers = good.count()
+            finally:
+                judged.unpersist()
+            return replace(commit, clusters=tuple(sorted({*commit.clusters, cluster})))
+
+        read = partial(read_records, spark)
+        return taking_what_can_be_read(new, read, take, partial(lake.discard, spark, attempt))
+
+    found = list_inputs(spark, paths)
+    made = lake.transact(spark, batch_id(KIND, found), prepare, now)
+    return replace(outcome_of(spark, lake, made, skipped), broker_rows=brokers)
 
 
 def judge_brokers(rows: DataFrame, *, now: datetime, limits: Limits) -> DataFrame:
@@ -108,10 +125,9 @@ def _rules(now: datetime, limits: Limits) -> list[tuple[str, Column, Column]]:
     return rules
 
 
-def _refuse_known(spark: SparkSession, lake: Lake, judged: DataFrame, ingest_id: str) -> DataFrame:
+def _refuse_known(committed: DataFrame, judged: DataFrame) -> DataFrame:
     """Put aside windows that an earlier batch brought; a broker has few, so all of them are looked at."""
-    known = lake.read(spark, BROKER_SAMPLES).where(F.col("ingest_id") != ingest_id)
-    known = known.select(*BROKER_SAMPLES.key, F.col("ingest_id").alias("known_by"))
+    known = committed.select(*BROKER_SAMPLES.key, F.col("ingest_id").alias("known_by"))
     joined = judged.join(known, on=list(BROKER_SAMPLES.key), how="left")
     detail = F.concat(F.lit("this window came with batch "), F.col("known_by"))
     return refuse(joined, F.col("known_by").isNotNull(), "already_ingested", detail).select(*judged.columns)

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from shunter.core.planning.request import PlanRequest
@@ -22,6 +22,8 @@ FLEET_ROWS = (
 """What the planner is fed with: a row per partition; and a row per broker, whose topic is null, number its id, size its
 disk's capacity, bytes_in and bytes_out what its network carries."""
 PEAKS = ("mean", "p50", "p95", "p99", "max")
+STILL_SEEN_SECONDS = 3_600
+"""Without a snapshot, a broker whose samples of a partition ended so long before the others' holds it no more."""
 
 
 def fleet_rows(
@@ -35,8 +37,9 @@ def fleet_rows(
 ) -> DataFrame:
     """Join the model to the newest snapshots.
 
-    Grain: one row per partition and one per broker; columns of `FLEET_ROWS`. Clusters without a snapshot are planned
-    from the model alone: replicas where samples came from, leader first, and no racks.
+    Grain: one row per partition and one per broker; columns of `FLEET_ROWS`. The snapshot says what is there (replicas
+    in order, sizes), the model how it behaves. Clusters without a snapshot are planned from the model alone: replicas
+    where the newest samples came from, the newest leader first, and no racks.
 
     Args:
         model: Columns of `load_model`.
@@ -46,21 +49,24 @@ def fleet_rows(
         days: Sizes are those of so many days ahead, by each replica's growth (never less than today's).
         capacity: Bytes per second that each broker's network carries, either way; None: no bound.
     """
-    loads = _partition_loads(model, peak, days)
+    loads = _partition_loads(model, replicas, peak)
     placed = replicas.groupBy("cluster_id", "topic_id", "topic", "partition").agg(
         _in_order(F.col("position"), F.col("broker_id")).alias("replicas"),
-        F.max("size_bytes").alias("seen_size"),
+        # As `formats.plan_inventory.size_of`: the leader's, else the greatest that is known.
+        F.coalesce(F.max(F.when(F.col("is_leader"), F.col("size_bytes"))), F.max("size_bytes")).alias("seen_size"),
         F.max("min_insync").alias("min_insync"),
     )
     with_snapshot = placed.join(loads.drop("topic", "sampled"), on=["cluster_id", "topic_id", "partition"], how="left")
     known = replicas.select("cluster_id").distinct()
+    ahead = F.greatest(F.lit(0.0), F.coalesce("growth", F.lit(0.0))) * F.lit(days)
     without = loads.join(known, on="cluster_id", how="left_anti").select(
         "cluster_id", "topic", F.col("partition").alias("number"), F.col("sampled").alias("replicas"),
-        F.coalesce("size", F.lit(0.0)).alias("size"), "bytes_in", "bytes_out", F.lit(1).alias("min_insync"),
+        (F.coalesce("size", F.lit(0)) + ahead).alias("size"), "bytes_in", "bytes_out", F.lit(1).alias("min_insync"),
     )  # fmt: skip
     partitions = with_snapshot.select(
         "cluster_id", "topic", F.col("partition").alias("number"), "replicas",
-        F.coalesce(F.greatest("seen_size", "size"), F.lit(0.0)).alias("size"), "bytes_in", "bytes_out", "min_insync",
+        # What is there now says the snapshot; samples say how it grows, and stand in where no broker told a size.
+        (F.coalesce("seen_size", "size", F.lit(0)) + ahead).alias("size"), "bytes_in", "bytes_out", "min_insync",
     ).unionByName(without)  # fmt: skip
     carries = F.lit(capacity).cast("double")
     broker_rows = brokers.select(
@@ -127,14 +133,34 @@ def _salts(spark: SparkSession, tasks: int) -> list[int]:
     return [found[task] for task in range(tasks)]
 
 
-def _partition_loads(model: DataFrame, peak: str, days: float) -> DataFrame:
-    grown = F.col("size_bytes") + F.greatest(F.lit(0.0), F.coalesce("growth_bytes_per_day", F.lit(0.0))) * F.lit(days)
-    return model.groupBy("cluster_id", "topic_id", "partition").agg(
+def _partition_loads(model: DataFrame, replicas: DataFrame, peak: str) -> DataFrame:
+    """One row per partition of the model: rates, and of the replicas that it has now growth, size and order.
+
+    Where a snapshot shows the partition, its replicas are those of now; else those whose samples go on to the end.
+    """
+    key = ["cluster_id", "topic_id", "partition"]
+    now = replicas.select(*key, "broker_id", F.lit(True).alias("now"))
+    end = F.max("last_window").over(Window.partitionBy(*key))
+    still = F.unix_seconds("last_window") >= F.unix_seconds("end") - F.lit(STILL_SEEN_SECONDS)
+    rows = model.withColumn("end", end).join(now, on=[*key, "broker_id"], how="left")
+    rows = rows.withColumn("still", F.coalesce(still, F.lit(True)))
+    leads = (F.col("role") == LEADER) & F.col("still")
+    place = F.when(leads, F.lit(0)).otherwise(F.lit(1))
+    ranked = F.struct(
+        place.alias("place"), (-F.unix_seconds("last_window")).alias("age"), F.col("broker_id").alias("broker")
+    )
+    in_order = F.transform(F.sort_array(F.collect_list(F.when(F.col("still"), ranked))), lambda one: one["broker"])
+    of_now = F.coalesce("now", F.lit(False))
+    return rows.groupBy(*key).agg(
         F.max("topic").alias("topic"),
         _leaders(f"bytes_in_{peak}").alias("bytes_in"),
         _leaders(f"bytes_out_{peak}").alias("bytes_out"),
-        F.max(grown).alias("size"),
-        F.array_distinct(_in_order(F.when(F.col("role") == LEADER, F.lit(0)).otherwise(F.lit(1)), F.col("broker_id"))).alias("sampled"),
+        F.coalesce(F.max(F.when(of_now, F.col("growth_bytes_per_day"))), F.max("growth_bytes_per_day")).alias("growth"),
+        F.coalesce(
+            F.max_by("size_bytes", F.when(leads & F.col("size_bytes").isNotNull(), F.col("last_window"))),
+            F.max(F.when(F.col("still"), F.col("size_bytes"))),
+        ).alias("size"),
+        F.array_distinct(in_order).alias("sampled"),
     )  # fmt: skip
 
 

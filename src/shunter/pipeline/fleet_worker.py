@@ -265,6 +265,16 @@ def _check_brokers(cluster_id: str, rows: pa.Table, flat: Any, lengths: Any, kno
         at = int(np.argmin(lengths))
         where = f"{rows['topic'][at].as_py()}-{rows['number'][at].as_py()}"
         raise FormatError(f"cluster {cluster_id}, {where}", "has no replicas")
+    row_of = np.repeat(np.arange(len(lengths)), lengths)
+    order = np.lexsort((flat, row_of))
+    repeated = (np.diff(row_of[order]) == 0) & (np.diff(flat[order]) == 0)
+    if repeated.any():
+        first = order[int(np.argmax(repeated))]
+        at, broker = int(row_of[first]), int(flat[first])
+        name = f"{rows['topic'][at].as_py()}-{rows['number'][at].as_py()}"
+        raise FormatError(
+            f"cluster {cluster_id}", f"replicas {rows['replicas'][at].as_py()} for {name} repeat broker {broker}"
+        )
     strangers = ~np.isin(flat, known)
     if strangers.any():
         at = int(np.searchsorted(np.cumsum(lengths), int(np.argmax(strangers)), side="right"))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
+from functools import partial, reduce
+from typing import Literal
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from shunter.pipeline.lake import Commit, InputFile, Lake, batch_id, list_inputs
+from shunter.pipeline.broken_files import BrokenFile, put_broken_aside, taking_what_can_be_read
+from shunter.pipeline.commit_log import Commit, InputFile, LogState, touch
+from shunter.pipeline.lake import Lake, batch_id, list_inputs
 from shunter.pipeline.schemas import REJECTS, SAMPLE_KEY, SAMPLES, SNAPSHOTS
+from shunter.pipeline.sources.tables import LAST_SECOND
 from shunter.pipeline.validation import Limits, judge, judge_sequence, refuse
 
 Reader = Callable[[SparkSession, Sequence[str]], DataFrame]
@@ -20,8 +24,9 @@ Reader = Callable[[SparkSession, Sequence[str]], DataFrame]
 SEQUENCE_RULES = ("duplicate", "time_backwards", "already_ingested", "mixed_clusters", "late")
 ROW_RULES = (
     "missing_key", "negative", "unknown_role", "other_cluster", "absurd_window", "absurd_time", "absurd_rate",
-    "absurd_size", "no_load", "not_a_number", "not_a_time", "wrong_unit", "not_readable", "unknown_broker",
+    "absurd_size", "no_load", "not_a_number", "not_a_time", "wrong_unit", "not_readable", "incomplete", "unknown_broker",
 )  # fmt: skip
+MOST_WINDOW_SECONDS = Limits().window_seconds
 _MORE_THAN_SAMPLES = (SNAPSHOTS, "cruise-control")
 """Kinds whose batches bring other rows too: without a good sample they took something all the same."""
 RULES = (*ROW_RULES, *SEQUENCE_RULES)
@@ -53,11 +58,13 @@ class IngestOutcome:
     """Files whose contents are in the manifest already."""
     broker_rows: int = 0
     """Rows in `broker_samples`."""
+    snapshots: int = 0
+    """Snapshots of clusters that were taken."""
 
     @property
     def nothing_new(self) -> bool:
         """Whether all of it was put aside, for another reason than that it had come before."""
-        return self.broker_rows == 0 and nothing_taken(self.good, self.rejected, self.rules)
+        return self.broker_rows == 0 and self.snapshots == 0 and nothing_taken(self.good, self.rejected, self.rules)
 
 
 def nothing_taken(good: int, rejected: int, rules: Iterable[tuple[str, int]]) -> bool:
@@ -77,6 +84,10 @@ class Profile:
     last_date: date | None
     mixed_files: tuple[str, ...]
     """Files with rows of more than one cluster."""
+    since: datetime | None = None
+    """Start of the first window."""
+    until: datetime | None = None
+    """End of the last one."""
 
 
 def ingest_files(
@@ -88,6 +99,7 @@ def ingest_files(
     *,
     now: datetime,
     options: IngestOptions,
+    dated: datetime | Literal["modified"] | None = None,
 ) -> IngestOutcome:
     """Ingest files that were not ingested before; running it again changes nothing.
 
@@ -97,21 +109,40 @@ def ingest_files(
     Args:
         kind: Names the reader in the manifest.
         now: UTC.
+        dated: For files that don't say of when they are: that time, or `modified` for the file's own. The same contents of
+            another time are another input.
 
     Raises:
         FormatError: a path does not exist, or the reader can't take a file at all.
     """
-    commits = lake.commits(spark)
-    new, skipped = new_inputs(spark, commits, paths, kind)
-    if not new:
+    skipped: tuple[str, ...] = ()
+
+    def prepare(state: LogState, attempt: str) -> Commit | None:
+        nonlocal skipped
+        new, skipped = new_inputs(state, found, kind)
+        if not new:
+            return None
+        begun = _begun(state, attempt, kind, new)
+
+        def take(files: Sequence[InputFile], broken: Sequence[BrokenFile]) -> Commit:
+            rows = [reader(spark, [file.path for file in files])] if files else []
+            if broken:
+                rows.append(put_broken_aside(spark, broken, kind))
+            return write_batch(spark, lake, state, reduce(DataFrame.unionByName, rows), begun, now=now, options=options)
+
+        return taking_what_can_be_read(new, partial(reader, spark), take, partial(lake.discard, spark, attempt))
+
+    found = list_inputs(spark, paths, dated=dated)
+    commit = lake.transact(spark, batch_id(kind, found), prepare, now)
+    return outcome_of(spark, lake, commit, skipped)
+
+
+def outcome_of(spark: SparkSession, lake: Lake, commit: Commit | None, skipped: tuple[str, ...]) -> IngestOutcome:
+    """What a batch brought, with an example of each rule."""
+    if commit is None:
         return IngestOutcome(None, skipped=skipped)
-    begun = _attempt(commits, kind, new)
-    ingest_id = begun.ingest_id
-    rows = reader(spark, [file.path for file in new])
-    commit = write_batch(spark, lake, rows, begun, now=now, options=options)
-    lake.commit(spark, commit, now)
-    examples = examples_of(lake.read_batch(spark, REJECTS, ingest_id)) if commit.rejected else ()
-    return IngestOutcome(ingest_id, commit.good, commit.rejected, commit.rules, examples, skipped)
+    examples = examples_of(lake.read_batch(spark, REJECTS, commit.ingest_id)) if commit.rejected else ()
+    return IngestOutcome(commit.ingest_id, commit.good, commit.rejected, commit.rules, examples, skipped)
 
 
 def took_nothing(commit: Commit) -> bool:
@@ -119,37 +150,26 @@ def took_nothing(commit: Commit) -> bool:
     return commit.kind not in _MORE_THAN_SAMPLES and nothing_taken(commit.good, commit.rejected, commit.rules)
 
 
-def _attempt(commits: Sequence[Commit], kind: str, new: Sequence[InputFile]) -> Commit:
-    """Name a batch; one that took nothing before is superseded under a new name."""
-    named = {commit.ingest_id for commit in commits}
-    ingest_id = batch_id(kind, new)
-    while ingest_id in named:
-        ingest_id = hashlib.sha256(ingest_id.encode()).hexdigest()[:16]
+def _begun(state: LogState, attempt: str, kind: str, new: Sequence[InputFile]) -> Commit:
+    """Begin a batch; those of the same files that took nothing are superseded."""
     coming = {file.fingerprint for file in new}
     former = [
         commit.ingest_id
-        for commit in commits
+        for commit in state.live
         if took_nothing(commit) and commit.files and {file.fingerprint for file in commit.files} <= coming
     ]
-    return Commit(ingest_id, kind, tuple(new), supersedes=tuple(former))
+    return Commit(attempt, kind, tuple(new), supersedes=tuple(former))
 
 
-def new_inputs(
-    spark: SparkSession, commits: Sequence[Commit], paths: Sequence[str], kind: str
-) -> tuple[tuple[InputFile, ...], tuple[str, ...]]:
-    """Tell files that no committed batch has taken yet from those that one has; gives the first, and the others' names.
-
-    Raises:
-        FormatError: a path does not exist.
-    """
+def new_inputs(state: LogState, found: Sequence[InputFile], kind: str) -> tuple[tuple[InputFile, ...], tuple[str, ...]]:
+    """Tell files that no committed batch has taken yet from those that one has; gives the first, and the others' names."""
     settled = [
         commit
-        for commit in commits
+        for commit in state.commits
         if not nothing_taken(commit.good, commit.rejected, commit.rules)
         or (commit.kind == kind and kind in _MORE_THAN_SAMPLES)
     ]
     done = {file.fingerprint for commit in settled for file in commit.files}
-    found = list_inputs(spark, paths)
     return (
         _once(file for file in found if file.fingerprint not in done),
         tuple(file.path for file in found if file.fingerprint in done),
@@ -168,6 +188,7 @@ def examples_of(rejects: DataFrame) -> tuple[tuple[str, str], ...]:
 def write_batch(
     spark: SparkSession,
     lake: Lake,
+    state: LogState,
     rows: DataFrame,
     commit: Commit,
     *,
@@ -178,13 +199,14 @@ def write_batch(
     """Judge rows and write them under the commit's ingest id; gives back the commit with its counts, uncommitted.
 
     Args:
+        state: What is committed; rows are judged by it.
         late_before: Rows of earlier windows are put aside as late (a stream's watermark).
     """
     profile = profile_of(rows, by_file=not options.many_clusters)
     judged = judge(rows, now=now, limits=options.limits, cluster=options.cluster)
     if profile.mixed_files:
         judged = _refuse_mixed(judged, profile)
-    judged = refuse_let_go(spark, lake, judged)
+    judged = refuse_let_go(state, judged)
     if late_before is not None:
         detail = F.concat(
             F.lit("window_start "),
@@ -193,42 +215,70 @@ def write_batch(
             F.lit(late_before).cast("string"),
         )
         judged = refuse(judged, F.col("window_start") < F.lit(late_before), "late", detail)
-    judged = refuse_known(spark, lake, judged, profile, except_for=commit.ingest_id, not_before=late_before)
+    known = known_windows(spark, lake, state, profile, not_before=late_before)
     tasks = options.tasks or _tasks(spark, profile, options.rows_per_file)
-    buckets = max(1, -(-profile.largest_day // options.rows_per_file))
-    lake.write_judged(judge_sequence(judged, tasks=tasks, buckets=buckets), commit.ingest_id)
-    return _counted(spark, lake, commit, profile)
+    # A cluster's replicas are spread over as many files a day as its largest day needs, and over enough tasks.
+    buckets = max(1, -(-profile.largest_day // options.rows_per_file), -(-profile.rows // (2 * options.rows_per_file)))
+    observed = Observation()
+    ordered = judge_sequence(judged, known, tasks=tasks, buckets=buckets, observed=observed)
+    lake.write_judged(ordered, commit.ingest_id)
+    if observed.get["overlaps"]:
+        again = judge_sequence(judged, known, tasks=tasks, buckets=buckets, one_by_one=True)
+        lake.write_judged(again, commit.ingest_id, again=True)
+    return counted(spark, lake, commit, profile.clusters)
 
 
-def _counted(spark: SparkSession, lake: Lake, commit: Commit, profile: Profile) -> Commit:
+def counted(spark: SparkSession, lake: Lake, commit: Commit, clusters: tuple[str, ...]) -> Commit:
     """Count what was written. Days are folders, so the files' own row counts answer nearly all of it."""
+    start = F.unix_seconds("window_start")
     days = (
         lake.read_batch(spark, SAMPLES, commit.ingest_id)
         .groupBy("date")
-        .agg(F.count("*").alias("rows"), F.max("window_start").alias("newest"))
+        .agg(
+            F.count("*").alias("rows"),
+            F.min(start).alias("oldest"),
+            F.max(start).alias("newest"),
+            F.max(start + F.col("window_seconds")).alias("end"),
+            F.max("window_seconds").alias("longest"),
+        )
         .collect()
     )
     rejected = lake.read_batch(spark, REJECTS, commit.ingest_id).groupBy("rule").count().orderBy("rule").collect()
     rules = tuple((row["rule"], int(row["count"])) for row in rejected)
-    seen = [row["newest"] for row in days] + [mark for mark in (commit.watermark,) if mark is not None]
+    seen = [_utc(row["newest"]) for row in days] + [mark for mark in (commit.watermark,) if mark is not None]
     return replace(
         commit,
         good=sum(int(row["rows"]) for row in days),
         rejected=sum(rows for _, rows in rules),
         rules=rules,
-        clusters=profile.clusters,
+        clusters=clusters,
         first_date=min((row["date"] for row in days), default=None),
         last_date=max((row["date"] for row in days), default=None),
+        since=min((_utc(row["oldest"]) for row in days), default=None),
+        until=max((_utc(row["end"]) for row in days), default=None),
+        longest=max((row["longest"] for row in days), default=0),
         watermark=max(seen, default=None),
+        tables=tuple(sorted({*commit.tables, SAMPLES.name})),
     )
+
+
+def _moment(seconds: int | None) -> datetime | None:
+    """A time that a row gives, which may be any: only what Python can hold matters here."""
+    return None if seconds is None else _utc(min(max(seconds, 0), LAST_SECOND))
+
+
+def _utc(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def profile_of(rows: DataFrame, *, by_file: bool = True) -> Profile:
     """Count rows by file, cluster and day. The result is small: one row for each of those."""
     file = F.col("file") if by_file else F.lit(None).cast("string")
+    start = F.unix_seconds("window_start")
+    seconds = F.when(F.col("window_seconds").between(1, MOST_WINDOW_SECONDS), F.col("window_seconds"))
     counted = (
         rows.groupBy(file.alias("file"), "cluster_id", F.to_date("window_start").alias("date"))
-        .agg(F.count("*").alias("rows"))
+        .agg(F.count("*").alias("rows"), F.min(start).alias("since"), F.max(start + seconds).alias("until"))
         .collect()
     )
     by_day: dict[tuple[str | None, date | None], int] = {}
@@ -246,53 +296,50 @@ def profile_of(rows: DataFrame, *, by_file: bool = True) -> Profile:
         first_date=days[0] if days else None,
         last_date=days[-1] if days else None,
         mixed_files=tuple(sorted(file for file, names in by_file_names.items() if len(names) > 1)),
+        since=_moment(min((row["since"] for row in counted if row["since"] is not None), default=None)),
+        until=_moment(max((row["until"] for row in counted if row["until"] is not None), default=None)),
     )
 
 
-def refuse_let_go(spark: SparkSession, lake: Lake, judged: DataFrame) -> DataFrame:
+def refuse_let_go(state: LogState, judged: DataFrame) -> DataFrame:
     """Put aside rows of days whose raw rows were let go: rolling those days up again would lose what is gone."""
-    let_go = max((commit.keep_from for commit in lake.commits(spark) if commit.keep_from is not None), default=None)
+    let_go = max((commit.keep_from for commit in state.commits if commit.keep_from is not None), default=None)
     if let_go is None:
         return judged
     detail = F.concat(F.lit("day "), "date", F.lit(f" is past retention: raw rows are kept from {let_go}"))
     return refuse(judged, F.col("date") < F.lit(let_go), "late", detail)
 
 
-def refuse_known(
-    spark: SparkSession,
-    lake: Lake,
-    judged: DataFrame,
-    profile: Profile,
-    *,
-    except_for: str,
-    not_before: datetime | None = None,
-) -> DataFrame:
-    """Put aside samples that an earlier batch brought. Reads back only the days that both have, from `not_before` on."""
-    if profile.first_date is None or profile.last_date is None:
-        return judged
-    first, last = profile.first_date, profile.last_date
+def known_windows(
+    spark: SparkSession, lake: Lake, state: LogState, profile: Profile, *, not_before: datetime | None = None
+) -> DataFrame | None:
+    """Windows of earlier batches that may be the same as, or overlap, one of a batch; None where there are none.
+
+    Grain: one row per replica and window; REPLICA_KEY, window_start, window_seconds, ingest_id. Reads back only the days
+    that both have, from `not_before` on.
+    """
+    if profile.since is None or profile.until is None:
+        return None
+    since, until = profile.since, profile.until
     if not_before is not None:
-        first = max(first, not_before.date())
+        since = max(since, not_before)
+    span = Commit("", "", good=1, since=since, until=until)
     touching = [
-        commit.ingest_id
-        for commit in lake.live(spark)
-        if commit.ingest_id != except_for
-        and commit.first_date is not None
-        and commit.last_date is not None
-        and commit.first_date <= last
-        and commit.last_date >= first
-        and set(commit.clusters) & set(profile.clusters)
+        one
+        for one in state.live
+        if one.good and set(one.clusters) & set(profile.clusters) and (one.since is None or touch(one, span))
     ]
     if not touching:
-        return judged
-    known = (
+        return None
+    longest = timedelta(seconds=max(one.longest if one.tables else MOST_WINDOW_SECONDS for one in touching))
+    start = F.unix_seconds("window_start")
+    return (
         lake.read(spark, SAMPLES, touching)
-        .where(F.col("date").between(first, last) & F.col("cluster_id").isin(*profile.clusters))
-        .select(*SAMPLE_KEY, F.col("ingest_id").alias("known_by"))
+        .where(F.col("date").between((since - longest).date(), until.date()))
+        .where(F.col("cluster_id").isin(*profile.clusters))
+        .where((start < int(until.timestamp())) & (start + F.col("window_seconds") > int(since.timestamp())))
+        .select(*SAMPLE_KEY, "window_seconds", "ingest_id")
     )
-    joined = judged.join(known, on=list(SAMPLE_KEY), how="left")
-    detail = F.concat(F.lit("this window came with batch "), F.col("known_by"))
-    return refuse(joined, F.col("known_by").isNotNull(), "already_ingested", detail).select(*judged.columns)
 
 
 def _refuse_mixed(judged: DataFrame, profile: Profile) -> DataFrame:

@@ -1,34 +1,36 @@
-"""All reads and writes: tables under one root, batches that count only when the manifest names them.
+"""All reads and writes: tables under one root, batches that count only when the log names them.
 
-A batch is written first (into folders of its own ingest id, overwriting what an earlier attempt left there) and
-committed after: one small file in the manifest. Readers see committed batches alone, so a crash in between leaves
-nothing, and running a batch again changes nothing.
+A batch is written first, into folders of its own attempt that no other attempt ever uses, and committed after: one small
+file in the log, made only if nobody made that number before (`commit_log`). Readers see committed batches alone, so a crash
+in between leaves files that nothing names and nobody reads; `clean` deletes them.
 
 ```
-ROOT/samples/verdict=good/cluster_id=…/date=…/ingest_id=…/part-….parquet
-ROOT/samples/verdict=rejected/…            the same write: good and rejected rows arrive together
-ROOT/manifest/ingest_id=…/part-….json      the commit
-ROOT/hourly/cluster_id=…/date=…/           derived: replaced day by day
+ROOT/samples/ingest_id=…/verdict=good/cluster_id=…/date=…/part-….parquet
+ROOT/samples/ingest_id=…/verdict=rejected/…     the same write: good and rejected rows arrive together
+ROOT/log/00000000000000000001.json              a commit
+ROOT/hourly/cluster_id=…/date=…/                derived: replaced day by day
 ```
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote, urlparse
+from uuid import uuid4
 
-from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from shunter.errors import FormatError
+from shunter.errors import DriverError, FormatError
+from shunter.pipeline.commit_log import CLEAN, Commit, CommitLog, InputFile, LogState, conflicts
 from shunter.pipeline.schemas import (
     BROKER_SAMPLES,
     BROKERS,
@@ -39,39 +41,31 @@ from shunter.pipeline.schemas import (
     SCHEMA_VERSION,
     Table,
 )
+from shunter.pipeline.stores import open_store
 
 GOOD = "good"
 REJECTED = "rejected"
+BATCHED = (SAMPLES.name, REPLICAS.name, BROKERS.name, BROKER_SAMPLES.name)
+"""Folders that batches bring rows into."""
 
 _HASH_BLOCK = 4 * 1024 * 1024
 _NOT_THERE = {"PATH_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "DELTA_TABLE_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE"}
+_MOST_ATTEMPTS = 8
+_CLEANS_KEPT = timedelta(days=30)
+
+_LOGS: dict[tuple[str, str], CommitLog] = {}
+"""What this process has read of each lake's log: commits never change."""
+
+Prepare = Callable[[LogState, str], Commit | None]
+"""Writes the rows of an attempt (its id) by what is committed, and gives its commit; None: there is nothing to commit."""
 
 
-@dataclass(frozen=True, slots=True)
-class InputFile:
-    """An input. `fingerprint` is the SHA-256 of its contents, or length and time where they can't be read from here."""
+class Cleaned(NamedTuple):
+    """What was deleted: replaced batches, attempts that were never committed, entries of the log."""
 
-    path: str
-    fingerprint: str
-    length: int
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """One batch that counts."""
-
-    ingest_id: str
-    kind: str
-    files: tuple[InputFile, ...] = ()
-    good: int = 0
-    rejected: int = 0
-    rules: tuple[tuple[str, int], ...] = ()
-    clusters: tuple[str, ...] = ()
-    first_date: date | None = None
-    last_date: date | None = None
-    watermark: datetime | None = None
-    keep_from: date | None = None
-    supersedes: tuple[str, ...] = ()
+    replaced: int = 0
+    abandoned: int = 0
+    entries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +77,7 @@ class Lake:
 
     def path(self, table: Table) -> str:
         """Folder of a table; rejects are beside the good rows, because one write brings both."""
-        if table is SAMPLES:
-            return f"{self.root}/samples/verdict={GOOD}"
-        if table is REJECTS:
-            return f"{self.root}/samples/verdict={REJECTED}"
-        return f"{self.root}/{table.name}"
+        return f"{self.root}/{_folder(table)}"
 
     @property
     def _growing(self) -> dict[str, str]:
@@ -96,65 +86,140 @@ class Lake:
 
     @property
     def rejects(self) -> str:
-        """Folder of the rows that were put aside."""
-        return self.path(REJECTS)
+        """Where the rows are that were put aside."""
+        return f"{self.path(REJECTS)} (verdict={REJECTED})"
+
+    def log(self, spark: SparkSession) -> CommitLog:
+        """The lake's log."""
+        # A session that ended took its connections to the file system along.
+        which = spark.sparkContext.applicationId, self.root
+        if which not in _LOGS:
+            store = open_store(spark, f"{self.root}/log")
+            _LOGS[which] = CommitLog(store, f"{self.root}/log", lambda: self._older_commits(spark))
+        return _LOGS[which]
+
+    def state(self, spark: SparkSession) -> LogState:
+        """What is committed now."""
+        return self.log(spark).state()
 
     def commits(self, spark: SparkSession) -> tuple[Commit, ...]:
-        """Every committed batch, oldest first."""
-        frame = _read_or_empty(spark, "json", MANIFEST.schema, f"{self.root}/{MANIFEST.name}")
-        return tuple(
-            _commit_of(row.asDict(recursive=True)) for row in frame.orderBy("committed_at", "ingest_id").collect()
-        )
+        """Every committed batch that is not deleted, oldest first."""
+        return tuple(commit for commit in self.state(spark).commits if commit.kind != CLEAN)
 
     def live(self, spark: SparkSession) -> tuple[Commit, ...]:
         """Committed batches that no later one replaces."""
-        commits = self.commits(spark)
-        replaced = {ingest_id for commit in commits for ingest_id in commit.supersedes}
-        return tuple(commit for commit in commits if commit.ingest_id not in replaced)
+        return tuple(commit for commit in self.state(spark).live if commit.kind != CLEAN)
 
-    def read(self, spark: SparkSession, table: Table, ingest_ids: Iterable[str] | None = None) -> DataFrame:
-        """Rows of a table; where batches bring them, the committed ones, or those of the given batches."""
-        if table is SAMPLES or table is REJECTS:
-            frame = self._read_judged(spark, table)
-        else:
-            frame = _read_or_empty(spark, self.file_format, table.schema, self.path(table))
+    def transact(self, spark: SparkSession, name: str, prepare: Prepare, now: datetime) -> Commit | None:
+        """Write a batch and commit it; what others commit meanwhile is as if it had come before.
+
+        Where that touches what the batch was decided by, it is written anew by what is committed then.
+
+        Args:
+            name: What it is called; the attempt's own mark is added.
+            now: UTC.
+
+        Raises:
+            DriverError: others were faster again and again.
+        """
+        for _ in range(_MOST_ATTEMPTS):
+            state, attempt = self.state(spark), f"{name}-{uuid4().hex[:8]}"
+            try:
+                prepared = prepare(state, attempt)
+            except (PySparkException, Py4JJavaError):
+                self.discard(spark, attempt)
+                now_there = {one.ingest_id for one in self.state(spark).commits}
+                if {one.ingest_id for one in state.live} <= now_there:
+                    raise
+                # What it was reading was replaced and deleted meanwhile.
+                continue
+            if prepared is None:
+                return None
+            commit = replace(prepared, ingest_id=attempt, committed_at=now)
+            if self._append(spark, state, commit):
+                return commit
+            self.discard(spark, attempt)
+        rule = f"other writers changed what batch {name} rests on {_MOST_ATTEMPTS} times in a row: run it again"
+        raise DriverError(f"{self.root}: {rule}", retriable=True)
+
+    def discard(self, spark: SparkSession, attempt: str) -> None:
+        """Delete what an attempt has written: it is given up, or begun anew."""
+        self._delete(spark, [attempt])
+
+    def _append(self, spark: SparkSession, base: LogState, commit: Commit) -> bool:
+        log, known = self.log(spark), {one.ingest_id for one in base.commits}
+        state = base
+        while log.append(state, commit) is None:
+            state = log.state()
+            newer = [one for one in state.commits if one.version > base.version]
+            if any(conflicts(commit, one, known) for one in newer):
+                return False
+        return True
+
+    def read(self, spark: SparkSession, table: Table, commits: Sequence[Commit] | None = None) -> DataFrame:
+        """Rows of a table; where batches bring them, of all that count now, or of the given ones."""
         if "ingest_id" not in table.partitions:
-            return frame.select(*table.columns)
-        wanted = [commit.ingest_id for commit in self.live(spark)] if ingest_ids is None else list(ingest_ids)
-        return frame.where(F.col("ingest_id").isin(wanted)).select(*table.columns)
+            return _read_or_empty(spark, self.file_format, table.schema, self.path(table)).select(*table.columns)
+        return self._read_commits(spark, table, self.state(spark).live if commits is None else commits)
 
     def read_batch(self, spark: SparkSession, table: Table, ingest_id: str) -> DataFrame:
-        """Rows of `samples` or `rejects` of one batch, committed or not; looks into its own folders alone."""
-        if self.file_format != "parquet":
-            return self.read(spark, table, [ingest_id])
-        folders = f"{self.path(table)}/cluster_id=*/date=*/ingest_id={ingest_id}"
-        options = {"basePath": self.path(table)}
-        return _read_or_empty(spark, "parquet", table.schema, folders, options).select(*table.columns)
+        """Rows of one batch, committed or not; looks into its own folders alone."""
+        return self._read_commits(spark, table, [Commit(ingest_id, "", tables=(_folder(table),))])
 
-    def _read_judged(self, spark: SparkSession, table: Table) -> DataFrame:
-        if self.file_format == "parquet":
-            return _read_or_empty(spark, "parquet", table.schema, self.path(table))
+    def _read_commits(self, spark: SparkSession, table: Table, commits: Sequence[Commit]) -> DataFrame:
+        folder, path = _folder(table), self.path(table)
         judged = StructType([*REJECTS.schema.fields, StructField("verdict", StringType())])
-        verdict = GOOD if table is SAMPLES else REJECTED
-        return _read_or_empty(spark, self.file_format, judged, f"{self.root}/samples").where(
-            F.col("verdict") == verdict
-        )
+        schema = judged if folder == SAMPLES.name else table.schema
+        if self.file_format != "parquet":
+            wanted = [one.ingest_id for one in commits if not one.tables or folder in one.tables]
+            found = _read_or_empty(spark, self.file_format, schema, path).where(F.col("ingest_id").isin(wanted))
+        else:
+            own = [f"{path}/ingest_id={one.ingest_id}" for one in commits if folder in one.tables]
+            # What a commit names is there: a folder that is missing must end the job, not look like no rows.
+            reader = spark.read.schema(schema).option("basePath", path)
+            found = reader.parquet(*own) if own else spark.createDataFrame([], schema)
+            older = [one.ingest_id for one in commits if not one.tables]
+            if older:
+                found = found.unionByName(self._read_older(spark, schema, path, older))
+        if folder == SAMPLES.name:
+            found = found.where(F.col("verdict") == (GOOD if table is SAMPLES else REJECTED))
+        return found.select(*table.columns)
 
-    def write_judged(self, frame: DataFrame, ingest_id: str) -> None:
-        """Write judged rows (columns of `rejects`; `rule` null on good ones) under an ingest id, not yet committed."""
+    def _read_older(self, spark: SparkSession, schema: StructType, path: str, ingest_ids: list[str]) -> DataFrame:
+        """Rows of batches that a version without a log wrote: folders of all batches together."""
+        folders = "verdict=*" if "verdict" in schema.fieldNames() else "cluster_id=*"
+        found = _read_or_empty(spark, "parquet", schema, [f"{path}/{folders}"], {"basePath": path})
+        return found.where(F.col("ingest_id").isin(ingest_ids))
+
+    def write_judged(self, frame: DataFrame, ingest_id: str, *, again: bool = False) -> None:
+        """Write judged rows (columns of `rejects`; `rule` null on good ones) of an attempt, not yet committed.
+
+        Args:
+            again: Replace what the attempt wrote before.
+        """
+        if again:
+            self._delete(spark=frame.sparkSession, ingest_ids=[ingest_id], folders=(SAMPLES.name,))
         verdict = F.when(F.col("rule").isNull(), F.lit(GOOD)).otherwise(F.lit(REJECTED))
-        (
-            frame.withColumn("ingest_id", F.lit(ingest_id))
-            .select(verdict.alias("verdict"), *REJECTS.columns)
-            .write.format(self.file_format)
-            .options(**self._growing)
-            .mode("overwrite")
-            .partitionBy("verdict", *SAMPLES.partitions)
-            .save(f"{self.root}/samples")
-        )
+        rows = frame.withColumn("ingest_id", F.lit(ingest_id)).select(verdict.alias("verdict"), *REJECTS.columns)
+        self._add(rows, self.path(SAMPLES), ingest_id, ("verdict", *SAMPLES.partitions))
+
+    def write_rows(self, frame: DataFrame, table: Table, ingest_id: str) -> None:
+        """Write an attempt's rows of another table that batches bring, not yet committed."""
+        rows = frame.withColumn("ingest_id", F.lit(ingest_id)).select(*table.columns)
+        self._add(rows, self.path(table), ingest_id, table.partitions)
+
+    def _add(self, rows: DataFrame, path: str, ingest_id: str, folders: Sequence[str]) -> None:
+        if self.file_format != "parquet":
+            added = rows.write.format(self.file_format).options(**self._growing).mode("append")
+            added.partitionBy(*folders).save(path)
+            return
+        # Its own folder is its own job's output: Spark's jobs that write into one folder at a time delete each other's
+        # temporary files.
+        inner = [name for name in folders if name != "ingest_id"]
+        rows.drop("ingest_id").write.mode("errorifexists").partitionBy(*inner).parquet(f"{path}/ingest_id={ingest_id}")
 
     def write(self, frame: DataFrame, table: Table) -> None:
-        """Replace exactly the folders of a table that the rows fall into."""
+        """Replace exactly the folders of a derived table that the rows fall into."""
         (
             frame.select(*table.columns)
             .write.format(self.file_format)
@@ -164,62 +229,129 @@ class Lake:
             .save(self.path(table))
         )
 
-    def commit(self, spark: SparkSession, commit: Commit, committed_at: datetime) -> None:
-        """Make a batch count. Committing the same batch again replaces its line by the same line."""
-        row = {
-            "ingest_id": commit.ingest_id,
-            "kind": commit.kind,
-            "files": [{"path": f.path, "fingerprint": f.fingerprint, "bytes": f.length} for f in commit.files],
-            "good": commit.good,
-            "rejected": commit.rejected,
-            "rules": [{"rule": rule, "rows": rows} for rule, rows in commit.rules],
-            "clusters": list(commit.clusters),
-            "first_date": commit.first_date,
-            "last_date": commit.last_date,
-            "watermark": commit.watermark,
-            "keep_from": commit.keep_from,
-            "supersedes": list(commit.supersedes),
-            "committed_at": committed_at,
-            "schema_version": SCHEMA_VERSION,
+    def clean(self, spark: SparkSession, now: datetime, *, older_than: timedelta, abandoned: bool = True) -> Cleaned:
+        """Delete what nothing names: batches that were replaced, and attempts that were never committed.
+
+        What is to be deleted is committed first, so that a writer that is only slow begins anew instead of naming files
+        that are gone. Readers that began before may fail.
+
+        Args:
+            now: UTC.
+            older_than: Only what was replaced, or written, so long ago.
+            abandoned: Look for attempts too; else only replaced batches go.
+        """
+        state, limit = self.state(spark), now - older_than
+        replaced_at = {
+            old: one.committed_at for one in state.commits for old in one.supersedes if one.committed_at is not None
         }
-        frame = spark.createDataFrame([row], MANIFEST.schema).coalesce(1)
-        frame.write.mode("overwrite").partitionBy("ingest_id").json(f"{self.root}/{MANIFEST.name}")
+        named = {one.ingest_id: one for one in state.commits}
+        replaced = sorted(old for old, at in replaced_at.items() if old in named and at <= limit)
+        lost = sorted(self._abandoned(spark, set(named), limit)) if abandoned else []
+        entries = self.log(spark).prune(limit)
+        if not replaced and not lost:
+            return Cleaned(entries=entries)
+        cleans = [
+            one.ingest_id
+            for one in state.commits
+            if one.kind == CLEAN and one.committed_at is not None and one.committed_at < now - _CLEANS_KEPT
+        ]
+        older = [old for old in replaced if not named[old].tables]
+        gone = Commit("", CLEAN, forgets=(*replaced, *cleans), forfeits=tuple(lost))
+        if self.transact(spark, CLEAN, lambda _, attempt: replace(gone, ingest_id=attempt), now) is not None:
+            self._delete(spark, [*replaced, *lost])
+            self._delete_older(spark, older)
+        return Cleaned(len(replaced), len(lost), entries)
 
-    def vacuum(self, spark: SparkSession) -> int:
-        """Delete the folders of batches that were replaced; gives their number. Readers that began before may fail."""
-        replaced = sorted({ingest_id for commit in self.commits(spark) for ingest_id in commit.supersedes})
-        if self.file_format == "delta":
-            return self._delete(spark, replaced)
-        # The one place that needs Hadoop's file system itself: Spark can write and overwrite, but not delete.
-        gateway = spark.sparkContext._jvm  # noqa: SLF001
-        hadoop = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
-        if gateway is None:
-            return 0
-        deleted = 0
-        for ingest_id in replaced:
-            for folders in ("samples/verdict=*", REPLICAS.name, BROKERS.name, BROKER_SAMPLES.name):
-                pattern = gateway.org.apache.hadoop.fs.Path(
-                    f"{self.root}/{folders}/cluster_id=*/date=*/ingest_id={ingest_id}"
+    def _abandoned(self, spark: SparkSession, named: set[str], limit: datetime) -> set[str]:
+        """Attempts that nothing names, and whose newest file is old enough."""
+        newest: dict[str, int] = {}
+        if self.file_format != "parquet":
+            for folder in BATCHED:
+                path = f"{self.root}/{folder}"
+                rows = _read_or_empty(
+                    spark, self.file_format, StructType([StructField("ingest_id", StringType())]), path
                 )
-                files = pattern.getFileSystem(hadoop)
+                if "verdict" not in rows.columns and rows.isEmpty():
+                    continue
+                written = F.max(F.unix_millis("_metadata.file_modification_time")).alias("at")
+                for row in rows.groupBy("ingest_id").agg(written).collect():
+                    newest[row["ingest_id"]] = max(newest.get(row["ingest_id"], 0), row["at"])
+        else:
+            files, path_of = _hadoop(spark, self.root)
+            for folder in BATCHED:
+                for status in files.globStatus(path_of(f"{self.root}/{folder}/ingest_id=*")) or []:
+                    ingest_id = str(status.getPath().getName()).removeprefix("ingest_id=")
+                    if ingest_id not in named:
+                        at = _newest_file(files, status)
+                        newest[ingest_id] = max(newest.get(ingest_id, 0), at)
+        return {
+            ingest_id
+            for ingest_id, at in newest.items()
+            if ingest_id not in named and datetime.fromtimestamp(at / 1000, UTC) <= limit
+        }
+
+    def _delete(self, spark: SparkSession, ingest_ids: Sequence[str], folders: Sequence[str] = BATCHED) -> None:
+        for folder in folders:
+            for ingest_id in ingest_ids:
+                if self.file_format == "parquet":
+                    # Spark can write and overwrite, but not delete: that is Hadoop's file system's.
+                    files, path_of = _hadoop(spark, self.root)
+                    files.delete(path_of(f"{self.root}/{folder}/ingest_id={ingest_id}"), True)
+                elif self._holds(spark, folder):
+                    # Delta keeps a log of its files: what it doesn't delete itself is missed.
+                    query = f"DELETE FROM delta.`{self.root}/{folder}` WHERE ingest_id = :ingest_id"  # noqa: S608  our own root
+                    spark.sql(query, args={"ingest_id": ingest_id})
+
+    def _holds(self, spark: SparkSession, folder: str) -> bool:
+        files, path_of = _hadoop(spark, self.root)
+        return bool(files.exists(path_of(f"{self.root}/{folder}")))
+
+    def _delete_older(self, spark: SparkSession, ingest_ids: Sequence[str]) -> None:
+        if self.file_format != "parquet":
+            return
+        files, path_of = _hadoop(spark, self.root)
+        for ingest_id in ingest_ids:
+            for folders in ("samples/verdict=*", REPLICAS.name, BROKERS.name, BROKER_SAMPLES.name):
+                pattern = path_of(f"{self.root}/{folders}/cluster_id=*/date=*/ingest_id={ingest_id}")
                 for status in files.globStatus(pattern) or []:
-                    deleted += bool(files.delete(status.getPath(), True))
-        return deleted
+                    files.delete(status.getPath(), True)
 
-    def _delete(self, spark: SparkSession, replaced: Sequence[str]) -> int:
-        """Delta keeps a log of its files: what it doesn't delete itself is missed."""
-        for folder in ("samples", REPLICAS.name, BROKERS.name, BROKER_SAMPLES.name):
-            for ingest_id in replaced:
-                with contextlib.suppress(AnalysisException):
-                    spark.sql(
-                        f"DELETE FROM delta.`{self.root}/{folder}` WHERE ingest_id = :ingest_id",  # noqa: S608  our own root
-                        args={"ingest_id": ingest_id},
-                    )
-        return len(replaced)
+    def _older_commits(self, spark: SparkSession) -> tuple[Commit, ...]:
+        """Commits of a version without a log: a folder of JSON for each."""
+        frame = _read_or_empty(spark, "json", MANIFEST.schema, [f"{self.root}/manifest"])
+        return tuple(
+            _commit_of(row.asDict(recursive=True)) for row in frame.orderBy("committed_at", "ingest_id").collect()
+        )
 
 
-def list_inputs(spark: SparkSession, paths: Sequence[str]) -> tuple[InputFile, ...]:
+def _folder(table: Table) -> str:
+    return SAMPLES.name if table is REJECTS else table.name
+
+
+def _hadoop(spark: SparkSession, root: str) -> tuple[Any, Callable[[str], Any]]:
+    """A root's file system, and how it is given paths."""
+    gateway, context = spark.sparkContext._jvm, spark.sparkContext._jsc  # noqa: SLF001  Spark can't delete
+    assert gateway is not None, "a session has its JVM"
+    path_of: Callable[[str], Any] = gateway.org.apache.hadoop.fs.Path
+    return path_of(root).getFileSystem(context.hadoopConfiguration()), path_of
+
+
+def _newest_file(files: Any, status: Any) -> int:
+    """Milliseconds since 1970 at which the newest file of a folder was written; the folder's own, where it has none."""
+    newest = int(status.getModificationTime())
+    found = files.listFiles(status.getPath(), True)
+    while found.hasNext():
+        newest = max(newest, int(found.next().getModificationTime()))
+    return newest
+
+
+def list_inputs(
+    spark: SparkSession, paths: Sequence[str], dated: datetime | Literal["modified"] | None = None
+) -> tuple[InputFile, ...]:
     """Find the files under paths (files, folders, globs; any file system that Spark can list), with fingerprints.
+
+    Args:
+        dated: A time that belongs to the contents, or `modified` for each file's own; None: contents say all.
 
     Raises:
         FormatError: nothing is there.
@@ -240,10 +372,14 @@ def list_inputs(spark: SparkSession, paths: Sequence[str]) -> tuple[InputFile, .
         raise FormatError(", ".join(paths), "there is no such file or folder") from error
     if not listed:
         raise FormatError(", ".join(paths), "there is nothing in it: no file, or only empty ones")
-    return tuple(
-        InputFile(row["path"], _fingerprint(row["path"], row["length"], row["modified"]), row["length"])
-        for row in listed
-    )
+
+    def fingerprint(row: Row) -> str:
+        found = _fingerprint(row["path"], row["length"], row["modified"])
+        if dated is None:
+            return found
+        return f"{found}@{row['modified'] if dated == 'modified' else dated.isoformat()}"
+
+    return tuple(InputFile(row["path"], fingerprint(row), row["length"]) for row in listed)
 
 
 def batch_id(kind: str, files: Iterable[InputFile]) -> str:
@@ -267,9 +403,15 @@ def _fingerprint(path: str, length: int, modified_ms: int) -> str:
 
 
 def _read_or_empty(
-    spark: SparkSession, file_format: str, schema: StructType, path: str, options: Mapping[str, str] | None = None
+    spark: SparkSession,
+    file_format: str,
+    schema: StructType,
+    path: str | list[str],
+    options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Rows of a table with all columns of a schema; columns that an older version did not write yet are null."""
+    if not path:
+        return spark.createDataFrame([], schema)
     reader = spark.read.format(file_format).options(**(options or {}))
     try:
         # Formats with a log of their own know their schema, and refuse to be told.
@@ -295,7 +437,7 @@ def _commit_of(row: dict[str, Any]) -> Commit:
         clusters=tuple(row["clusters"]),
         first_date=row["first_date"],
         last_date=row["last_date"],
-        watermark=row["watermark"],
+        watermark=None if row["watermark"] is None else row["watermark"].astimezone(UTC),
         keep_from=row["keep_from"],
         supersedes=tuple(row["supersedes"]),
     )

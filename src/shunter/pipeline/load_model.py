@@ -38,7 +38,10 @@ def load_model(samples: DataFrame, *, tasks: int | None = None) -> DataFrame:
         F.count_if(F.coalesce(*AMOUNTS).isNotNull()).alias("windows"),
         F.min("window_start").alias("first_window"),
         F.max("window_start").alias("last_window"),
-        F.sum("window_seconds").alias("covered_seconds"),
+        # A window without any amount (a gap, a size alone) was not measured, however long it is.
+        F.coalesce(F.sum(F.when(F.coalesce(*AMOUNTS).isNotNull(), F.col("window_seconds"))), F.lit(0)).alias(
+            "covered_seconds"
+        ),
         F.max(F.unix_seconds("window_start") + F.col("window_seconds")).alias("end"),
         *(_mean(name).alias(f"{name}_mean") for name in AMOUNTS),
         *(F.collect_list(F.col(name) / F.col("window_seconds")).alias(name) for name in AMOUNTS),

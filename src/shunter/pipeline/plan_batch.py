@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -12,7 +13,7 @@ from pyspark.sql import functions as F
 from shunter.core.planning.request import PlanRequest
 from shunter.pipeline.account_schemas import PLAN_ASSIGNMENTS, PLAN_LOADS, PLAN_MOVES, PLAN_UNDONE, PLANS
 from shunter.pipeline.fleet import fleet_rows, plan_fleet
-from shunter.pipeline.fleet_worker import ClusterLimit
+from shunter.pipeline.fleet_worker import FAILED, RESULT, RESULT_DDL, ClusterLimit
 from shunter.pipeline.lake import Lake
 from shunter.pipeline.schemas import LOAD_MODEL, Table
 from shunter.pipeline.snapshot_batch import latest_snapshot
@@ -30,6 +31,23 @@ class FleetPlan:
     limit: ClusterLimit = field(default_factory=ClusterLimit)
     tasks: int | None = None
     capacity: float | None = None
+    now: datetime | None = None
+    """With its zone; None: no snapshot is too old."""
+    oldest_seconds: float = 7 * 86_400.0
+    """A cluster whose newest snapshot is older is not planned: nobody knows where its replicas are by now."""
+
+
+class Basis(NamedTuple):
+    """What one cluster's plan rests on. Times are seconds since 1970; None where there is nothing of the kind."""
+
+    cluster_id: str
+    partitions: int
+    with_rates: int
+    """Partitions for which bytes in or out are known."""
+    with_sizes: int
+    rates_until: int | None
+    """Start of the newest window with a rate."""
+    snapshot_at: int | None
 
 
 class ClusterOutcome(NamedTuple):
@@ -45,6 +63,7 @@ class ClusterOutcome(NamedTuple):
     bound_percent: float | None
     joint_bound_percent: float | None
     undone: int
+    basis: Basis | None = None
 
 
 def plan_lake(spark: SparkSession, lake: Lake, asked: FleetPlan) -> tuple[ClusterOutcome, ...]:
@@ -54,7 +73,14 @@ def plan_lake(spark: SparkSession, lake: Lake, asked: FleetPlan) -> tuple[Cluste
     rows = fleet_rows(model, brokers, replicas, peak=asked.peak, days=asked.days, capacity=asked.capacity)
     if asked.clusters:
         rows = rows.where(F.col("cluster_id").isin(*asked.clusters))
-    planned = plan_fleet(rows, asked.request, asked.limit, tasks=asked.tasks).persist()
+    rows = rows.persist()
+    bases = {basis.cluster_id: basis for basis in bases_of(rows, model, brokers)}
+    refused = list(_too_old(bases.values(), asked))
+    fresh = rows.where(~F.col("cluster_id").isin([row["cluster_id"] for row in refused])) if refused else rows
+    planned = plan_fleet(fresh, asked.request, asked.limit, tasks=asked.tasks)
+    if refused:
+        planned = planned.unionByName(spark.createDataFrame(refused, RESULT_DDL))
+    planned = planned.join(_as_frame(spark, bases.values()), on="cluster_id", how="left").persist()
     try:
         for table, frame in plan_tables(planned, asked.plan_id):
             lake.write(frame, table)
@@ -63,9 +89,57 @@ def plan_lake(spark: SparkSession, lake: Lake, asked: FleetPlan) -> tuple[Cluste
             "bytes_moved", "bytes_percent", "bound_percent", "joint_bound_percent",
             F.coalesce(F.size("undone"), F.lit(0)).alias("undone"),
         )  # fmt: skip
-        return tuple(ClusterOutcome(*row) for row in told.orderBy("cluster_id").collect())
+        found = told.orderBy("cluster_id").collect()
+        return tuple(ClusterOutcome(*row)._replace(basis=bases.get(row["cluster_id"])) for row in found)
     finally:
         planned.unpersist()
+        rows.unpersist()
+
+
+def bases_of(rows: DataFrame, model: DataFrame, brokers: DataFrame) -> list[Basis]:
+    """Count what is known of each cluster; a small result.
+
+    Args:
+        rows: Columns of `fleet.FLEET_ROWS`.
+        model: Columns of `load_model`.
+        brokers: The newest snapshots' brokers.
+    """
+    is_partition = F.col("topic").isNotNull()
+    counted = rows.groupBy("cluster_id").agg(
+        F.count_if(is_partition).alias("partitions"),
+        F.count_if(is_partition & F.coalesce("bytes_in", "bytes_out").isNotNull()).alias("with_rates"),
+        F.count_if(is_partition & (F.col("size") > 0)).alias("with_sizes"),
+    )
+    with_rates = F.when(F.col("windows") > 0, F.unix_seconds("last_window"))
+    rates = model.groupBy("cluster_id").agg(F.max(with_rates).alias("rates_until"))
+    taken = brokers.groupBy("cluster_id").agg(F.max(F.unix_seconds("taken_at")).alias("snapshot_at"))
+    joined = counted.join(rates, on="cluster_id", how="left").join(taken, on="cluster_id", how="left")
+    return [Basis(*row) for row in joined.select(*Basis._fields).collect()]
+
+
+def _too_old(bases: Iterable[Basis], asked: FleetPlan) -> Iterator[dict[str, Any]]:
+    if asked.now is None:
+        return
+    for basis in bases:
+        if basis.snapshot_at is None:
+            continue
+        taken = datetime.fromtimestamp(basis.snapshot_at, UTC)
+        age = (asked.now - taken).total_seconds()
+        if age > asked.oldest_seconds:
+            days, limit = age / 86_400, asked.oldest_seconds / 86_400
+            rule = f"its newest snapshot is {days:.1f} days old ({taken:%Y-%m-%d %H:%M} UTC), and may be {limit:g}"
+            way = "take a new one (`shunter pipeline collect`), or allow it with --snapshot-age"
+            empty: dict[str, Any] = dict.fromkeys(RESULT.names)
+            yield empty | {
+                "cluster_id": basis.cluster_id, "status": FAILED, "message": f"{rule}: {way}", "seconds": 0.0,
+            }  # fmt: skip
+
+
+def _as_frame(spark: SparkSession, bases: Iterable[Basis]) -> DataFrame:
+    rows = [(one.cluster_id, one.with_rates, one.rates_until, one.snapshot_at) for one in bases]
+    given = spark.createDataFrame(rows, "cluster_id string, with_rates bigint, until bigint, at bigint")
+    times = F.timestamp_seconds("until").alias("rates_until"), F.timestamp_seconds("at").alias("snapshot_at")
+    return F.broadcast(given.select("cluster_id", "with_rates", *times))
 
 
 def plan_tables(planned: DataFrame, plan_id: str) -> Iterator[tuple[Table, DataFrame]]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from datetime import date, datetime
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from shunter.pipeline.ingest import took_nothing
-from shunter.pipeline.lake import Commit, Lake, batch_id
+from shunter.pipeline.commit_log import CLEAN, COMPACTION, RETENTION, Commit, LogState, StreamMark
+from shunter.pipeline.identity import one_series
+from shunter.pipeline.ingest import counted, took_nothing
+from shunter.pipeline.lake import Lake
 from shunter.pipeline.schemas import (
     AMOUNTS,
     BROKER_SAMPLES,
@@ -16,6 +19,7 @@ from shunter.pipeline.schemas import (
     HOURLY,
     REJECTS,
     REPLICA_KEY,
+    REPLICAS,
     SAMPLES,
     SCHEMA_VERSION,
     SNAPSHOTS,
@@ -27,8 +31,8 @@ def roll_up(rows: DataFrame, table: Table) -> DataFrame:
     """Add windows up to hours (`HOURLY`) or days (`DAILY`).
 
     Grain: one row per replica, role and hour or day; columns of the table. Rows may be samples or hours. An amount is
-    null where no window had one; window_seconds is what was measured, so amount ÷ window_seconds is a mean rate of the
-    time that was measured. Windows are counted to the hour in which they start.
+    null where no window had one; window_seconds is the time of the windows that had one (of all, where none had), so that
+    amount ÷ window_seconds is a mean rate of the time that was measured. Windows are counted to the hour in which they start.
     """
     unit = "hour" if table is HOURLY else "day"
     is_sample = "windows" not in rows.columns
@@ -36,10 +40,11 @@ def roll_up(rows: DataFrame, table: Table) -> DataFrame:
         name: F.max(F.col(name) / F.col("window_seconds") if is_sample else F.col(f"{name}_peak")) for name in AMOUNTS
     }
     windows = F.count("*") if is_sample else F.sum("windows")
+    measured = F.when(F.coalesce(*AMOUNTS).isNotNull(), F.col("window_seconds"))
     started = F.date_trunc(unit, "window_start")
     added = rows.withColumn("began", started).groupBy(*REPLICA_KEY, "began").agg(
         F.max_by("topic", "window_start").alias("topic"),
-        F.sum("window_seconds").cast("int").alias("window_seconds"),
+        F.coalesce(F.sum(measured), F.sum("window_seconds")).cast("int").alias("window_seconds"),
         *(F.sum(name).alias(name) for name in AMOUNTS),
         F.max_by("size_bytes", F.when(F.col("size_bytes").isNotNull(), F.col("window_start"))).alias("size_bytes"),
         *(peak.alias(f"{name}_peak") for name, peak in peaks.items()),
@@ -54,12 +59,19 @@ def roll_up(rows: DataFrame, table: Table) -> DataFrame:
     ).select(*table.columns)  # fmt: skip
 
 
-def roll_up_days(spark: SparkSession, lake: Lake, first: date, last: date) -> None:
+def roll_up_days(spark: SparkSession, lake: Lake, first: date, last: date, state: LogState | None = None) -> None:
     """Derive the hours and days between two days from the raw rows that are live, replacing what was derived before.
 
-    Days whose raw rows are gone keep what was derived from them.
+    Days whose raw rows are gone keep what was derived from them. Topics get their ids first, and of two sources of one
+    replica the one that measured it counts.
+
+    Args:
+        state: What is committed; None: all that is now.
     """
-    raw = lake.read(spark, SAMPLES).where(F.col("date").between(first, last))
+    live = (lake.state(spark) if state is None else state).live
+    raw = lake.read(spark, SAMPLES, live).where(F.col("date").between(first, last))
+    if any(REPLICAS.name in commit.tables or commit.kind == SNAPSHOTS for commit in live):
+        raw = one_series(raw, lake.read(spark, REPLICAS, live))
     lake.write(roll_up(raw, HOURLY), HOURLY)
     hours = lake.read(spark, HOURLY).where(F.col("date").between(first, last))
     with_raw = raw.select("cluster_id", "date").distinct()
@@ -67,52 +79,72 @@ def roll_up_days(spark: SparkSession, lake: Lake, first: date, last: date) -> No
 
 
 def compact(
-    spark: SparkSession, lake: Lake, *, now: datetime, keep_from: date | None = None, tasks: int = 8
+    spark: SparkSession,
+    lake: Lake,
+    *,
+    now: datetime,
+    keep_from: date | None = None,
+    tasks: int = 8,
+    rolled_up: Collection[str] | None = None,
 ) -> Commit | None:
     """Rewrite all live batches as one with few files, leaving out rows older than `keep_from` (after their roll-up).
 
     The new batch is committed with the list of those that it replaces: one small file, so that readers see the old ones
-    or the new one, never both; `Lake.vacuum` deletes the old ones. Rejects and broker samples of the same age go the same way, and from then
+    or the new one, never both; `Lake.clean` deletes the old ones. Rejects and broker samples of the same age go the same way, and from then
     on rows of those days are refused as late. Snapshots stay. None when there is nothing to gain.
+
+    Args:
+        rolled_up: Only these batches: what came since the roll-up is in no hour yet, and must not be let go.
     """
-    live = tuple(commit for commit in lake.live(spark) if commit.kind != SNAPSHOTS)
-    if len(live) <= 1 and keep_from is None:
-        return None
-    replaced = tuple(commit.ingest_id for commit in live)
+
+    def prepare(state: LogState, attempt: str) -> Commit | None:
+        live = [commit for commit in state.live if commit.kind not in (SNAPSHOTS, CLEAN)]
+        if rolled_up is not None:
+            live = [commit for commit in live if commit.ingest_id in rolled_up]
+        if not live or (len(live) <= 1 and keep_from is None):
+            return None
+        return merge(spark, lake, live, attempt, keep_from=keep_from, tasks=tasks)
+
+    return lake.transact(spark, "compact", prepare, now)
+
+
+def merge(
+    spark: SparkSession,
+    lake: Lake,
+    live: Sequence[Commit],
+    attempt: str,
+    *,
+    keep_from: date | None = None,
+    tasks: int = 1,
+) -> Commit:
+    """Write the rows of several batches as those of one attempt; gives its commit, which replaces theirs."""
     nothing = F.lit(None).cast("string")
-    good = lake.read(spark, SAMPLES, replaced).withColumns({"rule": nothing, "detail": nothing})
-    rows = good.select(*REJECTS.columns).unionByName(lake.read(spark, REJECTS, replaced))
+    good = lake.read(spark, SAMPLES, live).withColumns({"rule": nothing, "detail": nothing})
+    rows = good.select(*REJECTS.columns).unionByName(lake.read(spark, REJECTS, live))
+    brokers = lake.read(spark, BROKER_SAMPLES, live)
     if keep_from is not None:
         rows = rows.where(F.col("date").isNull() | (F.col("date") >= keep_from))
-    files = tuple(file for commit in live if not took_nothing(commit) for file in commit.files)
-    ingest_id = "compact-" + batch_id("/".join(replaced) + f"/{keep_from}", ())
-    sorted_rows = rows.repartition(tasks, "cluster_id", "date").sortWithinPartitions(
-        "cluster_id", "date", *REPLICA_KEY[1:], "window_start"
+        brokers = brokers.where(F.col("date") >= keep_from)
+    spread = rows.repartition(tasks, "cluster_id", "date") if tasks > 1 else rows.coalesce(1)
+    lake.write_judged(spread.sortWithinPartitions("cluster_id", "date", *REPLICA_KEY[1:], "window_start"), attempt)
+    tables = [SAMPLES.name]
+    if any(BROKER_SAMPLES.name in commit.tables or not commit.tables for commit in live):
+        lake.write_rows(brokers.coalesce(1), BROKER_SAMPLES, attempt)
+        tables.append(BROKER_SAMPLES.name)
+    marks: dict[str, StreamMark] = {}
+    for mark in sorted((mark for commit in live for mark in commit.streams), key=lambda mark: mark.number):
+        marks[mark.query] = mark
+    kept = [commit.keep_from for commit in (*live, Commit("", "", keep_from=keep_from)) if commit.keep_from is not None]
+    begun = Commit(
+        attempt,
+        RETENTION if keep_from is not None else COMPACTION,
+        tuple(file for commit in live if not took_nothing(commit) for file in commit.files),
+        watermark=max((commit.watermark for commit in live if commit.watermark is not None), default=None),
+        keep_from=max(kept, default=None),
+        supersedes=tuple(commit.ingest_id for commit in live),
+        tables=tuple(sorted(tables)),
+        streams=tuple(marks[query] for query in sorted(marks)),
+        level=1 + max(commit.level for commit in live),
     )
-    lake.write_judged(sorted_rows, ingest_id)
-    brokers = lake.read(spark, BROKER_SAMPLES, replaced)
-    kept = brokers if keep_from is None else brokers.where(F.col("date") >= keep_from)
-    lake.write(kept.withColumn("ingest_id", F.lit(ingest_id)).coalesce(1), BROKER_SAMPLES)
-    counted = lake.read(spark, SAMPLES, [ingest_id]).agg(
-        F.count("*").alias("good"), F.min("date").alias("first"), F.max("date").alias("last")
-    )
-    counts = counted.first()
-    rules = lake.read(spark, REJECTS, [ingest_id]).groupBy("rule").count().orderBy("rule").collect()
-    by_rule = tuple((row["rule"], int(row["count"])) for row in rules)
-    marks = [commit.watermark for commit in live if commit.watermark is not None]
-    commit = Commit(
-        ingest_id,
-        "retention" if keep_from is not None else "compaction",
-        files,
-        good=int(counts["good"]) if counts else 0,
-        rejected=sum(rows for _, rows in by_rule),
-        rules=by_rule,
-        clusters=tuple(sorted({name for commit in live for name in commit.clusters})),
-        first_date=counts["first"] if counts else None,
-        last_date=counts["last"] if counts else None,
-        watermark=max(marks, default=None),
-        keep_from=keep_from,
-        supersedes=replaced,
-    )
-    lake.commit(spark, commit, now)
-    return commit
+    clusters = tuple(sorted({name for commit in live for name in commit.clusters}))
+    return counted(spark, lake, begun, clusters)

@@ -93,7 +93,7 @@ SAMPLES = Table(
             column("file", StringType(), "the file, or topic-partition@offset, that it came from", nullable=True),
             _VERSION,
             _DATE,
-            column("ingest_id", StringType(), "the batch that brought it"),
+            column("ingest_id", StringType(), "the batch that brought it, see `manifest`"),
         ]
     ),
     ("cluster_id", "date", "ingest_id"),
@@ -151,12 +151,16 @@ DAILY = _rollup("daily", "one replica in one day")
 
 MANIFEST = Table(
     "manifest",
-    "one committed batch; rows of `samples` and `rejects` count only when their batch is here",
+    "one commit, a file `log/NUMBER.json`; rows of the tables that batches bring count only when their batch is here",
     ("ingest_id",),
     StructType(
         [
-            column("ingest_id", StringType(), "hash of the inputs' contents, or query id and batch id of a stream"),
-            column("kind", StringType(), "the reader, `stream`, `compaction` or `retention`"),
+            column(
+                "ingest_id",
+                StringType(),
+                "the batch: hash of what it was given, or a stream's query and number; and a mark of the attempt that counts",
+            ),
+            column("kind", StringType(), "the reader, `stream`, `compaction`, `retention` or `clean`"),
             column(
                 "files",
                 ArrayType(
@@ -184,9 +188,33 @@ MANIFEST = Table(
             column("clusters", ArrayType(StringType(), False), "clusters of the good rows"),
             column("first_date", DateType(), "first day of the good rows", nullable=True),
             column("last_date", DateType(), "last day of the good rows", nullable=True),
+            column("since", TimestampType(), "start of the first window of the good rows", unit="UTC", nullable=True),
+            column("until", TimestampType(), "end of the last one", unit="UTC", nullable=True),
+            column("longest", IntegerType(), "the longest of those windows", unit="s", nullable=True),
             column("watermark", TimestampType(), "newest window start seen by a stream so far", nullable=True),
             column("keep_from", DateType(), "rows of days before this one were let go", nullable=True),
             column("supersedes", ArrayType(StringType(), False), "batches whose rows this one replaces"),
+            column("tables", ArrayType(StringType(), False), "tables in which it has a folder", nullable=True),
+            column(
+                "streams",
+                ArrayType(
+                    StructType(
+                        [
+                            StructField("query", StringType(), False),
+                            StructField("number", LongType(), False),
+                            StructField("watermark", TimestampType(), True),
+                        ]
+                    ),
+                    False,
+                ),
+                "of each stream in it: the newest batch, and its watermark then",
+                nullable=True,
+            ),
+            column("level", IntegerType(), "how often its rows were put together", nullable=True),
+            column("forgets", ArrayType(StringType(), False), "replaced batches that are deleted", nullable=True),
+            column(
+                "forfeits", ArrayType(StringType(), False), "attempts that may not be committed any more", nullable=True
+            ),
             column("committed_at", TimestampType(), "when it was committed", unit="UTC"),
             _VERSION,
         ]
@@ -213,7 +241,7 @@ REPLICAS = Table(
             column("end_offset", LongType(), "end offset of the leader's log", unit="records", nullable=True),
             column("min_insync", IntegerType(), "min.insync.replicas of its topic", nullable=True),
             column("date", DateType(), "day of the snapshot", unit="UTC"),
-            column("ingest_id", StringType(), "the batch that brought it"),
+            column("ingest_id", StringType(), "the batch that brought it, see `manifest`"),
         ]
     ),
     ("cluster_id", "date", "ingest_id"),
@@ -233,7 +261,7 @@ BROKERS = Table(
             column("disk_total_bytes", LongType(), "room on its log dirs (KIP-827)", unit="bytes", nullable=True),
             column("disk_usable_bytes", LongType(), "free room on its log dirs (KIP-827)", unit="bytes", nullable=True),
             column("date", DateType(), "day of the snapshot", unit="UTC"),
-            column("ingest_id", StringType(), "the batch that brought it"),
+            column("ingest_id", StringType(), "the batch that brought it, see `manifest`"),
         ]
     ),
     ("cluster_id", "date", "ingest_id"),
@@ -281,7 +309,7 @@ BROKER_SAMPLES = Table(
             column("source", StringType(), "the reader that made the row"),
             _VERSION,
             _DATE,
-            column("ingest_id", StringType(), "the batch that brought it"),
+            column("ingest_id", StringType(), "the batch that brought it, see `manifest`"),
         ]
     ),
     ("cluster_id", "date", "ingest_id"),
@@ -312,8 +340,8 @@ LOAD_MODEL = Table(
             column("windows", LongType(), "windows with a rate", unit="windows"),
             column("first_window", TimestampType(), "start of the first window", unit="UTC"),
             column("last_window", TimestampType(), "start of the last window", unit="UTC"),
-            column("covered_seconds", LongType(), "time that was measured", unit="s"),
-            column("coverage", DoubleType(), "share of the time between first and last window that was measured"),
+            column("covered_seconds", LongType(), "time in windows with a rate", unit="s"),
+            column("coverage", DoubleType(), "share of the time between first and last window that has a rate"),
             *_rates("bytes_in", "bytes/s", "written to this replica"),
             *_rates("bytes_out", "bytes/s", "read by consumers"),
             *_rates("messages_in", "records/s", "records written"),

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from shunter.pipeline.ingest import IngestOptions, IngestOutcome, examples_of, new_inputs, write_batch
-from shunter.pipeline.lake import Commit, Lake, batch_id
-from shunter.pipeline.schemas import BROKERS, REJECTS, REPLICAS, SNAPSHOTS
-from shunter.pipeline.sources.snapshots import broken_lines, brokers_of, read_snapshot_lines, replicas_of, samples_of
+from shunter.errors import FormatError
+from shunter.pipeline.broken_files import BrokenFile, put_broken_aside, taking_what_can_be_read
+from shunter.pipeline.commit_log import Commit, InputFile, LogState
+from shunter.pipeline.ingest import IngestOptions, IngestOutcome, new_inputs, outcome_of, write_batch
+from shunter.pipeline.lake import Lake, batch_id, list_inputs
+from shunter.pipeline.schemas import BROKERS, REPLICAS, SNAPSHOTS
+from shunter.pipeline.sources.snapshots import (
+    SeenSnapshot,
+    broken_lines,
+    brokers_of,
+    put_aside,
+    read_snapshot_lines,
+    replicas_of,
+    samples_of,
+    snapshots_of,
+)
+
+_WHICH = "cluster_id string, taken_at_ms bigint"
 
 
 def ingest_snapshots(
@@ -19,38 +36,141 @@ def ingest_snapshots(
 ) -> IngestOutcome:
     """Ingest snapshot files that were not ingested before; running it again changes nothing.
 
+    A snapshot that is not whole is put aside as a whole, with a row that says what is missing: a part of a cluster would
+    be planned as the cluster. The same snapshot in a second file is put aside too.
+
     Raises:
-        FormatError: a path does not exist.
+        FormatError: a path does not exist, or no file of them can be read to its end.
     """
-    new, skipped = new_inputs(spark, lake.commits(spark), paths, SNAPSHOTS)
-    if not new:
-        return IngestOutcome(None, skipped=skipped)
-    ingest_id = batch_id(SNAPSHOTS, new)
-    lines = read_snapshot_lines(spark, [file.path for file in new], now=now)
-    stamped = {"ingest_id": F.lit(ingest_id)}
-    replicas = replicas_of(lines)
-    lake.write(brokers_of(lines).withColumns(stamped), BROKERS)
-    lake.write(replicas.withColumns(stamped), REPLICAS)
-    rows = _new_samples(spark, lake, replicas).unionByName(broken_lines(lines))
-    commit = write_batch(spark, lake, rows, Commit(ingest_id, SNAPSHOTS, new), now=now, options=options)
-    lake.commit(spark, commit, now)
-    examples = examples_of(lake.read_batch(spark, REJECTS, ingest_id)) if commit.rejected else ()
-    return IngestOutcome(ingest_id, commit.good, commit.rejected, commit.rules, examples, skipped)
+    skipped: tuple[str, ...] = ()
+    taken: list[SeenSnapshot] = []
+
+    def prepare(state: LogState, attempt: str) -> Commit | None:
+        nonlocal skipped, taken
+        new, skipped = new_inputs(state, found, SNAPSHOTS)
+        if not new:
+            return None
+        begun = Commit(attempt, SNAPSHOTS, new, tables=(BROKERS.name, REPLICAS.name))
+        read = partial(read_snapshot_lines, spark, now=now)
+
+        def take(files: Sequence[InputFile], broken: Sequence[BrokenFile]) -> Commit:
+            nonlocal taken
+            if not files:
+                raise FormatError(broken[0].path, f"can't be read to its end: {broken[0].why}")
+            lines = read([file.path for file in files]).persist()
+            try:
+                taken, commit = _write(spark, lake, state, lines, broken, begun, now=now, options=options)
+            finally:
+                lines.unpersist()
+            return commit
+
+        return taking_what_can_be_read(new, read, take, partial(lake.discard, spark, attempt))
+
+    found = list_inputs(spark, paths)
+    made = lake.transact(spark, batch_id(SNAPSHOTS, found), prepare, now)
+    return replace(outcome_of(spark, lake, made, skipped), snapshots=len(taken))
 
 
-def _new_samples(spark: SparkSession, lake: Lake, replicas: DataFrame) -> DataFrame:
-    """Pairs that end in a new snapshot; the one before may have come with an earlier batch."""
-    first = replicas.groupBy("cluster_id").agg(F.min("taken_at").alias("first"))
-    earlier = lake.read(spark, REPLICAS).drop("ingest_id").join(F.broadcast(first), on="cluster_id", how="inner")
-    earlier = earlier.where(F.col("taken_at") < F.col("first")).drop("first")
-    latest = Window.partitionBy("cluster_id")
-    newest = earlier.withColumn("newest", F.max("taken_at").over(latest)).where(F.col("taken_at") == F.col("newest"))
-    return samples_of(replicas.unionByName(newest.drop("newest")))
+def _write(
+    spark: SparkSession,
+    lake: Lake,
+    state: LogState,
+    lines: DataFrame,
+    broken: Sequence[BrokenFile],
+    begun: Commit,
+    *,
+    now: datetime,
+    options: IngestOptions,
+) -> tuple[list[SeenSnapshot], Commit]:
+    seen = snapshots_of(lines)
+    known = known_around(lake.read(spark, BROKERS, state.live), seen)
+    taken, refused = choose(seen, known)
+    whole = _only(lines, taken, "file")
+    replicas = replicas_of(whole)
+    lake.write_rows(brokers_of(whole), BROKERS, begun.ingest_id)
+    lake.write_rows(replicas, REPLICAS, begun.ingest_id)
+    rows = _new_samples(lake.read(spark, REPLICAS, state.live), replicas, known).unionByName(broken_lines(lines))
+    rows = rows.unionByName(put_aside(spark, refused)).unionByName(put_broken_aside(spark, broken, SNAPSHOTS))
+    commit = write_batch(spark, lake, state, rows, begun, now=now, options=options)
+    clusters = {*commit.clusters, *(one.cluster_id for one in taken)}
+    return taken, replace(commit, clusters=tuple(sorted(clusters)))
+
+
+def choose(
+    seen: Iterable[SeenSnapshot], known: Collection[tuple[str, int]]
+) -> tuple[list[SeenSnapshot], list[tuple[SeenSnapshot, str, str]]]:
+    """Choose which snapshots of a batch are taken, one file for each; the others with rule and reason.
+
+    Args:
+        seen: In order; of two whole copies the first is taken.
+        known: Cluster and time (ms) of snapshots that came with earlier batches.
+    """
+    taken: dict[tuple[str, int], SeenSnapshot] = {}
+    refused: list[tuple[SeenSnapshot, str, str]] = []
+    for one in seen:
+        which = one.cluster_id, one.taken_at_ms
+        if one.flaw is not None:
+            refused.append((one, "incomplete", one.flaw))
+        elif which in known:
+            refused.append((one, "already_ingested", "this snapshot came with an earlier batch"))
+        elif which in taken:
+            refused.append((one, "duplicate", f"this snapshot is also in {taken[which].file}"))
+        else:
+            taken[which] = one
+    return list(taken.values()), refused
+
+
+def known_around(brokers: DataFrame, seen: Sequence[SeenSnapshot]) -> set[tuple[str, int]]:
+    """Snapshots that came before: those within the span of the new ones, by cluster, and the nearest on either side."""
+    spans: dict[str, tuple[int, int]] = {}
+    for one in seen:
+        first, last = spans.get(one.cluster_id, (one.taken_at_ms, one.taken_at_ms))
+        spans[one.cluster_id] = min(first, one.taken_at_ms), max(last, one.taken_at_ms)
+    if not spans:
+        return set()
+    rows = [(cluster, first, last) for cluster, (first, last) in sorted(spans.items())]
+    span = brokers.sparkSession.createDataFrame(rows, "cluster_id string, first bigint, last bigint")
+    at = F.unix_millis("taken_at")
+    found = brokers.join(F.broadcast(span), on="cluster_id", how="inner").groupBy("cluster_id").agg(
+        F.max(F.when(at < F.col("first"), at)).alias("below"),
+        F.min(F.when(at > F.col("last"), at)).alias("above"),
+        F.collect_set(F.when(at.between(F.col("first"), F.col("last")), at)).alias("within"),
+    )  # fmt: skip
+    return {
+        (row["cluster_id"], at_ms)
+        for row in found.collect()
+        for at_ms in (row["below"], row["above"], *row["within"])
+        if at_ms is not None
+    }
+
+
+def _only(rows: DataFrame, which: Iterable[tuple[Any, ...]], *more: str) -> DataFrame:
+    """Rows of the given snapshots: (cluster, time in ms, and `more` text columns)."""
+    ddl = ", ".join((_WHICH, *(f"{name} string" for name in more)))
+    width = 2 + len(more)
+    chosen = rows.sparkSession.createDataFrame([tuple(one)[:width] for one in which], ddl)
+    return rows.join(F.broadcast(chosen), on=["cluster_id", "taken_at_ms", *more], how="left_semi")
+
+
+def _new_samples(committed: DataFrame, replicas: DataFrame, known: Collection[tuple[str, int]]) -> DataFrame:
+    """Pairs with a new snapshot in them; the other one may have come with an earlier batch."""
+    if not known:
+        return samples_of(replicas)
+    earlier = committed.withColumn("taken_at_ms", F.unix_millis("taken_at"))
+    # Folders of days keep Spark from reading all history for the few snapshots that are next to the new ones.
+    days = sorted({datetime.fromtimestamp(at_ms / 1000, UTC).date() for _, at_ms in known})
+    earlier = _only(earlier.where(F.col("date").isin(days)), sorted(known)).drop("ingest_id", "taken_at_ms")
+    earlier = earlier.dropDuplicates(list(REPLICAS.key)).withColumn("known", F.lit(True))
+    return samples_of(replicas.withColumn("known", F.lit(False)).unionByName(earlier))
 
 
 def latest_snapshot(spark: SparkSession, lake: Lake) -> tuple[DataFrame, DataFrame]:
-    """Brokers and replicas of the newest snapshot of each cluster. Grain: as `brokers` and `replicas`."""
+    """Brokers and replicas of the newest snapshot of each cluster. Grain: as `brokers` and `replicas`.
+
+    A lake of an older version may have a snapshot twice: one of its batches stands for it.
+    """
     brokers, replicas = lake.read(spark, BROKERS), lake.read(spark, REPLICAS)
-    newest = brokers.groupBy("cluster_id").agg(F.max("taken_at").alias("taken_at"))
-    keys = ["cluster_id", "taken_at"]
+    newest = brokers.groupBy("cluster_id").agg(F.max(F.struct("taken_at", "ingest_id")).alias("newest"))
+    newest = newest.select("cluster_id", "newest.taken_at", "newest.ingest_id")
+    keys = ["cluster_id", "taken_at", "ingest_id"]
     return brokers.join(newest, on=keys, how="inner"), replicas.join(newest, on=keys, how="inner")

@@ -1,8 +1,8 @@
 """Structured Streaming from a Kafka topic into `samples`.
 
-Every micro-batch is an ingest of its own, named by the query's id and the batch's number. Spark repeats a batch with the
-same offsets until it has noted it as done; repeating one here overwrites its folders and its line in the manifest, so
-that good and rejected rows arrive together and once. A row older than the watermark is put aside as late, with all that
+Every micro-batch is an ingest of its own; its commit says which batch of which query it is. Spark repeats a batch with the
+same offsets until it has noted it as done; one that was committed before is passed over, so that good and rejected rows
+arrive together and once. Small batches are put together as they come, lest each be looked through for ever. A row older than the watermark is put aside as late, with all that
 it holds, before anything would drop it; a window that came before is looked up in the table itself, no farther back than
 the watermark: that is all the state there is, and it doesn't grow.
 """
@@ -10,17 +10,22 @@ the watermark: that is all the state there is, and it doesn't grow.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from shunter.pipeline.commit_log import Commit, LogState, StreamMark
 from shunter.pipeline.ingest import IngestOptions, write_batch
-from shunter.pipeline.lake import Commit, Lake
+from shunter.pipeline.lake import Lake
+from shunter.pipeline.rollup import merge
 from shunter.pipeline.sources.kafka_topic import samples_of_records
 
 KIND = "stream"
+FAN_IN = 16
+_READ_FOR = timedelta(hours=1)
+"""Whoever began to read a batch before it was replaced has so long to finish."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +43,27 @@ class StreamOptions:
 
 
 def start_stream(
-    records: DataFrame, lake: Lake, options: StreamOptions, clock: Callable[[], datetime]
+    records: DataFrame,
+    lake: Lake,
+    options: StreamOptions,
+    clock: Callable[[], datetime],
+    done: Callable[[Commit], None] = lambda _: None,
 ) -> StreamingQuery:
     """Start ingesting records (`value`, `file`); the caller awaits or stops the query.
 
     Args:
         clock: Gives now, UTC; asked once for each batch.
+        done: Hears of each batch that is committed.
     """
 
     def take(batch: DataFrame, number: int) -> None:
         spark = batch.sparkSession
         # The query's id lives in the checkpoint: a new checkpoint counts its batches anew under another id.
         query = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
-        ingest_batch(spark, lake, batch, str(query), number, options, clock())
+        commit = ingest_batch(spark, lake, batch, str(query), number, options, clock())
+        if commit is not None:
+            done(commit)
+        merge_batches(spark, lake, str(query), clock())
 
     writer = (
         records.writeStream.foreachBatch(take)
@@ -64,34 +77,48 @@ def start_stream(
 
 def ingest_batch(
     spark: SparkSession, lake: Lake, batch: DataFrame, query: str, number: int, options: StreamOptions, now: datetime
-) -> Commit:
-    """Ingest one micro-batch; doing it again changes nothing."""
-    seen = watermark_before(lake.commits(spark), query, number)
+) -> Commit | None:
+    """Ingest one micro-batch; None where it was committed before: Spark repeats the last one after a crash."""
     rows = samples_of_records(batch, cluster=options.cluster).persist()
+
+    def prepare(state: LogState, attempt: str) -> Commit | None:
+        mark = mark_of(state, query)
+        if mark is not None and mark.number >= number:
+            return None
+        seen = None if mark is None else mark.watermark
+        late_before = None if seen is None else seen - options.lateness
+        begun = Commit(attempt, KIND, watermark=seen)
+        commit = write_batch(spark, lake, state, rows, begun, now=now, options=options.ingest, late_before=late_before)
+        return replace(commit, streams=(StreamMark(query, number, commit.watermark),))
+
     try:
-        commit = write_batch(
-            spark,
-            lake,
-            rows,
-            Commit(f"{KIND}-{query}-{number:010d}", KIND, watermark=seen),
-            now=now,
-            options=options.ingest,
-            late_before=None if seen is None else seen - options.lateness,
-        )
-        lake.commit(spark, commit, now)
+        return lake.transact(spark, f"{KIND}-{query}-{number:010d}", prepare, now)
     finally:
         rows.unpersist()
-    return commit
 
 
-def watermark_before(commits: tuple[Commit, ...], query: str, number: int) -> datetime | None:
-    """The newest window start that the query's earlier batches saw: the same however often a batch is repeated."""
-    mine = f"{KIND}-{query}-"
-    earlier = [
-        commit.watermark
-        for commit in commits
-        if commit.ingest_id.startswith(mine)
-        and int(commit.ingest_id.removeprefix(mine)) < number
-        and commit.watermark is not None
-    ]
-    return max(earlier, default=None)
+def mark_of(state: LogState, query: str) -> StreamMark | None:
+    """How far a query has come: its newest batch, and the newest window start that it saw until then."""
+    marks = [mark for commit in state.commits for mark in commit.streams if mark.query == query]
+    return max(marks, key=lambda mark: mark.number, default=None)
+
+
+def merge_batches(spark: SparkSession, lake: Lake, query: str, now: datetime, fan_in: int = FAN_IN) -> Commit | None:
+    """Put the newest batches of a query together once there are `fan_in` of one level, so that their number stays small.
+
+    Each row is written once a level, and there are as many levels as the number of batches has digits to the base of
+    `fan_in`: what a batch costs grows no faster than that. Replaced batches are deleted after an hour.
+    """
+
+    def prepare(state: LogState, attempt: str) -> Commit | None:
+        own = [commit for commit in state.live if {mark.query for mark in commit.streams} == {query}]
+        for level in sorted({commit.level for commit in own}):
+            same = [commit for commit in own if commit.level == level]
+            if len(same) >= fan_in:
+                return merge(spark, lake, same, attempt)
+        return None
+
+    made = lake.transact(spark, f"merged-{query}", prepare, now)
+    if made is not None:
+        lake.clean(spark, now, older_than=_READ_FOR, abandoned=False)
+    return made

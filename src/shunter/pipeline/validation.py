@@ -5,14 +5,21 @@ A row keeps the first rule that it breaks; nothing is dropped. Rows come in the 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Observation, Window
 from pyspark.sql import functions as F
 
 from shunter.pipeline.schemas import AMOUNTS, MEASURES, REJECTS, REPLICA_KEY, ROLES, SCHEMA_VERSION
+from shunter.pipeline.sequence import DUPLICATE, KNOWN, judge_batches
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NO_NAME = "__HIVE_DEFAULT_PARTITION__"
 RAW = (
     "cluster_id", "topic_id", "topic", "partition", "broker_id", "role", "window_start", "window_seconds",
     *MEASURES, "source", "file", "reader_rule", "reader_detail",
@@ -56,63 +63,120 @@ def judge(rows: DataFrame, *, now: datetime, limits: Limits | None = None, clust
     )  # fmt: skip
 
 
-def judge_sequence(rows: DataFrame, *, tasks: int, buckets: int = 1, tolerance_seconds: int = 1) -> DataFrame:
-    """Judge a replica's good rows of one day against one another: the same window twice, windows that overlap.
+def judge_sequence(
+    rows: DataFrame,
+    known: DataFrame | None = None,
+    *,
+    tasks: int,
+    buckets: int = 1,
+    tolerance_seconds: int = 1,
+    one_by_one: bool = False,
+    observed: Observation | None = None,
+) -> DataFrame:
+    """Judge each replica's good rows against one another and against windows of earlier batches.
 
-    Grain: as `judge`; rows come out clustered by cluster, day and bucket (one output file each), a replica's together.
+    Grain: as `judge`; rows come out clustered by cluster and bucket (one output file each and day), a replica's together.
     Good rows lose `file`: the batch's manifest has its files, and carrying a path through the shuffle for each row of
     a year costs more than all else.
 
+    The same window twice is found on the way. Windows that overlap otherwise are only counted; where there are any, the
+    batch is judged again with `one_by_one`, which decides by what was kept before (`sequence`), in Python.
+
     Args:
+        known: REPLICA_KEY, window_start, window_seconds and ingest_id of windows that came with earlier batches.
         tasks: Into how many tasks the work is cut.
         buckets: Into how many files a cluster's day is cut; replicas are spread over them by hash.
         tolerance_seconds: Clocks jitter: an overlap up to this is none.
+        observed: Gets `overlaps`: how many windows begin before one ahead of them ended.
     """
-    good = F.col("rule").isNull()
     kept = [name for name in REJECTS.columns if name not in ("rule", "detail", "ingest_id", "file", "schema_version")]
-    spread = rows.withColumn("replica", F.xxhash64(*REPLICA_KEY)).select(
-        *kept,
-        F.when(~good, F.col("file")).alias("file"),
-        F.col("rule").alias("row_rule"),
-        F.col("detail").alias("row_detail"),
-        F.xxhash64("replica", "date", good).alias("series"),
-        F.pmod(F.col("replica"), F.lit(buckets)).cast("int").alias("bucket"),
-        # Of two rows for one window the same one must win whenever the batch is run again.
-        F.xxhash64(*MEASURES).alias("tie"),
-    )
-    # Sorted by eight-byte numbers alone. A replica is known by its hash, and, lest two share one, by two of its columns.
-    in_time = Window.partitionBy("cluster_id", "date", "bucket", "series").orderBy("window_start", "tie")
-    start = F.unix_seconds("window_start")
+    spread = _spread(rows, known, kept, buckets).repartition(tasks, "cluster_id", "bucket")
+    order = ["window_start", "newcomer", "tie"]
+    if one_by_one:
+        sorted_rows = spread.sortWithinPartitions("cluster_id", "bucket", "series", *order)
+        return _one_by_one(sorted_rows, kept, tolerance_seconds)
+    # Sorted by eight-byte numbers alone. A replica is known by its hash: two that share one may be taken to overlap, and
+    # are then told apart by `one_by_one`.
+    in_time = Window.partitionBy("cluster_id", "bucket", "series").orderBy(*order)
+    ahead = in_time.rowsBetween(Window.unboundedPreceding, -1)
+    end = F.col("start") + F.col("window_seconds")
+    known_window = F.when(F.col("newcomer") == 0, F.struct("start", "known_by"))
     same = (F.lag("partition").over(in_time) == F.col("partition")) & (
         F.lag("broker_id").over(in_time) == F.col("broker_id")
     )
-    ordered = spread.repartition(tasks, "cluster_id", "date", "bucket").select(
-        *kept,
-        "file",
-        "row_rule",
-        "row_detail",
-        F.when(same, F.lag("window_start").over(in_time)).alias("before"),
-        F.when(same, F.lag("window_seconds").over(in_time)).alias("seconds_before"),
-    )
+    ordered = spread.select(
+        *kept, "file", "row_rule", "row_detail", "newcomer", "start",
+        F.when(same, F.lag("start").over(in_time)).alias("before"),
+        F.max(end).over(ahead).alias("ended"),
+        F.last(known_window, ignorenulls=True).over(ahead).alias("earlier"),
+    )  # fmt: skip
     judged_good = F.col("row_rule").isNull()
-    duplicate = judged_good & (F.col("before") == F.col("window_start"))
-    overlap = judged_good & (start + F.lit(tolerance_seconds) < F.unix_seconds("before") + F.col("seconds_before"))
+    duplicate = judged_good & (F.col("before") == F.col("start"))
+    overlap = (
+        judged_good
+        & (F.col("start") + F.lit(tolerance_seconds) < F.col("ended"))
+        & ~F.coalesce(duplicate, F.lit(False))
+    )
+    if observed is not None:
+        ordered = ordered.observe(observed, F.count_if(overlap).alias("overlaps"))
+    came = duplicate & (F.col("earlier.start") == F.col("start"))
     where = F.concat_ws(
         " ", F.col("topic"), F.col("partition"), F.lit("on broker"), F.col("broker_id"), F.lit("at"), "window_start"
     )
-    return ordered.select(
+    return ordered.where(F.col("newcomer") == 1).select(
         *kept,
         "file",
         F.lit(SCHEMA_VERSION).alias("schema_version"),
-        F.when(duplicate, F.lit("duplicate"))
-        .when(overlap, F.lit("time_backwards"))
-        .otherwise(F.col("row_rule"))
-        .alias("rule"),
-        F.when(duplicate, F.concat(F.lit("the same window twice: "), where))
-        .when(overlap, F.concat(F.lit("starts before the window ahead of it ended: "), where))
+        F.when(came, F.lit(KNOWN)).when(duplicate, F.lit(DUPLICATE)).otherwise(F.col("row_rule")).alias("rule"),
+        F.when(came, F.concat(F.lit("this window came with batch "), F.col("earlier.known_by")))
+        .when(duplicate, F.concat(F.lit("the same window twice: "), where))
         .otherwise(F.col("row_detail"))
         .alias("detail"),
     )
+
+
+def _spread(rows: DataFrame, known: DataFrame | None, kept: list[str], buckets: int) -> DataFrame:
+    """Bring a batch's rows, and windows that came before (`newcomer` 0), to where each replica's meet."""
+    text = F.lit(None).cast("string")
+    mine = rows.select(
+        *kept, "file", F.col("rule").alias("row_rule"), F.col("detail").alias("row_detail"), text.alias("known_by")
+    )
+    if known is not None:
+        theirs = known.withColumns({"known_by": F.col("ingest_id"), "row_rule": text})
+        mine = mine.unionByName(theirs.drop("ingest_id"), allowMissingColumns=True)
+    good = F.col("row_rule").isNull()
+    replica = F.xxhash64(*REPLICA_KEY)
+    return mine.select(
+        *kept,
+        F.when(~good, F.col("file")).alias("file"),
+        "row_rule",
+        "row_detail",
+        "known_by",
+        F.unix_seconds("window_start").alias("start"),
+        F.xxhash64(replica, good).alias("series"),
+        F.pmod(replica, F.lit(buckets)).cast("int").alias("bucket"),
+        F.when(F.col("known_by").isNull(), F.lit(1)).otherwise(F.lit(0)).alias("newcomer"),
+        # Of two rows for one window the same one must win whenever the batch is run again.
+        F.xxhash64(*MEASURES, "window_seconds").alias("tie"),
+    )
+
+
+def _one_by_one(ordered: DataFrame, kept: list[str], tolerance: int) -> DataFrame:
+    given = ordered.select(
+        *kept, "file", F.lit(SCHEMA_VERSION).alias("schema_version"), F.col("row_rule").alias("rule"),
+        F.col("row_detail").alias("detail"), "series", "start", "known_by",
+    )  # fmt: skip
+    names = [*kept, "file", "schema_version", "rule", "detail"]
+    wanted = given.select(*names).schema
+    key = list(REPLICA_KEY)
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  on the executor
+
+        return judge_batches(batches, to_arrow_schema(wanted, timestamp_utc=True), key, tolerance)
+
+    # What is kept depends on what was kept before: no native function goes through rows so.
+    return given.mapInArrow(work, wanted)
 
 
 def refuse(rows: DataFrame, condition: Column, rule: str, detail: Column) -> DataFrame:
@@ -145,6 +209,10 @@ def _key_rules(cluster: str | None) -> list[tuple[str, Column, Column]]:
         ("missing_key", F.col(name).isNull(), F.lit(f"{name} is null"))
         for name in ("cluster_id", "topic", "partition", "broker_id", "role", "window_start", "window_seconds")
     ]
+    for name in ("cluster_id", "topic"):
+        # A folder is named after the cluster, and Hive's name for none stands for none there.
+        nameless = (F.trim(name) == "") | (F.col(name) == NO_NAME)
+        rules.append(("missing_key", nameless, F.concat(F.lit(f"{name} is '"), name, F.lit("', which is no name"))))
     rules.append(("negative", F.col("partition") < 0, told("partition", "is below 0")))
     rules.append(("negative", F.col("broker_id") < 0, told("broker_id", "is below 0")))
     rules.append(("unknown_role", ~F.col("role").isin(*ROLES), told("role", f"is none of {', '.join(ROLES)}")))

@@ -44,6 +44,7 @@ _ANSWER = StructType(
 )
 _BROKER_LABELS = ("broker_id", "broker", "kafka_broker_id", "node_id")
 _CLUSTER_LABELS = ("cluster_id", "kafka_cluster", "cluster")
+_ONE_SERIES = ("cluster_id", "topic", "partition", "broker_id", "measure", "kind")
 _GAP = 3.0
 """A distance of more than so many steps is a gap: how an increase spread over it is not known."""
 
@@ -95,6 +96,8 @@ def _series(spark: SparkSession, paths: Sequence[str], cluster: str | None, brok
         metric["partition"].try_cast("int").alias("partition"),
         F.coalesce(*(metric[label].try_cast("int") for label in _BROKER_LABELS), mapped).alias("broker_id"),
         metric["instance"].alias("instance"),
+        # All labels together: two servers that scrape one broker give the same series under labels of their own.
+        F.to_json(F.array_sort(F.map_entries(metric))).alias("labels"),
         name.alias("name"),
         _measure(name).alias("measure"),
         F.when(name.contains("oneminuterate"), F.lit("rate")).otherwise(F.lit("count")).alias("kind"),
@@ -126,44 +129,72 @@ def _measure(name: Column) -> Column:
 
 
 def _points(series: DataFrame) -> DataFrame:
+    """The points of each series; of two origins (files, label sets) of one series only one at a time.
+
+    Two servers that scrape the same brokers, as highly available pairs do, count the same bytes at moments of their own:
+    taken for one series, each step from one to the other looks like a counter that fell.
+    """
+    kept = ("file", "cluster_id", "topic", "partition", "broker_id", "measure", "kind")
+    times = F.transform("values", lambda point: F.get(point, F.lit(0)).try_cast("double"))
+    # The same one of two for all series of a batch: figures that are put together come from one server.
+    origin = F.struct("file", "labels")
+    span = F.struct(origin.alias("origin"), F.array_min(times).alias("first"), F.array_max(times).alias("last"))
+    spans = F.collect_list(span).over(Window.partitionBy(*_ONE_SERIES))
     exploded = series.select(
-        "file", "cluster_id", "topic", "partition", "broker_id", "measure", "kind",
-        F.posexplode("values").alias("position", "point"),
+        *kept, origin.alias("origin"), spans.alias("spans"), F.posexplode("values").alias("position", "point"),
     )  # fmt: skip
-    return exploded.select(
-        "file", "cluster_id", "topic", "partition", "broker_id", "measure", "kind", "position",
+    points = exploded.select(
+        *kept, "origin", "spans", "position",
         F.get("point", F.lit(0)).try_cast("double").alias("at"),
         F.get("point", F.lit(1)).try_cast("double").alias("value"),
     )  # fmt: skip
+    before = F.filter("spans", lambda other: other["origin"] < F.col("origin"))
+    covered = F.exists(before, lambda other: F.col("at").between(other["first"], other["last"]))
+    known = F.coalesce(~F.isnan("at"), F.lit(False)) & F.coalesce(~F.isnan("value"), F.lit(False))
+    return points.where(known & ~covered).select(*kept, "origin", "position", "at", "value")
 
 
 def _increases(points: DataFrame) -> DataFrame:
-    """Add `seconds` since the point before and `increase`; null over a gap, where time goes back, and at the start."""
-    one_series = ("cluster_id", "topic", "partition", "broker_id", "measure", "kind")
-    in_order = Window.partitionBy(*one_series).orderBy("at", "position")
+    """Add `seconds` since the point before and `increase`; null over a gap, where time goes back, and at the start.
+
+    A counter that falls was reset, and what it shows since counts; where it falls from one origin to the next nobody knows.
+    An end offset is no counter: one that falls lost its tail or its topic, and what came meanwhile is not known. A gap
+    is no window: the row at its end stands for one step.
+    """
+    in_order = Window.partitionBy(*_ONE_SERIES).orderBy("at", "position")
     seconds = F.col("at") - F.lag("at").over(in_order)
-    stepped = points.where(F.col("at").isNotNull() & ~F.isnan("at")).withColumns(
-        {"seconds": seconds, "before": F.lag("value").over(in_order)}
+    stepped = points.withColumns(
+        {
+            "seconds": seconds,
+            "before": F.lag("value").over(in_order),
+            "same_origin": F.col("origin") == F.lag("origin").over(in_order),
+        }
     )
-    step = F.min(F.when(F.col("seconds") > 0, F.col("seconds"))).over(Window.partitionBy(*one_series))
-    usable = (F.col("seconds") > 0) & (F.col("seconds") <= step * _GAP) & ~F.isnan("value")
-    grown = F.when(F.col("value") >= F.col("before"), F.col("value") - F.col("before")).otherwise(F.col("value"))
+    step = F.min(F.when(F.col("seconds") > 0, F.col("seconds"))).over(Window.partitionBy(*_ONE_SERIES))
+    is_gap = F.col("seconds") > step * _GAP
+    reset = F.col("same_origin") & (F.col("measure") != "end_offset")
+    grown = F.when(F.col("value") >= F.col("before"), F.col("value") - F.col("before")).when(reset, F.col("value"))
     amount = F.when(F.col("kind") == "rate", F.col("value") * F.col("seconds")).otherwise(grown)
-    return stepped.withColumn("increase", F.when(usable, amount)).where(F.col("seconds") > 0)
+    increased = stepped.where(F.col("seconds") > 0).withColumns(
+        {"increase": F.when(~is_gap, amount), "step": step, "gap": is_gap}
+    )
+    return increased.withColumn("seconds", F.when(F.col("gap"), F.col("step")).otherwise(F.col("seconds")))
 
 
 def _rows(points: DataFrame) -> DataFrame:
     where = ("cluster_id", "topic", "broker_id", "at")
+    # As rates until they are put together: a series that missed a point has its increase over a longer window.
+    rate = F.col("increase") / F.col("seconds")
     by_topic = points.where(F.col("partition").isNull()).groupBy(*where).agg(
-        *(F.max(F.when(F.col("measure") == name, F.col("increase"))).alias(f"topic_{name}") for name in AMOUNTS)
+        *(F.max(F.when(F.col("measure") == name, rate)).alias(f"topic_{name}") for name in AMOUNTS)
     )  # fmt: skip
     by_replica = points.where(F.col("partition").isNotNull()).groupBy(*where, "partition").agg(
-        F.max("seconds").alias("seconds"),
+        F.min("seconds").alias("seconds"),
         F.min("file").alias("file"),
         F.max(F.when(F.col("measure") == "size", F.col("value"))).alias("size"),
-        F.max(F.when(F.col("measure") == "end_offset", F.col("increase"))).alias("messages"),
+        F.max(F.when(F.col("measure") == "end_offset", rate)).alias("messages"),
         F.max(F.when(F.col("measure") == "in_sync", F.col("value"))).alias("in_sync"),
-        *(F.max(F.when(F.col("measure") == name, F.col("increase"))).alias(f"own_{name}") for name in AMOUNTS),
+        *(F.max(F.when(F.col("measure") == name, rate)).alias(f"own_{name}") for name in AMOUNTS),
     )  # fmt: skip
     role = (
         F.when(F.col("in_sync").isNull(), F.lit(UNKNOWN_ROLE))
@@ -185,7 +216,7 @@ def _rows(points: DataFrame) -> DataFrame:
         "broker_id": F.col("broker_id"), "role": F.col("role"),
         "window_start": F.timestamp_millis(((F.col("at") - F.col("seconds")) * 1000).cast("bigint")),
         "window_seconds": F.round("seconds").cast("int"),
-        **{name: F.round(amount).try_cast("bigint") for name, amount in amounts.items()},
+        **{name: F.round(amount * F.col("seconds")).try_cast("bigint") for name, amount in amounts.items()},
         "size_bytes": F.col("size").try_cast("bigint"),
         "source": F.lit("prometheus"), "file": F.col("file"), "reader_rule": text, "reader_detail": text,
     }  # fmt: skip
@@ -195,8 +226,10 @@ def _rows(points: DataFrame) -> DataFrame:
 def _share(taking: WindowSpec) -> Column:
     messages = F.sum("messages").over(taking)
     size = F.sum("size").over(taking)
+    # Where one partition's growth is not known, the others' is no measure of its share.
+    all_known = F.count("messages").over(taking) == F.count("*").over(taking)
     return (
-        F.when(messages > 0, F.coalesce("messages", F.lit(0.0)) / messages)
+        F.when(all_known & (messages > 0), F.coalesce("messages", F.lit(0.0)) / messages)
         .when(size > 0, F.coalesce("size", F.lit(0.0)) / size)
         .otherwise(F.lit(1.0) / F.count("*").over(taking))
     )

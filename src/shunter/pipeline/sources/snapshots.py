@@ -8,20 +8,48 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from shunter.formats.inventory_files import VERSION
 from shunter.pipeline.schemas import BROKERS, FOLLOWER, LEADER, REPLICAS
-from shunter.pipeline.validation import RAW, Limits
+from shunter.pipeline.validation import NO_NAME, RAW, Limits
 
 _LINE = """
     kind string, version int, cluster_id string, taken_at_ms bigint,
     brokers array<struct<id: int, host: string, rack: string, disk_total_bytes: bigint, disk_usable_bytes: bigint>>,
     topic string, topic_id string, partition int, replicas array<int>, isr array<int>, leader int, start_offset bigint,
-    end_offset bigint, min_insync int, sizes array<struct<broker: int, bytes: bigint>>, _corrupt_record string
+    end_offset bigint, min_insync int, sizes array<struct<broker: int, bytes: bigint>>, partitions bigint,
+    _corrupt_record string
 """
+
+
+class SeenSnapshot(NamedTuple):
+    """One snapshot in one file. `told` is how many partitions its first line promises; None in files of old."""
+
+    cluster_id: str
+    taken_at_ms: int
+    file: str
+    heads: int
+    told: int | None
+    partitions: int
+    unreadable: int = 0
+    """Lines of its file that are no JSON."""
+
+    @property
+    def flaw(self) -> str | None:
+        """Why it can't stand for its cluster: a part of a cluster looks like a whole one."""
+        if self.heads == 0:
+            return "the snapshot has no line of kind cluster: it was cut off"
+        if self.told is not None and self.told != self.partitions:
+            return f"the snapshot holds {self.partitions} of its {self.told} partitions: it was cut off"
+        if self.told is None and self.unreadable:
+            return (
+                f"{self.unreadable} lines of its file can't be read, and its first line does not say how many there are"
+            )
+        return None
 
 
 def read_snapshot_lines(spark: SparkSession, paths: Sequence[str], *, now: datetime) -> DataFrame:
@@ -36,7 +64,8 @@ def read_snapshot_lines(spark: SparkSession, paths: Sequence[str], *, now: datet
         F.lit("taken_at_ms is "), "taken_at_ms", F.lit(f": not within {Limits().earliest:%Y} and now, in UTC")
     )
     lines = spark.read.schema(_LINE).json(list(paths)).withColumn("file", F.col("_metadata.file_path"))
-    key = F.col("cluster_id").isNull() | F.col("taken_at_ms").isNull()
+    nameless = F.col("cluster_id").isNull() | (F.trim("cluster_id") == "") | (F.col("cluster_id") == NO_NAME)
+    key = nameless | F.col("taken_at_ms").isNull()
     part = (F.col("kind") == "partition") & (
         F.coalesce("topic", F.col("partition").cast("string")).isNull() | F.col("replicas").isNull()
     )
@@ -51,20 +80,40 @@ def read_snapshot_lines(spark: SparkSession, paths: Sequence[str], *, now: datet
     return lines.withColumns({"flaw": flaw, "taken_at": F.when(is_time, F.timestamp_millis("taken_at_ms"))})
 
 
+def snapshots_of(lines: DataFrame) -> list[SeenSnapshot]:
+    """Every snapshot that a batch holds, by cluster, time and file; a small result."""
+    usable = lines.where(F.col("flaw").isNull()).groupBy("cluster_id", "taken_at_ms", "file")
+    is_head = F.col("kind") == "cluster"
+    counted = usable.agg(
+        F.count_if(is_head).alias("heads"),
+        F.max(F.when(is_head, F.col("partitions"))).alias("told"),
+        F.count_distinct(F.when(~is_head, F.struct("topic", "partition"))).alias("found"),
+    )
+    broken = lines.where(F.col("_corrupt_record").isNotNull()).groupBy("file").agg(F.count("*").alias("unreadable"))
+    ordered = counted.join(F.broadcast(broken), on="file", how="left").select(
+        "cluster_id", "taken_at_ms", "file", "heads", "told", "found", F.coalesce("unreadable", F.lit(0))
+    )
+    return [SeenSnapshot(*row) for row in ordered.orderBy("cluster_id", "taken_at_ms", "file").collect()]
+
+
 def brokers_of(lines: DataFrame) -> DataFrame:
-    """The brokers of each snapshot. Grain: one row per broker and snapshot; columns of `brokers` without ingest_id."""
+    """The brokers of each snapshot. Grain: one row per broker and snapshot, however often a line of it is repeated.
+
+    Columns of `brokers` without ingest_id.
+    """
     each = lines.where(F.col("flaw").isNull() & (F.col("kind") == "cluster")).select(
         "cluster_id", "taken_at", F.explode("brokers").alias("broker")
     )
     return each.select(
         "cluster_id", "taken_at", F.col("broker.id").alias("broker_id"), "broker.rack", "broker.host",
         "broker.disk_total_bytes", "broker.disk_usable_bytes", F.to_date("taken_at").alias("date"),
-    ).select(*(name for name in BROKERS.columns if name != "ingest_id"))  # fmt: skip
+    ).select(*(name for name in BROKERS.columns if name != "ingest_id")).dropDuplicates(list(BROKERS.key))  # fmt: skip
 
 
 def replicas_of(lines: DataFrame) -> DataFrame:
-    """The replicas of each snapshot. Grain: one row per replica and snapshot; columns of `replicas` without ingest_id.
+    """The replicas of each snapshot. Grain: one row per replica and snapshot, however often a line of it is repeated.
 
+    Columns of `replicas` without ingest_id.
     A topic without an id gets `name:` and its name. A broker that did not tell its log dirs leaves size_bytes null.
     """
     each = lines.where(F.col("flaw").isNull() & (F.col("kind") == "partition")).select(
@@ -79,27 +128,39 @@ def replicas_of(lines: DataFrame) -> DataFrame:
         F.array_contains("isr", F.col("broker_id")).alias("in_sync"),
         sizes[F.col("broker_id")].alias("size_bytes"),
         "start_offset", "end_offset", "min_insync", F.to_date("taken_at").alias("date"),
-    ).select(*(name for name in REPLICAS.columns if name != "ingest_id"))  # fmt: skip
+    ).select(*(name for name in REPLICAS.columns if name != "ingest_id")).dropDuplicates(list(REPLICAS.key))  # fmt: skip
 
 
 def broken_lines(lines: DataFrame) -> DataFrame:
     """Lines that can't be used. Grain: one row per such line, in the columns of `validation.RAW`."""
-    kinds = {"cluster_id": "string", "topic": "string", "partition": "int", "file": "string"}
-    typed = {
-        "topic_id": "string",
-        "role": "string",
-        "window_start": "timestamp",
-        "window_seconds": "int",
-        "broker_id": "int",
-    }
-    columns = {
-        **{name: F.lit(None).cast(typed.get(name, "bigint")) for name in RAW},
-        **{name: F.col(name) for name in kinds},
-        "source": F.lit("snapshots"),
-        "reader_rule": F.lit("not_readable"),
-        "reader_detail": F.col("flaw"),
-    }
-    return lines.where(F.col("flaw").isNotNull()).select(*(columns[name].alias(name) for name in RAW))
+    broken = lines.where(F.col("flaw").isNotNull())
+    kept = {name: F.col(name) for name in ("cluster_id", "topic", "partition", "file")}
+    return _raw(broken, {**kept, "reader_rule": F.lit("not_readable"), "reader_detail": F.col("flaw")})
+
+
+def _raw(rows: DataFrame, given: dict[str, Column]) -> DataFrame:
+    texts = ("cluster_id", "topic_id", "topic", "role", "source", "file", "reader_rule", "reader_detail")
+    kinds = dict.fromkeys(texts, "string") | dict.fromkeys(("partition", "broker_id", "window_seconds"), "int")
+    kinds["window_start"] = "timestamp"
+    columns = {name: F.lit(None).cast(kinds.get(name, "bigint")) for name in RAW}
+    columns |= {"source": F.lit("snapshots"), **given}
+    return rows.select(*(columns[name].alias(name) for name in RAW))
+
+
+def put_aside(spark: SparkSession, refused: Sequence[tuple[SeenSnapshot, str, str]]) -> DataFrame:
+    """A row for each snapshot that is not taken: (snapshot, rule, why). Columns of `validation.RAW`."""
+    rows = [(one.cluster_id, one.taken_at_ms, one.file, rule, why) for one, rule, why in refused]
+    given = spark.createDataFrame(rows, "cluster_id string, at bigint, file string, rule string, why string")
+    return _raw(
+        given,
+        {
+            "cluster_id": F.col("cluster_id"),
+            "window_start": F.timestamp_millis("at"),
+            "file": F.col("file"),
+            "reader_rule": F.col("rule"),
+            "reader_detail": F.col("why"),
+        },
+    )
 
 
 def samples_of(replicas: DataFrame) -> DataFrame:
@@ -107,14 +168,24 @@ def samples_of(replicas: DataFrame) -> DataFrame:
 
     Grain: one row per replica and pair of snapshots in which it has one topic id and one role's log to compare; columns
     of `validation.RAW`. An end offset that fell (an unclean election, a broker restored) gives a size and no amounts.
+    A pair within a span whose ends were both known before gives none: what came in that span was counted then.
 
     Args:
-        replicas: Columns of `replicas`; `file` where there is one. Snapshots of one cluster may come in any order.
+        replicas: Columns of `replicas`; `file` where there is one; `known` where some snapshots came with an earlier batch.
+            Snapshots of one cluster may come in any order.
     """
-    each = Window.partitionBy("cluster_id", "topic_id", "partition", "broker_id").orderBy("taken_at")
+    replica = ("cluster_id", "topic_id", "partition", "broker_id")
+    each, whole = Window.partitionBy(*replica).orderBy("taken_at"), Window.partitionBy(*replica)
     before = {name: F.lag(name).over(each) for name in ("taken_at", "size_bytes", "start_offset", "end_offset")}
     paired = replicas.withColumns({f"{name}_before": column for name, column in before.items()})
-    paired = paired.where(F.col("taken_at_before").isNotNull())
+    counted = F.lit(False)
+    if "known" in replicas.columns:
+        known_at = F.when(F.col("known"), F.col("taken_at"))
+        paired = paired.withColumns(
+            {"known_from": F.min(known_at).over(whole), "known_until": F.max(known_at).over(whole)}
+        )
+        counted = (F.col("known_from") <= F.col("taken_at_before")) & (F.col("known_until") >= F.col("taken_at"))
+    paired = paired.where(F.col("taken_at_before").isNotNull() & ~F.coalesce(counted, F.lit(False)))
     messages = F.col("end_offset") - F.col("end_offset_before")
     columns = {
         "cluster_id": F.col("cluster_id"), "topic_id": F.col("topic_id"), "topic": F.col("topic"),

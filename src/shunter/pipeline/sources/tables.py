@@ -7,14 +7,18 @@ seconds since 1970; or `window_start_ms`), window_seconds, role, topic_id, bytes
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StringType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import DataType, LongType, StringType, StructType, TimestampNTZType, TimestampType
 
 from shunter.errors import FormatError
 from shunter.pipeline.schemas import MEASURES, UNKNOWN_ROLE
@@ -32,6 +36,7 @@ _NUMBERS = {
     "size_bytes": "bigint",
 }
 _TEXTS = ("cluster_id", "topic_id", "topic", "role")
+_READERS = 8
 LAST_SECOND = 32_503_680_000
 """Year 3000. What lies beyond is no time in seconds, and Spark can't hold all of it."""
 
@@ -50,14 +55,33 @@ def read_table(spark: SparkSession, paths: Sequence[str], file_format: str, *, c
     place = ", ".join(paths)
     if file_format == "parquet":
         check_parquet(paths)
+    parts: list[DataFrame] = []
+    for frame in _frames(spark, paths, file_format, place):
+        if frame.columns == ["_corrupt_record"]:
+            raise FormatError(place, "holds no JSON object, one a line: is --kind right?")
+        check_columns(frame.columns, place, has_cluster=cluster is not None)
+        parts.append(raw_samples(frame, source=file_format, file=F.col("_metadata.file_path"), cluster=cluster))
+    return reduce(DataFrame.unionByName, parts)
+
+
+def _frames(spark: SparkSession, paths: Sequence[str], file_format: str, place: str) -> list[DataFrame]:
+    """The files in as few frames as they have layouts: a file of another layout loses no column and shifts none."""
     try:
-        frame = _load(spark, paths, file_format)
+        if file_format == "json":
+            return [_load(spark, paths, file_format)]
+        if file_format == "parquet":
+            # Nanoseconds, which pandas writes, come as numbers; Spark has no such time.
+            spark.conf.set("spark.sql.legacy.parquet.nanosAsLong", "true")
+            with contextlib.suppress(PySparkException, Py4JJavaError):
+                return [spark.read.option("recursiveFileLookup", "true").option("mergeSchema", "true").parquet(*paths)]
+        by_layout: dict[str, list[str]] = {}
+        with ThreadPoolExecutor(_READERS) as pool:
+            layouts = pool.map(lambda path: _load(spark, [path], file_format).schema.json(), paths)
+            for path, layout in zip(paths, layouts, strict=True):
+                by_layout.setdefault(layout, []).append(path)
+        return [_load(spark, alike, file_format) for alike in by_layout.values()]
     except AnalysisException as error:
         raise FormatError(place, f"can't be read as {file_format}: {error.getMessage()}") from error
-    if frame.columns == ["_corrupt_record"]:
-        raise FormatError(place, "holds no JSON object, one a line: is --kind right?")
-    check_columns(frame.columns, place, has_cluster=cluster is not None)
-    return raw_samples(frame, source=file_format, file=F.col("_metadata.file_path"), cluster=cluster)
 
 
 def check_parquet(paths: Sequence[str]) -> None:
@@ -170,6 +194,13 @@ def _start(types: dict[str, DataType]) -> tuple[Column, tuple[str, Column, Colum
         return column, ("not_a_time", F.lit(False), F.lit(""))
     if isinstance(kind, TimestampNTZType):
         return column.cast("timestamp"), ("not_a_time", F.lit(False), F.lit(""))
+    if isinstance(kind, LongType):
+        # Beyond any time in milliseconds: nanoseconds since 1970.
+        nanos = column >= F.lit(LAST_SECOND * 1_000_000)
+        seconds_of = F.when(nanos, column / 1e9).otherwise(column.cast("double"))
+        micros = F.timestamp_micros((column / 1000).cast("bigint"))
+        start, told_of = _from_seconds(column.cast("string"), seconds_of, "window_start")
+        return F.when(nanos & (seconds_of <= LAST_SECOND), micros).otherwise(start), told_of
     text = column.cast("string")
     seconds = text.try_cast("double")
     start, (rule, hit, told) = _from_seconds(text, seconds, "window_start")

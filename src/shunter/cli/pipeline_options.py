@@ -1,0 +1,116 @@
+"""Options that several commands of `shunter pipeline` take, and how a plan's outcome is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from shunter.app.plan import AIMS
+
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+
+
+class Duration(click.ParamType[float]):
+    """`30s`, `1m`, `2h`, `1d`; a bare number is seconds."""
+
+    name = "TIME"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read a duration in seconds."""
+        if isinstance(value, float):
+            return value
+        text = str(value).strip()
+        unit = _SECONDS.get(text[-1:])
+        try:
+            seconds = float(text[:-1]) * unit if unit is not None else float(text)
+        except ValueError:
+            self.fail(f"{text!r} is no duration: write 30s, 1m, 2h or 1d", param, ctx)
+        if seconds <= 0:
+            self.fail(f"{text!r} is no duration above 0", param, ctx)
+        return seconds
+
+
+_PLAN_OPTIONS = (
+    click.option("--scope", default="rebalance", show_default=True, help="rebalance, drain, fill, fix-racks, change-replication, replace, empty-disks or leaders."),
+    click.option("--brokers", default="", metavar="IDS", help="The brokers that the scope is about, with commas between."),
+    click.option("--replacements", default="", metavar="IDS", help="replace: who takes over from each of --brokers."),
+    click.option("--replication", type=int, default=0, help="change-replication: how many replicas."),
+    click.option("--topic", "topics", multiple=True, help="change-replication: only this topic; repeat for several."),
+    click.option("--disk-limit-percent", type=float, help="empty-disks: how full a disk may be."),
+    click.option("--cluster", "clusters", multiple=True, help="Only this cluster; repeat for several."),
+    click.option("--exclude-topic", "excluded_topics", multiple=True, help="Leave this topic as it is."),
+    click.option("--exclude-brokers", "excluded_brokers", default="", metavar="IDS", help="Nothing comes to these, nothing leaves."),
+    click.option("--peak", default="p95", show_default=True, help="The load that brokers must carry: mean, p50, p95, p99 or max."),
+    click.option("--days", type=float, default=0.0, show_default=True, help="Plan for sizes so many days ahead."),
+    click.option("--aims", default="", metavar="NAMES", help=f"The most important first, of: {', '.join(AIMS)}."),
+    click.option("--band-percent", type=float, default=10.0, show_default=True, help="How far from its share a broker may be."),
+    click.option("--capacity", type=float, metavar="BYTES/S", help="What each broker's network carries, either way; disks' room is in the snapshots."),
+    click.option("--headroom-percent", type=float, default=20.0, show_default=True, help="Kept free of each capacity."),
+    click.option("--max-replicas", type=int, help="The most replicas on one broker."),
+    click.option("--max-bytes-percent", type=float, help="Copy at most this share of all bytes."),
+    click.option("--max-moves", type=int, help="Copy at most so many replicas."),
+    click.option("--snapshot-age", type=Duration(), default="7d", show_default=True, help="Plan no cluster whose newest snapshot is older."),
+    click.option("--joint-bound", is_flag=True, help="Also bound the bytes by disk, replicas and leaders together (seconds a cluster)."),
+    click.option("--limit", "seconds_per_cluster", type=Duration(), default="10m", show_default=True, help="Give a cluster up after this."),
+)  # fmt: skip
+
+
+def plan_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a plan."""
+    for option in reversed(_PLAN_OPTIONS):
+        command = option(command)
+    return command
+
+
+def ids_of(text: str) -> tuple[int, ...]:
+    """Read broker ids with commas between."""
+    try:
+        return tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError as error:
+        raise click.UsageError(f"{text!r} is no list of broker ids: write 1,2,3") from error
+
+
+def asked_of(given: dict[str, Any]) -> Any:
+    """Make what is asked for of the options; takes `aims` out of them."""
+    from shunter.app.pipeline import PlanOptions  # noqa: PLC0415
+
+    for name in ("brokers", "replacements", "excluded_brokers"):
+        given[name] = ids_of(given[name])
+    aims = tuple(part.strip() for part in given.pop("aims").split(",") if part.strip())
+    if aims:
+        given["aims"] = aims
+    asked = PlanOptions(**given)
+    # What contradicts itself is said before Spark is started for it.
+    asked.request()
+    return asked
+
+
+def _told_basis(basis: Any) -> str:
+    """What a plan rests on, and of which age."""
+    if basis is None:
+        return ""
+    text = f"{basis.with_rates:,} of {basis.partitions:,} partitions have rates"
+    if basis.with_rates:
+        text += f", until {datetime.fromtimestamp(basis.rates_until, UTC):%Y-%m-%d %H:%M} UTC"
+    if basis.with_sizes < basis.partitions:
+        text += f"; {basis.partitions - basis.with_sizes:,} have no size"
+    if basis.snapshot_at is None:
+        return f"{text}; no snapshot: replicas are where the newest samples came from"
+    return f"{text}; snapshot of {datetime.fromtimestamp(basis.snapshot_at, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def told_plan(outcome: Any) -> str:
+    """What planning one cluster came to, in words."""
+    if outcome.status != "planned":
+        return f"{outcome.cluster_id}: {outcome.status} after {outcome.seconds:.1f} s: {outcome.message}"
+    bounds = [share for share in (outcome.bound_percent, outcome.joint_bound_percent) if share is not None]
+    bound = f" (to reach every band no plan copies less than {max(bounds):.2f} %)" if bounds else ""
+    text = f"{outcome.cluster_id}: {outcome.moves:,} copies, {outcome.bytes_percent:.2f} % of all bytes{bound}, {outcome.seconds:.1f} s"
+    if outcome.basis is not None:
+        text += f"\n  {_told_basis(outcome.basis)}"
+    if outcome.undone:
+        text += f"\n  {outcome.undone:,} aims are not reached; `shunter pipeline report` and the table plan_undone say which, and why"
+    return text if outcome.message is None else f"{text}\n  {outcome.message}"

@@ -1,0 +1,302 @@
+"""The lake's log: numbered files, each one commit, each made only if nobody else made that number before.
+
+```
+ROOT/log/00000000000000000007.json               the seventh commit
+ROOT/log/checkpoints/00000000000000000064.json   all that counts after the 64th, so that nobody reads 64 files for it
+```
+
+A writer reads the log up to its newest number, writes its rows, and then tries to make the next number. Where somebody was
+faster it looks at what came in between: if that touches what it decided by, it begins anew, else it tries the next number.
+Decision 0403 has the reasons and figures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import date, datetime
+from typing import Any
+
+import orjson
+
+from shunter.errors import FormatError
+from shunter.pipeline.stores import Store
+
+VERSION = 1
+COMPACTION, RETENTION, CLEAN = "compaction", "retention", "clean"
+_MORE_THAN_SAMPLES = ("snapshots", "cruise-control")
+EVERY = 32
+"""So many commits are covered by a checkpoint."""
+_KEPT_CHECKPOINTS = 4
+_CHECKPOINTS = "checkpoints"
+_SUFFIX = ".json"
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """An input. `fingerprint` is the SHA-256 of its contents, or length and time where they can't be read from here."""
+
+    path: str
+    fingerprint: str
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMark:
+    """How far a stream has come: the newest batch of a query that is in this commit, and the newest window start seen."""
+
+    query: str
+    number: int
+    watermark: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One batch that counts. `version` is its number in the log; 0 for one of an older lake, or not committed yet."""
+
+    ingest_id: str
+    kind: str
+    files: tuple[InputFile, ...] = ()
+    good: int = 0
+    rejected: int = 0
+    rules: tuple[tuple[str, int], ...] = ()
+    clusters: tuple[str, ...] = ()
+    first_date: date | None = None
+    last_date: date | None = None
+    since: datetime | None = None
+    """Start of the first window of its good rows."""
+    until: datetime | None = None
+    """End of the last one."""
+    longest: int = 0
+    """Seconds of its longest window."""
+    watermark: datetime | None = None
+    keep_from: date | None = None
+    supersedes: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
+    """Tables that it has a folder in; none for a batch of an older lake."""
+    streams: tuple[StreamMark, ...] = ()
+    level: int = 0
+    """How often rows of a stream were put together to become this batch."""
+    forgets: tuple[str, ...] = ()
+    """Batches that were replaced, and are deleted."""
+    forfeits: tuple[str, ...] = ()
+    """Attempts that were never committed, and may not be any more: their files are deleted."""
+    committed_at: datetime | None = None
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """What counts after `version` commits: all that is not forgotten, oldest first."""
+
+    version: int
+    commits: tuple[Commit, ...] = ()
+
+    @property
+    def live(self) -> tuple[Commit, ...]:
+        """Batches that no later one replaces."""
+        replaced = {ingest_id for commit in self.commits for ingest_id in commit.supersedes}
+        return tuple(commit for commit in self.commits if commit.ingest_id not in replaced)
+
+    def after(self, commit: Commit) -> LogState:
+        """The state with one more commit."""
+        gone = set(commit.forgets)
+        kept = self.commits if not gone else tuple(one for one in self.commits if one.ingest_id not in gone)
+        # What only deletes has done its work once it is applied, but for the attempts that it forbids.
+        return LogState(commit.version, (*kept, commit))
+
+
+class CommitLog:
+    """Reads and writes the log in a store; remembers what it has read, for commits never change."""
+
+    def __init__(self, store: Store, place: str, older: Callable[[], Iterable[Commit]] | None = None) -> None:
+        """Take a store.
+
+        Args:
+            place: What errors call it.
+            older: Gives the commits of a lake that a version without a log wrote.
+        """
+        self._store = store
+        self._place = place
+        self._older = older
+        self._read: LogState | None = None
+
+    def state(self) -> LogState:
+        """All that is committed now.
+
+        Raises:
+            FormatError: a commit of a newer version of Shunter, or one that can't be read.
+        """
+        known = self._known()
+        while True:
+            following = known.version + 1
+            raw = self._store.read(_name(following))
+            if raw is None:
+                # Entries below a checkpoint may be gone: then there is a newer checkpoint than what we know.
+                newest = self._newest_checkpoint()
+                if newest <= known.version:
+                    break
+                known = self._of_checkpoint(newest)
+                continue
+            known = known.after(_decode(raw, self._place, following))
+        self._read = known
+        return known
+
+    def append(self, base: LogState, commit: Commit) -> LogState | None:
+        """Make a commit the next one after a state; None where somebody else's is."""
+        numbered = replace(commit, version=base.version + 1)
+        if not self._store.create(_name(numbered.version), _encode(numbered)):
+            return None
+        if self._newest_checkpoint() >= numbered.version and not _has(self.state(), numbered.ingest_id):
+            # That number had been made, and cleaned away, long ago: nobody will ever read ours.
+            self._store.delete(_name(numbered.version))
+            return None
+        after = base.after(numbered)
+        if numbered.version % EVERY == 0:
+            self._checkpoint(after)
+        return after
+
+    def prune(self, before: datetime) -> int:
+        """Delete entries that a checkpoint covers and that were made before a moment; gives their number."""
+        newest = self._newest_checkpoint()
+        deleted = 0
+        for name in sorted(self._store.names("")):
+            number = _number(name)
+            if number is None or number > newest:
+                continue
+            raw = self._store.read(name)
+            made = None if raw is None else _decode(raw, self._place, number).committed_at
+            if made is None or made >= before:
+                break
+            self._store.delete(name)
+            deleted += 1
+        return deleted
+
+    def _known(self) -> LogState:
+        """Where to go on reading: what was read before, if it is still what is there."""
+        known = self._read
+        if known is not None and known.version > 0:
+            raw = self._store.read(_name(known.version))
+            last = known.commits[-1].ingest_id if known.commits else ""
+            if raw is not None and _decode(raw, self._place, known.version).ingest_id == last:
+                return known
+        newest = self._newest_checkpoint()
+        if newest:
+            return self._of_checkpoint(newest)
+        return LogState(0, tuple(self._older()) if self._older is not None else ())
+
+    def _checkpoint(self, state: LogState) -> None:
+        document = {"version": VERSION, "commits": [_document(commit) for commit in state.commits]}
+        self._store.create(f"{_CHECKPOINTS}/{_name(state.version)}", orjson.dumps(document))
+        for name in sorted(self._store.names(_CHECKPOINTS))[:-_KEPT_CHECKPOINTS]:
+            self._store.delete(f"{_CHECKPOINTS}/{name}")
+
+    def _newest_checkpoint(self) -> int:
+        return max((_number(name) or 0 for name in self._store.names(_CHECKPOINTS)), default=0)
+
+    def _of_checkpoint(self, version: int) -> LogState:
+        name = f"{_CHECKPOINTS}/{_name(version)}"
+        raw = self._store.read(name)
+        if raw is None:
+            return self._of_checkpoint(self._newest_checkpoint())
+        with _reading(f"{self._place}/{name}"):
+            document = _understood(orjson.loads(raw), f"{self._place}/{name}")
+            return LogState(version, tuple(_commit(one) for one in document["commits"]))
+
+
+def conflicts(mine: Commit, theirs: Commit, known: Collection[str]) -> bool:
+    """Whether a commit was decided without something that it should have known, and has to be decided again.
+
+    Args:
+        theirs: One that came in between.
+        known: Batches that it was decided by; to put those together changes none of their rows.
+    """
+    if mine.ingest_id in theirs.forfeits or theirs.ingest_id in mine.forfeits:
+        return True
+    if set(mine.supersedes) & {*theirs.supersedes, *theirs.forgets}:
+        return True
+    if mine.kind in (CLEAN, COMPACTION, RETENTION):
+        # They write down nothing that was not there: what came meanwhile stands beside it.
+        return False
+    if theirs.kind == CLEAN or (theirs.kind == COMPACTION and set(theirs.supersedes) <= set(known)):
+        return False
+    if {file.fingerprint for file in mine.files} & {file.fingerprint for file in theirs.files}:
+        return True
+    if {mark.query for mark in mine.streams} & {mark.query for mark in theirs.streams}:
+        return True
+    if not set(mine.clusters) & set(theirs.clusters):
+        return False
+    if theirs.kind == RETENTION:
+        return True
+    return (mine.kind == theirs.kind and mine.kind in _MORE_THAN_SAMPLES) or touch(mine, theirs)
+
+
+def touch(one: Commit, other: Commit) -> bool:
+    """Whether windows of both may be the same or overlap."""
+    if one.since is None or one.until is None or other.since is None or other.until is None:
+        return bool(one.good and other.good)
+    return one.since < other.until and other.since < one.until
+
+
+def _has(state: LogState, ingest_id: str) -> bool:
+    return any(commit.ingest_id == ingest_id for commit in state.commits)
+
+
+def _name(version: int) -> str:
+    return f"{version:020d}{_SUFFIX}"
+
+
+def _number(name: str) -> int | None:
+    stem = name.removesuffix(_SUFFIX)
+    return int(stem) if stem.isdigit() else None
+
+
+def _document(commit: Commit) -> dict[str, Any]:
+    return asdict(commit)
+
+
+def _encode(commit: Commit) -> bytes:
+    return orjson.dumps({"version": VERSION, "commit": _document(commit)}, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _decode(raw: bytes, place: str, version: int) -> Commit:
+    with _reading(f"{place}/{_name(version)}"):
+        return _commit(_understood(orjson.loads(raw), f"{place}/{_name(version)}")["commit"])
+
+
+@contextlib.contextmanager
+def _reading(place: str) -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(place, f"is no commit of a lake: {error!r}") from error
+
+
+def _understood(document: Any, place: str) -> Any:
+    if document["version"] != VERSION:
+        raise FormatError(place, f"version {document['version']} is not understood; {VERSION} is: use a newer Shunter")
+    return document
+
+
+_NAMES = {field.name for field in fields(Commit)}
+
+
+def _commit(document: dict[str, Any]) -> Commit:
+    values = {name: document[name] for name in _NAMES & set(document)}
+    values["files"] = tuple(InputFile(**one) for one in document["files"])
+    values["rules"] = tuple((rule, rows) for rule, rows in document["rules"])
+    values["streams"] = tuple(
+        StreamMark(one["query"], one["number"], _time(one["watermark"])) for one in document["streams"]
+    )
+    for name in ("clusters", "supersedes", "tables", "forgets", "forfeits"):
+        values[name] = tuple(document[name])
+    for name in ("first_date", "last_date", "keep_from"):
+        values[name] = None if document[name] is None else date.fromisoformat(document[name])
+    for name in ("since", "until", "watermark", "committed_at"):
+        values[name] = _time(document[name])
+    return Commit(**values)
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

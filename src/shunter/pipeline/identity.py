@@ -1,0 +1,94 @@
+"""What several sources say of one replica becomes one series: names get their topic's id, and one source counts at a time.
+
+Prometheus, Cruise Control and tables of one's own name a topic; snapshots also know its id. Joined by id alone, the rates
+of the first would never reach a plan that is made from the second.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from shunter.pipeline.schemas import AMOUNTS
+
+NAMED = "name:"
+"""Begins the topic id of a row whose source knows no ids."""
+_DERIVED = ("snapshots", "log_dirs")
+"""Sources whose amounts follow from sizes and offsets seen far apart; any other one counted them."""
+
+
+def one_series(samples: DataFrame, replicas: DataFrame) -> DataFrame:
+    """Give samples their topics' ids, and let what was measured win over what was derived of the same time.
+
+    Grain: as `samples`, none dropped.
+
+    Args:
+        samples: Columns of `samples`, or of a roll-up (then all counts as measured).
+        replicas: Columns of `replicas`: all snapshots there are.
+    """
+    named = with_topic_ids(samples, topics_of(replicas))
+    return prefer_measured(named) if "source" in samples.columns else named
+
+
+def topics_of(replicas: DataFrame) -> DataFrame:
+    """The lives of each topic's name. Grain: one row per cluster and topic; `lives` by time: first, last (s), topic_id."""
+    lives = replicas.groupBy("cluster_id", "topic", "topic_id").agg(
+        F.min(F.unix_seconds("taken_at")).alias("first"), F.max(F.unix_seconds("taken_at")).alias("last")
+    )
+    life = F.struct("first", "last", "topic_id")
+    return lives.groupBy("cluster_id", "topic").agg(F.sort_array(F.collect_list(life)).alias("lives"))
+
+
+def with_topic_ids(samples: DataFrame, topics: DataFrame) -> DataFrame:
+    """Replace `name:…` by the id that snapshots show for that name at that time; what can't be told stays as it is.
+
+    Before the first snapshot the first id holds, after the newest one the newest. Between the last snapshot of one id and
+    the first of the next nobody knows which of both a window belongs to, and it belongs to neither.
+    """
+    start = F.unix_seconds("window_start")
+    lives = F.col("lives")
+    begun = F.filter(lives, lambda life: life["first"] <= start)
+    current = F.coalesce(F.element_at(F.when(F.size(begun) > 0, begun), -1), F.get(lives, F.lit(0)))
+    is_newest = F.size(begun) == F.size(lives)
+    holds = (F.size(begun) == 0) | is_newest | (start <= current["last"])
+    found = F.when(holds, current["topic_id"])
+    named = F.col("topic_id").startswith(NAMED)
+    joined = samples.join(F.broadcast(topics), on=["cluster_id", "topic"], how="left")
+    return joined.withColumn(
+        "topic_id", F.when(named, F.coalesce(found, "topic_id")).otherwise(F.col("topic_id"))
+    ).select(*samples.columns)  # fmt: skip
+
+
+def prefer_measured(samples: DataFrame) -> DataFrame:
+    """Take the amounts away from derived windows that overlap a measured one of the same replica; sizes stay.
+
+    A cluster with one kind of source is passed on as it is: only mixed ones are sorted for this.
+    """
+    derived = F.col("source").isin(*_DERIVED)
+    kinds = samples.groupBy("cluster_id").agg(F.max(derived).alias("some"), F.min(derived).alias("all")).collect()
+    mixed = [row["cluster_id"] for row in kinds if row["some"] and not row["all"]]
+    if not mixed:
+        return samples
+    is_mixed = F.col("cluster_id").isin(*mixed)
+    return samples.where(~is_mixed).unionByName(_without_overlapped(samples.where(is_mixed), derived))
+
+
+def _without_overlapped(samples: DataFrame, derived: Column) -> DataFrame:
+    replica = Window.partitionBy("cluster_id", "topic_id", "partition", "broker_id")
+    start = F.unix_seconds("window_start")
+    end = start + F.col("window_seconds")
+    counts = ~derived & F.coalesce(*AMOUNTS).isNotNull()
+    # Sorted forwards for what began before, backwards for what begins later: frames that only grow cost nothing.
+    forwards = replica.orderBy(start).rangeBetween(Window.unboundedPreceding, 0)
+    backwards = replica.orderBy(start.desc()).rangeBetween(Window.unboundedPreceding, -1)
+    seen = samples.withColumns(
+        {
+            "ended": F.max(F.when(counts, end)).over(forwards),
+            "next": F.min(F.when(counts, start)).over(backwards),
+        }
+    )
+    overlapped = derived & (
+        F.coalesce(F.col("ended") > start, F.lit(False)) | F.coalesce(F.col("next") < end, F.lit(False))
+    )
+    amounts = {name: F.when(~overlapped, F.col(name)) for name in AMOUNTS}
+    return seen.withColumns(amounts).select(*samples.columns)
