@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
+import sys
 import sysconfig
 import venv
 from pathlib import Path
@@ -66,7 +68,7 @@ def test_ingest_model_and_plan_run_where_shunter_is_not_installed(work_dir: Path
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_DRIVER_PYTHON": str(python),
     }
-    archive, main = package(work_dir / "package")
+    archive, _, main = package(work_dir / "package", environment=False)
     for cluster in ("north", "south"):
         samples(work_dir / f"{cluster}.json", cluster)
 
@@ -100,3 +102,64 @@ def test_ingest_model_and_plan_run_where_shunter_is_not_installed(work_dir: Path
         assert plan["partitions"]
         assert {broker for row in plan["partitions"] for broker in row["replicas"]} == {1, 2, 3}
     assert len([*(work_dir / "spark").rglob("app-*/*/shunter.zip")]) >= 2, "Shunter came with the job, to both workers"
+
+
+def test_the_documents_way_works_on_machines_that_have_nothing(work_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands of docs/pipeline.md, letter by letter, but for the master, the folder, and the stage."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    page = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text().partition("## On a fleet's Spark")[2]
+    written, submitted = page.partition("```\n")[2].partition("```")[0].replace("\\\n", " ").splitlines()
+    venv.create(work_dir / "machine", with_pip=False)
+    python = work_dir / "machine" / "bin" / "python3"
+    ended = subprocess.run([python, "-c", "import click"], capture_output=True, text=True, check=False)
+    assert "No module named 'click'" in ended.stderr
+    # On the machine that has Shunter.
+    made = subprocess.run(
+        [sys.executable, "-m", *written.split()], cwd=work_dir, capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")},
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    told = made.stdout.split("package/shunter_pipeline.py")[0].split()
+    assert told[1:] == submitted.split("package/shunter_pipeline.py")[0].split()[3:], "as the documents say"
+    samples(work_dir / "north.json", "north")
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL", "PYSPARK"))}
+    bare |= {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
+    bare["PATH"] = f"{python.parent}:{HOME / 'bin'}:/usr/bin:/bin:{Path(shutil.which('java') or '').parent}"
+
+    # Workers start the `python3` of their own path.
+    monkeypatch.setenv("PATH", bare["PATH"])
+
+    def submit(url: str, *arguments: str) -> str:
+        words = submitted.split()
+        words = words[: words.index("hdfs:///shunter")]
+        words[words.index("spark://master:7077")] = url
+        for name, value in SMALL.items():
+            words[1:1] = ["--conf", f"{name}={value}"]
+        ended = subprocess.run(
+            [*words, str(work_dir / "lake"), *arguments],
+            env=bare,
+            cwd=work_dir,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-4000:]
+        return ended.stdout
+
+    with SparkStandalone(work_dir / "spark", memory_per_worker_mib=512) as cluster:
+        assert "120 rows taken, 0 put aside" in submit(
+            cluster.url, "ingest", str(work_dir / "north.json"), "--kind", "json"
+        )
+        assert "40 replicas, 40 with rates" in submit(cluster.url, "model")
+        assert "north: " in submit(cluster.url, "plan", "--out", "plans")
+    assert json.loads((work_dir / "plans" / "north.json").read_text())["partitions"]
+
+
+SMALL = {
+    "spark.executor.memory": "512m",
+    "spark.driver.memory": "512m",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}

@@ -509,12 +509,13 @@ def run(ctx: click.Context, bootstrap_server: str, command_config: Path | None, 
     show_default=True,
     help="Folder for the files.",
 )
-def package_for_spark(out: Path) -> None:
-    """Write what spark-submit takes along to machines that have no Shunter."""
+@click.option("--environment/--no-environment", default=True, show_default=True, help="With what Shunter stands on.")
+@_complaining
+def package_for_spark(out: Path, environment: bool) -> None:
+    """Write what spark-submit takes along to machines that have nothing but Spark and a Python of this version."""
     from shunter.app.pipeline import package  # noqa: PLC0415
 
-    archive, main = package(out)
-    click.echo(f"spark-submit --py-files {archive} {main} --root URL COMMAND …")
+    click.echo(package(out, environment=environment).command)
 
 
 __all__ = ["Duration", "pipeline"]
