@@ -1,14 +1,16 @@
 """Raw to hourly to daily; compaction and retention change folders, not answers."""
 
-from datetime import date, datetime, timedelta
+import json
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from pyspark.sql import functions as F
 
 from shunter.pipeline.account_schemas import PLANS
 from shunter.pipeline.ingest import IngestOptions, ingest_files
+from shunter.pipeline.lake import list_inputs
 from shunter.pipeline.rollup import compact, roll_up_days
-from shunter.pipeline.schemas import DAILY, HOURLY, SAMPLES
+from shunter.pipeline.schemas import DAILY, HOURLY, REJECTS, SAMPLES
 from shunter.pipeline.sources.tables import read_table
 
 pytestmark = pytest.mark.spark
@@ -97,3 +99,48 @@ def test_a_lake_that_an_older_version_wrote_is_read_and_written_on(spark, lake):
     lake.write(new.withColumns(absent), PLANS)
     rows = lake.read(spark, PLANS).orderBy("plan_id").select("bytes_percent", "joint_bound_percent").collect()
     assert [tuple(row) for row in rows] == [(7.5, None), (2.5, 3.5)]
+
+
+def test_batches_that_a_version_without_a_log_committed_count_on(spark, lake, now, tmp_path):
+    """Folders of all batches together, and a manifest of JSON files, one a batch; a second batch was never committed."""
+    path = csv(tmp_path / "a.csv", ["c1,t,0,1,leader,2025-02-01T00:00:00Z,60,60,5"])
+    (file,) = list_inputs(spark, [path])
+    absent = {field.name: F.lit(None).cast(field.dataType) for field in REJECTS.schema}
+    row = {"cluster_id": "c1", "topic_id": "name:t", "topic": "t", "partition": 0, "broker_id": 1, "role": "leader"}
+    given = {name: F.lit(value) for name, value in row.items()} | {
+        "window_start": F.lit(datetime(2025, 2, 1, tzinfo=UTC)), "window_seconds": F.lit(60), "bytes_in": F.lit(60).cast("bigint"),
+        "source": F.lit("csv"), "schema_version": F.lit(1), "date": F.lit(date(2025, 2, 1)), "verdict": F.lit("good"),
+    }  # fmt: skip
+    rows = spark.range(2).withColumns({**absent, **given, "ingest_id": F.concat(F.lit("old-"), "id")}).drop("id")
+    rows.write.partitionBy("verdict", "cluster_id", "date", "ingest_id").parquet(f"{lake.root}/samples")
+    commit = {
+        "ingest_id": "old-0", "kind": "csv", "files": [{"path": path, "fingerprint": file.fingerprint, "bytes": 1}], "good": 1,
+        "rejected": 0, "rules": [], "clusters": ["c1"], "first_date": "2025-02-01", "last_date": "2025-02-01",
+        "watermark": "2025-02-01T00:00:00.000Z", "supersedes": [], "committed_at": "2025-02-01T00:10:00.000Z", "schema_version": 1,
+    }  # fmt: skip
+    folder = tmp_path / "lake" / "manifest" / "ingest_id=old-0"
+    folder.mkdir(parents=True)
+    (folder / "part-0.json").write_text(json.dumps(commit) + "\n")
+
+    def ingest(path):
+        return ingest_files(
+            spark, lake, [path], "csv", lambda s, files: read_table(s, files, "csv"), now=now, options=IngestOptions()
+        )
+
+    assert lake.read(spark, SAMPLES).count() == 1
+    assert ingest(path).ingest_id is None
+    more = csv(
+        tmp_path / "b.csv",
+        [
+            "c1,t,0,1,leader,2025-02-01T00:00:00Z,60,61,5",
+            "c1,t,0,1,leader,2025-02-01T00:00:30Z,60,1,5",
+            "c1,t,0,1,leader,2025-02-01T00:01:00Z,60,7,5",
+        ],
+    )
+    outcome = ingest(more)
+    assert (outcome.good, dict(outcome.rules)) == (1, {"already_ingested": 1, "time_backwards": 1})
+    assert compact(spark, lake, now=now).good == 2
+    assert lake.clean(spark, now, older_than=timedelta(0)).replaced == 2
+    assert sorted(row["bytes_in"] for row in lake.read(spark, SAMPLES).collect()) == [7, 60]
+    assert not [*(tmp_path / "lake" / "samples").rglob("ingest_id=old-0")]
+    assert ingest(path).ingest_id is None

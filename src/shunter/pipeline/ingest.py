@@ -222,7 +222,7 @@ def write_batch(
     observed = Observation()
     ordered = judge_sequence(judged, known, tasks=tasks, buckets=buckets, observed=observed)
     lake.write_judged(ordered, commit.ingest_id)
-    if observed.get["overlaps"]:
+    if profile.rows and observed.get["overlaps"]:
         again = judge_sequence(judged, known, tasks=tasks, buckets=buckets, one_by_one=True)
         lake.write_judged(again, commit.ingest_id, again=True)
     return counted(spark, lake, commit, profile.clusters)

@@ -18,6 +18,8 @@ from uuid import uuid4
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from shunter.errors import DriverError
+
 _OBJECT_STORES = {"s3", "s3a", "s3n", "gs", "oss", "cosn"}
 
 
@@ -76,6 +78,9 @@ class LocalStore:
             os.link(draft, final)
         except FileExistsError:
             return False
+        except OSError as error:
+            rule = f"{error.strerror}: the lake's log needs hard links, or a URL of a file system that Spark has"
+            raise DriverError(f"{final}: {rule}", retriable=False) from error
         finally:
             draft.unlink(missing_ok=True)
         return True
