@@ -187,7 +187,7 @@ def try_one(spark, folder, seed, **limits):
 
 
 def test_a_small_case_is_exact(spark, tmp_path):
-    try_one(spark, tmp_path / "case", 6, most_ops=3)
+    try_one(spark, tmp_path / "case", 14, most_ops=3)
 
 
 @pytest.mark.long

@@ -7,11 +7,13 @@ import pytest
 from pyspark.sql import functions as F
 
 from shunter.pipeline.account_schemas import PLANS
+from shunter.pipeline.commit_log import EVERY, Commit, CommitLog, LogState
 from shunter.pipeline.ingest import IngestOptions, ingest_files
 from shunter.pipeline.lake import list_inputs
 from shunter.pipeline.rollup import compact, roll_up_days
 from shunter.pipeline.schemas import DAILY, HOURLY, REJECTS, SAMPLES
 from shunter.pipeline.sources.tables import read_table
+from shunter.pipeline.stores import HadoopStore, LocalStore
 
 pytestmark = pytest.mark.spark
 
@@ -99,6 +101,22 @@ def test_a_lake_that_an_older_version_wrote_is_read_and_written_on(spark, lake):
     lake.write(new.withColumns(absent), PLANS)
     rows = lake.read(spark, PLANS).orderBy("plan_id").select("bytes_percent", "joint_bound_percent").collect()
     assert [tuple(row) for row in rows] == [(7.5, None), (2.5, 3.5)]
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_log_on_any_file_system_of_sparks(spark, now, tmp_path, in_place):
+    store = HadoopStore(spark, f"file:{tmp_path}/log")
+    store._in_place = in_place
+    assert (store.names(""), store.read("00000000000000000001.json")) == ([], None)
+    log = CommitLog(store, "x")
+    state = log.state()
+    for number in range(EVERY + 1):
+        state = log.append(state, Commit(f"b{number}", "json", committed_at=now))
+    assert CommitLog(store, "x").state() == state == CommitLog(LocalStore(tmp_path / "log"), "x").state()
+    assert log.append(LogState(0), Commit("late", "json", committed_at=now)) is None
+    assert store.names("checkpoints") == [f"{EVERY:020d}.json"]
+    store.delete(f"{EVERY + 1:020d}.json")
+    assert len(store.names("")) == EVERY
 
 
 def test_batches_that_a_version_without_a_log_committed_count_on(spark, lake, now, tmp_path):
