@@ -16,7 +16,7 @@ from shunter.pipeline.commit_log import Commit, InputFile, LogState, touch
 from shunter.pipeline.lake import Lake, batch_id, list_inputs
 from shunter.pipeline.schemas import REJECTS, SAMPLE_KEY, SAMPLES, SNAPSHOTS
 from shunter.pipeline.sources.tables import LAST_SECOND
-from shunter.pipeline.validation import Limits, judge, judge_sequence, refuse
+from shunter.pipeline.validation import NO_NAME, Limits, judge, judge_sequence, refuse
 
 Reader = Callable[[SparkSession, Sequence[str]], DataFrame]
 """Paths to rows in the columns of `validation.RAW`."""
@@ -292,7 +292,7 @@ def profile_of(rows: DataFrame, *, by_file: bool = True) -> Profile:
     return Profile(
         rows=sum(by_day.values()),
         largest_day=max(by_day.values(), default=0),
-        clusters=tuple(sorted({name for name, _ in by_day if name is not None})),
+        clusters=tuple(sorted({name for name, _ in by_day if name is not None and name.strip() and name != NO_NAME})),
         first_date=days[0] if days else None,
         last_date=days[-1] if days else None,
         mixed_files=tuple(sorted(file for file, names in by_file_names.items() if len(names) > 1)),

@@ -53,7 +53,8 @@ def judge(rows: DataFrame, *, now: datetime, limits: Limits | None = None, clust
     rule, detail = first_broken(_row_rules(now, limits, cluster))
     name = F.concat(F.lit("name:"), F.col("topic"))
     return rows.select(
-        "cluster_id",
+        # None, no name, and Hive's name for none are one folder, into which Spark would write one file thrice.
+        F.when(~_nameless("cluster_id"), F.col("cluster_id")).alias("cluster_id"),
         F.coalesce("topic_id", name).alias("topic_id"),
         "topic", "partition", "broker_id", "role", "window_start", "window_seconds", *MEASURES, "source", "file",
         F.lit(SCHEMA_VERSION).alias("schema_version"),
@@ -204,15 +205,20 @@ def _row_rules(now: datetime, limits: Limits, cluster: str | None) -> list[tuple
     return rules
 
 
+def _nameless(name: str) -> Column:
+    """Whether a name is none; null where there is no name at all."""
+    return (F.trim(name) == "") | (F.col(name) == NO_NAME)
+
+
 def _key_rules(cluster: str | None) -> list[tuple[str, Column, Column]]:
     rules = [
         ("missing_key", F.col(name).isNull(), F.lit(f"{name} is null"))
         for name in ("cluster_id", "topic", "partition", "broker_id", "role", "window_start", "window_seconds")
     ]
     for name in ("cluster_id", "topic"):
-        # A folder is named after the cluster, and Hive's name for none stands for none there.
-        nameless = (F.trim(name) == "") | (F.col(name) == NO_NAME)
-        rules.append(("missing_key", nameless, F.concat(F.lit(f"{name} is '"), name, F.lit("', which is no name"))))
+        rules.append(
+            ("missing_key", _nameless(name), F.concat(F.lit(f"{name} is '"), name, F.lit("', which is no name")))
+        )
     rules.append(("negative", F.col("partition") < 0, told("partition", "is below 0")))
     rules.append(("negative", F.col("broker_id") < 0, told("broker_id", "is below 0")))
     rules.append(("unknown_role", ~F.col("role").isin(*ROLES), told("role", f"is none of {', '.join(ROLES)}")))

@@ -140,9 +140,8 @@ def _points(series: DataFrame) -> DataFrame:
     origin = F.struct("file", "labels")
     span = F.struct(origin.alias("origin"), F.array_min(times).alias("first"), F.array_max(times).alias("last"))
     spans = F.collect_list(span).over(Window.partitionBy(*_ONE_SERIES))
-    exploded = series.select(
-        *kept, origin.alias("origin"), spans.alias("spans"), F.posexplode("values").alias("position", "point"),
-    )  # fmt: skip
+    spanned = series.withColumns({"origin": origin, "spans": spans})
+    exploded = spanned.select(*kept, "origin", "spans", F.posexplode("values").alias("position", "point"))
     points = exploded.select(
         *kept, "origin", "spans", "position",
         F.get("point", F.lit(0)).try_cast("double").alias("at"),
