@@ -215,10 +215,10 @@ def _key_rules(cluster: str | None) -> list[tuple[str, Column, Column]]:
         ("missing_key", F.col(name).isNull(), F.lit(f"{name} is null"))
         for name in ("cluster_id", "topic", "partition", "broker_id", "role", "window_start", "window_seconds")
     ]
-    for name in ("cluster_id", "topic"):
-        rules.append(
-            ("missing_key", _nameless(name), F.concat(F.lit(f"{name} is '"), name, F.lit("', which is no name")))
-        )
+    rules.extend(
+        ("missing_key", _nameless(name), F.concat(F.lit(f"{name} is '"), F.col(name), F.lit("', which is no name")))
+        for name in ("cluster_id", "topic")
+    )
     rules.append(("negative", F.col("partition") < 0, told("partition", "is below 0")))
     rules.append(("negative", F.col("broker_id") < 0, told("broker_id", "is below 0")))
     rules.append(("unknown_role", ~F.col("role").isin(*ROLES), told("role", f"is none of {', '.join(ROLES)}")))
