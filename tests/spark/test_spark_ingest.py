@@ -257,6 +257,7 @@ def test_what_a_crash_left_is_never_read_and_is_cleaned_away(spark, lake, ingest
     assert lake.read(spark, SAMPLES).count() == 2
 
 
+@pytest.mark.long
 def test_two_that_ingest_at_once_count_once(spark, lake, ingest, now, tmp_path):
     """While one has read and judged, the other commits: the same file, then the same window in another file."""
     same = write_json(tmp_path / "a.json", [sample()])
@@ -333,6 +334,7 @@ def test_files_of_several_layouts_lose_nothing(spark, lake, ingest, tmp_path):
     assert [(row["bytes_in"], row["size_bytes"]) for row in found] == [(11, None), (22, 5)]
 
 
+@pytest.mark.long
 def test_a_file_that_was_cut_off_is_put_aside_and_the_others_are_taken(spark, lake, ingest, tmp_path):
     whole = write_json(tmp_path / "whole.json", [sample()])
     packed = gzip.compress("".join(json.dumps(sample(partition=number)) + "\n" for number in range(2000)).encode())
@@ -359,6 +361,7 @@ def test_a_cluster_without_a_name_is_put_aside_and_the_others_are_taken(spark, l
     assert {row["cluster_id"] for row in lake.read(spark, SAMPLES).collect()} == {"a b/ü=%1", "001"}
 
 
+@pytest.mark.long
 def test_the_same_sizes_on_another_day_are_not_the_same_input(spark, lake, tmp_path):
     dirs = [
         {

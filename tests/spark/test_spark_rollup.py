@@ -119,6 +119,7 @@ def test_a_log_on_any_file_system_of_sparks(spark, now, tmp_path, in_place):
     assert len(store.names("")) == EVERY
 
 
+@pytest.mark.long
 def test_batches_that_a_version_without_a_log_committed_count_on(spark, lake, now, tmp_path):
     """Folders of all batches together, and a manifest of JSON files, one a batch; a second batch was never committed."""
     path = csv(tmp_path / "a.csv", ["c1,t,0,1,leader,2025-02-01T00:00:00Z,60,60,5"])

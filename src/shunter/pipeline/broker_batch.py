@@ -70,7 +70,9 @@ def ingest_cruise_control(
                 good = judged.where(F.col("rule").isNull())
                 lake.write_rows(good, BROKER_SAMPLES, attempt)
                 rows = partition_samples(records, cluster=cluster, window_seconds=window_seconds)
-                rows = rows.unionByName(_as_rejects(judged)).unionByName(put_broken_aside(spark, broken, KIND))
+                rows = rows.unionByName(_as_rejects(judged))
+                if broken:
+                    rows = rows.unionByName(put_broken_aside(spark, broken, KIND))
                 commit = write_batch(spark, lake, state, rows, begun, now=now, options=options)
                 brokers = good.count()
             finally:

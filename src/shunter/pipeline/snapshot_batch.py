@@ -85,12 +85,15 @@ def _write(
     seen = snapshots_of(lines)
     known = known_around(lake.read(spark, BROKERS, state.live), seen)
     taken, refused = choose(seen, known)
-    whole = _only(lines, taken, "file")
+    whole = _only(lines, taken, "file") if refused else lines
     replicas = replicas_of(whole)
     lake.write_rows(brokers_of(whole), BROKERS, begun.ingest_id)
     lake.write_rows(replicas, REPLICAS, begun.ingest_id)
     rows = _new_samples(lake.read(spark, REPLICAS, state.live), replicas, known).unionByName(broken_lines(lines))
-    rows = rows.unionByName(put_aside(spark, refused)).unionByName(put_broken_aside(spark, broken, SNAPSHOTS))
+    if refused:
+        rows = rows.unionByName(put_aside(spark, refused))
+    if broken:
+        rows = rows.unionByName(put_broken_aside(spark, broken, SNAPSHOTS))
     commit = write_batch(spark, lake, state, rows, begun, now=now, options=options)
     clusters = {*commit.clusters, *(one.cluster_id for one in taken)}
     return taken, replace(commit, clusters=tuple(sorted(clusters)))
