@@ -12,7 +12,7 @@ from typing import Any
 
 from mutants import Mutant, mutant
 
-from shunter.core.controller import intake, moves, znode_protocols
+from shunter.core.controller import intake, moves, topics, znode_protocols
 from shunter.core.controller.answers import Answers
 from shunter.core.controller.intake import Intake
 from shunter.core.controller.liveness import Liveness
@@ -133,3 +133,11 @@ def errors_in_answers_vanish(original, self, event, partitions, error, now_ms):
 @edge_mutant(channels.Channel, "_time", within=60)
 def requests_have_no_time_limit(original, self, up):
     """The bug that was found: a connection that a firewall has forgotten is waited for, for ever."""
+
+
+# ---- what a topic may be configured with
+
+
+@edge_mutant(topics, "check_topic_configs", within=20)
+def any_configuration_is_taken(original, *arguments, **named):
+    """The bug that was found: a topic gets a configuration that no broker can start with."""

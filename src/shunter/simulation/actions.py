@@ -9,6 +9,8 @@ from typing import NamedTuple
 from shunter.simulation.scheduler import MS
 
 EDGE_OPERATIONS = {
+    "too_large": 1,
+    "poisonous_topic": 2,
     "poison_by_tool": 1,
     "odd_alteration": 3,
     "empty_reassignment": 2,
@@ -25,8 +27,6 @@ EDGE_FAULTS = {
 EDGE_WEIGHTS = {**EDGE_OPERATIONS, **EDGE_FAULTS}
 """What the world outside does to a controller beyond dying and being slow (`edges`); drawn aside."""
 WAITING = {
-    "poisonous_topic": 2,
-    "too_large": 1,
     "auto_create": 3,
 }
 """What a controller does not withstand yet: drawn nowhere, until it does."""
