@@ -198,15 +198,23 @@ class ClusterWatches:
             return
         path = event.path
         if path in self._concerns:
-            self._mark(path)
+            self._hear(path)
         elif path.startswith(_TOPIC_PREFIX):
             if event.kind in {WatchKind.CHANGED, WatchKind.DELETED}:
                 self._changed_topics.add(path.removeprefix(_TOPIC_PREFIX))
-                self._mark(_CHANGED_TOPICS)
+                self._hear(_CHANGED_TOPICS)
         elif path.startswith(_BROKER_PREFIX):
-            self._mark(znodes.BROKER_IDS)
+            self._hear(znodes.BROKER_IDS)
         elif path.startswith(_REQUEST_PREFIX):
-            self._mark(znodes.REASSIGNMENT_REQUESTS)
+            self._hear(znodes.REASSIGNMENT_REQUESTS)
+
+    def _hear(self, concern: str) -> None:
+        """Look at it now, unless the last look was refused: its timer looks again, later each time.
+
+        A watch that is armed relative to a time before the change that we may not read fires at once, every time.
+        """
+        if concern not in self._refusals:
+            self._mark(concern)
 
     def _mark(self, concern: str) -> None:
         self._dirty.add(concern)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from uuid import UUID
 
 import pytest
 from kazoo.exceptions import EXCEPTIONS, NoAuthError
 from test_controller_seat import Place, registration
 
-from shunter.core.controller.events import BrokersRead, ClusterLoaded, Elected, SessionExpired
+from shunter.core.controller.events import BrokersRead, ClusterLoaded, Elected, SessionExpired, TopicsRead
 from shunter.core.controller.machine import ControllerMachine
 from shunter.drivers.controller_loop import ControllerLoop
 from shunter.drivers.supervision import Supervisor
-from shunter.drivers.zookeeper_requests import NO_AUTH, THROTTLED, Create, Remove, ZooKeeperRefused
+from shunter.drivers.zookeeper_requests import NO_AUTH, THROTTLED, Create, Put, Remove, ZooKeeperRefused
 from shunter.errors import DriverError, InvariantViolation
 from shunter.formats import znodes
 from shunter.formats.broker_znodes import decode_controller, encode_controller
+from shunter.formats.topic_znodes import encode_topic
+from shunter.model.partition import ReplicaAssignment
 from shunter.model.settings import ControllerSettings
+from shunter.model.topic import Topic
 from shunter.simulation import zookeeper_wire as wire
 from shunter.simulation.scheduler import SECOND
 from shunter.simulation.zookeeper_session import SimulatedKazoo
@@ -260,3 +264,19 @@ def test_a_standby_whose_registration_could_not_be_removed_tries_again():
     place.refused = lambda kind, paths: 0
     place.pass_seconds(10)
     assert place.tree.get(znodes.broker(100)) is None
+
+
+def test_a_changed_topic_that_may_not_be_read_is_looked_at_again_later_and_later():
+    """Its watch is armed relative to the last change that was read: it fires at once, every time (seed 200719)."""
+    place = Acting()
+    topic = Topic("t", UUID(int=1), {0: ReplicaAssignment((1,))})
+    place.begin()
+    place.pass_seconds(2)
+    place.act(Create("/config/topics/t", b'{"version":1,"config":{}}'), Create(znodes.topic("t"), encode_topic(topic)))
+    place.pass_seconds(2)
+    assert place.told(TopicsRead)
+    place.refused = refusing(wire.MULTI_READ, znodes.topic("t"))
+    place.act(Put(znodes.topic("t"), encode_topic(topic)))
+    place.pass_seconds(20)
+    looks = [paths for _, kind, paths in place.asked if kind == wire.MULTI_READ and znodes.topic("t") in paths]
+    assert 3 <= len(looks) <= 20
