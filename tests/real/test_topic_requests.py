@@ -1,0 +1,126 @@
+"""CreateTopics, CreatePartitions and DeleteTopics against a controller of real brokers: when they are answered, and how."""
+
+import uuid
+from contextlib import ExitStack
+
+import pytest
+from raw_connection import RawConnection
+from yard import TOPICS
+
+from shunter.wire.requests import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, METADATA
+
+pytestmark = pytest.mark.real
+
+UNKNOWN_TOPIC = 3
+TIMEOUT_MS = 20_000
+
+
+@pytest.fixture
+def topic():
+    return f"q-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def connection(yard):
+    with RawConnection(yard.controller.port) as opened:
+        yield opened
+
+
+@pytest.fixture
+def brokers(yard):
+    """A connection to each live broker, opened before anything is asked."""
+    with ExitStack() as stack:
+        live = [broker for broker in yard.cluster.brokers.values() if broker.alive]
+        yield [stack.enter_context(RawConnection(broker.port)) for broker in live]
+
+
+def leaders(connection, name):
+    """Leaders of a topic's partitions as one broker tells them; None where it does not know the topic."""
+    asked = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
+    (told,) = connection.ask(METADATA, 9, asked).topics
+    return None if int(told.error_code) == UNKNOWN_TOPIC else [one.leader_id for one in told.partitions]
+
+
+def create(connection, *topics, validate_only=False):
+    whole = [{"assignments": [], "configs": [], **topic} for topic in topics]
+    response = connection.ask(
+        CREATE_TOPICS, 5, {"topics": whole, "timeout": TIMEOUT_MS, "validate_only": validate_only}
+    )
+    return {each.name: each for each in response.topics}
+
+
+def grow(connection, name, count, assignments=None):
+    asked = {"topics": [{"name": name, "count": count, "assignments": assignments}], "timeout": TIMEOUT_MS}
+    (result,) = connection.ask(CREATE_PARTITIONS, 2, {**asked, "validate_only": False}).results
+    return int(result.error_code), result.error_message
+
+
+def delete(connection, *names):
+    response = connection.ask(DELETE_TOPICS, 5, {"topic_names": names, "timeout": TIMEOUT_MS})
+    return [int(each.error_code) for each in response.responses]
+
+
+def test_whoever_is_answered_finds_the_topic_at_any_broker(yard, connection, brokers, topic):
+    """Apache: "Create topics and wait until the topics have been completely created"."""
+    names = [f"{topic}-{number}" for number in range(5)]
+    made = create(connection, *({"name": name, "num_partitions": 6, "replication_factor": 2} for name in names))
+    assert all(int(each.error_code) == 0 for each in made.values())
+    for broker in brokers:
+        for name in names:
+            assert len(leaders(broker, name)) == 6
+            assert min(leaders(broker, name)) > 0
+    assert grow(connection, names[0], 9) == (0, None)
+    for broker in brokers:
+        assert len(leaders(broker, names[0])) == 9
+        assert min(leaders(broker, names[0])) > 0
+    assert delete(connection, *names) == [0] * len(names)
+    for broker in brokers:
+        assert [leaders(broker, name) for name in names] == [None] * len(names)
+
+
+def test_an_invalid_configuration_is_refused_and_a_valid_one_is_told_whole(connection, topic):
+    shape = {"num_partitions": 1, "replication_factor": 1}
+    bad = {"name": f"{topic}-bad", **shape, "configs": [{"name": "retention.ms", "value": "7d"}]}
+    good = {"name": f"{topic}-good", **shape, "configs": [{"name": "retention.ms", "value": "7"}]}
+    for validate_only in (True, False):
+        made = create(connection, bad, good, validate_only=validate_only)
+        assert int(made[bad["name"]].error_code) == 40
+        told = "Invalid value 7d for configuration retention.ms: Not a number of type LONG"
+        assert made[bad["name"]].error_message == told
+        configs = {one.name: (one.value, one.config_source) for one in made[good["name"]].configs}
+        assert configs["retention.ms"] == ("7", 1)
+        assert configs["cleanup.policy"] == ("delete", 5)
+    delete(connection, good["name"])
+
+
+def test_requests_that_are_too_much_are_refused_and_end_nobody(yard, connection, topic):
+    """Issue: each of these ended the controller, or held it for seconds."""
+    pid = yard.controller.process.pid
+    made = create(connection, {"name": f"{topic}-many", "num_partitions": 60_000, "replication_factor": 3})
+    assert int(made[f"{topic}-many"].error_code) == 37
+    listed = ",".join(f"{number}:1" for number in range(3_000))
+    large = {"configs": [{"name": "leader.replication.throttled.replicas", "value": listed}]}
+    shape = {"num_partitions": 1, "replication_factor": 1, **large}
+    made = create(connection, *({"name": f"{topic}-{number}", **shape} for number in range(100)))
+    assert {int(each.error_code) for each in made.values()} == {0}
+    for count in (300_000, 2**31 - 1):
+        error, told = grow(connection, f"{topic}-1", count)
+        assert error == 37
+        assert f"can't have {count} partitions" in told
+    assert delete(connection, *made) == [0] * len(made)
+    assert yard.controller.process.pid == pid
+    assert yard.controller.is_leading()
+
+
+def test_apaches_tool_is_told_in_apaches_words(yard, topic):
+    bootstrap = ("--bootstrap-server", yard.bootstrap)
+    # The tool judges configurations itself, with its own table; an assignment only a server can judge.
+    bad = ("--create", "--topic", topic, "--replica-assignment", "1:1000")
+    refused = yard.cluster.kafka_tool(TOPICS, *bootstrap, *bad)
+    assert refused.returncode != 0
+    assert "1000 is the controller and holds no data" in refused.stdout + refused.stderr
+    made = yard.cluster.kafka_tool(TOPICS, *bootstrap, "--create", "--topic", topic, "--config", "retention.ms=7")
+    assert made.returncode == 0, made.stderr
+    assert f"Created topic {topic}." in made.stdout
+    with yard.admin() as admin:
+        admin.delete_topics([topic])
