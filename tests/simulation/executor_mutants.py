@@ -220,7 +220,7 @@ def log_dirs_as_they_were(original, state, move):
     return original(state, move)
 
 
-@mutant(Executor, "_on_log_dirs_altered", within=200)
+@mutant(Executor, "_on_log_dirs_altered", within=800)
 def one_refused_log_dir_ends_all(original, self, event, out):
     """The bug that was found: when one broker refuses its log dir, the others are not waited for."""
     original(self, event, out)
