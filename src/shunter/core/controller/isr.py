@@ -7,8 +7,6 @@ from shunter.core.controller.events import IsrProposal
 from shunter.errors import ErrorCode
 from shunter.model.partition import BrokerId, LeaderAndIsr, PartitionState, Replicas
 
-IsrResult = tuple[IsrProposal, LeaderAndIsr | ErrorCode]
-
 
 def decide_isr(draft: Draft, sender: BrokerId, proposal: IsrProposal) -> LeaderAndIsr | ErrorCode:
     """Accept an ISR change into the draft, or refuse it with Kafka's code.

@@ -22,7 +22,6 @@ from shunter.core.controller.ready import (
 )
 from shunter.core.controller.state import ControllerState
 from shunter.core.controller.tasks import Hold
-from shunter.model.broker import Broker
 from shunter.model.partition import (
     EPOCH_DURING_DELETE,
     LEADER_DURING_DELETE,
@@ -406,11 +405,6 @@ class Outbox:
 
     def _oldest_ms(self, broker: BrokerId) -> int:
         return next(iter(self.unanswered[broker].values()))
-
-
-def live_replicas(brokers: Mapping[BrokerId, Broker], replicas: Replicas) -> Replicas:
-    """Those of `replicas` whose brokers are live, in order."""
-    return tuple(broker for broker in replicas if broker in brokers)
 
 
 def _unled(topic: TopicSlice, broker: BrokerId) -> TopicSlice:
