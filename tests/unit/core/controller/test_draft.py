@@ -1,0 +1,32 @@
+"""What one draft decides about several partitions at once."""
+
+from shunter.core.controller.draft import Draft
+from shunter.core.controller.state import ControllerState
+from shunter.model.partition import TopicPartition
+from shunter.model.records import DeleteReassignmentRequest, PutReassignmentRequest
+from shunter.model.snapshot import ReassignmentRequest
+
+FIRST, SECOND, THIRD = (TopicPartition("t", number) for number in range(3))
+
+
+def waiting_request(*partitions):
+    state = ControllerState(100)
+    state.requests["request_1"] = ReassignmentRequest("request_1", dict.fromkeys(partitions, (1, 2)), False, 3, 7)
+    return state
+
+
+def test_two_partitions_of_one_request_are_withdrawn_by_one_draft():
+    draft = Draft(waiting_request(FIRST, SECOND, THIRD), 1_000)
+    assert draft.withdraw(FIRST, ["request_1"])
+    assert draft.withdraw(SECOND, ["request_1"])
+    assert not draft.withdraw(FIRST, ["request_1"]), "it is withdrawn already"
+    [record] = draft.records()
+    assert isinstance(record, PutReassignmentRequest)
+    assert dict(record.targets) == {THIRD: (1, 2)}
+
+
+def test_a_request_goes_with_the_last_partition_that_it_named():
+    draft = Draft(waiting_request(FIRST, SECOND), 1_000)
+    assert draft.withdraw(FIRST, ["request_1"])
+    assert draft.withdraw(SECOND, ["request_1"])
+    assert draft.records() == (DeleteReassignmentRequest("request_1"),)
