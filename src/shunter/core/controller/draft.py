@@ -449,7 +449,7 @@ class Draft:
         for name in naming:
             if name not in self.requests:
                 self.requests[name] = dict(self.state.requests[name].targets)
-                del self.requests[name][tp]
+            del self.requests[name][tp]
         return bool(naming)
 
     def _request_records(self) -> Iterator[Record]:
