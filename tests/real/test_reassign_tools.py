@@ -188,21 +188,13 @@ def test_the_cancel_znode_on_real_brokers(yard, topic, tmp_path, zk):
         zk.delete("/admin/reassign_cancel")
 
 
-def watched(yard):
-    """Paths of reassignments that anybody watches, as ZooKeeper counts them: (path, watchers)."""
+def watches(yard):
+    """How many watches ZooKeeper holds, of data and of children, for everybody."""
     with socket.create_connection(("127.0.0.1", yard.cluster.zookeeper.port), 10) as connection:
-        connection.sendall(b"wchp")
+        connection.sendall(b"mntr")
         text = b"".join(iter(lambda: connection.recv(65_536), b"")).decode()
-    counted = {}
-    for line in text.splitlines():
-        if line.startswith("/"):
-            path = line.strip()
-            counted[path] = 0
-        elif line.strip():
-            counted[path] += 1
-    found = {path[path.index("/admin/") :]: count for path, count in counted.items() if "/admin/reassign" in path}
-    assert found, text
-    return found
+    (counted,) = [line.split("\t")[1] for line in text.splitlines() if line.startswith("zk_watch_count")]
+    return int(counted)
 
 
 def test_extra_reassignments_from_their_generation_to_their_end(yard, topic, tmp_path, zk):
@@ -221,20 +213,13 @@ def test_extra_reassignments_from_their_generation_to_their_end(yard, topic, tmp
         told = ours(*by, "--verify-extra", "--reassignment-json-file", extra)[1]
         assert told.count("There is no active reassignment of partition") == 3, told
         yard.throttle(topic, 50_000)
+        before = watches(yard)
         assert ours(*by, "--execute-extra", "--reassignment-json-file", extra)[0] == 0
         wait_until(lambda: yard.moving() == set(partitions), what="they are taken", timeout_s=20)
         told = ours(*by, "--verify-extra", "--reassignment-json-file", extra)[1]
         assert told.count("is still in progress.") == 3, told
-        # However many are under way: the legacy znode's watch, the first protocol's two, and one more.
-        assert watched(yard) == dict.fromkeys(
-            (
-                "/admin/reassign_partitions",
-                "/admin/reassign_partitions_extra",
-                "/admin/reassign_cancel",
-                "/admin/reassignment_requests",
-            ),
-            1,
-        )
+        # However many are under way, there is no watch for each of them.
+        wait_until(lambda: watches(yard) == before, what=f"there are {before} watches, as before", timeout_s=20)
         yard.throttle(topic, None)
         wait_until(lambda: yard.moving() == set(), what="they are moved", timeout_s=60)
     told = ours(*by, "--verify-extra", "--reassignment-json-file", extra)[1]
