@@ -421,9 +421,10 @@ class Election:
                 return self._given_up
             if self._overtaken:
                 return f"somebody wrote {znodes.CONTROLLER_EPOCH}"
-            self._given_up = await self._why_leave()
-            if self._given_up is not None:
-                return self._given_up
+            left = await self._why_leave()
+            if left is not None:
+                self._given_up = left
+                return left
             await self._changed.wait()
 
     async def _why_leave(self) -> str | None:

@@ -280,3 +280,22 @@ def test_a_changed_topic_that_may_not_be_read_is_looked_at_again_later_and_later
     place.pass_seconds(20)
     looks = [paths for _, kind, paths in place.asked if kind == wire.MULTI_READ and znodes.topic("t") in paths]
     assert 3 <= len(looks) <= 20
+
+
+def test_a_term_that_is_given_up_while_its_seat_looks_around_is_over():
+    """What was given up meanwhile was forgotten, and `/controller` held for ever by nobody who acts."""
+    place = RefusingPlace()
+    looked = []
+
+    def give_up(kind, paths):
+        if kind == wire.EXISTS and znodes.MIGRATION in paths and place.told(Elected) and not looked:
+            looked.append(paths)
+            place.seat.give_back(place.told(Elected)[0].controller_epoch, "reading the cluster failed")
+        return 0
+
+    place.refused = give_up
+    place.run(place.seat.start())
+    place.pass_seconds(30)
+    assert looked
+    assert len(place.told(SessionExpired)) == 1
+    assert len(place.told(Elected)) == 2
