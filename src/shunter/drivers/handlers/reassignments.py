@@ -123,11 +123,12 @@ def _detail(view: ClusterView, tp: TopicPartition, state: PartitionState) -> Mov
 def whole_move(assignment: ReplicaAssignment, move: Reassignment) -> tuple[Replicas, Replicas, Replicas]:
     """Tell (replicas, adding, removing) of a whole move: towards its final target and not of the step under way.
 
-    Adding is what the end has and what is not yet there for good; removing is what is there and the end has not.
-    Replicas are both what is assigned and what is adding, the end's first and in its order, as Apache's controller
-    writes them: `kafka-topics` takes |replicas| - |adding| for the replication factor and calls a partition
-    under-replicated by it, and replicas without the removing ones are the target. So whatever the step under way adds counts as adding, wanted at the end or not; and where a step has
-    dropped a dead replica before another took its place, that one is told as being removed still, for it is lacking.
+    Adding is what the end has and what is not yet there for good. Removing is what is there and the end has not.
+    Replicas are both what is assigned and what is adding: the end's replicas first and in its order, as Apache's
+    controller writes them. `kafka-topics` takes |replicas| - |adding| for the replication factor and calls a partition
+    under-replicated by it, and replicas without the removing ones are the target. So whatever the step under way adds
+    counts as adding, wanted at the end or not. Where a step has dropped a dead replica before another took its place,
+    the dropped one is still told as removing, for one replica is lacking.
 
     Source: Apache Kafka 3.9, TopicCommand.getReplicationFactor; KIP-455, ListPartitionReassignmentsResponse.
     """
