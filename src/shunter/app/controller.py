@@ -236,8 +236,11 @@ def registered_endpoints(opened: tuple[Listener, ...], advertised: tuple[Listene
     """What brokers and clients are told to connect to: what is advertised for a listener, else where it listens.
 
     Raises:
-        SettingsError: nobody could connect to it from another machine, or no listener has that name.
+        SettingsError: nobody could connect to it from another machine, no listener has that name, or two have one name.
     """
+    names = [listener.name for listener in opened]
+    if len(set(names)) < len(names):
+        raise SettingsError(f"listener: the names {names} repeat; brokers and clients know a listener by its name")
     by_name = {listener.name: listener for listener in advertised}
     unknown = sorted(set(by_name) - {listener.name for listener in opened})
     if unknown:

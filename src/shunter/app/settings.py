@@ -5,13 +5,14 @@ Loaded once, handed down as frozen values. docs/settings.md describes every one 
 
 from __future__ import annotations
 
+import json
 import tomllib
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from shunter.errors import SettingsError
 from shunter.model.reassignment import CancelMode, Strategy
@@ -27,12 +28,16 @@ class ControllerConfig(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="SHUNTER_", extra="forbid", frozen=True)
 
     zookeeper: str = Field(description="ZooKeeper's addresses and chroot: HOST:PORT[,HOST:PORT…][/CHROOT]")
-    listener: list[str] = Field(description="where clients, tools and brokers reach us: NAME://HOST:PORT, repeatable")
-    advertised_listener: list[str] = Field(
+    listener: Annotated[list[str], NoDecode] = Field(
+        description="where clients, tools and brokers reach us: NAME://HOST:PORT, repeatable"
+    )
+    advertised_listener: Annotated[list[str], NoDecode] = Field(
         [],
         description="what others are told to connect to, by listener name, where it is another address than `listener`",
     )
-    broker_id: int = Field(ge=0, description="our broker id; no broker may have it, and it never holds data")
+    broker_id: int = Field(
+        ge=0, le=2**31 - 1, description="our broker id; no broker may have it, and it never holds data"
+    )
     rack: str | None = Field(None, description="our rack, where brokers have racks; default: the commonest of theirs")
     session_timeout_ms: int = Field(18_000, ge=1_000, description="ZooKeeper session timeout, ms")
     takeover: str = Field("vacant", description="when to take the controllership: never, vacant or preempt")
@@ -102,6 +107,19 @@ class ControllerConfig(BaseSettings):
     )
     metrics_port: int | None = Field(None, description="port for Prometheus metrics on localhost; default: none")
     log_level: str = Field("info", description="error, warning, info or debug")
+
+    @field_validator("listener", "advertised_listener", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: Any) -> Any:
+        """The environment has one text: a JSON list, or addresses with commas between."""
+        if not isinstance(value, str):
+            return value
+        if not value.lstrip().startswith("["):
+            return [address.strip() for address in value.split(",") if address.strip()]
+        try:
+            return json.loads(value)
+        except ValueError as error:
+            raise ValueError(f"it begins as a JSON list and is none ({error})") from error
 
     @field_validator(
         "takeover", "control_request_epoch", "strategy", "cancel_mode", "log_level", "legacy_znode_original_replicas"

@@ -46,6 +46,10 @@ KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6))
 """A peer whose machine is gone is found after two minutes; Kafka's brokers leave the times to the kernel."""
 
 
+_SECURED = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
+"""Names that Kafka gives a security protocol to where nothing else is said."""
+
+
 class Listener(NamedTuple):
     """Where to listen: `NAME://host:port`; port 0 is given by the kernel."""
 
@@ -58,12 +62,17 @@ def parse_listener(text: str) -> Listener:
     """Read `NAME://host:port`.
 
     Raises:
-        SettingsError: of another form, or a port above 65535.
+        SettingsError: of another form, a port above 65535, or named after a protocol that is not plaintext.
     """
     found = _LISTENER.fullmatch(text.strip())
     if found is None or int(found["port"]) > 65_535:
         raise SettingsError(
             f"listener={text!r} can't be used: write NAME://host:port, for instance PLAINTEXT://127.0.0.1:9092"
+        )
+    if found["name"].upper() in _SECURED:
+        raise SettingsError(
+            f"listener={text!r} can't be used: the controller speaks plaintext only, and clients take a listener of that"
+            f" name for {found['name'].upper()}; name it PLAINTEXT, or as the brokers name a plaintext listener of theirs"
         )
     return Listener(found["name"].upper(), found["host"].strip("[]"), int(found["port"]))
 

@@ -34,3 +34,9 @@ def test_an_empty_host_is_registered_by_the_machines_name():
 def test_what_nobody_could_connect_to_is_refused(opened, advertised, told):
     with pytest.raises(SettingsError, match=told):
         registered_endpoints(opened, advertised)
+
+
+def test_two_listeners_of_one_name_are_refused():
+    opened = (Listener("PLAINTEXT", "10.0.0.5", 9090), Listener("PLAINTEXT", "10.0.0.5", 9091))
+    with pytest.raises(SettingsError, match=r"PLAINTEXT.*repeat"):
+        registered_endpoints(opened, ())

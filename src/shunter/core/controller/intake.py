@@ -177,6 +177,8 @@ class Intake:
             f"epoch {state.controller_epoch}: {len(self.outbox.others())} brokers, {len(state.topics)} topics, "
             f"{len(partitions)} partitions ({leaderless} without a leader), {len(state.reassignments)} moves under way"
         )
+        if not self.outbox.others() and not partitions:
+            told += "; if there should be some, look whether ZooKeeper's chroot is the brokers'"
         return Notice("in-charge", "controller", told)
 
     def _identify_topics(self, names: Iterable[str], now_ms: int) -> None:
