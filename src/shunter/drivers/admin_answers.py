@@ -46,11 +46,11 @@ class SettingsSeen(NamedTuple):
 
 
 def topic_seen(found: Mapping[str, Any], min_isr: Mapping[str, int]) -> ObservedTopic | None:
-    """A topic of a Metadata answer; None: there is none of that name."""
+    """A topic of a Metadata answer; None: there is none of that name, or can be none."""
     name, code = str(found["name"]), int(found["error_code"])
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         raise DriverError(f"not allowed to see topic {name}: needs Describe on Topic {name}", retriable=False)
-    if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+    if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INVALID_TOPIC_EXCEPTION):
         return None
     if code != 0:
         raise DriverError(f"Metadata of topic {name}: error {code}", retriable=True)

@@ -116,3 +116,7 @@ def test_a_topic_that_may_not_be_seen_names_the_permission() -> None:
 def test_certificates_that_do_not_fit_and_timeouts_may_pass() -> None:
     assert translated("connecting", "", ssl.SSLError("bad certificate")).retriable
     assert translated("connecting", "", TimeoutError()).retriable
+
+
+def test_a_name_that_no_topic_can_have_names_no_topic() -> None:
+    assert topic_seen({"name": "big/0", "error_code": int(ErrorCode.INVALID_TOPIC_EXCEPTION)}, {}) is None

@@ -5,7 +5,6 @@ What is refused, and in which words, follows Apache's `ZkAdminManager` and `Admi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from shunter.core.controller.draft import Draft, known_topic_weight
@@ -14,6 +13,7 @@ from shunter.core.controller.placement import continued_from, place_partitions
 from shunter.core.controller.ready import TopicResult
 from shunter.core.controller.state import ControllerState, TopicState
 from shunter.core.topic_configs import EffectiveConfig, Releases, check_topic_configs, effective_configs, shortened
+from shunter.core.topic_names import illegal_name
 from shunter.errors import ErrorCode, RequestRejected
 from shunter.model.broker import Broker
 from shunter.model.partition import BrokerId, ReplicaAssignment, Replicas, TopicPartition
@@ -22,8 +22,6 @@ from shunter.model.settings import ControllerSettings
 from shunter.model.topic import Topic
 from shunter.model.weights import DECISION_AT_MOST, NAMES_AT_MOST, configs_weight, placed_weight, record_weight
 
-LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
-NAME_AT_MOST = 249
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 REPLICAS_AT_MOST = 32_767
 """Of one partition: Kafka's protocol has 16 bits for a replication factor."""
@@ -87,7 +85,7 @@ def too_great(name: str, partitions: int, weight: int) -> str:
 def _check_name(draft: Draft, name: str) -> None:
     if name == CLUSTER_METADATA_TOPIC:
         raise RequestRejected(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
-    if why := _illegal(name):
+    if why := illegal_name(name):
         raise RequestRejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {why}")
     if name in draft.state.deleting:
         raise RequestRejected(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion.")
@@ -107,18 +105,6 @@ def _check_name(draft: Draft, name: str) -> None:
         raise RequestRejected(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topics: {other}"
         )
-
-
-def _illegal(name: str) -> str | None:
-    if not name:
-        return "the empty string is not allowed"
-    if name in {".", ".."}:
-        return f"'{name}' is not allowed"
-    if len(name) > NAME_AT_MOST:
-        return f"the length of '{shortened(name)}' is longer than the max allowed length {NAME_AT_MOST}"
-    if not LEGAL_NAME.fullmatch(name):
-        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
-    return None
 
 
 def _check_configs_fit(name: str, configs: list[tuple[str, str]]) -> None:

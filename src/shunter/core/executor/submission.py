@@ -9,6 +9,7 @@ from shunter.core.executor.events import PlanSubmitted
 from shunter.core.executor.ready import MoveResult, PlanReply
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.reassignment import no_longer_fits, validate_target
+from shunter.core.topic_names import illegal_name
 from shunter.model.execution import (
     Direction,
     DirectionChanged,
@@ -154,7 +155,8 @@ def _judge_order(
 ) -> list[JournalRecord] | str:
     topic = state.cluster.topics.get(order.tp.topic)
     if topic is None:
-        return f"there is no topic {order.tp.topic}"
+        why = illegal_name(order.tp.topic)
+        return f"no topic can have this name: {why}" if why else f"there is no topic {order.tp.topic}"
     seen = topic.partitions.get(order.tp.partition)
     if seen is None:
         return f"topic {order.tp.topic} has {len(topic.partitions)} partitions, and no {order.tp.partition}"
