@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from shunter.app.executor import Target, connect, read_journal, read_view, replica_bytes
 from shunter.app.journals import JournalPlace
 from shunter.core.executor.apply import apply
-from shunter.core.executor.orders import decide_command, rollback_bytes
+from shunter.core.executor.orders import decide_command, most_rollback_bytes, rollback_bytes
 from shunter.core.executor.pausing import unheld
 from shunter.core.executor.state import ExecutorState
 from shunter.core.executor.submission import options_beside
@@ -19,20 +20,35 @@ from shunter.model.execution import Command, CommandKind, ExecutionOptions, Jour
 from shunter.model.partition import TopicPartition
 
 
-async def bytes_again(target: Target, place: JournalPlace, command: Command) -> tuple[int, str]:
-    """Bytes that an order makes be copied again, as the journal and the brokers tell, and why; (0, "") for none."""
+class Again(NamedTuple):
+    """What is copied again, in bytes, and why; `at_most`: it may be less."""
+
+    bytes: int
+    why: str
+    at_most: bool = False
+
+
+async def bytes_again(target: Target, place: JournalPlace, command: Command) -> Again:
+    """What an order makes be copied again, as the journal and the brokers tell; 0 bytes for nothing.
+
+    Where nobody drives, what the journal knows last is old: a step under way then may have ended by itself since.
+    """
     if not _may_cost(place, command) or not place.exists():
-        return 0, ""
-    state, _holder = await asyncio.to_thread(read_journal, place)
+        return Again(0, "")
+    state, holder = await asyncio.to_thread(read_journal, place)
     named = [move for move in state.open_moves() if not command.partitions or move.tp in command.partitions]
-    back = sum(rollback_bytes(move) for move in named) if command.kind is CommandKind.ROLL_BACK else 0
+    back = gone = 0
+    if command.kind is CommandKind.ROLL_BACK:
+        gone = sum(rollback_bytes(move) for move in named)
+        back = gone if holder is not None else sum(most_rollback_bytes(move) for move in named)
     before = unheld(state)
     for record in decide_command(state, command).records:
         apply(state, JournalEntry(state.next_sequence, SystemClock().now_ms(), "on paper", record))
     cancelled = await _copied(target, state, unheld(state) - before)
-    told = ["originals that were dropped are gone from disk"] if back else []
+    told = ["originals that were dropped are gone from disk"] if gone else []
+    told += ["steps that nobody watched may have ended and dropped originals"] if back > gone else []
     told += [_told_cancelled(cancelled)] if cancelled else []
-    return back + sum(cancelled.values()), "; ".join(told)
+    return Again(back + sum(cancelled.values()), "; ".join(told), back > gone)
 
 
 def _may_cost(place: JournalPlace, command: Command) -> bool:

@@ -283,8 +283,9 @@ async def _go_on(target: Target, command: Command, *, yes: bool = False, as_json
 
 async def _cost_agreed(target: Target, place: JournalPlace, command: Command, *, yes: bool, as_json: bool) -> bool:
     """Say what an order makes be copied again before it is given; ask where that is not nothing."""
-    cost, why = await bytes_again(target, place, command)
-    return not cost or agreed(f"{told_bytes(cost)} are copied again: {why}", "Do it?", yes=yes, as_json=as_json)
+    cost, why, at_most = await bytes_again(target, place, command)
+    told = f"{'at most ' if at_most else ''}{told_bytes(cost)} are copied again: {why}"
+    return not cost or agreed(told, "Do it?", yes=yes, as_json=as_json)
 
 
 def _told_order(answer: dict[str, Any], *, as_json: bool) -> int:

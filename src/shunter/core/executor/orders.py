@@ -136,7 +136,15 @@ def _and(told: str) -> str:
 def told_rollback(moves: list[Move]) -> str:
     """What rolling these back copies: originals that were dropped are gone from disk."""
     copies = sum(rollback_bytes(move) for move in moves)
+    most = sum(rollback_bytes(move) if _watched(move) else most_rollback_bytes(move) for move in moves)
+    if most > copies:
+        return f"at most {most} bytes are copied again, for steps may have ended that nobody has looked at since"
     return "it is instant" if copies == 0 else f"{copies} bytes of dropped originals are copied again"
+
+
+def _watched(move: Move) -> bool:
+    """Whether this process began the step under way, or saw it run: its end would be known."""
+    return move.watch.ours or move.watch.seen_ongoing
 
 
 def rollback_bytes(move: Move) -> int:
@@ -145,6 +153,14 @@ def rollback_bytes(move: Move) -> int:
     if move.step is not None:
         held |= set(move.step.before)
     return move.size_bytes * sum(broker not in held for broker in move.original)
+
+
+def most_rollback_bytes(move: Move) -> int:
+    """The same where nobody has looked since the journal was written: the cluster ends a step by itself meanwhile."""
+    if move.step is None:
+        return rollback_bytes(move)
+    possible = (move.current, move.step.before, move.step.after, *move.step.redirected_from)
+    return move.size_bytes * max(sum(broker not in held for broker in move.original) for held in possible)
 
 
 _PER_MOVE = {

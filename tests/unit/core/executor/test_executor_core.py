@@ -531,3 +531,33 @@ def submitted() -> Rig:
     rig = Rig(Yard({"t": [(1, 2, 3)]}))
     rig.submit(("t", 0, (4, 2, 3)))
     return rig
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [("big/0", "other than ASCII alphanumerics"), ("n" * 250, "longer than the max allowed length 249")],
+)
+def test_a_name_that_no_topic_can_have_is_refused_by_kafkas_rule_and_the_rest_goes_on(name: str, rule: str) -> None:
+    rig = Rig(Yard({"t": [(1, 2)]}))
+    token = rig.submit((name, 0, (3, 4)), ("t", 0, (3, 2)))
+    rig.settle()
+    reply = rig.replies[token]
+    assert isinstance(reply, PlanReply)
+    assert reply.error is None
+    refused = {result.tp: result.refused for result in reply.moves}
+    assert rule in (refused[TopicPartition(name, 0)] or "")
+    assert refused[T0] is None
+    assert rig.yard.partitions[T0].replicas == (3, 2)
+
+
+def test_a_rollback_after_a_crash_does_not_call_itself_instant_while_a_dropping_step_may_have_ended() -> None:
+    rig = Rig(Yard({"t": [(1, 2)]}))
+    rig.submit(("t", 0, (3, 2)))
+    begun(rig)
+    rig.settle(catching_up=False, rounds=40)
+    rig.start()
+    token = rig.command(CommandKind.ROLL_BACK)
+    reply = rig.replies[token]
+    assert isinstance(reply, CommandReply)
+    assert "at most" in reply.text
+    assert "instant" not in reply.text
