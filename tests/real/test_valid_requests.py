@@ -74,7 +74,7 @@ def check_whole(cluster, seed):
     """The controller leads, has met no bug, and a broker that restarts comes up and tells of every topic."""
     log = (cluster.controller.folder / f"{cluster.controller.name}.log").read_text(errors="replace")
     told = [
-        line for line in log.splitlines() if "bug" in line or "request-refused" in line or "write-too-great" in line
+        line for line in log.splitlines() if "bug" in line or "request-met-a-bug" in line or "write-too-great" in line
     ]
     assert not told, f"seed {seed}: {told[:5]}"
     assert cluster.controller.is_leading()

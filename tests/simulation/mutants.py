@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
@@ -314,7 +314,7 @@ def former_steps_forgotten(original, move, assignment):
 @mutant(Submissions, "_cancel", within=20)
 def cancel_forgets_unsliced_work(original, self, draft, item, *, before):
     """A cancel leaves what waits of its partition in the queue."""
-    return original(self, draft, item, before=())
+    return original(self, draft, item, before=replace(before, submissions=()))
 
 
 @mutant(Submissions, "_whole", within=100)

@@ -46,6 +46,9 @@ class MachineRules:
             self._order(machine)
             self._slice(machine)
         self._bounds(process, machine)
+        for notice in ready.notices:
+            if notice.kind == "request-met-a-bug":  # The real machine refuses what meets a bug, and goes on.
+                self._world.safety.violate("nothing raises", f"{process.name}: {notice.text}")
         self._transitions(process, machine, ready)
         for waiting, _ in machine.state.waiting.values():
             self._world.coverage.count("waiting", waiting.reason.value)

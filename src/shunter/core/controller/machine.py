@@ -205,7 +205,7 @@ class ControllerMachine:
         self.requests_refused += 1
         told = "".join(traceback.format_exception(bug, limit=-3)).replace("\n", " | ")
         bundle.notices.append(
-            Notice("request-refused", cause, f"this request met a bug of ours and is refused: {told}")
+            Notice("request-met-a-bug", cause, f"this request met a bug of ours and is refused: {told}")
         )
         return f"this controller met a bug of its own and refuses the request: {type(bug).__name__}: {bug}"[:1_000]
 

@@ -422,7 +422,7 @@ def test_a_request_that_meets_a_bug_is_refused_and_the_others_are_carried_out():
     assert codes(world, 3) == {"e": 0}
     assert set(world.store.topics) == {"b", "c", "d", "f"}
     assert world.machine.requests_refused == 1
-    (notice,) = world.told("request-refused")
+    (notice,) = world.told("request-met-a-bug")
     assert notice.about == "request 2 from 10.0.0.1"
     assert "this test has a bug" in notice.text
     assert "InvariantViolation" in world.replies[2].topics[0].message
