@@ -113,6 +113,11 @@ ZNODES = (
         (reassignment_znodes.encode_owed_replicas(None, ((0, 3, (1, 2)),)),),
     ),
     Decoder(
+        "controller id",
+        lambda raw: broker_znodes.decode_controller_id("100", raw),
+        (broker_znodes.encode_controller_id(),),
+    ),
+    Decoder(
         "legacy znode",
         lambda raw: admin_znodes.decode_legacy_reassignments(raw, 1),
         (admin_znodes.encode_legacy_reassignments([(TP, (1, 2))], {TP: (3,)}),),

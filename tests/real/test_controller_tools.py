@@ -85,7 +85,7 @@ def test_refusals_name_the_partition(yard, topic):
     told = {p.partition: (p.error.name, p.message) for p in answer.topics[0].partitions}
     assert {told[number][0] for number in wrong} == {"INVALID_REPLICA_ASSIGNMENT"}
     assert "77" in told[0][1]
-    assert "the controller itself" in told[1][1]
+    assert "which is a controller and holds no data" in told[1][1]
     assert "null cancels" in told[3][1]
     assert told[99][0] == "UNKNOWN_TOPIC_OR_PARTITION"
     assert told[4][0] == "NONE"

@@ -41,6 +41,7 @@ from shunter.model.records import (
     CloseReassignment,
     DeleteQueueEntry,
     DeleteTopic,
+    ForgetControllerId,
     PutDeletionMark,
     PutLegacyReassignments,
     PutOwedDeletion,
@@ -174,6 +175,38 @@ class TestElection:
             assert broker_znodes.decode_controller(controller.data).broker == 101
             registered = await second.client.get(znodes.broker(101))
             assert registered.czxid == controller.czxid
+
+    async def test_every_controllers_id_is_durable_and_read(self, place):
+        """Brokers place replicas on a controller's id, and its successor may have another one."""
+        async with loaded_seat(place, 100), outsider(place) as tool:
+            async with asyncio.timeout(BOUND_SECONDS):
+                while await tool.exists(znodes.controller_id(100)) is None:
+                    await tool.sync()
+            assert (await tool.get(znodes.controller_id(100))).owner == 0
+            await tool.create_if_absent(f"{znodes.CONTROLLERS}/x", b'{"version":1}')
+        async with loaded_seat(place, 101) as (seat, events):
+            async with asyncio.timeout(BOUND_SECONDS):
+                while await seat.client.exists(znodes.controller_id(101)) is None:
+                    await seat.client.sync()
+            await seat.store.read(LoadCluster())
+            snapshot = (await events.next(ClusterLoaded, after=1)).snapshot
+            assert snapshot.controller_ids == {100, 101}
+            told = ("/admin/shunter/controllers/x", "broker id 'x' is not a number from 0 to 2147483647")
+            assert snapshot.unreadable == (told,)
+            assert isinstance(await write(seat, ForgetControllerId(100)), BatchWritten)
+            assert await seat.client.exists(znodes.controller_id(100)) is None
+            assert isinstance(await write(seat, ForgetControllerId(100)), BatchWritten)
+
+    async def test_a_controller_that_cant_note_its_id_leads_all_the_same(self, place, caplog):
+        async with outsider(place) as tool, seat_of(place, 100, takeover=Takeover.NEVER) as (seat, events):
+            await tool.multi((Remove(znodes.CONTROLLERS),))
+            seat.election.change_takeover(Takeover.VACANT)
+            await events.next(Elected)
+            async with asyncio.timeout(BOUND_SECONDS):
+                while "a successor of another id will not know" not in caplog.text:
+                    await tool.sync()
+            assert seat.election.epoch_version == 1
+            assert not events.of(SessionExpired)
 
     async def test_whoever_deletes_the_controller_znode_starts_a_new_term(self, place):
         async with seat_of(place) as (seat, events), outsider(place) as tool:

@@ -17,7 +17,7 @@ from shunter.drivers.zookeeper_requests import Znode
 from shunter.errors import FormatError
 from shunter.formats import znodes
 from shunter.formats.admin_znodes import decode_legacy_reassignments, decode_producer_id_block
-from shunter.formats.broker_znodes import decode_broker, decode_cluster_id, is_controller_only
+from shunter.formats.broker_znodes import decode_broker, decode_cluster_id, decode_controller_id, is_controller_only
 from shunter.formats.config_znodes import decode_config
 from shunter.formats.reassignment_znodes import decode_owed_deletions, decode_owed_replicas, decode_reassignment
 from shunter.formats.request_znodes import decode_request
@@ -162,6 +162,7 @@ class ClusterReader:
             self._broker_configs(unreadable),
         )
         missing, broken_missing = await self._owed_replicas(unreadable)
+        controller_ids = await self._controller_ids(unreadable)
         cancel = await self.cancel()
         legacy, legacy_written = await self.legacy(unreadable)
         extra, extra_written = await self.extra_reassignments(unreadable)
@@ -183,6 +184,7 @@ class ClusterReader:
             extra=extra,
             requests=requests,
             owed_replicas=missing,
+            controller_ids=controller_ids,
             left_out=LeftOut(
                 topics=found.unreadable,
                 moves=broken_moves,
@@ -425,6 +427,12 @@ class ClusterReader:
             else:
                 owed[name] = found
         return owed, frozenset(broken)
+
+    async def _controller_ids(self, unreadable: Unreadable) -> frozenset[BrokerId]:
+        """Read the ids of Shunters that have been the controller; what can't be read is left out."""
+        children = await self.children_with_data(znodes.CONTROLLERS)
+        found = (unreadable.attempt(decode_controller_id, name, znode.data) for name, znode in children)
+        return frozenset(id_ for id_ in found if id_ is not None)
 
     async def _broker_configs(self, unreadable: Unreadable) -> dict[str, Mapping[str, str]]:
         configs: dict[str, Mapping[str, str]] = {}

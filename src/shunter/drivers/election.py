@@ -44,6 +44,7 @@ from shunter.formats.broker_znodes import (
     encode_broker,
     encode_controller,
     encode_controller_epoch,
+    encode_controller_id,
 )
 from shunter.model.broker import Broker
 from shunter.model.settings import Takeover
@@ -403,6 +404,30 @@ class Election:
         self._elected = Elected(epoch, committed.versions[0], self._registration._replace(epoch=committed.zxid))
         logger.info("elected: controller epoch %d", epoch)
         self._on_elected(self._elected)
+        await self._note_our_id(self._elected)
+
+    async def _note_our_id(self, term: Elected) -> None:
+        """Note durably that our id is a controller's: brokers may place replicas on it, and a successor has to know.
+
+        Fenced by this term. We lead without it, too.
+        """
+        operations = (
+            Check(znodes.CONTROLLER_EPOCH, term.epoch_version),
+            Create(znodes.controller_id(self._registration.id), encode_controller_id()),
+        )
+        while self._elected is term:
+            try:
+                await self._client.multi(operations)
+            except ConnectionLost:
+                continue  # Nobody knows whether it happened.
+            except ZooKeeperRefused as refusal:
+                if refusal.code not in {NODE_EXISTS, BAD_VERSION}:
+                    logger.warning(
+                        "a successor of another id will not know that we are no broker, and leaves replicas on our id"
+                        " where brokers place them: %s",
+                        refusal,
+                    )
+            return
 
     async def _hold(self) -> str:
         """Wait until we are not the controller any more; say why."""

@@ -28,6 +28,7 @@ from shunter.model.records import (
     DeleteQueueEntry,
     DeleteReassignmentRequest,
     DeleteTopic,
+    ForgetControllerId,
     PutDeletionMark,
     PutExtraReassignments,
     PutLegacyReassignments,
@@ -85,6 +86,8 @@ def _paths_of(record: Record, children: Mapping[str, tuple[str, ...] | None]) ->
         return [_queue_entry(record), *([znodes.topic(record.name)] if record.name else [])]
     if type(record) is PutRegistration:
         return [znodes.broker(record.ourselves.id)]
+    if type(record) is ForgetControllerId:
+        return [znodes.controller_id(record.id)]
     if type(record) is DeleteReassignmentRequest:
         return [znodes.reassignment_request(record.name)]
     if type(record) is DeleteTopic:
@@ -172,7 +175,7 @@ def estimate(record: Record) -> int:
     paths = paths_to_find((record,), names)
     if type(record) is DeleteQueueEntry:
         paths = paths[:1]  # Were there a topic of that name, nothing would be removed.
-    deleting = type(record) in {DeleteTopic, DeleteQueueEntry, DeleteReassignmentRequest}
+    deleting = type(record) in {DeleteTopic, DeleteQueueEntry, DeleteReassignmentRequest, ForgetControllerId}
     operations = plan((record,), dict.fromkeys(paths, deleting), names).operations
     return sum(_size(operation) for operation in operations)
 
@@ -347,6 +350,11 @@ def _put_request(planned: Plan, record: PutReassignmentRequest) -> None:
     planned.write(znodes.reassignment_request(record.name), data, record.version)
 
 
+def _forget_controller_id(planned: Plan, record: ForgetControllerId) -> None:
+    planned.remove(znodes.controller_id(record.id))
+    planned.nothing_own()
+
+
 def _delete_request(planned: Plan, record: DeleteReassignmentRequest) -> None:
     planned.remove(znodes.reassignment_request(record.name))
     planned.nothing_own()
@@ -391,4 +399,5 @@ _PLANNERS: Mapping[type, Callable[[Plan, Any], None]] = {
     PutDeletionMark: _put_deletion_mark,
     PutProducerIdBlock: _put_producer_id_block,
     DeleteQueueEntry: _delete_queue_entry,
+    ForgetControllerId: _forget_controller_id,
 }

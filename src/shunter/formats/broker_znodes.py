@@ -155,6 +155,23 @@ def encode_controller_epoch(epoch: int) -> bytes:
     return b"%d" % epoch
 
 
+def encode_controller_id() -> bytes:
+    """Print a child of `/admin/shunter/controllers`; its name says whose id it is."""
+    return write_document({"version": 1})
+
+
+def decode_controller_id(name: str, data: bytes | None) -> BrokerId:
+    """Read a child of `/admin/shunter/controllers`: the id of a Shunter that has been the controller.
+
+    Raises:
+        FormatError: it can't be read, or its name is no broker id.
+    """
+    place = f"{znodes.CONTROLLERS}/{name}"
+    broker_id = read_partition_number(name, place, "broker id")
+    read_version(read_document(data, place), place, (1,))
+    return broker_id
+
+
 def decode_cluster_id(data: bytes | None) -> str:
     """Read `/cluster/id`; its version is a text in every Kafka."""
     return read_text(read_document(data, znodes.CLUSTER_ID), "id", znodes.CLUSTER_ID)

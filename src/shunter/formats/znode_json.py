@@ -117,10 +117,10 @@ def read_replicas(value: object, what: str, place: str, shared: SharedReplicas) 
     return replicas
 
 
-def read_partition_number(text: str, place: str) -> int:
-    """Read a partition number that is an object's key or a znode's name."""
+def read_partition_number(text: str, place: str, noun: str = "partition") -> int:
+    """Read a partition number, or what `noun` says, that is an object's key or a znode's name."""
     if not _PARTITION_NUMBER.fullmatch(text) or int(text) > INT32:
-        raise FormatError(place, f"partition {text!r} is not a number from 0 to {INT32}")
+        raise FormatError(place, f"{noun} {text!r} is not a number from 0 to {INT32}")
     return int(text)
 
 

@@ -31,6 +31,7 @@ REASSIGNMENT_REQUEST_PREFIX = f"{REASSIGNMENT_REQUESTS}/request_"
 REASSIGNMENTS = "/admin/reassignments"
 OWED_DELETIONS = "/admin/shunter/owed_deletions"
 OWED_REPLICAS = "/admin/shunter/owed_replicas"
+CONTROLLERS = "/admin/shunter/controllers"
 
 CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
 """Entity types that have a folder under `/config`."""
@@ -53,6 +54,7 @@ PERSISTENT = (
     REASSIGNMENT_REQUESTS,
     OWED_DELETIONS,
     OWED_REPLICAS,
+    CONTROLLERS,
 )
 """What must exist before anybody works: Apache's persistent paths, then Shunter's own."""
 
@@ -115,3 +117,8 @@ def owed_deletions(broker_id: BrokerId) -> str:
 def owed_replicas(name: str) -> str:
     """Path of what a topic's partitions miss because it was placed on a controller."""
     return f"{OWED_REPLICAS}/{name}"
+
+
+def controller_id(broker_id: BrokerId) -> str:
+    """Path of what says that a Shunter of this id has been the controller."""
+    return f"{CONTROLLERS}/{broker_id}"

@@ -152,6 +152,12 @@ class DeleteQueueEntry(NamedTuple):
     name: str
 
 
+class ForgetControllerId(NamedTuple):
+    """Delete `/admin/shunter/controllers/<id>`: an ordinary broker has that id now."""
+
+    id: BrokerId
+
+
 Record: TypeAlias = (
     PutTopic
     | CheckTopic
@@ -171,4 +177,5 @@ Record: TypeAlias = (
     | PutDeletionMark
     | PutProducerIdBlock
     | DeleteQueueEntry
+    | ForgetControllerId
 )

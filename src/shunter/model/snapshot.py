@@ -94,3 +94,5 @@ class ClusterSnapshot(NamedTuple):
     owed_replicas: Mapping[str, OwedReplicas] = MappingProxyType({})
     """By topic."""
     left_out: LeftOut = LeftOut()
+    controller_ids: frozenset[BrokerId] = frozenset()
+    """Ids of Shunters that have been the controller, ours included: they hold no replicas."""

@@ -18,6 +18,7 @@ from shunter.model.records import (
     CloseReassignment,
     DeleteQueueEntry,
     DeleteTopic,
+    ForgetControllerId,
     PutDeletionMark,
     PutLegacyReassignments,
     PutOwedDeletion,
@@ -177,3 +178,10 @@ def test_owed_replicas_are_created_set_and_deleted_with_the_last():
     assert [type(operation) for operation in made] == [Create, Put, Remove]
     assert [operation.path.rsplit("/", 2)[1:] for operation in made] == [["owed_replicas", name] for name in "abc"]
     assert [operation.version for operation in made[1:]] == [4, 2]
+
+
+def test_a_controllers_id_is_deleted_where_it_is():
+    path = "/admin/shunter/controllers/101"
+    assert list(paths_to_find((ForgetControllerId(101),), {})) == [path]
+    assert plan((ForgetControllerId(101),), {path: True}, {}).operations == [Remove(path)]
+    assert plan((ForgetControllerId(101),), {path: False}, {}).operations == []

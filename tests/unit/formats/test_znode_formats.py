@@ -161,6 +161,7 @@ def test_bytes_of_any_kind_never_raise_anything_but_a_format_error(data):
         lambda: reassignment_znodes.decode_reassignment("p", data, version=0, czxid=0),
         lambda: reassignment_znodes.decode_owed_deletions("p", data, 0),
         lambda: reassignment_znodes.decode_owed_replicas("p", data, 0),
+        lambda: broker_znodes.decode_controller_id("100", data),
     ):
         with contextlib.suppress(FormatError):
             decode()
@@ -399,3 +400,27 @@ def test_owed_replicas_are_read_back_as_written(topic_id, owed):
     entries = tuple(sorted((number, wanted, (number, number + 1)) for number, wanted in owed))
     data = reassignment_znodes.encode_owed_replicas(topic_id, entries)
     assert reassignment_znodes.decode_owed_replicas("p", data, 3) == (topic_id, entries, 3)
+
+
+def test_a_controllers_id_is_read_back_as_written():
+    assert broker_znodes.decode_controller_id("100", broker_znodes.encode_controller_id()) == 100
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "told"),
+    [
+        ("x", b'{"version":1}', "broker id 'x' is not a number from 0 to 2147483647"),
+        ("-1", b'{"version":1}', "broker id '-1' is not a number"),
+        ("007", b'{"version":1}', "broker id '007' is not a number"),
+        ("100", b'{"version":2}', "version 2 is unknown"),
+        ("100", b"{}", "version None is unknown"),
+        ("100", b"nonsense", "is not JSON"),
+        ("100", b"", "is empty"),
+        ("100", None, "is empty"),
+    ],
+)
+def test_a_controllers_id_that_cant_be_read_is_told(name, data, told):
+    with pytest.raises(FormatError) as refusal:
+        broker_znodes.decode_controller_id(name, data)
+    assert refusal.value.place == f"/admin/shunter/controllers/{name}"
+    assert refusal.value.rule.startswith(told)

@@ -20,6 +20,7 @@ from shunter.model.records import (
     DeleteQueueEntry,
     DeleteReassignmentRequest,
     DeleteTopic,
+    ForgetControllerId,
     PutDeletionMark,
     PutExtraReassignments,
     PutLegacyReassignments,
@@ -81,6 +82,7 @@ def apply_snapshot(state: ControllerState, snapshot: ClusterSnapshot) -> None:
     state.cancel = snapshot.cancel
     state.owed_deletions = dict(snapshot.owed_deletions)
     state.owed_replicas = dict(snapshot.owed_replicas)
+    state.controller_ids = snapshot.controller_ids
     state.offline_replicas = {}
     state.producer_id_block = snapshot.producer_id_block
     state.broker_configs = dict(snapshot.broker_configs)
@@ -251,6 +253,8 @@ def _apply_record(state: ControllerState, record: Record, version: int, czxid: i
                 del state.reassignments[moved]  # Their znodes went in the same batch.
         case PutProducerIdBlock(last=last):
             state.producer_id_block = (last + 1, version)
+        case ForgetControllerId(id_):
+            state.controller_ids -= {id_}
         case DeleteQueueEntry() | CheckTopic():
             pass
 

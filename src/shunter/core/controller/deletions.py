@@ -51,7 +51,7 @@ class Deletions:
                 tp = TopicPartition(name, number)
                 changes.isr.add(tp)
                 stop[tp] = self._holders(tp, partition)
-                doomed.update((tp, broker) for broker in stop[tp] if broker != self.state.controller_id)
+                doomed.update((tp, broker) for broker in stop[tp])
             self.doomed[name] = doomed
             if not doomed:
                 self._bury(name)
@@ -70,7 +70,7 @@ class Deletions:
             left, partition = self.doomed.get(tp.topic), self.state.partition(tp)
             if left is None or partition is None:
                 continue
-            come = set(partition.assignment.replicas) - {*before, self.state.controller_id}
+            come = set(partition.assignment.replicas) - self.state.controllers.union(before)
             left.update((tp, broker) for broker in come)
             if come:
                 stop[tp] = come
@@ -94,10 +94,14 @@ class Deletions:
             self.queue.add(Task(Priority.CLEANUP, stray, _strike_off))
 
     def _holders(self, tp: TopicPartition, partition: PartitionState) -> set[BrokerId]:
-        """Who has a replica: who is assigned, and live brokers that a move has dropped and that may not have heard."""
+        """Who has a replica: who is assigned, and live brokers that a move has dropped and that may not have heard.
+
+        No controller has one, whoever placed it there.
+        """
         move = self.state.reassignments.get(tp)
         dropped = dropped_before(move, partition.assignment) if move is not None else ()
-        return {*partition.assignment.replicas, *(broker for broker in dropped if broker in self.state.brokers)}
+        live = (broker for broker in dropped if broker in self.state.brokers)
+        return {*partition.assignment.replicas, *live} - self.state.controllers
 
     def close_moves(self, name: str) -> None:
         """A topic goes, and with it whatever moved its partitions."""
@@ -277,6 +281,12 @@ class Deletions:
                         self._ask_owed(stop, left_over, tp, epoch, record.broker)
         requests = self.outbox.stop_replicas(left_over, now_ms, delete=True, older=left_over)
         return requests + self.outbox.stop_replicas(stop, now_ms, delete=True)
+
+    def forgive_controllers(self) -> None:
+        """Nothing is owed by a controller's id: nobody could ever delete it."""
+        for broker in sorted(self.state.controllers & self.state.owed_deletions.keys()):
+            owed = tuple(tp for tp, _ in self.state.owed_deletions[broker].partitions)
+            self.queue.add(Task(Priority.CLEANUP, ((broker, owed),), _settle))
 
     def _owes(self, broker: BrokerId, tp: TopicPartition) -> bool:
         owed = self.state.owed_deletions.get(broker)

@@ -329,8 +329,9 @@ class Draft:
 
     def drop(self, tp: TopicPartition, replicas: Replicas, leader_epoch: int) -> None:
         """Delete replicas once this is durable; what a dead broker holds is remembered durably until it returns."""
+        controllers = self.state.controllers
         for broker in replicas:
-            if broker in self.state.brokers:
+            if broker in self.state.brokers and broker not in controllers:
                 self.dropped.setdefault(tp, set()).add(broker)
             else:
                 self.owe(broker, tp, leader_epoch)
@@ -344,7 +345,9 @@ class Draft:
         return lost
 
     def owe(self, broker: BrokerId, tp: TopicPartition, leader_epoch: int) -> None:
-        """Remember durably that a broker still holds a replica that is assigned to it no more."""
+        """Remember durably that a broker still holds a replica that is assigned to it no more; a controller holds none."""
+        if broker in self.state.controllers:
+            return
         if broker in self.state.left_out.owed:
             told = f"broker {broker} is to delete its replica, but its list of owed deletions can't be read"
             self.notices.append(Notice("not-owed", str(tp), told))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from shunter.core import election
 from shunter.core.controller.draft import Draft
-from shunter.core.controller.owed_replicas import without_us
+from shunter.core.controller.owed_replicas import without_controllers
 from shunter.core.controller.ready import Notice
 from shunter.core.controller.state import ControllerState
 from shunter.core.election import Elected
@@ -53,15 +53,15 @@ def elect_first(draft: Draft, tp: TopicPartition) -> None:
     """Give a partition without state its first leader and ISR: its live replicas, the first of them leading.
 
     A broker that still has to delete its replica of an older topic of that name can have none of this one yet.
-    A broker that made this assignment may have placed replicas on us: other brokers get them first.
+    A broker that made this assignment may have placed replicas on a controller: other brokers get them first.
     """
     partition = draft.partition(tp)
     if partition is None or partition.leadership is not None or tp.topic in draft.state.deleting:
         return
     if tp in draft.state.unreadable:
         return
-    if draft.state.controller_id in partition.assignment.replicas:
-        replicas = without_us(draft, tp, partition.assignment.replicas)
+    if not draft.state.controllers.isdisjoint(partition.assignment.replicas):
+        replicas = without_controllers(draft, tp, partition.assignment.replicas)
         partition = PartitionState(ReplicaAssignment(replicas), None)
     elected = election.elect_first(partition.assignment.replicas, draft.unburdened(tp))
     if elected is None:

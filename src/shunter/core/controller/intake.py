@@ -161,7 +161,7 @@ class Intake:
         self._identify_topics(tuple(self.state.topics), self.now_ms)
         self.liveness.mend_all()
         owed_replicas.make_good(self.state, self.queue)
-        yield len(full.metadata), ([], [], [])
+        yield len(full.metadata), ([], [], owed_replicas.kept(self.state))
         self.submissions.reconcile()
         self.rebalance.schedule(self.now_ms)
         told = self.znodes.start_up(self.submissions.reconcile_legacy())
@@ -255,6 +255,7 @@ class Intake:
         requests += self.outbox.note_metadata(changes, now_ms)
         self.deletions.forget(changes.deleted)
         requests += self.deletions.extend(changes.led, now_ms)
+        owed_replicas.mend(self.state, self.queue, changes.led)
         if self.state.owed_replicas:
             # A broker may have come while this was being written, and somebody else may have decided anew.
             touched = {tp.topic for tp in (*changes.led, *changes.deleted)}
@@ -288,7 +289,7 @@ class Intake:
         if left_out.topics - self.state.left_out.topics:
             # What has to be deleted of topics that could not be read was asked of nobody.
             requests += self.deletions.resume(self.outbox.others(), now_ms)
-        return requests, [], []
+        return requests, [], owed_replicas.kept(self.state, changes.led)
 
     def on_partitions_read(self, event: PartitionsRead, now_ms: int) -> Effects:
         """Brokers below 2.7 write the ISR themselves and announce it; or somebody mended what could not be read."""

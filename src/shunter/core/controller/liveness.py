@@ -12,7 +12,7 @@ from shunter.core.controller.deletions import Deletions
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.full_state import FullState
 from shunter.core.controller.moves import Moves
-from shunter.core.controller.ourselves import live_brokers, maybe_register
+from shunter.core.controller.ourselves import disown, live_brokers, maybe_register
 from shunter.core.controller.outbox import Outbox
 from shunter.core.controller.ready import Request
 from shunter.core.controller.state import ControllerState
@@ -47,6 +47,7 @@ class Liveness:
             maybe_register(self.state, self.queue)  # Somebody may have removed our registration.
             return
         self.state.brokers = live
+        disown(self.state, self.queue)
         maybe_register(self.state, self.queue)
         if not came and not went:
             # Endpoints, racks or features of live brokers are others now (Apache: onBrokerUpdate).
@@ -154,7 +155,9 @@ class Liveness:
             self.queue.add(Task(Priority.LIVENESS, before, _succeed))
 
     def mend_all(self) -> None:
-        """At start-up: first elections, elections for leaders that are gone, and ISRs with dead members."""
+        """At start-up: first elections, elections for leaders that are gone, ISRs with dead members, controllers' ids."""
+        disown(self.state, self.queue)
+        self.deletions.forgive_controllers()
         led: list[TopicPartition] = []
         followed: list[tuple[TopicPartition, BrokerId]] = []
         live = frozenset(self.state.brokers)

@@ -186,7 +186,7 @@ class Moves:
             target,
             draft.state.brokers,
             place=tp,
-            ours=draft.state.controller_id,
+            controllers=draft.state.controllers,
             min_isr=min_isr(draft.state, self.settings, tp.topic),
             forced=forced,
             had=had,

@@ -15,7 +15,7 @@ from shunter.core.controller.state import ControllerState
 from shunter.core.controller.tasks import Priority, Task, TaskQueue
 from shunter.model.broker import Broker
 from shunter.model.partition import BrokerId
-from shunter.model.records import PutRegistration
+from shunter.model.records import ForgetControllerId, PutRegistration
 
 NO_EPOCH = 0
 """Ours as a broker: nobody sends us control requests, and the greatest epoch has to be that of a broker."""
@@ -38,6 +38,20 @@ def live_brokers(state: ControllerState, read: Iterable[Broker]) -> dict[BrokerI
     rack = us.rack or min(racks, key=lambda name: (-racks[name], name), default=None)
     live[us.id] = us._replace(epoch=NO_EPOCH, rack=rack if racks else None)
     return dict(sorted(live.items()))
+
+
+def disown(state: ControllerState, queue: TaskQueue) -> None:
+    """Forget ids of controllers that ordinary brokers have now: they are brokers while they are down, too."""
+    taken = state.controller_ids & state.brokers.keys() - {state.controller_id}
+    if taken:
+        state.controller_ids -= taken
+        queue.add(Task(Priority.CLEANUP, sorted(taken), _forget_id))
+
+
+def _forget_id(draft: Draft, id_: BrokerId) -> None:
+    draft.other_records.append(ForgetControllerId(id_))
+    told = "a controller had this id once, and an ordinary broker has it now: its replicas are a broker's"
+    draft.notices.append(Notice("controller-id-forgotten", f"broker {id_}", told))
 
 
 def maybe_register(state: ControllerState, queue: TaskQueue) -> None:

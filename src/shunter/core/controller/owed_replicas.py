@@ -1,6 +1,7 @@
-"""Replicas that a broker placed on us, who hold none: another broker gets them, or they are owed until one is there.
+"""Replicas that a broker placed on a controller, who holds none: another broker gets them, or they are owed.
 
-Brokers count us as one of them when they place internal and auto-created topics. A topic never gets fewer replicas
+Brokers count the controller as one of them when they place internal and auto-created topics. It may have another id
+by now, and somebody else may have elected a leader since. A topic never gets fewer replicas
 than were asked for. What is owed is durable, by topic, with the replicas that the partition has: whoever assigns others
 meanwhile has decided anew, and nothing is owed any more.
 
@@ -9,7 +10,7 @@ Source: docs/decisions/0026-owed-replicas.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.ready import Notice
@@ -18,30 +19,93 @@ from shunter.core.controller.tasks import Priority, Task, TaskQueue
 from shunter.model.partition import BrokerId, ReplicaAssignment, Replicas, TopicPartition
 
 
-def without_us(draft: Draft, tp: TopicPartition, replicas: Replicas) -> Replicas:
-    """Give our place in a new partition's assignment to a live broker that is free; return the replicas then.
+def without_controllers(draft: Draft, tp: TopicPartition, replicas: Replicas) -> Replicas:
+    """Give controllers' places in a partition's assignment to live brokers that are free; return the replicas then.
 
-    Where none is free, the partition begins with the others, and the replica is owed. Where there are no others, it
-    stays as it is and waits for a broker.
+    Where too few are free, the partition has the others, and the rest is owed. Where there are no others, it stays as
+    it is and waits for a broker.
     """
-    us = draft.state.controller_id
-    kept = tuple(broker for broker in replicas if broker != us)
-    chosen = spare_broker(draft, tp, kept)
-    if chosen is not None:
-        mended = tuple(chosen if broker == us else broker for broker in replicas)
-        told = f"a broker placed it on {list(replicas)}, which names us: it goes to {list(mended)}"
-    elif not kept or tp.topic in draft.state.left_out.owed_replicas:
+    ids = draft.state.controllers
+    taken = tuple(broker for broker in replicas if broker not in ids)
+    placed: list[BrokerId] = []
+    for broker in replicas:
+        chosen = spare_broker(draft, tp, taken) if broker in ids else broker
+        if chosen is not None:
+            placed.append(chosen)
+            taken = (*taken, chosen)
+    owing = len(placed) < len(replicas)
+    if not placed or (owing and tp.topic in draft.state.left_out.owed_replicas):
         return replicas
-    else:
-        mended = kept
-        draft.owed_replicas_of(tp.topic)[tp.partition] = (len(replicas), kept)
+    mended = tuple(placed)
+    named = f"a broker placed it on {list(replicas)}, of which {sorted(ids.intersection(replicas))} is a controller"
+    told = f"{named}: it goes to {list(mended)}"
+    if owing:
+        draft.owed_replicas_of(tp.topic)[tp.partition] = (len(replicas), mended)
         told = (
-            f"a broker placed it on {list(replicas)}, which names us, and no other broker is free: it has {list(kept)}"
-            f" and gets its missing replica as soon as a broker is there"
+            f"{named}, and no other broker is free: it has {list(mended)} and gets its missing replica as soon as a"
+            f" broker is there"
         )
-    draft.notices.append(Notice("assignment-mended" if chosen is not None else "replica-owed", str(tp), told))
+    draft.notices.append(Notice("replica-owed" if owing else "assignment-mended", str(tp), told))
     draft.place(tp, ReplicaAssignment(mended))
     return mended
+
+
+def mend(state: ControllerState, queue: TaskQueue, partitions: Iterable[TopicPartition]) -> None:
+    """Look which of these have a leader already and a replica on a controller's id all the same."""
+    found = [tp for tp, _ in _led_with_controllers(state, partitions)]
+    if found:
+        queue.add(Task(Priority.NORMAL, found, _mend))
+
+
+def kept(state: ControllerState, partitions: Iterable[TopicPartition] | None = None) -> list[Notice]:
+    """Tell which partitions, of some or of all, have nobody but controllers in their ISR: they are not mended."""
+    notices: list[Notice] = []
+    for tp, isr in _led_with_controllers(state, everything(state) if partitions is None else partitions):
+        if isr and state.controllers.issuperset(isr):
+            told = f"nobody is in its ISR {list(isr)} but a controller, which holds no data: nothing is changed"
+            notices.append(Notice("assignment-kept", str(tp), f"{told}; reassign it, and elect a leader out of sync"))
+    return notices
+
+
+def _led_with_controllers(
+    state: ControllerState, partitions: Iterable[TopicPartition]
+) -> Iterator[tuple[TopicPartition, Replicas]]:
+    """Partitions that have a leader (or had one) and a replica on a controller's id, with their ISR."""
+    ids = state.controllers
+    for tp in partitions:
+        partition = state.partition(tp)
+        if partition is None or partition.leadership is None or ids.isdisjoint(partition.assignment.replicas):
+            continue
+        yield tp, partition.leadership.isr
+
+
+def everything(state: ControllerState) -> Iterator[TopicPartition]:
+    """All partitions."""
+    return (TopicPartition(name, number) for name, topic in state.topics.items() for number in topic.partitions)
+
+
+def _mend(draft: Draft, tp: TopicPartition) -> None:
+    """Take controllers' ids out of a partition that has a leader, in a new leader epoch.
+
+    A move decides where a partition's replicas are, and a deletion does not wait for a controller.
+    """
+    state, partition = draft.state, draft.partition(tp)
+    if partition is None or tp.topic in state.deleting or tp.topic in state.left_out.topics:
+        return
+    assignment, leadership = partition
+    if leadership is None:
+        return
+    ids = state.controllers.intersection(assignment.replicas)
+    if not ids or assignment.in_motion or draft.reassignment(tp) is not None or tp in state.left_out.moves:
+        return
+    if not ids.isdisjoint((*leadership.isr, leadership.leader)):
+        return  # Whoever is dead leaves the ISR first, but for its last member: see `kept`.
+    mended = without_controllers(draft, tp, assignment.replicas)
+    if mended == assignment.replicas:
+        return
+    for broker in set(mended).difference(assignment.replicas):
+        draft.keep(tp, broker)
+    draft.lead(tp, leadership._replace(leader_epoch=leadership.leader_epoch + 1))
 
 
 def spare_broker(draft: Draft, tp: TopicPartition, replicas: Replicas) -> BrokerId | None:
@@ -56,6 +120,8 @@ def spare_broker(draft: Draft, tp: TopicPartition, replicas: Replicas) -> Broker
 
 def make_good(state: ControllerState, queue: TaskQueue, topics: Iterable[str] | None = None) -> None:
     """Look whether what is owed, to some topics or to all, can be had now."""
+    if topics is None:
+        mend(state, queue, everything(state))
     names = state.owed_replicas if topics is None else state.owed_replicas.keys() & set(topics)
     owed = [TopicPartition(name, entry[0]) for name in sorted(names) for entry in state.owed_replicas[name].partitions]
     if owed:

@@ -63,6 +63,8 @@ class ControllerState:
     owed_deletions: dict[BrokerId, OwedDeletions] = field(default_factory=dict[BrokerId, OwedDeletions])
     owed_replicas: dict[str, OwedReplicas] = field(default_factory=dict[str, OwedReplicas])
     """By topic."""
+    controller_ids: frozenset[BrokerId] = frozenset()
+    """Ids of Shunters that have been the controller, as they were read."""
     deleting: set[str] = field(default_factory=set[str])
     offline_replicas: dict[TopicPartition, frozenset[BrokerId]] = field(
         default_factory=dict[TopicPartition, frozenset[BrokerId]]
@@ -82,6 +84,11 @@ class ControllerState:
         fresh = ControllerState(self.controller_id)
         for name in self.__slots__:
             setattr(self, name, getattr(fresh, name))
+
+    @property
+    def controllers(self) -> frozenset[BrokerId]:
+        """Ids that hold no replicas: ours, and every controller's that no ordinary broker has now."""
+        return self.controller_ids.difference(self.brokers) | {self.controller_id}
 
     def partition(self, tp: TopicPartition) -> PartitionState | None:
         """The partition's state, or None when there is no such topic or partition."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from shunter.errors import ErrorCode
-from shunter.model.partition import BrokerId, Replicas
+from shunter.model.partition import Replicas
 
 
 def validate_target(
@@ -13,7 +13,7 @@ def validate_target(
     known: Container[int],
     *,
     place: object,
-    ours: BrokerId | None = None,
+    controllers: Container[int] = (),
     min_isr: int = 1,
     forced: bool = False,
     had: Container[int] = (),
@@ -24,7 +24,7 @@ def validate_target(
         replicas: What was asked for, in order.
         known: Brokers that are live, so that they can get a replica.
         place: The partition, as people write it: `topic-0`.
-        ours: The controller's own broker id, which holds no data.
+        controllers: Ids of controllers, which hold no data.
         min_isr: min.insync.replicas of the topic; a smaller target would refuse producers for ever.
         forced: Take a target smaller than `min_isr` all the same.
         had: Brokers that have, or had, a replica of the partition: they may be dead, for nothing is added to them.
@@ -33,7 +33,7 @@ def validate_target(
     the controller was not aware of"; issue of a target below min.insync.replicas: docs/decisions/0106-targets.md.
     Who has to be live: docs/decisions/0113-dead-brokers-of-a-target.md.
     """
-    complaint = _complaint(list(replicas), known, place, ours, had)
+    complaint = _complaint(list(replicas), known, place, controllers, had)
     if complaint is None and len(replicas) < min_isr and not forced:
         complaint = (
             f"replicas {list(replicas)} for {place} are {len(replicas)}, fewer than min.insync.replicas {min_isr}:"
@@ -69,7 +69,7 @@ def validate_top(top: int, min_isr: int, *, place: object) -> str | None:
 
 
 def _complaint(
-    replicas: list[int], known: Container[int], place: object, ours: BrokerId | None, had: Container[int]
+    replicas: list[int], known: Container[int], place: object, controllers: Container[int], had: Container[int]
 ) -> str | None:
     if not replicas:
         return f"replicas [] for {place} are empty: a partition needs one at least; null cancels a reassignment"
@@ -78,8 +78,8 @@ def _complaint(
             return f"replicas {replicas} for {place} name broker {broker}: broker ids are not negative"
         if replicas.count(broker) > 1:
             return f"replicas {replicas} for {place} repeat broker {broker}"
-        if broker == ours:
-            return f"replicas {replicas} for {place} name broker {broker}, the controller itself, which holds no data"
+        if broker in controllers:
+            return f"replicas {replicas} for {place} name broker {broker}, which is a controller and holds no data"
         if broker not in known and broker not in had:
             return f"replicas {replicas} for {place} name broker {broker}, which is not a live broker"
     return None

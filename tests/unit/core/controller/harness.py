@@ -51,6 +51,7 @@ from shunter.model.records import (
     DeleteQueueEntry,
     DeleteReassignmentRequest,
     DeleteTopic,
+    ForgetControllerId,
     PutDeletionMark,
     PutExtraReassignments,
     PutLegacyReassignments,
@@ -104,6 +105,7 @@ class Store:
         self.reassignments = {}
         self.owed = {}
         self.owed_replicas = {}
+        self.controller_ids = frozenset()
         self.registrations = []
         """Of the controller's, as it was written; None: withdrawn."""
         self.deleting = set()
@@ -129,6 +131,7 @@ class Store:
             legacy=None if self.left_out.legacy else self.legacy,
             owed_deletions=dict(self.owed),
             owed_replicas=dict(self.owed_replicas),
+            controller_ids=self.controller_ids,
             deleting_topics=tuple(sorted(self.deleting)),
             producer_id_block=self.producer,
             broker_configs={},
@@ -229,11 +232,11 @@ class Store:
             case PutOwedReplicas(name, topic_id, partitions, version):
                 self.owed_replicas[name] = OwedReplicas(topic_id, partitions, version + 1)
                 return version + 1, 0
-            case PutRegistration(ourselves, True):
-                self.registrations.append(ourselves)
-                return 0, self.czxid
-            case PutRegistration(ourselves, False):
-                self.registrations.append(None)
+            case PutRegistration(ourselves, wanted):
+                self.registrations.append(ourselves if wanted else None)
+                return (0, self.czxid) if wanted else (-1, 0)
+            case ForgetControllerId(id_):
+                self.controller_ids -= {id_}
             case PutLegacyReassignments(targets, version, originals):
                 czxid = self.czxid if self.legacy is None else self.legacy.czxid
                 written = None if targets is None else LegacyReassignments(dict(targets), dict(originals), version + 1)

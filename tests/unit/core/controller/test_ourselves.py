@@ -2,11 +2,20 @@
 
 from uuid import UUID
 
+import pytest
 from harness import US, Harness, broker
 
-from shunter.core.controller.events import BrokerIdentified, Elected, TopicDeletionsSubmitted, TopicsRead
+from shunter.core.controller.events import (
+    BrokerIdentified,
+    Elected,
+    TopicDeletionsSubmitted,
+    TopicsRead,
+)
 from shunter.core.controller.ready import SendUpdateMetadata
-from shunter.model.partition import ReplicaAssignment, TopicPartition
+from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from shunter.model.reassignment import Phase, Reassignment, Strategy
+from shunter.model.records import PutPartition, PutTopic
+from shunter.model.snapshot import OwedDeletions
 from shunter.model.topic import Topic
 
 T0 = TopicPartition("t", 0)
@@ -293,3 +302,167 @@ def test_a_broker_that_has_our_id_is_not_unregistered():
     identify(world, 1, looks_us_up=False)
     identify(world, 2, looks_us_up=False)
     assert world.store.registrations == []
+
+
+# ---- controllers of other ids
+
+
+def led_by_others(replicas, isr, *, brokers=(1, 2, 3), us_before=101):
+    """A partition that a broker had placed, and an Apache controller led, before we came; 101 has led the cluster once."""
+    world = Harness(brokers=brokers)
+    world.store.controller_ids = frozenset({US, us_before})
+    world.store.topics["t"] = Topic("t", UUID(int=7), {0: ReplicaAssignment(replicas)}, 0)
+    world.store.states[T0] = LeaderAndIsr(isr[0], 4, isr, 2, 1)
+    return world.start()
+
+
+def test_a_replica_on_another_controllers_id_goes_to_a_broker():
+    """A standby of another id took over before the first election."""
+    world = Harness(brokers=(1, 2, 3))
+    world.store.controller_ids = frozenset({US, 101})
+    world.start()
+    write(world, (1, 101, 2))
+    assert world.replicas(T0) == (1, 3, 2)
+    assert world.leadership(T0).isr == (1, 3, 2)
+    assert len(world.told("assignment-mended")) == 1
+
+
+def test_replicas_on_two_controllers_go_to_brokers_or_are_owed():
+    world = Harness(brokers=(1, 2))
+    world.store.controller_ids = frozenset({US, 101})
+    world.start()
+    write(world, (101, 1, US))
+    assert world.replicas(T0) == (2, 1)
+    assert world.store.owed_replicas["t"].partitions == ((0, 3, (2, 1)),)
+    world.revive(3)
+    assert world.replicas(T0) == (2, 1, 3)
+    assert world.store.owed_replicas == {}
+
+
+@pytest.mark.parametrize("controller", [US, 101])
+def test_a_partition_that_has_a_leader_is_mended_at_the_start(controller):
+    """An Apache controller elected in between: it knows no controllers' ids."""
+    world = led_by_others((1, controller, 2), (1, 2))
+    assert world.replicas(T0) == (1, 3, 2)
+    after = world.leadership(T0)
+    assert (after.leader, after.isr, after.leader_epoch) == (1, (1, 2), 5)
+    assert T0 in world.hosted[3]
+    (batch,) = [records for records in world.store.log if any(isinstance(record, PutTopic) for record in records)]
+    assert any(isinstance(record, PutPartition) for record in batch)
+    assert not world.store.owed
+    world.check()
+
+
+def test_a_partition_that_has_a_leader_is_mended_when_its_topic_is_read():
+    world = led_by_others((1, 2), (1, 2))
+    topic = world.store.topics["t"]
+    world.store.topics["t"] = topic._replace(assignments={0: ReplicaAssignment((1, 2, 101))}, version=topic.version + 1)
+    world.feed(TopicsRead((world.store.topic_snapshot("t"),)))
+    assert world.replicas(T0) == (1, 2, 3)
+    assert world.leadership(T0).leader_epoch == 5
+
+
+def test_a_partition_that_has_a_leader_is_owed_its_replica_where_no_broker_is_free():
+    world = led_by_others((1, 101, 2), (1, 2), brokers=(1, 2))
+    assert world.replicas(T0) == (1, 2)
+    assert world.store.owed_replicas["t"].partitions == ((0, 3, (1, 2)),)
+    world.revive(3)
+    assert world.replicas(T0) == (1, 2, 3)
+    assert world.leadership(T0).leader_epoch == 6
+
+
+def test_a_controllers_id_that_alone_is_in_sync_is_left_and_told():
+    """No controller writes that; whoever did has to say where the records are."""
+    world = led_by_others((1, 101, 2), (101,))
+    assert world.replicas(T0) == (1, 101, 2)
+    assert world.leadership(T0).isr == (101,)
+    (notice,) = world.told("assignment-kept")
+    assert "nobody is in its ISR [101] but a controller" in notice.text
+
+
+def test_a_controllers_id_in_the_isr_leaves_both():
+    world = led_by_others((1, 101, 2), (1, 101))
+    assert world.replicas(T0) == (1, 3, 2)
+    assert world.leadership(T0).isr == (1,)
+    assert not world.told("assignment-kept")
+
+
+def test_a_partition_that_moves_is_left_to_its_move():
+    world = Harness(brokers=(1, 2, 3))
+    world.store.controller_ids = frozenset({101})
+    world.store.topics["t"] = Topic("t", UUID(int=7), {0: ReplicaAssignment((1, 2))}, 0)
+    world.store.states[T0] = LeaderAndIsr(1, 4, (1, 2), 2, 1)
+    world.start()
+    world.reassign({T0: (1, 3)})
+    topic, moving = world.store.topics["t"], world.replicas(T0)
+    written = topic.assignments[0]._replace(replicas=(*moving, 101))
+    world.store.topics["t"] = topic._replace(assignments={0: written}, version=topic.version + 1)
+    world.feed(TopicsRead((world.store.topic_snapshot("t"),)))
+    assert not world.told("assignment-mended")
+
+
+def test_nothing_is_moved_to_another_controller():
+    world = led_by_others((1, 2), (1, 2))
+    world.write_legacy({T0: (1, 101)})
+    world.catch_up_all()
+    assert world.replicas(T0) == (1, 2)
+    assert not world.store.reassignments
+
+
+@pytest.mark.parametrize("controller", [US, 101])
+def test_a_deletion_does_not_wait_for_a_controller(controller):
+    world = Harness(brokers=(1, 2))
+    world.store.controller_ids = frozenset({101})
+    world.store.topics["t"] = Topic("t", UUID(int=7), {0: ReplicaAssignment((1, controller))}, 0)
+    world.store.states[T0] = LeaderAndIsr(1, 4, (1,), 2, 1)
+    world.store.deleting = {"t"}
+    world.start()
+    assert "t" not in world.store.topics
+    assert world.store.owed == {}
+    assert world.store.owed_replicas == {}
+
+
+def test_what_a_controller_owes_is_forgotten():
+    world = Harness(brokers=(1, 2))
+    world.store.controller_ids = frozenset({101})
+    world.store.owed = {id_: OwedDeletions(((TopicPartition("gone", 0), 3),), 0) for id_ in (101, 7)}
+    world.start()
+    assert list(world.store.owed) == [7]
+
+
+def test_nothing_is_owed_by_a_controller():
+    """A move took it out of the assignment, and our predecessor died before it closed the record."""
+    world = Harness(brokers=(1, 2))
+    world.store.controller_ids = frozenset({101})
+    after = ReplicaAssignment((1, 2))
+    world.store.topics["t"] = Topic("t", UUID(int=7), {0: after}, 0)
+    world.store.states[T0] = LeaderAndIsr(1, 4, (1, 2), 2, 1)
+    world.store.reassignments[T0] = Reassignment(
+        UUID(int=7), (1, 101), (1, 2), Strategy.INCREMENTAL, Phase.DROPPING, after, 5, 2, version=0, czxid=9
+    )
+    world.start()
+    assert world.store.reassignments == {}
+    assert world.store.owed == {}
+
+
+def test_an_id_that_an_ordinary_broker_has_is_a_brokers_for_good():
+    """It is no controller's while the broker is down, either."""
+    world = Harness(brokers=(1, 2, 3))
+    world.store.controller_ids = frozenset({US, 3})
+    world.start()
+    assert world.store.controller_ids == {US}
+    assert len(world.told("controller-id-forgotten")) == 1
+    world.create("t", [(1, 3)])
+    world.kill(3)
+    world.fail_over()
+    assert world.replicas(T0) == (1, 3)
+
+
+def test_a_broker_that_comes_with_a_controllers_id_is_a_broker():
+    world = Harness(brokers=(1, 2))
+    world.store.controller_ids = frozenset({US, 101})
+    world.start()
+    world.revive(101)
+    assert world.store.controller_ids == {US}
+    write(world, (1, 101))
+    assert world.replicas(T0) == (1, 101)
