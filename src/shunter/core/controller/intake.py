@@ -255,11 +255,7 @@ class Intake:
         requests += self.outbox.note_metadata(changes, now_ms)
         self.deletions.forget(changes.deleted)
         requests += self.deletions.extend(changes.led, now_ms)
-        owed_replicas.mend(self.state, self.queue, changes.led)
-        if self.state.owed_replicas:
-            # A broker may have come while this was being written, and somebody else may have decided anew.
-            touched = {tp.topic for tp in (*changes.led, *changes.deleted)}
-            owed_replicas.make_good(self.state, self.queue, touched)
+        owed_replicas.look_again(self.state, self.queue, changes.led, changes.deleted)
         if changes.mended:
             self.liveness.lead_on(changes.mended)
             self.submissions.reconcile(frozenset(changes.mended))

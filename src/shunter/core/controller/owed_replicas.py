@@ -10,7 +10,7 @@ Source: docs/decisions/0026-owed-replicas.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.ready import Notice
@@ -48,6 +48,16 @@ def without_controllers(draft: Draft, tp: TopicPartition, replicas: Replicas) ->
     draft.notices.append(Notice("replica-owed" if owing else "assignment-mended", str(tp), told))
     draft.place(tp, ReplicaAssignment(mended))
     return mended
+
+
+def look_again(
+    state: ControllerState, queue: TaskQueue, led: Collection[TopicPartition], deleted: Iterable[TopicPartition]
+) -> None:
+    """Partitions were written, by us or by somebody else, or are gone: mend them, and look at what they are owed."""
+    mend(state, queue, led)
+    if state.owed_replicas:
+        # A broker may have come while this was being written, and somebody else may have decided anew.
+        make_good(state, queue, {tp.topic for tp in (*led, *deleted)})
 
 
 def mend(state: ControllerState, queue: TaskQueue, partitions: Iterable[TopicPartition]) -> None:
