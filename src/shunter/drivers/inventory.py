@@ -11,6 +11,7 @@ from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from shunter.drivers.admin_client import connected
+from shunter.drivers.bootstrap_probe import probe
 from shunter.errors import DriverError
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
 
@@ -29,8 +30,9 @@ def take_inventory(configuration: Mapping[str, Any]) -> Inventory:
         configuration: kafka-python's names (`bootstrap_servers`, security).
 
     Raises:
-        DriverError: nobody answers, or who answers does not let us in.
+        DriverError: nobody answers, which is told within seconds; or who answers does not let us in.
     """
+    probe(configuration["bootstrap_servers"], str(configuration.get("security_protocol", "PLAINTEXT")))
     client = connected(configuration)
     try:
         return _take(client)

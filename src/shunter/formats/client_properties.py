@@ -81,16 +81,32 @@ def _unescaped(text: str) -> str:
     )
 
 
+def _servers(bootstrap: str) -> list[str]:
+    servers = [server.strip() for server in bootstrap.split(",") if server.strip()]
+    wrong = [server for server in servers or [bootstrap] if not _is_server(server)]
+    if wrong:
+        raise SettingsError(
+            f"bootstrap server {wrong[0]!r} is no HOST:PORT with a port from 1 to 65535: "
+            "name brokers as kafka1:9092, several with commas"
+        )
+    return servers
+
+
+def _is_server(text: str) -> bool:
+    host, _colon, port = text.rpartition(":")
+    return bool(host) and re.fullmatch("[0-9]{1,5}", port) is not None and 1 <= int(port) <= 65_535
+
+
 def client_configuration(properties: Mapping[str, str], bootstrap: str, place: str) -> dict[str, Any]:
     """kafka-python's settings for these properties; what a client like ours has no use for is passed over.
 
     Where the library wants somebody who has tokens, there is a `BearerLogin`, which says how to come by them.
 
     Raises:
-        SettingsError: a mechanism or a key store that can't be used, named, with the way out.
+        SettingsError: a bootstrap server, a mechanism or a key store that can't be used, named, with the way out.
         FormatError: a value that is no number, or a login that can't be read.
     """
-    configuration: dict[str, Any] = {"bootstrap_servers": [server.strip() for server in bootstrap.split(",")]}
+    configuration: dict[str, Any] = {"bootstrap_servers": _servers(bootstrap)}
     configuration["client_id"] = properties.get("client.id", "shunter")
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
