@@ -433,10 +433,18 @@ def read_plan(path: Path) -> tuple[MoveOrder, ...]:
 
 
 async def lay_out(target: Target, moves: Sequence[MoveOrder], options: ExecutionOptions) -> DryRun:
-    """A plan on paper, with what the cluster's journal has learnt."""
+    """A plan on paper, with what the cluster's journal has learnt; sees that the journal can be made.
+
+    Raises:
+        FormatError: it can't, or it is damaged.
+        DriverError: the cluster does not answer.
+    """
+    if _named(target):
+        await asyncio.to_thread((await journal_place(target, None)).check)
     admin = await connect(target)
     try:
         place = await journal_place(target, admin)
+        await asyncio.to_thread(place.check)
         learnt = read_journal(place)[0].learnt_rates if place.exists() else {}
         return await dry_run(admin, ExecutorState(learnt_rates=learnt), moves, options)
     finally:
@@ -517,6 +525,7 @@ __all__ = [
     "open_session",
     "order_command",
     "order_plan",
+    "read_journal",
     "read_plan",
     "read_status",
     "read_view",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from shunter.drivers.journal_copy import JournalCopy
 from shunter.drivers.journal_sqlite import SqliteJournal
 from shunter.drivers.journal_topic import TopicJournal, topic_exists
 from shunter.drivers.journals import LeasedJournal
+from shunter.errors import FormatError
 
 TOPIC_PREFIX = "kafka:"
 
@@ -32,8 +34,31 @@ class JournalPlace:
             return self.path.exists() or JournalCopy(self.path).path.exists()
         return topic_exists(self.configuration, self.topic)
 
+    def check(self) -> None:
+        """See that a journal file that is not there yet can be made; leaves nothing behind.
+
+        Raises:
+            FormatError: it can't, and why.
+        """
+        if self.topic is not None or self.path.exists():
+            return
+        folder = next(folder for folder in self.path.absolute().parents if folder.exists())
+        try:
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            told = (
+                f"no journal can be made there: {folder}: {error.strerror}; name another by --journal or $SHUNTER_STATE"
+            )
+            raise FormatError(str(self.path), told) from error
+
     def open(self, owner: str) -> LeasedJournal:
-        """Open it; it is made if it is not there."""
+        """Open it; it is made if it is not there.
+
+        Raises:
+            FormatError: it can't be made.
+        """
+        self.check()
         if self.topic is None:
             return SqliteJournal(self.path, owner)
         return TopicJournal(self.configuration, self.topic, owner)

@@ -85,6 +85,17 @@ async def clear_throttles(target: Target, found: Sequence[FoundThrottle]) -> Non
         raise DriverError(f"{key.setting} of {key.kind} {key.name}: {told}", retriable=True)
 
 
+async def owed_settings(target: Target, brokers: Sequence[BrokerId]) -> int:
+    """How many settings of these brokers the journal has not given back.
+
+    Raises:
+        FormatError: there is no journal, or it is damaged.
+    """
+    place, _holder = await holder_of(target)
+    state, _holder = await asyncio.to_thread(read_journal, place)
+    return sum(key.kind == "broker" and int(key.name) in brokers for key in state.throttles)
+
+
 async def forget_throttles(target: Target, brokers: Sequence[BrokerId]) -> tuple[bool, str]:
     """Strike off what is owed to brokers that don't come back; whether that was done, and a sentence.
 

@@ -28,6 +28,7 @@ from shunter.app.executor import (
     open_session,
     order_command,
     order_plan,
+    read_journal,
     read_plan,
     read_status,
     read_view,
@@ -300,9 +301,10 @@ def _told_order(answer: dict[str, Any], *, as_json: bool) -> int:
 
 async def _order(target: Target, command: Command, *, yes: bool = False, as_json: bool) -> int:
     place, holder = await holder_of(target)
+    if holder is None and not place.exists():
+        raise FormatError(str(place), NO_JOURNAL)
     if holder is None:
-        told = "nobody drives it; `shunter resume` does" if place.exists() else NO_JOURNAL
-        raise NobodyDrives(f"{place}: {told}")
+        raise NobodyDrives(f"{place}: nobody drives it; `shunter resume` does")
     if not await _cost_agreed(target, place, command, yes=yes, as_json=as_json):
         return int(ExitCode.REFUSED)
     return _told_order(await order_command(place, command), as_json=as_json)
@@ -412,5 +414,8 @@ async def _watch(target: Target, *, as_json: bool) -> int:
                 click.echo(told_view(view) if view.counts else "idle")
         await asyncio.sleep(WATCH_EVERY_S)
         place, holder = await holder_of(target)
-    click.echo("nobody drives it", err=True)
-    return int(ExitCode.DONE)
+    state, _holder = await asyncio.to_thread(read_journal, place)
+    left = len(state.open_moves())
+    told = f"nobody drives it, and {left} moves are open: `shunter resume` goes on" if left else "nobody drives it"
+    click.echo(told, err=True)
+    return int(ExitCode.LEFT if left else ExitCode.DONE)

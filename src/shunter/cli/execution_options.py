@@ -17,18 +17,25 @@ from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
 
 _UNITS = {"": 1, "K": 1_000, "M": 1_000_000, "G": 1_000_000_000}
+_UNIT_WANTED_BELOW = 1_000
+"""Bytes per second: a slower rate without a unit is one whose unit was forgotten."""
 
 
 def parse_rate(text: str) -> int:
     """`50M` as bytes per second; powers of ten.
 
     Raises:
-        click.BadParameter: it is no number above 0 with K, M or G.
+        click.BadParameter: it is no number above 0 with K, M or G, or it is so small that a unit was likely forgotten.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:B|B/S)?", text.strip().upper())
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)(B|B/S)?", text.strip().upper())
     rate = int(float(found[1]) * _UNITS[found[2]]) if found else 0
     if rate <= 0:
         raise click.BadParameter(f"{text!r} is no rate in bytes per second: write 50000000, 50M or 1G")
+    if found and rate < _UNIT_WANTED_BELOW and not found[2] and not found[3]:
+        raise click.BadParameter(
+            f"{text!r} would be {rate} bytes per second: below 1000 a unit is wanted; write {text.strip()}M, "
+            f"or {text.strip()}B if that is meant"
+        )
     return rate
 
 

@@ -6,7 +6,7 @@ import click
 
 from shunter.app.executor import Target
 from shunter.app.exit_codes import ExitCode
-from shunter.app.throttles import clear_throttles, forget_throttles, list_throttles
+from shunter.app.throttles import clear_throttles, forget_throttles, list_throttles, owed_settings
 from shunter.cli.consent import agreed
 from shunter.cli.execute import run
 from shunter.cli.execution_display import say_json
@@ -77,7 +77,12 @@ def forget(target: Target, brokers: tuple[int, ...], *, yes: bool) -> None:
 
 async def _forget(target: Target, brokers: tuple[int, ...], *, yes: bool) -> int:
     named = ", ".join(str(broker) for broker in brokers)
-    if not agreed(f"what is owed to broker {named} is struck off", "Forget it?", yes=yes, as_json=False):
+    owed = await owed_settings(target, brokers)
+    if not owed:
+        click.echo(f"no throttle is owed to broker {named}")
+        return int(ExitCode.REFUSED)
+    told = f"{owed} throttle settings that are owed to broker {named} would be struck off"
+    if not agreed(told, "Forget them?", yes=yes, as_json=False):
         return int(ExitCode.REFUSED)
     done, told = await forget_throttles(target, brokers)
     click.echo(told)

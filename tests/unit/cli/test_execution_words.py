@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
+import socket
+from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
+from shunter.app.journals import JournalPlace
 from shunter.cli import main
 from shunter.cli.execution_display import PlainLines, sentence, shortened
+from shunter.cli.execution_options import parse_rate
 from shunter.core.executor.ready import Notice
+from shunter.drivers.execution import SystemClock
+from shunter.errors import FormatError
+from shunter.model.execution import ExecutionOptions, JournalEntry, JournalRecord, MoveAccepted, PlanAccepted
+from shunter.model.partition import TopicPartition
+from shunter.model.reassignment import Strategy
 
 
 @pytest.mark.parametrize(
@@ -60,3 +70,83 @@ def test_a_wrong_value_is_told_with_its_options_name(arguments: tuple[str, ...],
 def test_the_help_cuts_no_command_off() -> None:
     assert "…" not in CliRunner().invoke(main, ["--help"]).output
     assert "..." not in CliRunner().invoke(main, ["--help"]).output.replace("[ARGS]...", "")
+
+
+@pytest.mark.parametrize("server", ["kafka1", "", ":9092", "kafka1:0", "kafka1:99999", "kafka1:9092,foo"])
+@pytest.mark.parametrize("verb", [("throttles", "list"), ("plan",)])
+def test_a_bootstrap_server_that_is_none_is_a_wrong_command_line(verb: tuple[str, ...], server: str) -> None:
+    done = CliRunner().invoke(main, [*verb, "--bootstrap-server", server])
+    assert done.exit_code == 2
+    assert "HOST:PORT with a port from 1 to 65535" in done.output
+
+
+def test_a_plan_of_a_server_that_refuses_says_so_as_an_execution_does() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        server = f"127.0.0.1:{closed.getsockname()[1]}"
+    done = CliRunner().invoke(main, ["plan", "--bootstrap-server", server, "--aims", "disk"])
+    assert done.exit_code == 3
+    assert f"{server} refuses connections: nothing listens there" in done.output
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [("pause",), ("limit", "1M"), ("relax",), ("watch",), ("stop",), ("rollback",), ("resume",), ("status",),
+     ("throttles", "forget", "--broker", "9")],
+)  # fmt: skip
+def test_without_a_journal_every_verb_ends_alike(verb: tuple[str, ...], tmp_path: Path) -> None:
+    arguments = [*verb, "--journal", str(tmp_path / "none.journal"), "--bootstrap-server", "127.0.0.1:1"]
+    done = CliRunner().invoke(main, [*arguments, *(("--offline",) if verb == ("status",) else ())])
+    assert done.exit_code == 5
+    assert "there is no journal" in done.output
+
+
+@pytest.fixture
+def undriven(tmp_path: Path) -> Path:
+    """A journal with an open move that nobody drives, and no throttle."""
+    place = JournalPlace(tmp_path / "cluster.journal")
+    move = MoveAccepted(TopicPartition("t", 0), None, (1, 2), (3, 2), Strategy.INCREMENTAL, 1_000, ())
+    now_ms = SystemClock().now_ms()
+    journal = place.open("somebody")
+    journal.acquire(now_ms)
+    records: tuple[JournalRecord, ...] = (PlanAccepted("p", "c", ExecutionOptions()), move)
+    journal.append([JournalEntry(number, now_ms, "test", record) for number, record in enumerate(records, 1)], now_ms)
+    journal.release()
+    journal.close()
+    return place.path
+
+
+def test_watching_open_moves_that_nobody_drives_does_not_end_well(undriven: Path) -> None:
+    done = CliRunner().invoke(main, ["watch", "--journal", str(undriven), "--bootstrap-server", "127.0.0.1:1"])
+    assert done.exit_code == 130
+    assert "1 moves are open: `shunter resume` goes on" in done.output
+
+
+@pytest.mark.parametrize("consent", [(), ("--yes",)])
+def test_nothing_is_struck_off_where_nothing_is_owed(undriven: Path, consent: tuple[str, ...]) -> None:
+    arguments = ["throttles", "forget", "--broker", "9", "--journal", str(undriven)]
+    done = CliRunner().invoke(main, [*arguments, "--bootstrap-server", "127.0.0.1:1", *consent])
+    assert done.exit_code == 7
+    assert done.output == "no throttle is owed to broker 9\n"
+
+
+def test_a_journal_that_cannot_be_made_is_told_before_anything_is_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FormatError, match="no journal can be made there"):
+        JournalPlace(tmp_path / "file" / "nope" / "x.journal").check()
+    JournalPlace(tmp_path / "new" / "x.journal").check()
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_dry_run_looks_whether_its_journal_can_be_made(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}')
+    arguments = ["execute", str(plan), "--dry-run", "--journal", str(plan / "x.journal")]
+    done = CliRunner().invoke(main, [*arguments, "--bootstrap-server", "127.0.0.1:1"])
+    assert done.exit_code == 5
+    assert "no journal can be made there" in done.output
+
+
+def test_a_rate_whose_unit_was_likely_forgotten_is_refused() -> None:
+    with pytest.raises(click.BadParameter, match="write 1M, or 1B if that is meant"):
+        parse_rate("1")
+    assert [parse_rate(text) for text in ("1B", "1 B/s", "1000", "0.5K")] == [1, 1, 1_000, 500]
