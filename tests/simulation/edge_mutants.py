@@ -16,6 +16,7 @@ from shunter.core.controller import intake, moves, topics, znode_protocols
 from shunter.core.controller.answers import Answers
 from shunter.core.controller.intake import Intake
 from shunter.core.controller.liveness import Liveness
+from shunter.core.controller.ourselves import live_brokers
 from shunter.core.controller.outbox import Outbox
 from shunter.core.controller.ready import SendLeaderAndIsr
 from shunter.drivers.controller_seat import ControllerSeat
@@ -48,8 +49,9 @@ def added_replicas_are_not_new(original, self, changes, now_ms):
 @edge_mutant(Liveness, "on_brokers_read", within=20)
 def moved_endpoints_are_not_told(original, self, brokers, now_ms):
     """The bug that was found: nobody is told that a live broker has another address."""
-    if {each.id: each.epoch for each in brokers} == {each.id: each.epoch for each in self.state.brokers.values()}:
-        self.state.brokers = {each.id: each for each in brokers}
+    live = live_brokers(self.state, brokers)
+    if {each.id: each.epoch for each in live.values()} == {each.id: each.epoch for each in self.state.brokers.values()}:
+        self.state.brokers = live
         return iter(())
     return original(self, brokers, now_ms)
 

@@ -69,6 +69,7 @@ KEPT = {
     9000390: "a move of a partition that nobody had led yet was not looked at when somebody did",
     20031358: "a move to where an older replica lies broke a rule that did not know of it",
     7000002: "a move that went with its topic left those waiting that were pending behind it",
+    862: "a simulated Apache controller told a leader an error that its version has no word for",
     94100008: "moves that became pending while settings changed were looked at by the former ones, and never again",
     90000561: "a LeaderAndIsr that was sent again together with the deletion after it made the deleted replica anew",
 }

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 
 LOOK_US = (100 * MS, 400 * MS)
 
+INELIGIBLE_SINCE = 2
+"""The version of AlterPartition from which a broker knows INELIGIBLE_REPLICA; older ones are told another error."""
+
 
 class ApacheController:
     """Whichever broker is the controller, if one is."""
@@ -300,7 +303,8 @@ class ApacheController:
                 # Kinder than Apache, under which such a leader never asks again: no controller could make that good.
                 self._write(tp, _led(state, state.leader, state.isr), None, ())
         elif not set(isr) <= set(truth.brokers):
-            error = ErrorCode.INELIGIBLE_REPLICA
+            known = self.world.shape.alter_version >= INELIGIBLE_SINCE
+            error = ErrorCode.INELIGIBLE_REPLICA if known else ErrorCode.OPERATION_NOT_ATTEMPTED
         else:
             self._write(tp, state._replace(isr=isr), None, (), quiet=True)
             state = truth.states[tp]
