@@ -31,7 +31,7 @@ from shunter.core.controller.ready import LoadCluster, ReadPartitions, WriteBatc
 from shunter.drivers.controller_seat import ControllerSeat
 from shunter.drivers.zookeeper import ZooKeeperClient
 from shunter.drivers.zookeeper_requests import Create, Put, Remove, ZooKeeperRefused
-from shunter.errors import DriverError, InvariantViolation
+from shunter.errors import DriverError
 from shunter.formats import admin_znodes, broker_znodes, config_znodes, topic_znodes, znodes
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
@@ -451,11 +451,12 @@ class TestWrites:
             config = await seat.client.get(znodes.config("topics", "t"))
             assert config_znodes.decode_config("p", config.data) == {}
 
-    async def test_a_batch_beyond_jutes_limit_is_our_own_bug(self, place):
+    async def test_a_batch_beyond_jutes_limit_is_refused_before_it_is_sent(self, place):
         async with loaded_seat(place) as (seat, _):
             great = topic("t", tuple((number % 200, 200 + number % 50) for number in range(90_000)))
-            with pytest.raises(InvariantViolation, match="fit in one ZooKeeper request"):
-                await write(seat, PutTopic(great))
+            assert await write(seat, PutTopic(great)) == BatchRefused(1, "too-great")
+            assert await seat.client.get(znodes.topic("t")) is None
+            assert await write(seat, PutTopic(topic("t"))) == BatchWritten(1, (0,), (0,)), "the seat goes on"
 
     async def test_a_great_topic_is_deleted_in_portions(self, place):
         async with loaded_seat(place) as (seat, _):

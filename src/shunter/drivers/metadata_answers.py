@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from shunter.core.controller.state import ClusterView
+from shunter.core.controller.state import ClusterView, TopicState
 from shunter.model.partition import BrokerId
 from shunter.wire.metadata import NOTHING_FAILED, Audience, Failed, MetadataPieces, listening_brokers
 
@@ -73,7 +73,7 @@ class MetadataAnswers:
         pieces = self._at_hand(view, audience)
         for name in names:
             topic = view.topics.get(name)
-            if topic is None or name in view.deleting:
+            if topic is None or name in view.deleting or not _is_announced(topic):
                 continue
             found[name] = b"".join(pieces.topic(topic, _failed_of(view, name)))
             if time.perf_counter() >= turn_ends:
@@ -104,7 +104,7 @@ class MetadataAnswers:
         pieces = self._at_hand(view, audience)
         for name in tuple(view.topics):
             topic = view.topics.get(name)
-            if topic is None or name in view.deleting:
+            if topic is None or name in view.deleting or not _is_announced(topic):
                 continue
             served += 1
             for piece in pieces.topic(topic, _failed_of(view, name)):
@@ -134,6 +134,14 @@ class MetadataAnswers:
         if known is None or known[0] != moment:
             known = self._listening[listener] = moment, listening_brokers(view.brokers.values(), listener)
         return known[1]
+
+
+def _is_announced(topic: TopicState) -> bool:
+    """Whether brokers have heard of a topic: they hear of a partition when it gets its first leader.
+
+    Tools list topics at one node and describe them at another: a topic that we alone know would fail the whole list.
+    """
+    return any(leadership is not None for _, leadership in topic.partitions.values())
 
 
 def _failed_of(view: ClusterView, name: str) -> Failed:

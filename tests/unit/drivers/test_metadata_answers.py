@@ -15,6 +15,7 @@ from kafka.errors import UnknownBrokerIdError
 from rpc_world import OUR_ID, partition, rpc_world, topic
 
 from shunter.drivers.metadata_answers import MetadataAnswers
+from shunter.model.partition import PartitionState, ReplicaAssignment
 from shunter.wire.metadata import Audience
 
 
@@ -62,6 +63,18 @@ async def test_who_asks_while_the_cluster_changes_is_told_of_the_change():
         given_up.cancel()
         told = b"".join((await late).pieces)
         assert struct.pack(">iii", 0, 2, 77) in told
+
+
+async def test_a_topic_that_no_broker_has_heard_of_is_not_told_of():
+    """Its replicas are all dead, so it was never led. Tools list topics at one node and describe them at another."""
+    async with rpc_world() as w:
+        w.add_broker(1)
+        w.add_topic(topic("led", 1, partition([1, 2, 3], 1)))
+        w.add_topic(topic("unled", 2, PartitionState(ReplicaAssignment((9,)), None)))
+        answers = MetadataAnswers(lambda: 0)
+        audience = Audience(12, "PLAINTEXT")
+        assert (await answers.everything(w.state, audience)).served == 1
+        assert (await answers.some(w.state, audience, ["led", "unled"])).keys() == {"led"}
 
 
 @pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")

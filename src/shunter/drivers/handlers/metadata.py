@@ -62,7 +62,12 @@ async def _some(names: list[str], ids: list[UUID], audience: Audience, call: Cal
     errors = {name: _error(name) for name in names if name not in served}
     if may_create:
         errors |= await _let_a_broker_create(
-            [name for name, error in errors.items() if error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], call
+            [
+                name
+                for name, error in errors.items()
+                if error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and name not in call.view.topics
+            ],
+            call,
         )
     pieces: list[bytes] = []
     for name in names:
