@@ -65,6 +65,16 @@ _NEW: Mapping[Trigger, Phase | None] = {
 }
 """What makes a record where there is none, or where the one that is there is over."""
 
+_ONGOING: Mapping[Trigger, Phase | None] = {
+    Trigger.ACCEPTED_PAUSED: Phase.PAUSED,
+    Trigger.ROLLED_BACK: Phase.ROLLING_BACK,
+    Trigger.DELETIONS_LEFT: Phase.DROPPING,
+    Trigger.ENDED: None,
+    Trigger.ADOPTED: Phase.MOVING,
+    Trigger.INHERITED: Phase.PENDING,
+}
+"""What may happen to every move that is not over."""
+
 TABLE: Mapping[Phase | None, Mapping[Trigger, Phase | None]] = MappingProxyType(
     {
         None: _NEW,
@@ -73,12 +83,7 @@ TABLE: Mapping[Phase | None, Mapping[Trigger, Phase | None]] = MappingProxyType(
             Trigger.RELAXED: Phase.PENDING,
             Trigger.BEGUN: Phase.MOVING,
             Trigger.PAUSED: Phase.PAUSED,
-            Trigger.ACCEPTED_PAUSED: Phase.PAUSED,
-            Trigger.ROLLED_BACK: Phase.ROLLING_BACK,
-            Trigger.DELETIONS_LEFT: Phase.DROPPING,
-            Trigger.ENDED: None,
-            Trigger.ADOPTED: Phase.MOVING,
-            Trigger.INHERITED: Phase.PENDING,
+            **_ONGOING,
         },
         Phase.MOVING: {
             Trigger.AMENDED: Phase.MOVING,
@@ -86,37 +91,22 @@ TABLE: Mapping[Phase | None, Mapping[Trigger, Phase | None]] = MappingProxyType(
             Trigger.STEPPED: Phase.MOVING,
             Trigger.RETARGETED: Phase.MOVING,
             Trigger.PAUSED: Phase.PAUSED,
-            Trigger.ACCEPTED_PAUSED: Phase.PAUSED,
-            Trigger.ROLLED_BACK: Phase.ROLLING_BACK,
-            Trigger.DELETIONS_LEFT: Phase.DROPPING,
-            Trigger.ENDED: None,
-            Trigger.ADOPTED: Phase.MOVING,
-            Trigger.INHERITED: Phase.PENDING,
+            **_ONGOING,
         },
         Phase.PAUSED: {
             Trigger.AMENDED: Phase.PAUSED,
             Trigger.PAUSED: Phase.PAUSED,
-            Trigger.ACCEPTED_PAUSED: Phase.PAUSED,
             Trigger.RESUMED: Phase.MOVING,
             Trigger.REQUEUED: Phase.PENDING,
             Trigger.RETARGETED: Phase.MOVING,
-            Trigger.ROLLED_BACK: Phase.ROLLING_BACK,
-            Trigger.DELETIONS_LEFT: Phase.DROPPING,
-            Trigger.ENDED: None,
-            Trigger.ADOPTED: Phase.MOVING,
-            Trigger.INHERITED: Phase.PENDING,
+            **_ONGOING,
         },
         Phase.ROLLING_BACK: {
             Trigger.AMENDED: Phase.ROLLING_BACK,
             Trigger.RELAXED: Phase.ROLLING_BACK,
             Trigger.STEPPED: Phase.ROLLING_BACK,
             Trigger.RETARGETED: Phase.MOVING,
-            Trigger.ACCEPTED_PAUSED: Phase.PAUSED,
-            Trigger.ROLLED_BACK: Phase.ROLLING_BACK,
-            Trigger.DELETIONS_LEFT: Phase.DROPPING,
-            Trigger.ENDED: None,
-            Trigger.ADOPTED: Phase.MOVING,
-            Trigger.INHERITED: Phase.PENDING,
+            **_ONGOING,
         },
         Phase.DROPPING: {**_NEW, Trigger.DELETIONS_LEFT: Phase.DROPPING, Trigger.ENDED: None},
     }
@@ -125,8 +115,6 @@ TABLE: Mapping[Phase | None, Mapping[Trigger, Phase | None]] = MappingProxyType(
 
 BEGUN = frozenset({Phase.MOVING, Phase.ROLLING_BACK})
 """Phases in which a move counts for `reassignment_max_concurrent`."""
-ONGOING = frozenset(Phase) - {Phase.DROPPING}
-"""Phases in which a move is listed, and can be cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
