@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -11,6 +10,7 @@ from kio.index import load_request_schema
 from kio.serial import entity_reader
 
 from shunter.core.controller.state import ClusterView
+from shunter.core.topic_names import illegal_name
 from shunter.drivers.handlers.context import Call, PiecedBody
 from shunter.drivers.handlers.messages import Values, filled
 from shunter.drivers.metadata_answers import INTERNAL_TOPICS, Topics
@@ -25,7 +25,6 @@ UNSUPPORTED_ENDPOINT_TYPE = 115
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 """Bits of Kafka's AclOperation: what everybody may do where no authorizer is."""
-_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _RELAYED_VERSION = 4
 """The oldest version of Metadata that says whether topics may be created."""
 
@@ -112,8 +111,8 @@ def _asked(request: Any, version: int) -> tuple[list[str] | None, list[UUID]]:
 
 def _error(name: str) -> int:
     """Tell why a topic of that name is not served."""
-    legal = _LEGAL_NAME.fullmatch(name) is not None and name not in {".", ".."}
-    return int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION)
+    illegal = illegal_name(name) is not None
+    return int(ErrorCode.INVALID_TOPIC_EXCEPTION if illegal else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 async def _let_a_broker_create(unknown: list[str], call: Call) -> dict[str, int]:
