@@ -21,7 +21,7 @@ from pathlib import Path
 
 from kafka.admin import NewTopic
 
-from shunter.drivers.admin_client import PinnedAdminClient
+from shunter.drivers.admin.client import PinnedAdminClient
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.testbed import tools
 from shunter.testbed.kraft import KRaftCluster

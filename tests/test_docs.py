@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from shunter.app import reassign_options
+from shunter.app.drop_in import options as reassign_options
 from shunter.app.exit_codes import ExitCode
 from shunter.cli import main
 from shunter.pipeline import account_schemas, schemas

@@ -10,7 +10,7 @@ from kafka.admin import NewTopic
 from kafka.errors import KafkaError
 from yard import TOPICS, cli
 
-from shunter.drivers.admin_client import PinnedAdminClient
+from shunter.drivers.admin.client import PinnedAdminClient
 from shunter.testbed.failures import PartFailed
 from shunter.testbed.waiting import wait_until
 

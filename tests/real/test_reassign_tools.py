@@ -11,8 +11,8 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from yard import REASSIGN, TOPICS, cli, plan_of
 
-from shunter.app import reassign_tool
-from shunter.drivers.reassignment_admin import (
+from shunter.app.drop_in import tool as reassign_tool
+from shunter.drivers.admin.reassignments import (
     AlterPartitionReassignmentsOptions,
     NewPartitionReassignment,
     ReassignmentAdmin,

@@ -16,7 +16,7 @@ from kafka.admin import NewTopic
 from shunter.app.demo.proof import Leftovers, check_records
 from shunter.app.demo.traffic import Traffic, read_everything
 from shunter.cli import main
-from shunter.drivers.reassign_cluster import RATE_SETTINGS, REPLICA_SETTINGS, ReassignCluster
+from shunter.drivers.admin.reassign_cluster import RATE_SETTINGS, REPLICA_SETTINGS, ReassignCluster
 from shunter.drivers.reassignment_rpc import list_reassignments
 from shunter.errors import DriverError
 from shunter.model.partition import ReplicaAssignment, TopicPartition

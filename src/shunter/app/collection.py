@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from shunter.app.client_configuration import configuration_of
-from shunter.drivers.inventory import take_inventory
+from shunter.drivers.admin.inventory import take_inventory
 from shunter.errors import DriverError, FormatError
 from shunter.formats.inventory_files import encode_inventory
 from shunter.model.inventory import Inventory

@@ -14,7 +14,7 @@ from shunter.app.client_configuration import configuration_of
 from shunter.app.collection import collect_every
 from shunter.app.pipeline import Inputs, PlanOptions, ingest, model, plan, utc_now, write_reassignments
 from shunter.app.pipeline_fit import refit
-from shunter.drivers.inventory import take_inventory
+from shunter.drivers.admin.inventory import take_inventory
 from shunter.errors import FormatError
 from shunter.formats.reassignment_json import decode_plan
 from shunter.model.inventory import Inventory

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from shunter.app.client_configuration import configuration_of
 from shunter.app.plan import Planned, PlanOptions, plan_raw, request_from
 from shunter.core.planning.cluster import GONE
-from shunter.drivers.inventory import take_inventory
+from shunter.drivers.admin.inventory import take_inventory
 from shunter.errors import FormatError
 from shunter.formats.plan_inventory import encode_plan_input, size_of
 from shunter.model.inventory import Inventory

@@ -11,7 +11,7 @@ from shunter.app.executor import Target, connect, holder_of, journal_place, orde
 from shunter.app.journals import JournalPlace
 from shunter.core.executor.orders import decide_command
 from shunter.core.executor.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS, LOG_DIR_RATE
-from shunter.drivers.admin import AdminClient
+from shunter.drivers.admin.executor_client import AdminClient
 from shunter.drivers.execution import SystemClock
 from shunter.errors import DriverError, ShunterError
 from shunter.model.execution import Command, CommandKind, JournalEntry, JournalRecord, ThrottleKey

@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 import click
 
 from shunter.app.executor import Target
-from shunter.app.reassign import TURNS, MoveRow, ReassignSession, Throttled, named_partitions, read_orders
-from shunter.app.reassign_journal import WatchedMoves
+from shunter.app.reassign.journal import WatchedMoves
+from shunter.app.reassign.session import TURNS, MoveRow, ReassignSession, Throttled, named_partitions, read_orders
 from shunter.cli.execute import carry_out, run
 from shunter.cli.execution_display import say_json, told_bytes, told_ms
 from shunter.cli.execution_options import parse_partitions, parse_rate

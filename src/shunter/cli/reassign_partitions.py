@@ -14,6 +14,6 @@ import click
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def kafka_reassign_partitions(arguments: tuple[str, ...]) -> None:
     """Move partitions as Apache 3.9's `kafka-reassign-partitions` does; call it with --help for its options."""
-    from shunter.app.reassign_tool import run  # noqa: PLC0415 - other commands need not wait for it
+    from shunter.app.drop_in.tool import run  # noqa: PLC0415 - other commands need not wait for it
 
     raise SystemExit(run(arguments, click.echo, lambda line: click.echo(line, err=True)))

@@ -20,8 +20,8 @@ from typing import Any
 import orjson
 from kafka import errors as kafka_errors
 
-from shunter.drivers.admin_answers import translated
-from shunter.drivers.admin_client import connected
+from shunter.drivers.admin.answers import translated
+from shunter.drivers.admin.client import connected
 from shunter.drivers.group_member import GroupMember, Member
 from shunter.drivers.journals import Presence, this_process
 from shunter.errors import DriverError

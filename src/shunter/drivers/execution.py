@@ -28,7 +28,7 @@ from shunter.core.executor.ready import (
     Reply,
     Request,
 )
-from shunter.drivers.admin import AdminClient
+from shunter.drivers.admin.executor_client import AdminClient
 from shunter.drivers.journals import JournalBusy, JournalRestored
 from shunter.drivers.seams import ProcessClock
 from shunter.errors import DriverError

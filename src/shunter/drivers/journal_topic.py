@@ -19,7 +19,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import NewTopic
 
-from shunter.drivers.admin_client import connected
+from shunter.drivers.admin.client import connected
 from shunter.drivers.journals import JournalDamaged, JournalFenced, JournalHeld, OrderRow, Presence, this_process
 from shunter.errors import DriverError, FormatError
 from shunter.formats.journal import VERSION, JournalRow, decode_entry, encode_entry

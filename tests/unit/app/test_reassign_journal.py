@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from shunter.app.journal_export import as_json_lines
-from shunter.app.reassign import MoveRow
-from shunter.app.reassign_journal import JournalLines, MoveFollower
+from shunter.app.reassign.journal import JournalLines, MoveFollower
+from shunter.app.reassign.session import MoveRow
 from shunter.errors import FormatError
 from shunter.model.partition import Replicas, TopicPartition
 

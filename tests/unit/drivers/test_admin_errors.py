@@ -7,7 +7,7 @@ import ssl
 import pytest
 from kafka import errors as kafka_errors
 
-from shunter.drivers.admin_answers import check_described, code_of, setting_seen, topic_seen, translated
+from shunter.drivers.admin.answers import check_described, code_of, setting_seen, topic_seen, translated
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import ObservedPartition, ThrottleKey
 

@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from shunter.drivers.bootstrap_probe import probe
+from shunter.drivers.admin.bootstrap_probe import probe
 from shunter.errors import DriverError
 
 VERSIONS = {"broker": (0, 1, 3, 18), "controller": (18, 45, 52)}

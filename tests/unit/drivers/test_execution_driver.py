@@ -11,8 +11,8 @@ import pytest
 from shunter.core.executor import events as ev
 from shunter.core.executor.machine import Executor
 from shunter.core.executor.ready import CommandReply, Finish, PlanReply
-from shunter.drivers.admin import StillOurs, always
-from shunter.drivers.admin_answers import LogDirsSeen, SettingsSeen, TopicsSeen
+from shunter.drivers.admin.answers import LogDirsSeen, SettingsSeen, TopicsSeen
+from shunter.drivers.admin.executor_client import StillOurs, always
 from shunter.drivers.execution import ExecutionDriver, SystemClock
 from shunter.drivers.journals import JournalBusy, JournalFenced
 from shunter.errors import DriverError, ErrorCode

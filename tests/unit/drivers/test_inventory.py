@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shunter.drivers.inventory import _holders
+from shunter.drivers.admin.inventory import _holders
 
 SPACE = (None, None, 1)
 BARE = (None, None, 0)

@@ -22,7 +22,7 @@ from pyarrow import dataset
 from shunter.app.demo.account import Check, Screen, SequelAccount
 from shunter.app.demo.proof import check_records
 from shunter.app.demo.traffic import Acks, Traffic, read_everything
-from shunter.drivers.inventory import take_inventory
+from shunter.drivers.admin.inventory import take_inventory
 from shunter.model.inventory import Inventory
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from shunter.app.reassign_options import Options
+from shunter.app.drop_in.options import Options
 from shunter.drivers.reassign_znodes import ReassignZnodes
 from shunter.errors import ShunterError
 from shunter.formats.tool_json import PlanRefused, check_executable, format_reassignment, parse_reassignment

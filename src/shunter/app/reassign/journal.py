@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import orjson
 
-from shunter.app.reassign import MoveRow, ReassignSession
+from shunter.app.reassign.session import MoveRow, ReassignSession
 from shunter.errors import FormatError
 from shunter.model.execution import Outcome
 from shunter.model.partition import Replicas, TopicPartition

@@ -11,12 +11,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from shunter.app import reassign_throttles
 from shunter.app.client_configuration import configuration_of
-from shunter.app.reassign_throttles import Leftover
+from shunter.app.drop_in import throttles as reassign_throttles
+from shunter.app.drop_in.throttles import Leftover
 from shunter.core.reassignment import no_longer_fits
-from shunter.drivers.reassign_cluster import RATE_SETTINGS, REPLICA_SETTINGS, ReassignCluster
-from shunter.drivers.reassignment_admin import (
+from shunter.drivers.admin.reassign_cluster import RATE_SETTINGS, REPLICA_SETTINGS, ReassignCluster
+from shunter.drivers.admin.reassignments import (
     AlterPartitionReassignmentsOptions,
     NewPartitionReassignment,
     PartitionReassignment,

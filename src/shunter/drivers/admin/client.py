@@ -12,7 +12,7 @@ from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource
 from kafka.protocol.metadata import MetadataRequest
 
-from shunter.drivers.admin_answers import check_described, translated
+from shunter.drivers.admin.answers import check_described, translated
 from shunter.drivers.bearer_tokens import BearerTokens
 from shunter.errors import DriverError
 from shunter.formats.bearer_login import PROVIDER

@@ -2,8 +2,8 @@
 
 import pytest
 
-from shunter.app.java_order import hash_set_order
-from shunter.app.reassign_options import UsageError, parse
+from shunter.app.drop_in.java_order import hash_set_order
+from shunter.app.drop_in.options import UsageError, parse
 
 AT = ("--bootstrap-server", "h:1")
 

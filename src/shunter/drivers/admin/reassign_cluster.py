@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from kafka import errors as kafka_errors
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 
-from shunter.drivers.admin_client import connected
+from shunter.drivers.admin.client import connected
 from shunter.errors import DriverError, ErrorCode, RequestRejected
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from shunter.drivers.reassign_cluster import ReassignCluster, ReplicaDir
+from shunter.drivers.admin.reassign_cluster import ReassignCluster, ReplicaDir
 from shunter.errors import DriverError, ErrorCode, ShunterError
 from shunter.model.partition import BrokerId, TopicPartition
 

@@ -10,8 +10,8 @@ from kafka import TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from shunter.drivers.admin_client import connected
-from shunter.drivers.bootstrap_probe import probe
+from shunter.drivers.admin.bootstrap_probe import probe
+from shunter.drivers.admin.client import connected
 from shunter.errors import DriverError
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
 

@@ -10,12 +10,13 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from shunter.app import reassign_log_dirs, reassign_throttles
-from shunter.app.java_order import hash_set_order
-from shunter.app.reassign_options import Options
+from shunter.app.drop_in import log_dirs as reassign_log_dirs
+from shunter.app.drop_in import throttles as reassign_throttles
+from shunter.app.drop_in.java_order import hash_set_order
+from shunter.app.drop_in.options import Options
 from shunter.core.controller.placement import place_partitions
-from shunter.drivers.reassign_cluster import ReassignCluster
-from shunter.drivers.reassignment_admin import (
+from shunter.drivers.admin.reassign_cluster import ReassignCluster
+from shunter.drivers.admin.reassignments import (
     AlterPartitionReassignmentsOptions,
     NewPartitionReassignment,
     PartitionReassignment,

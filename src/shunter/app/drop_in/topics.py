@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from shunter.app.reassign_tool import connect
-from shunter.drivers.reassign_cluster import ReassignCluster
-from shunter.drivers.reassignment_admin import PartitionReassignment, ReassignmentAdmin
+from shunter.app.drop_in.tool import connect
+from shunter.drivers.admin.reassign_cluster import ReassignCluster
+from shunter.drivers.admin.reassignments import PartitionReassignment, ReassignmentAdmin
 from shunter.errors import ShunterError
 from shunter.model.partition import TopicPartition
 

@@ -16,7 +16,7 @@ from kafka import KafkaAdminClient
 from kafka import errors as kafka_errors
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest
 
-from shunter.drivers.admin_answers import FEATURE
+from shunter.drivers.admin.answers import FEATURE
 from shunter.errors import DriverError, ErrorCode, RequestRejected
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.reassignment import CancelMode, Phase, Strategy

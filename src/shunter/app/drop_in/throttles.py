@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from shunter.drivers.reassign_cluster import RATE_SETTINGS, REPLICA_SETTINGS, ReassignCluster
-from shunter.drivers.reassignment_admin import PartitionReassignment
+from shunter.drivers.admin.reassign_cluster import RATE_SETTINGS, REPLICA_SETTINGS, ReassignCluster
+from shunter.drivers.admin.reassignments import PartitionReassignment
 from shunter.errors import DriverError
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from shunter.app.client_configuration import configuration_of
-from shunter.app.reassign_by_znode import ReassignByZnode, ZnodeToolFailed
-from shunter.app.reassign_log_dirs import LogDirsFailed
-from shunter.app.reassign_options import Options, UsageError, parse, usage
-from shunter.app.reassign_partitions import ReassignPartitions, ToolFailed
-from shunter.drivers.reassign_cluster import ReassignCluster
+from shunter.app.drop_in.by_znode import ReassignByZnode, ZnodeToolFailed
+from shunter.app.drop_in.log_dirs import LogDirsFailed
+from shunter.app.drop_in.options import Options, UsageError, parse, usage
+from shunter.app.drop_in.partitions import ReassignPartitions, ToolFailed
+from shunter.drivers.admin.reassign_cluster import ReassignCluster
+from shunter.drivers.admin.reassignments import ReassignmentAdmin
 from shunter.drivers.reassign_znodes import ReassignZnodes
-from shunter.drivers.reassignment_admin import ReassignmentAdmin
 from shunter.errors import RequestRejected, ShunterError
 
 Echo = Callable[[str], None]

@@ -1,6 +1,6 @@
 """The Admin API as the executor needs it, behind a protocol, and kafka-python's client behind that.
 
-kafka-python blocks; every call runs in a thread. Its private face is touched here and in `admin_client` alone: the
+kafka-python blocks; every call runs in a thread. Its private face is touched here and in `client` alone: the
 controller that it remembers must be forgotten when that broker dies, which it does not do by itself.
 """
 
@@ -19,7 +19,7 @@ from kafka import TopicPartition as KafkaTopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 
-from shunter.drivers.admin_answers import (
+from shunter.drivers.admin.answers import (
     FEATURE,
     LogDirsSeen,
     SettingsSeen,
@@ -31,9 +31,9 @@ from shunter.drivers.admin_answers import (
     topic_seen,
     translated,
 )
-from shunter.drivers.admin_client import connected
-from shunter.drivers.bootstrap_probe import probe
-from shunter.drivers.settings_in_force import not_seen_in_force
+from shunter.drivers.admin.bootstrap_probe import probe
+from shunter.drivers.admin.client import connected
+from shunter.drivers.admin.settings_in_force import not_seen_in_force
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import (
     ObservedTopic,
@@ -438,7 +438,7 @@ class KafkaPythonAdmin:
         """RPC 45; the controller is found anew when it moved."""
         if await self.is_shunter():
             # Its codec costs half a second to import, which others need not wait for.
-            from shunter.drivers.reassignment_admin import alter_under_shunter  # noqa: PLC0415
+            from shunter.drivers.admin.reassignments import alter_under_shunter  # noqa: PLC0415
 
             return await self._call(
                 "AlterPartitionReassignments",
