@@ -381,7 +381,7 @@ def barrier_wakes_while_writing(original, self):
     return min((moment for moment in due if moment is not None), default=None)
 
 
-@mutant(ClusterWatches, "_on_watch", within=400)
+@mutant(ClusterWatches, "_on_watch", within=40)
 def what_is_put_right_is_not_seen(original, self, event):
     """The bug that was found: a request that could not be read is not looked at again when somebody corrects it."""
     if not event.path.startswith(znodes.REASSIGNMENT_REQUEST_PREFIX):

@@ -27,7 +27,7 @@ def find_unfinished(world: World) -> list[str]:
     if process is None:
         return [f"nobody is the controller ({world.owner_of(world.truth.controller_session)} holds the znode)"]
     told = [*_brokers(world), *_moves(world, process), *_partitions(world), *_controller_state(world, process)]
-    return told or world.edges.last_act()
+    return told or world.edges.last_act() or world.garbling.last_act()
 
 
 def _controller(world: World) -> ShunterProcess | None:

@@ -66,6 +66,7 @@ class Garbling:
     def __init__(self, world: World) -> None:
         """Begin with nothing garbled."""
         self.world = world
+        self._last: str | None = None
 
     def garble(self, random: Random) -> bool:
         """Overwrite something; where there is nothing of the kind, perhaps write something that can't be read."""
@@ -138,6 +139,18 @@ class Garbling:
         """Phase two: nothing is left that can't be read."""
         for path in tuple(self.world.truth.garbled):
             self.mend(path)
+
+    def last_act(self) -> list[str]:
+        """When everything has come to rest: a request that can't be read is written, and put right a moment later.
+
+        In a busy cluster another change, or another controller, has the request read again; here nothing else does.
+        """
+        world = self.world
+        if self._last is None and any(action.kind == "garble" for action in world.actions):
+            self._last = self._write_nonsense(Random(f"last act {world.seed}"), "request", READERS["request"][1])
+            world.scheduler.after(2 * SECOND, self.mend, self._last)
+            world.scheduler.note(f"the last act: {self._last} can't be read")
+        return [f"{self._last} can't be read yet"] if self._last in world.truth.garbled else []
 
 
 def _name(path: str) -> str:
