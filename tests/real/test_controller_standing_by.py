@@ -1,5 +1,8 @@
 """A controller that can't have the seat says who is in the way."""
 
+import urllib.error
+import urllib.request
+
 import pytest
 
 from shunter.testbed.controller import ShunterController
@@ -36,3 +39,27 @@ def test_the_id_of_a_controller_that_lives(yard, tmp_path):
 
 def test_another_controller(yard, tmp_path):
     assert obstacle(yard, tmp_path, 1001) == f"broker {yard.controller.broker_id} is the controller"
+
+
+def test_a_listener_that_no_broker_looks_for_is_told_before_it_is_needed(yard, tmp_path, free_port):
+    """A standby that could never do the work says so while another controller is there, and is not ready."""
+    further = ShunterController(
+        tmp_path,
+        yard.cluster.zookeeper_connect,
+        broker_id=1001,
+        options=("--set", "listener=CLIENTS://127.0.0.1:0", "--set", f"metrics-port={free_port}"),
+    )
+    further.launch()
+    told = "could not take over: brokers would not find us: inter.broker.listener.name is PLAINTEXT"
+    try:
+        wait_until(lambda: told in further.log_tail(), what="it says so", timeout_s=40)
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"http://127.0.0.1:{free_port}/ready", timeout=10)
+        with refused.value as answer:
+            assert answer.code == 503
+            assert answer.read().decode().startswith(told)
+    finally:
+        further.stop()
+    assert further.process.exit_status == 0
+    assert "session expired" not in further.log_tail(), "a session that we end has not expired"
+    assert "ZooKeeper session closed" in further.log_tail()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import select
 import signal
 import socket
@@ -14,7 +15,7 @@ from dataclasses import fields, replace
 from functools import partial
 
 from shunter.app.metrics import PrometheusPage, collect_metrics
-from shunter.app.settings import ControllerConfig
+from shunter.app.settings import ControllerConfig, strange_variables
 from shunter.core.controller.events import SettingsChanged
 from shunter.core.controller.machine import ControllerMachine
 from shunter.drivers.channels import Channels
@@ -269,6 +270,8 @@ def run_controller(config: ControllerConfig, reload: Callable[[], ControllerConf
         level=config.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     logging.getLogger("kazoo").setLevel(logging.WARNING)
+    for told in strange_variables(os.environ):
+        LOG.warning("in the environment, %s", told)
 
     # Without epoll clients' sockets don't wait for their turn; everything else holds.
     selector = FairSelector() if hasattr(select, "epoll") else None

@@ -5,8 +5,10 @@ Loaded once, handed down as frozen values. docs/settings.md describes every one 
 
 from __future__ import annotations
 
+import difflib
 import json
 import tomllib
+from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -193,6 +195,24 @@ def load_controller_config(file: Path | None, given: dict[str, Any]) -> Controll
             for problem in error.errors()
         )
         raise SettingsError(f"settings can't be used: {told}") from error
+
+
+OTHER_VARIABLES = frozenset({"SHUNTER_CACHE", "SHUNTER_STATE", "SHUNTER_LAKE", "SHUNTER_IVY_SETTINGS"})
+"""Of Shunter's other commands."""
+
+
+def strange_variables(environment: Iterable[str]) -> list[str]:
+    """Say of each variable of the environment that looks like a setting and is none what it may have been meant for.
+
+    They are not refused: where Shunter is a service of Kubernetes, every container gets SHUNTER_SERVICE_HOST,
+    SHUNTER_PORT and their like, whether anybody wants them or not.
+    """
+    known = [f"SHUNTER_{name.upper()}" for name in ControllerConfig.model_fields]
+    strange = sorted(
+        name for name in environment if name.startswith("SHUNTER_") and name not in OTHER_VARIABLES.union(known)
+    )
+    meant = ((name, difflib.get_close_matches(name, known, n=1, cutoff=0.8)) for name in strange)
+    return [f"{name} names no setting" + (f"; did you mean {near[0]}?" if near else "") for name, near in meant]
 
 
 class _Layered:

@@ -73,8 +73,8 @@ class ControllerSeat:
         """
         await self.client.start()
         self.election.start()
-        if self.election.task is not None:
-            self._supervisor.watch(self.election.task)
+        for task in self.election.tasks:
+            self._supervisor.watch(task)
 
     def give_back(self, controller_epoch: int, reason: str) -> None:
         """The core has resigned from this term: `/controller` must not stay ours without anybody behind it."""
@@ -91,6 +91,8 @@ class ControllerSeat:
         told += [f"ZooKeeper refuses to let us read or watch {concern}" for concern in self._watches.refused]
         if self.election.refused and self.election.obstacle is not None:
             told.append(self.election.obstacle)
+        elif self.election.unfit is not None:
+            told.append(f"could not take over: {self.election.unfit}")
         return tuple(told)
 
     async def close(self) -> None:

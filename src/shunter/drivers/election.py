@@ -61,6 +61,8 @@ OVERTAKEN_WITHIN_S = 2.0
 """How long after a fenced write to wait for news of who was elected."""
 UNFIT_FOR_S = 1.0
 """How often to look again whether we could do the work: what it depends on is not watched."""
+SCOUT_EVERY_S = 15.0
+"""How often a standby looks whether it could do the work if it were elected."""
 PAUSE_S = 0.25
 PAUSE_AT_MOST_S = 30.0
 """After a refusal of ZooKeeper's, or a term that our own core ended, the pause doubles from the one up to the other."""
@@ -105,7 +107,8 @@ class Election:
             on_lost: Called at once when it was lost, with the reason.
             cool_down_seconds: With `preempt`: how long a controller that came while we watched is left in peace, so
                 that two that preempt don't depose one another for ever.
-            survey: Says why we could not do a controller's work, where that is so; asked before each election.
+            survey: Says why we could not do a controller's work, where that is so; asked before each election, and
+                now and then while somebody else is the controller.
         """
         self._client = client
         self._registration = registration
@@ -125,6 +128,8 @@ class Election:
         self._patience: asyncio.TimerHandle | None = None
         self._overtaken = False
         self._survey = survey
+        self._scouting: asyncio.Task[None] | None = None
+        self._unfit: str | None = None
         self._given_up: str | None = None
         self._failures = 0
         self._not_before_s = 0.0
@@ -148,9 +153,14 @@ class Election:
         return self._refused
 
     @property
-    def task(self) -> asyncio.Task[None] | None:
-        """What stands and holds; it never ends by itself."""
-        return self._task
+    def unfit(self) -> str | None:
+        """Why a standby could not do a controller's work if it were elected now; None where nothing is known."""
+        return self._unfit if self._elected is None else None
+
+    @property
+    def tasks(self) -> tuple[asyncio.Task[None], ...]:
+        """What stands and holds, and what looks around meanwhile; none ends by itself."""
+        return tuple(task for task in (self._task, self._scouting) if task is not None)
 
     def change_takeover(self, takeover: Takeover) -> None:
         """Settings changed."""
@@ -181,15 +191,34 @@ class Election:
 
     def start(self) -> None:
         """Begin to stand."""
-        self._task = asyncio.get_running_loop().create_task(self.run(), name="election")
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(self.run(), name="election")
+        if self._survey is not None:
+            self._scouting = loop.create_task(self._scout(self._survey), name="scout")
+
+    async def _scout(self, survey: Callable[[], Awaitable[str | None]]) -> None:
+        """While somebody else is the controller: say in time that we could not take over.
+
+        A task of its own, because asking brokers takes seconds where they are slow, and an election must not wait.
+        """
+        while True:
+            if self._elected is None and self._client.connected:
+                with contextlib.suppress(ConnectionLost, SessionLost, ZooKeeperRefused):
+                    self._found_unfit(await survey())
+            await asyncio.sleep(SCOUT_EVERY_S)
+
+    def _found_unfit(self, unfit: str | None) -> None:
+        if unfit is not None and unfit != self._unfit and self._elected is None:
+            logger.warning("could not take over: %s", unfit)
+        self._unfit = unfit
 
     async def resign(self) -> None:
         """Stop standing; if we are the controller, give it back at once."""
-        if self._task is not None:
-            self._task.cancel()
+        for task in self.tasks:
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+                await task
+        self._task = self._scouting = None
         if self._elected is None:
             return
         self._lose("resigned")
@@ -255,6 +284,7 @@ class Election:
             left = self._not_before_s - _monotonic_seconds()
             if obstacle is None and left <= 0:
                 unfit = await self._survey() if self._survey is not None else None
+                self._unfit = unfit
                 if unfit is None:
                     await self._take(scene)
                     continue

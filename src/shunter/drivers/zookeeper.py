@@ -503,7 +503,7 @@ class ZooKeeperClient:
             self._seen_zxid = None
             for armed in (self._armed_data, self._armed_exist, self._armed_children):
                 armed.clear()
-        logger.info("ZooKeeper session %s", told.value)
+        logger.info("ZooKeeper session %s", "closed" if self._closing else told.value)
         for listener in self._state_listeners:
             listener(told)
 
