@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 from shunter.core import election
 from shunter.core.controller import changes, deletions, elections, intake, liveness, moves
+from shunter.core.controller.adoption import Adoption
 from shunter.core.controller.deletions import Deletions
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.machine import ControllerMachine
@@ -307,9 +308,10 @@ def returning_brokers_are_not_asked(original, self, came, now_ms):
     return self.begin(self.state.deleting, now_ms)
 
 
-@mutant(Submissions, "reconcile", within=80)
-def nothing_is_adopted_at_start(original, self):
+@mutant(Adoption, "find", within=80)
+def nothing_is_adopted_at_start(original, self, only=None):
     """A new controller does not look at what moved."""
+    return []
 
 
 @mutant(deletions, "dropped_before", within=40)
@@ -330,11 +332,11 @@ def cancel_forgets_unsliced_work(original, self, draft, item, *, before):
 @mutant(Submissions, "_whole", within=100)
 def cancel_leaves_what_is_not_adopted(original, self, event):
     """The bug that was found: a cancel of everything passes over what a start-up has not looked at."""
-    unreconciled, self.moves.unreconciled = self.moves.unreconciled, set()
+    unreconciled, self.adoption.unreconciled = self.adoption.unreconciled, set()
     try:
         return original(self, event)
     finally:
-        self.moves.unreconciled = unreconciled
+        self.adoption.unreconciled = unreconciled
 
 
 @mutant(Submissions, "_submit", within=60)

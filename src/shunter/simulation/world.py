@@ -216,7 +216,7 @@ class World:
             f"{process.name} {name} -> {len(ready.requests)} {len(ready.replies)} {ready.writes is not None}"
         )
         self.machine_rules.handled(process, machine, envelope, ready)
-        if machine.intake.moves.unreconciled and machine.state.active:
+        if machine.intake.adoption.unreconciled and machine.state.active:
             self.operators.started()
 
     def process_failed(self, name: str, failure: BaseException) -> None:

@@ -12,6 +12,7 @@ from itertools import chain
 
 from shunter.core.controller import changes as applied
 from shunter.core.controller import elections, owed_replicas, pauses, topics
+from shunter.core.controller.adoption import Adoption
 from shunter.core.controller.answers import Answers
 from shunter.core.controller.changes import Changes
 from shunter.core.controller.deletions import Deletions
@@ -63,6 +64,7 @@ from shunter.core.controller.ready import (
     TopicResultsReply,
 )
 from shunter.core.controller.rebalance import Rebalance
+from shunter.core.controller.review import LOOKS, Reason, Reviews
 from shunter.core.controller.state import ControllerState
 from shunter.core.controller.submissions import Submissions
 from shunter.core.controller.tasks import Priority, Task, TaskQueue
@@ -71,7 +73,6 @@ from shunter.core.controller.znode_protocols import ZnodeProtocols
 from shunter.errors import ErrorCode
 from shunter.model.broker import Broker
 from shunter.model.partition import BrokerId, LeaderAndIsr, TopicPartition
-from shunter.model.reassignment import Phase
 from shunter.model.records import (
     DeleteQueueEntry,
     PutDeletionMark,
@@ -103,6 +104,8 @@ class Intake:
     next_check_ms: int | None = None
     read_again_ms: int | None = None
     moves: Moves = field(init=False)
+    adoption: Adoption = field(init=False)
+    reviews: Reviews = field(init=False)
     liveness: Liveness = field(init=False)
     deletions: Deletions = field(init=False)
     submissions: Submissions = field(init=False)
@@ -115,24 +118,24 @@ class Intake:
     def __post_init__(self) -> None:
         """Join the parts that share the state and the queue."""
         self.moves = Moves(self.state, self.settings)
+        self.adoption = Adoption(self.state, self.settings, self.moves)
+        self.reviews = Reviews(self.state, self.settings, self.queue, self.moves, self.adoption)
         self.topic_replies = TopicReplies(self.outbox)
         self.deletions = Deletions(self.state, self.outbox, self.queue, self.moves)
-        self.liveness = Liveness(self.state, self.settings, self.outbox, self.queue, self.moves, self.deletions)
-        self.submissions = Submissions(self.state, self.settings, self.queue, self.moves)
+        self.liveness = Liveness(self.state, self.settings, self.outbox, self.queue, self.reviews, self.deletions)
+        self.submissions = Submissions(self.state, self.settings, self.queue, self.moves, self.adoption)
         self.rebalance = Rebalance(self.state, self.settings, self.queue)
-        self.znodes = ZnodeProtocols(self.state, self.settings, self.queue, self.moves)
+        self.znodes = ZnodeProtocols(self.state, self.settings, self.queue, self.moves, self.adoption, self.reviews)
         self.answers = Answers(self.state, self.outbox)
         self.departures = Departures(self.outbox)
 
     def use(self, settings: ControllerSettings, now_ms: int) -> None:
         """Decide by other settings from now on; moves that may begin now do."""
         self.settings = settings
-        for part in (self.moves, self.liveness, self.submissions, self.znodes):
+        for part in (self.moves, self.adoption, self.reviews, self.liveness, self.submissions, self.znodes):
             part.settings = settings
         self.rebalance.use(settings, now_ms)
-        pending = [tp for tp, move in self.state.reassignments.items() if move.phase is Phase.PENDING]
-        if pending:
-            self.queue.add(Task(Priority.NORMAL, pending, self.moves.advance))
+        self.reviews.mark(Reason.SETTINGS_CHANGED, self.reviews.pending())
 
     def start_up(self, snapshot: ClusterSnapshot) -> Iterator[tuple[int, Effects]]:
         """Everything was read: tell the brokers, then mend what has changed while nobody was the controller.
@@ -162,9 +165,9 @@ class Intake:
         self.liveness.mend_all()
         owed_replicas.make_good(self.state, self.queue)
         yield len(full.metadata), ([], [], owed_replicas.kept(self.state))
-        self.submissions.reconcile()
+        self.reviews.mark(Reason.FOUND_MOVING, self.adoption.find())
         self.rebalance.schedule(self.now_ms)
-        told = self.znodes.start_up(self.submissions.reconcile_legacy())
+        told = self.znodes.start_up()
         self.deletions.strike_off(snapshot.deleting_topics)
         yield len(full.metadata), (self.deletions.resume(everyone, self.now_ms), [], told)
 
@@ -258,10 +261,8 @@ class Intake:
         owed_replicas.look_again(self.state, self.queue, changes.led, changes.deleted)
         if changes.mended:
             self.liveness.lead_on(changes.mended)
-            self.submissions.reconcile(frozenset(changes.mended))
-            again = self.submissions.reconcile_legacy()
-            if again is not None:
-                self.queue.add(again)
+            self.reviews.mark(Reason.FOUND_MOVING, self.adoption.find(frozenset(changes.mended)))
+            self.reviews.mark(Reason.NAMED_TWICE, self.adoption.named_twice())
         unelected = [tp for tp in changes.led if _unelected(self.state, tp)]
         if unelected:
             self.queue.add(Task(Priority.NORMAL, unelected, elections.elect_first, partial(self._led, unelected)))
@@ -292,9 +293,7 @@ class Intake:
         changes = Changes()
         for tp in sorted(event.states):
             changes.add(applied.apply_leadership_read(self.state, tp, event.states[tp]))
-        moving = [tp for tp in sorted(event.states) if tp in self.state.reassignments]
-        if moving:
-            self.queue.add(Task(Priority.ISR, moving, self.moves.advance))
+        self.reviews.mark(Reason.ISR_READ, [tp for tp in sorted(event.states) if tp in self.state.reassignments])
         return self.announce(changes, now_ms), [], []
 
     def on_request_answered(self, event: RequestAnswered, now_ms: int) -> Effects:
@@ -343,10 +342,9 @@ class Intake:
         for broker, configs in event.brokers.items():
             self.state.broker_configs[broker] = dict(configs)
         self.liveness.mend_leaderless(None if event.brokers else sorted(event.topics))
+        # A rollback waits for as many originals as min.insync.replicas asks for.
         waiting = [tp for tp in sorted(self.state.waiting) if event.brokers or tp.topic in event.topics]
-        if waiting:
-            # A rollback waits for as many originals as min.insync.replicas asks for.
-            self.queue.add(Task(Priority.NORMAL, waiting, self.moves.advance))
+        self.reviews.mark(Reason.CONFIG_CHANGED, waiting)
 
     def on_time_passed(self, now_ms: int) -> None:
         """Look at what is overdue, at most once a second, and at the balance of leaders when that is due."""
@@ -357,7 +355,7 @@ class Intake:
         waiting = sorted(self.state.waiting)
         if waiting:
             self.next_check_ms = now_ms + CHECK_EVERY_MS
-            self.queue.add(Task(Priority.CLEANUP, waiting, self.moves.relax_overdue))
+            self.reviews.mark(Reason.OVERDUE, waiting)
 
     def read_again(self, now_ms: int) -> list[Read]:
         """Look now and then whether somebody mended the state znodes that can't be read: nothing watches them."""
@@ -391,7 +389,7 @@ class Intake:
                 return ErrorCode.STALE_BROKER_EPOCH  # It has died, or come back, while its request waited.
             result = decide_isr(draft, event.broker, event.proposals[index])
             if isinstance(result, LeaderAndIsr):
-                self.moves.advance(draft, event.proposals[index].tp)
+                self.reviews.review(draft, event.proposals[index].tp, parts=LOOKS[Reason.ISR_ALTERED].parts)
             return result
 
         items = range(len(event.proposals))
@@ -545,6 +543,7 @@ class Intake:
         self.departures.handed_out(now_ms)
         self.liveness.mend_written(record.tp for record in records if isinstance(record, PutPartition))
         self.submissions.on_committed(draft)
+        self.reviews.on_committed(draft)
         self.znodes.on_committed(draft)
         if self.state.waiting and self.next_check_ms is None:
             self.next_check_ms = now_ms + CHECK_EVERY_MS

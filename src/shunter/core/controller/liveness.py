@@ -11,10 +11,10 @@ from shunter.core.controller.changes import brokers_changed
 from shunter.core.controller.deletions import Deletions
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.full_state import FullState
-from shunter.core.controller.moves import Moves
 from shunter.core.controller.ourselves import disown, live_brokers, maybe_register
 from shunter.core.controller.outbox import Outbox
 from shunter.core.controller.ready import Request
+from shunter.core.controller.review import Reason, Reviews
 from shunter.core.controller.state import ControllerState
 from shunter.core.controller.tasks import Priority, Task, TaskQueue
 from shunter.model.broker import Broker
@@ -30,7 +30,7 @@ class Liveness:
     settings: ControllerSettings
     outbox: Outbox
     queue: TaskQueue
-    moves: Moves
+    reviews: Reviews
     deletions: Deletions
 
     def on_brokers_read(self, brokers: tuple[Broker, ...], now_ms: int) -> Iterator[tuple[int, list[Request]]]:
@@ -63,8 +63,7 @@ class Liveness:
         if came:
             yield from self._welcome(came, now_ms, back=frozenset(came).difference(went))
             owed_replicas.make_good(self.state, self.queue)
-        if self.state.reassignments:
-            self.queue.add(Task(Priority.NORMAL, tuple(self.state.reassignments), self.moves.advance))
+        self.reviews.mark(Reason.BROKERS_CHANGED, self.state.reassignments)
 
     def _mourn(self, dead: set[BrokerId], gone: frozenset[BrokerId]) -> None:
         """Others lead, and are in sync; who is gone and not back has offline replicas, in sync or not.

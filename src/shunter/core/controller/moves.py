@@ -5,7 +5,7 @@ How one partition moves is decided by `core.reassignment`; this module decides w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 from shunter.core.controller import pauses
@@ -61,9 +61,6 @@ class Moves:
     """Live brokers that were told to delete a dropped replica and have not answered."""
     refused: set[tuple[BrokerId, TopicPartition]] = field(default_factory=set[tuple[BrokerId, TopicPartition]])
     """Deletions that a live broker could not do: owed until it comes back, not asked for again and again."""
-    unreconciled: set[TopicPartition] = field(default_factory=set[TopicPartition])
-    """Partitions that nobody has looked at since the start-up: somebody may have overruled their records."""
-    reconcile: Callable[[Draft, TopicPartition], None] | None = None
 
     # ---- accepting
 
@@ -239,7 +236,6 @@ class Moves:
 
     def cancel(self, draft: Draft, tp: TopicPartition, mode: CancelMode | None) -> MoveResult:
         """Stop a move or roll it back; in any state, and as often as one likes."""
-        self._reconcile_first(draft, tp)
         known, partition = draft.reassignment(tp), draft.partition(tp)
         if partition is None or tp.topic in draft.state.deleting:
             return tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, draft.state.why_missing(tp)
@@ -277,7 +273,6 @@ class Moves:
 
     def advance(self, draft: Draft, tp: TopicPartition) -> None:
         """Take the next step of a move if it can be taken now; else remember what it waits for."""
-        self._reconcile_first(draft, tp)
         move = draft.reassignment(tp)
         if move is None or move.phase in (Phase.PAUSED, Phase.DROPPING) or tp.topic in draft.state.deleting:
             return
@@ -308,15 +303,6 @@ class Moves:
         partition = draft.partition(tp)
         if partition is not None and tp not in draft.state.unreadable:
             self._follow(draft, tp, move, Waiting(WaitReason.NO_LEADER, partition.assignment.replicas))
-
-    def _reconcile_first(self, draft: Draft, tp: TopicPartition) -> None:
-        """Decide who is right about a partition before a record of it is believed.
-
-        Deaths, cancels and ISR changes overtake the row of the start-up, which may wait for the barrier as well.
-        """
-        if tp in self.unreconciled and tp not in draft.reconciled and self.reconcile is not None:
-            draft.reconciled.add(tp)
-            self.reconcile(draft, tp)
 
     def _follow(self, draft: Draft, tp: TopicPartition, move: Reassignment, outcome: Step | Waiting | None) -> None:
         if isinstance(outcome, Waiting):

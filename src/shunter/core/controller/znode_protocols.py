@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from shunter.core.controller.adoption import Adoption
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.elections import min_isr
 from shunter.core.controller.events import BatchRefused, ReassignmentChange, ReplyToken
 from shunter.core.controller.moves import Moves
 from shunter.core.controller.ready import Notice, Reply
+from shunter.core.controller.review import Reason, Reviews
 from shunter.core.controller.state import ControllerState
 from shunter.core.controller.tasks import Priority, Task, TaskQueue
 from shunter.core.reassignment import original_replicas, same_route, validate_top
@@ -53,6 +55,8 @@ class ZnodeProtocols:
     settings: ControllerSettings
     queue: TaskQueue
     moves: Moves
+    adoption: Adoption
+    reviews: Reviews
     taking: set[str] = field(default_factory=set[str])
     """Request znodes whose partitions are being taken."""
     done: set[str] = field(default_factory=set[str])
@@ -63,10 +67,9 @@ class ZnodeProtocols:
 
     # ---- start-up
 
-    def start_up(self, reconcile_legacy: Task | None = None) -> list[Notice]:
+    def start_up(self) -> list[Notice]:
         """Take over what was written while there was no controller, after the records: requests, then the rest.
 
-        `reconcile_legacy` looks again at what the legacy znode says about partitions that requests name too.
         Source: KIP-236, "On controller failover".
         """
         if self.state.cancel is not None:
@@ -77,8 +80,7 @@ class ZnodeProtocols:
                 # It names nothing, so no partition brings it to an end; tools refuse to write while it is there.
                 self.queue.add(Task(Priority.NORMAL, (None,), self._bridge, in_order=True))
         self._take_requests(self.state.requests.values())
-        if reconcile_legacy is not None:
-            self.queue.add(reconcile_legacy)
+        self.reviews.mark(Reason.NAMED_TWICE, self.adoption.named_twice())
         self._take_extra()
         return []
 
@@ -105,7 +107,7 @@ class ZnodeProtocols:
             # Only now: a batch that was being written when the znode came may have accepted more moves.
             moving = {tp for tp, move in self.state.reassignments.items() if move.phase is not Phase.DROPPING}
             # And what a start-up has not come to yet: it has no record of ours, and is adopted later.
-            moving |= self.moves.unreconciled
+            moving |= self.adoption.unreconciled
             if moving:
                 self.queue.add(Task(Priority.CANCEL, sorted(moving), self._roll_back))
             return []
@@ -115,6 +117,7 @@ class ZnodeProtocols:
         return [Notice("cancel-found", CANCEL, told)]
 
     def _roll_back(self, draft: Draft, tp: TopicPartition) -> None:
+        self.adoption.reconcile_first(draft, tp)
         self.moves.cancel(draft, tp, CancelMode.ROLL_BACK)
 
     def _drop_older(self, draft: Draft, _: None) -> None:
@@ -259,6 +262,7 @@ class ZnodeProtocols:
                 draft.legacy_targets()
             return
         tp, target = item
+        self.adoption.reconcile_first(draft, tp)
         if tp not in draft.requested(request.name):
             return  # It was cancelled before its turn came.
         known = draft.reassignment(tp)

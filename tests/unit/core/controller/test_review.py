@@ -1,0 +1,71 @@
+"""The one review of a partition: its table is whole, its parts have one order, and it changes nothing the second time."""
+
+import pytest
+from harness import Harness
+
+from shunter.core.controller.draft import Draft
+from shunter.core.controller.events import ReassignmentChange, ReassignmentsSubmitted
+from shunter.core.controller.review import LOOKS, Part, Reason
+from shunter.model.partition import TopicPartition
+
+TPS = [TopicPartition("t", number) for number in range(4)]
+
+
+def test_the_table_has_every_reason_and_names_parts_in_their_order():
+    assert set(LOOKS) == set(Reason)
+    order = list(Part)
+    for reason, look in LOOKS.items():
+        assert list(look.parts) == sorted(look.parts, key=order.index), reason
+        assert look.parts, reason
+    assert {part for look in LOOKS.values() for part in look.parts} == set(Part)
+
+
+def in_the_middle():
+    """A cluster with something to do for every part: a move that can step, a dead leader and follower, a pending move."""
+    world = Harness(max_concurrent=2).start()
+    world.create("t", [(1, 2), (2, 3), (3, 1), (2, 1)])
+    world.reassign({TPS[0]: (3, 4), TPS[1]: (4, 1), TPS[2]: (4, 2)})
+    world.hold_writes = True
+    world.catch_up(TPS[0], 3)
+    world.kill(1)
+    return world
+
+
+@pytest.mark.parametrize("reason", Reason, ids=lambda reason: reason.name.lower())
+def test_a_review_that_follows_itself_changes_nothing(reason):
+    world = in_the_middle()
+    draft = Draft(world.machine.state, world.now_ms)
+    reviews = world.machine.intake.reviews
+    for tp in TPS:
+        reviews.review(draft, tp, parts=LOOKS[reason].parts)
+    once = draft.records()
+    for tp in TPS:
+        reviews.review(draft, tp, parts=LOOKS[reason].parts)
+    assert draft.records() == once
+
+
+def test_a_partition_that_is_marked_twice_is_written_once():
+    world = Harness().start()
+    world.create("t", [(1, 2)])
+    world.reassign({TPS[0]: (3, 4)})
+    reviews, before = world.machine.intake.reviews, len(world.store.log)
+    for reason in (Reason.STEPPED, Reason.BROKERS_CHANGED, Reason.CONFIG_CHANGED):
+        reviews.mark(reason, [TPS[0]])
+    world.pass_time(1)
+    assert len(world.store.log) == before
+
+
+def test_a_cancel_overtakes_the_review_that_tells_who_is_right():
+    """Who is right about a partition is decided before the cancel, in the same write."""
+    world = Harness().start()
+    world.create("t", [(1, 2)])
+    world.reassign({TPS[0]: (3, 4)})
+    world.silent = {1}
+    world.fail_over()
+    assert world.machine.intake.adoption.unreconciled == {TPS[0]}, "its review waits for broker 1"
+    world.feed(ReassignmentsSubmitted((ReassignmentChange(TPS[0], None),), reply_to=2))
+    assert world.result(2) == {TPS[0]: "NONE"}
+    assert not world.machine.intake.adoption.unreconciled
+    world.answer_all()
+    world.catch_up_all()
+    assert world.replicas(TPS[0]) == (1, 2)
