@@ -83,7 +83,7 @@ class Adoption:
         if record is not None and record.phase is Phase.DROPPING:
             for broker in dropped_before(record, partition.assignment):
                 if broker not in draft.state.brokers:
-                    self.moves.owe_instead(draft, (broker, tp))
+                    self.moves.owe_instead(draft, tp, broker)
             self.moves.finish_dropping(draft, tp)
             record = None
             if partition.assignment.in_motion is False and not self._in_legacy(tp):

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from shunter.core.controller.changes import Changes
 from shunter.core.controller.draft import Draft
-from shunter.core.controller.elections import elect_first
 from shunter.core.controller.events import RequestAnswered
 from shunter.core.controller.moves import Moves, dropped_before
 from shunter.core.controller.outbox import Outbox
-from shunter.core.controller.owed_replicas import make_good
+from shunter.core.controller.owed_replicas import owed_by
 from shunter.core.controller.ready import Request
+from shunter.core.controller.review import Reason, Reviews
 from shunter.core.controller.state import ControllerState
 from shunter.core.controller.tasks import Priority, Task, TaskQueue
 from shunter.errors import ErrorCode
@@ -28,6 +28,7 @@ class Deletions:
     outbox: Outbox
     queue: TaskQueue
     moves: Moves
+    reviews: Reviews
     doomed: dict[str, set[tuple[TopicPartition, BrokerId]]] = field(
         default_factory=dict[str, set[tuple[TopicPartition, BrokerId]]]
     )
@@ -105,19 +106,7 @@ class Deletions:
 
     def close_moves(self, name: str) -> None:
         """A topic goes, and with it whatever moved its partitions."""
-        moving = [tp for tp in self.state.reassignments if tp.topic == name]
-        if moving:
-            self.queue.add(Task(Priority.CANCEL, moving, self._close_move))
-
-    def _close_move(self, draft: Draft, tp: TopicPartition) -> None:
-        known = draft.reassignment(tp)
-        if known is None:
-            return
-        draft.written_off.update((broker, tp) for broker in self.moves.undeleted.get(tp, ()))
-        partition = draft.partition(tp)
-        # The record is all that a successor has to know of replicas elsewhere: then it goes with the topic.
-        keep = partition is not None and bool(dropped_before(known, partition.assignment))
-        self.moves.end(draft, tp, known, keep=keep)
+        self.reviews.mark(Reason.TOPIC_GOES, [tp for tp in self.state.reassignments if tp.topic == name])
 
     def _bury(self, name: str) -> None:
         self.queue.add(Task(Priority.NORMAL, (name,), self._delete_topic))
@@ -192,15 +181,13 @@ class Deletions:
         gone = tuple(tp for tp in asked if tp not in event.partition_errors)
         failed = [tp for tp in asked if tp in event.partition_errors]
         self._buried(event.broker, gone)
-        over = self.moves.deleted(event.broker, gone)
-        if over:
-            self.queue.add(Task(Priority.CLEANUP, over, self.moves.finish_dropping))
+        self.reviews.mark(Reason.DELETED, self.moves.deleted(event.broker, gone))
         owed = self.state.owed_deletions.get(event.broker)
         settled = tuple(tp for tp in gone if owed is not None and any(tp == known for known, _ in owed.partitions))
         if settled:
             self.queue.add(Task(Priority.CLEANUP, ((event.broker, settled),), _settle))
-            self.queue.add(Task(Priority.CLEANUP, settled, elect_first))  # Where it was in the way of that.
-            make_good(self.state, self.queue, {tp.topic for tp in settled})
+            self.reviews.mark(Reason.OLDER_GONE, settled)
+            self.reviews.mark(Reason.REPLICA_OWED, owed_by(self.state, {tp.topic for tp in settled}))
         if failed:
             self._refused(event.broker, failed)
 
@@ -219,11 +206,10 @@ class Deletions:
     def on_brokers_lost(self, lost: dict[BrokerId, list[TopicPartition]]) -> None:
         """Brokers died (or failed) before they acknowledged deletions: moves' are owed durably, topics' wait."""
         for broker in sorted(lost):
-            over = [(broker, tp) for tp in lost[broker] if not self._waited_for(broker, tp)]
-            for _, tp in over:
+            over = [(tp, broker) for tp in lost[broker] if not self._waited_for(broker, tp)]
+            for tp, _ in over:
                 self._buried(broker, (tp,))
-            if over:
-                self.queue.add(Task(Priority.CLEANUP, over, self.moves.owe_instead))
+            self.reviews.mark(Reason.NOT_DELETED, over)
 
     def _waited_for(self, broker: BrokerId, tp: TopicPartition) -> bool:
         """Whether a topic's deletion waits for a broker's return: for those that are assigned, as in Apache."""
@@ -247,7 +233,7 @@ class Deletions:
             owed = self.state.owed_deletions.get(broker)
             for tp, epoch in owed.partitions if owed is not None else ():
                 self._ask_owed(stop, left_over, tp, epoch, broker)
-        dead: list[tuple[BrokerId, TopicPartition]] = []
+        dead: list[tuple[TopicPartition, BrokerId]] = []
         older: set[TopicPartition] = set()
         for tp, move in self.state.reassignments.items():
             partition = self.state.partition(tp)
@@ -262,10 +248,9 @@ class Deletions:
                     if tp.topic in self.doomed:
                         self.doomed[tp.topic].add((tp, broker))
                 elif broker not in self.state.brokers and not self._owes(broker, tp):
-                    dead.append((broker, tp))
-        if dead:
-            # They may have died before they heard of it, and our predecessor before it wrote that down.
-            self.queue.add(Task(Priority.CLEANUP, dead, self.moves.owe_instead))
+                    dead.append((tp, broker))
+        # They may have died before they heard of it, and our predecessor before it wrote that down.
+        self.reviews.mark(Reason.NOT_DELETED, dead)
         requests += self.outbox.stop_replicas(left_over, now_ms, delete=True, older=left_over)
         return requests + self.outbox.stop_replicas(stop, now_ms, delete=True, older=older)
 

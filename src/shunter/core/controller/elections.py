@@ -139,6 +139,15 @@ def shrink_isr(draft: Draft, tp: TopicPartition, broker: BrokerId) -> None:
     draft.lead(tp, leadership._replace(isr=isr, leader_epoch=leadership.leader_epoch + 1))
 
 
+def shrink_to_eligible(draft: Draft, tp: TopicPartition) -> None:
+    """Take everybody out of the ISR who can't serve the partition: brokers that are gone, and failed log dirs."""
+    partition = draft.partition(tp)
+    leadership = partition.leadership if partition is not None else None
+    for member in leadership.isr if leadership is not None else ():
+        if not eligible_leader(draft.state, tp, member):
+            shrink_isr(draft, tp, member)
+
+
 def succeed(draft: Draft, tp: TopicPartition, broker: BrokerId) -> None:
     """A broker begins another life: somebody else leads what it led, and it is in sync when it has caught up again.
 

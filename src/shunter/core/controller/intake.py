@@ -48,7 +48,7 @@ from shunter.core.controller.full_state import FullState
 from shunter.core.controller.isr import decide_isr
 from shunter.core.controller.liveness import Liveness
 from shunter.core.controller.moves import Moves
-from shunter.core.controller.ourselves import maybe_register
+from shunter.core.controller.ourselves import disown, maybe_register
 from shunter.core.controller.outbox import Outbox
 from shunter.core.controller.ready import (
     AlterPartitionReply,
@@ -76,7 +76,6 @@ from shunter.model.partition import BrokerId, LeaderAndIsr, TopicPartition
 from shunter.model.records import (
     DeleteQueueEntry,
     PutDeletionMark,
-    PutPartition,
     PutProducerIdBlock,
     PutTopic,
     Record,
@@ -119,10 +118,10 @@ class Intake:
         """Join the parts that share the state and the queue."""
         self.moves = Moves(self.state, self.settings)
         self.adoption = Adoption(self.state, self.settings, self.moves)
-        self.reviews = Reviews(self.state, self.settings, self.queue, self.moves, self.adoption)
         self.topic_replies = TopicReplies(self.outbox)
-        self.deletions = Deletions(self.state, self.outbox, self.queue, self.moves)
-        self.liveness = Liveness(self.state, self.settings, self.outbox, self.queue, self.reviews, self.deletions)
+        self.reviews = Reviews(self.state, self.settings, self.queue, self.moves, self.adoption, self.topic_replies)
+        self.deletions = Deletions(self.state, self.outbox, self.queue, self.moves, self.reviews)
+        self.liveness = Liveness(self.state, self.outbox, self.queue, self.reviews, self.deletions)
         self.submissions = Submissions(self.state, self.settings, self.queue, self.moves, self.adoption)
         self.rebalance = Rebalance(self.state, self.settings, self.queue)
         self.znodes = ZnodeProtocols(self.state, self.settings, self.queue, self.moves, self.adoption, self.reviews)
@@ -132,7 +131,7 @@ class Intake:
     def use(self, settings: ControllerSettings, now_ms: int) -> None:
         """Decide by other settings from now on; moves that may begin now do."""
         self.settings = settings
-        for part in (self.moves, self.adoption, self.reviews, self.liveness, self.submissions, self.znodes):
+        for part in (self.moves, self.adoption, self.reviews, self.submissions, self.znodes):
             part.settings = settings
         self.rebalance.use(settings, now_ms)
         self.reviews.mark(Reason.SETTINGS_CHANGED, self.reviews.pending())
@@ -162,10 +161,10 @@ class Intake:
         paused = pauses.woken(self.state, self.state.reassignments)
         yield len(paused), (self.outbox.stop_replicas(paused, self.now_ms, delete=False), [], [])
         self._identify_topics(tuple(self.state.topics), self.now_ms)
-        self.liveness.mend_all()
-        owed_replicas.make_good(self.state, self.queue)
+        disown(self.state, self.queue)
+        self.deletions.forgive_controllers()
+        self.reviews.start_up()
         yield len(full.metadata), ([], [], owed_replicas.kept(self.state))
-        self.reviews.mark(Reason.FOUND_MOVING, self.adoption.find())
         self.rebalance.schedule(self.now_ms)
         told = self.znodes.start_up()
         self.deletions.strike_off(snapshot.deleting_topics)
@@ -258,19 +257,8 @@ class Intake:
         requests += self.outbox.note_metadata(changes, now_ms)
         self.deletions.forget(changes.deleted)
         requests += self.deletions.extend(changes.led, now_ms)
-        owed_replicas.look_again(self.state, self.queue, changes.led, changes.deleted)
-        if changes.mended:
-            self.liveness.lead_on(changes.mended)
-            self.reviews.mark(Reason.FOUND_MOVING, self.adoption.find(frozenset(changes.mended)))
-            self.reviews.mark(Reason.NAMED_TWICE, self.adoption.named_twice())
-        unelected = [tp for tp in changes.led if _unelected(self.state, tp)]
-        if unelected:
-            self.queue.add(Task(Priority.NORMAL, unelected, elections.elect_first, partial(self._led, unelected)))
+        self.reviews.on_changed(changes)
         return requests
-
-    def _led(self, partitions: list[TopicPartition], _: list[None]) -> list[tuple[ReplyToken, Reply]]:
-        self.topic_replies.led({tp.topic for tp in partitions})
-        return []
 
     def on_topics_read(self, event: TopicsRead, now_ms: int) -> Effects:
         """Topics came, grew, were written by others, or went."""
@@ -341,7 +329,8 @@ class Intake:
                 topic.configs = dict(configs)
         for broker, configs in event.brokers.items():
             self.state.broker_configs[broker] = dict(configs)
-        self.liveness.mend_leaderless(None if event.brokers else sorted(event.topics))
+        changed = self.state.topics if event.brokers else sorted(event.topics)
+        self.reviews.mark(Reason.LEADERLESS, self.reviews.leaderless(changed))
         # A rollback waits for as many originals as min.insync.replicas asks for.
         waiting = [tp for tp in sorted(self.state.waiting) if event.brokers or tp.topic in event.topics]
         self.reviews.mark(Reason.CONFIG_CHANGED, waiting)
@@ -527,10 +516,8 @@ class Intake:
 
     def committed(self, draft: Draft, records: tuple[Record, ...], changes: Changes, now_ms: int) -> Effects:
         """A draft is durable: tell the brokers, and queue what follows."""
-        over = self.moves.told_to_delete(draft)
-        if over:
-            self.queue.add(Task(Priority.CLEANUP, over, self.moves.finish_dropping))
         requests = self.announce(changes, now_ms)
+        self.reviews.on_written(draft, records)
         requests += self.outbox.stop_replicas(pauses.still(self.state, draft.stopped), now_ms, delete=False)
         leaving = {tp: brokers & self.state.shutting_down for tp, brokers in draft.relieved.items()}
         requests += self.outbox.stop_replicas(leaving, now_ms, delete=False)
@@ -541,9 +528,7 @@ class Intake:
         if doomed:
             requests += self.deletions.begin(doomed, now_ms)
         self.departures.handed_out(now_ms)
-        self.liveness.mend_written(record.tp for record in records if isinstance(record, PutPartition))
         self.submissions.on_committed(draft)
-        self.reviews.on_committed(draft)
         self.znodes.on_committed(draft)
         if self.state.waiting and self.next_check_ms is None:
             self.next_check_ms = now_ms + CHECK_EVERY_MS
@@ -553,14 +538,7 @@ class Intake:
         return requests, [], []
 
     def _unled(self, name: str) -> bool:
-        return any(_unelected(self.state, TopicPartition(name, n)) for n in self.state.topics[name].partitions)
-
-
-def _unelected(state: ControllerState, tp: TopicPartition) -> bool:
-    partition = state.partition(tp)
-    if partition is None or tp in state.unreadable:
-        return False
-    return partition.leadership is None and tp.topic not in state.deleting
+        return any(self.reviews.never_led(TopicPartition(name, n)) for n in self.state.topics[name].partitions)
 
 
 def _refuse_partition(

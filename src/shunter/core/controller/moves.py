@@ -461,21 +461,31 @@ class Moves:
         if move is not None and move.phase is Phase.DROPPING and not left:
             draft.close(tp)
 
-    def owe_instead(self, draft: Draft, item: tuple[BrokerId, TopicPartition]) -> None:
+    def close_for_deletion(self, draft: Draft, tp: TopicPartition) -> None:
+        """End a move whose topic is being deleted."""
+        known = draft.reassignment(tp)
+        if known is None:
+            return
+        draft.written_off.update((broker, tp) for broker in self.undeleted.get(tp, ()))
+        partition = draft.partition(tp)
+        # The record is all that a successor has to know of replicas elsewhere: then it goes with the topic.
+        keep = partition is not None and bool(dropped_before(known, partition.assignment))
+        self.end(draft, tp, known, keep=keep)
+
+    def owe_instead(self, draft: Draft, tp: TopicPartition, broker: BrokerId) -> None:
         """A broker died, or failed, before it acknowledged a deletion: owe it, and let the move end.
 
         Where it is back already (a bounce), it is simply told again.
         """
-        broker, tp = item
         partition = draft.partition(tp)
         if partition is None or broker not in partition.assignment.replicas:
             epoch = EPOCH_DURING_DELETE if partition is None else _leader_epoch(partition)
             unknown = tp.topic in draft.state.left_out.topics
-            if broker in draft.state.brokers and item not in self.refused and not unknown:
+            if broker in draft.state.brokers and (broker, tp) not in self.refused and not unknown:
                 draft.drop(tp, (broker,), epoch)
                 return
             draft.owe(broker, tp, epoch)
-        draft.written_off.add(item)
+        draft.written_off.add((broker, tp))
         self.finish_dropping(draft, tp)
 
     def relax_overdue(self, draft: Draft, tp: TopicPartition) -> None:

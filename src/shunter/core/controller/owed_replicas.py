@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterable, Iterator
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.ready import Notice
 from shunter.core.controller.state import ControllerState
-from shunter.core.controller.tasks import Priority, Task, TaskQueue
 from shunter.model.partition import BrokerId, ReplicaAssignment, Replicas, TopicPartition
 
 
@@ -50,21 +49,15 @@ def without_controllers(draft: Draft, tp: TopicPartition, replicas: Replicas) ->
     return mended
 
 
-def look_again(
-    state: ControllerState, queue: TaskQueue, led: Collection[TopicPartition], deleted: Iterable[TopicPartition]
-) -> None:
-    """Partitions were written, by us or by somebody else, or are gone: mend them, and look at what they are owed."""
-    mend(state, queue, led)
-    if state.owed_replicas:
-        # A broker may have come while this was being written, and somebody else may have decided anew.
-        make_good(state, queue, {tp.topic for tp in (*led, *deleted)})
+def placed_on_controllers(state: ControllerState, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Which of these have a leader already and a replica on a controller's id all the same."""
+    return [tp for tp, _ in _led_with_controllers(state, partitions)]
 
 
-def mend(state: ControllerState, queue: TaskQueue, partitions: Iterable[TopicPartition]) -> None:
-    """Look which of these have a leader already and a replica on a controller's id all the same."""
-    found = [tp for tp, _ in _led_with_controllers(state, partitions)]
-    if found:
-        queue.add(Task(Priority.NORMAL, found, _mend))
+def owed_by(state: ControllerState, topics: Collection[str]) -> list[TopicPartition]:
+    """Partitions of some topics that are owed replicas."""
+    names = sorted(state.owed_replicas.keys() & set(topics))
+    return [TopicPartition(name, entry[0]) for name in names for entry in state.owed_replicas[name].partitions]
 
 
 def kept(state: ControllerState, partitions: Iterable[TopicPartition] | None = None) -> list[Notice]:
@@ -94,7 +87,7 @@ def everything(state: ControllerState) -> Iterator[TopicPartition]:
     return (TopicPartition(name, number) for name, topic in state.topics.items() for number in topic.partitions)
 
 
-def _mend(draft: Draft, tp: TopicPartition) -> None:
+def replace_controllers(draft: Draft, tp: TopicPartition) -> None:
     """Take controllers' ids out of a partition that has a leader, in a new leader epoch.
 
     A move decides where a partition's replicas are, and a deletion does not wait for a controller.
@@ -126,16 +119,6 @@ def spare_broker(draft: Draft, tp: TopicPartition, replicas: Replicas) -> Broker
     apart = [broker for broker in free if brokers[broker].rack not in used]
     preferred = apart or free
     return preferred[tp.partition % len(preferred)] if preferred else None
-
-
-def make_good(state: ControllerState, queue: TaskQueue, topics: Iterable[str] | None = None) -> None:
-    """Look whether what is owed, to some topics or to all, can be had now."""
-    if topics is None:
-        mend(state, queue, everything(state))
-    names = state.owed_replicas if topics is None else state.owed_replicas.keys() & set(topics)
-    owed = [TopicPartition(name, entry[0]) for name in sorted(names) for entry in state.owed_replicas[name].partitions]
-    if owed:
-        queue.add(Task(Priority.NORMAL, owed, place_owed))
 
 
 def place_owed(draft: Draft, tp: TopicPartition) -> None:

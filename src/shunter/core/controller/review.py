@@ -1,44 +1,65 @@
 """One review of a partition: whatever happens only marks partitions, and this decides what becomes of them.
 
 `LOOKS` is the whole answer to "who looks at a partition again after X?": by what happened, how urgent it is, and which
-parts of the review are done. The parts of a review have one order, decide by what holds when their turn comes, and
-change nothing where there is nothing to do. So a partition may be marked too often, and never too early.
+parts of the review are done. `Reviews.review` does the parts in one order. Each part decides by what holds when the
+partition's turn comes, and changes nothing where there is nothing to do. So a partition may be marked too often.
 
 Source: docs/decisions/0037-one-review.md; level-triggered reconciliation as Kubernetes' controllers have it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+from shunter.core.controller import elections, owed_replicas
 from shunter.core.controller.adoption import Adoption
+from shunter.core.controller.changes import Changes
 from shunter.core.controller.draft import Draft, serving_brokers
+from shunter.core.controller.events import ReplyToken
 from shunter.core.controller.moves import Moves
+from shunter.core.controller.ready import Reply
 from shunter.core.controller.state import ControllerState
 from shunter.core.controller.tasks import Priority, Task, TaskQueue
+from shunter.core.controller.topic_replies import TopicReplies
 from shunter.core.reassignment import WaitReason
 from shunter.model.partition import NO_LEADER, BrokerId, TopicPartition
 from shunter.model.reassignment import Phase
+from shunter.model.records import PutPartition, Record
 from shunter.model.settings import ControllerSettings
+
+Marked: TypeAlias = TopicPartition | tuple[TopicPartition, BrokerId]
+"""A partition, or one replica of it where the reason is about one."""
 
 
 class Reason(Enum):
-    """What happened to a partition."""
+    """What happened to a partition, or to one of its replicas."""
 
+    BROKER_GONE = "its leader, or a follower in sync, is on a broker that is not live"
+    BROKER_BACK = "a broker that led it, or was in sync, was restarted (marks the replica)"
+    LEADERLESS = "it has no live leader, and a broker came or configuration is another"
+    LOG_DIR_FAILED = "a live broker can't serve its replica any more"
+    READABLE_AGAIN = "its state could not be read, and can be now"
+    TOPIC_GOES = "it moves, and its topic is being deleted"
+    ISR_ALTERED = "its leader has another ISR accepted; it is reviewed in the same write"
+    ISR_READ = "it moves, and a broker before 2.7 wrote its ISR"
     FOUND_MOVING = "a start-up, or somebody who mended a znode, shows that it may be moving"
     NAMED_TWICE = "a request and the legacy znode name it, and the request has been taken"
-    ISR_ALTERED = "its leader has another ISR accepted; reviewed in the same write"
-    ISR_READ = "a broker before 2.7 wrote its ISR"
     BROKERS_CHANGED = "it moves, and a broker came, went or was restarted"
     CONFIG_CHANGED = "its move waits, and configuration is another"
     SETTINGS_CHANGED = "its move is pending, and our settings are others"
     STEPPED = "a step or a leader was written, and its move may go on at once"
     TURN_CAME_FREE = "its move is pending, and another move is out of the way"
+    NEVER_LED = "it is there, and nobody has led it yet"
+    ON_CONTROLLER = "it has a leader, and a replica on a controller's id"
+    REPLICA_OWED = "it is owed a replica, and a broker may be free"
+    DELETED = "everything that its move dropped is deleted"
+    NOT_DELETED = "a broker died, or refused, before it acknowledged a deletion (marks the replica)"
+    OLDER_GONE = "a broker has deleted its replica of an older topic of that name"
     OVERDUE = "its move waits, and a second has passed"
 
 
@@ -47,8 +68,17 @@ class Part(Enum):
 
     RECONCILE = "decide who is right about its move, if nobody has since the start-up"
     RECONCILE_AGAIN = "decide that anew"
+    SUCCEED = "let somebody else lead what a restarted broker led, and take it out of the ISR"
+    LEAD_ON = "let its leader go on in a new epoch, or elect one"
+    ELECT = "elect a leader if it has none that is live"
+    SHRINK = "take followers out of the ISR that can't serve it"
+    REPLACE = "give a controller's place among the replicas to a broker, or owe it"
+    PLACE = "give it the replicas that it is owed"
     ADVANCE = "take the next step of its move, or remember what it waits for"
     RELAX = "relax the floor of a move that waits too long, or roll it back"
+    CLOSE = "end its move, for its topic goes"
+    OWE = "ask again for a deletion that was not acknowledged; or owe it, and end its move if nothing is left"
+    FINISH = "end a move that has only deletions left, if none is left"
 
 
 class Look(NamedTuple):
@@ -58,21 +88,35 @@ class Look(NamedTuple):
     parts: tuple[Part, ...]
 
 
+_MOVE = (Part.RECONCILE, Part.ADVANCE)
+
 LOOKS: Mapping[Reason, Look] = MappingProxyType(
     {
-        Reason.ISR_ALTERED: Look(Priority.ISR, (Part.RECONCILE, Part.ADVANCE)),
-        Reason.ISR_READ: Look(Priority.ISR, (Part.RECONCILE, Part.ADVANCE)),
-        Reason.FOUND_MOVING: Look(Priority.NORMAL, (Part.RECONCILE, Part.ADVANCE)),
+        Reason.BROKER_GONE: Look(Priority.LIVENESS, (Part.ELECT, Part.SHRINK)),
+        Reason.BROKER_BACK: Look(Priority.LIVENESS, (Part.SUCCEED,)),
+        Reason.LEADERLESS: Look(Priority.LIVENESS, (Part.ELECT,)),
+        Reason.LOG_DIR_FAILED: Look(Priority.LIVENESS, (Part.ELECT, Part.SHRINK)),
+        Reason.READABLE_AGAIN: Look(Priority.LIVENESS, (Part.LEAD_ON,)),
+        Reason.TOPIC_GOES: Look(Priority.CANCEL, (Part.CLOSE,)),
+        Reason.ISR_ALTERED: Look(Priority.ISR, _MOVE),
+        Reason.ISR_READ: Look(Priority.ISR, _MOVE),
+        Reason.FOUND_MOVING: Look(Priority.NORMAL, _MOVE),
         Reason.NAMED_TWICE: Look(Priority.NORMAL, (Part.RECONCILE_AGAIN, Part.ADVANCE)),
-        Reason.BROKERS_CHANGED: Look(Priority.NORMAL, (Part.RECONCILE, Part.ADVANCE)),
-        Reason.CONFIG_CHANGED: Look(Priority.NORMAL, (Part.RECONCILE, Part.ADVANCE)),
-        Reason.SETTINGS_CHANGED: Look(Priority.NORMAL, (Part.RECONCILE, Part.ADVANCE)),
-        Reason.STEPPED: Look(Priority.NORMAL, (Part.RECONCILE, Part.ADVANCE)),
-        Reason.TURN_CAME_FREE: Look(Priority.NORMAL, (Part.RECONCILE, Part.ADVANCE)),
+        Reason.BROKERS_CHANGED: Look(Priority.NORMAL, _MOVE),
+        Reason.CONFIG_CHANGED: Look(Priority.NORMAL, _MOVE),
+        Reason.SETTINGS_CHANGED: Look(Priority.NORMAL, _MOVE),
+        Reason.STEPPED: Look(Priority.NORMAL, _MOVE),
+        Reason.TURN_CAME_FREE: Look(Priority.NORMAL, _MOVE),
+        Reason.NEVER_LED: Look(Priority.NORMAL, (Part.ELECT,)),
+        Reason.ON_CONTROLLER: Look(Priority.NORMAL, (Part.REPLACE,)),
+        Reason.REPLICA_OWED: Look(Priority.NORMAL, (Part.PLACE,)),
+        Reason.DELETED: Look(Priority.CLEANUP, (Part.FINISH,)),
+        Reason.NOT_DELETED: Look(Priority.CLEANUP, (Part.OWE,)),
+        Reason.OLDER_GONE: Look(Priority.CLEANUP, (Part.ELECT,)),
         Reason.OVERDUE: Look(Priority.CLEANUP, (Part.RECONCILE, Part.RELAX)),
     }
 )
-"""What happened → when it is looked at, and which parts are done."""
+"""What happened → how urgently it is looked at, and which parts of the review are done."""
 
 
 @dataclass(slots=True)
@@ -84,42 +128,86 @@ class Reviews:
     queue: TaskQueue
     moves: Moves
     adoption: Adoption
+    topic_replies: TopicReplies
 
     # ---- the review
 
-    def review(self, draft: Draft, tp: TopicPartition, *, parts: tuple[Part, ...]) -> None:
-        """Decide what becomes of a partition; a second time in a row it changes nothing."""
+    def review(self, draft: Draft, marked: Marked, *, parts: tuple[Part, ...]) -> None:
+        """Decide what becomes of a partition; where nothing happened since the last time it changes nothing."""
+        tp, broker = (marked, None) if isinstance(marked, TopicPartition) else marked
         if Part.RECONCILE in parts:
             self.adoption.reconcile_first(draft, tp)
         if Part.RECONCILE_AGAIN in parts:
             self.adoption.reconcile(draft, tp)
+        if Part.SUCCEED in parts and broker is not None:
+            elections.succeed(draft, tp, broker)
+        if Part.LEAD_ON in parts:
+            elections.lead_on(draft, self.settings, tp)
+        if Part.ELECT in parts:
+            elections.elect_offline(draft, self.settings, tp)
+        if Part.SHRINK in parts:
+            elections.shrink_to_eligible(draft, tp)
+        if Part.REPLACE in parts:
+            owed_replicas.replace_controllers(draft, tp)
+        if Part.PLACE in parts:
+            owed_replicas.place_owed(draft, tp)
         if Part.ADVANCE in parts:
             self.moves.advance(draft, tp)
         if Part.RELAX in parts:
             self.moves.relax_overdue(draft, tp)
+        if Part.CLOSE in parts:
+            self.moves.close_for_deletion(draft, tp)
+        if Part.OWE in parts and broker is not None:
+            self.moves.owe_instead(draft, tp, broker)
+        if Part.FINISH in parts:
+            self.moves.finish_dropping(draft, tp)
 
     # ---- marks
 
-    def mark(self, reason: Reason, partitions: Collection[TopicPartition]) -> None:
-        """Have partitions reviewed, in the order given, as urgently as the reason is."""
-        if partitions:
+    def mark(
+        self,
+        reason: Reason,
+        marked: Collection[Marked],
+        finish: Callable[[list[None]], list[tuple[ReplyToken, Reply]]] | None = None,
+    ) -> None:
+        """Have partitions reviewed, in the order given, as urgently as the reason is; `finish` is called after the last."""
+        if marked:
             look = LOOKS[reason]
-            self.queue.add(Task(look.priority, tuple(partitions), partial(self.review, parts=look.parts)))
+            self.queue.add(Task(look.priority, tuple(marked), partial(self.review, parts=look.parts), finish))
 
-    # ---- after a write
+    def start_up(self) -> None:
+        """Everything was read: mark what changed while nobody was the controller; `ZnodeProtocols` does the znodes."""
+        self.mark(Reason.BROKER_GONE, self._unserved())
+        self._mark_placement()
+        self.mark(Reason.FOUND_MOVING, self.adoption.find())
 
-    def on_committed(self, draft: Draft) -> None:
-        """A draft is durable: mark moves that may go on by it, and those that changes passed by while it was written."""
+    def on_changed(self, changes: Changes) -> None:
+        """Partitions were written, by us or by somebody else, or are gone."""
+        self.mark(Reason.ON_CONTROLLER, owed_replicas.placed_on_controllers(self.state, changes.led))
+        if self.state.owed_replicas:
+            # A broker may have come while this was being written, and somebody else may have decided anew.
+            topics = {tp.topic for tp in (*changes.led, *changes.deleted)}
+            self.mark(Reason.REPLICA_OWED, owed_replicas.owed_by(self.state, topics))
+        if changes.mended:
+            self.mark(Reason.READABLE_AGAIN, changes.mended)
+            self.mark(Reason.FOUND_MOVING, self.adoption.find(frozenset(changes.mended)))
+            self.mark(Reason.NAMED_TWICE, self.adoption.named_twice())
+        never_led = [tp for tp in changes.led if self.never_led(tp)]
+        self.mark(Reason.NEVER_LED, never_led, partial(self._led, never_led))
+
+    def on_written(self, draft: Draft, records: Iterable[Record]) -> None:
+        """A draft is durable: mark what may go on by it, and what changes passed by while it was written.
+
+        Whoever died, came or was configured meanwhile was compared with what stood before.
+        """
         self.adoption.on_committed(draft)
+        self.mark(Reason.DELETED, self.moves.told_to_delete(draft))
+        self.mark(
+            Reason.BROKER_GONE, self._unserved_among(each.tp for each in records if isinstance(each, PutPartition))
+        )
         stepped = [tp for tp in draft.reassignments if self._stepped_in_sync(draft, tp)]
         stepped += [tp for tp in draft.leaderships if self._led_at_last(tp)]
-        # Brokers and configuration that changed while this was written were compared with the moves of before.
-        waits = [tp for tp in dict.fromkeys((*draft.reassignments, *draft.waits)) if tp in self.state.waiting]
-        if waits:
-            serving = serving_brokers(self.state)
-            moved = draft.live is not None and draft.live != serving
-            moved = moved or draft.configs_read != self.state.configs_read
-            stepped += [tp for tp in waits if moved or self._serves_again(tp, serving)]
+        stepped += self._passed_by(draft)
         # A step that only drops is followed by no news of an ISR that could make the move go on.
         self.mark(Reason.STEPPED, stepped)
         if not (self.settings.max_concurrent or self.settings.max_concurrent_per_broker):
@@ -128,9 +216,110 @@ class Reviews:
         if draft.ended or any(move and move.phase in out_of_the_way for move in draft.reassignments.values()):
             self.mark(Reason.TURN_CAME_FREE, self.pending())
 
+    # ---- who leads, and who is in sync
+
+    def on_brokers_changed(self, came: frozenset[BrokerId]) -> None:
+        """Brokers came, went or were restarted (`came`: started or restarted).
+
+        What those that went have led is marked by `Liveness`, which goes through all partitions for that anyway.
+        """
+        if came:
+            self.mark(Reason.BROKER_BACK, self._in_sync_before(came))
+            self.mark(Reason.LEADERLESS, self.leaderless(self.state.topics))
+            self._mark_placement()
+        self.mark(Reason.BROKERS_CHANGED, self.state.reassignments)
+
+    def _in_sync_before(self, came: frozenset[BrokerId]) -> list[Marked]:
+        """Replicas that brokers led, or had in sync, before they were restarted.
+
+        Such a broker is told of no leadership of before: who it had promised to wait for (KIP-497's maximal ISR) it has
+        forgotten, and a change that it had asked for may be durable already, or be written at this moment. So even
+        where nobody else can lead, it leads in a new epoch. Source: docs/decisions/0019-another-life.md.
+        """
+        return [
+            (TopicPartition(name, number), broker)
+            for name, topic in self.state.topics.items()
+            for number, (_, leadership) in topic.partitions.items()
+            if leadership is not None and not came.isdisjoint(leadership.isr)
+            for broker in leadership.isr
+            if broker in came
+        ]
+
+    def leaderless(self, topics: Iterable[str]) -> list[TopicPartition]:
+        """Partitions of some topics that have no live leader."""
+        brokers = self.state.brokers
+        return [
+            TopicPartition(name, number)
+            for name in topics
+            if name in self.state.topics
+            for number, (_, leadership) in self.state.topics[name].partitions.items()
+            if leadership is None or leadership.leader not in brokers
+        ]
+
+    def _unserved(self) -> list[TopicPartition]:
+        """All partitions with a leader, or a follower in sync, that is not live; those without a leader come first."""
+        led: list[TopicPartition] = []
+        followed: list[TopicPartition] = []
+        live = frozenset(self.state.brokers)
+        for name, topic in self.state.topics.items():
+            for number, (_, leadership) in topic.partitions.items():
+                if leadership is None or leadership.leader not in live:
+                    led.append(TopicPartition(name, number))
+                elif len(leadership.isr) > 1 and not live.issuperset(leadership.isr):
+                    followed.append(TopicPartition(name, number))
+        return led + followed
+
+    def _unserved_among(self, written: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """The same of partitions that were just written, but for those that nobody can lead."""
+        brokers = self.state.brokers.keys()
+        led: list[TopicPartition] = []
+        followed: list[TopicPartition] = []
+        for tp in written:
+            partition = self.state.partition(tp)
+            leadership = partition.leadership if partition is not None else None
+            if leadership is None:
+                continue
+            if leadership.leader not in brokers:
+                if leadership.leader != NO_LEADER or not brokers.isdisjoint(leadership.isr):
+                    led.append(tp)
+            elif len(leadership.isr) > 1 and not brokers >= set(leadership.isr):
+                followed.append(tp)
+        return led + followed
+
+    def never_led(self, tp: TopicPartition) -> bool:
+        """Whether a partition waits for its first leader, and can have one."""
+        partition = self.state.partition(tp)
+        if partition is None or tp in self.state.unreadable:
+            return False
+        return partition.leadership is None and tp.topic not in self.state.deleting
+
+    def _led(self, partitions: list[TopicPartition], _: list[None]) -> list[tuple[ReplyToken, Reply]]:
+        self.topic_replies.led({tp.topic for tp in partitions})
+        return []
+
+    # ---- where replicas are
+
+    def _mark_placement(self) -> None:
+        """A broker may be free for replicas that were placed on controllers, or are owed."""
+        everything = owed_replicas.everything(self.state)
+        self.mark(Reason.ON_CONTROLLER, owed_replicas.placed_on_controllers(self.state, everything))
+        self.mark(Reason.REPLICA_OWED, owed_replicas.owed_by(self.state, self.state.owed_replicas))
+
+    # ---- moves
+
     def pending(self) -> list[TopicPartition]:
         """Partitions whose move has not begun."""
         return [tp for tp, move in self.state.reassignments.items() if move.phase is Phase.PENDING]
+
+    def _passed_by(self, draft: Draft) -> list[TopicPartition]:
+        """Moves of a draft that wait, while brokers or configuration are others than when it was decided."""
+        waits = [tp for tp in dict.fromkeys((*draft.reassignments, *draft.waits)) if tp in self.state.waiting]
+        if not waits:
+            return []
+        serving = serving_brokers(self.state)
+        others = draft.live is not None and draft.live != serving
+        others = others or draft.configs_read != self.state.configs_read
+        return [tp for tp in waits if others or self._serves_again(tp, serving)]
 
     def _serves_again(self, tp: TopicPartition, serving: frozenset[BrokerId]) -> bool:
         """Whether a move waits for a broker that serves by now: it came back with the log dir that had failed."""

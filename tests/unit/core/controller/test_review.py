@@ -21,14 +21,21 @@ def test_the_table_has_every_reason_and_names_parts_in_their_order():
 
 
 def in_the_middle():
-    """A cluster with something to do for every part: a move that can step, a dead leader and follower, a pending move."""
-    world = Harness(max_concurrent=2).start()
-    world.create("t", [(1, 2), (2, 3), (3, 1), (2, 1)])
-    world.reassign({TPS[0]: (3, 4), TPS[1]: (4, 1), TPS[2]: (4, 2)})
-    world.hold_writes = True
-    world.catch_up(TPS[0], 3)
-    world.kill(1)
+    """A cluster with something to do for most parts: moves that can step, a dead broker, one that is back, a mended state.
+
+    No write is outstanding, and nothing of it is decided: what the reviews decide is looked at here.
+    """
+    world = Harness(brokers=(1, 2, 3, 4, 5), max_concurrent=2).start()
+    world.create("t", [(1, 2, 5), (2, 3, 5), (3, 1, 5), (2, 1, 5)])
+    world.reassign({TPS[0]: (3, 4, 5), TPS[1]: (4, 1, 5), TPS[2]: (4, 2, 5)})
+    state = world.machine.state
+    del state.brokers[1]
+    state.offline_replicas[TPS[3]] = frozenset({2})
     return world
+
+
+ONE_AT_A_TIME = {Reason.BROKER_BACK: 2, Reason.NOT_DELETED: 1}
+"""Reasons that mark replicas, and whose replicas are marked here."""
 
 
 @pytest.mark.parametrize("reason", Reason, ids=lambda reason: reason.name.lower())
@@ -36,12 +43,26 @@ def test_a_review_that_follows_itself_changes_nothing(reason):
     world = in_the_middle()
     draft = Draft(world.machine.state, world.now_ms)
     reviews = world.machine.intake.reviews
-    for tp in TPS:
-        reviews.review(draft, tp, parts=LOOKS[reason].parts)
+    marked = [(tp, ONE_AT_A_TIME[reason]) if reason in ONE_AT_A_TIME else tp for tp in TPS]
+    for each in marked:
+        reviews.review(draft, each, parts=LOOKS[reason].parts)
     once = draft.records()
-    for tp in TPS:
-        reviews.review(draft, tp, parts=LOOKS[reason].parts)
+    for each in marked:
+        reviews.review(draft, each, parts=LOOKS[reason].parts)
     assert draft.records() == once
+
+
+@pytest.mark.parametrize(
+    "reason", [Reason.BROKER_GONE, Reason.BROKER_BACK, Reason.LOG_DIR_FAILED, Reason.READABLE_AGAIN, Reason.NOT_DELETED]
+)
+def test_there_is_something_to_do_in_that_cluster(reason):
+    """Else the test before would say nothing."""
+    world = in_the_middle()
+    draft = Draft(world.machine.state, world.now_ms)
+    for tp in TPS:
+        marked = (tp, ONE_AT_A_TIME[reason]) if reason in ONE_AT_A_TIME else tp
+        world.machine.intake.reviews.review(draft, marked, parts=LOOKS[reason].parts)
+    assert draft.records()
 
 
 def test_a_partition_that_is_marked_twice_is_written_once():
