@@ -12,9 +12,9 @@ from typing import Any
 
 from mutants import Mutant, mutant
 
-from shunter.core.controller import intake, moves, topics, znode_protocols
+from shunter.core.controller import broker_requests, moves, topics, znode_protocols
 from shunter.core.controller.answers import Answers
-from shunter.core.controller.intake import Intake
+from shunter.core.controller.broker_requests import BrokerRequests
 from shunter.core.controller.liveness import Liveness
 from shunter.core.controller.ourselves import live_brokers
 from shunter.core.controller.outbox import Outbox
@@ -106,14 +106,14 @@ def old_leaders_are_told_what_they_do_not_know(original, number, found):
     return original(number, ErrorCode.INELIGIBLE_REPLICA if found is ErrorCode.OPERATION_NOT_ATTEMPTED else found)
 
 
-@edge_mutant(Intake, "_another", within=40)
+@edge_mutant(BrokerRequests, "_another", within=40)
 def any_broker_epoch_passes(original, self, broker, epoch):
     """The bug that was found: no broker epoch, or a newer one than is registered, passes."""
     known = self.state.brokers.get(broker)
     return known is None or 0 <= epoch < known.epoch
 
 
-@edge_mutant(intake, "decide_isr", within=40)
+@edge_mutant(broker_requests, "decide_isr", within=40)
 def newer_states_pass(original, draft, sender, proposal):
     """The bug that was found here: a leader that knows a newer state than we do is answered from ours."""
     known = draft.partition(proposal.tp)

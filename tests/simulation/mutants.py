@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from shunter.core import election
-from shunter.core.controller import changes, deletions, elections, intake, liveness, moves
+from shunter.core.controller import broker_requests, changes, deletions, elections, liveness, moves
 from shunter.core.controller.adoption import Adoption
 from shunter.core.controller.deletions import Deletions
 from shunter.core.controller.draft import Draft
@@ -190,7 +190,7 @@ def preferred_though_out_of_sync(original, replicas, isr, live):
     return None
 
 
-@mutant(intake, "decide_isr", within=220)
+@mutant(broker_requests, "decide_isr", within=220)
 def stale_isr_changes_accepted(original, draft, sender, proposal):
     """AlterPartition is accepted whoever sends it, in whatever epoch."""
     partition = draft.partition(proposal.tp)

@@ -5,16 +5,16 @@ Every `on_…` returns effects: requests and replies that need no write, and not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import chain
 
 from shunter.core.controller import changes as applied
-from shunter.core.controller import elections, owed_replicas, pauses, topics
+from shunter.core.controller import owed_replicas, pauses
 from shunter.core.controller.adoption import Adoption
 from shunter.core.controller.answers import Answers
+from shunter.core.controller.broker_requests import BrokerRequests
 from shunter.core.controller.changes import Changes
+from shunter.core.controller.client_requests import ClientRequests
 from shunter.core.controller.deletions import Deletions
 from shunter.core.controller.departures import Departures
 from shunter.core.controller.draft import Draft
@@ -30,7 +30,6 @@ from shunter.core.controller.events import (
     ExtraReassignmentsFound,
     LegacyReassignmentsFound,
     LogDirsFailed,
-    NewTopic,
     PartitionsRead,
     PartitionsSubmitted,
     ProducerIdsRequested,
@@ -45,39 +44,28 @@ from shunter.core.controller.events import (
     TopicsSubmitted,
 )
 from shunter.core.controller.full_state import FullState
-from shunter.core.controller.isr import decide_isr
 from shunter.core.controller.liveness import Liveness
 from shunter.core.controller.moves import Moves
 from shunter.core.controller.ourselves import disown, maybe_register
 from shunter.core.controller.outbox import Outbox
 from shunter.core.controller.ready import (
-    AlterPartitionReply,
-    ControlledShutdownReply,
     Notice,
-    PartitionResultsReply,
-    ProducerIdsReply,
     Read,
     ReadPartitions,
     Reply,
     Request,
-    TopicResult,
-    TopicResultsReply,
 )
 from shunter.core.controller.rebalance import Rebalance
-from shunter.core.controller.review import LOOKS, Reason, Reviews
+from shunter.core.controller.review import Reason, Reviews
 from shunter.core.controller.state import ControllerState
 from shunter.core.controller.submissions import Submissions
-from shunter.core.controller.tasks import Priority, Task, TaskQueue
+from shunter.core.controller.tasks import TaskQueue
 from shunter.core.controller.topic_replies import TopicReplies
 from shunter.core.controller.znode_protocols import ZnodeProtocols
 from shunter.errors import ErrorCode
 from shunter.model.broker import Broker
-from shunter.model.partition import BrokerId, LeaderAndIsr, TopicPartition
 from shunter.model.records import (
-    DeleteQueueEntry,
     PutDeletionMark,
-    PutProducerIdBlock,
-    PutTopic,
     Record,
 )
 from shunter.model.settings import ControllerSettings
@@ -85,7 +73,6 @@ from shunter.model.snapshot import ClusterSnapshot
 
 Effects = tuple[list[Request], list[tuple[ReplyToken, Reply]], list[Notice]]
 
-PRODUCER_IDS_PER_BLOCK = 1_000
 CHECK_EVERY_MS = 1_000
 READ_AGAIN_EVERY_MS = 10_000
 
@@ -112,6 +99,8 @@ class Intake:
     znodes: ZnodeProtocols = field(init=False)
     answers: Answers = field(init=False)
     departures: Departures = field(init=False)
+    broker_requests: BrokerRequests = field(init=False)
+    client_requests: ClientRequests = field(init=False)
     topic_replies: TopicReplies = field(init=False)
 
     def __post_init__(self) -> None:
@@ -127,11 +116,13 @@ class Intake:
         self.znodes = ZnodeProtocols(self.state, self.settings, self.queue, self.moves, self.adoption, self.reviews)
         self.answers = Answers(self.state, self.outbox)
         self.departures = Departures(self.outbox)
+        self.broker_requests = BrokerRequests(self.state, self.queue, self.reviews, self.departures)
+        self.client_requests = ClientRequests(self.state, self.settings, self.queue, self.reviews, self.topic_replies)
 
     def use(self, settings: ControllerSettings, now_ms: int) -> None:
         """Decide by other settings from now on; moves that may begin now do."""
         self.settings = settings
-        for part in (self.moves, self.adoption, self.reviews, self.submissions, self.znodes):
+        for part in (self.moves, self.adoption, self.reviews, self.submissions, self.znodes, self.client_requests):
             part.settings = settings
         self.rebalance.use(settings, now_ms)
         self.reviews.mark(Reason.SETTINGS_CHANGED, self.reviews.pending())
@@ -160,7 +151,7 @@ class Intake:
             yield len(full.hosted.pop(broker)), ([request], [], [])
         paused = pauses.woken(self.state, self.state.reassignments)
         yield len(paused), (self.outbox.stop_replicas(paused, self.now_ms, delete=False), [], [])
-        self._identify_topics(tuple(self.state.topics), self.now_ms)
+        self.client_requests.identify_topics(tuple(self.state.topics), self.now_ms)
         disown(self.state, self.queue)
         self.deletions.forgive_controllers()
         self.reviews.start_up()
@@ -183,12 +174,6 @@ class Intake:
             told += "; if there should be some, look whether ZooKeeper's chroot is the brokers'"
         return Notice("in-charge", "controller", told)
 
-    def _identify_topics(self, names: Iterable[str], now_ms: int) -> None:
-        """Give ids to topics that have none: from before Kafka 2.8, or made by a tool of that time."""
-        nameless = [name for name in names if name in self.state.topics and self.state.topics[name].topic_id is None]
-        if nameless:
-            self.queue.add(Task(Priority.NORMAL, nameless, partial(_identify, salt=now_ms)))
-
     def take(self, event: Event, now_ms: int, cause: str) -> Effects:
         """Dispatch one event; tasks that it asks for carry its cause."""
         self.queue.cause = cause
@@ -205,11 +190,11 @@ class Intake:
             case ConnectionChanged():
                 return [], [], self.on_connection_changed(event)
             case AlterPartitionReceived():
-                return [], self.on_alter_partition_received(event), []
+                return [], self.broker_requests.on_alter_partition_received(event), []
             case ControlledShutdownRequested():
-                return [], self.on_controlled_shutdown_requested(event), []
+                return [], self.broker_requests.on_controlled_shutdown_requested(event), []
             case ProducerIdsRequested():
-                return [], self.on_producer_ids_requested(event), []
+                return [], self.broker_requests.on_producer_ids_requested(event), []
             case ReassignmentsSubmitted():
                 return [], self.submissions.on_submitted(event), []
             case LegacyReassignmentsFound(legacy):
@@ -221,13 +206,13 @@ class Intake:
             case ReassignmentRequestsFound(requests):
                 return [], [], self.znodes.on_requests_found(requests)
             case ElectionRequested():
-                self.on_election_requested(event)
+                self.client_requests.on_election_requested(event)
             case TopicsSubmitted():
-                self.on_topics_submitted(event)
+                self.client_requests.on_topics_submitted(event)
             case PartitionsSubmitted():
-                self.on_partitions_submitted(event)
+                self.client_requests.on_partitions_submitted(event)
             case TopicDeletionsSubmitted():
-                self.on_topic_deletions_submitted(event)
+                self.client_requests.on_topic_deletions_submitted(event)
             case TopicDeletionsFound(names):
                 return self.deletions.on_marked(names, now_ms), [], []
             case ConfigsRead():
@@ -269,7 +254,7 @@ class Intake:
             changes.add(applied.apply_topic_gone(self.state, name))
             self.deletions.close_moves(name)
         applied.apply_topics_unreadable(self.state, event.unreadable)
-        self._identify_topics((read.topic.name for read in event.topics), now_ms)
+        self.client_requests.identify_topics((read.topic.name for read in event.topics), now_ms)
         requests = self.announce(changes, now_ms)
         if left_out.topics - self.state.left_out.topics:
             # What has to be deleted of topics that could not be read was asked of nobody.
@@ -357,161 +342,6 @@ class Intake:
             return [ReadPartitions(tuple(sorted(self.state.unreadable)))] if due else []
         return []
 
-    # ---- requests of brokers
-
-    def on_alter_partition_received(self, event: AlterPartitionReceived) -> list[tuple[ReplyToken, Reply]]:
-        """A leader asks for ISR changes: fence it, then decide partition by partition."""
-        if self._another(event.broker, event.broker_epoch):
-            return [(event.reply_to, AlterPartitionReply(ErrorCode.STALE_BROKER_EPOCH))]
-
-        def finish(results: list[LeaderAndIsr | ErrorCode]) -> list[tuple[ReplyToken, Reply]]:
-            if ErrorCode.STALE_BROKER_EPOCH in results:
-                return [(event.reply_to, AlterPartitionReply(ErrorCode.STALE_BROKER_EPOCH))]
-            partitions = [
-                (proposal.tp, self._as_it_is(proposal.tp) if isinstance(result, LeaderAndIsr) else result)
-                for proposal, result in zip(event.proposals, results, strict=True)
-            ]
-            return [(event.reply_to, AlterPartitionReply(ErrorCode.NONE, tuple(partitions)))]
-
-        def decide(draft: Draft, index: int) -> LeaderAndIsr | ErrorCode:
-            if self._another(event.broker, event.broker_epoch):
-                return ErrorCode.STALE_BROKER_EPOCH  # It has died, or come back, while its request waited.
-            result = decide_isr(draft, event.broker, event.proposals[index])
-            if isinstance(result, LeaderAndIsr):
-                self.reviews.review(draft, event.proposals[index].tp, parts=LOOKS[Reason.ISR_ALTERED].parts)
-            return result
-
-        items = range(len(event.proposals))
-        self.queue.add(Task(Priority.ISR, items, decide, finish, refuse=lambda _, error, __: error))
-        return []
-
-    def _as_it_is(self, tp: TopicPartition) -> LeaderAndIsr | ErrorCode:
-        partition = self.state.partition(tp)
-        if partition is None or partition.leadership is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return partition.leadership
-
-    def _stale(self, broker: BrokerId, epoch: int) -> bool:
-        """Whether a controlled shutdown is obsolete; -1 passes, from brokers that know no epoch (KIP-380)."""
-        known = self.state.brokers.get(broker)
-        return known is None or (epoch >= 0 and epoch < known.epoch)
-
-    def _another(self, broker: BrokerId, epoch: int) -> bool:
-        """Whether a request is from another life of its broker than the one that is registered, as we know it.
-
-        A newer epoch is refused too: what we know of that broker's replicas is from before its restart. It asks again.
-        """
-        known = self.state.brokers.get(broker)
-        return known is None or epoch != known.epoch
-
-    def on_controlled_shutdown_requested(self, event: ControlledShutdownRequested) -> list[tuple[ReplyToken, Reply]]:
-        """A broker leaves: fence an obsolete request by its epoch (seed 003), then relieve it of its leaderships."""
-        if self._stale(event.broker, event.broker_epoch):
-            return [(event.reply_to, ControlledShutdownReply(ErrorCode.STALE_BROKER_EPOCH))]
-        self.state.shutting_down.add(event.broker)
-        hosted = self.liveness.hosted_by(event.broker)
-        replicas = (self.state.topics[tp.topic].partitions[tp.partition].assignment.replicas for tp in hosted)
-        others = frozenset(chain.from_iterable(replicas)) - {event.broker}
-
-        def finish(results: list[bool]) -> list[tuple[ReplyToken, Reply]]:
-            remaining = tuple(tp for tp, leads in zip(hosted, results, strict=True) if leads)
-            self.departures.decided(event.reply_to, ControlledShutdownReply(ErrorCode.NONE, remaining), others)
-            return []
-
-        if not hosted:
-            return [(event.reply_to, ControlledShutdownReply(ErrorCode.NONE))]
-        self.queue.add(Task(Priority.LIVENESS, hosted, partial(_relieve, broker=event.broker), finish))
-        return []
-
-    def on_producer_ids_requested(self, event: ProducerIdsRequested) -> list[tuple[ReplyToken, Reply]]:
-        """A broker needs producer ids: the next block, durable before it is told."""
-        if event.broker not in self.state.brokers:
-            return [(event.reply_to, ProducerIdsReply(ErrorCode.BROKER_ID_NOT_REGISTERED))]
-        if self._another(event.broker, event.broker_epoch):
-            return [(event.reply_to, ProducerIdsReply(ErrorCode.STALE_BROKER_EPOCH))]
-        if self.state.left_out.producer_ids:
-            # Ids that were given out before must never be given out again.
-            return [(event.reply_to, ProducerIdsReply(ErrorCode.UNKNOWN_SERVER_ERROR))]
-
-        def finish(results: list[int]) -> list[tuple[ReplyToken, Reply]]:
-            return [(event.reply_to, ProducerIdsReply(ErrorCode.NONE, results[0], PRODUCER_IDS_PER_BLOCK))]
-
-        self.queue.add(Task(Priority.ISR, (event.broker,), _next_producer_ids, finish))
-        return []
-
-    # ---- requests of clients
-
-    def on_election_requested(self, event: ElectionRequested) -> None:
-        """Preferred or unclean elections, asked for by RPC or znode."""
-        everything = event.partitions is None
-        partitions = event.partitions if event.partitions is not None else tuple(self._not_preferred())
-
-        def decide(draft: Draft, tp: TopicPartition) -> tuple[TopicPartition, ErrorCode, str | None]:
-            if event.unclean:
-                return elections.elect_unclean(draft, self.settings, tp)
-            return elections.elect_preferred(draft, tp)
-
-        def finish(
-            results: list[tuple[TopicPartition, ErrorCode, str | None]],
-        ) -> list[tuple[ReplyToken, Reply]]:
-            told = tuple(
-                result for result in results if not (everything and result[1] is ErrorCode.ELECTION_NOT_NEEDED)
-            )
-            return [(event.reply_to, PartitionResultsReply(ErrorCode.NONE, None, told))] if event.reply_to else []
-
-        refuse = _refuse_partition if event.reply_to else None
-        self.queue.add(Task(Priority.NORMAL, partitions, decide, finish, refuse=refuse))
-        if event.queue_entry:
-            done = Task(Priority.NORMAL, ("preferred_replica_election",), _delete_queue_entry, in_order=True)
-            self.queue.add(done)
-
-    def _not_preferred(self) -> list[TopicPartition]:
-        return [
-            TopicPartition(name, number)
-            for name, topic in sorted(self.state.topics.items())
-            for number, partition in sorted(topic.partitions.items())
-            if partition.leadership is None or partition.leadership.leader != partition.assignment.replicas[0]
-        ]
-
-    def on_topics_submitted(self, event: TopicsSubmitted) -> None:
-        """CreateTopics: answered when the partitions have leaders and brokers know it, so that the client can go on."""
-
-        def decide(draft: Draft, new: NewTopic) -> TopicResult:
-            return topics.create_topic(draft, self.settings, new, event.releases, validate_only=event.validate_only)
-
-        def refuse(new: NewTopic, error: ErrorCode, message: str) -> TopicResult:
-            return TopicResult(new.name, error, message)
-
-        finish = partial(self._topics_made, event.reply_to, validate_only=event.validate_only)
-        self.queue.add(Task(Priority.NORMAL, event.topics, decide, finish, refuse=refuse))
-
-    def on_partitions_submitted(self, event: PartitionsSubmitted) -> None:
-        """CreatePartitions: answered likewise."""
-
-        def decide(draft: Draft, name: str) -> TopicResult:
-            total, asked = event.topics[name]
-            return topics.grow_topic(draft, (name, total, asked), validate_only=event.validate_only)
-
-        finish = partial(self._topics_made, event.reply_to, validate_only=event.validate_only)
-        self.queue.add(Task(Priority.NORMAL, tuple(event.topics), decide, finish, refuse=TopicResult))
-
-    def _topics_made(
-        self, reply_to: ReplyToken, results: list[TopicResult], *, validate_only: bool
-    ) -> list[tuple[ReplyToken, Reply]]:
-        reply = TopicResultsReply(ErrorCode.NONE, tuple(results))
-        return [(reply_to, reply)] if validate_only else self.topic_replies.when_led((reply_to, reply))
-
-    def on_topic_deletions_submitted(self, event: TopicDeletionsSubmitted) -> None:
-        """DeleteTopics: answered when the deletion can't be forgotten any more, and brokers have forgotten the topic."""
-
-        def decide(draft: Draft, name: str) -> TopicResult:
-            return topics.mark_for_deletion(draft, self.settings, name)
-
-        def finish(results: list[TopicResult]) -> list[tuple[ReplyToken, Reply]]:
-            return self.topic_replies.when_known((event.reply_to, TopicResultsReply(ErrorCode.NONE, tuple(results))))
-
-        self.queue.add(Task(Priority.NORMAL, event.names, decide, finish, refuse=TopicResult))
-
     # ---- after a write
 
     def committed(self, draft: Draft, records: tuple[Record, ...], changes: Changes, now_ms: int) -> Effects:
@@ -532,43 +362,5 @@ class Intake:
         self.znodes.on_committed(draft)
         if self.state.waiting and self.next_check_ms is None:
             self.next_check_ms = now_ms + CHECK_EVERY_MS
-        written = {record.topic.name for record in records if isinstance(record, PutTopic)}
-        self.topic_replies.led(name for name in written & self.topic_replies.unled.keys() if not self._unled(name))
-        self.topic_replies.announce(now_ms, self.settings.slow_broker_ms)
+        self.client_requests.on_written(records, now_ms)
         return requests, [], []
-
-    def _unled(self, name: str) -> bool:
-        return any(self.reviews.never_led(TopicPartition(name, n)) for n in self.state.topics[name].partitions)
-
-
-def _refuse_partition(
-    tp: TopicPartition, error: ErrorCode, message: str
-) -> tuple[TopicPartition, ErrorCode, str | None]:
-    return tp, error, message
-
-
-def _identify(draft: Draft, name: str, *, salt: int) -> None:
-    topic = draft.state.topics.get(name)
-    if topic is not None and topic.topic_id is None:
-        draft.identify(name, salt)
-
-
-def _relieve(draft: Draft, tp: TopicPartition, *, broker: BrokerId) -> bool:
-    if broker not in draft.state.shutting_down:
-        return (
-            False  # It has gone, or come back: what it asked for in its life before is no concern of its present one.
-        )
-    return elections.relieve(draft, tp, broker)
-
-
-def _next_producer_ids(draft: Draft, broker: BrokerId) -> int:
-    first, version = draft.state.producer_id_block
-    taken = sum(isinstance(record, PutProducerIdBlock) for record in draft.other_records)
-    first += taken * PRODUCER_IDS_PER_BLOCK
-    expected = version if version < 0 and not taken else version + taken
-    draft.other_records.append(PutProducerIdBlock(broker, first, first + PRODUCER_IDS_PER_BLOCK - 1, expected))
-    return first
-
-
-def _delete_queue_entry(draft: Draft, kind: str) -> None:
-    draft.other_records.append(DeleteQueueEntry(kind, ""))

@@ -142,13 +142,3 @@ class Liveness:
                 self.state.offline_replicas[tp] = left
             else:
                 del self.state.offline_replicas[tp]
-
-    def hosted_by(self, broker: BrokerId) -> list[TopicPartition]:
-        """Partitions with a replica on a broker, those that it leads first."""
-        hosted = [
-            (partition.leadership.leader != broker, TopicPartition(name, number))
-            for name, topic in self.state.topics.items()
-            for number, partition in topic.partitions.items()
-            if partition.leadership is not None and broker in partition.assignment.replicas
-        ]
-        return [tp for _, tp in sorted(hosted)]

@@ -1,0 +1,144 @@
+"""Requests of brokers: ISR changes, controlled shutdowns, blocks of producer ids; each is fenced by its broker's epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+
+from shunter.core.controller import elections
+from shunter.core.controller.departures import Departures
+from shunter.core.controller.draft import Draft
+from shunter.core.controller.events import (
+    AlterPartitionReceived,
+    ControlledShutdownRequested,
+    ProducerIdsRequested,
+    ReplyToken,
+)
+from shunter.core.controller.isr import decide_isr
+from shunter.core.controller.ready import AlterPartitionReply, ControlledShutdownReply, ProducerIdsReply, Reply
+from shunter.core.controller.review import LOOKS, Reason, Reviews
+from shunter.core.controller.state import ControllerState
+from shunter.core.controller.tasks import Priority, Task, TaskQueue
+from shunter.errors import ErrorCode
+from shunter.model.partition import BrokerId, LeaderAndIsr, TopicPartition
+from shunter.model.records import PutProducerIdBlock
+
+PRODUCER_IDS_PER_BLOCK = 1_000
+
+
+@dataclass(slots=True)
+class BrokerRequests:
+    """Turns what brokers ask for into tasks. One per election of ours."""
+
+    state: ControllerState
+    queue: TaskQueue
+    reviews: Reviews
+    departures: Departures
+
+    def on_alter_partition_received(self, event: AlterPartitionReceived) -> list[tuple[ReplyToken, Reply]]:
+        """A leader asks for ISR changes: fence it, then decide partition by partition."""
+        if self._another(event.broker, event.broker_epoch):
+            return [(event.reply_to, AlterPartitionReply(ErrorCode.STALE_BROKER_EPOCH))]
+
+        def finish(results: list[LeaderAndIsr | ErrorCode]) -> list[tuple[ReplyToken, Reply]]:
+            if ErrorCode.STALE_BROKER_EPOCH in results:
+                return [(event.reply_to, AlterPartitionReply(ErrorCode.STALE_BROKER_EPOCH))]
+            partitions = [
+                (proposal.tp, self._as_it_is(proposal.tp) if isinstance(result, LeaderAndIsr) else result)
+                for proposal, result in zip(event.proposals, results, strict=True)
+            ]
+            return [(event.reply_to, AlterPartitionReply(ErrorCode.NONE, tuple(partitions)))]
+
+        def decide(draft: Draft, index: int) -> LeaderAndIsr | ErrorCode:
+            if self._another(event.broker, event.broker_epoch):
+                return ErrorCode.STALE_BROKER_EPOCH  # It has died, or come back, while its request waited.
+            result = decide_isr(draft, event.broker, event.proposals[index])
+            if isinstance(result, LeaderAndIsr):
+                self.reviews.review(draft, event.proposals[index].tp, parts=LOOKS[Reason.ISR_ALTERED].parts)
+            return result
+
+        items = range(len(event.proposals))
+        self.queue.add(Task(Priority.ISR, items, decide, finish, refuse=lambda _, error, __: error))
+        return []
+
+    def _as_it_is(self, tp: TopicPartition) -> LeaderAndIsr | ErrorCode:
+        partition = self.state.partition(tp)
+        if partition is None or partition.leadership is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return partition.leadership
+
+    def _stale(self, broker: BrokerId, epoch: int) -> bool:
+        """Whether a controlled shutdown is obsolete; -1 passes, from brokers that know no epoch (KIP-380)."""
+        known = self.state.brokers.get(broker)
+        return known is None or (epoch >= 0 and epoch < known.epoch)
+
+    def _another(self, broker: BrokerId, epoch: int) -> bool:
+        """Whether a request is from another life of its broker than the one that is registered, as we know it.
+
+        A newer epoch is refused too: what we know of that broker's replicas is from before its restart. It asks again.
+        """
+        known = self.state.brokers.get(broker)
+        return known is None or epoch != known.epoch
+
+    def on_controlled_shutdown_requested(self, event: ControlledShutdownRequested) -> list[tuple[ReplyToken, Reply]]:
+        """A broker leaves: fence an obsolete request by its epoch (seed 003), then relieve it of its leaderships."""
+        if self._stale(event.broker, event.broker_epoch):
+            return [(event.reply_to, ControlledShutdownReply(ErrorCode.STALE_BROKER_EPOCH))]
+        self.state.shutting_down.add(event.broker)
+        hosted = self._hosted_by(event.broker)
+        replicas = (self.state.topics[tp.topic].partitions[tp.partition].assignment.replicas for tp in hosted)
+        others = frozenset(chain.from_iterable(replicas)) - {event.broker}
+
+        def finish(results: list[bool]) -> list[tuple[ReplyToken, Reply]]:
+            remaining = tuple(tp for tp, leads in zip(hosted, results, strict=True) if leads)
+            self.departures.decided(event.reply_to, ControlledShutdownReply(ErrorCode.NONE, remaining), others)
+            return []
+
+        if not hosted:
+            return [(event.reply_to, ControlledShutdownReply(ErrorCode.NONE))]
+        self.queue.add(Task(Priority.LIVENESS, hosted, partial(_relieve, broker=event.broker), finish))
+        return []
+
+    def on_producer_ids_requested(self, event: ProducerIdsRequested) -> list[tuple[ReplyToken, Reply]]:
+        """A broker needs producer ids: the next block, durable before it is told."""
+        if event.broker not in self.state.brokers:
+            return [(event.reply_to, ProducerIdsReply(ErrorCode.BROKER_ID_NOT_REGISTERED))]
+        if self._another(event.broker, event.broker_epoch):
+            return [(event.reply_to, ProducerIdsReply(ErrorCode.STALE_BROKER_EPOCH))]
+        if self.state.left_out.producer_ids:
+            # Ids that were given out before must never be given out again.
+            return [(event.reply_to, ProducerIdsReply(ErrorCode.UNKNOWN_SERVER_ERROR))]
+
+        def finish(results: list[int]) -> list[tuple[ReplyToken, Reply]]:
+            return [(event.reply_to, ProducerIdsReply(ErrorCode.NONE, results[0], PRODUCER_IDS_PER_BLOCK))]
+
+        self.queue.add(Task(Priority.ISR, (event.broker,), _next_producer_ids, finish))
+        return []
+
+    def _hosted_by(self, broker: BrokerId) -> list[TopicPartition]:
+        """Partitions with a replica on a broker, those that it leads first."""
+        hosted = [
+            (partition.leadership.leader != broker, TopicPartition(name, number))
+            for name, topic in self.state.topics.items()
+            for number, partition in topic.partitions.items()
+            if partition.leadership is not None and broker in partition.assignment.replicas
+        ]
+        return [tp for _, tp in sorted(hosted)]
+
+
+def _relieve(draft: Draft, tp: TopicPartition, *, broker: BrokerId) -> bool:
+    if broker not in draft.state.shutting_down:
+        return (
+            False  # It has gone, or come back: what it asked for in its life before is no concern of its present one.
+        )
+    return elections.relieve(draft, tp, broker)
+
+
+def _next_producer_ids(draft: Draft, broker: BrokerId) -> int:
+    first, version = draft.state.producer_id_block
+    taken = sum(isinstance(record, PutProducerIdBlock) for record in draft.other_records)
+    first += taken * PRODUCER_IDS_PER_BLOCK
+    expected = version if version < 0 and not taken else version + taken
+    draft.other_records.append(PutProducerIdBlock(broker, first, first + PRODUCER_IDS_PER_BLOCK - 1, expected))
+    return first

@@ -1,0 +1,145 @@
+"""Requests of clients about topics and leaders: elections, and topics that are to be made, to grow or to go.
+
+Reassignments are `submissions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from shunter.core.controller import elections, topics
+from shunter.core.controller.draft import Draft
+from shunter.core.controller.events import (
+    ElectionRequested,
+    NewTopic,
+    PartitionsSubmitted,
+    ReplyToken,
+    TopicDeletionsSubmitted,
+    TopicsSubmitted,
+)
+from shunter.core.controller.ready import PartitionResultsReply, Reply, TopicResult, TopicResultsReply
+from shunter.core.controller.review import Reviews
+from shunter.core.controller.state import ControllerState
+from shunter.core.controller.tasks import Priority, Task, TaskQueue
+from shunter.core.controller.topic_replies import TopicReplies
+from shunter.errors import ErrorCode
+from shunter.model.partition import TopicPartition
+from shunter.model.records import DeleteQueueEntry, PutTopic, Record
+from shunter.model.settings import ControllerSettings
+
+
+@dataclass(slots=True)
+class ClientRequests:
+    """Turns what clients ask for into tasks. One per election of ours."""
+
+    state: ControllerState
+    settings: ControllerSettings
+    queue: TaskQueue
+    reviews: Reviews
+    topic_replies: TopicReplies
+
+    def on_election_requested(self, event: ElectionRequested) -> None:
+        """Preferred or unclean elections, asked for by RPC or znode."""
+        everything = event.partitions is None
+        partitions = event.partitions if event.partitions is not None else tuple(self._not_preferred())
+
+        def decide(draft: Draft, tp: TopicPartition) -> tuple[TopicPartition, ErrorCode, str | None]:
+            if event.unclean:
+                return elections.elect_unclean(draft, self.settings, tp)
+            return elections.elect_preferred(draft, tp)
+
+        def finish(
+            results: list[tuple[TopicPartition, ErrorCode, str | None]],
+        ) -> list[tuple[ReplyToken, Reply]]:
+            told = tuple(
+                result for result in results if not (everything and result[1] is ErrorCode.ELECTION_NOT_NEEDED)
+            )
+            return [(event.reply_to, PartitionResultsReply(ErrorCode.NONE, None, told))] if event.reply_to else []
+
+        refuse = _refuse_partition if event.reply_to else None
+        self.queue.add(Task(Priority.NORMAL, partitions, decide, finish, refuse=refuse))
+        if event.queue_entry:
+            done = Task(Priority.NORMAL, ("preferred_replica_election",), _delete_queue_entry, in_order=True)
+            self.queue.add(done)
+
+    def _not_preferred(self) -> list[TopicPartition]:
+        return [
+            TopicPartition(name, number)
+            for name, topic in sorted(self.state.topics.items())
+            for number, partition in sorted(topic.partitions.items())
+            if partition.leadership is None or partition.leadership.leader != partition.assignment.replicas[0]
+        ]
+
+    def on_topics_submitted(self, event: TopicsSubmitted) -> None:
+        """CreateTopics: answered when the partitions have leaders and brokers know it, so that the client can go on."""
+
+        def decide(draft: Draft, new: NewTopic) -> TopicResult:
+            return topics.create_topic(draft, self.settings, new, event.releases, validate_only=event.validate_only)
+
+        def refuse(new: NewTopic, error: ErrorCode, message: str) -> TopicResult:
+            return TopicResult(new.name, error, message)
+
+        finish = partial(self._topics_made, event.reply_to, validate_only=event.validate_only)
+        self.queue.add(Task(Priority.NORMAL, event.topics, decide, finish, refuse=refuse))
+
+    def on_partitions_submitted(self, event: PartitionsSubmitted) -> None:
+        """CreatePartitions: answered likewise."""
+
+        def decide(draft: Draft, name: str) -> TopicResult:
+            total, asked = event.topics[name]
+            return topics.grow_topic(draft, (name, total, asked), validate_only=event.validate_only)
+
+        finish = partial(self._topics_made, event.reply_to, validate_only=event.validate_only)
+        self.queue.add(Task(Priority.NORMAL, tuple(event.topics), decide, finish, refuse=TopicResult))
+
+    def _topics_made(
+        self, reply_to: ReplyToken, results: list[TopicResult], *, validate_only: bool
+    ) -> list[tuple[ReplyToken, Reply]]:
+        reply = TopicResultsReply(ErrorCode.NONE, tuple(results))
+        return [(reply_to, reply)] if validate_only else self.topic_replies.when_led((reply_to, reply))
+
+    def on_topic_deletions_submitted(self, event: TopicDeletionsSubmitted) -> None:
+        """DeleteTopics: answered when the deletion can't be forgotten any more, and brokers have forgotten the topic."""
+
+        def decide(draft: Draft, name: str) -> TopicResult:
+            return topics.mark_for_deletion(draft, self.settings, name)
+
+        def finish(results: list[TopicResult]) -> list[tuple[ReplyToken, Reply]]:
+            return self.topic_replies.when_known((event.reply_to, TopicResultsReply(ErrorCode.NONE, tuple(results))))
+
+        self.queue.add(Task(Priority.NORMAL, event.names, decide, finish, refuse=TopicResult))
+
+    def identify_topics(self, names: Iterable[str], now_ms: int) -> None:
+        """Give ids to topics that have none: from before Kafka 2.8, or made by a tool of that time."""
+        nameless = [name for name in names if name in self.state.topics and self.state.topics[name].topic_id is None]
+        if nameless:
+            self.queue.add(Task(Priority.NORMAL, nameless, partial(_identify, salt=now_ms)))
+
+    # ---- after a write
+
+    def on_written(self, records: Iterable[Record], now_ms: int) -> None:
+        """A draft is durable, and what follows was handed out: replies about topics that have all their leaders go on."""
+        written = {record.topic.name for record in records if isinstance(record, PutTopic)}
+        self.topic_replies.led(name for name in written & self.topic_replies.unled.keys() if not self._unled(name))
+        self.topic_replies.announce(now_ms, self.settings.slow_broker_ms)
+
+    def _unled(self, name: str) -> bool:
+        return any(self.reviews.never_led(TopicPartition(name, n)) for n in self.state.topics[name].partitions)
+
+
+def _refuse_partition(
+    tp: TopicPartition, error: ErrorCode, message: str
+) -> tuple[TopicPartition, ErrorCode, str | None]:
+    return tp, error, message
+
+
+def _identify(draft: Draft, name: str, *, salt: int) -> None:
+    topic = draft.state.topics.get(name)
+    if topic is not None and topic.topic_id is None:
+        draft.identify(name, salt)
+
+
+def _delete_queue_entry(draft: Draft, kind: str) -> None:
+    draft.other_records.append(DeleteQueueEntry(kind, ""))
