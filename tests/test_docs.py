@@ -154,6 +154,11 @@ def test_the_life_of_a_move_is_documented_as_the_table_has_it() -> None:
     assert (ROOT / "docs" / "lifecycle.md").read_text() == made, "run scripts/document-lifecycle"
 
 
+def test_the_reviews_of_partitions_are_documented_as_the_table_has_them() -> None:
+    made = runpy.run_path(str(ROOT / "scripts" / "document-reviews"))["page"]()
+    assert (ROOT / "docs" / "reviews.md").read_text() == made, "run scripts/document-reviews"
+
+
 @pytest.mark.parametrize("name", sorted(TABLES))
 def test_every_table_and_column_is_documented(name: str) -> None:
     page = ROOT / "docs" / "data.md"
