@@ -7,7 +7,7 @@ processes of their own, at the lowest priority, for real ones have processors of
 of a partition forty times a second on a connection that stays open, and twice a second on a new one (versions first, as
 brokers do). Phases take turns: calm, flood, calm, flood. Clients ask for the metadata of all topics, of one topic, of
 no topic, for all reassignments, for the cluster and for the versions; they read as fast as they can and ask again at
-once. Every tenth never reads.
+once. Every tenth never reads. They come from addresses of their own, or with `--addresses 0` from the brokers' own.
 """
 
 from __future__ import annotations
@@ -56,6 +56,9 @@ NOT_CONTROLLER = 41
 EVERY_SECONDS = 0.025
 ANEW_SECONDS = 0.5
 DEAF_SHARE = 10
+RECONNECT_BACKOFF_SECONDS = 0.05
+"""A broker's `reconnect.backoff.ms`."""
+MOST_ATTEMPTS = 100
 ALLOWED_MS = 50.0
 
 
@@ -66,10 +69,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--partitions", type=int, default=100_000)
     parser.add_argument("--partitions-each", type=int, default=100, help="of a topic")
     parser.add_argument("--clients", type=int, default=3_000)
+    parser.add_argument(
+        "--addresses", type=int, default=100, help="that the clients come from; 0: from the address of the brokers"
+    )
     parser.add_argument("--processes", type=int, default=2, help="that the clients are in")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each phase")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--set", action="append", default=[], help="more settings of the controller's")
+    parser.add_argument(
+        "--set", action="append", default=[], help="more settings of the controller's, as max-connections=4000"
+    )
     return parser.parse_args()
 
 
@@ -97,9 +105,10 @@ def questions() -> list[bytes]:
 class Flooder:
     """Some of the clients."""
 
-    def __init__(self, port: int, clients: int) -> None:
+    def __init__(self, port: int, clients: range, addresses: int) -> None:
         self.port = port
         self.clients = clients
+        self.addresses = addresses
         self.asked = questions()
         self.answers = 0
         self.bytes = 0
@@ -114,7 +123,7 @@ class Flooder:
             if told == "end":
                 return
             self.answers = self.bytes = self.lost = 0
-            tasks = [asyncio.create_task(self.client(number)) for number in range(self.clients)]
+            tasks = [asyncio.create_task(self.client(number)) for number in self.clients]
             await loop.run_in_executor(None, pipe.recv)
             figures = (self.open, self.answers, self.bytes, self.lost)
             for task in tasks:
@@ -122,12 +131,18 @@ class Flooder:
             await asyncio.gather(*tasks, return_exceptions=True)
             pipe.send(figures)
 
+    def address(self, number: int) -> tuple[str, int] | None:
+        """Where a client comes from; None: from where brokers come from."""
+        return (f"127.1.0.{1 + number % self.addresses}", 0) if self.addresses else None
+
     async def client(self, number: int) -> None:
         """One client: connect, ask, read, ask again; after an error, anew."""
         turn = itertools.count(number)
         while True:
             try:
-                reader, writer = await asyncio.open_connection(LOOPBACK, self.port, limit=65_536)
+                reader, writer = await asyncio.open_connection(
+                    LOOPBACK, self.port, limit=65_536, local_addr=self.address(number)
+                )
             except OSError:
                 self.lost += 1
                 await asyncio.sleep(1.0)
@@ -155,12 +170,12 @@ class Flooder:
                 writer.transport.abort()
 
 
-def flood(port: int, clients: int, pipe: Pipe) -> None:
+def flood(port: int, clients: range, addresses: int, pipe: Pipe) -> None:
     """A process of clients."""
-    os.nice(19)
+    os.setpriority(os.PRIO_PROCESS, 0, 19)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, clients + 200) if soft < clients + 200 else soft, hard))
-    asyncio.run(Flooder(port, clients).run(pipe))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, len(clients) + 200)), hard))
+    asyncio.run(Flooder(port, clients, addresses).run(pipe))
 
 
 class Leader:
@@ -211,9 +226,24 @@ class Leader:
         known[3] = answer.partition_epoch
         return None
 
+    async def change_anew(self) -> None:
+        """Change an ISR on a new connection; where it is closed, on another one, as brokers do."""
+        for attempt in itertools.count(1):
+            own = await asyncio.open_connection(LOOPBACK, self.port)
+            try:
+                await ask(own, 18, 3, VERSIONS_BODY, str(self.broker.id))
+                return await self.change(own, self.changed)
+            except (OSError, EOFError):
+                self.turned_away += 1
+                assert attempt < MOST_ATTEMPTS
+                await asyncio.sleep(RECONNECT_BACKOFF_SECONDS)
+            finally:
+                own[1].close()
+        return None
+
     async def measure(self, seconds: float) -> None:
         """Change ISRs for so long."""
-        self.kept, self.anew = [], []
+        self.kept, self.anew, self.turned_away = [], [], 0
         streams = await asyncio.open_connection(LOOPBACK, self.port)
         loop = asyncio.get_running_loop()
         ends, next_at, anew_at = loop.time() + seconds, loop.time(), loop.time() + ANEW_SECONDS
@@ -221,10 +251,7 @@ class Leader:
             began = time.perf_counter()
             if loop.time() >= anew_at:
                 anew_at += ANEW_SECONDS
-                own = await asyncio.open_connection(LOOPBACK, self.port)
-                await ask(own, 18, 3, VERSIONS_BODY, str(self.broker.id))
-                await self.change(own, self.changed)
-                own[1].close()
+                await self.change_anew()
                 self.anew.append((time.perf_counter() - began) * 1000)
             else:
                 await self.change(streams, self.changed)
@@ -235,6 +262,8 @@ class Leader:
         streams[1].close()
 
     changed = 0
+    turned_away = 0
+    """How many new connections were closed before they were answered."""
 
 
 VERSIONS_BODY = b"\x02x\x02x\x00"
@@ -266,6 +295,8 @@ class Phase(NamedTuple):
     load: float
     held_ms: float
     """The longest that the controller's event loop was late."""
+    turned_away: int
+    """How many of the broker's new connections were closed before they were answered."""
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -281,7 +312,8 @@ def told(phase: Phase) -> Iterator[str]:
         yield f"{phase.kind:6} {name:16} n {len(values):5}: {shares} ms"
     opened, answers, size, lost = phase.figures
     yield (
-        f"       {opened} clients connected, {answers} answers, {size / 1e6:.0f} MB, {lost} connections lost; "
+        f"       {opened} clients connected, {answers} answers, {size / 1e6:.0f} MB, {lost} connections lost, "
+        f"{phase.turned_away} of the broker's; "
         f"controller {phase.cpu_s:.1f} CPU s, {phase.resident_mib:.0f} MiB; event loop held {phase.held_ms:.0f} ms; load {phase.load:.1f}"
     )
 
@@ -330,9 +362,10 @@ async def run_phases(
     await leader.learn(asked.partitions_each)
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
-    for _ in range(asked.processes):
+    for first in range(asked.processes):
         ours, theirs = context.Pipe()
-        process = context.Process(target=flood, args=(port, asked.clients // asked.processes, theirs), daemon=True)
+        clients = range(first, asked.clients, asked.processes)
+        process = context.Process(target=flood, args=(port, clients, asked.addresses, theirs), daemon=True)
         process.start()
         pipes.append(ours)
         processes.append(process)
@@ -358,7 +391,17 @@ async def run_phases(
             each = [await asyncio.to_thread(pipe.recv) for pipe in pipes]
             figures = tuple(map(sum, zip(*each, strict=True)))  # type: ignore[assignment]
         phases.append(
-            Phase(kind, leader.kept, leader.anew, figures, after - before, resident, os.getloadavg()[0], held_ms)
+            Phase(
+                kind,
+                leader.kept,
+                leader.anew,
+                figures,
+                after - before,
+                resident,
+                os.getloadavg()[0],
+                held_ms,
+                leader.turned_away,
+            )
         )
         print("\n".join(told(phases[-1])), flush=True)
     for pipe in pipes:

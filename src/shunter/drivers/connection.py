@@ -44,6 +44,8 @@ ALLOWANCE_BYTES = 16_384
 """What each connection may have unread without room in the pool: every request that is not a mass submission."""
 WRITE_BYTES = 262_144
 """What one connection is given at a time where its peer reads as fast as we write."""
+PRESSED_SECONDS = 5.0
+"""How long a client may read nothing of its answer while others wait for the room that it takes."""
 SLOWEST_IN = 1_048_576
 SLOWEST_OUT = 65_536
 """Bytes a second that add to the time a request may take to come and an answer may take to go."""
@@ -83,12 +85,14 @@ class Connection(asyncio.BufferedProtocol):
         self._fd = fd
         self._peer = peer
         self._transport: asyncio.Transport | None = None
-        self._opened = self.last_active
+        self.opened = self.last_active
         self._buffer = bytearray()
         self._wanted: int | None = None
         """Bytes of the frame that comes next, size included; None while that is not known."""
         self._partial_since: float | None = None
         self._heard = False
+        self._back = False
+        """It waits for its turn to be read, as clients do."""
         self._tried = False
         self._queued = False
         self._decoding = False
@@ -177,19 +181,26 @@ class Connection(asyncio.BufferedProtocol):
         """See `memory_pool.Holder`."""
         self._go_on()
 
-    def overdue(self, now: float) -> tuple[str, str] | None:
-        """Tell why the connection has to be closed by now, and in which words; None: it has not."""
+    def overdue(self, now: float, *, pressed: bool) -> tuple[str, str] | None:
+        """Tell why the connection has to be closed by now, and in which words; None: it has not.
+
+        Args:
+            now: monotonic, in seconds.
+            pressed: others wait for the room that answers take: whoever does not read its answer goes sooner.
+        """
         limits = self._house.limits
         allowed = limits.peer_timeout_ms / 1000
-        if self._sending is not None and now > min(self._send_by, self._taken_at + allowed):
-            return "slow answer", f"it does not read its answer of {self._sending.size} bytes"
+        if self._sending is not None:
+            silent = min(allowed, PRESSED_SECONDS) if pressed and self.kind is not Kind.BROKER else allowed
+            if now > min(self._send_by, self._taken_at + silent):
+                return "slow answer", f"it does not read its answer of {self._sending.size} bytes"
         if self._partial_since is not None and self._reading and self._wanted is not None:
             if now > self._partial_since + allowed + self._wanted / SLOWEST_IN:
                 told = f"{len(self._buffer)} of {self._wanted} bytes of a request came within {allowed:.0f} s"
                 return "slow request", told
         elif self._partial_since is not None and self._reading and now > self._partial_since + allowed:
             return "slow request", f"a request's size did not come within {allowed:.0f} s"
-        if self.kind is Kind.NEWCOMER and not self._heard and now > self._opened + ANTEROOM_SECONDS:
+        if self.kind is Kind.NEWCOMER and not self._heard and now > self.opened + ANTEROOM_SECONDS:
             return "room", f"no request within {ANTEROOM_SECONDS:.0f} s while clients have no room"
         if not self.busy and now > self.last_active + limits.connections_max_idle_ms / 1000:
             return "idle", f"idle for {now - self.last_active:.0f} s"
@@ -205,6 +216,7 @@ class Connection(asyncio.BufferedProtocol):
             except FormatError as malformed:
                 self.leave("malformed", str(malformed), logging.WARNING)
                 return
+            self._wait_in_turn(complete=complete)
             if not complete:
                 self._read(wanted=not self._buffer or self._may_grow())
                 return
@@ -266,6 +278,22 @@ class Connection(asyncio.BufferedProtocol):
         """Bytes that count against the pool."""
         return max(0, len(self._buffer) - ALLOWANCE_BYTES)
 
+    def _wait_in_turn(self, *, complete: bool) -> None:
+        """Let a client's socket wait for its turn from now on, unless it may be a broker with a new connection.
+
+        A broker says its id as the client id, asks for versions first, and proves whose it is with its second request.
+        """
+        if self.kind is not Kind.CLIENT or self._back or not self._buffer:
+            return
+        if complete and self._speaks_as_broker() and self._house.door.may_claim(self, time.monotonic()):
+            return
+        self._stand_back()
+
+    def _stand_back(self) -> None:
+        self._back = True
+        self._house.door.stop_claiming(self)
+        self._house.set_back(self._fd)
+
     def _let_in(self, api_key: int) -> bool:
         """Look at a newcomer's first request: a client needs room among the clients."""
         self._heard = True
@@ -276,7 +304,7 @@ class Connection(asyncio.BufferedProtocol):
             self._house.turn_away(self._peer, lack)
             self.hang_up()
             return False
-        self._house.set_back(self._fd)
+        self._stand_back()
         return True
 
     def _speaks_as_broker(self) -> bool:

@@ -3,6 +3,9 @@
 One request of each address is begun in turn, and of one address one of each connection, so that neither ten thousand
 requests on one connection nor a thousand connections from one host keep others waiting. In one pass of the event loop
 only as many are begun as take about `PASS_SECONDS`, found by measuring; while a broker waits for an answer, one.
+
+Clients that don't read their answers can fill the room for answers, and clients that ask much can fill the bound of
+requests that are begun. Neither holds up a quick request: its answer is small, and a broker's first one is among them.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ PASS_SECONDS = 0.003
 """An ISR change takes some six passes: read, decide, write to ZooKeeper, hear of it, answer."""
 MOST_IN_A_PASS = 16
 HURRIED_SOCKETS = 4
+MOST_QUICK = 100
+"""Quick requests that may be begun beyond the bound for all."""
 
 
 class Asker(Protocol):
@@ -70,6 +75,7 @@ class Desk:
         self.brokers = 0
         """Requests of brokers that are not answered."""
         self._most = most
+        self.most_quick = MOST_QUICK
         self._room = room
         self._selector = selector
         self._quick, self._ordinary = _Lane(), _Lane()
@@ -111,12 +117,15 @@ class Desk:
 
     def wake(self) -> None:
         """Go on, if there is something to go on with."""
-        if self._scheduled_at is None and (self._writers or self._may_begin()):
+        if self._scheduled_at is None and (self._writers or self._may_begin_quick() or self._may_begin()):
             self._scheduled_at = time.perf_counter()
             asyncio.get_running_loop().call_soon(self._pass)
 
     def _may_begin(self) -> bool:
-        return self.waiting > 0 and self.begun < self._most and self._room()
+        return self._ordinary.length > 0 and self.begun < self._most and self._room()
+
+    def _may_begin_quick(self) -> bool:
+        return self._quick.length > 0 and self.begun < self._most + self.most_quick
 
     def _hurry(self) -> None:
         if self._selector is not None:
@@ -140,7 +149,7 @@ class Desk:
     def _one_of_each(self) -> None:
         if self._writers:
             self._writers.popleft().write_on()
-        if self._quick.length and self._may_begin():
+        if self._may_begin_quick():
             self._quick.pop().take_turn()
-        if self._ordinary.length and self._may_begin():
+        if self._may_begin():
             self._ordinary.pop().take_turn()

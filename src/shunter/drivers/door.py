@@ -8,6 +8,7 @@ id it has. Until then:
 - Where they have none, a newcomer is let into the **anteroom** and may say one request. Whoever speaks as a broker (its
   client id is the id of a live broker, or it asks what only brokers ask) may stay there until it has proved it. Anybody
   else takes the place of the client that has been idle for the longest, or is turned away.
+- As many clients as the anteroom has places may be read before other clients for a moment, if they speak as a broker.
 - The anteroom is small. Where it is full, the oldest goes who comes from an address that no broker has registered; if
   there is none, the oldest. So a broker always gets in, also where it shares an address with clients, or comes from
   another one than it registered.
@@ -52,6 +53,7 @@ class Guest(Protocol):
     kind: Kind
     broker: BrokerId | None
     """Who it is, once that is proved."""
+    opened: float
     last_active: float
 
     @property
@@ -79,6 +81,7 @@ class Door:
         self._by_address: dict[str, OrderedDict[Guest, None]] = {}
         self._newcomers: OrderedDict[Guest, None] = OrderedDict()
         self._brokers: dict[BrokerId, OrderedDict[Guest, None]] = {}
+        self._claiming: set[Guest] = set()
 
     def everybody(self) -> list[Guest]:
         """List all who are in."""
@@ -142,6 +145,17 @@ class Door:
             oldest = next(iter(guests))
             oldest.leave("room", f"broker {broker} has {CONNECTIONS_PER_BROKER} connections that are more recent")
 
+    def may_claim(self, guest: Guest, now: float) -> bool:
+        """Tell whether a client that speaks as a broker may still be read before others: for a moment, and only a few."""
+        if now > guest.opened + ANTEROOM_SECONDS or (guest not in self._claiming and len(self._claiming) >= ANTEROOM):
+            return False
+        self._claiming.add(guest)
+        return True
+
+    def stop_claiming(self, guest: Guest) -> None:
+        """A client is read in its turn from now on."""
+        self._claiming.discard(guest)
+
     def active(self, guest: Guest) -> None:
         """A connection has said or heard something."""
         if guest.kind is Kind.CLIENT:
@@ -152,6 +166,7 @@ class Door:
 
     def depart(self, guest: Guest) -> None:
         """A connection is closed, or changes its room."""
+        self._claiming.discard(guest)
         self._newcomers.pop(guest, None)
         if guest.kind is Kind.BROKER and guest.broker is not None:
             of_broker = self._brokers.get(guest.broker, OrderedDict())

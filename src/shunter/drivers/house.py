@@ -37,6 +37,11 @@ class House:
         self._lent: dict[int, int] = {}
         self._decoders: dict[bool, ThreadPoolExecutor] = {}
 
+    @property
+    def pressed(self) -> bool:
+        """Whether a request waits because answers that their peers don't read take all the room for answers."""
+        return self.answers.full and self.desk.waiting > 0
+
     def pool_of(self, kind: Kind) -> MemoryPool:
         """Give the memory for requests of a kind: brokers have their own."""
         return self._pools[1 if kind is Kind.BROKER else 0]

@@ -174,8 +174,6 @@ class RpcServer:
             accepted.close()
             return
         fd = accepted.fileno()
-        if kind is Kind.CLIENT:
-            self.house.set_back(fd)
         connection = Connection(self.house, name, fd, peer, host, kind)
         self.house.door.enter(connection)
         loop = asyncio.get_running_loop()
@@ -201,8 +199,9 @@ class RpcServer:
         unread = {each.unread: each for each in connections if each.unread is not None}
         for fd in hung_up(unread):
             unread[fd].hang_up()
+        pressed = self.house.pressed
         for each in connections:
-            overdue = each.overdue(now)
+            overdue = each.overdue(now, pressed=pressed)
             if overdue is not None:
                 each.leave(*overdue, logging.DEBUG if overdue[0] == "idle" else logging.WARNING)
 

@@ -7,6 +7,7 @@ import logging
 import resource
 import socket
 import struct
+import time
 from uuid import UUID
 
 import pytest
@@ -14,6 +15,8 @@ from rpc_world import partition, rpc_world, topic
 
 from shunter.core.controller.events import AlterPartitionReceived, ProducerIdsRequested
 from shunter.core.controller.ready import AlterPartitionReply, ProducerIdsReply
+from shunter.drivers.connection import PRESSED_SECONDS
+from shunter.drivers.desk import MOST_QUICK
 from shunter.drivers.door import ANTEROOM, CONNECTIONS_PER_BROKER, Kind
 from shunter.drivers.server_stats import ServerStats
 from shunter.errors import ErrorCode
@@ -110,13 +113,13 @@ async def test_pretenders_go_for_a_broker_and_a_broker_for_nobody():
 
 
 async def test_a_broker_that_comes_is_heard_while_every_turn_is_taken():
-    async with rpc_world(WireLimits(max_connections=2, queued_max_requests=1)) as w:
+    async with rpc_world(WireLimits(max_connections=MOST_QUICK + 2, queued_max_requests=1)) as w:
         with_a_broker(w)
         del w.core.answers[ProducerIdsRequested]
-        clients = [await w.client() for _ in range(2)]
+        clients = [await w.client() for _ in range(MOST_QUICK + 2)]
         for client in clients:
             client.send(67, 0, broker_id=5, broker_epoch=5)
-        await until(lambda: w.server.house.desk.waiting == 1 and len(w.core.events) == 1)
+        await until(lambda: w.server.house.desk.waiting == 1 and len(w.core.events) == MOST_QUICK + 1)
         w.core.answers[ProducerIdsRequested] = lambda event: ProducerIdsReply(ErrorCode.NONE, 7, 1)
         broker = await w.client()
         assert int((await ask_as_broker(broker)).error_code) == 0
@@ -189,7 +192,7 @@ async def test_who_says_nothing_while_clients_have_no_room_goes(caplog):
         silent = await w.client()
         await until(lambda: w.server.count(Kind.NEWCOMER) == 1)
         for guest in w.server.house.door.everybody():
-            guest._opened -= 60
+            guest.opened -= 60
         assert await silent.closed()
         assert w.server.stats.closed == {"room": 1}
         assert "no request within 5 s" in caplog.text
@@ -265,8 +268,48 @@ async def test_answers_that_nobody_reads_hold_up_clients_and_no_broker():
         client.send(3, 12, topics=())
         await until(lambda: w.server.house.desk.waiting == 1)
         assert int((await ask_as_broker(broker)).error_code) == 0
+        anew = await w.client()
+        await anew.ask(18, 3, client_software_name="apache-kafka-java", client_software_version="3.9.1")
+        assert int((await ask_as_broker(anew)).error_code) == 0
         deaf.writer.transport.abort()
         await client.receive(3, 12)
+
+
+async def test_who_reads_nothing_goes_sooner_where_others_wait_for_the_room():
+    async with rpc_world(WireLimits(queued_max_answer_bytes=65_536, peer_timeout_ms=60_000)) as w:
+        large_cluster(w)
+        deaf = await w.client(receive=4_096)
+        deaf.send(3, 12, topics=None)
+        await until(lambda: w.server.house.answers.full)
+        (guest,) = w.server.house.door.everybody()
+        guest._taken_at -= PRESSED_SECONDS + 1
+        w.server._close_overdue(time.monotonic())
+        assert w.server.stats.closed == {}
+        client = await w.client()
+        client.send(3, 12, topics=())
+        await client.receive(3, 12)
+        assert w.server.stats.closed == {"slow answer": 1}
+
+
+async def test_few_clients_that_speak_as_a_broker_are_read_before_others_for_a_moment():
+    async with rpc_world() as w:
+        with_a_broker(w)
+        set_back = []
+        w.server.house.set_back = set_back.append
+        first, *others = [await w.client() for _ in range(ANTEROOM + 2)]
+        stranger = others.pop()
+        for number, pretender in enumerate((first, *others)):
+            pretender.client_id = "1"
+            await pretender.ask(3, 12, topics=())
+            assert len(set_back) == max(0, number - ANTEROOM + 1)
+        await stranger.ask(3, 12, topics=())
+        assert len(set_back) == 2
+        for guest in w.server.house.door.everybody():
+            guest.opened -= 60
+        await first.ask(3, 12, topics=())
+        assert len(set_back) == 3
+        await ask_as_broker(first)
+        assert w.server.count(Kind.BROKER) == 1
 
 
 async def test_all_who_ask_for_everything_share_its_memory():
@@ -373,6 +416,7 @@ async def test_an_address_with_many_connections_gets_no_more_turns_than_one_with
 
 async def test_requests_of_clients_are_begun_up_to_a_bound_and_brokers_beyond_it():
     async with rpc_world(WireLimits(queued_max_requests=3)) as w:
+        w.server.house.desk.most_quick = 0
         with_a_broker(w)
         broker = await w.client()
         await ask_as_broker(broker)
@@ -393,6 +437,7 @@ async def test_requests_of_clients_are_begun_up_to_a_bound_and_brokers_beyond_it
 
 async def test_a_client_that_goes_while_it_waits_leaves_nothing_behind():
     async with rpc_world(WireLimits(queued_max_requests=2)) as w:
+        w.server.house.desk.most_quick = 0
         clients = [await w.client() for _ in range(6)]
         for client in clients:
             for _ in range(3):
