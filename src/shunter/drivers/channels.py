@@ -24,6 +24,7 @@ from weakref import WeakValueDictionary
 
 from shunter.core.controller.events import BrokerIdentified, ConnectionChanged, Event, RequestAnswered
 from shunter.core.controller.ready import ConnectBrokers, Request, SendUpdateMetadata
+from shunter.drivers.agreed_release import AgreedRelease
 from shunter.drivers.backlog import Backlog, Entry, merge_updates
 from shunter.drivers.bodies import Encoder, SharedBody
 from shunter.drivers.broker_connection import ApiRanges, BrokerConnection, broker_endpoint
@@ -74,8 +75,7 @@ class Channels:
         controller_id: goes into every control request.
         post: takes the `RequestAnswered` events.
         listener: name of the inter-broker listener; None for each broker's first PLAINTEXT one.
-        inter_broker_protocol: no newer versions than this release has; None for what each broker takes and its own
-                release has.
+        inter_broker_protocol: no newer versions than this release has; None for what all brokers take, and are set to.
         in_flight: requests sent to one broker ahead of their answers.
         backlog: unsent incremental metadata updates that a slow broker may have before they are merged.
         request_seconds: how long a request may be unanswered, those before it answered, before its connection is given
@@ -104,7 +104,8 @@ class Channels:
         self.backlog = backlog
         self.request_seconds = request_seconds
         self.supervise = supervise
-        self.ceiling = control_versions(inter_broker_protocol) if inter_broker_protocol is not None else None
+        ceiling = control_versions(inter_broker_protocol) if inter_broker_protocol is not None else None
+        self.agreed = AgreedRelease(ceiling, post)
         self._encoder = Encoder(controller_id, self.stats)
         self.turns = self._encoder.turns
         self._channels: dict[BrokerId, _Channel] = {}
@@ -188,6 +189,7 @@ class Channels:
             if broker.id not in self._channels:
                 self._channels[broker.id] = _Channel(broker, self)
         self._brokers = brokers
+        self.agreed.live(live)
 
     def _retire(self, channel: _Channel) -> None:
         task = channel.cancel()
@@ -252,6 +254,8 @@ class _Channel:
         self._forget_patience()
         if reachable != self._reachable:
             self._reachable = reachable
+            if not reachable:
+                self._owner.agreed.silent(self.broker.id)
             self._owner.post(ConnectionChanged(self.broker.id, self.broker.epoch, reachable))
 
     async def _run(self) -> None:
@@ -295,6 +299,7 @@ class _Channel:
             self.connected = True
             self._tell_reachable(True)
             self._owner.stats.connections += 1
+            self._owner.agreed.tells(self.broker.id, self._versions())
             self._owner.post(BrokerIdentified(self.broker.id, self.broker.epoch, looks_controllers_up(self.ranges)))
             return connection
         raise AssertionError("the count never ends")
@@ -327,15 +332,19 @@ class _Channel:
         return connection
 
     def _versions(self) -> ControlVersions:
+        """What this broker takes, by its software and by its own setting.
+
+        Raises:
+            FormatError: nothing that we speak.
+        """
         versions = common_control_versions((self.ranges,))
         if versions is None:
             told = f"ApiVersions {dict(self.ranges)} fits no release from 2.2 to 3.9"
             raise FormatError(f"broker {self.broker.id}", told)
-        ceilings = [known for known in (self._owner.ceiling, self.release) if known is not None]
-        return min(versions, *ceilings, key=lambda known: known[1:]) if ceilings else versions
+        return versions if self.release is None else min(versions, self.release, key=lambda known: known[1:])
 
     async def _write(self, connection: BrokerConnection) -> None:
-        versions = self._versions()
+        own = self._versions()
         while True:
             while len(self._flying) >= self._owner.in_flight or not self._backlog.may_send(self._flying):
                 self._work.clear()
@@ -343,7 +352,7 @@ class _Channel:
             entry = self._backlog.take()
             self._flying.append(entry)
             entry.sent_at = time.monotonic()
-            api_key, version = entry.body.api_key, entry.body.version(versions)
+            api_key, version = entry.body.api_key, entry.body.version(self._owner.agreed.least(own))
             bodies = await entry.body.encoded(version, connection.endpoint.listener)
             entry.begin(version, [connection.next_correlation_id() for _ in bodies])
             for correlation_id, body in zip(tuple(entry.awaited), bodies, strict=True):

@@ -142,4 +142,5 @@ def control_answer(head, body):
         return schema(error_code=ErrorCode.none)
     if head.api_key == 5:
         return schema(error_code=ErrorCode.none, partition_errors=())
-    return schema(error_code=ErrorCode.none, topics=())
+    told = {"topics": ()} if head.version >= 5 else {"partition_errors": ()}
+    return schema(error_code=ErrorCode.none, **told)

@@ -12,7 +12,7 @@ from fake_broker import FakeBroker
 from kio.schema.describe_configs.v1 import response as kio_describe_configs
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from shunter.core.controller.events import BrokerIdentified, RequestAnswered
+from shunter.core.controller.events import BrokerIdentified, ConnectionChanged, RequestAnswered, TopicIdsAgreed
 from shunter.core.controller.ready import (
     ConnectBrokers,
     SendLeaderAndIsr,
@@ -22,6 +22,7 @@ from shunter.core.controller.ready import (
     TopicSlice,
 )
 from shunter.drivers import broker_release
+from shunter.drivers import channels as channels_module
 from shunter.drivers.channels import Channels
 from shunter.model.partition import LeaderAndIsr, PartitionState, ReplicaAssignment, TopicPartition
 
@@ -79,6 +80,10 @@ class World:
         return [
             event.request_id for event in self.events if isinstance(event, RequestAnswered) and event.broker == broker
         ]
+
+    async def until(self, condition, seconds=10):
+        async with asyncio.timeout(seconds), self.changed:
+            await self.changed.wait_for(condition)
 
     async def until_answered(self, broker, *ids, seconds=10):
         async with asyncio.timeout(seconds), self.changed:
@@ -170,15 +175,33 @@ async def test_a_request_to_a_broker_that_is_gone_is_dropped():
         assert w.channels.queues() == ()
 
 
-async def test_each_broker_gets_the_versions_that_it_knows():
+async def test_all_brokers_get_the_versions_that_all_know():
+    """Apache: one inter.broker.protocol.version for the cluster. Here the live brokers' least; a restart keeps it."""
     async with world(2) as w:
-        w.brokers[1].ranges = {4: (0, 5), 5: (0, 3), 6: (0, 7), 18: (0, 3)}
+        w.brokers[1].ranges = {4: (0, 4), 5: (0, 3), 6: (0, 6), 18: (0, 3)}
         w.connect()
-        asked = w.update(topic())
-        await w.until_answered(1, asked)
-        await w.until_answered(2, asked)
-        assert [broker.heard[0].version for broker in w.brokers] == [8, 7]
-        assert w.channels.api_ranges()[2][4] == (0, 5)
+        await w.until(lambda: TopicIdsAgreed(False) in w.events)
+        asked = (w.update(topic()), w.lead(1, topic()))
+        await w.until_answered(1, *asked)
+        await w.until_answered(2, asked[0])
+        assert [heard.version for heard in w.brokers[0].heard] == [6, 4]
+        assert [heard.version for heard in w.brokers[1].heard] == [6]
+        assert w.channels.api_ranges()[2][4] == (0, 4)
+        w.channels.send(ConnectBrokers(w.live[:1]))
+        asked = (w.update(topic(), to=(1,)), w.lead(1, topic()))
+        await w.until_answered(1, *asked)
+        assert [heard.version for heard in w.brokers[0].heard[2:]] == [8, 7]
+        assert [event.used for event in w.events if isinstance(event, TopicIdsAgreed)] == [False, True]
+
+
+async def test_topic_ids_are_agreed_upon_when_all_that_can_be_reached_have_told(monkeypatch):
+    monkeypatch.setattr(channels_module, "GONE_AFTER_SECONDS", 0.05)
+    async with world(2) as w:
+        await w.brokers[1].stop()
+        w.connect()
+        await w.until(lambda: TopicIdsAgreed(True) in w.events)
+        out_of_reach = [event for event in w.events if isinstance(event, ConnectionChanged)]
+        assert [(event.broker, event.reachable) for event in out_of_reach] == [(2, False)]
 
 
 async def test_a_configured_release_is_a_ceiling():
@@ -316,7 +339,10 @@ async def test_a_broker_that_is_connected_tells_whether_it_looks_controllers_up(
     async with world() as w:
         w.connect()
         await w.until_answered(1, w.lead(1, topic()))
-        assert w.events[0] == BrokerIdentified(1, w.brokers[0].broker.epoch, looks_us_up=True)
+        assert w.events[:2] == [
+            TopicIdsAgreed(True),
+            BrokerIdentified(1, w.brokers[0].broker.epoch, looks_us_up=True),
+        ]
 
 
 async def test_errors_of_partitions_come_back_by_name():

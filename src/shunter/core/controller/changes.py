@@ -83,6 +83,7 @@ def apply_snapshot(state: ControllerState, snapshot: ClusterSnapshot) -> None:
     state.owed_deletions = dict(snapshot.owed_deletions)
     state.owed_replicas = dict(snapshot.owed_replicas)
     state.controller_ids = snapshot.controller_ids
+    state.impossible_ids = set()
     state.offline_replicas = {}
     state.producer_id_block = snapshot.producer_id_block
     state.broker_configs = dict(snapshot.broker_configs)
@@ -96,10 +97,17 @@ def take_in(state: ControllerState, read: TopicSnapshot) -> TopicState:
     partitions = {number: PartitionState(assignments[number], states.get(number)) for number in sorted(assignments)}
     known = TopicState(name, topic.topic_id, topic.version, partitions, dict(read.configs))
     state.topics[name] = known
+    _note_impossible(state, topic)
     if topic.topic_id is not None:
         state.topic_names[topic.topic_id] = name
     state.unreadable.update(TopicPartition(name, number) for number in read.unreadable)
     return known
+
+
+def _note_impossible(state: ControllerState, topic: Topic) -> None:
+    for assignment in topic.assignments.values():
+        if min(assignment.replicas, default=0) < 0:
+            state.impossible_ids.update(broker for broker in assignment.replicas if broker < 0)
 
 
 def apply_topic_read(state: ControllerState, read: TopicSnapshot) -> Changes:
@@ -120,6 +128,7 @@ def apply_topic_read(state: ControllerState, read: TopicSnapshot) -> Changes:
             changes.mended += [TopicPartition(topic.name, number) for number in sorted(topic.assignments)]
         _read_at_last(state, topic.name)
     known.topic_id, known.version, known.configs = topic.topic_id, topic.version, dict(read.configs)
+    _note_impossible(state, topic)
     if topic.topic_id is not None:
         state.topic_names[topic.topic_id] = topic.name
     for number in sorted(topic.assignments):
@@ -285,6 +294,12 @@ def _apply_topic(state: ControllerState, topic: Topic, configs: dict[str, str], 
     if known is None:
         known = TopicState(topic.name, topic.topic_id, version, configs=configs)
         state.topics[topic.name] = known
+    if known.topic_id is None and topic.topic_id is not None:
+        # It has an id from now on: its replicas and everybody's metadata have to know it.
+        changes.led.update(
+            (TopicPartition(topic.name, number), partition.assignment.replicas)
+            for number, partition in known.partitions.items()
+        )
     known.version, known.topic_id = version, topic.topic_id
     if topic.topic_id is not None:
         state.topic_names[topic.topic_id] = topic.name

@@ -111,12 +111,6 @@ class ClientRequests:
 
         self.queue.add(Task(Priority.NORMAL, event.names, decide, finish, refuse=TopicResult))
 
-    def identify_topics(self, names: Iterable[str], now_ms: int) -> None:
-        """Give ids to topics that have none: from before Kafka 2.8, or made by a tool of that time."""
-        nameless = [name for name in names if name in self.state.topics and self.state.topics[name].topic_id is None]
-        if nameless:
-            self.queue.add(Task(Priority.NORMAL, nameless, partial(_identify, salt=now_ms)))
-
     # ---- after a write
 
     def on_written(self, records: Iterable[Record], now_ms: int) -> None:
@@ -133,12 +127,6 @@ def _refuse_partition(
     tp: TopicPartition, error: ErrorCode, message: str
 ) -> tuple[TopicPartition, ErrorCode, str | None]:
     return tp, error, message
-
-
-def _identify(draft: Draft, name: str, *, salt: int) -> None:
-    topic = draft.state.topics.get(name)
-    if topic is not None and topic.topic_id is None:
-        draft.identify(name, salt)
 
 
 def _delete_queue_entry(draft: Draft, kind: str) -> None:

@@ -46,6 +46,16 @@ class BrokerIdentified:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicIdsAgreed:
+    """Whether topics have ids: no live broker speaks a protocol from before Kafka 2.8.
+
+    Told when that is known, and when it changes; what brokers are sent from now on has ids, or has none.
+    """
+
+    used: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterLoaded:
     """Start-up: everything was read. The answer to `LoadCluster`."""
 
@@ -317,6 +327,7 @@ class TimePassed:
 Event: TypeAlias = (
     Elected
     | BrokerIdentified
+    | TopicIdsAgreed
     | ClusterLoaded
     | SessionExpired
     | BrokersRead

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from shunter.core.controller import changes as applied
-from shunter.core.controller import owed_replicas, pauses
+from shunter.core.controller import owed_replicas, pauses, topic_ids
 from shunter.core.controller.adoption import Adoption
 from shunter.core.controller.answers import Answers
 from shunter.core.controller.broker_requests import BrokerRequests
@@ -151,7 +151,6 @@ class Intake:
             yield len(full.hosted.pop(broker)), ([request], [], [])
         paused = pauses.woken(self.state, self.state.reassignments)
         yield len(paused), (self.outbox.stop_replicas(paused, self.now_ms, delete=False), [], [])
-        self.client_requests.identify_topics(tuple(self.state.topics), self.now_ms)
         disown(self.state, self.queue)
         self.deletions.forgive_controllers()
         self.reviews.start_up()
@@ -235,6 +234,18 @@ class Intake:
         for count, requests in self.liveness.on_brokers_read(brokers, now_ms):
             yield count, (requests, [], [])
 
+    def on_topic_ids_agreed(self, used: bool, now_ms: int) -> Iterator[tuple[int, Effects]]:
+        """Take in whether topics have ids, in pieces as `start_up` does; where that changes, all brokers are told anew.
+
+        A broker that has the leader epoch already takes the id from it, or fetches by name from then on (Apache:
+        `ReplicaManager.becomeLeaderOrFollower`).
+        """
+        changed = self.state.topic_ids is not None
+        yield 0, ([], [], topic_ids.agree(self.state, self.queue, now_ms, used=used))
+        if changed:
+            for count, requests in self.liveness.tell_again(self.outbox.others(), now_ms):
+                yield count, (requests, [], [])
+
     def announce(self, changes: Changes, now_ms: int) -> list[Request]:
         """Tell the brokers what changed, and queue what follows from it."""
         requests = self.outbox.leader_and_isr(changes, now_ms)
@@ -254,7 +265,7 @@ class Intake:
             changes.add(applied.apply_topic_gone(self.state, name))
             self.deletions.close_moves(name)
         applied.apply_topics_unreadable(self.state, event.unreadable)
-        self.client_requests.identify_topics((read.topic.name for read in event.topics), now_ms)
+        topic_ids.give_ids(self.state, self.queue, (read.topic.name for read in event.topics), now_ms)
         requests = self.announce(changes, now_ms)
         if left_out.topics - self.state.left_out.topics:
             # What has to be deleted of topics that could not be read was asked of nobody.

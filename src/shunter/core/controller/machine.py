@@ -31,6 +31,7 @@ from shunter.core.controller.events import (
     SettingsChanged,
     TimePassed,
     TopicDeletionsSubmitted,
+    TopicIdsAgreed,
     TopicsSubmitted,
 )
 from shunter.core.controller.intake import Effects, Intake
@@ -180,6 +181,9 @@ class ControllerMachine:
                 self._outcome(event, now_ms, bundle)
             case BrokersRead(brokers) if self.state.active:
                 self.in_turns = self.intake.on_brokers_read(brokers, now_ms)
+                self._go_on(now_ms, cause, bundle)
+            case TopicIdsAgreed(used) if self.state.active:
+                self.in_turns = self.intake.on_topic_ids_agreed(used, now_ms)
                 self._go_on(now_ms, cause, bundle)
             case _:
                 self._take_in(event, now_ms, cause, bundle)

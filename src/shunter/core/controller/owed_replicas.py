@@ -36,7 +36,7 @@ def without_controllers(draft: Draft, tp: TopicPartition, replicas: Replicas) ->
     if not placed or (owing and tp.topic in draft.state.left_out.owed_replicas):
         return replicas
     mended = tuple(placed)
-    named = f"a broker placed it on {list(replicas)}, of which {sorted(ids.intersection(replicas))} is a controller"
+    named = f"somebody placed it on {list(replicas)}, of which {sorted(ids.intersection(replicas))} can hold no replica"
     told = f"{named}: it goes to {list(mended)}"
     if owing:
         draft.owed_replicas_of(tp.topic)[tp.partition] = (len(replicas), mended)

@@ -43,6 +43,8 @@ class ControllerState:
     """Whether `/brokers/ids` has us."""
     look_us_up: dict[BrokerId, tuple[int, bool]] = field(default_factory=dict[BrokerId, tuple[int, bool]])
     """By broker that told what it serves: its epoch, and whether it looks our address up in ZooKeeper."""
+    topic_ids: bool | None = None
+    """Whether topics have ids, by the protocol that all live brokers speak; None while that is not known."""
     brokers: dict[BrokerId, Broker] = field(default_factory=dict[BrokerId, Broker])
     """Live brokers, ourselves included while we are the controller."""
     shutting_down: set[BrokerId] = field(default_factory=set[BrokerId])
@@ -65,6 +67,8 @@ class ControllerState:
     """By topic."""
     controller_ids: frozenset[BrokerId] = frozenset()
     """Ids of Shunters that have been the controller, as they were read."""
+    impossible_ids: set[BrokerId] = field(default_factory=set[BrokerId])
+    """Ids below 0 that assignments name."""
     deleting: set[str] = field(default_factory=set[str])
     offline_replicas: dict[TopicPartition, frozenset[BrokerId]] = field(
         default_factory=dict[TopicPartition, frozenset[BrokerId]]
@@ -87,8 +91,11 @@ class ControllerState:
 
     @property
     def controllers(self) -> frozenset[BrokerId]:
-        """Ids that hold no replicas: ours, and every controller's that no ordinary broker has now."""
-        return self.controller_ids.difference(self.brokers) | {self.controller_id}
+        """Ids that hold no replicas: ours, every controller's that no ordinary broker has now, and impossible ones.
+
+        Apache lets people assign a new topic to -1; no broker can ever have it, or delete it.
+        """
+        return self.controller_ids.difference(self.brokers) | {self.controller_id} | self.impossible_ids
 
     def partition(self, tp: TopicPartition) -> PartitionState | None:
         """The partition's state, or None when there is no such topic or partition."""

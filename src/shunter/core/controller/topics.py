@@ -46,7 +46,8 @@ def create_topic(
     except RequestRejected as refused:
         return TopicResult(new.name, refused.error_code, refused.message)
     placed = {number: ReplicaAssignment(assignments[number]) for number in sorted(assignments)}
-    put = PutTopic(Topic(new.name, new.topic_id, placed), tuple(configs))
+    topic_id = None if draft.state.topic_ids is False else new.topic_id
+    put = PutTopic(Topic(new.name, topic_id, placed), tuple(configs))
     if (weight := record_weight(put)) > DECISION_AT_MOST:
         return TopicResult(new.name, ErrorCode.INVALID_PARTITIONS, too_great(new.name, len(placed), weight))
     if validate_only:
@@ -56,7 +57,7 @@ def create_topic(
     return TopicResult(
         new.name,
         ErrorCode.NONE,
-        topic_id=new.topic_id,
+        topic_id=topic_id,
         partition_count=len(placed),
         replication_factor=len(assignments[0]),
         configs=_effective(new.configs, releases, settings, cluster),

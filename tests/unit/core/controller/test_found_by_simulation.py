@@ -23,6 +23,7 @@ from shunter.core.controller.events import (
     TimePassed,
     TopicDeletionsFound,
     TopicDeletionsSubmitted,
+    TopicIdsAgreed,
     TopicsRead,
     TopicsSubmitted,
 )
@@ -135,6 +136,7 @@ def test_a_broker_that_died_unheard_is_asked_after_the_move_has_ended():
 
 def test_a_topic_that_comes_without_an_id_gets_one():
     world = Harness().start()
+    world.feed(TopicIdsAgreed(True))
     topic = Topic("old", None, {0: ReplicaAssignment((1, 2))}, 0)
     world.store.topics["old"], world.store.configs["old"] = topic, {}
     world.feed(TopicsRead((TopicSnapshot(topic, {}, {}),)))

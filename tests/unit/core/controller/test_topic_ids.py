@@ -1,0 +1,69 @@
+"""Topics have ids where all live brokers speak a protocol of 2.8 or later: docs/decisions/0034-one-release.md."""
+
+from uuid import UUID
+
+from harness import Harness
+
+from shunter.core.controller.events import TopicIdsAgreed
+from shunter.core.controller.ready import SendLeaderAndIsr, SendUpdateMetadata
+from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from shunter.model.topic import Topic
+
+T0 = TopicPartition("t", 0)
+
+
+def with_a_topic_of_old():
+    """A controller that starts on a cluster whose topic has no id."""
+    world = Harness()
+    world.store.topics["t"], world.store.configs["t"] = Topic("t", None, {0: ReplicaAssignment((1, 2))}, 0), {}
+    world.store.states[T0] = LeaderAndIsr(1, 0, (1, 2), 0, 1)
+    return world.start()
+
+
+def ids_told(world, since=0):
+    """By kind of request: who was told of t, with which id."""
+    told = {SendLeaderAndIsr: [], SendUpdateMetadata: []}
+    for request in world.sent[since:]:
+        for topic in getattr(request, "topics", ()):
+            brokers = getattr(request, "brokers", None) or (request.broker,)
+            told[type(request)] += [(broker, topic.topic_id) for broker in brokers]
+    return told
+
+
+def test_nothing_is_written_before_brokers_have_told():
+    assert with_a_topic_of_old().store.topics["t"].topic_id is None
+
+
+def test_where_brokers_use_ids_a_topic_of_old_gets_one_and_they_are_told():
+    world = with_a_topic_of_old()
+    sent = len(world.sent)
+    world.feed(TopicIdsAgreed(True))
+    world.pass_time(1_000)
+    known = world.store.topics["t"].topic_id
+    assert isinstance(known, UUID)
+    told = ids_told(world, sent)
+    assert told[SendLeaderAndIsr] == [(1, known), (2, known)]
+    assert {broker for broker, id_ in told[SendUpdateMetadata] if id_ == known} == {1, 2, 3, 4}
+    assert world.told("topic-ids") == []
+
+
+def test_where_a_broker_speaks_an_older_protocol_no_topic_gets_an_id():
+    world = with_a_topic_of_old()
+    world.feed(TopicIdsAgreed(False))
+    world.create("u", [(1, 2)])
+    assert world.store.topics["t"].topic_id is world.store.topics["u"].topic_id is None
+    assert len(world.told("topic-ids")) == 1
+
+
+def test_when_that_changes_all_brokers_are_told_everything_anew():
+    world = with_a_topic_of_old()
+    world.feed(TopicIdsAgreed(True))
+    known = world.store.topics["t"].topic_id
+    for used in (False, True):
+        sent = len(world.sent)
+        world.feed(TopicIdsAgreed(used))
+        told = ids_told(world, sent)
+        assert told[SendLeaderAndIsr] == [(1, known), (2, known)]
+        assert {broker for broker, _ in told[SendUpdateMetadata]} == {1, 2, 3, 4}
+        assert world.store.topics["t"].topic_id == known, "a topic keeps the id that it has"
+    assert len(world.told("topic-ids")) == 2
