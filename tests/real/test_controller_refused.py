@@ -5,6 +5,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+from kafka import KafkaAdminClient
 from kazoo.client import KazooClient
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
@@ -50,11 +51,52 @@ def place(tmp_path, free_port):
 CLOSED = [make_digest_acl("owner", "secret", all=True)]
 
 
-def test_a_configuration_that_may_not_be_read(place):
-    """NoAuth on one child of `/config/brokers`: nobody acts, so nobody holds `/controller`."""
+def topics_served(controller):
+    """Topics that the controller tells its clients of."""
+    client = KafkaAdminClient(bootstrap_servers=controller.bootstrap)
+    try:
+        return set(client.list_topics())
+    finally:
+        client.close()
+
+
+def test_what_may_not_be_read_is_left_out_and_the_rest_is_served(place):
+    """NoAuth on one znode of each kind; an ACL that is changed fires no watch."""
+    owner, controller, _ = place
+    closed = [CONFIG, "/brokers/topics/closed", "/config/topics/open", "/brokers/topics/open/partitions/1/state"]
+    topic = b'{"version":2,"partitions":{"0":[1],"1":[1]},"adding_replicas":{},"removing_replicas":{}}'
+    state = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'
+    for path, data in (
+        (CONFIG, b'{"version":1,"config":{}}'),
+        ("/brokers/topics/open", topic),
+        ("/brokers/topics/closed", topic),
+        ("/config/topics/open", b'{"version":1,"config":{}}'),
+        ("/brokers/topics/open/partitions/0/state", state),
+        ("/brokers/topics/open/partitions/1/state", state),
+        ("/brokers/topics/closed/partitions/0/state", state),
+        ("/brokers/topics/closed/partitions/1/state", state),
+    ):
+        owner.create(path, data, makepath=True)
+    for path in closed:
+        owner.set_acls(path, CLOSED)
+    controller.launch()
+    controller.wait_ready()
+    wait_until(lambda: "in-charge: " in controller.log_tail(), what="it is in charge", timeout_s=20)
+    for path in closed:
+        assert f"unreadable: {path}: may not be read by us (NoAuth)" in controller.log_tail(10_000)
+    assert topics_served(controller) == {"open"}
+    for path in closed:
+        owner.set_acls(path, OPEN_ACL_UNSAFE)
+    wait_until(lambda: topics_served(controller) == {"open", "closed"}, what="the topic is served", timeout_s=40)
+    for path in closed[:3]:
+        assert f"{path} can be read again" in controller.log_tail(10_000)
+
+
+def test_a_list_that_may_not_be_read(place):
+    """NoAuth on the list of topics to be deleted: nobody acts, so nobody holds `/controller`."""
     owner, controller, port = place
-    owner.ensure_path("/config/brokers")
-    owner.create(CONFIG, b'{"version":1,"config":{}}', acl=CLOSED)
+    owner.ensure_path("/admin")
+    owner.create("/admin/delete_topics", acl=CLOSED)
     controller.launch()
     wait_until(lambda: owner.exists(EPOCH) and int(owner.get(EPOCH)[0]) >= 3, what="three elections", timeout_s=30)
     wait_until(lambda: owner.exists("/controller") is None, what="the seat is vacant", timeout_s=10)
@@ -69,7 +111,7 @@ def test_a_configuration_that_may_not_be_read(place):
         lambda: ready(port) == (200, "standing by: broker 5 is the controller\n"), what="it stands by", timeout_s=20
     )
     owner.delete("/controller")
-    owner.set_acls(CONFIG, OPEN_ACL_UNSAFE)
+    owner.set_acls("/admin/delete_topics", OPEN_ACL_UNSAFE)
     controller.wait_ready()
     wait_until(lambda: ready(port)[1].startswith("in charge: "), what="it is in charge", timeout_s=10)
     assert ready(port)[0] == 200

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from shunter.drivers.zookeeper import CHUNK, ZooKeeperClient, chunks
-from shunter.drivers.zookeeper_requests import Znode
+from shunter.drivers.zookeeper_requests import NO_AUTH, Znode, ZooKeeperRefused
 from shunter.errors import FormatError
 from shunter.formats import znodes
 from shunter.formats.admin_znodes import decode_legacy_reassignments, decode_producer_id_block
@@ -107,6 +107,11 @@ class Unreadable:
             self._found[refusal.place] = refusal.rule
             logger.warning("skipped a znode that can't be read: %s", refusal)
             return None
+
+    def note(self, path: str, why: str) -> None:
+        """Say of a path why it can't be read."""
+        self._found[path] = why
+        logger.warning("skipped a znode that can't be read: %s: %s", path, why)
 
     @property
     def found(self) -> tuple[tuple[str, str], ...]:
@@ -261,7 +266,8 @@ class ClusterReader:
             if broker is None:
                 broken.append(f"{znodes.BROKER_IDS}/{name}")
                 former = self._registered.get(name)
-                broker = former if former is not None and former.epoch == znode.czxid else None
+                # 0: it may not be read, and nobody tells whether it is the same.
+                broker = former if former is not None and znode.czxid in {0, former.epoch} else None
             if broker is not None:
                 known[name] = broker
         self._registered = known
@@ -436,7 +442,15 @@ class ClusterReader:
 
     async def _broker_configs(self, unreadable: Unreadable) -> dict[str, Mapping[str, str]]:
         configs: dict[str, Mapping[str, str]] = {}
-        for name, znode in await self.children_with_data(f"{znodes.CONFIGS}/brokers"):
+        parent = f"{znodes.CONFIGS}/brokers"
+        try:
+            children = await self.children_with_data(parent)
+        except ZooKeeperRefused as refusal:
+            if refusal.code != NO_AUTH:
+                raise
+            unreadable.note(parent, "its children may not be listed by us (NoAuth): the brokers' defaults hold")
+            return configs
+        for name, znode in children:
             config = self._config(znodes.config("brokers", name), znode, unreadable)
             if config is not None:
                 configs[name] = config

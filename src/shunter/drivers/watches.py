@@ -49,8 +49,11 @@ _TOPIC_PREFIX = f"{znodes.TOPICS}/"
 _BROKER_PREFIX = f"{znodes.BROKER_IDS}/"
 _REQUEST_PREFIX = f"{znodes.REASSIGNMENT_REQUESTS}/"
 _CHANGED_TOPICS = "changed topics"
+_WITHHELD = "what was withheld"
 _FIRST_WATCHES = "the single topics and registrations"
 _DELETED_AT_ONCE = 500
+WITHHELD_SECONDS = 10.0
+"""How often to look whether we may read what ZooKeeper withholds: no watch tells that an ACL was changed."""
 AGAIN_SECONDS = 0.5
 AGAIN_AT_MOST_SECONDS = 30.0
 """What ZooKeeper refuses is asked again after the one, and later each time, up to the other."""
@@ -99,6 +102,7 @@ class ClusterWatches:
             znodes.CONFIG_CHANGES: self._read_config_changes,
             znodes.ISR_CHANGES: self._read_isr_changes,
             _CHANGED_TOPICS: self._read_changed_topics,
+            _WITHHELD: self._read_withheld,
         }
         self._by_existence = {
             znodes.CANCEL,
@@ -127,7 +131,7 @@ class ClusterWatches:
                 await self._client.exists(path, watch=True)
             elif path == znodes.CONFIG_CHANGES:
                 self._last_config_change = max(await self._children(path), default="")
-            elif path != _CHANGED_TOPICS:
+            elif path.startswith("/"):
                 await self._children(path)
 
     def release(self, zxid: int, deleting: Iterable[str], unreadable: Iterable[str] = ()) -> None:
@@ -147,6 +151,7 @@ class ClusterWatches:
             self._dirty.add(znodes.REASSIGNMENT_REQUESTS)
         self._worker = asyncio.get_running_loop().create_task(self._work(zxid), name="watches")
         self._supervise(self._worker)
+        self._later(WITHHELD_SECONDS, _WITHHELD)
         self._woken.set()
 
     def stop(self) -> None:
@@ -242,9 +247,12 @@ class ClusterWatches:
     async def _attempt(self, concern: str) -> None:
         """Read a concern again; what is refused stays dirty, for its watch may not be armed any more."""
         if not await self._tried(concern, self._concerns[concern]):
-            loop = asyncio.get_running_loop()
-            self._again = {timer for timer in self._again if timer.when() > loop.time()}
-            self._again.add(loop.call_later(self._again_in(concern), self._mark, concern))
+            self._later(self._again_in(concern), concern)
+
+    def _later(self, seconds: float, concern: str) -> None:
+        loop = asyncio.get_running_loop()
+        self._again = {timer for timer in self._again if timer.when() > loop.time()}
+        self._again.add(loop.call_later(seconds, self._mark, concern))
 
     async def _tried(self, concern: str, work: Callable[[], Awaitable[None]]) -> bool:
         try:
@@ -327,6 +335,35 @@ class ClusterWatches:
             self._post(TopicsRead(newer, tuple(lost), tuple(sorted(found.unreadable))))
             self.look_again_whether_doomed({*lost, *(each.topic.name for each in newer)})
         self.watch_new_topics(fresh)
+
+    async def _read_withheld(self) -> None:
+        """Look whether we may read now what was withheld, and take it for changed then."""
+        for portion in chunks(sorted(self._client.withheld), CHUNK):
+            await self._client.get_many(portion)
+            for path in portion:
+                if path not in self._client.withheld:
+                    logger.info("%s can be read again", path)
+                    await self._read_at_last(path)
+        self._later(WITHHELD_SECONDS, _WITHHELD)
+
+    async def _read_at_last(self, path: str) -> None:
+        """A znode that was withheld can be read. Partitions' states the core asks for by itself."""
+        parent, _, name = path.rpartition("/")
+        if parent == znodes.TOPICS:
+            self._seen.topics.pop(name, None)
+            await self._post_topics((name,), ())
+        elif parent == f"{znodes.CONFIGS}/topics":
+            self._post(ConfigsRead(await self._reader.configs("topics", (name,)), {}))
+        elif parent == f"{znodes.CONFIGS}/brokers":
+            self._post(ConfigsRead({}, await self._reader.configs("brokers", (name,))))
+        elif parent == znodes.BROKER_IDS:
+            self._mark(znodes.BROKER_IDS)
+        elif parent == znodes.REASSIGNMENT_REQUESTS:
+            self._mark(znodes.REASSIGNMENT_REQUESTS)
+        elif path in self._by_existence:
+            self._seen.legacy = -1 if path == znodes.LEGACY_REASSIGNMENTS else self._seen.legacy
+            self._seen.extra = -1 if path == znodes.EXTRA_REASSIGNMENTS else self._seen.extra
+            self._mark(path)
 
     async def _read_legacy(self) -> None:
         await self._client.exists(znodes.LEGACY_REASSIGNMENTS, watch=True)

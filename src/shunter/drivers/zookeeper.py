@@ -42,6 +42,7 @@ from shunter.drivers.zookeeper_requests import (
 )
 from shunter.errors import DriverError, SettingsError
 from shunter.formats import broker_znodes, znodes
+from shunter.formats.znode_json import WITHHELD
 
 logger = logging.getLogger(__name__)
 
@@ -191,6 +192,8 @@ class ZooKeeperClient:
         self._state_listeners: list[Callable[[SessionState], None]] = []
         self._watch_listeners: list[Callable[[WatchEvent], None]] = []
         self._armed_data: set[str] = set()
+        self.withheld: set[str] = set()
+        """Znodes that were there when they were last read, and that ZooKeeper does not let us read."""
         self._armed_exist: set[str] = set()
         self._armed_children: set[str] = set()
         self._seen_zxid: int | None = None
@@ -298,10 +301,27 @@ class ZooKeeperClient:
         except ZooKeeperRefused as refusal:
             if refusal.code == wire.NO_NODE:
                 return None
-            raise
+            if refusal.code != wire.NO_AUTH:
+                raise
+            return await self._withheld_znode(path)
         if watch:
             self._armed_data.add(path)
+        self.withheld.discard(path)
         return wire.decode_get(*answer)
+
+    async def _withheld_znode(self, path: str) -> Znode | None:
+        """Ask what a znode is like that we may not read; servers up to 3.9.1 tell that everybody, later ones do not."""
+        try:
+            found = await self.exists(path)
+        except ZooKeeperRefused as refusal:
+            if refusal.code != wire.NO_AUTH:
+                raise
+            found = wire.NOT_READ
+        if found is None:
+            self.withheld.discard(path)
+            return None
+        self.withheld.add(path)
+        return found._replace(data=WITHHELD)
 
     async def exists(self, path: str, *, watch: bool = False) -> Znode | None:
         """Read a znode's stat. A watch fires when it is created, changed or deleted."""
@@ -336,7 +356,13 @@ class ZooKeeperClient:
             except ZooKeeperRefused as refusal:
                 self._give_multi_read_up(refusal)
             else:
-                return wire.decode_many(answer.buffer, answer.offset, paths), answer.zxid
+                found = wire.decode_many(answer.buffer, answer.offset, paths)
+                if self.withheld:
+                    self.withheld.difference_update(paths)
+                for index, znode in enumerate(found):
+                    if znode is wire.NOT_READ:
+                        found[index] = await self._withheld_znode(paths[index])
+                return found, answer.zxid
         zxid = (await self._read(wire.exists_request(self._full("/"), watch=False))).zxid
         return list(await asyncio.gather(*map(self.get, paths))), zxid
 

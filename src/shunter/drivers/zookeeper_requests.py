@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from shunter.errors import DriverError
+from shunter.formats.znode_json import WITHHELD
 
 JUTE_LIMIT = 1_040_000
 """Bytes of one request that a server with the default `jute.maxbuffer` (0xfffff) takes, with room for its header."""
@@ -78,7 +79,10 @@ class ZooKeeperRefused(DriverError):
 
 
 class Znode(NamedTuple):
-    """A znode. `data` is None where there is none, or where only existence was asked for."""
+    """A znode. `data` is None where there is none, or where only existence was asked for.
+
+    Where ZooKeeper does not let us read it, `data` is `WITHHELD`, and the rest may be that of `NOT_READ`.
+    """
 
     data: bytes | None
     czxid: int
@@ -88,6 +92,10 @@ class Znode(NamedTuple):
     children_version: int
     owner: int
     pzxid: int
+
+
+NOT_READ = Znode(WITHHELD, 0, 0, 0, -1, -1, 0, 0)
+"""A znode that may not be read, and of which nothing is known but that it is there."""
 
 
 class Check(NamedTuple):
@@ -232,8 +240,10 @@ def decode_children(buffer: bytes, offset: int) -> tuple[tuple[str, ...], Znode]
 def decode_many(buffer: bytes, offset: int, paths: Sequence[str]) -> list[Znode | None]:
     """Answer to `read_many_request`, in the order of its paths; None where there is no such znode.
 
+    One that may not be read is `NOT_READ`.
+
     Raises:
-        ZooKeeperRefused: a znode may not be read.
+        ZooKeeperRefused: a znode can't be read for another reason.
     """
     znodes: list[Znode | None] = []
     stat_of = _STAT.unpack_from
@@ -242,9 +252,9 @@ def decode_many(buffer: bytes, offset: int, paths: Sequence[str]) -> list[Znode 
         kind, _, _, length = head_of(buffer, offset)
         offset += 13
         if kind == _ERROR:
-            if length != NO_NODE:
+            if length not in {NO_NODE, NO_AUTH}:
                 raise ZooKeeperRefused(length, f"to read {path}")
-            znodes.append(None)
+            znodes.append(None if length == NO_NODE else NOT_READ)
             continue
         data = None
         if length >= 0:

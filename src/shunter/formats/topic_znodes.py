@@ -49,7 +49,9 @@ def decode_topic(name: str, data: bytes | None, version: int, shared: SharedRepl
         raise FormatError(place, f"partitions is {partitions!r} where an object is expected")
     assignments: dict[int, ReplicaAssignment] = {}
     for number in sorted(read_partition_number(text, place) for text in partitions):
-        replicas = read_replicas(partitions[str(number)], f"replicas of partition {number}", place, shared)
+        # Apache lets people assign a new topic to ids below 0, which no broker can have.
+        text, what = str(number), f"replicas of partition {number}"
+        replicas = read_replicas(partitions[text], what, place, shared, low=-INT32 - 1)
         assignments[number] = ReplicaAssignment(replicas)
     if format_version > 1:
         _add_motion(document, assignments, place, shared)

@@ -19,6 +19,8 @@ SharedReplicas: TypeAlias = dict[Replicas, Replicas]
 
 INT32 = 2**31 - 1
 INT64 = 2**63 - 1
+WITHHELD = b"(NoAuth)"
+"""In the place of a znode's data that ZooKeeper does not let us read."""
 _INTEGERS = {int}
 _PARTITION_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 
@@ -27,8 +29,10 @@ def read_document(data: bytes | None, place: str) -> Document:
     """Parse a JSON object.
 
     Raises:
-        FormatError: there is no data, it is not JSON, or it is JSON of another kind.
+        FormatError: there is no data, it is withheld, it is not JSON, or it is JSON of another kind.
     """
+    if data == WITHHELD:
+        raise FormatError(place, "may not be read by us (NoAuth): ZooKeeper's ACL has to let us")
     if not data:
         raise FormatError(place, "is empty where a JSON object is expected")
     try:
@@ -92,8 +96,8 @@ def read_objects(document: Document, field: str, place: str) -> list[Document]:
     return value
 
 
-def read_replicas(value: object, what: str, place: str, shared: SharedReplicas) -> Replicas:
-    """Check a list of broker ids: whole numbers, none negative, none repeated; order is kept.
+def read_replicas(value: object, what: str, place: str, shared: SharedReplicas, *, low: int = 0) -> Replicas:
+    """Check a list of broker ids: whole numbers, none below `low`, none repeated; order is kept.
 
     Args:
         value: What JSON has there.
@@ -108,12 +112,13 @@ def read_replicas(value: object, what: str, place: str, shared: SharedReplicas) 
     if known is not None:
         return known
     for broker in replicas:
-        if not 0 <= broker <= INT32:
-            raise FormatError(place, f"{what} {value} names broker {broker}, outside 0 to {INT32}")
+        if not low <= broker <= INT32:
+            raise FormatError(place, f"{what} {value} names broker {broker}, outside {low} to {INT32}")
     if len(set(replicas)) != len(replicas):
         repeated = next(broker for broker in replicas if replicas.count(broker) > 1)
         raise FormatError(place, f"{what} {value} repeats broker {repeated}")
-    shared[replicas] = replicas
+    if min(replicas, default=0) >= 0:
+        shared[replicas] = replicas
     return replicas
 
 

@@ -140,9 +140,9 @@ class Acting(RefusingPlace):
 
 
 def test_a_read_that_is_refused_at_take_over_leaves_controller_to_others():
-    """NoAuth on one child of `/config/brokers`: nobody acts, so nobody may hold `/controller`."""
+    """NoAuth on the list of topics to be deleted: nobody acts, so nobody may hold `/controller`."""
     place = Acting()
-    place.refused = lambda kind, paths: NO_AUTH if kind == wire.GET_CHILDREN_2 and "/config/brokers" in paths else 0
+    place.refused = lambda kind, paths: NO_AUTH if kind == wire.GET_CHILDREN_2 and znodes.DELETE_TOPICS in paths else 0
     place.begin()
     assert place.told(Elected)
     assert not place.told(ClusterLoaded)
@@ -161,6 +161,16 @@ def test_a_read_that_is_refused_at_take_over_leaves_controller_to_others():
     assert place.told(ClusterLoaded)
     assert place.control.machine.view.active
     assert decode_controller(place.controller().data).broker == 100
+
+
+def test_a_folder_of_configurations_that_may_not_be_listed_is_told_and_the_rest_is_served():
+    place = Acting()
+    place.refused = lambda kind, paths: NO_AUTH if kind == wire.GET_CHILDREN_2 and "/config/brokers" in paths else 0
+    place.begin()
+    place.pass_seconds(5)
+    assert place.control.machine.view.active
+    (loaded,) = place.told(ClusterLoaded)
+    assert [path for path, _ in loaded.snapshot.unreadable] == ["/config/brokers"]
 
 
 def test_what_the_core_gives_up_is_given_back_once_and_of_that_term_alone():

@@ -22,7 +22,7 @@ from shunter.core.controller.state import TopicState
 from shunter.core.controller.tasks import Priority, Task
 from shunter.drivers.zookeeper_requests import JUTE_LIMIT
 from shunter.errors import ErrorCode, InvariantViolation
-from shunter.model.partition import ReplicaAssignment
+from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.topic import Topic, TopicSnapshot
 
 INCONSISTENT = (
@@ -481,3 +481,22 @@ def test_one_topic_that_is_too_great_for_a_batch_is_refused():
     assert set(world.store.topics) == {"a"}
     (result,) = create(world, new_topic("c", 1, 1), token=99)
     assert result.error is ErrorCode.NONE
+
+
+def test_a_replica_on_an_impossible_id_is_placed_elsewhere_and_holds_no_deletion_up():
+    """Apache lets people assign a new topic to -1. A free broker gets that place; nobody waits for -1."""
+    world = Harness(brokers=(1, 2))
+    name = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)
+    assignments = {0: ReplicaAssignment((-1,)), 1: ReplicaAssignment((-1, 1)), 2: ReplicaAssignment((1, -1, 2, -7))}
+    world.store.topics["t"], world.store.configs["t"] = Topic("t", UUID(int=5), assignments, 0), {}
+    world.store.states[name[1]] = LeaderAndIsr(1, 0, (1,), 0, 1)
+    world.store.states[name[2]] = LeaderAndIsr(1, 0, (1, 2), 0, 1)
+    world.start()
+    placed = {n: each.replicas for n, each in world.store.topics["t"].assignments.items()}
+    assert placed[0] in {(1,), (2,)}
+    assert placed[1] == (2, 1)
+    assert placed[2] == (1, 2)
+    assert [told.about for told in world.told("replica-owed")] == ["t-2"]
+    world.feed(TopicDeletionsSubmitted(("t",), 99))
+    assert "t" not in world.store.topics
+    assert world.store.owed == {}
