@@ -15,7 +15,7 @@ from shunter.formats.reassignment_znodes import decode_reassignment
 from shunter.formats.topic_znodes import decode_topic
 from shunter.formats.znode_json import read_partition_number
 from shunter.model.partition import ReplicaAssignment, Replicas, TopicPartition
-from shunter.model.reassignment import Phase, Reassignment
+from shunter.model.reassignment import Reassignment, unfinished
 from shunter.model.snapshot import LegacyReassignments
 
 CONNECT_SECONDS = 10.0
@@ -112,7 +112,7 @@ class ReassignZnodes:
                 except NoNodeError:
                     continue
                 move = decode_reassignment(path, data, version=stat.version, czxid=stat.czxid)
-                if move.phase is not Phase.DROPPING:
+                if unfinished(move):
                     found[TopicPartition(topic, read_partition_number(child, path))] = move
         return dict(sorted(found.items()))
 

@@ -71,6 +71,10 @@ class LeaderAndIsr(NamedTuple):
     recovering: bool = False
     target_replicas: Replicas | None = None
 
+    def in_new_epoch(self) -> LeaderAndIsr:
+        """The same in the next leader epoch: brokers take up again, or hear of, what they would pass over otherwise."""
+        return self._replace(leader_epoch=self.leader_epoch + 1)
+
 
 class PartitionState(NamedTuple):
     """A partition as the controller knows it; `leadership` is None until its first election."""

@@ -70,3 +70,8 @@ class Reassignment(NamedTuple):
     """It came by `/admin/reassignment_requests`, without the legacy flag."""
     changes: int = 0
     """How often its target was changed in flight."""
+
+
+def unfinished(record: Reassignment | None) -> Reassignment | None:
+    """A record whose move is not over; None where there is no record, or where only deletions are left to be done."""
+    return None if record is None or record.phase is Phase.DROPPING else record

@@ -25,7 +25,7 @@ from shunter.model.partition import (
     Replicas,
     TopicPartition,
 )
-from shunter.model.reassignment import CancelMode, Phase, Reassignment
+from shunter.model.reassignment import CancelMode, Phase, Reassignment, unfinished
 from shunter.model.records import (
     CheckTopic,
     CloseOwedDeletion,
@@ -218,6 +218,10 @@ class Draft:
         if tp in self.reassignments:
             return self.reassignments[tp]
         return self.state.reassignments.get(tp)
+
+    def unfinished(self, tp: TopicPartition) -> Reassignment | None:
+        """The same, or None where the move is over and only deletions are left."""
+        return unfinished(self.reassignment(tp))
 
     def serving(self, tp: TopicPartition) -> frozenset[BrokerId]:
         """Brokers that can serve a partition: live, not leaving, not us, and with a working log dir for it."""

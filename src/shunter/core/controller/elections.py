@@ -97,7 +97,7 @@ def elect_offline(draft: Draft, settings: ControllerSettings, tp: TopicPartition
         draft.lead(tp, _led_by(leadership, elected))
         return True
     if leadership.leader != NO_LEADER:
-        draft.lead(tp, leadership._replace(leader=NO_LEADER, leader_epoch=leadership.leader_epoch + 1))
+        draft.lead(tp, leadership.in_new_epoch()._replace(leader=NO_LEADER))
         draft.notices.append(Notice("partition-offline", str(tp), f"no replica of ISR {leadership.isr} is live"))
     return False
 
@@ -110,7 +110,7 @@ def lead_on(draft: Draft, settings: ControllerSettings, tp: TopicPartition) -> N
     partition = draft.partition(tp)
     leadership = partition.leadership if partition is not None else None
     if elect_offline(draft, settings, tp) and leadership is not None and tp not in draft.leaderships:
-        draft.lead(tp, leadership._replace(leader_epoch=leadership.leader_epoch + 1))
+        draft.lead(tp, leadership.in_new_epoch())
 
 
 def eligible_leader(state: ControllerState, tp: TopicPartition, leader: BrokerId) -> bool:
@@ -119,9 +119,8 @@ def eligible_leader(state: ControllerState, tp: TopicPartition, leader: BrokerId
 
 
 def _led_by(leadership: LeaderAndIsr, elected: Elected) -> LeaderAndIsr:
-    return leadership._replace(
+    return leadership.in_new_epoch()._replace(
         leader=elected.leader,
-        leader_epoch=leadership.leader_epoch + 1,
         isr=elected.isr,
         recovering=leadership.recovering or elected.unclean,
     )
@@ -136,7 +135,7 @@ def shrink_isr(draft: Draft, tp: TopicPartition, broker: BrokerId) -> None:
     isr = tuple(member for member in leadership.isr if member != broker)
     if leadership.leader in (broker, NO_LEADER) or not isr or isr == leadership.isr:
         return
-    draft.lead(tp, leadership._replace(isr=isr, leader_epoch=leadership.leader_epoch + 1))
+    draft.lead(tp, leadership.in_new_epoch()._replace(isr=isr))
 
 
 def shrink_to_eligible(draft: Draft, tp: TopicPartition) -> None:
@@ -165,7 +164,7 @@ def succeed(draft: Draft, tp: TopicPartition, broker: BrokerId) -> None:
     if elected is not None:
         draft.lead(tp, _led_by(leadership, elected))
     else:
-        draft.lead(tp, leadership._replace(leader_epoch=leadership.leader_epoch + 1))
+        draft.lead(tp, leadership.in_new_epoch())
 
 
 def relieve(draft: Draft, tp: TopicPartition, broker: BrokerId) -> bool:

@@ -31,7 +31,7 @@ def decide_isr(draft: Draft, sender: BrokerId, proposal: IsrProposal) -> LeaderA
     if tp not in draft.leaderships and proposal.partition_epoch < leadership.partition_epoch:
         # Somebody else wrote the state. The leader keeps what it proposed and asks for nothing more until it is told
         # of a new leader epoch (Partition.handleAlterPartitionError): tell it, or its ISR stays as it is for ever.
-        draft.lead(tp, leadership._replace(leader_epoch=leadership.leader_epoch + 1))
+        draft.lead(tp, leadership.in_new_epoch())
         return ErrorCode.INVALID_UPDATE_VERSION
     accepted = leadership._replace(isr=isr, recovering=proposal.recovering)
     draft.lead(tp, accepted)

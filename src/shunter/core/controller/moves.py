@@ -85,29 +85,29 @@ class Moves:
         if partition is None or tp.topic in draft.state.deleting:
             return tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, draft.state.why_missing(tp)
         target = change.replicas or ()
-        known = draft.reassignment(tp)
-        again = known is not None and known.phase is not Phase.DROPPING and target == known.target
+        known, moving = draft.reassignment(tp), draft.unfinished(tp)
+        again = moving is not None and target == moving.target
         # What was taken on once is not refused the second time, for a broker that has died since.
         refused = _unreadable(draft, tp)
         if refused is None and not again:
             by_znode = requested or legacy_original is not None
-            had = ANYBODY if by_znode else _had(known, partition)
+            had = ANYBODY if by_znode else _had(moving, partition)
             refused = self._refusal(draft, tp, target, forced=change.forced, had=had)
             if refused is None and by_znode:
                 self._tell_dead(draft, tp, target, partition)
         if refused is not None:
             return tp, *refused
         strategy = change.strategy or self.settings.strategy
-        if known is not None and known.phase is not Phase.DROPPING:
-            known = known._replace(
+        if moving is not None:
+            moving = moving._replace(
                 legacy=legacy_original is not None,
-                requested=requested or (known.requested and legacy_original is None),
-                changes=known.changes + (target != known.target),
+                requested=requested or (moving.requested and legacy_original is None),
+                changes=moving.changes + (target != moving.target),
             )
             if paused:
-                changed = known._replace(target=target, strategy=strategy, forced=change.forced, relaxed_since_ms=None)
+                changed = moving._replace(target=target, strategy=strategy, forced=change.forced, relaxed_since_ms=None)
                 return tp, *pauses.stand_still(draft, tp, changed, Trigger.ACCEPTED_PAUSED)
-            return self._change_target(draft, tp, known, target, strategy, forced=change.forced)
+            return self._change_target(draft, tp, moving, target, strategy, forced=change.forced)
         if target == partition.assignment.replicas and not partition.assignment.in_motion:
             return tp, ErrorCode.NONE, None
         if known is not None:
@@ -141,7 +141,7 @@ class Moves:
             self._owe_undeleted(draft, tp, known, partition)
         if known.phase is Phase.PAUSED and partition.leadership is not None:
             # What was stopped for the pause is set going again by a new leader epoch alone.
-            draft.lead(tp, partition.leadership._replace(leader_epoch=partition.leadership.leader_epoch + 1))
+            draft.lead(tp, partition.leadership.in_new_epoch())
         self._uncount(draft, known)
         draft.ended = True
 
@@ -236,12 +236,12 @@ class Moves:
 
     def cancel(self, draft: Draft, tp: TopicPartition, mode: CancelMode | None) -> MoveResult:
         """Stop a move or roll it back; in any state, and as often as one likes."""
-        known, partition = draft.reassignment(tp), draft.partition(tp)
+        known, partition = draft.unfinished(tp), draft.partition(tp)
         if partition is None or tp.topic in draft.state.deleting:
             return tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, draft.state.why_missing(tp)
         if known is None and tp in draft.state.left_out.moves:
             return tp, *_unreadable_record(tp)
-        if known is None or known.phase is Phase.DROPPING:
+        if known is None:
             return tp, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"nothing moves {tp}"
         if known.phase is not Phase.PENDING and tp in draft.state.unreadable:
             return tp, ErrorCode.LEADER_NOT_AVAILABLE, unreadable_state(tp)
@@ -273,8 +273,8 @@ class Moves:
 
     def advance(self, draft: Draft, tp: TopicPartition) -> None:
         """Take the next step of a move if it can be taken now; else remember what it waits for."""
-        move = draft.reassignment(tp)
-        if move is None or move.phase in (Phase.PAUSED, Phase.DROPPING) or tp.topic in draft.state.deleting:
+        move = draft.unfinished(tp)
+        if move is None or move.phase is Phase.PAUSED or tp.topic in draft.state.deleting:
             return
         if move.phase is Phase.PENDING and (draft.state.cancel is not None or not self._may_begin(draft, move)):
             draft.wait_no_more(tp)  # The move now waits only for its turn.
@@ -370,7 +370,7 @@ class Moves:
         if leadership is None or leadership.target_replicas is None or tp.topic in draft.state.deleting:
             return
         # A new leader epoch, for the leader has to hear of the new version before its next AlterPartition.
-        draft.lead(tp, leadership._replace(leader_epoch=leadership.leader_epoch + 1, target_replicas=None))
+        draft.lead(tp, leadership.in_new_epoch()._replace(target_replicas=None))
 
     def _drop_legacy(self, draft: Draft, tp: TopicPartition, move: Reassignment) -> None:
         if move.legacy:
@@ -524,8 +524,7 @@ def _unreadable(draft: Draft, tp: TopicPartition) -> tuple[ErrorCode, str] | Non
 
 def _had(move: Reassignment | None, partition: PartitionState) -> frozenset[BrokerId]:
     """Brokers that have a replica, and of a partition that moves those that had one: its originals may be returned to."""
-    moving = move is not None and move.phase is not Phase.DROPPING
-    return frozenset((*partition.assignment.replicas, *(move.original if move is not None and moving else ())))
+    return frozenset((*partition.assignment.replicas, *(move.original if move is not None else ())))
 
 
 def _unreadable_record(tp: TopicPartition) -> tuple[ErrorCode, str]:

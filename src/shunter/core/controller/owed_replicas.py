@@ -108,7 +108,7 @@ def replace_controllers(draft: Draft, tp: TopicPartition) -> None:
         return
     for broker in set(mended).difference(assignment.replicas):
         draft.keep(tp, broker)
-    draft.lead(tp, leadership._replace(leader_epoch=leadership.leader_epoch + 1))
+    draft.lead(tp, leadership.in_new_epoch())
 
 
 def spare_broker(draft: Draft, tp: TopicPartition, replicas: Replicas) -> BrokerId | None:
@@ -153,6 +153,6 @@ def _place(draft: Draft, tp: TopicPartition, wanted: int, replicas: Replicas) ->
     draft.place(tp, ReplicaAssignment(placed))
     partition = draft.partition(tp)
     if partition is not None and (leadership := partition.leadership) is not None:
-        draft.lead(tp, leadership._replace(leader_epoch=leadership.leader_epoch + 1))
+        draft.lead(tp, leadership.in_new_epoch())
     told = f"it was placed with {list(replicas)} and {wanted} were asked for: it has {list(placed)} now"
     draft.notices.append(Notice("replica-placed", str(tp), told))

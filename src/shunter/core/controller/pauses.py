@@ -48,7 +48,7 @@ def resume(draft: Draft, tp: TopicPartition, move: Reassignment) -> bool:
     draft.turn(tp, Trigger.RESUMED if begun else Trigger.REQUEUED, move)
     leadership = partition.leadership
     if leadership is not None and begun:
-        draft.lead(tp, leadership._replace(leader_epoch=leadership.leader_epoch + 1))
+        draft.lead(tp, leadership.in_new_epoch())
     return True
 
 

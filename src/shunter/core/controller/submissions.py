@@ -17,7 +17,7 @@ from shunter.core.controller.state import ControllerState
 from shunter.core.controller.tasks import PartitionResults, Priority, Task, TaskQueue
 from shunter.errors import ErrorCode
 from shunter.model.partition import TopicPartition
-from shunter.model.reassignment import CancelMode, Phase
+from shunter.model.reassignment import CancelMode, unfinished
 from shunter.model.settings import ControllerSettings
 
 
@@ -124,7 +124,7 @@ class Submissions:
         """Partitions of a cancel of whole topics, or of everything, begun or not."""
         if not event.cancel_all and not event.cancel_topics:
             return []
-        known = dict.fromkeys(tp for tp, move in self.state.reassignments.items() if move.phase is not Phase.DROPPING)
+        known = dict.fromkeys(tp for tp, move in self.state.reassignments.items() if unfinished(move))
         # And what a start-up has not come to yet: it may be in motion, and have no record of ours; or one that nobody
         # can read, of which it is told that.
         known.update(dict.fromkeys(self.adoption.unreconciled | self.state.left_out.moves))

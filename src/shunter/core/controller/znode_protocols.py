@@ -25,7 +25,7 @@ from shunter.core.controller.tasks import Priority, Task, TaskQueue
 from shunter.core.reassignment import original_replicas, same_route, validate_top
 from shunter.errors import ErrorCode
 from shunter.model.partition import Replicas, TopicPartition
-from shunter.model.reassignment import CancelMode, Phase
+from shunter.model.reassignment import CancelMode, unfinished
 from shunter.model.records import (
     CreateReassignmentRequest,
     DeleteReassignmentRequest,
@@ -105,7 +105,7 @@ class ZnodeProtocols:
 
         def gathered(_: list[Any]) -> list[tuple[ReplyToken, Reply]]:
             # Only now: a batch that was being written when the znode came may have accepted more moves.
-            moving = {tp for tp, move in self.state.reassignments.items() if move.phase is not Phase.DROPPING}
+            moving = {tp for tp, move in self.state.reassignments.items() if unfinished(move)}
             # And what a start-up has not come to yet: it has no record of ours, and is adopted later.
             moving |= self.adoption.unreconciled
             if moving:
@@ -177,7 +177,7 @@ class ZnodeProtocols:
         return []
 
     def _legacy_under_way(self) -> bool:
-        begun = any(move.legacy and move.phase is not Phase.DROPPING for move in self.state.reassignments.values())
+        begun = any(move.legacy and unfinished(move) for move in self.state.reassignments.values())
         return begun or any(request.legacy for request in self.state.requests.values())
 
     def _ignore_further(self, legacy: LegacyReassignments) -> list[Notice]:
@@ -212,8 +212,8 @@ class ZnodeProtocols:
 
     def _legacy_move(self, draft: Draft, tp: TopicPartition) -> bool | None:
         """By which route a partition is being moved: the legacy one or another; None when it is not."""
-        move = draft.reassignment(tp)
-        return None if move is None or move.phase is Phase.DROPPING else move.legacy
+        move = draft.unfinished(tp)
+        return None if move is None else move.legacy
 
     def _warn_of_conflict(self, draft: Draft, tp: TopicPartition, *, legacy: bool) -> None:
         theirs, ours = ("the legacy znode", "another way") if legacy else ("a request znode", "the legacy znode")
@@ -265,9 +265,7 @@ class ZnodeProtocols:
         self.adoption.reconcile_first(draft, tp)
         if tp not in draft.requested(request.name):
             return  # It was cancelled before its turn came.
-        known = draft.reassignment(tp)
-        current = None if known is None or known.phase is Phase.DROPPING else known.legacy
-        if not same_route(current, legacy=request.legacy):
+        if not same_route(self._legacy_move(draft, tp), legacy=request.legacy):
             self._warn_of_conflict(draft, tp, legacy=request.legacy)
             if request.legacy:
                 self.moves.forget_legacy(draft, {tp})
@@ -293,10 +291,9 @@ class ZnodeProtocols:
         return False
 
     def _submit_requested(self, draft: Draft, tp: TopicPartition, target: Replicas) -> None:
-        known, partition = draft.reassignment(tp), draft.partition(tp)
+        known, partition = draft.unfinished(tp), draft.partition(tp)
         if partition is not None:
-            moving = known is not None and known.phase is not Phase.DROPPING
-            top = known.top if known is not None and moving else len(partition.assignment.original)
+            top = known.top if known is not None else len(partition.assignment.original)
             warning = validate_top(top, min_isr(self.state, self.settings, tp.topic), place=tp)
             if warning is not None:
                 draft.notices.append(Notice("request-ignored", str(tp), warning))

@@ -14,7 +14,7 @@ from shunter.core.reassignment import Waiting, WaitReason, describe_waiting
 from shunter.drivers.handlers.context import Call, unexpected
 from shunter.errors import ErrorCode, RequestRejected
 from shunter.model.partition import PartitionState, ReplicaAssignment, Replicas, TopicPartition
-from shunter.model.reassignment import CancelMode, Phase, Reassignment
+from shunter.model.reassignment import CancelMode, Phase, Reassignment, unfinished
 from shunter.wire.reassignments import (
     AlteredTopic,
     AlterReassignments,
@@ -99,7 +99,7 @@ async def list_partition_reassignments(request: ListReassignments, call: Call) -
     by_topic: dict[str, list[OngoingPartition]] = {}
     for tp in sorted(wanted):
         state, move = view.partition(tp), view.reassignments[tp]
-        if state is not None and move.phase is not Phase.DROPPING:
+        if state is not None and unfinished(move):
             assignment = state.assignment
             detail = _detail(view, tp, state) if request.detailed else None
             ongoing = OngoingPartition(tp.partition, *whole_move(assignment, move), detail)
