@@ -50,24 +50,39 @@ def unreadable_state(tp: TopicPartition) -> str:
 
 
 def elect_first(draft: Draft, tp: TopicPartition) -> None:
+    """Give a partition that is new its first leader and ISR, and tell where it can have none yet."""
+    if _waits_for_first_leader(draft, tp) and not lead_first(draft, tp):
+        draft.notices.append(Notice("partition-offline", str(tp), "none of its replicas can be led yet"))
+
+
+def _waits_for_first_leader(draft: Draft, tp: TopicPartition) -> bool:
+    """Whether a partition waits for its first leader."""
+    partition = draft.partition(tp)
+    if partition is None or partition.leadership is not None:
+        return False
+    return tp.topic not in draft.state.deleting and tp not in draft.state.unreadable
+
+
+def lead_first(draft: Draft, tp: TopicPartition) -> bool:
     """Give a partition without state its first leader and ISR: its live replicas, the first of them leading.
 
     A broker that still has to delete its replica of an older topic of that name can have none of this one yet.
     A broker that made this assignment may have placed replicas on a controller: other brokers get them first.
+
+    Returns:
+        Whether it has a leader now.
     """
     partition = draft.partition(tp)
-    if partition is None or partition.leadership is not None or tp.topic in draft.state.deleting:
-        return
-    if tp in draft.state.unreadable:
-        return
+    if partition is None or not _waits_for_first_leader(draft, tp):
+        return False
     if not draft.state.controllers.isdisjoint(partition.assignment.replicas):
         replicas = without_controllers(draft, tp, partition.assignment.replicas)
         partition = PartitionState(ReplicaAssignment(replicas), None)
     elected = election.elect_first(partition.assignment.replicas, draft.unburdened(tp))
     if elected is None:
-        draft.notices.append(Notice("partition-offline", str(tp), "none of its replicas can be led yet"))
-        return
+        return False
     draft.lead(tp, LeaderAndIsr(elected.leader, INITIAL_LEADER_EPOCH, elected.isr))
+    return True
 
 
 def elect_offline(draft: Draft, settings: ControllerSettings, tp: TopicPartition, *, unclean: bool = False) -> bool:
@@ -79,8 +94,7 @@ def elect_offline(draft: Draft, settings: ControllerSettings, tp: TopicPartition
     if partition is None or tp.topic in draft.state.deleting:
         return False
     if partition.leadership is None:
-        elect_first(draft, tp)
-        return tp in draft.leaderships
+        return lead_first(draft, tp)
     leadership = partition.leadership
     if eligible_leader(draft.state, tp, leadership.leader):
         return True

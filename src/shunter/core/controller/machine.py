@@ -368,6 +368,7 @@ class ControllerMachine:
     ) -> None:
         applied.apply_waits(self.state, draft.waits)
         bundle.transitions += draft.transitions
+        bundle.notices += draft.notices
         self.intake.queue.cause = next((task.cause for task in tasks if task.cause), "")
         replies: list[tuple[ReplyToken, Reply]] = []
         for task in tasks:
@@ -434,7 +435,6 @@ class ControllerMachine:
         self.next_batch_id += 1
         self.outstanding = Outstanding(batch.batch_id, records, draft, tasks, self.settings)
         bundle.writes = batch
-        bundle.notices += draft.notices
 
     def _wake_at_ms(self) -> int | None:
         due = [

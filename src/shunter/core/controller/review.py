@@ -70,6 +70,7 @@ class Part(Enum):
     RECONCILE_AGAIN = "decide that anew"
     SUCCEED = "let somebody else lead what a restarted broker led, and take it out of the ISR"
     LEAD_ON = "let its leader go on in a new epoch, or elect one"
+    ELECT_FIRST = "elect its first leader, and tell where it can have none yet"
     ELECT = "elect a leader if it has none that is live"
     SHRINK = "take followers out of the ISR that can't serve it"
     REPLACE = "give a controller's place among the replicas to a broker, or owe it"
@@ -107,7 +108,7 @@ LOOKS: Mapping[Reason, Look] = MappingProxyType(
         Reason.SETTINGS_CHANGED: Look(Priority.NORMAL, _MOVE),
         Reason.STEPPED: Look(Priority.NORMAL, _MOVE),
         Reason.TURN_CAME_FREE: Look(Priority.NORMAL, _MOVE),
-        Reason.NEVER_LED: Look(Priority.NORMAL, (Part.ELECT,)),
+        Reason.NEVER_LED: Look(Priority.NORMAL, (Part.ELECT_FIRST,)),
         Reason.ON_CONTROLLER: Look(Priority.NORMAL, (Part.REPLACE,)),
         Reason.REPLICA_OWED: Look(Priority.NORMAL, (Part.PLACE,)),
         Reason.DELETED: Look(Priority.CLEANUP, (Part.FINISH,)),
@@ -143,6 +144,8 @@ class Reviews:
             elections.succeed(draft, tp, broker)
         if Part.LEAD_ON in parts:
             elections.lead_on(draft, self.settings, tp)
+        if Part.ELECT_FIRST in parts:
+            elections.elect_first(draft, tp)
         if Part.ELECT in parts:
             elections.elect_offline(draft, self.settings, tp)
         if Part.SHRINK in parts:
