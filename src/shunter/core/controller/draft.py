@@ -6,12 +6,13 @@ draft becomes one atomic batch of records; a refused batch leaves no trace, beca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from shunter.core.controller.lifecycle import Transition, Trigger, phase_after
 from shunter.core.controller.load import Load
+from shunter.core.controller.names_in_use import NamesInUse
 from shunter.core.controller.ready import Notice
 from shunter.core.controller.state import ControllerState, TopicState
 from shunter.core.reassignment.situation import Step, Waiting
@@ -27,22 +28,9 @@ from shunter.model.partition import (
 )
 from shunter.model.reassignment import CancelMode, Phase, Reassignment, unfinished
 from shunter.model.records import (
-    CheckTopic,
-    CloseOwedDeletion,
-    CloseReassignment,
-    DeleteReassignmentRequest,
-    PutExtraReassignments,
-    PutLegacyReassignments,
-    PutOwedDeletion,
-    PutOwedReplicas,
-    PutPartition,
-    PutReassignment,
-    PutReassignmentRequest,
     PutTopic,
     Record,
 )
-from shunter.model.snapshot import OwedDeletions, OwedReplicas
-from shunter.model.topic import Topic
 from shunter.model.weights import (
     BATCH_FULL,
     DECISION_AT_MOST,
@@ -50,7 +38,6 @@ from shunter.model.weights import (
     highest_replica,
     leadership_weight,
     move_weight,
-    name_weight,
     record_weight,
     replicas_weight,
     topic_weight,
@@ -62,11 +49,6 @@ PARTITIONS_PER_ZNODE = 10
 """A topic's znode is written whole: 30 bytes for each of its partitions, where another znode has 290."""
 SPARE_ZNODES = 900
 """What a request to ZooKeeper holds beside a whole slice of partitions."""
-
-
-def folded(name: str) -> str:
-    """A topic's name as metrics spell it."""
-    return name.replace(".", "_")
 
 
 def known_topic_weight(topic: TopicState) -> int:
@@ -147,14 +129,12 @@ class Draft:
     weighed: int = 0
     """Weight of all but what of `other_records` was not looked at yet; see `weight`."""
     records_weighed: int = 0
-    folded_names: dict[str, str] | None = None
-    """Names of all topics by how metrics spell them; made when the first one is asked for."""
-    names_weight: int | None = None
-    """What a list of all topics weighs; counted when it is asked for first."""
+    names: NamesInUse = field(init=False)
 
     def __post_init__(self) -> None:
         """Remember of which moment the configuration is."""
         self.configs_read = self.state.configs_read
+        self.names = NamesInUse(self.state)
 
     @property
     def size(self) -> int:
@@ -182,22 +162,7 @@ class Draft:
         self.new_topics[put.topic.name] = put
         self.topics_size += 1 + len(put.topic.assignments) // 50
         self.weighed += record_weight(put)
-        if self.names_weight is not None:
-            self.names_weight += name_weight(put.topic.name)
-        if self.folded_names is not None:
-            self.folded_names[folded(put.topic.name)] = put.topic.name
-
-    def listed_weight(self, name: str) -> int:
-        """What a list of all topics would weigh with one more."""
-        if self.names_weight is None:
-            self.names_weight = sum(map(name_weight, (*self.state.topics, *self.new_topics)))
-        return self.names_weight + name_weight(name)
-
-    def collision(self, name: str) -> str | None:
-        """A topic whose name metrics would spell as this one."""
-        if self.folded_names is None:
-            self.folded_names = {folded(other): other for other in (*self.state.topics, *self.new_topics)}
-        return self.folded_names.get(folded(name))
+        self.names.add(put.topic.name)
 
     def partition(self, tp: TopicPartition) -> PartitionState | None:
         """The partition as it will be when this is durable; without leader and ISR where those can't be read."""
@@ -402,27 +367,6 @@ class Draft:
             self.owed_replicas[topic] = {number: (wanted, replicas) for number, wanted, replicas in entries}
         return self.owed_replicas[topic]
 
-    def records(self) -> tuple[Record, ...]:
-        """The batch, in an order in which every znode's parents come first."""
-        return tuple(self._records())
-
-    def _records(self) -> Iterator[Record]:
-        yield from (self.new_topics[name] for name in sorted(self.new_topics))
-        for name in sorted(self.assignments):
-            yield PutTopic(self._whole_topic(name, self.assignments[name]))
-        for tp, leadership in self.leaderships.items():
-            yield PutPartition(tp, leadership)
-        yield from self._originals_hold()
-        yield from self._reassignment_records()
-        yield from self._owed_records()
-        yield from self._owed_replica_records()
-        if self.legacy is not None and (self.legacy or self.state.legacy is not None):
-            yield self._legacy_record(self.legacy)
-        if self.extra is not None and self.state.extra is not None:
-            yield PutExtraReassignments(tuple(sorted(self.extra.items())) or None, self.state.extra.version)
-        yield from self._request_records()
-        yield from self.other_records
-
     def legacy_targets(self) -> dict[TopicPartition, Replicas]:
         """The legacy znode's entries, to be changed: it is written again with this draft, or deleted when empty."""
         if self.legacy is None:
@@ -459,75 +403,7 @@ class Draft:
             del self.requests[name][tp]
         return bool(naming)
 
-    def _request_records(self) -> Iterator[Record]:
-        for name in sorted(self.requests):
-            known = self.state.requests[name]
-            if left := self.requests[name]:
-                yield PutReassignmentRequest(name, tuple(left.items()), known.legacy, known.version)
-            else:
-                yield DeleteReassignmentRequest(name)
-
-    def _legacy_record(self, targets: dict[TopicPartition, Replicas]) -> PutLegacyReassignments:
-        known = self.state.legacy
-        originals: list[tuple[TopicPartition, Replicas]] = []
-        if self.show_originals:
-            given: Mapping[TopicPartition, Replicas] = known.originals if known is not None else {}
-            for tp in sorted(targets):
-                move = self.reassignment(tp)
-                original = move.original if move is not None else given.get(tp)
-                if original is not None:
-                    originals.append((tp, original))
-        version = known.version if known is not None else -1
-        return PutLegacyReassignments(tuple(sorted(targets.items())) or None, version, tuple(originals))
-
     def identify(self, name: str, salt: int) -> None:
         """Give an id to a topic from before Kafka 2.8. `salt` makes it another one for another topic of that name."""
         self.topic_ids[name] = uuid5(NAMESPACE_OID, f"{self.state.cluster_id}/{name}/{salt}")
         self._topic_changes(name)
-
-    def _whole_topic(self, name: str, changed: Mapping[int, ReplicaAssignment]) -> Topic:
-        topic = self.state.topics.get(name)
-        if topic is None:
-            raise InvariantViolation("an assignment is written only for a known topic", topic=name)
-        assignments = {number: partition.assignment for number, partition in topic.partitions.items()}
-        assignments.update(changed)
-        return Topic(name, self.topic_ids.get(name, topic.topic_id), assignments, topic.version)
-
-    def _originals_hold(self) -> Iterator[Record]:
-        """A new record has the original replicas: they must still be what was read when it becomes durable (KIP-236)."""
-        accepted = {tp.topic for tp, move in self.reassignments.items() if move is not None and move.version < 0}
-        for name in sorted(accepted - self.assignments.keys()):
-            yield CheckTopic(name, self.state.topics[name].version)
-
-    def _reassignment_records(self) -> Iterator[Record]:
-        closed = {tp for tp, reassignment in self.reassignments.items() if reassignment is None}
-        staying = {tp.topic for tp in self.state.reassignments if tp not in closed} if closed else set[str]()
-        for tp, reassignment in self.reassignments.items():
-            if reassignment is not None:
-                staying.add(tp.topic)
-                yield PutReassignment(tp, reassignment)
-        last = {tp.topic: tp for tp in self.reassignments if tp in closed and tp.topic not in staying}
-        for tp in self.reassignments:
-            if tp in closed:
-                known = self.state.reassignments[tp]
-                yield CloseReassignment(tp, known.version, last=last.get(tp.topic) == tp)
-
-    def _owed_records(self) -> Iterator[Record]:
-        for broker in sorted(self.owed):
-            known = self.state.owed_deletions.get(broker, OwedDeletions((), -1))
-            wanted = tuple(sorted(self.owed[broker].items()))
-            if wanted == known.partitions:
-                continue
-            if wanted:
-                yield PutOwedDeletion(broker, wanted, known.version)
-            elif known.version >= 0:
-                yield CloseOwedDeletion(broker, known.version)
-
-    def _owed_replica_records(self) -> Iterator[Record]:
-        for name in sorted(self.owed_replicas):
-            known = self.state.owed_replicas.get(name, OwedReplicas(None, ()))
-            wanted = tuple((number, *owed) for number, owed in sorted(self.owed_replicas[name].items()))
-            if wanted != known.partitions:
-                topic = self.state.topics.get(name)
-                topic_id = known.topic_id if topic is None else topic.topic_id
-                yield PutOwedReplicas(name, topic_id, wanted, known.version)

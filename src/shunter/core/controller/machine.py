@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from shunter.core.controller import changes as applied
 from shunter.core.controller.changes import Changes
 from shunter.core.controller.draft import Draft
+from shunter.core.controller.draft_records import records_of
 from shunter.core.controller.events import (
     AlterPartitionReceived,
     BatchRefused,
@@ -395,7 +396,7 @@ class ControllerMachine:
             examined += looked_at + draft.weight // WEIGHT_PER_ITEM
             if not tasks:
                 return
-            records = draft.records()
+            records = records_of(draft)
             if records:
                 self._hand_out(records, draft, tasks, bundle)
             else:

@@ -96,13 +96,13 @@ def _check_name(draft: Draft, name: str) -> None:
         raise RequestRejected(
             ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists, but its znode can't be read."
         )
-    if draft.listed_weight(name) > NAMES_AT_MOST:
+    if draft.names.weight_with(name) > NAMES_AT_MOST:
         told = (
             f"The names of all topics would take more than {NAMES_AT_MOST} bytes with '{name}', and brokers can't list more: "
             "delete topics, or use shorter names."
         )
         raise RequestRejected(ErrorCode.POLICY_VIOLATION, told)
-    if ("." in name or "_" in name) and (other := draft.collision(name)) is not None:
+    if ("." in name or "_" in name) and (other := draft.names.collision(name)) is not None:
         raise RequestRejected(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topics: {other}"
         )

@@ -1,6 +1,7 @@
 """What one draft decides about several partitions at once."""
 
 from shunter.core.controller.draft import Draft
+from shunter.core.controller.draft_records import records_of
 from shunter.core.controller.state import ControllerState
 from shunter.model.partition import TopicPartition
 from shunter.model.records import DeleteReassignmentRequest, PutReassignmentRequest
@@ -20,7 +21,7 @@ def test_two_partitions_of_one_request_are_withdrawn_by_one_draft():
     assert draft.withdraw(FIRST, ["request_1"])
     assert draft.withdraw(SECOND, ["request_1"])
     assert not draft.withdraw(FIRST, ["request_1"]), "it is withdrawn already"
-    [record] = draft.records()
+    [record] = records_of(draft)
     assert isinstance(record, PutReassignmentRequest)
     assert dict(record.targets) == {THIRD: (1, 2)}
 
@@ -29,4 +30,4 @@ def test_a_request_goes_with_the_last_partition_that_it_named():
     draft = Draft(waiting_request(FIRST, SECOND), 1_000)
     assert draft.withdraw(FIRST, ["request_1"])
     assert draft.withdraw(SECOND, ["request_1"])
-    assert draft.records() == (DeleteReassignmentRequest("request_1"),)
+    assert records_of(draft) == (DeleteReassignmentRequest("request_1"),)
