@@ -180,11 +180,11 @@ def _forget_topic(state: ControllerState, topic: TopicState, changes: Changes) -
     if topic.topic_id is not None:
         state.topic_names.pop(topic.topic_id, None)
     state.deleting.discard(topic.name)
-    for number in topic.partitions:
-        tp = TopicPartition(topic.name, number)
-        changes.deleted.append(tp)
-        state.unreadable.discard(tp)
-        state.offline_replicas.pop(tp, None)
+    gone = [TopicPartition(topic.name, number) for number in topic.partitions]
+    changes.deleted += gone
+    state.unreadable.difference_update(gone)
+    for tp in state.offline_replicas.keys() & gone if state.offline_replicas else ():
+        del state.offline_replicas[tp]
 
 
 def apply_leadership_read(state: ControllerState, tp: TopicPartition, read: LeaderAndIsr) -> Changes:

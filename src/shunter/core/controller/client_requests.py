@@ -113,11 +113,10 @@ class ClientRequests:
 
     # ---- after a write
 
-    def on_written(self, records: Iterable[Record], now_ms: int) -> None:
-        """A draft is durable, and what follows was handed out: replies about topics that have all their leaders go on."""
+    def on_written(self, records: Iterable[Record]) -> None:
+        """A draft is durable: replies about topics that have all their leaders go on."""
         written = {record.topic.name for record in records if isinstance(record, PutTopic)}
         self.topic_replies.led(name for name in written & self.topic_replies.unled.keys() if not self._unled(name))
-        self.topic_replies.announce(now_ms, self.settings.slow_broker_ms)
 
     def _unled(self, name: str) -> bool:
         return any(self.reviews.never_led(TopicPartition(name, n)) for n in self.state.topics[name].partitions)

@@ -62,6 +62,10 @@ def serving_brokers(state: ControllerState) -> frozenset[BrokerId]:
     return frozenset(state.brokers) - state.shutting_down - {state.controller_id}
 
 
+PLACED_LIKE_ONE = 25
+"""So many partitions of a new topic take as long to place as one znode takes to decide."""
+
+
 @dataclass(slots=True)
 class Draft:
     """One slice of decisions. Everything in it stands or falls together."""
@@ -157,10 +161,14 @@ class Draft:
         """Whether no more is decided into this draft."""
         return self.size >= size_limit or self.weight >= BATCH_FULL
 
+    def note_placed(self, partitions: int) -> None:
+        """A new topic's partitions were placed, whether it is written or only judged: it was work."""
+        self.topics_size += 1 + partitions // PLACED_LIKE_ONE
+
     def create(self, put: PutTopic) -> None:
         """Write a new topic."""
         self.new_topics[put.topic.name] = put
-        self.topics_size += 1 + len(put.topic.assignments) // 50
+        self.note_placed(len(put.topic.assignments))
         self.weighed += record_weight(put)
         self.names.add(put.topic.name)
 

@@ -15,7 +15,7 @@ from shunter.core.controller.answers import Answers
 from shunter.core.controller.broker_requests import BrokerRequests
 from shunter.core.controller.changes import Changes
 from shunter.core.controller.client_requests import ClientRequests
-from shunter.core.controller.deletions import Deletions
+from shunter.core.controller.deletions import BEGUN_AT_ONCE, Deletions
 from shunter.core.controller.departures import Departures
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.events import (
@@ -234,6 +234,12 @@ class Intake:
         for count, requests in self.liveness.on_brokers_read(brokers, now_ms):
             yield count, (requests, [], [])
 
+    def go_on_deleting(self) -> Iterator[tuple[int, Effects]]:
+        """Begin the deletion of topics with many partitions, in pieces as `start_up` does."""
+        while self.deletions.under_way:
+            yield BEGUN_AT_ONCE, (self.deletions.go_on(self.now_ms), [], [])
+        self.topic_replies.announce(self.now_ms, self.settings.slow_broker_ms)
+
     def on_topic_ids_agreed(self, used: bool, now_ms: int) -> Iterator[tuple[int, Effects]]:
         """Take in whether topics have ids, in pieces as `start_up` does; where that changes, all brokers are told anew.
 
@@ -373,5 +379,7 @@ class Intake:
         self.znodes.on_committed(draft)
         if self.state.waiting and self.next_check_ms is None:
             self.next_check_ms = now_ms + CHECK_EVERY_MS
-        self.client_requests.on_written(records, now_ms)
+        self.client_requests.on_written(records)
+        if not self.deletions.under_way:
+            self.topic_replies.announce(now_ms, self.settings.slow_broker_ms)
         return requests, [], []

@@ -48,7 +48,7 @@ from shunter.model.settings import ControllerSettings
 RETRY_AFTER_MS = 200
 PARTITIONS_PER_TURN = 2_000
 """Partitions that a start-up or a broker's return takes in or hands out before others have a turn: some 10 ms of work."""
-WEIGHT_PER_ITEM = 300
+WEIGHT_PER_ITEM = 150
 """What has the weight of so many bytes counts as one item more that was looked at."""
 REFUSALS_BEFORE_RELOAD = 5
 """Refused writes in a row after which what we believe is thrown away and read again."""
@@ -155,6 +155,18 @@ class ControllerMachine:
     # ---- events
 
     def _take(self, event: Event, now_ms: int, cause: str, bundle: Bundle) -> None:
+        self._dispatch(event, now_ms, cause, bundle)
+        self._maybe_delete_on(bundle)
+
+    def _maybe_delete_on(self, bundle: Bundle) -> bool:
+        """Where a deletion of many partitions has begun, go on with it before anything else; whether that is so."""
+        if not self.intake.deletions.under_way or self.in_turns is not None:
+            return False
+        self.in_turns = self.intake.go_on_deleting()
+        bundle.more = True
+        return True
+
+    def _dispatch(self, event: Event, now_ms: int, cause: str, bundle: Bundle) -> None:
         match event:
             case Elected(epoch, _, ourselves):
                 self._start_over()
@@ -238,6 +250,8 @@ class ControllerMachine:
         if not self.state.active:
             self.state.active = True
             bundle.notices.append(self.intake.in_charge())
+        if self._maybe_delete_on(bundle):
+            return
         held, self.held = self.held, []
         for earlier in held:
             if not bundle.resigned:

@@ -52,6 +52,7 @@ def create_topic(
         return TopicResult(new.name, ErrorCode.INVALID_PARTITIONS, too_great(new.name, len(placed), weight))
     if validate_only:
         draft.weighed += weight  # Nothing is written, but it was work all the same.
+        draft.note_placed(len(placed))
     else:
         draft.create(put)
     return TopicResult(

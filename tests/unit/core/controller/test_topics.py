@@ -8,6 +8,7 @@ import pytest
 from harness import Harness, broker, size_of
 
 from shunter.core.controller import topics
+from shunter.core.controller.deletions import BEGUN_AT_ONCE
 from shunter.core.controller.events import (
     NewTopic,
     PartitionsSubmitted,
@@ -17,7 +18,7 @@ from shunter.core.controller.events import (
     TopicsSubmitted,
 )
 from shunter.core.controller.placement import place_partitions
-from shunter.core.controller.ready import RefusedReply, TopicResult, TopicResultsReply
+from shunter.core.controller.ready import RefusedReply, SendUpdateMetadata, TopicResult, TopicResultsReply
 from shunter.core.controller.state import TopicState
 from shunter.core.controller.tasks import Priority, Task
 from shunter.drivers.zookeeper_requests import JUTE_LIMIT
@@ -500,3 +501,58 @@ def test_a_replica_on_an_impossible_id_is_placed_elsewhere_and_holds_no_deletion
     world.feed(TopicDeletionsSubmitted(("t",), 99))
     assert "t" not in world.store.topics
     assert world.store.owed == {}
+
+
+def test_the_deletion_of_many_partitions_is_told_in_slices_and_answered_after_the_last():
+    """No event holds the loop for long; what comes meanwhile is held, and no broker deletes a replica twice."""
+    world = Harness(brokers=(1, 2, 3)).start()
+    count = 2 * BEGUN_AT_ONCE + 500
+    create(world, new_topic("t", count, 2), new_topic("u", 1, 2), token=1)
+    since = len(world.sent)
+    turns = []
+    handle = world.machine.handle
+
+    def watched(envelope):
+        ready = handle(envelope)
+        turns.append((ready, world.machine.in_turns is not None))
+        return ready
+
+    world.machine.handle = watched
+    delete = TopicDeletionsSubmitted(("t",), 2)
+    grow = PartitionsSubmitted({"u": (2, None)}, False, 3)
+    world.feed(delete, grow)
+    told = [request for request in world.sent[since:] if isinstance(request, SendUpdateMetadata)]
+    sizes = [sum(len(topic.partitions) for topic in request.topics if topic.name == "t") for request in told]
+    assert sum(sizes) == count
+    assert max(sizes) == BEGUN_AT_ONCE
+    deleted = Counter(world.deleted)
+    assert {tp for _, tp in deleted} == {TopicPartition("t", number) for number in range(count)}
+    assert len(deleted) == 2 * count
+    assert set(deleted.values()) == {1}
+    assert "t" not in world.store.topics
+    replies = [token for ready, _ in turns for token, _ in ready.replies]
+    assert replies.count(2) == 1
+    assert not [ready.replies for ready, in_turns in turns if in_turns and ready.replies]
+    assert len(world.store.topics["u"].assignments) == 2
+
+
+def test_a_great_topic_is_judged_alone_in_its_turn():
+    """Eight topics of 20,000 partitions that are only to be validated held the loop for as long as all of them take."""
+    world = Harness(brokers=(1, 2, 3)).start()
+    judged, handle = [], world.machine.handle
+    original = topics.create_topic
+
+    def watched(envelope):
+        judged.append(0)
+        return handle(envelope)
+
+    def counted(*arguments, **named):
+        judged[-1] += 1
+        return original(*arguments, **named)
+
+    world.machine.handle = watched
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(topics, "create_topic", counted)
+        create(world, *(new_topic(f"t{n}", 20_000, 1) for n in range(8)), validate_only=True)
+    assert sum(judged) == 8
+    assert max(judged) == 1
