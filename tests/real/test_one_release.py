@@ -118,7 +118,7 @@ class Upgrade:
         self.wait_isr(replicas)
 
 
-@pytest.mark.parametrize("version", ["3.9.1"])
+@pytest.mark.parametrize("version", ["3.9.1", pytest.param("2.8.2", marks=pytest.mark.long)])
 def test_a_protocol_is_upgraded_one_broker_after_the_other(tmp_path, version):
     """Between two protocols nothing is known by its id; replication and moves go on. At the end everything has an id."""
     with ExitStack() as stack:

@@ -42,7 +42,7 @@ from shunter.core.controller.ready import LoadCluster, Notice, Read, Ready, Refu
 from shunter.core.controller.state import ClusterView, ControllerState
 from shunter.core.controller.tasks import CANCELLED_TIMES, EXAMINED_AT_MOST, Priority, Task
 from shunter.errors import ErrorCode, InvariantViolation
-from shunter.model.records import Record
+from shunter.model.records import PutTopic, Record
 from shunter.model.settings import ControllerSettings
 
 RETRY_AFTER_MS = 200
@@ -325,15 +325,29 @@ class ControllerMachine:
         """ZooKeeper takes no request of this size: decide half as much at once, and refuse what is one request alone."""
         decided = sum(len(task.drafting) for task in outstanding.tasks)
         if decided <= 1:
-            records = len(outstanding.records)
-            bug = InvariantViolation("one decision must fit into one request to ZooKeeper", records=records)
             decider = next((task for task in outstanding.tasks if task.drafting), outstanding.tasks[-1])
-            self._give_up(decider, [task for task in outstanding.tasks if task is not decider], bug, bundle)
+            self._pass_over(decider, outstanding, bundle)
             return
         self._undo(outstanding.tasks)
         self.examine_at_most = decided // 2
         told = f"{len(outstanding.records)} records do not fit into one request; half as many are tried"
         bundle.notices.append(Notice("write-too-great", "zookeeper", told))
+
+    def _pass_over(self, decider: Task, outstanding: Outstanding, bundle: Bundle) -> None:
+        """What is decided about one item does not fit into a request: it stays as it is, and whoever asked is refused.
+
+        Only a topic that others made can be so great; see docs/decisions/0040-too-great-to-be-moved.md.
+        """
+        records = outstanding.records
+        about = ", ".join(sorted({each.topic.name for each in records if isinstance(each, PutTopic)})) or decider.cause
+        told = "what is decided does not fit into one request to ZooKeeper, because the topic's znode is too great"
+        bundle.notices.append(Notice("too-great", about, f"{told}: it stays as it is"))
+        bundle.replies += decider.pass_over(ErrorCode.UNKNOWN_SERVER_ERROR, told)
+        self._undo([task for task in outstanding.tasks if task is not decider])
+        self.intake.queue.drop(decider)
+        if not decider.exhausted:
+            self.intake.queue.put_back([decider])
+        bundle.more = True
 
     def _undo(self, tasks: list[Task]) -> None:
         """A draft left no trace: its tasks are decided again."""

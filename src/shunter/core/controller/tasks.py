@@ -211,6 +211,12 @@ class Task:
             self.looked_at_release = -1
         self.drafting.clear()
 
+    def pass_over(self, error: ErrorCode, message: str) -> list[tuple[ReplyToken, Reply]]:
+        """What was drafted can't be written: those items are refused, or stay as they are where no caller asked."""
+        for index in self.drafting:
+            self.results[index] = None if self.refuse is None else self.refuse(self.items[index], error, message)
+        return self.commit()
+
     def abandon(self, error: ErrorCode, message: str) -> list[tuple[ReplyToken, Reply]]:
         """Refuse whatever of it is not durable; returns replies. Only for tasks that say how they are refused."""
         self.roll_back()

@@ -24,6 +24,7 @@ from shunter.core.controller.tasks import Priority, Task
 from shunter.drivers.zookeeper_requests import JUTE_LIMIT
 from shunter.errors import ErrorCode, InvariantViolation
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from shunter.model.records import PutTopic
 from shunter.model.topic import Topic, TopicSnapshot
 
 INCONSISTENT = (
@@ -478,10 +479,33 @@ def test_one_topic_that_is_too_great_for_a_batch_is_refused():
     world = Harness().start()
     world.request_limit = 3_000
     create(world, new_topic("a", 1, 1), new_topic("bad", 300, 3), new_topic("c", 1, 1))
-    assert codes(world, 77) == {"a": 0, "bad": -1, "c": -1}
-    assert set(world.store.topics) == {"a"}
-    (result,) = create(world, new_topic("c", 1, 1), token=99)
-    assert result.error is ErrorCode.NONE
+    assert codes(world, 77) == {"a": 0, "bad": -1, "c": 0}
+    assert set(world.store.topics) == {"a", "c"}
+    assert [told.about for told in world.told("too-great")] == ["bad"]
+    assert world.machine.requests_refused == 0, "it is no bug of ours"
+
+
+def test_a_topic_of_others_that_is_too_great_to_be_written_ends_nobody():
+    """Its moves stay where they are; whoever asks for one is refused; everything else goes on."""
+    world = Harness(brokers=(1, 2, 3))
+    count = 300
+    assignments = {number: ReplicaAssignment((1, 2)) for number in range(count)}
+    world.store.topics["t"], world.store.configs["t"] = Topic("t", UUID(int=5), assignments, 0), {}
+    for number in range(count):
+        world.store.states[TopicPartition("t", number)] = LeaderAndIsr(1, 0, (1, 2), 0, 1)
+    world.start()
+    create(world, new_topic("u", 1, 2), token=1)
+    world.request_limit = size_of(PutTopic(world.store.topics["t"], ())) - 1
+    moves = {TopicPartition("t", 0): (1, 3), TopicPartition("u", 0): (3, 1)}
+    world.reassign(moves, token=2)
+    told = {tp: error for tp, error, _ in world.replies[2].partitions}
+    assert told[TopicPartition("t", 0)] is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert told[TopicPartition("u", 0)] is ErrorCode.NONE
+    world.write_legacy({TopicPartition("t", 1): (1, 3)})
+    assert {told.about for told in world.told("too-great")} == {"t"}
+    assert world.machine.view.active
+    world.kill(1)
+    assert world.leadership(TopicPartition("t", 7)).leader == 2
 
 
 def test_a_replica_on_an_impossible_id_is_placed_elsewhere_and_holds_no_deletion_up():
