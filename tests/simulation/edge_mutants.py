@@ -12,21 +12,36 @@ from typing import Any
 
 from mutants import Mutant, mutant
 
-from shunter.core.controller import broker_requests, moves, topics, znode_protocols
+from shunter.core.controller import (
+    broker_requests,
+    elections,
+    liveness,
+    moves,
+    ourselves,
+    owed_replicas,
+    topics,
+    znode_protocols,
+)
 from shunter.core.controller.answers import Answers
 from shunter.core.controller.broker_requests import BrokerRequests
 from shunter.core.controller.liveness import Liveness
 from shunter.core.controller.ourselves import live_brokers
 from shunter.core.controller.outbox import Outbox
 from shunter.core.controller.ready import SendLeaderAndIsr
+from shunter.core.controller.state import ControllerState
+from shunter.drivers import zookeeper
+from shunter.drivers.cluster_reader import ClusterReader
 from shunter.drivers.controller_seat import ControllerSeat
 from shunter.drivers.election import Election
 from shunter.drivers.handlers import brokers, reassignments
-from shunter.errors import ErrorCode
+from shunter.drivers.zookeeper_requests import Remove
+from shunter.errors import ErrorCode, RequestRejected
+from shunter.formats import znodes
 from shunter.simulation import channels
-from shunter.simulation.actions import ASIDE_OF
+from shunter.simulation.actions import ASIDE, ASIDE_OF, ASIDE_WEIGHTS
 
 EDGE_MUTANTS: list[Mutant] = []
+GARBLED_FIRST = next(number for number, weights in ASIDE.items() if weights is ASIDE_WEIGHTS)
 edge_mutant: Callable[..., Callable[..., Any]] = partial(mutant, every=ASIDE_OF, into=EDGE_MUTANTS)
 
 
@@ -143,3 +158,102 @@ def requests_have_no_time_limit(original, self, up):
 @edge_mutant(topics, "check_topic_configs", within=20)
 def any_configuration_is_taken(original, *arguments, **named):
     """The bug that was found: a topic gets a configuration that no broker can start with."""
+
+
+# ---- what brokers make of the controller among them
+
+
+EDGE_MUTANTS.append(
+    Mutant(
+        "controllers_keep_their_place",
+        40,
+        # What a broker places on the controller stays there. It is looked at before the first election, and after it.
+        (
+            (elections, "without_controllers", lambda draft, tp, replicas: replicas),
+            (owed_replicas, "mend", lambda state, queue, partitions: None),
+        ),
+        every=ASIDE_OF,
+    )
+)
+
+
+@edge_mutant(owed_replicas, "mend", within=100)
+def led_partitions_keep_a_controller(original, state, queue, partitions):
+    """The bug that was found here: so does what has a leader already, whom somebody else elected."""
+
+
+@edge_mutant(owed_replicas, "place_owed", within=100)
+def owed_replicas_are_never_placed(original, draft, tp):
+    """A partition that began with fewer replicas than were asked for never gets the others."""
+
+
+EDGE_MUTANTS.append(
+    Mutant(
+        "other_controllers_are_brokers",
+        100,
+        # The bug that was found here: a replica that was placed on the controller before waits for it for ever.
+        ((ControllerState, "controllers", property(lambda self: frozenset((self.controller_id,)))),),
+        every=ASIDE_OF,
+    )
+)
+
+
+@edge_mutant(liveness, "live_brokers", within=40)
+def we_stay_in_our_first_rack(original, state, read):
+    """Brokers get racks, or lose them, while we lead, and ours is as it was."""
+    live, us = original(state, read), state.brokers.get(state.controller_id)
+    if us is not None and us.id in live:
+        live[us.id] = live[us.id]._replace(rack=us.rack)
+    return live
+
+
+@edge_mutant(ourselves, "_registration_wanted", within=20)
+def registered_for_good(original, state):
+    """We stay registered in ZooKeeper though no broker looks us up."""
+    return original(state) or None
+
+
+@edge_mutant(ourselves, "_registration_wanted", within=40)
+def old_brokers_do_not_find_us(original, state):
+    """We withdraw our registration though a broker looks us up."""
+    return False
+
+
+# ---- Apache's refusals
+
+
+@edge_mutant(topics, "_check_new_assignments", within=100)
+def growth_may_be_uneven(original, asked, have, wanted, factor, known):
+    """The bug that was found: CreatePartitions takes another number of replicas than the topic's."""
+    return original(asked, have, wanted, len(asked[0]) if asked else factor, known)
+
+
+@edge_mutant(topics, "_check_assignments", within=100)
+def all_brokers_of_a_new_topic_have_to_live(original, state, asked):
+    """The bug that was found: CreateTopics refuses an assignment that names a broker which is down."""
+    if not state.brokers.keys() >= {broker for replicas in asked.values() for broker in replicas}:
+        raise RequestRejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a broker is down")
+    return original(state, asked)
+
+
+EDGE_MUTANTS.append(
+    # The bug that was found: anybody may make KRaft's metadata topic.
+    Mutant("the_metadata_topic_can_be_made", 100, ((topics, "CLUSTER_METADATA_TOPIC", ""),), every=ASIDE_OF)
+)
+
+
+# ---- what ZooKeeper turns away, and what can't be read there
+
+EDGE_MUTANTS.append(
+    # What a server turns away is asked again at once, so that it has even more to do.
+    Mutant("throttled_reads_do_not_wait", 40, ((zookeeper, "_THROTTLED_SECONDS", 0.0),), every=ASIDE_OF)
+)
+
+
+@edge_mutant(ClusterReader, "_owed_replicas", within=60, first=GARBLED_FIRST)
+async def unreadable_debts_are_rubbish(original, self, unreadable):
+    """What can't be read of the replicas that a topic is owed is removed, as Apache's controller removes such znodes."""
+    owed, broken = await original(self, unreadable)
+    for name in broken:
+        await self._client.multi((Remove(znodes.owed_replicas(name)),))
+    return owed, frozenset()

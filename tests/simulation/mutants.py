@@ -44,7 +44,8 @@ class Mutant:
     patches: tuple[tuple[Any, str, Any], ...]
     kind: WorldKind = CONTROLLER
     every: int = 1
-    """Which worlds it is hunted in: those of seeds 1, 1 + every, ...; `within` counts these."""
+    """Which worlds it is hunted in: those of seeds first, first + every, ...; `within` counts these."""
+    first: int = 1
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -59,10 +60,10 @@ class Mutant:
                 patcher.stop()
 
 
-def hunt(mutant: Mutant, first_seed: int = 1) -> Outcome | None:
+def hunt(mutant: Mutant) -> Outcome | None:
     """The first world that finds a mutant, within its bound."""
     with mutant.applied():
-        for seed in range(first_seed, first_seed + mutant.within * mutant.every, mutant.every):
+        for seed in range(mutant.first, mutant.first + mutant.within * mutant.every, mutant.every):
             outcome = run_seed(seed, kind=mutant.kind)
             if outcome.violation is not None:
                 assert not _is_its_own_fault(outcome.violation), (
@@ -88,6 +89,7 @@ def mutant(
     kind: WorldKind = CONTROLLER,
     into: list[Mutant] = MUTANTS,
     every: int = 1,
+    first: int = 1,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a mutant of a function that gets the original as its first argument."""
 
@@ -97,7 +99,7 @@ def mutant(
         def mutated(*arguments: Any, **named: Any) -> Any:
             return function(original, *arguments, **named)
 
-        into.append(Mutant(function.__name__, within, ((owner, attribute, mutated),), kind, every))
+        into.append(Mutant(function.__name__, within, ((owner, attribute, mutated),), kind, every, first))
         return function
 
     return make

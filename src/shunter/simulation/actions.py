@@ -17,19 +17,20 @@ EDGE_OPERATIONS = {
     "reorder_with_the_dead": 2,
     "lying_originals": 2,
     "topic_beside_failed_directory": 3,
+    "auto_create": 3,
+    "odd_creation": 3,
+    "odd_growth": 2,
 }
 EDGE_FAULTS = {
     "channel_swallows": 3,
     "answers_errors": 4,
     "zookeeper_refuses": 3,
     "endpoint_moves": 3,
+    "racks_change": 2,
+    "zookeeper_throttles": 2,
 }
 EDGE_WEIGHTS = {**EDGE_OPERATIONS, **EDGE_FAULTS}
 """What the world outside does to a controller beyond dying and being slow (`edges`); drawn aside."""
-WAITING = {
-    "auto_create": 3,
-}
-"""What a controller does not withstand yet: drawn nowhere, until it does."""
 OPERATION_WEIGHTS = {
     "reassign": 22,
     "reassign_many": 5,
@@ -86,7 +87,7 @@ FAULT_WEIGHTS = {
 }
 NOTHING: Mapping[str, int] = {}
 PACES_US = (100 * MS, 400 * MS, 400 * MS, 1_000 * MS)
-ASIDE_WEIGHTS = {"cancel_at_start": 3, "garble": 8}
+ASIDE_WEIGHTS = {"cancel_at_start": 3, "garble": 8, "auto_create": 2}
 ASIDE_OF = 7
 ASIDE: Mapping[int, Mapping[str, int]] = {1: EDGE_WEIGHTS, 3: ASIDE_WEIGHTS}
 """What is drawn aside, by `seed % ASIDE_OF`: worlds of other seeds stay what they were when it was added.

@@ -65,6 +65,8 @@ class SimulatedBroker:
         self.zookeeper_reachable = True
         self.registered_us = 0
         self.port = 9000 + broker_id
+        self.rack: str | None = None
+        """As it is registered."""
         self.refuses_with: dict[type, ErrorCode] = {}
         """What it answers instead of carrying out a kind of control request."""
         self._expiry: Timer | None = None
@@ -122,7 +124,7 @@ class SimulatedBroker:
         if self.paused or not self.zookeeper_reachable or tree.get(znodes.broker(self.id)) is not None:
             self.scheduler.after(100 * MS, self._register, incarnation)
             return
-        self.session = tree.open_session()
+        self.session, self.rack = tree.open_session(), self.world.rack(self.id)
         self.world.session_opened(self.session, f"broker {self.id}")
         done = tree.commit([Create(znodes.broker(self.id), self._registration(), ephemeral=True)], self.session)
         assert isinstance(done, Transaction)
@@ -132,7 +134,7 @@ class SimulatedBroker:
 
     def _registration(self) -> bytes:
         endpoints = (Endpoint("PLAINTEXT", "PLAINTEXT", "host", self.port),)
-        return encode_broker(Broker(self.id, 0, endpoints, self.world.rack(self.id)), timestamp_ms=0)
+        return encode_broker(Broker(self.id, 0, endpoints, self.rack), timestamp_ms=0)
 
     def move_endpoint(self, port: int) -> bool:
         """Its listeners are configured anew while it runs: `KafkaZkClient.updateBrokerInfo` sets the znode's data."""

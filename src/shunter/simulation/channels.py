@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from shunter.core.controller.events import ConnectionChanged, Event, RequestAnswered
+from shunter.core.controller.events import BrokerIdentified, ConnectionChanged, Event, RequestAnswered
 from shunter.core.controller.ready import ConnectBrokers, Request, SendUpdateMetadata
 from shunter.drivers.backlog import Backlog, Entry, merge_updates
 from shunter.drivers.channels import GONE_AFTER_SECONDS, REQUEST_SECONDS
@@ -85,8 +85,13 @@ class SimulatedChannels:
         brokers: Mapping[BrokerId, ControlledBroker],
         delays: Callable[[BrokerId], Delays],
         observer: Observer,
+        looks_us_up: Callable[[BrokerId], bool | None] = lambda _: None,
     ) -> None:
-        """Begin without connections."""
+        """Begin without connections.
+
+        Args:
+            looks_us_up: says of a broker what its ApiVersions say; None: it is not asked for them.
+        """
         self.name = name
         self.scheduler = scheduler
         self.loop = loop
@@ -94,6 +99,7 @@ class SimulatedChannels:
         self.world = brokers
         self.delays = delays
         self.observer = observer
+        self.looks_us_up = looks_us_up
         self.channels: dict[BrokerId, Channel] = {}
 
     def send(self, request: Request) -> None:
@@ -240,6 +246,10 @@ class Channel:
         self._backlog.restore(self._flying)
         self._flying.clear()
         self._tell_reachable(True)
+        looks_us_up = self._owner.looks_us_up(self.broker.id)
+        if looks_us_up is not None:
+            identified = BrokerIdentified(self.broker.id, self.broker.epoch, looks_us_up)
+            self._owner.loop.deliver(self._owner.post, identified)
         scheduler.after(int(REQUEST_SECONDS * SECOND), self._time, self._up)
         self._pump()
 

@@ -26,7 +26,13 @@ def find_unfinished(world: World) -> list[str]:
     process = _controller(world)
     if process is None:
         return [f"nobody is the controller ({world.owner_of(world.truth.controller_session)} holds the znode)"]
-    told = [*_brokers(world), *_moves(world, process), *_partitions(world), *_controller_state(world, process)]
+    told = [
+        *_brokers(world),
+        *_registrations(world),
+        *_moves(world, process),
+        *_partitions(world),
+        *_controller_state(world, process),
+    ]
     return told or world.edges.last_act() or world.garbling.last_act()
 
 
@@ -37,10 +43,22 @@ def _controller(world: World) -> ShunterProcess | None:
 
 def _brokers(world: World) -> list[str]:
     return [
-        f"broker {broker.id} is not registered"
+        f"broker {broker.id} is not registered, or not in rack {world.rack(broker.id)} yet"
         for broker in world.brokers.values()
-        if broker.id not in world.truth.brokers or not broker.accepting
+        if broker.id not in world.truth.brokers or not broker.accepting or broker.rack != world.rack(broker.id)
     ]
+
+
+def _registrations(world: World) -> list[str]:
+    """Nobody is registered but brokers, and the controller where a broker looks it up in ZooKeeper.
+
+    Source: docs/decisions/0025-ourselves.md.
+    """
+    registered = world.truth.brokers.keys() - world.brokers.keys()
+    asked = [world.looks_controllers_up(broker) for broker in world.brokers]
+    wanted = {world.truth.controller} if True in asked or None in asked else set[int]()
+    told = [f"{sorted(registered - wanted)} are registered, and nobody looks them up"] if registered - wanted else []
+    return [*told, *(f"{broker} is looked up, and is not registered" for broker in wanted - registered)]
 
 
 def _moves(world: World, process: ShunterProcess) -> list[str]:
@@ -87,14 +105,25 @@ def _partitions(world: World) -> list[str]:
     return told
 
 
+def _kept(world: World, tp: TopicPartition) -> bool:
+    """Whether nobody is in a partition's ISR but a controller, whom an Apache controller has elected.
+
+    Nobody has its records, and only an operator may say so ("assignment-kept"). Source: docs/decisions/0026-owed-replicas.md.
+    """
+    state = world.truth.states.get(tp)
+    return state is not None and bool(world.apache.terms) and world.brokers.keys().isdisjoint(state.isr)
+
+
 def _barred(world: World, tp: TopicPartition) -> bool:
-    """Whether a broker can't take a partition up, for a log of an older topic of that name lies there.
+    """Whether a broker can't take a partition up: it has a controller's id alone, or an older topic's log is in the way.
 
     An Apache controller that deletes a topic does not know of replicas that a move of ours has dropped and that wait to
     be deleted; who makes the topic anew may place it there. Brokers refuse that for ever (KAFKA-14616), and StopReplica
     names no topic id: nobody can tell them to delete the one log and not the other.
     """
     assignment = world.truth.assignment(tp)
+    if _kept(world, tp):
+        return True
     return assignment is not None and any(_has_an_older_log(world, broker, tp) for broker in assignment.replicas)
 
 
@@ -144,8 +173,9 @@ def _hosted(world: World, broker: SimulatedBroker) -> list[str]:
             if assignment is None or broker.id not in assignment.replicas:
                 told.append(f"broker {broker.id} still has a log of {tp}")
     told += _placed(world, broker)
-    if broker.alive != frozenset(truth.brokers):
-        told.append(f"broker {broker.id} believes {sorted(broker.alive)} alive, {sorted(truth.brokers)} are")
+    alive = truth.brokers.keys() | {truth.controller}
+    if broker.alive != alive:
+        told.append(f"broker {broker.id} believes {sorted(broker.alive)} alive, {sorted(alive)} are")
     return told
 
 
@@ -159,11 +189,22 @@ def _placed(world: World, broker: SimulatedBroker) -> list[str]:
         for other in world.brokers.values()
         if (known := broker.live.get(other.id)) is not None and [each.port for each in known.endpoints] != [other.port]
     ]
+    racks = {number: known.rack for number, known in broker.live.items()}
+    real = {number: other.rack for number, other in world.brokers.items()}
+    told += [
+        f"broker {broker.id} believes broker {number} in rack {racks[number]}, not {real[number]}"
+        for number in racks.keys() & real.keys()
+        if racks[number] != real[number]
+    ]
+    if all(real.values()) is not all(racks.values()) or any(real.values()) is not any(racks.values()):
+        told.append(f"broker {broker.id} can't place topics: it believes in racks {racks}, and there are {real}")
     for name, topic in world.truth.topics.items():
         factor = None if topic.topic_id is None else world.asked_factors.get(topic.topic_id)
         for number, placed in (
             topic.assignments.items() if factor is not None and name not in world.truth.deleting else ()
         ):
+            if _kept(world, TopicPartition(name, number)):
+                continue
             if len(placed.replicas) != factor or not set(placed.replicas) <= set(world.brokers):
                 told.append(f"{name}-{number} is on {list(placed.replicas)}, {factor} brokers were asked for")
     return told

@@ -30,6 +30,7 @@ from shunter.simulation.poison import POISONS
 from shunter.simulation.process import ShunterProcess
 from shunter.simulation.replica import Role
 from shunter.simulation.scheduler import MS, SECOND
+from shunter.simulation.zookeeper_session import SimulatedKazoo
 from shunter.simulation.zookeeper_tree import Transaction
 from shunter.wire.reassignments import AlteredPartition, AlteredTopic, AlterReassignments, AlterReassignmentsResult
 
@@ -267,7 +268,17 @@ class Edges:
     # ---- brokers
 
     def auto_create(self, random: Random) -> bool:
-        """A broker makes an internal topic, and places it over all that are live in its metadata.
+        """A broker makes an internal topic; now and then while another one is down."""
+        victim = self._broker(random)
+        if victim is None or random.random() < 0.7:
+            return self._auto_create(random)
+        victim.kill()
+        self.world.scheduler.after(self.world.shape.broker_session_us + SECOND, self._auto_create, random)
+        self.world.scheduler.after(self.world.shape.broker_session_us + self._while(random) + SECOND, victim.start)
+        return True
+
+    def _auto_create(self, random: Random) -> bool:
+        """Place a topic over all that are live in a broker's metadata, the controller among them.
 
         Source: Apache Kafka 3.9, `AutoTopicCreationManager`, `AdminZkClient.getBrokerMetadatas`, `AdminUtils`.
         """
@@ -283,7 +294,7 @@ class Edges:
                 told = f"broker {broker.id} can't place a topic: of {racks} only some have a rack"
                 self.world.violate("brokers can place topics", told)
             return False
-        factor = random.randint(1, 3)
+        factor = random.randint(1, len(self.world.shape.brokers))
         if len(racks) < factor:
             return False
         placed = {
@@ -301,6 +312,8 @@ class Edges:
         )
         if isinstance(done, Transaction):
             self.world.asked_factors[topic_id] = factor
+            if random.random() < 0.3:
+                self.world.faults.apache_takes_over(random)  # Who elects whomever it finds, the former controller too.
         return isinstance(done, Transaction)
 
     def topic_beside_failed_directory(self, random: Random) -> bool:
@@ -338,6 +351,24 @@ class Edges:
         broker = self._broker(random)
         return broker is not None and broker.move_endpoint(10_000 + random.randrange(10_000))
 
+    def racks_change(self, random: Random) -> bool:
+        """Brokers are restarted one after the other, with racks that they did not have, without, or one in another."""
+        world, brokers = self.world, self.world.shape.brokers
+        kind = random.choice(("new", "none", "another")) if any(world.racks.values()) else "new"
+        racks: dict[BrokerId, str | None] = dict.fromkeys(brokers)
+        if kind == "new":
+            racks = {broker: f"s{random.randrange(2)}" for broker in brokers}
+        elif kind == "another":
+            racks = {random.choice(brokers): f"r{random.randrange(3)}"}
+        world.racks.update(racks)
+        for place, broker in enumerate(racks):
+            world.scheduler.after(place * random.randrange(1, 3) * SECOND, self._restart, world.brokers[broker])
+        return True
+
+    def _restart(self, broker: SimulatedBroker) -> None:
+        broker.stop_cleanly()
+        self.world.scheduler.after(500 * MS, broker.start)
+
     # ---- ZooKeeper and the network
 
     def zookeeper_refuses(self, random: Random) -> bool:
@@ -346,13 +377,31 @@ class Edges:
         if not process.running or process.kazoo is None:
             return False
         prefix = random.choice(GUARDED)
-        forbidden = process.kazoo.forbidden_reads if random.random() < 0.5 else process.kazoo.forbidden_writes
+        reads = random.random() < (0.2 if prefix == znodes.BROKER_IDS else 0.5)
+        forbidden = process.kazoo.forbidden_reads if reads else process.kazoo.forbidden_writes
         forbidden.append(prefix)
         self.world.scheduler.after(self._while(random), forbidden.clear)
         self.world.scheduler.note(f"zookeeper refuses {process.name} {prefix}")
-        if random.random() < 0.5:
+        if random.random() < 0.5 or (prefix == znodes.BROKER_IDS and not reads):
             self.world.faults.controller_deposed(random)
         return True
+
+    def zookeeper_throttles(self, random: Random) -> bool:
+        """The server has too much to do, and turns requests of a controller away.
+
+        Source: Apache ZooKeeper 3.6, `RequestThrottler`, `Code.THROTTLEDOP`: nothing of such a request is done.
+        """
+        process = self.world.active_process() or random.choice(list(self.world.processes.values()))
+        if not process.running or process.kazoo is None:
+            return False
+        process.kazoo.throttled = random.choice((0.2, 0.7, 1.0))
+        self.world.scheduler.after(self._while(random), self._serve_all, process.kazoo)
+        if random.random() < 0.3:
+            self.world.faults.controller_deposed(random)
+        return True
+
+    def _serve_all(self, kazoo: SimulatedKazoo) -> None:
+        kazoo.throttled = 0.0
 
     def channel_swallows(self, random: Random) -> bool:
         """A firewall forgets a controller's connection to a broker: nothing comes through it any more, in silence."""
@@ -373,18 +422,21 @@ class Edges:
             if process.kazoo is not None:
                 process.kazoo.forbidden_reads.clear()
                 process.kazoo.forbidden_writes.clear()
+                process.kazoo.throttled = 0.0
         for name in self.world.poisoned():
             self._cure(name)
 
     def last_act(self) -> list[str]:
-        """When everything has come to rest: move an endpoint, and let a connection swallow before that.
+        """When everything has come to rest: move an endpoint, and let a connection swallow before that; make a topic.
 
         In a busy cluster others' news carry such a change along; here nothing else has anything said.
         """
         planned = {action.kind for action in self.world.actions}
-        if self._acted or "endpoint_moves" not in planned:
+        if self._acted or planned.isdisjoint(("endpoint_moves", "racks_change")):
             return []
         self._acted = True
+        if "racks_change" in planned:
+            self.auto_create(Random(self.world.seed))
         first, *others = self.world.brokers.values()
         if "channel_swallows" in planned:
             for process in self.world.processes.values():

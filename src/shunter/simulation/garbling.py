@@ -22,9 +22,14 @@ from shunter.formats.admin_znodes import (
     encode_legacy_reassignments,
     encode_partitions,
 )
-from shunter.formats.broker_znodes import decode_broker, decode_controller, decode_controller_epoch
+from shunter.formats.broker_znodes import (
+    decode_broker,
+    decode_controller,
+    decode_controller_epoch,
+    decode_controller_id,
+)
 from shunter.formats.config_znodes import ConfigChange, decode_config, encode_config_change
-from shunter.formats.reassignment_znodes import decode_owed_deletions, decode_reassignment
+from shunter.formats.reassignment_znodes import decode_owed_deletions, decode_owed_replicas, decode_reassignment
 from shunter.formats.request_znodes import decode_request, encode_request
 from shunter.formats.topic_znodes import decode_state, decode_topic
 from shunter.simulation.scheduler import SECOND
@@ -42,6 +47,8 @@ READERS: dict[str, tuple[str, Callable[[str, bytes], Any]]] = {
         lambda path, data: decode_reassignment(path, data, version=0, czxid=1),
     ),
     "owed deletions": (f"{znodes.OWED_DELETIONS}/.+", lambda path, data: decode_owed_deletions(path, data, 0)),
+    "owed replicas": (f"{znodes.OWED_REPLICAS}/.+", lambda path, data: decode_owed_replicas(path, data, 0)),
+    "controller id": (f"{znodes.CONTROLLERS}/.+", lambda path, data: decode_controller_id(_name(path), data)),
     "registration": (f"{znodes.BROKER_IDS}/.+", lambda path, data: decode_broker(_name(path), data, 1)),
     "config": (f"{znodes.CONFIGS}/topics/.+", decode_config),
     "legacy": (znodes.LEGACY_REASSIGNMENTS, lambda _, data: decode_legacy_reassignments(data, 0)),
@@ -54,8 +61,9 @@ READERS: dict[str, tuple[str, Callable[[str, bytes], Any]]] = {
 }
 """What is overwritten: paths, and how they are read."""
 GARBLED = tuple(READERS)
-WEIGHTS = (6, 5, 6, 4, 2, 2, 1, 1, 2, 1, 1, 1, 1)
-READ_AT_START = ("record", "owed deletions", "producer ids")
+WEIGHTS = (6, 5, 6, 4, 6, 2, 2, 2, 1, 1, 2, 1, 1, 1, 1)
+OWED_SHARE = 0.7
+READ_AT_START = ("record", "owed deletions", "owed replicas", "controller id", "producer ids")
 """Read by whoever is elected, and by nobody later: who mends one has the controller elected anew, as it asks for."""
 ANNOUNCEMENTS = (f"{znodes.ISR_CHANGES}/isr_change_", f"{znodes.LOG_DIR_EVENTS}/log_dir_event_")
 
@@ -72,6 +80,8 @@ class Garbling:
         """Overwrite something; where there is nothing of the kind, perhaps write something that can't be read."""
         tree = self.world.tree
         kind = random.choices(GARBLED, WEIGHTS)[0]
+        if tree.children(znodes.OWED_REPLICAS) and random.random() < OWED_SHARE:
+            kind = "owed replicas"  # They are rarely there, and not for long.
         pattern, read = READERS[kind]
         found = [path for path in tree.paths() if re.fullmatch(pattern, path) and path not in self.world.truth.garbled]
         if found:
@@ -85,6 +95,8 @@ class Garbling:
         if not path:
             return False
         self.world.coverage.count("garbled", kind)
+        if kind in READ_AT_START and random.random() < 0.5:
+            self.world.faults.controller_deposed(random)  # Whoever is elected now meets it.
         if random.random() < 0.7:
             self.world.scheduler.after(int(random.choice((0.05, 0.5, 3, 12)) * SECOND), self.mend, path)
         return True

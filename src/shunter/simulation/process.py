@@ -105,7 +105,14 @@ class ShunterProcess:
             self.machine, SkewedClock(world, world.draw_skew_ms()), on_notice=self._take_notice
         )
         self.channels = SimulatedChannels(
-            self.name, world.scheduler, self.loop, self.control.post, world.brokers, world.delays, world.safety
+            self.name,
+            world.scheduler,
+            self.loop,
+            self.control.post,
+            world.brokers,
+            world.delays,
+            world.safety,
+            world.looks_controllers_up,
         )
         self.kazoo: SimulatedKazoo | None = None
         client = ZooKeeperClient("simulated", kazoo_client=self._make_kazoo)

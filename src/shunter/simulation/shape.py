@@ -50,6 +50,8 @@ class Shape:
     produce_us: int
     alter_version: int = NEWEST_ALTER_PARTITION
     """Of AlterPartition, that all brokers speak."""
+    identified: bool = False
+    """Whether brokers tell what they serve; else they are taken for old ones."""
     racks: tuple[str | None, ...] = ()
     """Of the brokers, in their order; empty: nobody has one."""
 
@@ -98,14 +100,19 @@ def draw_shape(seed: int) -> Shape:
         produce_us=random.choice(size.produce_ms) * MS,
         alter_version=alter_version,
         racks=racks,
+        identified=_has_edges(seed),
     )
 
 
 def _draw_edge(seed: int, brokers: int) -> tuple[int, tuple[str | None, ...]]:
     """Draw what only worlds with edges have, by a PRNG of its own."""
-    if ASIDE.get(seed % ASIDE_OF) is not EDGE_WEIGHTS:
+    if not _has_edges(seed):
         return NEWEST_ALTER_PARTITION, ()
     random = Random(f"edge {seed}")
-    version = random.choice((0, 1, 2, NEWEST_ALTER_PARTITION, NEWEST_ALTER_PARTITION))
+    version = random.choice((0, 0, 1, 2, NEWEST_ALTER_PARTITION, NEWEST_ALTER_PARTITION))
     racks = tuple(f"r{number % 2}" for number in range(brokers)) if random.random() < 0.6 else ()
     return version, racks
+
+
+def _has_edges(seed: int) -> bool:
+    return ASIDE.get(seed % ASIDE_OF) is EDGE_WEIGHTS

@@ -40,6 +40,7 @@ from shunter.simulation.operators import Operators
 from shunter.simulation.phases import live_through
 from shunter.simulation.poison import is_poison
 from shunter.simulation.process import ObservedMachine, ShunterProcess, altered_results
+from shunter.simulation.refusals import Refusals
 from shunter.simulation.safety import Safety, Violation
 from shunter.simulation.scheduler import MS, SECOND, Scheduler
 from shunter.simulation.shape import Shape
@@ -73,6 +74,8 @@ class World:
         self._delays: dict[BrokerId, Delays] = {}
         self._slowness: dict[BrokerId, float] = {}
         self.parted: set[tuple[BrokerId, BrokerId]] = set()
+        self.racks = dict(zip(shape.brokers, shape.racks, strict=True)) if shape.racks else {}
+        """Where brokers stand when they start next."""
         self.unclean_asked: set[TopicPartition] = set()
         self.brokers: dict[BrokerId, SimulatedBroker] = {}
         for broker in shape.brokers:
@@ -85,6 +88,7 @@ class World:
         self.faults = Faults(self)
         self.garbling = Garbling(self)
         self.edges = Edges(self)
+        self.refusals = Refusals(self)
         self.edge_rules = EdgeRules(self)
         self._value = 0
         self.asked_factors: dict[UUID, int] = {}
@@ -117,8 +121,12 @@ class World:
         return int(self.truth.configs.get(topic, {}).get("min.insync.replicas", "1"))
 
     def rack(self, broker: BrokerId) -> str | None:
-        """Where a broker stands."""
-        return self.shape.racks[self.shape.brokers.index(broker)] if self.shape.racks else None
+        """Where a broker stands when it registers next."""
+        return self.racks.get(broker)
+
+    def looks_controllers_up(self, broker: BrokerId) -> bool | None:
+        """Whether a broker is so old that it looks a controller up in ZooKeeper; None where nobody is asked."""
+        return self.shape.alter_version == 0 and broker % 2 == 1 if self.shape.identified else None
 
     def is_poisoned(self, topic: str) -> bool:
         """Whether no broker can read a topic's configuration."""
@@ -365,7 +373,7 @@ class World:
     def _act(self, action: Action) -> None:
         self.scheduler.note(f"action {action.number} {action.kind}")
         random = Random(action.draw)
-        doers = (self.faults, self.operators, self.edges)
+        doers = (self.faults, self.operators, self.edges, self.refusals)
         done = getattr(next(doer for doer in doers if hasattr(doer, action.kind)), action.kind)(random)
         if done:
             self.coverage.count("fault" if action.kind in FAULT_WEIGHTS else "operation", action.kind)

@@ -13,7 +13,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from kazoo.client import KazooState
-from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, NoAuthError, NoNodeError, SessionExpiredError
+from kazoo.exceptions import (
+    EXCEPTIONS,
+    ConnectionClosedError,
+    ConnectionLoss,
+    NoAuthError,
+    NoNodeError,
+    SessionExpiredError,
+)
 
 from shunter.drivers import zookeeper_requests as requests
 from shunter.drivers.zookeeper_requests import Check, Operation
@@ -68,6 +75,8 @@ class SimulatedKazoo:
         self.forbidden_reads: list[str] = []
         self.forbidden_writes: list[str] = []
         """Beginnings of paths that their ACLs keep from us."""
+        self.throttled = 0.0
+        """How many of all requests the server turns away, for it has too much to do."""
         self.session = 0
         self.last_zxid = 0
         self.hosts = "simulated"
@@ -238,6 +247,9 @@ class SimulatedKazoo:
         kind, body, tree = request.type, request.body, self._tree
         if self.session not in tree.sessions:
             return b"", SessionExpiredError()
+        if self.throttled and self._scheduler.chance(self.throttled):
+            self._on_refused(self._loop.name)
+            return b"", EXCEPTIONS[requests.THROTTLED]()
         if kind == wire.MULTI:
             return self._multi(wire.read_multi(body)), None
         if kind == wire.MULTI_READ:
