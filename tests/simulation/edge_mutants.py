@@ -170,15 +170,15 @@ EDGE_MUTANTS.append(
         # What a broker places on the controller stays there. It is looked at before the first election, and after it.
         (
             (elections, "without_controllers", lambda draft, tp, replicas: replicas),
-            (owed_replicas, "mend", lambda state, queue, partitions: None),
+            (owed_replicas, "replace_controllers", lambda draft, tp: None),
         ),
         every=ASIDE_OF,
     )
 )
 
 
-@edge_mutant(owed_replicas, "mend", within=100)
-def led_partitions_keep_a_controller(original, state, queue, partitions):
+@edge_mutant(owed_replicas, "replace_controllers", within=100)
+def led_partitions_keep_a_controller(original, draft, tp):
     """The bug that was found here: so does what has a leader already, whom somebody else elected."""
 
 

@@ -128,8 +128,13 @@ def lead_on(draft: Draft, settings: ControllerSettings, tp: TopicPartition) -> N
 
 
 def eligible_leader(state: ControllerState, tp: TopicPartition, leader: BrokerId) -> bool:
-    """Whether a sitting leader may stay: it is live and its log dir works (leaving brokers lead until relieved)."""
-    return leader in state.brokers and leader not in state.offline_replicas.get(tp, ())
+    """Whether a sitting leader may stay: it is live and its log dir works (leaving brokers lead until relieved).
+
+    We are live, and hold no data: an Apache controller may have elected us while we were registered as a broker.
+    """
+    return (
+        leader in state.brokers and leader != state.controller_id and leader not in state.offline_replicas.get(tp, ())
+    )
 
 
 def _led_by(leadership: LeaderAndIsr, elected: Elected) -> LeaderAndIsr:

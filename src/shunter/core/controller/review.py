@@ -250,7 +250,7 @@ class Reviews:
 
     def leaderless(self, topics: Iterable[str]) -> list[TopicPartition]:
         """Partitions of some topics that have no live leader."""
-        brokers = self.state.brokers
+        brokers = self.state.storing
         return [
             TopicPartition(name, number)
             for name in topics
@@ -263,7 +263,7 @@ class Reviews:
         """All partitions with a leader, or a follower in sync, that is not live; those without a leader come first."""
         led: list[TopicPartition] = []
         followed: list[TopicPartition] = []
-        live = frozenset(self.state.brokers)
+        live = self.state.storing
         for name, topic in self.state.topics.items():
             for number, (_, leadership) in topic.partitions.items():
                 if leadership is None or leadership.leader not in live:
@@ -274,7 +274,7 @@ class Reviews:
 
     def _unserved_among(self, written: Iterable[TopicPartition]) -> list[TopicPartition]:
         """The same of partitions that were just written, but for those that nobody can lead."""
-        brokers = self.state.brokers.keys()
+        brokers = self.state.storing
         led: list[TopicPartition] = []
         followed: list[TopicPartition] = []
         for tp in written:

@@ -97,6 +97,11 @@ class ControllerState:
         """
         return self.controller_ids.difference(self.brokers) | {self.controller_id} | self.impossible_ids
 
+    @property
+    def storing(self) -> frozenset[BrokerId]:
+        """Live brokers that hold data: all but ourselves."""
+        return frozenset(self.brokers) - {self.controller_id}
+
     def partition(self, tp: TopicPartition) -> PartitionState | None:
         """The partition's state, or None when there is no such topic or partition."""
         topic = self.topics.get(tp.topic)

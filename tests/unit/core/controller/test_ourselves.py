@@ -387,6 +387,16 @@ def test_a_controllers_id_in_the_isr_leaves_both():
     assert not world.told("assignment-kept")
 
 
+@pytest.mark.parametrize("isr", [(US, 1, 2), (1, US, 2)])
+def test_we_lead_nothing_and_are_in_sync_with_nothing_though_we_are_live(isr):
+    """An Apache controller elected us while we were registered: brokers would fetch from us for ever."""
+    world = led_by_others((US, 1, 2), isr)
+    assert world.replicas(T0) == (3, 1, 2)
+    after = world.leadership(T0)
+    assert (after.leader, after.isr) == (1, (1, 2))
+    world.check()
+
+
 def test_a_partition_that_moves_is_left_to_its_move():
     world = Harness(brokers=(1, 2, 3))
     world.store.controller_ids = frozenset({101})
