@@ -80,7 +80,7 @@ def empty_lists_cancel(original, topic, request):
     return (replace(change, replicas=change.replicas or None) for change in original(topic, request))
 
 
-@edge_mutant(moves, "validate_target", within=40)
+@edge_mutant(moves, "validate_target", within=60)
 def everybody_in_a_target_has_to_live(original, replicas, known, **named):
     """The bug that was found: a target that names a dead broker is refused, also where that is a replica already."""
     return original(replicas, known, **{**named, "had": ()})
@@ -198,7 +198,7 @@ EDGE_MUTANTS.append(
 )
 
 
-@edge_mutant(liveness, "live_brokers", within=40)
+@edge_mutant(liveness, "live_brokers", within=100)
 def we_stay_in_our_first_rack(original, state, read):
     """Brokers get racks, or lose them, while we lead, and ours is as it was."""
     live, us = original(state, read), state.brokers.get(state.controller_id)
@@ -250,7 +250,7 @@ EDGE_MUTANTS.append(
 )
 
 
-@edge_mutant(ClusterReader, "_owed_replicas", within=60, first=GARBLED_FIRST)
+@edge_mutant(ClusterReader, "_owed_replicas", within=120, first=GARBLED_FIRST)
 async def unreadable_debts_are_rubbish(original, self, unreadable):
     """What can't be read of the replicas that a topic is owed is removed, as Apache's controller removes such znodes."""
     owed, broken = await original(self, unreadable)

@@ -26,9 +26,13 @@ from shunter.model.execution import (
     MoveAccepted,
     ThrottleRestored,
 )
+from shunter.simulation.actions import ASIDE_OF
+from shunter.simulation.executor.actions import ASIDE
 from shunter.simulation.kinds import EXECUTOR
 
 EXECUTOR_MUTANTS: list[mutants.Mutant] = []
+LOG_DIRS_FIRST = next(iter(ASIDE))
+"""Of the worlds in which somebody moves replicas between log dirs behind the executor's back."""
 mutant = partial(mutants.mutant, kind=EXECUTOR, into=EXECUTOR_MUTANTS)
 
 
@@ -213,7 +217,7 @@ def log_dirs_before_their_throttle(original, state, held, throttled, now_ms, new
     return original(state, held, Gate(), now_ms, new_id, out)
 
 
-@mutant(placement, "_placed", within=400)
+@mutant(placement, "_placed", within=40, every=ASIDE_OF, first=LOG_DIRS_FIRST)
 def log_dirs_as_they_were(original, state, move):
     """Where a replica was seen before it was asked for, or before it came anew, counts."""
     state.cluster.sizes_at_ms.update(dict.fromkeys(state.cluster.sizes, 1 << 62))

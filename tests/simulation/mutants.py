@@ -137,13 +137,13 @@ def _expected(record):
     return getattr(record, "version", -1)
 
 
-@mutant(Outbox, "_broker_epoch", within=30)
+@mutant(Outbox, "_broker_epoch", within=60)
 def broker_epoch_unknown(original, self, broker):
     """Control requests carry -1, which every broker accepts."""
     return -1
 
 
-@mutant(Outbox, "_broker_epoch", within=30)
+@mutant(Outbox, "_broker_epoch", within=60)
 def broker_epoch_of_the_future(original, self, broker):
     """Control requests are stamped with an epoch that no bounce outdates (stamped late)."""
     return 1 << 40
@@ -355,7 +355,7 @@ def stray_deletions_wait_for_a_topic(original, self, names):
     """The bug that was found: an entry of the deletion queue that names no topic stays."""
 
 
-@mutant(TaskQueue, "first", within=20)
+@mutant(TaskQueue, "first", within=40)
 def submissions_first(original, self, *, barrier_holds, barrier):
     """Submissions go before deaths and cancels."""
     queue = self.queues[Priority.NORMAL]

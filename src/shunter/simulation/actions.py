@@ -26,7 +26,7 @@ EDGE_FAULTS = {
     "answers_errors": 4,
     "zookeeper_refuses": 3,
     "endpoint_moves": 3,
-    "racks_change": 2,
+    "racks_change": 4,
     "zookeeper_throttles": 2,
 }
 EDGE_WEIGHTS = {**EDGE_OPERATIONS, **EDGE_FAULTS}

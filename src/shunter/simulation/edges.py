@@ -270,14 +270,18 @@ class Edges:
     def auto_create(self, random: Random) -> bool:
         """A broker makes an internal topic; now and then while another one is down."""
         victim = self._broker(random)
-        if victim is None or random.random() < 0.7:
-            return self._auto_create(random)
+        if victim is None or random.random() < 0.6:
+            return self._auto_create(random, random.randint(1, len(self.world.shape.brokers)))
         victim.kill()
-        self.world.scheduler.after(self.world.shape.broker_session_us + SECOND, self._auto_create, random)
-        self.world.scheduler.after(self.world.shape.broker_session_us + self._while(random) + SECOND, victim.start)
+        after_us, every = self.world.shape.broker_session_us + SECOND, len(self.world.shape.brokers)
+        self.world.scheduler.after(after_us, self._auto_create_later, random, every)
+        self.world.scheduler.after(after_us + self._while(random), victim.start)
         return True
 
-    def _auto_create(self, random: Random) -> bool:
+    def _auto_create_later(self, random: Random, factor: int) -> None:
+        self._auto_create(random, factor)
+
+    def _auto_create(self, random: Random, factor: int) -> bool:
         """Place a topic over all that are live in a broker's metadata, the controller among them.
 
         Source: Apache Kafka 3.9, `AutoTopicCreationManager`, `AdminZkClient.getBrokerMetadatas`, `AdminUtils`.
@@ -294,7 +298,6 @@ class Edges:
                 told = f"broker {broker.id} can't place a topic: of {racks} only some have a rack"
                 self.world.violate("brokers can place topics", told)
             return False
-        factor = random.randint(1, len(self.world.shape.brokers))
         if len(racks) < factor:
             return False
         placed = {
@@ -312,6 +315,7 @@ class Edges:
         )
         if isinstance(done, Transaction):
             self.world.asked_factors[topic_id] = factor
+            self.world.auto_created.add(topic_id)
             if random.random() < 0.3:
                 self.world.faults.apache_takes_over(random)  # Who elects whomever it finds, the former controller too.
         return isinstance(done, Transaction)
@@ -436,7 +440,7 @@ class Edges:
             return []
         self._acted = True
         if "racks_change" in planned:
-            self.auto_create(Random(self.world.seed))
+            self._auto_create(Random(self.world.seed), len(self.world.shape.brokers))
         first, *others = self.world.brokers.values()
         if "channel_swallows" in planned:
             for process in self.world.processes.values():

@@ -81,5 +81,6 @@ EXECUTOR = WorldKind(
     lambda seed, actions: ExecutorWorld(seed, draw_executor_shape(seed), actions),
     "moves",
     EXECUTOR_EXPECTED,
+    executor_actions.ASIDE,
 )
 KINDS = {kind.name: kind for kind in (CONTROLLER, EXECUTOR)}

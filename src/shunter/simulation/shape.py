@@ -110,7 +110,7 @@ def _draw_edge(seed: int, brokers: int) -> tuple[int, tuple[str | None, ...]]:
         return NEWEST_ALTER_PARTITION, ()
     random = Random(f"edge {seed}")
     version = random.choice((0, 0, 1, 2, NEWEST_ALTER_PARTITION, NEWEST_ALTER_PARTITION))
-    racks = tuple(f"r{number % 2}" for number in range(brokers)) if random.random() < 0.6 else ()
+    racks = tuple(f"r{number % 2}" for number in range(brokers)) if random.random() < 0.4 else ()
     return version, racks
 
 

@@ -93,6 +93,7 @@ class World:
         self._value = 0
         self.asked_factors: dict[UUID, int] = {}
         """How many replicas the topics that brokers made were asked to have, unless somebody has moved them since."""
+        self.auto_created: set[UUID | None] = set()
 
     # ---- what the parts ask
 
@@ -160,6 +161,10 @@ class World:
             if process.name == writer:
                 return process.decided_live - process.decided_offline.get(tp, frozenset())
         return frozenset(self.truth.brokers)
+
+    def is_auto_created(self, tp: TopicPartition) -> bool:
+        """Whether a broker made its topic, and placed it: some of its replicas may be owed."""
+        return self.topic_id(tp.topic) in self.auto_created
 
     def forget_asked_factor(self, tp: TopicPartition) -> None:
         """Somebody moves it: how many replicas it was asked to have counts no more."""

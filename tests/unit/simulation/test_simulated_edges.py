@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from shunter.errors import ErrorCode
-from shunter.simulation.actions import ASIDE, EDGE_WEIGHTS, FAULT_WEIGHTS, OPERATION_WEIGHTS, WAITING
+from shunter.simulation.actions import ASIDE, EDGE_WEIGHTS, FAULT_WEIGHTS, OPERATION_WEIGHTS
 from shunter.simulation.alterations import GIVEN_UP, OPERATION_NOT_ATTEMPTED, PUT_BACK
 from shunter.simulation.edges import Edges
 from shunter.simulation.poison import POISONS, is_poison
+from shunter.simulation.refusals import Refusals
 from shunter.simulation.shape import draw_shape
 
 
@@ -38,10 +39,9 @@ def test_errors_of_alter_partition_are_known_since_their_versions():
 
 
 def test_every_edge_is_something_that_a_world_can_do():
-    for name in (*EDGE_WEIGHTS, *WAITING):
-        assert callable(getattr(Edges, name))
+    for name in EDGE_WEIGHTS:
+        assert callable(getattr(Edges, name, None) or getattr(Refusals, name))
     assert EDGE_WEIGHTS.keys() <= OPERATION_WEIGHTS.keys() | FAULT_WEIGHTS.keys()
-    assert not EDGE_WEIGHTS.keys() & WAITING.keys()
 
 
 def test_only_worlds_with_an_edge_have_racks_and_older_leaders():

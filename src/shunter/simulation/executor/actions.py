@@ -27,6 +27,7 @@ OPERATION_WEIGHTS = {
     "topic_made_anew": 1,
     "topic_made": 2,
     "topic_grown": 1,
+    "back_to_its_log_dir": 0,
 }
 FAULT_WEIGHTS = {
     "executor_killed": 8,
@@ -56,4 +57,6 @@ FAULT_WEIGHTS = {
     "cluster_unreachable": 3,
     "permission_withdrawn": 1,
 }
+ASIDE = {3: {"back_to_its_log_dir": 1}}
+"""What is drawn aside, as `simulation.actions.ASIDE` says."""
 PACES_US = (300 * MS, 1_000 * MS, 3_000 * MS)

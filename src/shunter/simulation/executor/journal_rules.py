@@ -297,7 +297,8 @@ class JournalRules:
             if found is None or found == path or key in world.refused_dirs:
                 continue
             shaken = (dirs.failed_us.get((broker, each), -1) >= since_us for each in (path, found))
-            if dirs.foreign_us.get(key, -1) >= since_us or any(shaken):
+            # Whoever moved it before the plan was taken on is no excuse: it is looked at after that.
+            if dirs.foreign_us.get(key, -1) >= max(since_us, move.accepted_us) or any(shaken):
                 continue
             told = f"{move.tp} is done and in {found} of broker {broker}, {path} is due"
             self._rules.violate("a move ends in its log dirs", told)

@@ -217,6 +217,34 @@ class ExecutorOperators:
             cluster.log_dirs.alter(broker, tps[0], path, FOREIGN) is ErrorCode.NONE
         )
 
+    def back_to_its_log_dir(self, random: Random) -> bool:
+        """Somebody else moves a replica that the executor has seen to another log dir, and a plan asks for it back.
+
+        What the executor knows of the replica is from before: that it lies there already.
+        """
+        process, cluster = self.world.driver(), self.world.cluster
+        if process is None or len(cluster.log_dirs.paths) == 1:
+            return False
+        found = process.core.state.cluster.sizes.items()
+        seen = [(*key, size.log_dir) for key, size in sorted(found) if cluster.log_dirs.places.get(key) == size.log_dir]
+        if not seen:
+            return False
+        broker, tp, path = random.choice(seen)
+        other = random.choice([each for each in cluster.log_dirs.paths if each != path])
+        self.world.scheduler.after(SECOND, self._ask_back, (broker, tp, path), random, 20)
+        return cluster.log_dirs.alter(broker, tp, other, FOREIGN) is ErrorCode.NONE
+
+    def _ask_back(self, seen: tuple[BrokerId, TopicPartition, str], random: Random, looks: int) -> None:
+        """Ask as soon as the replica lies elsewhere; until then it is copied."""
+        (broker, tp, path), cluster = seen, self.world.cluster
+        found = cluster.partitions.get(tp)
+        if found is None or broker not in found.target or self.world.phase_two:
+            return
+        if cluster.log_dirs.places.get((broker, tp)) != path:
+            self._submit([MoveOrder(tp, found.target, None, ((broker, path),))], random)
+        elif looks:
+            self.world.scheduler.after(SECOND, self._ask_back, seen, random, looks - 1)
+
     def half_a_day_passes(self, random: Random) -> bool:
         """The time window opens or closes."""
         del random
