@@ -207,11 +207,11 @@ class Intake:
             case ElectionRequested():
                 self.client_requests.on_election_requested(event)
             case TopicsSubmitted():
-                self.client_requests.on_topics_submitted(event)
+                return [], self.client_requests.on_topics_submitted(event), []
             case PartitionsSubmitted():
-                self.client_requests.on_partitions_submitted(event)
+                return [], self.client_requests.on_partitions_submitted(event), []
             case TopicDeletionsSubmitted():
-                self.client_requests.on_topic_deletions_submitted(event)
+                return [], self.client_requests.on_topic_deletions_submitted(event), []
             case TopicDeletionsFound(names):
                 return self.deletions.on_marked(names, now_ms), [], []
             case ConfigsRead():

@@ -314,11 +314,13 @@ class Outbox:
             del self.barrier[broker]
         return self.deletions.pop((request_id, broker), ())
 
-    def heard(self, request_id: int) -> bool:
-        """Whether every broker that can be waited for has answered all requests up to this one."""
+    def heard(self, request_id: int, among: Collection[BrokerId] | None = None) -> bool:
+        """Whether every broker that can be waited for, or each of `among`, has answered all requests up to this one."""
         given_up = self.slow | self.unreachable
         return all(
-            next(iter(waiting)) > request_id for broker, waiting in self.unanswered.items() if broker not in given_up
+            next(iter(waiting)) > request_id
+            for broker, waiting in self.unanswered.items()
+            if broker not in given_up and (among is None or broker in among)
         )
 
     def forget(self, brokers: Iterable[BrokerId]) -> dict[BrokerId, list[TopicPartition]]:

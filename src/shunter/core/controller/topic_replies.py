@@ -2,7 +2,8 @@
 
 CreateTopics and CreatePartitions are answered when the new partitions have leaders and the live brokers have heard of
 them, DeleteTopics when the brokers have forgotten the topic: a client asks any broker next. Nobody waits longer than
-`slow_broker_ms` for a broker. The request's own timeout is its driver's affair.
+`slow_broker_ms` for a broker that hosts the topic, and than `STRANGERS_MS` for one that does not, which may be frozen.
+The request's own timeout is its driver's affair. Source: docs/decisions/0041-strangers.md.
 """
 
 from __future__ import annotations
@@ -15,15 +16,23 @@ from shunter.core.controller.events import ReplyToken
 from shunter.core.controller.outbox import Outbox
 from shunter.core.controller.ready import Reply, TopicResultsReply
 from shunter.errors import ErrorCode
+from shunter.model.partition import BrokerId
 
 Answer = tuple[ReplyToken, Reply]
+
+
+STRANGERS_MS = 1_000
+"""How long a reply about topics waits for brokers that host none of their partitions."""
 
 
 class Announced(NamedTuple):
     """What a reply waits for: every request to brokers up to this one, or this moment, ms."""
 
     request_id: int
+    all_until_ms: int
+    """Until then for every broker; after that for the `hosts` alone."""
     until_ms: int
+    hosts: frozenset[BrokerId]
     answer: Answer
 
 
@@ -36,6 +45,8 @@ class TopicReplies:
     """By the topic of the request whose partitions are elected last."""
     unannounced: list[Answer] = field(default_factory=list[Answer])
     announced: list[Announced] = field(default_factory=list[Announced])
+    passed_ms: int = 0
+    """When it was last looked whether brokers know."""
 
     def when_led(self, answer: tuple[ReplyToken, TopicResultsReply]) -> list[Answer]:
         """Hold a reply about new partitions back; returns it where nothing was made."""
@@ -63,19 +74,40 @@ class TopicReplies:
     def announce(self, now_ms: int, patience_ms: int) -> None:
         """What was decided has been handed out to the brokers."""
         last = self.outbox.next_request_id - 1
-        self.announced += [Announced(last, now_ms + patience_ms, answer) for answer in self.unannounced]
+        for answer in self.unannounced:
+            all_until_ms, until_ms = now_ms + min(STRANGERS_MS, patience_ms), now_ms + patience_ms
+            self.announced.append(Announced(last, all_until_ms, until_ms, self._hosts(answer), answer))
         self.unannounced.clear()
+
+    def _hosts(self, answer: Answer) -> frozenset[BrokerId]:
+        """The brokers that host what a reply is about, or hosted it: they hold it up for as long as anything."""
+        reply, topics = answer[1], self.outbox.state.topics
+        names = [result.name for result in reply.topics] if isinstance(reply, TopicResultsReply) else []
+        found: set[BrokerId] = set()
+        for name in names:
+            if name in topics:
+                found.update(*(partition.assignment.replicas for partition in topics[name].partitions.values()))
+        return frozenset(found)
 
     def known(self, now_ms: int) -> list[Answer]:
         """Replies that need not wait any longer."""
         if not self.announced:
             return []
-        done = [each for each in self.announced if now_ms >= each.until_ms or self.outbox.heard(each.request_id)]
+        self.passed_ms = now_ms
+        done = [each for each in self.announced if self._is_known(each, now_ms)]
         if done:
             self.announced = [each for each in self.announced if each not in done]
         return [each.answer for each in done]
 
+    def _is_known(self, each: Announced, now_ms: int) -> bool:
+        if now_ms >= each.until_ms:
+            return True
+        return self.outbox.heard(each.request_id, None if now_ms < each.all_until_ms else each.hosts)
+
     @property
     def due_ms(self) -> int | None:
-        """When the next reply is given, whoever has answered by then."""
-        return min((each.until_ms for each in self.announced), default=None)
+        """When the next reply waits for fewer brokers, or is given, whoever has answered by then."""
+        moments = (
+            each.all_until_ms if self.passed_ms < each.all_until_ms else each.until_ms for each in self.announced
+        )
+        return min(moments, default=None)

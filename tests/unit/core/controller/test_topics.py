@@ -17,10 +17,12 @@ from shunter.core.controller.events import (
     TopicsRead,
     TopicsSubmitted,
 )
+from shunter.core.controller.outbox import ALL_WAIT_MS
 from shunter.core.controller.placement import place_partitions
 from shunter.core.controller.ready import RefusedReply, SendUpdateMetadata, TopicResult, TopicResultsReply
 from shunter.core.controller.state import TopicState
 from shunter.core.controller.tasks import Priority, Task
+from shunter.core.controller.topic_replies import STRANGERS_MS
 from shunter.drivers.zookeeper_requests import JUTE_LIMIT
 from shunter.errors import ErrorCode, InvariantViolation
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
@@ -272,6 +274,52 @@ def test_nobody_waits_for_a_broker_that_does_not_answer():
     assert world.wake_at_ms <= world.now_ms + 5_000
     world.pass_time(5_000)
     assert world.replies[5].topics[0].error is ErrorCode.NONE
+
+
+def test_a_broker_that_has_nothing_to_do_with_a_topic_holds_its_answer_up_for_a_second():
+    world = Harness(slow_broker_ms=10_000).start()
+    world.silent.add(1)
+    world.feed(TopicsSubmitted((new_topic("t", assignments={0: (2, 3)}),), False, 5))
+    world.pass_time(ALL_WAIT_MS)
+    assert world.leadership(("t", 0)).leader == 2
+    world.pass_time(STRANGERS_MS - 1)
+    assert 5 not in world.replies
+    assert world.wake_at_ms is not None
+    assert world.wake_at_ms <= world.now_ms + 1
+    world.pass_time(1)
+    assert world.replies[5].topics[0].error is ErrorCode.NONE
+    world.feed(TopicDeletionsSubmitted(("t",), 6))
+    world.pass_time(ALL_WAIT_MS)
+    world.pass_time(STRANGERS_MS)
+    assert world.replies[6].topics[0].error is ErrorCode.NONE
+
+
+def test_a_broker_that_hosts_a_topic_is_waited_for_as_long_as_for_anything():
+    world = Harness(slow_broker_ms=10_000).start()
+    world.silent.add(3)
+    world.feed(TopicsSubmitted((new_topic("t", assignments={0: (2, 3)}),), False, 5))
+    world.pass_time(STRANGERS_MS)
+    world.pass_time(8_000)
+    assert 5 not in world.replies
+    world.silent.clear()
+    world.answer_all()
+    assert world.replies[5].topics[0].error is ErrorCode.NONE
+
+
+def test_a_refusal_does_not_wait_while_a_great_topic_is_made():
+    world = Harness().start()
+    create(world, new_topic("there", 1, 1))
+    world.hold_writes = True
+    world.feed(TopicsSubmitted((new_topic("great", 5_000, 3),), False, 5), TopicsSubmitted((new_topic("v"),), False, 6))
+    there, bad = new_topic("there"), new_topic("bad", 1, 1, retention_ms="7d")
+    world.feed(TopicsSubmitted((there,), False, 7), TopicsSubmitted((bad,), False, 8))
+    world.feed(PartitionsSubmitted({"absent": (3, None)}, False, 9), TopicDeletionsSubmitted(("absent",), 10))
+    world.feed(TopicsSubmitted((there, new_topic("w")), False, 11))
+    assert {token for token in world.replies if token in range(5, 12)} == {7, 8, 9, 10}
+    world.hold_writes = False
+    world.release_writes()
+    assert {token for token in world.replies if token in range(5, 12)} == {5, 6, 7, 8, 9, 10, 11}
+    assert codes(world, 11) == {"there": ErrorCode.TOPIC_ALREADY_EXISTS, "w": 0}
 
 
 # ---- too much
