@@ -58,16 +58,28 @@ def test_only_what_passes_with_apache_can_differ():
 
 
 def test_the_page_has_a_line_of_why_for_each_difference(tmp_path, monkeypatch):
-    monkeypatch.setattr(pages, "reasons", lambda: {"T.b": "Shunter says more."})
+    monkeypatch.setattr(pages, "reasons", lambda _: {"T.b": "Shunter says more."})
     outcome = {
         Judged.APACHE: {"T.a": PASSED, "T.b": PASSED},
         Judged.SHUNTER: {"T.a": failed("x|y"), "T.b": failed("z")},
     }
     store(tmp_path, "kafka.T", outcome)
     written = page(stored(tmp_path))
-    assert "| `kafka.T` | 2 passed | 0 passed, 2 failed | 2 |" in written
+    assert "| `kafka.T` | 2 passed | 0 passed, 2 failed | 2 |  |  |" in written
     assert "| `T.b` | z | Shunter says more. |" in written
     assert "| `T.a` | x\\|y | not looked into (open) |" in written
+
+
+def test_what_explains_moves_by_steps_explains_nothing_all_at_once():
+    by_steps = "ReassignPartitionsCommandTest.testCancellationWithAddingReplicaInIsr"
+    outcome = {
+        Judged.APACHE: {by_steps: PASSED},
+        Judged.SHUNTER: {by_steps: failed("no")},
+        Judged.AT_ONCE: {by_steps: failed("no")},
+    }
+    assert pages.unexplained(outcome) == {f"{by_steps} (shunter-all-at-once)": failed("no")}
+    assert "not looked into" in page({"kafka.T": outcome})
+    assert "not looked into" not in page({"kafka.T": {**outcome, Judged.AT_ONCE: {by_steps: PASSED}}})
 
 
 def test_results_of_one_controller_alone_are_no_comparison(tmp_path):
@@ -89,7 +101,7 @@ def test_a_jar_with_a_classifier_is_asked_for_alone():
 
 
 def test_each_reason_is_a_sentence():
-    assert all(why.endswith((".", "(open)")) for why in reasons().values())
+    assert all(why.endswith((".", "(open)")) for judged in Judged for why in reasons(judged).values())
 
 
 def test_the_agent_is_shipped_as_source():

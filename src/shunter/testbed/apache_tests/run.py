@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from enum import Enum
@@ -26,6 +27,14 @@ class Judged(Enum):
 
     APACHE = "apache"
     SHUNTER = "shunter"
+    """As it comes: moves go by steps."""
+    AT_ONCE = "shunter-all-at-once"
+    """With `strategy=all-at-once`, as Apache's controller moves partitions."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment of the controller: it reads settings from there."""
+        return {"SHUNTER_STRATEGY": "all-at-once"} if self is Judged.AT_ONCE else {}
 
 
 def run_class(name: str, judged: Judged, jars: list[Path], folder: Path) -> dict[str, Result]:
@@ -45,7 +54,7 @@ def run_class(name: str, judged: Judged, jars: list[Path], folder: Path) -> dict
         str(java_executable()),
         HEAP,
         f"-javaagent:{agent}",
-        f"-Dshunter.tests.controller={judged.value}",
+        f"-Dshunter.tests.controller={'apache' if judged is Judged.APACHE else 'shunter'}",
         f"-Dshunter.tests.python={sys.executable}",
         f"-Dshunter.tests.logs={folder}",
         f"-Dlog4j.configuration=file:{logging}",
@@ -59,7 +68,13 @@ def run_class(name: str, judged: Judged, jars: list[Path], folder: Path) -> dict
     try:
         with (folder / "console.txt").open("w") as console:
             subprocess.run(
-                command, stdout=console, stderr=subprocess.STDOUT, cwd=folder, timeout=TIMEOUT_S, check=False
+                command,
+                stdout=console,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                env={**os.environ, **judged.environment},
+                timeout=TIMEOUT_S,
+                check=False,
             )
         return read_reports(folder / "reports")
     except subprocess.TimeoutExpired:
