@@ -15,6 +15,7 @@ from shunter.formats import (
     broker_znodes,
     client_properties,
     config_znodes,
+    feature_znode,
     inventory_files,
     journal,
     plan_files,
@@ -85,7 +86,7 @@ ZNODES = (
     ),
     Decoder(
         "feature znode",
-        broker_znodes.decode_features,
+        feature_znode.decode_features,
         (b'{"version":2,"status":1,"features":{"f":{"max_version_level":3}}}',),
     ),
     Decoder("topic znode", lambda raw: topic_znodes.decode_topic("orders", raw, 1, {}), (_topic(),)),

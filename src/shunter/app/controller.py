@@ -24,6 +24,7 @@ from shunter.drivers.cluster_reader import ClusterReader
 from shunter.drivers.controller_loop import ControllerLoop
 from shunter.drivers.controller_seat import ControllerSeat
 from shunter.drivers.fair_selector import FairSelector
+from shunter.drivers.feature_keeper import FeatureKeeper
 from shunter.drivers.file_limits import SPARE_FILES, make_room
 from shunter.drivers.handlers.context import Node
 from shunter.drivers.idle_collector import IdleCollector
@@ -34,11 +35,14 @@ from shunter.drivers.relay import Relay
 from shunter.drivers.rpc_server import Listener, RpcServer, parse_listener
 from shunter.drivers.supervision import Supervisor
 from shunter.drivers.survey import Survey
+from shunter.drivers.user_configs import UserConfigs
 from shunter.drivers.zookeeper import ZooKeeperClient
 from shunter.errors import DriverError, InvariantViolation, SettingsError
 from shunter.model.broker import Broker, Endpoint
+from shunter.model.features import Protocol
 from shunter.model.settings import Takeover, WireLimits
 from shunter.views.readiness import Readiness, readiness
+from shunter.wire.versions import protocol_of
 
 LOG = logging.getLogger("shunter.controller")
 CLOSING_SECONDS = 5.0
@@ -92,9 +96,12 @@ class ControllerProcess:
             self.relay,
             self.channels.api_ranges,
             metadata=MetadataAnswers(lambda: self.loop.stats.count),
+            user_configs=self._user_configs,
+            features=lambda: self.features,
         )
         self.server = RpcServer(node, room_for_files(config.wire_limits()), selector)
         self.seat: ControllerSeat | None = None
+        self.features: FeatureKeeper | None = None
         self.lag = LoopLag()
         self.collector = IdleCollector(lambda: sum(self.loop.stats.events.values()))
         self.metrics_port: int | None = None
@@ -126,10 +133,13 @@ class ControllerProcess:
             supervisor=self.supervisor,
             survey=partial(self._look_around, survey),
         )
+        self.features = FeatureKeeper(client, self.seat.store, self._protocol)
         self.loop.attach(self.seat.store, self.channels)
         self.loop.on_resigned = self.seat.give_back
         working = asyncio.create_task(self.loop.run(), name="controller-loop")
         self.supervisor.watch(working)
+        keeping = asyncio.create_task(self._keep_features(self.features), name="features")
+        self.supervisor.watch(keeping)
         failing = asyncio.create_task(self.supervisor.wait(), name="supervisor")
         stopping = asyncio.create_task(stop.wait(), name="stop")
         starting = asyncio.create_task(self._start(self.seat), name="start")
@@ -141,9 +151,9 @@ class ControllerProcess:
             if failing.done():
                 failing.result()
         finally:
-            for task in (stopping, starting, failing):
+            for task in (stopping, starting, failing, keeping):
                 task.cancel()
-            await asyncio.gather(starting, failing, return_exceptions=True)
+            await asyncio.gather(starting, failing, keeping, return_exceptions=True)
             await self._close(working)
 
     async def _look_around(self, survey: Survey, reader: ClusterReader) -> str | None:
@@ -157,12 +167,27 @@ class ControllerProcess:
         await seat.start()
         self._look_at_zookeeper(seat.client)
 
+    async def _keep_features(self, features: FeatureKeeper) -> None:
+        """Look now and then whether `/feature` is what this election and the brokers' protocol want."""
+        while True:
+            if self.machine.view.active:
+                await features.keep(self.machine.view.controller_epoch)
+            await asyncio.sleep(ALIVE_SECONDS)
+
+    def _protocol(self) -> Protocol | None:
+        """The cluster's inter-broker protocol: as we were told, or the least of the live brokers'."""
+        told = self.config.inter_broker_protocol_version
+        return self.channels.protocol() if told is None else protocol_of(told)
+
     def _look_at_zookeeper(self, client: ZooKeeperClient) -> None:
         """Look now and then whether the thread that talks to ZooKeeper lives: it tells nobody when it ends."""
         if client.dead:
             self.supervisor.fail(DriverError("the thread that talks to ZooKeeper has ended", retriable=True))
             return
         asyncio.get_running_loop().call_later(ALIVE_SECONDS, self._look_at_zookeeper, client)
+
+    def _user_configs(self) -> UserConfigs | None:
+        return None if self.seat is None else UserConfigs(self.seat.client, self.seat.store)
 
     def readiness(self) -> Readiness:
         """Whether this process can do its work now, and what is in the way."""

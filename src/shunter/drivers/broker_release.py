@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
+from typing import NamedTuple
 
 from kio.schema.describe_configs.v1.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.describe_configs.v1.response import DescribeConfigsResponse
@@ -17,8 +18,9 @@ from kio.static.primitive import i8
 
 from shunter.drivers.broker_connection import BrokerConnection
 from shunter.errors import SettingsError
+from shunter.model.features import Protocol
 from shunter.model.partition import BrokerId
-from shunter.wire.versions import ControlVersions, control_versions
+from shunter.wire.versions import ControlVersions, control_versions, protocol_of
 
 DESCRIBE_CONFIGS = 32
 _VERSION = 1
@@ -30,8 +32,15 @@ _read = entity_reader(DescribeConfigsResponse)
 _write = entity_writer(DescribeConfigsRequest)
 
 
-async def release_of(connection: BrokerConnection, broker: BrokerId) -> ControlVersions | None:
-    """Ask a broker just connected to for its release's control requests; None where it does not tell.
+class Release(NamedTuple):
+    """A broker's setting, and the control requests of that release."""
+
+    protocol: Protocol
+    versions: ControlVersions
+
+
+async def release_of(connection: BrokerConnection, broker: BrokerId) -> Release | None:
+    """Ask a broker just connected to for its release; None where it does not tell.
 
     A broker whose authorizer keeps its configuration from us, or that can't be asked, gets what its software takes.
 
@@ -52,12 +61,12 @@ async def release_of(connection: BrokerConnection, broker: BrokerId) -> ControlV
     return _release(frames[0], broker)
 
 
-def _release(frame: bytes, broker: BrokerId) -> ControlVersions | None:
+def _release(frame: bytes, broker: BrokerId) -> Release | None:
     try:
         answer, _ = _read(frame, 4)
         told = {config.name: config.value for result in answer.results for config in result.configs}
         value = told.get(KEY)
-        return None if value is None else control_versions(value)
+        return None if value is None else Release(protocol_of(value), control_versions(value))
     except SettingsError as unknown:
         _LOG.info("broker %d: %s", broker, unknown)
     except Exception as error:  # noqa: BLE001 - kio raises errors of many kinds for bytes that it can't read

@@ -28,11 +28,12 @@ from shunter.drivers.agreed_release import AgreedRelease
 from shunter.drivers.backlog import Backlog, Entry, merge_updates
 from shunter.drivers.bodies import Encoder, SharedBody
 from shunter.drivers.broker_connection import ApiRanges, BrokerConnection, broker_endpoint
-from shunter.drivers.broker_release import release_of
+from shunter.drivers.broker_release import Release, release_of
 from shunter.drivers.channel_stats import ChannelStats, QueueStats
 from shunter.drivers.supervision import Supervise
 from shunter.errors import ErrorCode, FormatError
 from shunter.model.broker import Broker, Endpoint
+from shunter.model.features import Protocol
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.wire.answers import decode_control_response
 from shunter.wire.fragments import CacheSize
@@ -149,6 +150,12 @@ class Channels:
             broker: channel.ranges for broker, channel in self._channels.items() if channel.connected and channel.ranges
         }
 
+    def protocol(self) -> Protocol | None:
+        """Tell the least inter-broker protocol that a live broker has told; None while one was not asked, or none told."""
+        channels = self._channels.values()
+        told = [channel.release.protocol for channel in channels if channel.release is not None]
+        return min(told) if told and all(channel.asked for channel in channels) else None
+
     def queues(self) -> tuple[QueueStats, ...]:
         """Look at every broker's queue."""
         return tuple(self._channels[broker].queue_stats() for broker in sorted(self._channels))
@@ -203,8 +210,10 @@ class _Channel:
     def __init__(self, broker: Broker, owner: Channels) -> None:
         self.broker = broker
         self.ranges: ApiRanges = {}
-        self.release: ControlVersions | None = None
+        self.release: Release | None = None
         self._tells_release = True
+        self.asked = False
+        """Whether it was asked for its release."""
         self.connected = False
         self._owner = owner
         self._backlog = Backlog(owner.backlog, owner.merged)
@@ -314,6 +323,8 @@ class _Channel:
             self._tells_release = not isinstance(failure, TimeoutError)
             connection.close()
             raise
+        finally:
+            self.asked = True
 
     async def _connection(self, endpoint: Endpoint) -> BrokerConnection:
         """Connect.
@@ -341,7 +352,9 @@ class _Channel:
         if versions is None:
             told = f"ApiVersions {dict(self.ranges)} fits no release from 2.2 to 3.9"
             raise FormatError(f"broker {self.broker.id}", told)
-        return versions if self.release is None else min(versions, self.release, key=lambda known: known[1:])
+        if self.release is None:
+            return versions
+        return min(versions, self.release.versions, key=lambda known: known[1:])
 
     async def _write(self, connection: BrokerConnection) -> None:
         own = self._versions()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from shunter.core.controller.events import (
@@ -38,6 +38,7 @@ from shunter.drivers.zookeeper_requests import (
     Znode,
     ZooKeeperRefused,
 )
+from shunter.errors import DriverError, ErrorCode, RequestRejected
 from shunter.formats import znodes
 from shunter.model.records import (
     CheckTopic,
@@ -165,6 +166,41 @@ class ZooKeeperStore:
         except ZooKeeperRefused as refusal:
             logger.error("batch %d failed: %s", batch.batch_id, refusal)  # noqa: TRY400 - the message says it all
             return BatchRefused(batch.batch_id, "failed")
+
+    async def amend(self, decide: Callable[[], Awaitable[Sequence[Operation]]]) -> None:
+        """Write what is none of the core's: one multi behind the fence.
+
+        Args:
+            decide: Reads what stands there and says what to do about it; again, if somebody was faster.
+
+        Raises:
+            RequestRejected: We are not the controller (any more).
+            DriverError: ZooKeeper refuses, or others were faster each time.
+        """
+        fence = self._epoch_version
+        try:
+            for _ in range(_ATTEMPTS):
+                operations = await decide() if fence != NO_FENCE else ()
+                if fence == NO_FENCE or fence != self._epoch_version:
+                    break
+                if not operations or await self._tried(operations, fence):
+                    return
+            else:
+                raise DriverError("others wrote to it meanwhile, again and again: ask once more", retriable=True)
+        except _FencedOffError:
+            if self._epoch_version == fence:
+                self._on_fenced()
+        except SessionLost:
+            pass
+        raise RequestRejected(ErrorCode.NOT_CONTROLLER, "this node is not the controller any more")
+
+    async def _tried(self, operations: Sequence[Operation], fence: int) -> bool:
+        try:
+            return await self._commit(operations, fence) is not None
+        except ZooKeeperRefused as refusal:
+            if refusal.code not in _CONFLICTS:
+                raise
+            return False
 
     async def _write(self, batch: WriteBatch, fence: int) -> BatchWritten | BatchRefused:
         for _ in range(_ATTEMPTS):

@@ -189,19 +189,6 @@ def decode_migration_owner(data: bytes | None) -> int:
     return read_integer(document, "kraft_controller_id", znodes.MIGRATION, low=-1)
 
 
-def decode_features(data: bytes | None) -> dict[str, int]:
-    """Read the finalized feature levels from `/feature`, versions 1 and 2; empty while the feature system is off."""
-    document = read_document(data, znodes.FEATURE)
-    read_version(document, znodes.FEATURE, (1, 2))
-    if not read_integer(document, "status", znodes.FEATURE, high=1):
-        return {}
-    features = read_object(document, "features", znodes.FEATURE)
-    return {
-        name: read_integer(read_object(features, name, znodes.FEATURE), "max_version_level", znodes.FEATURE, low=1)
-        for name in features
-    }
-
-
 def _first_endpoint(document: Document, place: str) -> tuple[Endpoint, ...]:
     host = read_text(document, "host", place)
     return (Endpoint("PLAINTEXT", "PLAINTEXT", host, read_integer(document, "port", place, high=65535)),)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
+from urllib.parse import quote
 
 from shunter.errors import FormatError
 from shunter.formats import znodes
@@ -53,3 +54,8 @@ def decode_config_change(place: str, data: bytes | None) -> ConfigChange:
 def encode_config_change(change: ConfigChange) -> bytes:
     """Print an announcement, version 2."""
     return write_document({"version": 2, "entity_path": f"{change.entity_type}/{change.entity}"})
+
+
+def sanitized(name: str) -> str:
+    """Print a user's or a client's name as the name of its znode. Source: Apache's `Sanitizer`."""
+    return quote(name, safe="").replace("~", "%7E")

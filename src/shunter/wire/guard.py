@@ -142,6 +142,8 @@ def _field(field: dataclasses.Field[Any], *, flexible: bool) -> tuple[_Step, int
         return _fixed_step(_FIXED[kind]), _FIXED[kind]
     if kind == "string":
         return _string_step(flexible=flexible, nullable=nullable), 1 if flexible else 2
+    if kind == "bytes":
+        return _bytes_step(flexible=flexible, nullable=nullable), 1 if flexible else 4
     raise InvariantViolation("every field of a served request has a known kind", field=field.name, kind=kind)
 
 
@@ -163,6 +165,16 @@ def _fixed_step(size: int) -> _Step:
 def _string_step(*, flexible: bool, nullable: bool) -> _Step:
     def step(walk: _Walk) -> None:
         length = walk.varint() - 1 if flexible else walk.int16()
+        if length == -1 and nullable:
+            return
+        walk.skip(length)
+
+    return step
+
+
+def _bytes_step(*, flexible: bool, nullable: bool) -> _Step:
+    def step(walk: _Walk) -> None:
+        length = walk.varint() - 1 if flexible else walk.int32()
         if length == -1 and nullable:
             return
         walk.skip(length)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from shunter.errors import SettingsError
+from shunter.model.features import Protocol
 
 LEADER_AND_ISR: Final = 4
 STOP_REPLICA: Final = 5
@@ -41,18 +42,27 @@ _TABLE: Final = (
 )
 
 
-def control_versions(inter_broker_protocol: str) -> ControlVersions:
-    """Map `inter.broker.protocol.version` ('3.9', '2.8-IV1') to request versions, as Apache's controller does.
+def protocol_of(inter_broker_protocol: str) -> Protocol:
+    """Read `inter.broker.protocol.version` ('3.9', '2.8-IV1').
 
     Raises:
-        SettingsError: not a version, older than 2.2 or newer than ZooKeeper mode (3.9).
+        SettingsError: not a version.
     """
     found = _NAME.fullmatch(inter_broker_protocol.strip())
     if found is None:
         raise SettingsError(
             f"inter.broker.protocol.version={inter_broker_protocol!r} is no version: write '3.9' or '2.8-IV1'"
         )
-    release = (int(found[1]), int(found[2]), _LAST if found[3] is None else int(found[3]))
+    return int(found[1]), int(found[2]), _LAST if found[3] is None else int(found[3])
+
+
+def control_versions(inter_broker_protocol: str) -> ControlVersions:
+    """Map `inter.broker.protocol.version` to request versions, as Apache's controller does.
+
+    Raises:
+        SettingsError: not a version, older than 2.2 or newer than ZooKeeper mode (3.9).
+    """
+    release = protocol_of(inter_broker_protocol)
     if release < (4, 0, 0):
         for first, versions in _TABLE:
             if release >= first:

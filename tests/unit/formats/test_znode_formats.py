@@ -11,9 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shunter.errors import FormatError
-from shunter.formats import admin_znodes, broker_znodes, config_znodes, reassignment_znodes, topic_znodes, znodes
+from shunter.formats import (
+    admin_znodes,
+    broker_znodes,
+    config_znodes,
+    feature_znode,
+    reassignment_znodes,
+    topic_znodes,
+    znodes,
+)
 from shunter.formats.broker_znodes import ControllerRegistration, ProcessIdentity
 from shunter.model.broker import Broker, Endpoint
+from shunter.model.features import FinalizedFeatures
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import Phase, Reassignment, Strategy
 from shunter.model.topic import Topic
@@ -151,7 +160,7 @@ def test_bytes_of_any_kind_never_raise_anything_but_a_format_error(data):
         lambda: broker_znodes.decode_controller_epoch(data),
         lambda: broker_znodes.decode_cluster_id(data),
         lambda: broker_znodes.decode_migration_owner(data),
-        lambda: broker_znodes.decode_features(data),
+        lambda: feature_znode.decode_features(data),
         lambda: broker_znodes.decode_process(data, "p"),
         lambda: config_znodes.decode_config("p", data),
         lambda: config_znodes.decode_config_change("p", data),
@@ -289,8 +298,38 @@ def test_small_znodes_are_read_back_as_written():
     assert config_znodes.decode_config("p", None) == {}
     migration = {"version": 0, "kraft_controller_id": 3000, "kraft_controller_epoch": 1}
     assert broker_znodes.decode_migration_owner(json.dumps(migration).encode()) == 3000
-    features = b'{"version":2,"status":1,"features":{"metadata.version":{"max_version_level":7}}}'
-    assert broker_znodes.decode_features(features) == {"metadata.version": 7}
+
+
+@pytest.mark.parametrize(
+    ("data", "features"),
+    [
+        (b'{"version":2,"status":1,"features":{"f":{"max_version_level":7}}}', FinalizedFeatures(2, True, {"f": 7})),
+        (
+            b'{"version":1,"status":1,"features":{"f":{"max_version_level":7,"min_version_level":7}}}',
+            FinalizedFeatures(1, True, {"f": 7}),
+        ),
+        (b'{"version":1,"status":0,"features":{}}', FinalizedFeatures(1, False)),
+    ],
+)
+def test_features_are_read_and_written_in_both_layouts(data, features):
+    assert feature_znode.decode_features(data) == features
+    assert json.loads(feature_znode.encode_features(features)) == json.loads(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"version":3,"status":1,"features":{}}',
+        b'{"version":2,"features":{}}',
+        b'{"version":2,"status":2,"features":{}}',
+        b'{"version":2,"status":1,"features":{"f":{"max_version_level":0}}}',
+        b'{"version":1,"status":1,"features":{"f":{"max_version_level":1}}}',
+        b'{"version":1,"status":1,"features":{"f":{"max_version_level":1,"min_version_level":2}}}',
+    ],
+)
+def test_features_that_apache_refuses_are_refused(data):
+    with pytest.raises(FormatError, match="/feature"):
+        feature_znode.decode_features(data)
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=8), st.text(max_size=8), max_size=4))

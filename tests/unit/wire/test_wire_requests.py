@@ -57,6 +57,7 @@ def value_of(kind: str) -> st.SearchStrategy[Any]:
         "int16": st.integers(-(2**15), 2**15 - 1),
         "int32": peer.int32s,
         "int64": peer.int64s,
+        "bytes": st.binary(max_size=20),
         "string": st.text(st.characters(codec="utf-8"), max_size=20),
         "uuid": st.uuids().filter(lambda one: one.int != 0),
         "timedelta_i32": st.integers(0, 2**31 - 1).map(lambda ms: timedelta(milliseconds=ms)),

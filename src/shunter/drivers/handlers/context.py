@@ -12,11 +12,13 @@ from shunter.core.controller.ready import Reply
 from shunter.core.controller.state import ClusterView
 from shunter.drivers.broker_connection import ApiRanges
 from shunter.drivers.callers import Callers
+from shunter.drivers.feature_keeper import FeatureKeeper
 from shunter.drivers.handlers.messages import Values, filled
 from shunter.drivers.metadata_answers import MetadataAnswers
 from shunter.drivers.offered_versions import OfferedVersions
 from shunter.drivers.own_configs import OwnConfigs
 from shunter.drivers.relay import Relay
+from shunter.drivers.user_configs import UserConfigs
 from shunter.errors import ErrorCode, InvariantViolation, RequestRejected
 from shunter.model.partition import BrokerId
 from shunter.wire.requests import ParsedRequest, response_entity
@@ -35,6 +37,10 @@ class Node:
     versions: OfferedVersions = field(default_factory=OfferedVersions)
     metadata: MetadataAnswers = field(default_factory=lambda: MetadataAnswers(count().__next__))
     """Without a moment of the cluster's it looks at every topic each time."""
+    user_configs: Callable[[], UserConfigs | None] = lambda: None
+    """Users' configuration in ZooKeeper; None before there is a session."""
+    features: Callable[[], FeatureKeeper | None] = lambda: None
+    """Finalized features in ZooKeeper, likewise."""
 
 
 class RawAnswer(NamedTuple):

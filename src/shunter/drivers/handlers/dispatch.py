@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from shunter.drivers.answer import Answer
-from shunter.drivers.handlers import brokers, configs, metadata, node, reassignments, topics
+from shunter.drivers.handlers import brokers, configs, credentials, features, metadata, node, reassignments, topics
 from shunter.drivers.handlers.context import Call, PiecedBody, RawAnswer
 from shunter.drivers.handlers.refusals import refusal_of
 from shunter.drivers.relay import PASSED_ON
@@ -36,7 +36,9 @@ HANDLERS: Final[Mapping[int, Handler]] = {
     requests.INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter_configs,
     ALTER_PARTITION_REASSIGNMENTS: reassignments.alter_partition_reassignments,
     LIST_PARTITION_REASSIGNMENTS: reassignments.list_partition_reassignments,
+    requests.ALTER_USER_SCRAM_CREDENTIALS: credentials.alter_user_scram_credentials,
     requests.ALTER_PARTITION: brokers.alter_partition,
+    requests.UPDATE_FEATURES: features.update_features,
     requests.DESCRIBE_CLUSTER: metadata.describe_cluster,
     requests.ALLOCATE_PRODUCER_IDS: brokers.allocate_producer_ids,
 }

@@ -43,6 +43,9 @@ def refusal_of(call: Call, bug: Exception) -> Any | None:
             {"name": one.name, "topic_id": one.topic_id, "error_code": _UNKNOWN, "error_message": told} for one in asked
         ]
         return call.answer(responses=results)
+    if key == requests.ALTER_USER_SCRAM_CREDENTIALS:
+        users = dict.fromkeys(one.name for one in (*request.deletions, *request.upsertions))
+        return call.answer(results=[{"user": user, "error_code": _UNKNOWN, "error_message": told} for user in users])
     if any(field.name == "error_code" for field in dataclasses.fields(response_entity(call.parsed))):
         return call.answer(error_code=_UNKNOWN, error_message=told)
     return None

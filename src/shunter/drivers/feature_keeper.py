@@ -1,0 +1,92 @@
+"""Keeps `/feature` valid while we are the controller, and changes it when asked to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from shunter.core.features import FeatureUpdate, Supported, kept_valid, update_features
+from shunter.drivers.store import ZooKeeperStore
+from shunter.drivers.zookeeper import ZooKeeperClient
+from shunter.drivers.zookeeper_requests import Create, Operation, Put, Znode
+from shunter.errors import DriverError, ErrorCode, FormatError, RequestRejected
+from shunter.formats import znodes
+from shunter.formats.feature_znode import decode_features, encode_features
+from shunter.model.features import FinalizedFeatures, Protocol
+
+_LOG = logging.getLogger(__name__)
+Results = dict[str, RequestRejected | None]
+
+
+class FeatureKeeper:
+    """Reads and writes `/feature` behind the controller's fence.
+
+    Args:
+        client: reads it.
+        store: writes it.
+        protocol: tells the cluster's inter-broker protocol, the least of all live brokers'; None while that is unknown.
+    """
+
+    def __init__(self, client: ZooKeeperClient, store: ZooKeeperStore, protocol: Callable[[], Protocol | None]) -> None:
+        self._client = client
+        self._store = store
+        self._protocol = protocol
+        self._kept: tuple[int, Protocol] | None = None
+
+    async def keep(self, controller_epoch: int) -> None:
+        """Make or mend `/feature`, once for each election and protocol; what ZooKeeper refuses is tried the next time."""
+        protocol = self._protocol()
+        if protocol is None or self._kept == (controller_epoch, protocol):
+            return
+
+        async def decide() -> list[Operation]:
+            found = await self._client.get(znodes.FEATURE)
+            kept = None if found is None else decode_features(found.data)
+            return _written(found, kept, kept_valid(kept, protocol))
+
+        try:
+            await self._store.amend(decide)
+        except RequestRejected:
+            return  # Somebody else is the controller now, and keeps it.
+        except FormatError as unreadable:
+            _LOG.warning("left alone until somebody mends it: %s", unreadable)
+        except DriverError as failure:
+            _LOG.warning("%s is not looked after yet: %s", znodes.FEATURE, failure)
+            return
+        self._kept = (controller_epoch, protocol)
+
+    async def update(
+        self, updates: Sequence[FeatureUpdate], brokers: Sequence[Supported], *, validate_only: bool
+    ) -> Results:
+        """Change finalized levels, durably.
+
+        Returns:
+            Why an update was refused, or None, by feature.
+
+        Raises:
+            RequestRejected: none can be changed.
+            FormatError: the znode can't be read.
+            DriverError: ZooKeeper refuses.
+        """
+        results: Results = {}
+
+        async def decide() -> list[Operation]:
+            found = await self._client.get(znodes.FEATURE)
+            kept = None if found is None else decode_features(found.data)
+            if kept is None or not kept.enabled:
+                raise RequestRejected(ErrorCode.INVALID_REQUEST, "Feature versioning system is disabled.")
+            levels, told = update_features(kept.levels, updates, brokers)
+            results.clear()
+            results.update(told)
+            return [] if validate_only else _written(found, kept, FinalizedFeatures(kept.layout, True, levels))
+
+        await self._store.amend(decide)
+        return results
+
+
+def _written(found: Znode | None, kept: FinalizedFeatures | None, wanted: FinalizedFeatures) -> list[Operation]:
+    if kept == wanted:
+        return []
+    _LOG.info("%s becomes %s", znodes.FEATURE, wanted)
+    data = encode_features(wanted)
+    return [Create(znodes.FEATURE, data) if found is None else Put(znodes.FEATURE, data, found.version)]
