@@ -55,7 +55,7 @@ def test_brokers_tell_the_release_that_they_speak(tmp_path):
         for broker in brokers:
             broker.wait_ready()
         for broker in brokers:
-            versions, served = asyncio.run(told(broker))
+            release, served = asyncio.run(told(broker))
             assert served[1:] == (7, 8, 4)
-            assert versions is not None
-            assert versions[1:] == RELEASES[broker.broker_id][1], RELEASES[broker.broker_id]
+            assert release is not None
+            assert release.versions[1:] == RELEASES[broker.broker_id][1], RELEASES[broker.broker_id]
