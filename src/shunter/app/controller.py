@@ -10,6 +10,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import partial
@@ -31,10 +32,12 @@ from shunter.drivers.idle_collector import IdleCollector
 from shunter.drivers.loop_lag import LoopLag
 from shunter.drivers.metadata_answers import MetadataAnswers
 from shunter.drivers.metrics_endpoint import MetricsEndpoint
+from shunter.drivers.mutation_quotas import MutationQuotas
 from shunter.drivers.relay import Relay
 from shunter.drivers.rpc_server import Listener, RpcServer, parse_listener
 from shunter.drivers.supervision import Supervisor
 from shunter.drivers.survey import Survey
+from shunter.drivers.token_expiry import TokenExpiry
 from shunter.drivers.user_configs import UserConfigs
 from shunter.drivers.zookeeper import ZooKeeperClient
 from shunter.errors import DriverError, InvariantViolation, SettingsError
@@ -98,6 +101,12 @@ class ControllerProcess:
             metadata=MetadataAnswers(lambda: self.loop.stats.count),
             user_configs=self._user_configs,
             features=lambda: self.features,
+            quotas=MutationQuotas(
+                lambda: None if self.seat is None else self.seat.client,
+                lambda: self.config.mutation_quota_burst_seconds,
+                lambda: self.config.default_partitions,
+                time.monotonic,
+            ),
         )
         self.server = RpcServer(node, room_for_files(config.wire_limits()), selector)
         self.seat: ControllerSeat | None = None
@@ -138,7 +147,8 @@ class ControllerProcess:
         self.loop.on_resigned = self.seat.give_back
         working = asyncio.create_task(self.loop.run(), name="controller-loop")
         self.supervisor.watch(working)
-        keeping = asyncio.create_task(self._keep_features(self.features), name="features")
+        tokens = TokenExpiry(self.seat.reader, self.seat.store, lambda: self.config.token_expiry_check_interval_ms)
+        keeping = asyncio.create_task(self._look_after(self.features, tokens), name="upkeep")
         self.supervisor.watch(keeping)
         failing = asyncio.create_task(self.supervisor.wait(), name="supervisor")
         stopping = asyncio.create_task(stop.wait(), name="stop")
@@ -167,11 +177,13 @@ class ControllerProcess:
         await seat.start()
         self._look_at_zookeeper(seat.client)
 
-    async def _keep_features(self, features: FeatureKeeper) -> None:
-        """Look now and then whether `/feature` is what this election and the brokers' protocol want."""
+    async def _look_after(self, features: FeatureKeeper, tokens: TokenExpiry) -> None:
+        """Do now and then what nothing announces: finalized features, and delegation tokens that have expired."""
+        clock = SystemClock()
         while True:
             if self.machine.view.active:
                 await features.keep(self.machine.view.controller_epoch)
+                await tokens.maybe_look(self.machine.view.controller_epoch, clock.now_ms())
             await asyncio.sleep(ALIVE_SECONDS)
 
     def _protocol(self) -> Protocol | None:

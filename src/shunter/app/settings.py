@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import fields
@@ -18,7 +19,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from shunter.errors import SettingsError
 from shunter.model.reassignment import CancelMode, Strategy
-from shunter.model.settings import ControllerSettings, ControlRequestEpoch, Takeover, WireLimits
+from shunter.model.settings import ControllerSettings, ControlRequestEpoch, Takeover, TopicPolicy, WireLimits
 
 STRATEGIES = {"incremental": Strategy.INCREMENTAL, "all-at-once": Strategy.ALL_AT_ONCE}
 CANCEL_MODES = {"rollback": CancelMode.ROLL_BACK, "stop": CancelMode.STOP}
@@ -81,6 +82,23 @@ class ControllerConfig(BaseSettings):
     default_min_isr: int = Field(1, ge=1, description="min.insync.replicas where neither topic nor cluster says")
     unclean_leader_election: bool = Field(False, description="allow leaders that lose records, where topics don't say")
     delete_topics: bool = Field(True, description="delete.topic.enable")
+    topic_policy_name_pattern: str = Field(
+        ".*", description="regular expression that names of new topics have to match"
+    )
+    topic_policy_least_replication_factor: int = Field(0, ge=0, description="of new topics; 0: any")
+    topic_policy_greatest_replication_factor: int = Field(0, ge=0, description="of new topics; 0: any")
+    topic_policy_most_partitions: int = Field(0, ge=0, description="of a topic that is created or grows; 0: any")
+    topic_policy_least_min_isr: int = Field(0, ge=0, description="min.insync.replicas of new topics; 0: any")
+    mutation_quota_burst_seconds: float = Field(
+        11.0,
+        gt=0,
+        le=1e6,
+        description="seconds of a controller_mutation_rate that may be used at once: controller.quota.window.num times"
+        " controller.quota.window.size.seconds",
+    )
+    token_expiry_check_interval_ms: int = Field(
+        3_600_000, ge=1_000, description="how often expired delegation tokens are deleted, ms"
+    )
     tiered_storage: bool = Field(False, description="the brokers' remote.log.storage.system.enable")
     leader_rebalance_enable: bool = Field(True, description="give leadership back to preferred leaders now and then")
     leader_rebalance_interval_ms: int = Field(
@@ -140,6 +158,15 @@ class ControllerConfig(BaseSettings):
             raise ValueError(f"{value!r} is none of {', '.join(words)}")
         return value
 
+    @field_validator("topic_policy_name_pattern")
+    @classmethod
+    def _is_a_pattern(cls, value: str) -> str:
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise ValueError(f"it is no regular expression ({error})") from error
+        return value
+
     def controller_settings(self) -> ControllerSettings:
         """The part of it that the core decides by."""
         return ControllerSettings(
@@ -166,6 +193,9 @@ class ControllerConfig(BaseSettings):
             write_target_replicas=self.write_target_replicas,
             roll_back_after_ms=self.reassignment_roll_back_after_ms,
             show_original_replicas=self.legacy_znode_original_replicas == "shown",
+            topic_policy=TopicPolicy(
+                **{each.name: getattr(self, f"topic_policy_{each.name}") for each in fields(TopicPolicy)}
+            ),
         )
 
     def wire_limits(self) -> WireLimits:

@@ -50,7 +50,7 @@ class ControllerSeat:
         self._supervisor = supervisor if supervisor is not None else Supervisor()
         client.supervise = self._supervisor.watch_for_errors
         seen = Seen()
-        reader = ClusterReader(client)
+        self.reader = reader = ClusterReader(client)
         self._watches = ClusterWatches(
             client, reader, seen, post, lambda: self.election.epoch_version, self._supervisor.watch_for_errors
         )

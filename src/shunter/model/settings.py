@@ -24,6 +24,18 @@ class ControlRequestEpoch(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class TopicPolicy:
+    """Rules for topics that clients create; 0 means no rule."""
+
+    name_pattern: str = ".*"
+    """A regular expression that the whole name has to match."""
+    least_replication_factor: int = 0
+    greatest_replication_factor: int = 0
+    most_partitions: int = 0
+    least_min_isr: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerSettings:
     """How the controller decides. Times are milliseconds; 0 means no bound where a bound is meant."""
 
@@ -54,6 +66,7 @@ class ControllerSettings:
     """How long a move may wait for a dead broker of its target before it is rolled back; 0: for ever (2.A)."""
     show_original_replicas: bool = False
     """Keep `original_replicas` in the legacy znode: an Apache controller would throw the whole znode away for it."""
+    topic_policy: TopicPolicy = TopicPolicy()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,10 @@ from shunter.core.controller.state import ControllerState, TopicState
 from shunter.drivers.callers import Callers
 from shunter.drivers.handlers.context import Node
 from shunter.drivers.handlers.messages import filled
+from shunter.drivers.mutation_quotas import MutationQuotas
 from shunter.drivers.relay import Relay
 from shunter.drivers.rpc_server import RpcServer, parse_listener
+from shunter.drivers.zookeeper_requests import Znode
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import LeaderAndIsr, PartitionState, ReplicaAssignment
 from shunter.wire.framing import read_response_head, request_frame_head, response_header_version
@@ -48,6 +50,18 @@ class FakeCore:
             asyncio.get_running_loop().call_soon(self.callers.resolve, event.reply_to, answer(event))
 
 
+class ConfigZnodes(dict):
+    """ZooKeeper as far as quotas are read from it: configurations by path, or a failure."""
+
+    failure = None
+
+    async def get_many(self, paths):
+        if self.failure is not None:
+            raise self.failure
+        found = [self.get(path) for path in paths]
+        return [None if data is None else Znode(data, 1, 1, 0, 0, 0, 0, 0) for data in found], 1
+
+
 def partition(replicas, leader, isr=None, epoch=3, adding=(), removing=()):
     return PartitionState(
         ReplicaAssignment(tuple(replicas), tuple(adding), tuple(removing)),
@@ -66,7 +80,10 @@ class RpcWorld:
         self.fakes = []
         self.ranges = {}
         self.relay = Relay(lambda: tuple(fake.broker for fake in self.fakes))
-        self.node = Node(self.state, self.core.callers, self.relay, lambda: self.ranges)
+        self.configs = ConfigZnodes()
+        self.now_s = 1_000.0
+        quotas = MutationQuotas(lambda: self.configs, lambda: 10.0, lambda: 4, lambda: self.now_s)
+        self.node = Node(self.state, self.core.callers, self.relay, lambda: self.ranges, quotas=quotas)
         self.server = RpcServer(self.node, limits)
         self.clients = []
 

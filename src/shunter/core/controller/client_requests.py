@@ -94,7 +94,7 @@ class ClientRequests:
 
         def decide(draft: Draft, name: str) -> TopicResult:
             total, asked = event.topics[name]
-            return topics.grow_topic(draft, (name, total, asked), validate_only=event.validate_only)
+            return topics.grow_topic(draft, self.settings, (name, total, asked), validate_only=event.validate_only)
 
         finish = partial(self._topics_made, event.reply_to, validate_only=event.validate_only)
         placed = sum(total for total, _ in event.topics.values())

@@ -14,6 +14,7 @@ from shunter.core.controller.ready import TopicResult
 from shunter.core.controller.state import ControllerState, TopicState
 from shunter.core.topic_configs import EffectiveConfig, Releases, check_topic_configs, effective_configs, shortened
 from shunter.core.topic_names import illegal_name
+from shunter.core.topic_policy import check_partition_policy, check_topic_policy
 from shunter.errors import ErrorCode, RequestRejected
 from shunter.model.broker import Broker
 from shunter.model.partition import BrokerId, ReplicaAssignment, Replicas, TopicPartition
@@ -43,6 +44,8 @@ def create_topic(
         _check_configs_fit(new.name, configs)
         assignments = _assignments(draft.state, settings, new)
         check_topic_configs(new.configs, releases, tiered=settings.tiered_storage, cluster=cluster)
+        default_min_isr = cluster.get("min.insync.replicas", str(settings.default_min_isr))
+        check_topic_policy(settings.topic_policy, new.name, assignments.values(), new.configs, default_min_isr)
     except RequestRejected as refused:
         return TopicResult(new.name, refused.error_code, refused.message)
     placed = {number: ReplicaAssignment(assignments[number]) for number in sorted(assignments)}
@@ -174,7 +177,13 @@ def _listed(replicas: Replicas) -> str:
     return shortened(", ".join(map(str, replicas)))
 
 
-def grow_topic(draft: Draft, item: tuple[str, int, tuple[Replicas, ...] | None], *, validate_only: bool) -> TopicResult:
+def grow_topic(
+    draft: Draft,
+    settings: ControllerSettings,
+    item: tuple[str, int, tuple[Replicas, ...] | None],
+    *,
+    validate_only: bool,
+) -> TopicResult:
     """Accept more partitions for a topic into the draft, or say why not."""
     name, total, asked = item
     try:
@@ -193,6 +202,7 @@ def grow_topic(draft: Draft, item: tuple[str, int, tuple[Replicas, ...] | None],
         else:
             start = continued_from(brokers, first[0])
             placed = place_partitions(brokers, total - have, len(first), start=start, shift=start, first=have)
+        check_partition_policy(settings.topic_policy, name, total)
     except RequestRejected as refused:
         return TopicResult(name, refused.error_code, refused.message)
     if validate_only:

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple, NoReturn
 from shunter.core.controller.events import Event, ReplyToken
 from shunter.core.controller.ready import Reply
 from shunter.core.controller.state import ClusterView
+from shunter.core.mutation_quotas import Allowance
 from shunter.drivers.broker_connection import ApiRanges
 from shunter.drivers.callers import Callers
 from shunter.drivers.feature_keeper import FeatureKeeper
 from shunter.drivers.handlers.messages import Values, filled
 from shunter.drivers.metadata_answers import MetadataAnswers
+from shunter.drivers.mutation_quotas import MutationQuotas
 from shunter.drivers.offered_versions import OfferedVersions
 from shunter.drivers.own_configs import OwnConfigs
 from shunter.drivers.relay import Relay
@@ -22,6 +24,10 @@ from shunter.drivers.user_configs import UserConfigs
 from shunter.errors import ErrorCode, InvariantViolation, RequestRejected
 from shunter.model.partition import BrokerId
 from shunter.wire.requests import ParsedRequest, response_entity
+
+
+def _no_quotas() -> MutationQuotas:
+    return MutationQuotas(lambda: None, lambda: 0.0, lambda: 1, lambda: 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,7 @@ class Node:
     """Users' configuration in ZooKeeper; None before there is a session."""
     features: Callable[[], FeatureKeeper | None] = lambda: None
     """Finalized features in ZooKeeper, likewise."""
+    quotas: MutationQuotas = field(default_factory=_no_quotas)
 
 
 class RawAnswer(NamedTuple):
@@ -90,6 +97,10 @@ class Call:
     def fill(self, schema: Any, values: Values) -> Any:
         """Make an entity within the response."""
         return filled(schema, values)
+
+    async def allowance(self, strict_since: int) -> Allowance:
+        """Tell what the request may change by its quota; versions of before are not refused, but told to wait."""
+        return await self.node.quotas.allowance(self.parsed.client_id, strict=self.version >= strict_since)
 
     async def submit(self, make_event: Callable[[ReplyToken], Event], timeout_ms: int) -> Reply:
         """Ask the core.

@@ -49,5 +49,6 @@ def _result(user: str, refused: RequestRejected | None) -> dict[str, Any]:
     return {
         "user": user,
         "error_code": ErrorCode.NONE if refused is None else refused.error_code,
-        "error_message": None if refused is None else refused.message,
+        # Empty, not null: so Apache answers.
+        "error_message": "" if refused is None else refused.message,
     }

@@ -19,6 +19,7 @@ from shunter.core.controller.events import (
     TopicsSubmitted,
 )
 from shunter.core.controller.ready import TopicResult, TopicResultsReply
+from shunter.core.mutation_quotas import Allowance
 from shunter.core.topic_configs import UNKNOWN_RELEASES, ConfigSource, Releases, shortened
 from shunter.drivers.broker_connection import ApiRanges
 from shunter.drivers.handlers.context import Call, unexpected
@@ -48,6 +49,8 @@ LISTED_AT_MOST = 300
 """Topics of one CreateTopics whose configuration is told: it takes a fifth of a millisecond for each to be encoded."""
 _DELETED_BY_ID_SINCE = 6
 _DISABLED_SINCE = 3
+_CREATION_STRICT_SINCE, _GROWTH_STRICT_SINCE, _DELETION_STRICT_SINCE = 6, 3, 5
+"""From which versions on clients understand that a quota refuses them (KIP-599)."""
 
 
 async def create_topics(request: Any, call: Call) -> Any:
@@ -65,6 +68,16 @@ async def create_topics(request: Any, call: Call) -> Any:
         except RequestRejected as error:
             refused.append(TopicResult(topic.name, error.error_code, error.message))
     validate_only = getattr(request, "validate_only", False)
+    allowance = await call.allowance(_CREATION_STRICT_SINCE)
+    if not validate_only:
+        default = call.node.quotas.default_partitions()
+        asked = {
+            new.name: len(new.assignments) or (new.partition_count, default)[new.partition_count == -1]
+            for new in topics
+        }
+        throttled = _throttled(allowance, asked)
+        refused += throttled.values()
+        topics = [new for new in topics if new.name not in throttled]
     results = await _ask_for_topics(
         call,
         [topic.name for topic in topics],
@@ -73,8 +86,27 @@ async def create_topics(request: Any, call: Call) -> Any:
         ),
         request.timeout,
     )
+    allowance.give_back(_unchanged(results))
     told = [*results, *refused]
-    return call.answer(topics=[_created(result, listed=place < LISTED_AT_MOST) for place, result in enumerate(told)])
+    return call.answer(
+        throttle_time=allowance.throttle_ms,
+        topics=[_created(result, listed=place < LISTED_AT_MOST) for place, result in enumerate(told)],
+    )
+
+
+def _throttled(allowance: Allowance, asked: Mapping[str, int]) -> dict[str, TopicResult]:
+    """Refuse what the quota does not allow. `asked` has the partitions to create or delete, by topic, in order."""
+    told = "The throttling quota has been exceeded."
+    return {
+        name: TopicResult(name, ErrorCode.THROTTLING_QUOTA_EXCEEDED, told)
+        for name, partitions in asked.items()
+        if not allowance.admit(name, max(0, partitions))
+    }
+
+
+def _unchanged(results: Iterable[TopicResult]) -> list[str]:
+    """List topics that were refused; what takes longer than the client waits happens all the same."""
+    return [one.name for one in results if one.error not in {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}]
 
 
 def _new_topic(topic: Any) -> NewTopic:
@@ -140,13 +172,29 @@ async def create_partitions(request: Any, call: Call) -> Any:
     asked: dict[str, tuple[int, tuple[Replicas, ...] | None]] = {
         topic.name: (topic.count, _new_assignments(topic)) for topic in request.topics if topic.name not in repeated
     }
+    allowance = await call.allowance(_GROWTH_STRICT_SINCE)
+    throttled: dict[str, TopicResult] = {}
+    if not request.validate_only:
+        throttled = _throttled(allowance, {name: count - _partitions(call, name) for name, (count, _) in asked.items()})
+        asked = {name: each for name, each in asked.items() if name not in throttled}
     results = await _ask_for_topics(
         call, list(asked), lambda token: PartitionsSubmitted(asked, request.validate_only, token), request.timeout
     )
-    told = [*results, *(_repeats(name, "Duplicate topic in request.") for name in sorted(repeated))]
+    allowance.give_back(_unchanged(results))
+    told = [
+        *results,
+        *throttled.values(),
+        *(_repeats(name, "Duplicate topic in request.") for name in sorted(repeated)),
+    ]
     return call.answer(
-        results=[{"name": one.name, "error_code": one.error, "error_message": one.message} for one in told]
+        throttle_time=allowance.throttle_ms,
+        results=[{"name": one.name, "error_code": one.error, "error_message": one.message} for one in told],
     )
+
+
+def _partitions(call: Call, name: str) -> int:
+    known = call.view.topics.get(name)
+    return 0 if known is None else len(known.partitions)
 
 
 def _new_assignments(topic: Any) -> tuple[Replicas, ...] | None:
@@ -178,10 +226,15 @@ async def delete_topics(request: Any, call: Call) -> Any:
             ids[known] = topic_id
         else:
             ids[known] = call.view.topics[known].topic_id if known in call.view.topics else None
-    names = tuple(ids)
+    allowance = await call.allowance(_DELETION_STRICT_SINCE)
+    throttled = _throttled(allowance, {name: _partitions(call, name) for name in ids if name in call.view.topics})
+    names = tuple(name for name in ids if name not in throttled)
     results = await _ask_for_topics(call, names, lambda token: TopicDeletionsSubmitted(names, token), request.timeout)
+    allowance.give_back(_unchanged(results))
+    results = (*results, *throttled.values())
     told_of = [_unknown_id(result, ids[result.name]) if result.name in unknown else result for result in results]
     return call.answer(
+        throttle_time=allowance.throttle_ms,
         responses=[
             {
                 "name": result.name or (None if by_id else ""),
@@ -190,7 +243,7 @@ async def delete_topics(request: Any, call: Call) -> Any:
                 "error_message": result.message,
             }
             for result in (*told_of, *refused)
-        ]
+        ],
     )
 
 

@@ -1,0 +1,69 @@
+"""Deletes delegation tokens that have expired, as Apache's controller does: brokers keep what nobody deletes.
+
+A broker in ZooKeeper mode lets somebody log in with each token that it knows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from shunter.drivers.cluster_reader import ClusterReader
+from shunter.drivers.store import ZooKeeperStore
+from shunter.drivers.zookeeper_requests import Create, Operation, Remove, Znode
+from shunter.errors import DriverError, FormatError, RequestRejected
+from shunter.formats.token_znodes import TOKEN_CHANGE_PREFIX, TOKENS, decode_token, encode_token_change
+
+_LOG = logging.getLogger(__name__)
+
+
+class TokenExpiry:
+    """Looks through all tokens, after each election and once in an interval.
+
+    Args:
+        reader: reads them.
+        store: deletes them behind the controller's fence.
+        interval_ms: from one look to the next.
+    """
+
+    def __init__(self, reader: ClusterReader, store: ZooKeeperStore, interval_ms: Callable[[], int]) -> None:
+        self._reader = reader
+        self._store = store
+        self._interval_ms = interval_ms
+        self._looked: tuple[int, int] | None = None
+
+    async def maybe_look(self, controller_epoch: int, now_ms: int) -> None:
+        """Look if it is time to; what ZooKeeper refuses is tried the next time."""
+        if self._looked is not None:
+            epoch, at_ms = self._looked
+            if epoch == controller_epoch and 0 <= now_ms - at_ms < self._interval_ms():
+                return
+        try:
+            for token, znode in await self._reader.children_with_data(TOKENS):
+                if _expired(token, znode, now_ms):
+                    await self._delete(token, znode)
+        except RequestRejected:
+            return  # Somebody else is the controller now.
+        except DriverError as failure:
+            _LOG.warning("expired delegation tokens are not deleted yet: %s", failure)
+        self._looked = (controller_epoch, now_ms)
+
+    async def _delete(self, token: str, znode: Znode) -> None:
+        """Delete a token and announce it, unless somebody has renewed it meanwhile."""
+        announced = Create(TOKEN_CHANGE_PREFIX, encode_token_change(token), sequential=True)
+        attempts: list[list[Operation]] = [[Remove(f"{TOKENS}/{token}", znode.version), announced]]
+
+        async def decide() -> list[Operation]:
+            return attempts.pop() if attempts else []
+
+        await self._store.amend(decide)
+        _LOG.info("delegation token %s has expired", token)
+
+
+def _expired(token: str, znode: Znode, now_ms: int) -> bool:
+    try:
+        times = decode_token(f"{TOKENS}/{token}", znode.data)
+    except FormatError as unreadable:
+        _LOG.warning("a delegation token is left alone: %s", unreadable)
+        return False
+    return min(times) < now_ms
