@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from shunter.formats.znode_json import INT64, read_document, read_integer, read_version
 
-TOKENS = "/delegation_token/tokens"  # noqa: S105 - a path
+TOKENS = "/delegation_token/tokens"
 TOKEN_CHANGES = "/delegation_token/token_changes"  # noqa: S105 - a path
-TOKEN_CHANGE_PREFIX = f"{TOKEN_CHANGES}/token_change_"  # noqa: S105 - a path
+TOKEN_CHANGE_PREFIX = f"{TOKEN_CHANGES}/token_change_"
 
 
 class TokenTimes(NamedTuple):
