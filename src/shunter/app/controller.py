@@ -19,6 +19,7 @@ from shunter.app.metrics import PrometheusPage, collect_metrics
 from shunter.app.settings import ControllerConfig, strange_variables
 from shunter.core.controller.events import SettingsChanged
 from shunter.core.controller.machine import ControllerMachine
+from shunter.drivers.census_taker import CensusTaker
 from shunter.drivers.channels import Channels
 from shunter.drivers.clock import SystemClock
 from shunter.drivers.cluster_reader import ClusterReader
@@ -112,10 +113,13 @@ class ControllerProcess:
         self.seat: ControllerSeat | None = None
         self.features: FeatureKeeper | None = None
         self.lag = LoopLag()
-        self.collector = IdleCollector(lambda: sum(self.loop.stats.events.values()))
+        self.collector = IdleCollector(lambda: self.loop.stats.count)
         self.metrics_port: int | None = None
-        page = PrometheusPage(lambda: collect_metrics(self.machine, self.loop, self.channels, self.lag, self.server))
-        self.metrics = MetricsEndpoint(page.render, self.readiness)
+        census = CensusTaker(lambda: self.machine.state, lambda: self.loop.stats.count)
+        page = PrometheusPage(
+            lambda: collect_metrics(self.machine, self.loop, self.channels, self.lag, self.server, census.census)
+        )
+        self.metrics = MetricsEndpoint(page.render, self.readiness, census.take)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set.

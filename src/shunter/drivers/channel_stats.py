@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from shunter.drivers.loop_stats import Durations
 from shunter.errors import ErrorCode
 
 
@@ -28,8 +29,14 @@ class ChannelStats:
     """By API key, error name, and "request" or "partition": errors in answers."""
     superseded: int = 0
     """Metadata updates that were never sent because a newer one stood for them."""
+    queued: dict[int, Durations] = field(default_factory=dict)
+    """By broker: how long requests waited until they were sent, repeats included."""
     dropped: int = 0
     """Requests thrown away with the queue of a broker that went or bounced, or that was not known at all."""
+
+    def sent(self, broker: int, waited_s: float) -> None:
+        """Count a request that leaves its queue."""
+        self.queued.setdefault(broker, Durations()).add(waited_s)
 
     def written(self, api_key: int, size: int) -> None:
         """Count a request."""

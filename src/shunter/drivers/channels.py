@@ -365,6 +365,7 @@ class _Channel:
             entry = self._backlog.take()
             self._flying.append(entry)
             entry.sent_at = time.monotonic()
+            self._owner.stats.sent(self.broker.id, entry.sent_at - entry.queued_at)
             api_key, version = entry.body.api_key, entry.body.version(self._owner.agreed.least(own))
             bodies = await entry.body.encoded(version, connection.endpoint.listener)
             entry.begin(version, [connection.next_correlation_id() for _ in bodies])

@@ -95,7 +95,8 @@ class ControllerLoop:
             self._arrived.clear()
             turn_ends = loop.time() + TURN_SECONDS
             while self._events:
-                event, cause, _ = self._events.popleft()
+                event, cause, arrived = self._events.popleft()
+                self.stats.waits.add(time.monotonic() - arrived)
                 self._handle(event, cause)
                 if self._failure is not None:
                     raise self._failure
@@ -124,6 +125,7 @@ class ControllerLoop:
     def _carry_out(self, ready: Ready, cause: str) -> None:
         for notice in ready.notices:
             NOTICES.info("%s: %s: %s [%s]", notice.kind, notice.about, notice.text, cause)
+            self.stats.noticed(notice.kind)
             if self.on_notice is not None:
                 self.on_notice(notice)
         if ready.writes is not None:

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
+
+RECENT = 256
+"""Durations that are kept of each kind, for quantiles."""
+
+
+@dataclass(slots=True)
+class Durations:
+    """How long something took, each time: how often and how long together since the start, and the latest of them."""
+
+    count: int = 0
+    seconds: float = 0.0
+    recent: deque[float] = field(default_factory=lambda: deque[float](maxlen=RECENT))
+
+    def add(self, seconds: float) -> None:
+        """Count one more."""
+        self.count += 1
+        self.seconds += seconds
+        self.recent.append(seconds)
 
 
 @dataclass(slots=True)
 class LoopStats:
     """Counts and seconds since the start. `longest_s` is the longest that one event held the loop."""
 
-    events: dict[str, int] = field(default_factory=dict)
+    events: dict[str, Durations] = field(default_factory=dict)
+    waits: Durations = field(default_factory=Durations)
+    """From an event's arrival until it was looked at."""
+    notices: dict[str, int] = field(default_factory=dict)
+    """By kind."""
     count: int = 0
     """Of all events: while it stays the same, nothing of the cluster changes."""
     handling_s: float = 0.0
@@ -23,11 +46,15 @@ class LoopStats:
     def handled(self, event: str, seconds: float, queue_depth: int) -> None:
         """Count one handled event."""
         self.count += 1
-        self.events[event] = self.events.get(event, 0) + 1
+        self.events.setdefault(event, Durations()).add(seconds)
         self.handling_s += seconds
         self.queue_depth = queue_depth
         if seconds > self.longest_s:
             self.longest_s, self.longest_event = seconds, event
+
+    def noticed(self, kind: str) -> None:
+        """Count one notice."""
+        self.notices[kind] = self.notices.get(kind, 0) + 1
 
     def written(self, records: int, seconds: float) -> None:
         """Count one batch of writes."""

@@ -6,7 +6,7 @@ It runs on the event loop whose numbers it tells, so that they are read between 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 LOOPBACK = "127.0.0.1"
 HEAD_BYTES = 8_192
@@ -14,14 +14,19 @@ HEAD_SECONDS = 5.0
 
 
 class MetricsEndpoint:
-    """Serves what `render` gives, (content type, page), and what `ready` says: (whether we are, lines that say why)."""
+    """Serves what `render` gives, (content type, page), and what `ready` says: (whether we are, lines that say why).
+
+    `prepare` may take its time before each page of metrics.
+    """
 
     def __init__(
         self,
         render: Callable[[], tuple[str, bytes]],
         ready: Callable[[], tuple[bool, tuple[str, ...]]] = lambda: (True, ()),
+        prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._render = render
+        self._prepare = prepare
         self._ready = ready
         self._server: asyncio.Server | None = None
 
@@ -45,6 +50,8 @@ class MetricsEndpoint:
         try:
             async with asyncio.timeout(HEAD_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
+            if self._prepare is not None and b"/metrics" in head.partition(b"\r\n")[0]:
+                await self._prepare()
             status, kind, page = self._answer(head)
             told = (
                 f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(page)}\r\nConnection: close\r\n\r\n"

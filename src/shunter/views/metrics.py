@@ -3,9 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from shunter.core.controller.state import ClusterView
+from shunter.model.partition import BrokerId, TopicPartition
+from shunter.views.census import Census
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How often something was done and how long it took together, since the start; seconds. `recent`: the latest of it."""
+
+    count: int = 0
+    seconds: float = 0.0
+    recent: tuple[float, ...] = ()
+
+    def quantile(self, share: float) -> float:
+        """Give the duration that this share of the recent ones does not exceed; 0 where there is none."""
+        ordered = sorted(self.recent)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+
+    def plus(self, other: Timing) -> Timing:
+        """Put both together."""
+        return Timing(self.count + other.count, self.seconds + other.seconds, self.recent + other.recent)
+
+
+@dataclass(frozen=True, slots=True)
+class Doomed:
+    """Topics that are being deleted, and replicas of theirs that are not deleted yet; some of them on dead brokers."""
+
+    topics: int = 0
+    replicas: int = 0
+    stuck_topics: int = 0
+    stuck_replicas: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +69,8 @@ class BrokerQueue:
     in_flight: int
     oldest_s: float
     resident: int
+    waits: Timing = field(default_factory=Timing)
+    """Until requests were sent, since the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +102,9 @@ class Work:
     for their slice, and `barrier` counts the brokers whose answers they wait for.
     """
 
-    events: Mapping[str, int]
+    events: Mapping[str, Timing]
+    waits: Timing
+    notices: Mapping[str, int]
     handling_s: float
     longest_s: float
     events_waiting: int
@@ -142,6 +177,16 @@ class ControllerMetrics:
     cache: FragmentCacheSize
     queues: tuple[BrokerQueue, ...] = field(default=())
     peers: Peers = field(default_factory=Peers)
+    census: Census = field(default_factory=Census)
+    doomed: Doomed = field(default_factory=Doomed)
+
+
+def doomed_metrics(
+    doomed: Mapping[str, AbstractSet[tuple[TopicPartition, BrokerId]]], live: AbstractSet[BrokerId]
+) -> Doomed:
+    """Count what has to be deleted. Cost: O(replicas of topics that are being deleted)."""
+    stuck = [sum(broker not in live for _, broker in replicas) for replicas in doomed.values()]
+    return Doomed(len(doomed), sum(map(len, doomed.values())), sum(count > 0 for count in stuck), sum(stuck))
 
 
 def cluster_metrics(view: ClusterView) -> Cluster:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import get_args
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from shunter.app.controller import ControllerProcess
+from shunter.app.kafka_metrics import EVENTS
 from shunter.app.metrics import PrometheusPage, collect_metrics
 from shunter.app.settings import load_controller_config
-from shunter.core.controller.events import Elected
+from shunter.core.controller.events import Elected, Event
 from shunter.core.controller.ready import ConnectBrokers, SendStopReplica
+from shunter.core.controller.state import TopicState
 from shunter.drivers.loop_lag import INTERVAL_SECONDS, LoopLag
 from shunter.drivers.metrics_endpoint import MetricsEndpoint
 from shunter.model.broker import Broker, Endpoint
+from shunter.model.partition import LeaderAndIsr, PartitionState, ReplicaAssignment, TopicPartition
 from shunter.views.metrics import ControllerMetrics
 from shunter.wire.versions import UPDATE_METADATA
 
@@ -72,6 +76,57 @@ async def test_the_page_tells_what_was_counted() -> None:
     assert found["shunter_active", ()] == 0
 
 
+def kafka(name: str, **labels: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    return f"kafka_controller_{name}", tuple(sorted(labels.items()))
+
+
+async def test_kafkas_names_tell_the_same_cluster() -> None:
+    ours = process()
+    ours.machine.state.active = True
+    ours.machine.state.brokers = {
+        id_: Broker(id_, 1, (Endpoint("PLAINTEXT", "PLAINTEXT", "h", 1),)) for id_ in (1, 1000)
+    }
+    led = PartitionState(ReplicaAssignment((1, 2)), LeaderAndIsr(1, 0, (1,), 0))
+    dead = PartitionState(ReplicaAssignment((2, 1)), LeaderAndIsr(2, 0, (2,), 0))
+    ours.machine.state.topics["t"] = TopicState("t", None, 0, dict.fromkeys(range(5_000), led) | {5_000: dead})
+    ours.machine.intake.deletions.doomed["gone"] = {(TopicPartition("gone", 0), 2)}
+    for seconds in (0.25, 0.75):
+        ours.loop.stats.handled("BrokersRead", seconds, 0)
+    ours.loop.stats.noticed("unclean-election")
+    port = await ours.metrics.start(0)
+    found = samples((await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")).partition(b"\r\n\r\n")[2])
+    expected = {
+        "activecontrollercount": 1,
+        "offlinepartitionscount": 1,
+        "preferredreplicaimbalancecount": 0,
+        "globaltopiccount": 1,
+        "globalpartitioncount": 5_001,
+        "topicstodeletecount": 1,
+        "replicastodeletecount": 1,
+        "topicsineligibletodeletecount": 1,
+        "replicasineligibletodeletecount": 1,
+        "activebrokercount": 1,
+        "fencedbrokercount": 0,
+    }
+    assert {name: found[kafka(f"kafkacontroller_{name}")] for name in expected} == expected
+    assert found[kafka("controllerstats_leaderelectionrateandtimems_count")] == 2
+    assert found[kafka("controllerstats_leaderelectionrateandtimems", quantile="0.99")] == 750
+    assert found[kafka("controllerstats_isrchangerateandtimems_count")] == 0
+    assert found[kafka("controllerstats_uncleanleaderelections_total")] == 1
+    assert found[kafka("controllereventmanager_eventqueuesize")] == 0
+    assert found[kafka("controllerchannelmanager_totalqueuesize")] == 0
+    ours.machine.state.active = False
+    ours.loop.stats.handled("SessionExpired", 0.1, 0)
+    found = samples((await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")).partition(b"\r\n\r\n")[2])
+    assert {found[kafka(f"kafkacontroller_{name}")] for name in expected} == {0}
+    await ours.metrics.close()
+
+
+def test_every_event_that_kafkas_metrics_are_made_of_is_one_of_ours() -> None:
+    known = {kind.__name__ for kind in get_args(Event)}
+    assert {event for ours in EVENTS.values() for event in ours} <= known
+
+
 async def test_queues_are_told_by_broker(free_port: int) -> None:
     ours = process()
     nobody = Broker(7, 1, (Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", free_port),))
@@ -82,6 +137,8 @@ async def test_queues_are_told_by_broker(free_port: int) -> None:
     assert found["shunter_broker_queue", label] == 1
     assert found["shunter_broker_connected", label] == 0
     assert found["shunter_broker_oldest_seconds", label] >= 0
+    assert found[kafka("controllerchannelmanager_queuesize", broker_id="7")] == 1
+    assert found[kafka("controllerchannelmanager_requestrateandqueuetimems_count", broker_id="7")] == 0
     await ours.channels.close()
 
 

@@ -91,5 +91,9 @@ async def test_every_metric_is_documented() -> None:
     served = set(re.findall(r"^# TYPE shunter_(\w+) ", page.decode(), re.MULTILINE))
     section = (PAGE.parent / "controller.md").read_text().split("## Metrics\n", 1)[1].split("\n## ", 1)[0]
     documented = set(re.findall(r"`([a-z_]+)(?:\{[a-z]+\})?`", section))
+    theirs = set(
+        re.findall(r"^# TYPE kafka_controller_(\w+?)(?:rateandtimems)?(?:_count)? ", page.decode(), re.MULTILINE)
+    )
+    assert sorted(name for name in theirs if name.removeprefix("controllerstats_") not in section) == []
     assert served
     assert sorted(served - documented) == []

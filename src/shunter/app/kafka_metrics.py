@@ -1,0 +1,135 @@
+"""The table of Kafka's own controller metrics, under the names that the JMX exporter's usual rules give them.
+
+Rules: `kafka.controller<type=T, name=N><>Value` becomes the gauge `kafka_controller_T_N`, a meter's count
+`kafka_controller_T_N_total` (without `PerSec`), a timer's count `kafka_controller_T_N_count` and its percentiles
+`kafka_controller_T_N{quantile}`, in ms; all in small letters. Source: `jmx_exporter`, `example_configs/kafka-2_0_0.yml`;
+Apache 3.9, `KafkaController`, `ControllerState`, `ControllerChannelManager`, `ControllerEventManager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from shunter.app.metric_rows import Row, Samples, counter, gauge
+from shunter.views.metrics import ControllerMetrics as Seen
+from shunter.views.metrics import Timing
+
+QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
+EVENTS: Mapping[str, tuple[str, ...]] = {
+    "ControllerChange": ("Elected", "ClusterLoaded"),
+    "ControllerShutdown": ("SessionExpired",),
+    "LeaderElection": ("BrokersRead",),
+    "TopicChange": ("TopicsRead", "TopicsSubmitted", "PartitionsSubmitted"),
+    "TopicDeletion": ("TopicDeletionsFound", "TopicDeletionsSubmitted"),
+    "PartitionReassignment": (
+        "ReassignmentsSubmitted",
+        "LegacyReassignmentsFound",
+        "ExtraReassignmentsFound",
+        "ReassignmentRequestsFound",
+        "CancelZnodeFound",
+    ),
+    "ManualLeaderBalance": ("ElectionRequested",),
+    "ControlledShutdown": ("ControlledShutdownRequested",),
+    "IsrChange": ("AlterPartitionReceived", "PartitionsRead"),
+    "LeaderAndIsrResponseReceived": ("RequestAnswered",),
+    "LogDirChange": ("LogDirsFailed",),
+    "TopicUncleanLeaderElectionEnable": ("ConfigsRead",),
+}
+"""Kafka's name of a controller's state, and the events of ours that are handled in it. Ours don't wait for ZooKeeper."""
+
+
+def _timer(name: str, meaning: str, of: Callable[[Seen], Timing]) -> tuple[Row, Row]:
+    def quantiles(seen: Seen) -> Samples:
+        timing = of(seen)
+        return [((f"{share:g}",), timing.quantile(share) * 1000) for share in QUANTILES]
+
+    return (
+        gauge(f"{name}_count", f"{meaning}: how often, since the start", lambda seen: of(seen).count),
+        Row(name, f"{meaning}: ms, of the latest", quantiles, ("quantile",)),
+    )
+
+
+def _timers(events: Mapping[str, tuple[str, ...]]) -> Iterable[Row]:
+    for state, ours in events.items():
+
+        def of(seen: Seen, ours: tuple[str, ...] = ours) -> Timing:
+            total = Timing()
+            for event in ours:
+                total = total.plus(seen.work.events.get(event, Timing()))
+            return total
+
+        yield from _timer(f"controllerstats_{state}RateAndTimeMs", f"{state} events", of)
+
+
+def _if_active(value: Callable[[Seen], float]) -> Callable[[Seen], float]:
+    """A standby tells 0, as in Kafka: sums over all controllers are right then."""
+    return lambda seen: value(seen) if seen.cluster.active else 0.0
+
+
+def _controller(name: str, meaning: str, value: Callable[[Seen], float]) -> Row:
+    return gauge(f"kafkacontroller_{name}", meaning, _if_active(value))
+
+
+_STATE = (
+    _controller("ActiveControllerCount", "1 on the active controller", lambda _: 1.0),
+    _controller("OfflinePartitionsCount", "Partitions without a live leader", lambda s: s.census.offline),
+    _controller(
+        "PreferredReplicaImbalanceCount",
+        "Partitions that another replica leads than the first",
+        lambda s: s.census.imbalanced,
+    ),
+    _controller("GlobalTopicCount", "Topics", lambda s: s.cluster.topics),
+    _controller("GlobalPartitionCount", "Partitions", lambda s: s.census.partitions),
+    _controller("TopicsToDeleteCount", "Topics that are being deleted", lambda s: s.doomed.topics),
+    _controller("ReplicasToDeleteCount", "Replicas of theirs that are not deleted yet", lambda s: s.doomed.replicas),
+    _controller(
+        "TopicsIneligibleToDeleteCount",
+        "Topics whose deletion waits for a dead broker",
+        lambda s: s.doomed.stuck_topics,
+    ),
+    _controller("ReplicasIneligibleToDeleteCount", "Replicas on such brokers", lambda s: s.doomed.stuck_replicas),
+    _controller("ActiveBrokerCount", "Live brokers, this node not included", lambda s: max(0, s.cluster.brokers - 1)),
+    _controller("FencedBrokerCount", "Always 0 in ZooKeeper mode", lambda _: 0.0),
+)
+_CHANNELS = (
+    gauge(
+        "controllerchannelmanager_TotalQueueSize",
+        "Control requests that wait to be sent",
+        lambda s: sum(queue.queued for queue in s.queues),
+    ),
+    Row(
+        "controllerchannelmanager_QueueSize",
+        "Control requests that wait to be sent, by broker",
+        lambda s: [((str(queue.broker),), queue.queued) for queue in s.queues],
+        ("broker_id",),
+    ),
+    Row(
+        "controllerchannelmanager_RequestRateAndQueueTimeMs_count",
+        "Control requests sent, by broker, since the start",
+        lambda s: [((str(queue.broker),), queue.waits.count) for queue in s.queues],
+        ("broker_id",),
+    ),
+    Row(
+        "controllerchannelmanager_RequestRateAndQueueTimeMs",
+        "How long they waited, ms, of the latest",
+        lambda s: [
+            ((str(queue.broker), f"{share:g}"), queue.waits.quantile(share) * 1000)
+            for queue in s.queues
+            for share in QUANTILES
+        ],
+        ("broker_id", "quantile"),
+    ),
+)
+_EVENTS = (
+    counter(
+        "controllerstats_UncleanLeaderElections",
+        "Leaders made of replicas that were out of sync, since the start",
+        lambda s: s.work.notices.get("unclean-election", 0),
+    ),
+    *_timers(EVENTS),
+    gauge("controllereventmanager_EventQueueSize", "Events that wait", lambda s: s.work.events_waiting),
+    *_timer("controllereventmanager_EventQueueTimeMs", "Events' wait for their turn", lambda s: s.work.waits),
+)
+
+KAFKA_ROWS = tuple(row._replace(name=f"kafka_controller_{row.name}".lower()) for row in (*_STATE, *_EVENTS, *_CHANNELS))
+"""In the order of the page."""

@@ -1,0 +1,50 @@
+"""What Kafka's dashboards count: words and exceptions are those of Apache's `ControllerContext`."""
+
+from shunter.core.controller.state import TopicState
+from shunter.model.partition import LeaderAndIsr, PartitionState, ReplicaAssignment, TopicPartition
+from shunter.views.census import Census, count_topic
+from shunter.views.metrics import Doomed, Timing, doomed_metrics
+
+
+def partition(replicas, leader):
+    leadership = None if leader is None else LeaderAndIsr(leader, 1, (leader,), 0)
+    return PartitionState(ReplicaAssignment(replicas), leadership)
+
+
+TOPIC = TopicState(
+    "t",
+    None,
+    0,
+    {
+        0: partition((1, 2), 1),
+        1: partition((1, 2), 2),
+        2: partition((3, 1), 3),
+        3: partition((1, 2), -1),
+        4: partition((1, 2), None),
+    },
+)
+
+
+def test_partitions_are_counted_by_their_leaders():
+    assert count_topic(TOPIC, {1, 2}, deleting=False) == Census(5, offline=3, imbalanced=3)
+
+
+def test_a_topic_that_goes_is_neither_offline_nor_out_of_balance():
+    assert count_topic(TOPIC, set(), deleting=True) == Census(5)
+    assert Census(1, 2, 3).plus(Census(10, 20, 30)) == Census(11, 22, 33)
+
+
+def test_deletions_that_wait_for_a_dead_broker_are_told_apart():
+    doomed = {
+        "a": {(TopicPartition("a", 0), 1), (TopicPartition("a", 0), 2)},
+        "b": {(TopicPartition("b", 0), 9), (TopicPartition("b", 1), 9)},
+        "c": set(),
+    }
+    assert doomed_metrics(doomed, {1, 2}) == Doomed(topics=3, replicas=4, stuck_topics=1, stuck_replicas=2)
+
+
+def test_quantiles_are_of_what_was_measured():
+    timing = Timing(4, 10.0, (4.0, 1.0, 3.0, 2.0))
+    assert [timing.quantile(share) for share in (0.0, 0.5, 0.75, 0.999)] == [1.0, 3.0, 4.0, 4.0]
+    assert Timing().quantile(0.5) == 0.0
+    assert timing.plus(timing).count == 8
