@@ -9,34 +9,24 @@ of an ISR change. So brokers are asked, by DescribeConfigs, before we stand; wha
 from __future__ import annotations
 
 import asyncio
-import io
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from kio.schema.describe_configs.v1.request import DescribeConfigsRequest, DescribeConfigsResource
-from kio.schema.describe_configs.v1.response import DescribeConfigsResponse
-from kio.serial import entity_reader, entity_writer
-from kio.static.primitive import i8
-
 from shunter.drivers.broker_connection import BrokerConnection, addresses_of, broker_endpoint, connect_to_any
+from shunter.drivers.broker_settings import settings_of
 from shunter.drivers.cluster_reader import ClusterReader
-from shunter.errors import FormatError
+from shunter.errors import DriverError, FormatError
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import BrokerId
 
 _LOG = logging.getLogger(__name__)
 
-DESCRIBE_CONFIGS = 32
-VERSION = 1
-BROKER_RESOURCE = 4
 CONTROL_PLANE, INTER_BROKER, PROTOCOL = (
     "control.plane.listener.name", "inter.broker.listener.name", "security.inter.broker.protocol",
 )  # fmt: skip
 ANSWER_SECONDS = 2.0
 ASKED_AT_ONCE = 5
-_encode = entity_writer(DescribeConfigsRequest)
-_decode = entity_reader(DescribeConfigsResponse)
 
 
 class Listeners(NamedTuple):
@@ -127,7 +117,7 @@ async def _listeners(broker: BrokerId, endpoint: Endpoint) -> Listeners | str | 
                 return await _describe(connection, broker)
             finally:
                 connection.close()
-    except (OSError, EOFError, TimeoutError, FormatError) as failure:
+    except (OSError, EOFError, TimeoutError, FormatError, DriverError) as failure:
         _LOG.info("broker %d does not say how it speaks to its controller: %s", broker, failure)
         return None
 
@@ -136,27 +126,13 @@ async def _describe(connection: BrokerConnection, broker: BrokerId) -> Listeners
     """Ask for the three settings.
 
     Raises:
-        FormatError: it refuses, or what it answers can't be read.
+        DriverError: it refuses, or what it answers can't be read.
+        OSError, EOFError, FormatError: the connection broke.
     """
-    lowest, highest = connection.ranges.get(DESCRIBE_CONFIGS, (0, -1))
-    if not lowest <= VERSION <= highest:
-        return None
-    keys = (CONTROL_PLANE, INTER_BROKER, PROTOCOL)
-    resource = DescribeConfigsResource(
-        resource_type=i8(BROKER_RESOURCE), resource_name=str(broker), configuration_keys=keys
-    )
-    body = io.BytesIO()
-    _encode(body, DescribeConfigsRequest(resources=(resource,)))
-    await connection.send(DESCRIBE_CONFIGS, VERSION, connection.next_correlation_id(), body.getvalue())
-    frames: list[bytes] = []
-    while not frames:
-        frames = await connection.receive()
-    try:
-        response, _ = _decode(frames[0], 4)
-    except Exception as error:  # kio raises errors of many kinds for bytes that it can't read
-        raise FormatError("DescribeConfigs", f"unreadable: {error}") from error
-    if len(response.results) != 1 or response.results[0].error_code:
-        told = [(int(each.error_code), each.error_message) for each in response.results]
-        raise FormatError("DescribeConfigs", f"refused: {told}")
-    values = {each.name: each.value for each in response.results[0].configs}
+    values = await settings_of(connection, broker, (CONTROL_PLANE, INTER_BROKER, PROTOCOL))
+    return None if values is None else listeners_of(values)
+
+
+def listeners_of(values: Mapping[str, str | None]) -> Listeners:
+    """Tell from a broker's settings what it calls the listeners of its traffic with the controller."""
     return Listeners(values.get(CONTROL_PLANE), values.get(INTER_BROKER) or values.get(PROTOCOL) or "PLAINTEXT")

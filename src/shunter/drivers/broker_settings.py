@@ -1,0 +1,55 @@
+"""What a broker says of its own configuration (DescribeConfigs), for those who have to know before they speak to it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+
+from kio.schema.describe_configs.v1.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.describe_configs.v1.response import DescribeConfigsResponse
+from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import i8
+
+from shunter.drivers.broker_connection import BrokerConnection
+from shunter.errors import DriverError
+from shunter.model.partition import BrokerId
+
+DESCRIBE_CONFIGS = 32
+_VERSION = 1
+_BROKER = 4
+_read = entity_reader(DescribeConfigsResponse)
+_write = entity_writer(DescribeConfigsRequest)
+
+
+async def settings_of(
+    connection: BrokerConnection, broker: BrokerId, names: Iterable[str]
+) -> dict[str, str | None] | None:
+    """Ask a broker just connected to for some of its settings; the caller bounds the time.
+
+    Returns:
+        Values by name, defaults included; a name that it does not know is left out. None where it can't be asked.
+
+    Raises:
+        DriverError: it refuses, or what it answers can't be read; the connection is as good as before.
+        OSError, EOFError, FormatError: the connection broke.
+    """
+    lowest, highest = connection.ranges.get(DESCRIBE_CONFIGS, (1, 0))
+    if not lowest <= _VERSION <= highest:
+        return None
+    resource = DescribeConfigsResource(
+        resource_type=i8(_BROKER), resource_name=str(broker), configuration_keys=tuple(names)
+    )
+    body = io.BytesIO()
+    _write(body, DescribeConfigsRequest(resources=(resource,), include_synonyms=False))
+    await connection.send(DESCRIBE_CONFIGS, _VERSION, connection.next_correlation_id(), body.getvalue())
+    frames: list[bytes] = []
+    while not frames:
+        frames = await connection.receive()
+    try:
+        answer, _ = _read(frames[0], 4)
+    except Exception as error:  # kio raises errors of many kinds for bytes that it can't read
+        raise DriverError(f"broker {broker}: DescribeConfigs: unreadable: {error}", retriable=False) from error
+    if len(answer.results) != 1 or answer.results[0].error_code:
+        told = [(int(each.error_code), each.error_message) for each in answer.results]
+        raise DriverError(f"broker {broker}: DescribeConfigs: refused: {told}", retriable=False)
+    return {each.name: each.value for each in answer.results[0].configs}
