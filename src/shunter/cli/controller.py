@@ -30,7 +30,16 @@ from shunter.errors import DriverError, SettingsError
     metavar="NAME=VALUE",
     help="Any other setting by its name in docs/settings.md; repeat for several.",
 )
-def controller(config_file: Path | None, listener: tuple[str, ...], assignments: tuple[str, ...], **given: Any) -> None:
+@click.option("--check", is_flag=True, help="Say what would be in the way, change nothing, and end.")
+@click.option("--json", "as_json", is_flag=True, help="With --check: the findings as JSON.")
+def controller(
+    config_file: Path | None,
+    listener: tuple[str, ...],
+    assignments: tuple[str, ...],
+    check: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
     """Be the controller of a ZooKeeper-mode Kafka cluster of unmodified brokers.
 
     Waits until the controllership is vacant (see --takeover), then leads the cluster until it is stopped: elections,
@@ -42,6 +51,7 @@ def controller(config_file: Path | None, listener: tuple[str, ...], assignments:
 
     \b
     Exit status: 0 stopped as told; 1 ZooKeeper or a listener can't be used; 2 a setting can't be used; 70 a bug of ours.
+    With --check: 0 nothing is in the way; 1 something is, or ZooKeeper can't be reached.
 
     \b
     Example:
@@ -56,7 +66,13 @@ def controller(config_file: Path | None, listener: tuple[str, ...], assignments:
     for assignment in assignments:
         name, _, value = assignment.partition("=")
         told[name.strip().replace("-", "_").replace(".", "_")] = value.strip()
+    if as_json and not check:
+        raise click.UsageError("--json goes with --check")
     try:
+        if check:
+            from shunter.app.checkup import check_controller  # noqa: PLC0415
+
+            raise SystemExit(check_controller(load_controller_config(config_file, told), click.echo, as_json=as_json))
         status = run_controller(
             load_controller_config(config_file, told), lambda: load_controller_config(config_file, told)
         )

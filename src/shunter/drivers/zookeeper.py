@@ -21,6 +21,7 @@ from kazoo.exceptions import (
     EXCEPTIONS,
     ConnectionClosedError,
     ConnectionLoss,
+    NoNodeError,
     SessionExpiredError,
     ZookeeperError,
 )
@@ -159,6 +160,7 @@ class ZooKeeperClient:
         session_timeout_ms: int = 18_000,
         digest: str | None = None,
         secure_acls: bool = False,
+        furnish: bool = True,
         kazoo_client: Callable[..., Any] = KazooClient,
     ) -> None:
         """Prepare; nothing is connected yet.
@@ -168,12 +170,14 @@ class ZooKeeperClient:
             session_timeout_ms: How long ZooKeeper keeps a session that it does not hear from.
             digest: `user:password` for ZooKeeper's digest scheme.
             secure_acls: What is created can be changed by its creator alone (`zookeeper.set.acl`).
+            furnish: Create what must exist, when we start.
             kazoo_client: Makes what talks to the servers; the simulation puts its own in kazoo's place.
         """
         self.session_timeout_s = session_timeout_ms / 1000
         self.supervise: Supervise = lambda _: None
         """Gets each task whose failure would leave watches unarmed."""
         self._connect_string = connect_string
+        self._furnishes = furnish
         servers, self._chroot = split_connect_string(connect_string)
         self._acl = wire.creator_acl() if secure_acls else wire.open_acl()
         self._kazoo = kazoo_client(
@@ -253,7 +257,7 @@ class ZooKeeperClient:
                 "check the address (--zookeeper), that ZooKeeper runs there, and that no firewall is in between",
                 retriable=True,
             ) from None
-        while True:
+        while self._furnishes:
             try:
                 await self._furnish()
             except SessionLost:
@@ -379,6 +383,25 @@ class ZooKeeperClient:
                 self._give_multi_read_up(refusal)
         found = await asyncio.gather(*map(self.children, paths))
         return [None if each is None else each[0] for each in found]
+
+    async def rights(self, path: str) -> int | None:
+        """What anybody may do with a znode: 1 read, 2 write, 4 create and 8 delete children; None where there is none.
+
+        Raises:
+            DriverError: ZooKeeper does not tell.
+        """
+        try:
+            acls, _ = await asyncio.to_thread(self._kazoo.get_acls, self._full(path))
+        except NoNodeError:
+            return None
+        except (ZookeeperError, ConnectionLoss) as refusal:
+            raise DriverError(
+                f"ZooKeeper does not tell who may do what with {path}: {refusal!r}", retriable=True
+            ) from None
+        granted = 0
+        for acl in acls:
+            granted |= acl.perms if acl.id.scheme == "world" else 0
+        return granted
 
     async def sync(self) -> None:
         """Make sure that reads from now on see every write that was acknowledged to anybody before."""

@@ -1,0 +1,65 @@
+"""The composition root of `shunter controller --check`: everything that would be in the way, without standing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from collections.abc import Callable, Sequence
+
+from shunter.app.controller import registered_endpoints
+from shunter.app.settings import ControllerConfig
+from shunter.core.checkup import Finding, Level, findings
+from shunter.drivers.checkup import look
+from shunter.drivers.rpc_server import parse_listener
+from shunter.drivers.zookeeper import ZooKeeperClient
+
+_MARKS = {Level.OBSTACLE: "OBSTACLE", Level.WARNING: "warning", Level.GOOD: "ok"}
+
+
+def check_controller(config: ControllerConfig, show: Callable[[str], None], *, as_json: bool) -> int:
+    """Look at the cluster, and show what was found.
+
+    Returns:
+        The exit status: 1 where something is in the way, else 0.
+
+    Raises:
+        SettingsError: a listener can't be understood.
+        DriverError: ZooKeeper can't be reached or read.
+    """
+    logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
+    found = asyncio.run(_found(config))
+    show(_json(found) if as_json else _text(found))
+    return 1 if any(finding.level is Level.OBSTACLE for finding in found) else 0
+
+
+async def _found(config: ControllerConfig) -> tuple[Finding, ...]:
+    listeners = tuple(parse_listener(text) for text in config.listener)
+    advertised = tuple(parse_listener(text) for text in config.advertised_listener)
+    endpoints = registered_endpoints(listeners, advertised)
+    client = ZooKeeperClient(config.zookeeper, session_timeout_ms=config.session_timeout_ms, furnish=False)
+    await client.start()
+    try:
+        facts = await look(client, config.broker_id, listeners, endpoints, config.inter_broker_listener)
+    finally:
+        await client.close()
+    return findings(facts, config.controller_settings())
+
+
+def _json(found: Sequence[Finding]) -> str:
+    told = [{**finding._asdict(), "level": finding.level.value} for finding in found]
+    return json.dumps({"version": 1, "findings": told}, indent=2, ensure_ascii=False)
+
+
+def _text(found: Sequence[Finding]) -> str:
+    lines: list[str] = []
+    for finding in found:
+        lines.append(f"{_MARKS[finding.level]:<9} {finding.about}: {finding.told}")
+        if finding.todo:
+            lines.append(f"{'':<9} -> {finding.todo}")
+    obstacles = sum(finding.level is Level.OBSTACLE for finding in found)
+    warnings = sum(finding.level is Level.WARNING for finding in found)
+    lines.append("")
+    lines.append(f"{obstacles} in the way, {warnings} to look at. Nothing was changed.")
+    return "\n".join(lines)

@@ -1,0 +1,225 @@
+"""What would be in the way of a controller, told from what was found, before it stands: findings, each with what to do."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from shunter.model.partition import BrokerId
+from shunter.model.settings import ControllerSettings
+
+CONTROL_PLANE: Final = "control.plane.listener.name"
+INTER_BROKER: Final = "inter.broker.listener.name"
+INTER_BROKER_SECURITY: Final = "security.inter.broker.protocol"
+PROTOCOL: Final = "inter.broker.protocol.version"
+POLICY: Final = "create.topic.policy.class.name"
+AUTHORIZER: Final = "authorizer.class.name"
+_DEFAULTS: Final[Mapping[str, tuple[str, Callable[[ControllerSettings], object]]]] = {
+    "num.partitions": ("default_partitions", lambda s: s.default_partitions),
+    "default.replication.factor": ("default_replication_factor", lambda s: s.default_replication_factor),
+    "min.insync.replicas": ("default_min_isr", lambda s: s.default_min_isr),
+    "unclean.leader.election.enable": ("unclean_leader_election", lambda s: s.unclean_leader_election),
+    "delete.topic.enable": ("delete_topics", lambda s: s.delete_topics),
+    "auto.leader.rebalance.enable": ("leader_rebalance_enable", lambda s: s.leader_rebalance_enable),
+    "leader.imbalance.per.broker.percentage": ("leader_imbalance_percent", lambda s: s.leader_imbalance_percent),
+}
+"""Broker settings by which Apache's controller decides, and the names and values of ours."""
+ASKED: Final = (CONTROL_PLANE, INTER_BROKER, INTER_BROKER_SECURITY, PROTOCOL, POLICY, AUTHORIZER, *_DEFAULTS)
+ZNODE_LIMIT: Final = 1_048_575
+"""`jute.maxbuffer` where nobody has set it: bytes of one request or answer."""
+_LOOPBACK: Final = ("localhost", "127.", "::1")
+
+
+class Level(Enum):
+    """How bad it is."""
+
+    OBSTACLE = "obstacle"
+    """Shunter would not lead, or brokers would not find it."""
+    WARNING = "warning"
+    """It would lead, and something would be otherwise than before."""
+    GOOD = "good"
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at. `todo` says the way out; empty where all is well."""
+
+    level: Level
+    about: str
+    told: str
+    todo: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFound:
+    """A registered broker. `unreachable` says why it can't be spoken to; `settings` is None where it does not tell."""
+
+    id: BrokerId
+    address: str
+    rack: str | None = None
+    unreachable: str | None = None
+    settings: Mapping[str, str | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was found. Sentences are empty or None where there is nothing to tell."""
+
+    listeners: tuple[str, ...]
+    """Names of ours."""
+    hosts: tuple[str, ...]
+    """Where others are told to find us."""
+    closed_listeners: tuple[str, ...] = ()
+    """Why listeners of ours can't be opened."""
+    controller: str | None = None
+    """Who leads now."""
+    kraft: str | None = None
+    """Who of a KRaft quorum leads or migrates the cluster."""
+    id_taken: str | None = None
+    """Who is registered under our broker id."""
+    brokers: tuple[BrokerFound, ...] = ()
+    topics: int = 0
+    partitions: int = 0
+    moves: tuple[str, ...] = ()
+    """Partitions that are being moved."""
+    requests: tuple[str, ...] = ()
+    """Znodes in which tools have asked for moves."""
+    unreadable: tuple[tuple[str, str], ...] = ()
+    """(path, why)."""
+    largest: tuple[str, int] = ("", 0)
+    """(path, bytes) of the largest znode."""
+    refused: tuple[tuple[str, str], ...] = ()
+    """(path, what we may not do there)."""
+
+
+def findings(facts: Facts, settings: ControllerSettings) -> tuple[Finding, ...]:
+    """Judge what was found: obstacles first, then warnings, then what is well."""
+    found = [*_places(facts), *_brokers(facts), *_settings(facts, settings), *_znodes(facts)]
+    order = list(Level)
+    return tuple(sorted(found, key=lambda finding: order.index(finding.level)))
+
+
+def _places(facts: Facts) -> Iterator[Finding]:
+    for told in facts.closed_listeners:
+        yield Finding(Level.OBSTACLE, "listener", told, "free the port, or say another one with --listener")
+    remote = [broker.id for broker in facts.brokers if not broker.address.startswith(_LOOPBACK)]
+    for host in facts.hosts:
+        if remote and host.startswith(_LOOPBACK):
+            told = f"brokers such as {remote[0]} are on other machines and would look for us at {host}"
+            yield Finding(Level.OBSTACLE, "listener", told, "say an address that they reach, with advertised_listener")
+    if facts.kraft is not None:
+        yield Finding(
+            Level.OBSTACLE,
+            "migration",
+            facts.kraft,
+            "a cluster that migrates to KRaft is left alone: finish or revert it",
+        )
+    if facts.id_taken is not None:
+        yield Finding(Level.OBSTACLE, "broker id", facts.id_taken, "say a --broker-id that no broker has")
+    if facts.controller is not None and facts.kraft is None:
+        yield Finding(
+            Level.WARNING,
+            "controller",
+            f"{facts.controller} leads now, and would go on",
+            "stop that broker, or start Shunter with --takeover preempt",
+        )
+
+
+def _brokers(facts: Facts) -> Iterator[Finding]:
+    if not facts.brokers:
+        told = "no broker is registered in this ZooKeeper"
+        yield Finding(Level.OBSTACLE, "brokers", told, "check --zookeeper and its chroot, or start the brokers")
+        return
+    unreachable = [broker for broker in facts.brokers if broker.unreachable is not None]
+    for broker in unreachable:
+        told = f"broker {broker.id} at {broker.address}: {broker.unreachable}"
+        level = Level.OBSTACLE if len(unreachable) == len(facts.brokers) else Level.WARNING
+        yield Finding(level, "reachability", told, "give it a PLAINTEXT listener that this machine reaches")
+    silent = [broker.id for broker in facts.brokers if broker.settings is None and broker.unreachable is None]
+    if silent:
+        told = f"brokers {_listed(silent)} do not tell their settings"
+        yield Finding(Level.WARNING, "brokers", told, "allow DescribeConfigs for ANONYMOUS, or compare them by hand")
+    reached = len(facts.brokers) - len(unreachable)
+    if reached:
+        yield Finding(Level.GOOD, "reachability", f"{reached} of {len(facts.brokers)} brokers answer us")
+    without = [broker.id for broker in facts.brokers if broker.rack is None]
+    if without and len(without) < len(facts.brokers):
+        told = f"brokers {_listed(without)} have no rack and others have one: no broker creates internal topics then"
+        yield Finding(Level.WARNING, "racks", told, "give every broker a broker.rack, or none")
+    yield from _listeners(facts)
+
+
+def _listeners(facts: Facts) -> Iterator[Finding]:
+    missing: dict[str, list[BrokerId]] = defaultdict(list)
+    for broker in facts.brokers:
+        if broker.settings is None:
+            continue
+        inter = broker.settings.get(INTER_BROKER) or broker.settings.get(INTER_BROKER_SECURITY) or "PLAINTEXT"
+        for name in dict.fromkeys((broker.settings.get(CONTROL_PLANE) or inter, inter)):
+            if name not in facts.listeners:
+                missing[name].append(broker.id)
+    for name, brokers in sorted(missing.items()):
+        told = f"brokers {_listed(brokers)} look for their controller on a listener {name}, and we have none"
+        yield Finding(Level.OBSTACLE, "listener", told, f"start Shunter with --listener {name}://HOST:PORT as well")
+
+
+def _settings(facts: Facts, settings: ControllerSettings) -> Iterator[Finding]:
+    told = [(broker.id, broker.settings) for broker in facts.brokers if broker.settings is not None]
+    for name in (PROTOCOL, *_DEFAULTS):
+        values: dict[str, list[BrokerId]] = defaultdict(list)
+        for broker, known in told:
+            value = known.get(name)
+            if value is not None:
+                values[value].append(broker)
+        if len(values) > 1:
+            which = "; ".join(f"{value} on {_listed(brokers)}" for value, brokers in sorted(values.items()))
+            yield Finding(Level.WARNING, name, f"brokers differ: {which}", "set it alike on all brokers")
+        elif values and name in _DEFAULTS:
+            yield from _compared(name, next(iter(values)), settings)
+    for name, todo in (
+        (POLICY, "it is not asked under Shunter: set the topic_policy_… settings"),
+        (AUTHORIZER, "Shunter's own listeners have no authorizer: let brokers and operators alone reach them"),
+    ):
+        brokers = [broker for broker, known in told if known.get(name)]
+        if brokers:
+            yield Finding(Level.WARNING, name, f"brokers {_listed(brokers)} have one", todo)
+
+
+def _compared(name: str, theirs: str, settings: ControllerSettings) -> Iterator[Finding]:
+    setting, value = _DEFAULTS[name]
+    ours = str(value(settings))
+    ours = ours.lower() if ours in {"True", "False"} else ours
+    if ours == theirs:
+        yield Finding(Level.GOOD, name, f"{theirs}, as the brokers have it")
+    else:
+        told = f"the brokers have {theirs}, and Shunter would decide by {ours}"
+        yield Finding(Level.WARNING, name, told, f"set {setting}={theirs}")
+
+
+def _znodes(facts: Facts) -> Iterator[Finding]:
+    for path, missing in facts.refused:
+        told = f"{path}: ZooKeeper's ACL does not let us {missing}"
+        yield Finding(
+            Level.OBSTACLE, "ZooKeeper", told, "give world:anyone that right, as a cluster without SASL has it"
+        )
+    for path, why in facts.unreadable:
+        yield Finding(Level.WARNING, "ZooKeeper", f"{path} can't be read: {why}", "mend it: it would be left alone")
+    path, size = facts.largest
+    if size > ZNODE_LIMIT // 2:
+        told = f"{path} has {size} bytes, of {ZNODE_LIMIT} that ZooKeeper takes where jute.maxbuffer is not set"
+        yield Finding(Level.WARNING, "ZooKeeper", told, "give that topic no more partitions")
+    if facts.moves:
+        told = f"{len(facts.moves)} partitions are being moved, {facts.moves[0]} for one: Shunter would go on with them"
+        yield Finding(Level.WARNING, "moves", told, "wait for them, or go on")
+    for path in facts.requests:
+        yield Finding(Level.WARNING, "moves", f"a tool has asked for moves in {path}", "Shunter would take them over")
+    if not facts.refused and not facts.unreadable:
+        told = f"{facts.topics} topics with {facts.partitions} partitions can be read"
+        yield Finding(Level.GOOD, "ZooKeeper", told)
+
+
+def _listed(brokers: Iterable[BrokerId]) -> str:
+    listed = [str(broker) for broker in sorted(brokers)]
+    return ", ".join(listed) if len(listed) <= 8 else f"{', '.join(listed[:8])} and {len(listed) - 8} more"

@@ -1,0 +1,181 @@
+"""Looks at a cluster for `shunter controller --check`: reads, asks each broker, and changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+
+from shunter.core.checkup import ASKED, BrokerFound, Facts
+from shunter.drivers.broker_connection import BrokerConnection, broker_endpoint
+from shunter.drivers.broker_settings import settings_of
+from shunter.drivers.cluster_reader import ClusterReader
+from shunter.drivers.rpc_server import Listener
+from shunter.drivers.zookeeper import CHUNK, ZooKeeperClient, chunks
+from shunter.errors import DriverError, FormatError
+from shunter.formats import znodes
+from shunter.formats.broker_znodes import decode_controller, decode_migration_owner, is_controller_only
+from shunter.model.broker import Broker, Endpoint
+from shunter.model.snapshot import ClusterSnapshot
+
+ANSWER_SECONDS = 5.0
+ASKED_AT_ONCE = 8
+_READ, _WRITE, _CREATE, _DELETE = 1, 2, 4, 8
+_RIGHTS = {_READ: "read", _WRITE: "write", _CREATE: "create children", _DELETE: "delete children"}
+_WHOLE = _READ | _WRITE | _CREATE | _DELETE
+NEEDED = {
+    "/": _READ | _CREATE | _DELETE,
+    znodes.CONTROLLER_EPOCH: _READ | _WRITE,
+    znodes.BROKER_IDS: _READ | _CREATE | _DELETE,
+    znodes.TOPICS: _READ | _CREATE | _DELETE,
+    f"{znodes.CONFIGS}/topics": _READ | _CREATE | _DELETE,
+    f"{znodes.CONFIGS}/users": _READ | _CREATE | _DELETE,
+    f"{znodes.CONFIGS}/brokers": _READ,
+    znodes.CONFIG_CHANGES: _READ | _CREATE,
+    "/admin": _READ | _CREATE | _DELETE,
+    znodes.DELETE_TOPICS: _READ | _CREATE | _DELETE,
+    znodes.ISR_CHANGES: _READ | _DELETE,
+    znodes.LOG_DIR_EVENTS: _READ | _DELETE,
+    znodes.PRODUCER_ID_BLOCK: _READ | _WRITE,
+    znodes.FEATURE: _READ | _WRITE,
+}
+"""Rights that a controller needs, by path. ZooKeeper asks a znode's parent for creating and deleting it."""
+TOPICS_LOOKED_AT = 500
+"""Topics whose rights are looked at; a cluster has them alike."""
+
+
+async def look(
+    client: ZooKeeperClient,
+    broker_id: int,
+    listeners: Sequence[Listener],
+    endpoints: Sequence[Endpoint],
+    name: str | None,
+) -> Facts:
+    """Gather what decides whether a controller could do its work.
+
+    Args:
+        client: connected, and writes nothing.
+        broker_id: ours.
+        listeners: where we would listen.
+        endpoints: what others would be told.
+        name: of the brokers' listener that we would use; None for any that we can.
+
+    Raises:
+        DriverError: ZooKeeper can't be read.
+    """
+    reader = ClusterReader(client)
+    found = (await reader.cluster()).snapshot
+    brokers = [broker for broker in found.brokers if broker.id != broker_id]
+    controller, kraft = await _leaders(client)
+    limit = asyncio.Semaphore(ASKED_AT_ONCE)
+    legacy = (znodes.LEGACY_REASSIGNMENTS, znodes.EXTRA_REASSIGNMENTS, znodes.CANCEL)
+    requested = [path for path in legacy if await client.exists(path) is not None]
+    return Facts(
+        listeners=tuple(endpoint.listener for endpoint in endpoints),
+        hosts=tuple(endpoint.host for endpoint in endpoints),
+        closed_listeners=tuple(told for each in listeners if (told := _why_closed(each)) is not None),
+        controller=controller,
+        kraft=kraft,
+        id_taken=await _who_has(client, broker_id),
+        brokers=tuple(await asyncio.gather(*(_ask(broker, name, limit) for broker in brokers))),
+        topics=len(found.topics),
+        partitions=sum(len(each.topic.assignments) for each in found.topics),
+        moves=tuple(sorted({str(tp) for tp in found.reassignments} | _moving(found))),
+        requests=tuple(requested),
+        unreadable=found.unreadable,
+        largest=await _largest(client, found),
+        refused=await _refused(client, found),
+    )
+
+
+async def _leaders(client: ZooKeeperClient) -> tuple[str | None, str | None]:
+    """Who leads, and who of a KRaft quorum has a hand in it."""
+    (held, migration), _ = await client.get_many((znodes.CONTROLLER, znodes.MIGRATION))
+    try:
+        controller = None if held is None else decode_controller(held.data)
+        if controller is not None and controller.kraft_epoch >= 0:
+            return None, f"KRaft controller {controller.broker} has this cluster"
+        owner = None if migration is None else decode_migration_owner(migration.data)
+    except FormatError as unreadable:
+        return None, str(unreadable)
+    kraft = None if owner is None else f"{znodes.MIGRATION} is there (KRaft controller {owner})"
+    return None if controller is None else f"broker {controller.broker}", kraft
+
+
+async def _who_has(client: ZooKeeperClient, broker_id: int) -> str | None:
+    path = znodes.broker(broker_id)
+    found = await client.get(path)
+    if found is None:
+        return None
+    try:
+        ours = is_controller_only(found.data, path)
+    except FormatError:
+        ours = False
+    who = "another Shunter, which leads now or did a moment ago," if ours else "a broker"
+    return f"{who} has the id {broker_id}"
+
+
+async def _ask(broker: Broker, name: str | None, limit: asyncio.Semaphore) -> BrokerFound:
+    """Connect to a broker as a controller would, and ask for its settings."""
+    address = next((f"{each.host}:{each.port}" for each in broker.endpoints), "nowhere")
+    async with limit:
+        try:
+            endpoint = broker_endpoint(broker, name)
+            address = f"{endpoint.host}:{endpoint.port}"
+            async with asyncio.timeout(ANSWER_SECONDS):
+                connection = await BrokerConnection.open(endpoint, "shunter-check")
+                try:
+                    settings = await settings_of(connection, broker.id, ASKED)
+                finally:
+                    connection.close()
+        except DriverError:
+            return BrokerFound(broker.id, address, broker.rack)
+        except (OSError, EOFError, TimeoutError, FormatError) as failure:
+            why = str(failure) or f"no answer within {ANSWER_SECONDS:g} s"
+            return BrokerFound(broker.id, address, broker.rack, unreachable=why)
+    return BrokerFound(broker.id, address, broker.rack, settings=settings)
+
+
+def _why_closed(listener: Listener) -> str | None:
+    """Open a listener for a moment."""
+    try:
+        found = socket.getaddrinfo(
+            listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, kind, protocol, _, address = found[0]
+        with socket.socket(family, kind, protocol) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(address)
+    except OSError as error:
+        return f"{listener.name}://{listener.host}:{listener.port} can't be opened: {error}"
+    return None
+
+
+def _moving(found: ClusterSnapshot) -> set[str]:
+    return {
+        f"{each.topic.name}-{number}"
+        for each in found.topics
+        for number, assignment in each.topic.assignments.items()
+        if assignment.adding or assignment.removing
+    }
+
+
+async def _largest(client: ZooKeeperClient, found: ClusterSnapshot) -> tuple[str, int]:
+    largest = ("", 0)
+    for portion in chunks([znodes.topic(each.topic.name) for each in found.topics], CHUNK):
+        read, _ = await client.get_many(portion)
+        for path, znode in zip(portion, read, strict=True):
+            size = 0 if znode is None or znode.data is None else len(znode.data)
+            largest = max(largest, (path, size), key=lambda each: each[1])
+    return largest
+
+
+async def _refused(client: ZooKeeperClient, found: ClusterSnapshot) -> tuple[tuple[str, str], ...]:
+    refused: list[tuple[str, str]] = []
+    topics = {znodes.topic(each.topic.name): _WHOLE for each in found.topics[:TOPICS_LOOKED_AT]}
+    for path, needed in {**NEEDED, **topics}.items():
+        rights = await client.rights(path)
+        lacking = [verb for bit, verb in _RIGHTS.items() if rights is not None and needed & bit and not rights & bit]
+        if lacking:
+            refused.append((path, ", ".join(lacking)))
+    return tuple(refused)

@@ -1,0 +1,128 @@
+"""What `shunter controller --check` makes of what it found: each finding names the value, the rule and the way out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from shunter.core.checkup import BrokerFound, Facts, Level, findings
+from shunter.model.settings import ControllerSettings
+
+SETTINGS = {
+    "inter.broker.listener.name": "INTERNAL",
+    "inter.broker.protocol.version": "3.9-IV0",
+    "num.partitions": "1",
+    "default.replication.factor": "1",
+    "min.insync.replicas": "1",
+    "unclean.leader.election.enable": "false",
+    "delete.topic.enable": "true",
+    "auto.leader.rebalance.enable": "true",
+    "leader.imbalance.per.broker.percentage": "10",
+}
+OURS = ControllerSettings(1000)
+
+
+def broker(number, rack=None, unreachable=None, settings=None, **changed):
+    known = {**SETTINGS, **{name.replace("__", "."): value for name, value in changed.items()}, **(settings or {})}
+    return BrokerFound(number, f"kafka{number}:9092", rack, unreachable, None if unreachable else known)
+
+
+GOOD = Facts(
+    listeners=("INTERNAL",),
+    hosts=("10.0.0.5",),
+    brokers=(broker(1), broker(2), broker(3)),
+    topics=2,
+    partitions=7,
+)
+
+
+def bad(facts, settings=OURS):
+    return [finding for finding in findings(facts, settings) if finding.level is not Level.GOOD]
+
+
+def test_a_cluster_that_is_ready_has_nothing_in_the_way():
+    assert bad(GOOD) == []
+    told = [finding.told for finding in findings(GOOD, OURS)]
+    assert "3 of 3 brokers answer us" in told
+    assert "2 topics with 7 partitions can be read" in told
+
+
+OBSTACLES = {
+    "taken port": (replace(GOOD, closed_listeners=("INTERNAL://:9090 can't be opened",)), "can't be opened"),
+    "loopback": (replace(GOOD, hosts=("localhost",)), "brokers such as 1 are on other machines"),
+    "migration": (replace(GOOD, kraft="/migration is there"), "/migration is there"),
+    "broker id": (replace(GOOD, id_taken="a broker has the id 1000"), "a broker has the id 1000"),
+    "no brokers": (replace(GOOD, brokers=()), "no broker is registered"),
+    "nobody answers": (replace(GOOD, brokers=(broker(1, unreachable="refused"),)), "broker 1 at kafka1:9092: refused"),
+    "listener": (
+        replace(GOOD, listeners=("PLAINTEXT",)),
+        "brokers 1, 2, 3 look for their controller on a listener INTERNAL",
+    ),
+    "control plane": (
+        replace(GOOD, brokers=(broker(1, control__plane__listener__name="CONTROL"),)),
+        "on a listener CONTROL",
+    ),
+    "rights": (replace(GOOD, refused=(("/brokers/topics", "create children"),)), "does not let us create children"),
+}
+
+
+@pytest.mark.parametrize("name", OBSTACLES)
+def test_an_obstacle_names_its_way_out(name):
+    facts, told = OBSTACLES[name]
+    obstacles = [finding for finding in bad(facts) if finding.level is Level.OBSTACLE]
+    assert [told in finding.told for finding in obstacles] == [True]
+    assert obstacles[0].todo
+
+
+WARNINGS = {
+    "controller": (replace(GOOD, controller="broker 2"), "broker 2 leads now", "--takeover preempt"),
+    "one broker": (replace(GOOD, brokers=(broker(1), broker(2, unreachable="refused"))), "broker 2 at", "PLAINTEXT"),
+    "silent": (
+        replace(GOOD, brokers=(broker(1), BrokerFound(2, "kafka2:9092"))),
+        "brokers 2 do not tell",
+        "DescribeConfigs",
+    ),
+    "racks": (replace(GOOD, brokers=(broker(1, rack="a"), broker(2))), "brokers 2 have no rack", "broker.rack"),
+    "versions": (
+        replace(GOOD, brokers=(broker(1), broker(2, inter__broker__protocol__version="2.8"))),
+        "brokers differ: 2.8 on 2; 3.9-IV0 on 1",
+        "alike",
+    ),
+    "default": (
+        replace(GOOD, brokers=(broker(1, min__insync__replicas="2"),)),
+        "the brokers have 2, and Shunter would decide by 1",
+        "set default_min_isr=2",
+    ),
+    "flag": (
+        replace(GOOD, brokers=(broker(1, delete__topic__enable="false"),)),
+        "Shunter would decide by true",
+        "set delete_topics=false",
+    ),
+    "policy": (
+        replace(GOOD, brokers=(broker(1, create__topic__policy__class__name="com.example.Policy"),)),
+        "brokers 1 have one",
+        "topic_policy_",
+    ),
+    "authorizer": (replace(GOOD, brokers=(broker(1, authorizer__class__name="x.Y"),)), "have one", "no authorizer"),
+    "unreadable": (replace(GOOD, unreadable=(("/brokers/topics/t", "no JSON"),)), "can't be read: no JSON", "mend"),
+    "large": (replace(GOOD, largest=("/brokers/topics/t", 900_000)), "has 900000 bytes", "no more partitions"),
+    "moves": (replace(GOOD, moves=("t-1", "t-2")), "2 partitions are being moved, t-1 for one", "wait"),
+    "requests": (replace(GOOD, requests=("/admin/reassign_partitions",)), "asked for moves in", "take them over"),
+}
+
+
+@pytest.mark.parametrize("name", WARNINGS)
+def test_a_warning_is_no_obstacle_and_says_what_to_do(name):
+    facts, told, todo = WARNINGS[name]
+    (finding,) = bad(facts)
+    assert finding.level is Level.WARNING
+    assert told in finding.told
+    assert todo in finding.todo
+
+
+def test_obstacles_come_first_and_long_lists_are_cut():
+    many = tuple(broker(number, min__insync__replicas="2") for number in range(1, 13))
+    found = findings(replace(GOOD, brokers=many, listeners=("PLAINTEXT",)), OURS)
+    assert [finding.level for finding in found] == sorted((f.level for f in found), key=list(Level).index)
+    assert "brokers 1, 2, 3, 4, 5, 6, 7, 8 and 4 more look" in found[0].told
