@@ -125,6 +125,12 @@ public final class Controllers {
             System.getProperty("shunter.tests.python"), "-m", "shunter", "controller",
             "--zookeeper", connect, "--listener", name + "://localhost:" + port, "--broker-id", String.valueOf(BROKER_ID),
             "--set", "session_timeout_ms=6000"));
+        Object controlPlane = properties.get("control.plane.listener.name");
+        if (controlPlane != null) {
+            try (ServerSocket free = new ServerSocket(0)) {
+                command.addAll(List.of("--listener", controlPlane + "://localhost:" + free.getLocalPort()));
+            }
+        }
         for (java.util.Map.Entry<String, String> setting : SETTINGS.entrySet()) {
             Object value = properties.get(setting.getKey());
             // The test framework's own default is the newest of all versions, KRaft's: then Shunter asks the brokers.
@@ -135,6 +141,12 @@ public final class Controllers {
         Object seconds = properties.get("leader.imbalance.check.interval.seconds");
         if (seconds != null) {
             command.addAll(List.of("--set", "leader_rebalance_interval_ms=" + Long.parseLong(seconds.toString()) * 1000));
+        }
+        Object samples = properties.get("controller.quota.window.num");
+        Object window = properties.get("controller.quota.window.size.seconds");
+        if (samples != null && window != null) {
+            long burst = Long.parseLong(samples.toString()) * Long.parseLong(window.toString());
+            command.addAll(List.of("--set", "mutation_quota_burst_seconds=" + burst));
         }
         File log = new File(System.getProperty("shunter.tests.logs"), "controllers.log");
         return new ProcessBuilder(command)
