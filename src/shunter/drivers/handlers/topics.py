@@ -70,11 +70,7 @@ async def create_topics(request: Any, call: Call) -> Any:
     validate_only = getattr(request, "validate_only", False)
     allowance = await call.allowance(_CREATION_STRICT_SINCE)
     if not validate_only:
-        default = call.node.quotas.default_partitions()
-        asked = {
-            new.name: len(new.assignments) or (new.partition_count, default)[new.partition_count == -1]
-            for new in topics
-        }
+        asked = {new.name: _partitions_of(new, call.node.quotas.default_partitions()) for new in topics}
         throttled = _throttled(allowance, asked)
         refused += throttled.values()
         topics = [new for new in topics if new.name not in throttled]
@@ -92,6 +88,13 @@ async def create_topics(request: Any, call: Call) -> Any:
         throttle_time=allowance.throttle_ms,
         topics=[_created(result, listed=place < LISTED_AT_MOST) for place, result in enumerate(told)],
     )
+
+
+def _partitions_of(new: NewTopic, default: int) -> int:
+    """How many partitions a new topic would have, if it is created."""
+    if new.assignments:
+        return len(new.assignments)
+    return default if new.partition_count == -1 else new.partition_count
 
 
 def _throttled(allowance: Allowance, asked: Mapping[str, int]) -> dict[str, TopicResult]:
