@@ -31,8 +31,8 @@ from shunter.formats import znodes
 from shunter.model.reassignment import CancelMode
 from shunter.model.records import PutPartition, PutReassignment, PutTopic
 from shunter.simulation.kinds import CONTROLLER, WorldKind
+from shunter.simulation.observed import Violation
 from shunter.simulation.runs import Outcome, run_seed
-from shunter.simulation.safety import Violation
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from shunter.core.controller.events import ReassignmentsSubmitted
 from shunter.core.controller.ready import PartitionResultsReply, Reply
 from shunter.errors import ErrorCode
 from shunter.model.partition import ReplicaAssignment, Replicas, TopicPartition
 from shunter.model.reassignment import CancelMode, Phase
+from shunter.simulation.observed import History
 from shunter.simulation.truth import Touched
-
-if TYPE_CHECKING:
-    from shunter.simulation.safety import Safety
 
 Asked = Callable[[Reply | ErrorCode], None]
 Seen = Mapping[TopicPartition, tuple[ReplicaAssignment, int]]
@@ -35,7 +32,7 @@ class Request:
 class CancelRules:
     """Follows requests from the asking to the answer, in the order in which one process got them."""
 
-    def __init__(self, safety: Safety) -> None:
+    def __init__(self, safety: History) -> None:
         """Begin with nothing asked."""
         self._safety = safety
         self._open: list[Request] = []

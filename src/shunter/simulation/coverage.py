@@ -11,7 +11,7 @@ from shunter.core.controller.lifecycle import Trigger
 from shunter.core.reassignment import Closing, Row, WaitReason
 from shunter.model.reassignment import Phase
 from shunter.simulation.actions import FAULTS, OPERATIONS
-from shunter.simulation.garbling import GARBLED
+from shunter.simulation.garbled_znodes import GARBLED
 
 CLOSINGS = tuple(f"record closed: {closing.value.replace('_', ' ')}" for closing in Closing)
 

@@ -7,20 +7,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from shunter.formats import znodes
 from shunter.formats.config_znodes import decode_config
 from shunter.model.partition import BrokerId, LeaderAndIsr, TopicPartition
 from shunter.simulation.actions import EDGE_WEIGHTS
-from shunter.simulation.broker import SimulatedBroker
+from shunter.simulation.observed import ObservedBroker, ObservedWorld
 from shunter.simulation.poison import is_poison
 from shunter.simulation.scheduler import SECOND
 from shunter.simulation.zookeeper_tree import Transaction
-
-if TYPE_CHECKING:
-    from shunter.simulation.world import World
 
 SINCE_VERSION_2 = {100: "UNKNOWN_TOPIC_ID", 107: "INELIGIBLE_REPLICA", 108: "NEW_LEADER_ELECTED"}
 """Errors that leaders before 3.3 don't know: they ask again at once, and for ever."""
@@ -34,7 +30,7 @@ TOPIC, STATE = 4, 7
 class EdgeRules:
     """Looks at transactions, at what brokers refuse, and at what callers are told."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ObservedWorld) -> None:
         """Begin with nothing seen."""
         self.world = world
         self._placed: dict[tuple[TopicPartition, UUID | None, BrokerId], tuple[int, int]] = {}
@@ -88,7 +84,7 @@ class EdgeRules:
     # ---- what brokers refuse
 
     def refused_as_not_new(
-        self, broker: SimulatedBroker, tp: TopicPartition, topic_id: UUID | None, controller_epoch: int
+        self, broker: ObservedBroker, tp: TopicPartition, topic_id: UUID | None, controller_epoch: int
     ) -> None:
         """A replica that its broker has to make is announced as new by whoever placed it.
 

@@ -16,22 +16,13 @@ from shunter.drivers.zookeeper_requests import Create, Put, Remove
 from shunter.errors import FormatError
 from shunter.formats import znodes
 from shunter.formats.admin_znodes import (
-    decode_legacy_reassignments,
     decode_partitions,
-    decode_producer_id_block,
     encode_legacy_reassignments,
     encode_partitions,
 )
-from shunter.formats.broker_znodes import (
-    decode_broker,
-    decode_controller,
-    decode_controller_epoch,
-    decode_controller_id,
-)
-from shunter.formats.config_znodes import ConfigChange, decode_config, encode_config_change
-from shunter.formats.reassignment_znodes import decode_owed_deletions, decode_owed_replicas, decode_reassignment
-from shunter.formats.request_znodes import decode_request, encode_request
-from shunter.formats.topic_znodes import decode_state, decode_topic
+from shunter.formats.config_znodes import ConfigChange, encode_config_change
+from shunter.formats.request_znodes import encode_request
+from shunter.simulation.garbled_znodes import GARBLED, READ_AT_START, READERS, WEIGHTS, last_name
 from shunter.simulation.scheduler import SECOND
 from shunter.simulation.truth import Garbled
 from shunter.simulation.zookeeper_tree import Transaction
@@ -39,32 +30,7 @@ from shunter.simulation.zookeeper_tree import Transaction
 if TYPE_CHECKING:
     from shunter.simulation.world import World
 
-READERS: dict[str, tuple[str, Callable[[str, bytes], Any]]] = {
-    "state": (f"{znodes.TOPICS}/[^/]+/partitions/[0-9]+/state", lambda path, data: decode_state(path, data, 0, {})),
-    "topic": (f"{znodes.TOPICS}/[^/]+", lambda path, data: decode_topic(_name(path), data, 0, {})),
-    "record": (
-        f"{znodes.REASSIGNMENTS}/[^/]+/[0-9]+",
-        lambda path, data: decode_reassignment(path, data, version=0, czxid=1),
-    ),
-    "owed deletions": (f"{znodes.OWED_DELETIONS}/.+", lambda path, data: decode_owed_deletions(path, data, 0)),
-    "owed replicas": (f"{znodes.OWED_REPLICAS}/.+", lambda path, data: decode_owed_replicas(path, data, 0)),
-    "controller id": (f"{znodes.CONTROLLERS}/.+", lambda path, data: decode_controller_id(_name(path), data)),
-    "registration": (f"{znodes.BROKER_IDS}/.+", lambda path, data: decode_broker(_name(path), data, 1)),
-    "config": (f"{znodes.CONFIGS}/topics/.+", decode_config),
-    "legacy": (znodes.LEGACY_REASSIGNMENTS, lambda _, data: decode_legacy_reassignments(data, 0)),
-    "extra": (znodes.EXTRA_REASSIGNMENTS, lambda _, data: decode_legacy_reassignments(data, 0)),
-    "request": (f"{znodes.REASSIGNMENT_REQUESTS}/.+", lambda path, data: decode_request(_name(path), data, czxid=1)),
-    "preferred election": (znodes.PREFERRED_ELECTION, decode_partitions),
-    "producer ids": (znodes.PRODUCER_ID_BLOCK, lambda _, data: data and decode_producer_id_block(data)),
-    "controller": (znodes.CONTROLLER, lambda _, data: decode_controller(data)),
-    "controller epoch": (znodes.CONTROLLER_EPOCH, lambda _, data: decode_controller_epoch(data)),
-}
-"""What is overwritten: paths, and how they are read."""
-GARBLED = tuple(READERS)
-WEIGHTS = (6, 5, 6, 4, 6, 2, 2, 2, 1, 1, 2, 1, 1, 1, 1)
 OWED_SHARE = 0.7
-READ_AT_START = ("record", "owed deletions", "owed replicas", "controller id", "producer ids")
-"""Read by whoever is elected, and by nobody later: who mends one has the controller elected anew, as it asks for."""
 ANNOUNCEMENTS = (f"{znodes.ISR_CHANGES}/isr_change_", f"{znodes.LOG_DIR_EVENTS}/log_dir_event_")
 
 
@@ -141,7 +107,7 @@ class Garbling:
             # Asked for at last: others may have been asked for, and taken, since it was written.
             self.world.operators.named(list(READERS[kind][1](path, garbled.former).targets.items()))
         if kind == "config":
-            told = encode_config_change(ConfigChange("topics", _name(path)))
+            told = encode_config_change(ConfigChange("topics", last_name(path)))
             announcement = f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}"
             tree.commit([Create(announcement, told, sequential=True)], self.world.operator)
         if kind in READ_AT_START and tree.get(znodes.CONTROLLER) is not None:
@@ -163,10 +129,6 @@ class Garbling:
             world.scheduler.after(2 * SECOND, self.mend, self._last)
             world.scheduler.note(f"the last act: {self._last} can't be read")
         return [f"{self._last} can't be read yet"] if self._last in world.truth.garbled else []
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
 
 
 def _nonsense(random: Random, former: bytes, path: str, read: Callable[[str, bytes], Any]) -> bytes:

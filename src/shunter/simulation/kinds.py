@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from shunter.simulation.actions import ASIDE, FAULT_WEIGHTS, NOTHING_ASIDE, OPERATION_WEIGHTS, PACES_US, Action
+from shunter.simulation.convergence import find_unfinished
 from shunter.simulation.coverage import EXPECTED, Coverage
 from shunter.simulation.executor import actions as executor_actions
 from shunter.simulation.executor.expected import EXECUTOR_EXPECTED
 from shunter.simulation.executor.shape import draw_executor_shape
 from shunter.simulation.executor.world import ExecutorWorld
-from shunter.simulation.safety import Violation
+from shunter.simulation.observed import Violation
 from shunter.simulation.scheduler import Scheduler
 from shunter.simulation.shape import draw_shape
 from shunter.simulation.world import World
@@ -67,7 +68,7 @@ CONTROLLER = WorldKind(
     FAULT_WEIGHTS,
     PACES_US,
     lambda seed: draw_shape(seed).steps,
-    lambda seed, actions: World(seed, draw_shape(seed), actions),
+    lambda seed, actions: World(seed, draw_shape(seed), actions, find_unfinished),
     "records",
     EXPECTED,
     ASIDE,

@@ -8,14 +8,11 @@ below any high watermark ever raised.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.simulation.log import Entry
+from shunter.simulation.observed import History
 from shunter.simulation.replica import Replica
-
-if TYPE_CHECKING:
-    from shunter.simulation.safety import Safety
 
 
 @dataclass(slots=True)
@@ -31,7 +28,7 @@ class Ledger:
 class Ledgers:
     """All partitions'."""
 
-    def __init__(self, safety: Safety) -> None:
+    def __init__(self, safety: History) -> None:
         """Begin with nothing promised."""
         self._safety = safety
         self._by_partition: dict[TopicPartition, Ledger] = {}

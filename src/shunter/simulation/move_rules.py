@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from shunter.model.partition import ReplicaAssignment, Replicas, TopicPartition
+from shunter.core.controller.lifecycle import Transition
+from shunter.core.reassignment import Step
+from shunter.model.partition import BrokerId, ReplicaAssignment, Replicas, TopicPartition
 from shunter.model.reassignment import Phase, Reassignment
 from shunter.simulation.actions import EDGE_WEIGHTS
+from shunter.simulation.observed import History
 from shunter.simulation.scheduler import SECOND
 from shunter.simulation.truth import Touched
-
-if TYPE_CHECKING:
-    from shunter.simulation.safety import Safety
-
 
 WAITS_US = 20 * SECOND
 """What has waited for longer than a slow broker is waited for was refused, or lost with a controller."""
@@ -22,7 +19,7 @@ FOR_GOOD_US = 1_000_000 * SECOND
 class MoveRules:
     """Looks at moves' records and the assignments beside them."""
 
-    def __init__(self, safety: Safety) -> None:
+    def __init__(self, safety: History) -> None:
         """Begin."""
         self._safety = safety
         self._writer = ""
@@ -76,13 +73,7 @@ class MoveRules:
                 self._ordered(tp, before, after, touched)
             if before is None or after is None:
                 self._asked.discard(tp)
-        for name, (known, now) in touched.topics.items():
-            if known is None or now is None:
-                continue
-            for number, assignment in now.assignments.items():
-                was = known.assignments.get(number)
-                if was is not None and was != assignment:
-                    self._floor(TopicPartition(name, number), was, assignment, touched, writer)
+        self._steps(touched, writer)
         for tp, (_, after) in touched.records.items():
             if after is not None:
                 self._taken(tp, after.target)
@@ -226,77 +217,62 @@ class MoveRules:
             return None if known is None else known.assignments.get(tp.partition)
         return self._safety.truth.assignment(tp)
 
-    def _leader_last(
-        self,
-        tp: TopicPartition,
-        records: tuple[Reassignment | None, Reassignment | None],
-        leader: int,
-        was: ReplicaAssignment,
-        now: ReplicaAssignment,
-    ) -> None:
-        """Of what is not wanted the leader goes last. Source: KAFKA-6794, "Sort the ER set ... the leader is the last"."""
-        known, after = records
-        if known is None or after is None or known.target != after.target or self.waiting(tp):
-            return
-        if known.phase is not Phase.MOVING or after.phase is not Phase.MOVING or leader in now.replicas:
-            return
-        left = [broker for broker in now.replicas if broker in was.replicas and broker not in after.target]
-        if left and leader in self._safety.world.live_in_the_eyes_of(self._writer, tp):
-            told = f"{tp}: leader {leader} is dropped from {list(was.replicas)} before {left}"
-            self._safety.violate("the leader goes last", f"{told}, on the way to {list(after.target)}")
+    def _steps(self, touched: Touched, writer: str) -> None:
+        """Look at each step that the written draft took, one after the other: several may become one write."""
+        truth = self._safety.truth
+        stood: dict[TopicPartition, tuple[ReplicaAssignment, Replicas, BrokerId]] = {}
+        for told in self._safety.world.transitions_of(writer):
+            tp = told.tp
+            if told.step is None or (tp not in touched.records and tp.topic not in touched.topics):
+                continue  # What this process writes beside its batch is no step.
+            was, before = self._assignment_before(tp, touched), touched.states.get(tp, (truth.states.get(tp), None))[0]
+            if tp not in stood and was is not None and before is not None:
+                stood[tp] = (was, before.isr, before.leader)
+            if tp in stood and before is not None:
+                sick = self._safety.given_up(tp, before.leader_epoch)
+                # The end of a life of a broker may be told in the same write.
+                sick = sick | self._safety.world.born_anew(writer, self._decided_us.get(tp, 0))
+                self._floor(told, told.step, *stood[tp], sick)
+                stood[tp] = (told.step.assignment, told.step.isr, told.step.leader)
 
     def _floor(
-        self, tp: TopicPartition, was: ReplicaAssignment, now: ReplicaAssignment, touched: Touched, writer: str
+        self,
+        told: Transition,
+        step: Step,
+        was: ReplicaAssignment,
+        isr: Replicas,
+        leader: BrokerId,
+        sick: set[BrokerId] | frozenset[BrokerId],
     ) -> None:
-        """A move drops a live in-sync replica only if as many stay as the target has.
+        """A step drops a live in-sync replica only if as many stay as the target has; of the excess the leader goes last.
+
+        Live is what the writer knows; `sick` are those whom a leader, or the end of a life, took out of the ISR.
 
         Source: the controller redesign, 2.B, "we are better off to keep broker 2 ... so we do not expose to under
-        replicated partition"; design, "the floor", relaxed and in a rollback. Live is what the writer knows.
+        replicated partition"; design, "the floor", relaxed and in a rollback; KAFKA-6794, "Sort the ER set ... the
+        leader is the last".
         """
-        dropped = [broker for broker in was.replicas if broker not in now.replicas]
-        truth = self._safety.truth
-        state = truth.states.get(tp)
-        known, after = touched.records.get(tp, (truth.records.get(tp), truth.records.get(tp)))
-        record = after or known
-        if after is not None and after.phase is Phase.PENDING:
-            return  # It has not begun: what was dropped belonged to a move that ended in this very batch.
-        if not dropped or state is None or record is None:
-            return
-        before = touched.states[tp][0] if tp in touched.states else state
-        if before is None or before.leader < 0:
-            return
-        live = self._safety.world.live_in_the_eyes_of(writer, tp)
-        # A leader's wish to be rid of a follower may be granted in the same write.
-        given_up = self._safety.given_up(tp, before.leader_epoch)
-        # So may the end of a life of its broker be told.
-        given_up = given_up | self._safety.world.born_anew(writer, self._decided_us.get(tp, 0))
-        if before.leader not in given_up:
-            self._leader_last(tp, (known, after), before.leader, was, now)
-        lost = [broker for broker in dropped if broker in live and broker in before.isr and broker not in given_up]
-        stay = [broker for broker in now.replicas if broker in live and broker in state.isr]
-        stopped = (after is None or after.phase is Phase.DROPPING) and now.replicas != record.target
-        if not lost:
-            return
-        # Where a target is the original, a rollback in one write can't be told from its end.
-        if record.phase is Phase.ROLLING_BACK or record.target == record.original == now.replicas:
-            need = max(1, min(self._safety.world.min_isr(tp.topic), len(record.original)))
-        elif record.relaxed_since_ms is not None or stopped:
+        move, tp = told.move, told.tp
+        live = self._safety.world.live_in_the_eyes_of(self._writer, tp)
+        dropped = [broker for broker in was.replicas if broker not in step.replicas and broker in live]
+        if leader in dropped and leader not in sick and not step.final and told.after is Phase.MOVING:
+            left = [broker for broker in step.replicas if broker in was.replicas and broker not in move.target]
+            if left:
+                self._safety.violate(
+                    "the leader goes last",
+                    f"{tp}: leader {leader} is dropped from {list(was.replicas)} before {left}, on the way to {move.target}",
+                )
+        lost = [broker for broker in dropped if broker in isr and broker not in sick]
+        stay = [broker for broker in step.replicas if broker in live and broker in step.isr]
+        need = min(len(move.target), len(move.original))
+        if told.before is Phase.ROLLING_BACK:
+            need = max(1, min(self._safety.world.min_isr(tp.topic), len(move.original)))
+        elif move.relaxed_since_ms is not None:
             need = 1
-        else:
-            need = min(len(record.target), len(record.original) if known is not None else len(record.target))
-        latest = self.waiting(tp)
-        if known is None and record.original != was.original:
-            need = min(need, len(record.original))  # A move to there ended in this write, and the next began.
-        if known is None and was.in_motion:
-            latest = [was.target, *latest]  # What Apache had begun ends in this write, and the next begins.
-        elif known is not None and known.target != record.target:
-            latest = [known.target, *latest]  # A step towards the former target, and the next target, in one write.
-        if len(latest) > 1:
-            need = min(need, *map(len, latest))
-        if len(stay) < need:
-            told = f"{tp}: {lost} dropped from {list(was.replicas)} (ISR {list(before.isr)}, live {sorted(live)})"
-            about = f"from {list(record.original)} to {list(record.target)}, {record.phase.value}, {now}, {known}"
-            self._safety.violate("the floor", f"{told}; {stay} stay, {need} are needed; {about}")
+        if lost and leader >= 0 and len(stay) < need:
+            about = f"from {list(move.original)} to {list(move.target)}, {told.trigger.value}, {step.assignment}"
+            what = f"{tp}: {lost} dropped from {list(was.replicas)} (ISR {list(isr)}, live {sorted(live)})"
+            self._safety.violate("the floor", f"{what}; {stay} stay, {need} are needed; {about}")
 
 
 def _overtaken(before: Reassignment | None, after: Reassignment) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from shunter.simulation.actions import Action
-from shunter.simulation.safety import Violation
+from shunter.simulation.observed import Violation
 from shunter.simulation.scheduler import MS, SECOND, Scheduler
 
 QUIET_US = 2 * SECOND

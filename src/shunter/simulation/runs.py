@@ -12,7 +12,7 @@ from itertools import count
 from shunter.simulation.actions import plan_actions
 from shunter.simulation.coverage import Coverage
 from shunter.simulation.kinds import CONTROLLER, WorldKind
-from shunter.simulation.safety import Violation
+from shunter.simulation.observed import Violation
 
 FORGOTTEN_TOGETHER = 32
 """Worlds of which what was frozen is freed at once: a look at all that there is takes half as long as a world."""

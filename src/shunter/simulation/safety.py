@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 from shunter.core.controller.ready import Request, SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata, StopPartition
 from shunter.errors import FormatError
 from shunter.formats import znodes
 from shunter.model.partition import EPOCH_DURING_DELETE, BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.topic import Topic
-from shunter.simulation.broker import SimulatedBroker
 from shunter.simulation.cancel_rules import CancelRules
 from shunter.simulation.channels import Decided
 from shunter.simulation.ledger import Ledgers
 from shunter.simulation.log import Log
 from shunter.simulation.move_rules import MoveRules
+from shunter.simulation.observed import ObservedBroker, ObservedWorld, Violation
 from shunter.simulation.replica import Replica, Role
-from shunter.simulation.truth import Touched, Truth
+from shunter.simulation.truth import Truth
 from shunter.simulation.zookeeper_tree import Transaction
-
-if TYPE_CHECKING:
-    from shunter.simulation.world import World
 
 GUARDED = (
     znodes.TOPICS,
@@ -39,23 +33,10 @@ TAKEN_OVER = (znodes.REASSIGNMENT_REQUESTS, znodes.PREFERRED_ELECTION)
 """Removed when what was read there is done."""
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A rule that was broken, and how."""
-
-    rule: str
-    told: str
-    at_us: int
-
-    def __str__(self) -> str:
-        """Say it in one line."""
-        return f"{self.rule}: {self.told} (at {self.at_us / 1_000_000:.3f} s)"
-
-
 class Safety:
     """Looks at every transaction, every request handed out, every request that a broker accepts, every acknowledgement."""
 
-    def __init__(self, world: World, truth: Truth) -> None:
+    def __init__(self, world: ObservedWorld, truth: Truth) -> None:
         """Begin with nothing seen."""
         self.world = world
         self.truth = truth
@@ -290,7 +271,7 @@ class Safety:
         in_sync = state is not None and broker in state.isr
         return owed is not None and (tp, EPOCH_DURING_DELETE) in owed.partitions and not in_sync
 
-    def control_request_accepted(self, broker: SimulatedBroker, decided: Decided) -> None:
+    def control_request_accepted(self, broker: ObservedBroker, decided: Decided) -> None:
         """A request decided before a bounce never takes effect after it; one controller per epoch.
 
         Source: KIP-380 and seed 003, "obsolete control requests can be rejected by a broker": e0 → e1 → e2.
@@ -312,7 +293,7 @@ class Safety:
                 "epochs never go back", f"broker {broker.id} takes controller epoch {request.controller_epoch}"
             )
 
-    def replica_deleted(self, broker: SimulatedBroker, stop: StopPartition, log: Log, sender: str) -> None:
+    def replica_deleted(self, broker: ObservedBroker, stop: StopPartition, log: Log, sender: str) -> None:
         """No broker deletes a replica that counts: one in the ISR of the same topic.
 
         Source: issue, "a deleted replica was in no current assignment"; kafka-facts, "a late one is dangerous".
@@ -334,19 +315,19 @@ class Safety:
 
     # ---- records
 
-    def leader_began(self, broker: SimulatedBroker, replica: Replica) -> None:
+    def leader_began(self, broker: ObservedBroker, replica: Replica) -> None:
         """A broker became leader: it has everything that was acknowledged."""
         self.checks += 1
         state = self.truth.states.get(replica.tp)
         if state is not None and (state.leader, state.leader_epoch) == (broker.id, replica.leader_epoch):
             self.ledgers.leader_began(broker.id, replica)
 
-    def high_watermark_raised(self, broker: SimulatedBroker, replica: Replica) -> None:
+    def high_watermark_raised(self, broker: ObservedBroker, replica: Replica) -> None:
         """A leader says that records are committed."""
         self.checks += 1
         self.ledgers.committed(broker.id, replica)
 
-    def acknowledged(self, broker: SimulatedBroker, replica: Replica, offset: int, value: int) -> None:
+    def acknowledged(self, broker: ObservedBroker, replica: Replica, offset: int, value: int) -> None:
         """A producer was told that its record is safe: the present leader has it."""
         self.checks += 1
         self.world.acknowledged += 1
@@ -365,6 +346,3 @@ def _differing(name: str, before: Topic | None, after: Topic | None) -> list[Top
         return []
     known = {} if before is None else before.assignments
     return [TopicPartition(name, number) for number, each in after.assignments.items() if known.get(number) != each]
-
-
-__all__ = ["Safety", "Touched", "Violation"]

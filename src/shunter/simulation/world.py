@@ -15,6 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from shunter.core.controller.events import Envelope
+from shunter.core.controller.lifecycle import Transition
 from shunter.core.controller.ready import Ready
 from shunter.drivers.zookeeper_requests import Create
 from shunter.errors import ErrorCode
@@ -28,7 +29,6 @@ from shunter.model.topic import Topic
 from shunter.simulation.actions import FAULT_WEIGHTS, Action
 from shunter.simulation.apache import ApacheController
 from shunter.simulation.broker import SimulatedBroker
-from shunter.simulation.convergence import find_unfinished
 from shunter.simulation.coverage import Coverage
 from shunter.simulation.edge_rules import EdgeRules
 from shunter.simulation.edges import Edges
@@ -36,12 +36,13 @@ from shunter.simulation.faults import Faults
 from shunter.simulation.garbling import Garbling
 from shunter.simulation.machine_rules import MachineRules
 from shunter.simulation.network import Delays
+from shunter.simulation.observed import Violation
 from shunter.simulation.operators import Operators
 from shunter.simulation.phases import live_through
 from shunter.simulation.poison import is_poison
 from shunter.simulation.process import ObservedMachine, ShunterProcess, altered_results
 from shunter.simulation.refusals import Refusals
-from shunter.simulation.safety import Safety, Violation
+from shunter.simulation.safety import Safety
 from shunter.simulation.scheduler import MS, SECOND, Scheduler
 from shunter.simulation.shape import Shape
 from shunter.simulation.truth import Truth
@@ -54,8 +55,19 @@ LOOK_EVERY_US = 500 * MS
 class World:
     """One world, from one seed."""
 
-    def __init__(self, seed: int, shape: Shape, actions: Sequence[Action]) -> None:
-        """Build it; nothing runs before `run`."""
+    def __init__(
+        self,
+        seed: int,
+        shape: Shape,
+        actions: Sequence[Action],
+        find_unfinished: Callable[[World], list[str]] = lambda _: [],
+    ) -> None:
+        """Build it; nothing runs before `run`.
+
+        Args:
+            find_unfinished: says what has not converged yet in phase two.
+        """
+        self._find_unfinished = find_unfinished
         self.seed = seed
         self.shape = shape
         self.actions = actions
@@ -66,7 +78,7 @@ class World:
         self.phase_two = False
         self._owners: dict[int, str] = {0: "zookeeper"}
         self.truth = Truth()
-        self.safety = Safety(self, self.truth)
+        self.safety: Safety = Safety(self, self.truth)
         self.tree = ZooKeeperTree(self._committed)
         self.operator = self.tree.open_session()
         self.session_opened(self.operator, "operator")
@@ -165,6 +177,11 @@ class World:
     def is_auto_created(self, tp: TopicPartition) -> bool:
         """Whether a broker made its topic, and placed it: some of its replicas may be owed."""
         return self.topic_id(tp.topic) in self.auto_created
+
+    def transitions_of(self, writer: str) -> Sequence[Transition]:
+        """What a controller's outstanding batch does to moves."""
+        batches = (each.machine.outstanding for each in self.processes.values() if each.name == writer)
+        return next((batch.draft.transitions for batch in batches if batch is not None), ())
 
     def forget_asked_factor(self, tp: TopicPartition) -> None:
         """Somebody moves it: how many replicas it was asked to have counts no more."""
@@ -316,7 +333,7 @@ class World:
         self.scheduler.after(self.shape.produce_us, self._produce)
         for action in self.actions:
             self.scheduler.at(action.at_us, self._act, action)
-        live_through(self, find_unfinished, within_us=CONVERGE_WITHIN_US, look_every_us=LOOK_EVERY_US)
+        live_through(self, self._find_unfinished, within_us=CONVERGE_WITHIN_US, look_every_us=LOOK_EVERY_US)
 
     def violate(self, rule: str, told: str) -> None:
         """A rule is broken."""

@@ -257,7 +257,7 @@ class Draft:
         Raises:
             InvariantViolation: The table has no such pair of phase and trigger, or it closes the record.
         """
-        after = self._transit(tp, trigger, step)
+        after = self._transit(tp, trigger, step, record)
         if after is None:
             raise InvariantViolation("a record is closed by `close` alone", tp=tp, trigger=trigger)
         known = self.state.reassignments.get(tp)
@@ -274,7 +274,7 @@ class Draft:
         Raises:
             InvariantViolation: There is no record.
         """
-        self._transit(tp, Trigger.ENDED, step)
+        self._transit(tp, Trigger.ENDED, step, self.reassignment(tp))
         self.ended = True
         if tp in self.state.reassignments:
             self.reassignments[tp] = None
@@ -282,11 +282,15 @@ class Draft:
         else:
             self.reassignments.pop(tp, None)
 
-    def _transit(self, tp: TopicPartition, trigger: Trigger, step: Step | None) -> Phase | None:
+    def _transit(
+        self, tp: TopicPartition, trigger: Trigger, step: Step | None, record: Reassignment | None
+    ) -> Phase | None:
         known = self.reassignment(tp)
         before = known.phase if known is not None else None
         after = phase_after(before, trigger, tp)
-        self.transitions.append(Transition(tp, before, trigger, after, step, self.cause))
+        if record is not None:  # The table has no way to close what is not there.
+            move = record if after is None else record._replace(phase=after)
+            self.transitions.append(Transition(tp, before, trigger, after, step, self.cause, move))
         return after
 
     def waiting(self, tp: TopicPartition) -> tuple[Waiting, int] | None:

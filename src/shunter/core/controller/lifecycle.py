@@ -19,7 +19,7 @@ from types import MappingProxyType
 from shunter.core.reassignment.situation import Step
 from shunter.errors import InvariantViolation
 from shunter.model.partition import TopicPartition
-from shunter.model.reassignment import Phase
+from shunter.model.reassignment import Phase, Reassignment
 
 
 class Trigger(Enum):
@@ -126,6 +126,7 @@ class Transition:
         after: Its phase; None: the record was closed.
         step: What was written for the partition with it, if anything.
         cause: Id of the event that asked for it.
+        move: The record as it was written; of a closed one, as it stood before.
     """
 
     tp: TopicPartition
@@ -134,6 +135,7 @@ class Transition:
     after: Phase | None
     step: Step | None
     cause: str
+    move: Reassignment
 
 
 def phase_after(before: Phase | None, trigger: Trigger, tp: TopicPartition) -> Phase | None:

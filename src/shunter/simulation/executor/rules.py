@@ -19,7 +19,7 @@ from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.simulation.executor.journal_rules import JournalRules
 from shunter.simulation.executor.ledger import LedgerMove
 from shunter.simulation.executor.partition import FOREIGN, OURS, SimulatedPartition
-from shunter.simulation.safety import Violation
+from shunter.simulation.observed import Violation
 from shunter.simulation.scheduler import MS, SECOND
 
 if TYPE_CHECKING:

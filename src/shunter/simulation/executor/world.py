@@ -29,8 +29,8 @@ from shunter.simulation.executor.process import ExecutorProcess
 from shunter.simulation.executor.rules import ExecutorRules
 from shunter.simulation.executor.shape import ExecutorShape
 from shunter.simulation.executor.topic import JournalTopic
+from shunter.simulation.observed import Violation
 from shunter.simulation.phases import live_through
-from shunter.simulation.safety import Violation
 from shunter.simulation.scheduler import EPOCH_MS, MS, SECOND, Scheduler
 
 CONVERGE_WITHIN_US = 600 * SECOND

@@ -1,0 +1,33 @@
+"""Rules see a world through the protocols of `observed` alone: what a rule reads of it can be seen at a glance."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from shunter import simulation
+
+FOLDER = Path(simulation.__file__).parent
+RULES = ("safety", "ledger", "observed", *sorted(path.stem for path in FOLDER.glob("*_rules.py")))
+
+
+def imported(module):
+    """Modules of this room that a module names, also for its types alone."""
+    path = FOLDER / f"{module.replace('.', '/')}.py"
+    nodes = ast.walk(ast.parse(path.read_text()))
+    names = (node.module or "" for node in nodes if isinstance(node, ast.ImportFrom))
+    return {name.removeprefix("shunter.simulation.") for name in names if name.startswith("shunter.simulation.")}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_knows_no_world(rule):
+    found, left = set(), [rule]
+    while left:
+        for name in imported(left.pop()) - found:
+            found.add(name)
+            left.append(name)
+    assert "world" not in found
+
+
+def test_there_are_rules():
+    assert len(RULES) >= 7
