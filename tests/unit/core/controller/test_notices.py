@@ -1,4 +1,7 @@
-"""Notices are told once, when what they tell of is decided for good: with a write when it is durable, else at once."""
+"""Notices are told once, when what they tell of is decided for good: with a write when it is durable, else at once.
+
+Source: docs/decisions/0038-notices.md.
+"""
 
 from harness import Harness
 
