@@ -5,9 +5,9 @@ which the journal closed the last move. The error of a line is |predicted end - 
 a run passes if no line from the given share of bytes on is off by more than is allowed. The 80 % interval of the first
 such line covers the truth if the real end lies in it.
 
-    python benchmarks/executor_eta.py [--runs 5] [--kinds throttled,free,limit,paused] [--keep FOLDER]
+    python benchmarks/executor_eta.py [--runs 5] [--kinds throttled,free,limit,paused,steps] [--keep FOLDER]
 
-With `--runs 5` that is twenty runs in about as many minutes; `--runs 20` has twenty of each kind.
+With `--runs 5` that is twenty-five runs in about as many minutes; `--runs 20` has twenty of each kind.
 """
 
 from __future__ import annotations
@@ -38,9 +38,13 @@ from shunter.testbed.probes import brokers_known_at
 from shunter.testbed.waiting import wait_until
 
 BROKERS = (1, 2, 3)
+ALL_BROKERS = (1, 2, 3, 4)
 TOPIC = "eta"
 PARTITIONS = 12
 MEGABYTES = 200
+# Two partitions that change both of their brokers: each has two steps, and both partitions take the same brokers in turn.
+PAIR_MEGABYTES = 21
+PAIRS = ((1, 2), (3, 4))
 # Without a throttle all of it is copied within five seconds here, before anybody could tell a rate: a batch at a time,
 # as over a long line, a run takes long enough to be judged. Under a throttle brokers fetch as they do by themselves.
 ONE_BATCH = {"replica.fetch.max.bytes": 16_384, "replica.fetch.response.max.bytes": 16_384}
@@ -60,6 +64,16 @@ USUAL = Records(1_000, 16_384)
 LARGE = Records(50_000, 65_536)
 
 
+def placement(shift: int) -> dict[int, list[int]]:
+    """One replica each, spread evenly; another shift moves every partition to another broker."""
+    return {number: [BROKERS[(number + shift) % 3]] for number in range(PARTITIONS)}
+
+
+def pair_placement(shift: int) -> dict[int, list[int]]:
+    """Two replicas each of two partitions, all on the same two brokers."""
+    return {number: list(PAIRS[shift % 2]) for number in range(2)}
+
+
 @dataclass(frozen=True)
 class Scenario:
     """What a run does, from which share of bytes on it is judged, and how far off the estimate may be."""
@@ -69,39 +83,19 @@ class Scenario:
     allowed: float
     told_from: str
     disturb: str | None = None
+    stage: str = "quotas"
+    place: Callable[[int], dict[int, list[int]]] = placement
 
 
 SCENARIOS = {
     "throttled": Scenario("20M", 0.1, 0.10, "from a tenth on"),
     "limit": Scenario("10M", 1.0, 0.20, "once a tenth of the rest is done", "limit"),
     "paused": Scenario("20M", 1.0, 0.20, "once a tenth of the rest is done", "paused"),
-    "free": Scenario(None, 0.25, 0.20, "from a quarter on"),
+    "free": Scenario(None, 0.25, 0.15, "from a quarter on", stage="batches"),
+    "steps": Scenario("2500K", 0.1, 0.10, "from a tenth on", stage="pairs", place=pair_placement),
 }
 # Share of bytes at which the limit is doubled or the broker stands still.
 DISTURBED_AT = 0.4
-
-
-def placement(shift: int) -> dict[int, list[int]]:
-    """One replica each, spread evenly; another shift moves every partition to another broker."""
-    return {number: [BROKERS[(number + shift) % 3]] for number in range(PARTITIONS)}
-
-
-def fill(bootstrap: str, records: Records) -> None:
-    """MEGABYTES into every partition."""
-    producer = Producer(
-        {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 50, "batch.size": records.batch, "log_level": 0}
-    )
-    block = b"x" * records.size
-    for index in range(PARTITIONS * MEGABYTES * 1_000_000 // records.size):
-        while True:
-            try:
-                producer.produce(TOPIC, block, partition=index % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.5)
-        producer.poll(0)
-    if producer.flush(300):
-        raise SystemExit("the topic could not be filled")
 
 
 def shunter(cluster: KRaftCluster, journal: Path, *arguments: str) -> list[str]:
@@ -181,8 +175,9 @@ def disturb(kind: str | None, cluster: KRaftCluster, journal: Path) -> None:
 
 
 def execute(cluster: KRaftCluster, folder: Path, number: int, scenario: Scenario) -> Run:
-    """One run of a scenario."""
-    partitions = [{"topic": TOPIC, "partition": n, "replicas": r} for n, r in placement(number + 1).items()]
+    """One run of a scenario, the `number`th on its cluster."""
+    placed = scenario.place(number + 1)
+    partitions = [{"topic": TOPIC, "partition": n, "replicas": r} for n, r in placed.items()]
     plan = folder / "plan.json"
     plan.write_text(json.dumps({"version": 1, "partitions": partitions}))
     journal = folder / f"{number}.journal"
@@ -196,20 +191,57 @@ def execute(cluster: KRaftCluster, folder: Path, number: int, scenario: Scenario
     return Run(lines, max(move.closed_at_ms for move in state.moves.values()) / 1000, changed)
 
 
-def filled(folder: Path, properties: dict[str, int], records: Records) -> KRaftCluster:
+@dataclass(frozen=True)
+class Stage:
+    """A cluster that some kinds share: its brokers, how they fetch, and what fills each partition of its topic."""
+
+    brokers: tuple[int, ...]
+    properties: dict[str, int]
+    records: Records
+    partitions: int
+    megabytes: int
+
+
+STAGES = {
+    "quotas": Stage(BROKERS, {}, USUAL, PARTITIONS, MEGABYTES),
+    "batches": Stage(BROKERS, ONE_BATCH, LARGE, PARTITIONS, MEGABYTES),
+    "pairs": Stage(ALL_BROKERS, {}, USUAL, 2, PAIR_MEGABYTES),
+}
+
+
+def fill(bootstrap: str, stage: Stage) -> None:
+    """So many megabytes into every partition."""
+    records = stage.records
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 50, "batch.size": records.batch, "log_level": 0}
+    )
+    block = b"x" * records.size
+    for index in range(stage.partitions * stage.megabytes * 1_000_000 // records.size):
+        while True:
+            try:
+                producer.produce(TOPIC, block, partition=index % stage.partitions)
+                break
+            except BufferError:
+                producer.poll(0.5)
+        producer.poll(0)
+    if producer.flush(300):
+        raise SystemExit("the topic could not be filled")
+
+
+def filled(folder: Path, stage: Stage, scenario: Scenario) -> KRaftCluster:
     """A cluster with the topic; the caller stops it."""
-    cluster = KRaftCluster(folder, node_ids=BROKERS, heap_mib=256, properties=properties)
+    cluster = KRaftCluster(folder, node_ids=stage.brokers, heap_mib=256, properties=stage.properties)
     cluster.start()
     wait_until(
-        lambda: all(brokers_known_at(node.port) == set(BROKERS) for node in cluster.nodes.values()),
+        lambda: all(brokers_known_at(node.port) == set(stage.brokers) for node in cluster.nodes.values()),
         what="every broker knows all brokers",
         timeout_s=60,
     )
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))
-    admin.create_topics([NewTopic(TOPIC, replica_assignments=placement(0))])
+    admin.create_topics([NewTopic(TOPIC, replica_assignments=scenario.place(0))])
     admin.wait_for_topics([TOPIC], timeout_ms=30_000)
     admin.close()
-    fill(cluster.bootstrap, records)
+    fill(cluster.bootstrap, stage)
     return cluster
 
 
@@ -234,17 +266,16 @@ def main() -> None:
     options = parser.parse_args()
     kinds = [kind for kind in SCENARIOS if kind in options.kinds.split(",")]
     verdicts: dict[str, list[Verdict]] = {kind: [] for kind in kinds}
-    for throttled in (True, False):
-        some = [kind for kind in kinds if (SCENARIOS[kind].throttle is not None) is throttled]
+    for name, stage in STAGES.items():
+        some = [kind for kind in kinds if SCENARIOS[kind].stage == name]
         if not some:
             continue
-        with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-            properties, records = ({}, USUAL) if throttled else (ONE_BATCH, LARGE)
-            cluster = filled(Path(name) / "kraft", properties, records)
+        with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+            cluster = filled(Path(folder) / "kraft", stage, SCENARIOS[some[0]])
             stack.callback(cluster.stop)
             # In turns, so that no kind has a quiet hour for itself.
             for number, (turn, kind) in enumerate((turn, kind) for turn in range(options.runs) for kind in some):
-                run = execute(cluster, Path(name), number, SCENARIOS[kind])
+                run = execute(cluster, Path(folder), number, SCENARIOS[kind])
                 if options.keep is not None:
                     keep(options.keep / f"{kind}-{turn}.jsonl", run)
                 verdict = judged(run, SCENARIOS[kind])

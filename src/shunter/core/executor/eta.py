@@ -7,11 +7,12 @@ from itertools import pairwise
 from math import sqrt
 from typing import NamedTuple
 
-from shunter.core.executor.rates import Meter, usual_yield
+from shunter.core.executor.projection import Line, Rates, grouped, seconds_left
+from shunter.core.executor.rates import Meter, Point, lower_rates, usual_yield
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.core.executor.throttles import FOLLOWER_RATE, LEADER_RATE
 from shunter.model.execution import Direction, ThrottleKey
 from shunter.model.partition import BrokerId, TopicPartition
+from shunter.model.reassignment import Strategy
 
 HALF_LIFE_MS = 60_000
 """Under a throttle a sample this much older counts half, or half of the time measured if that is longer: long enough for
@@ -39,6 +40,10 @@ PRIOR_ERROR = 0.15
 BLOCKS = 6
 QUANTILE_80 = 1.476
 """Two-sided 80 % of Student's t with BLOCKS - 1 degrees of freedom."""
+STEP_S = 1.5
+"""What passes between the last byte of a copy and the first of the move's next: until it is in sync, that is seen, and the
+next step is asked for."""
+TURN = "waits for its turn"
 FEWEST_SAMPLES = 5
 """Fewer say nothing about how steadily bytes come in."""
 NORMAL_80 = 1.28
@@ -59,7 +64,7 @@ class Estimate(NamedTuple):
 
 def bytes_left(move: Move, sizes: Mapping[tuple[BrokerId, TopicPartition], int]) -> dict[BrokerId, int]:
     """Bytes that a move's brokers have still to receive, by broker; sizes are of what is there already."""
-    if not move.open:
+    if not move.open or move.direction is Direction.STOP:
         return {}
     left: dict[BrokerId, int] = {}
     for broker in move.goal:
@@ -83,6 +88,18 @@ def placing_left(state: ExecutorState, move: Move) -> dict[BrokerId, int]:
     return left
 
 
+def copies_left(move: Move, sizes: Mapping[tuple[BrokerId, TopicPartition], int], sender: BrokerId) -> Line | None:
+    """What a move has still to copy, stage after stage; None: nothing."""
+    left = {broker: float(missing) for broker, missing in bytes_left(move, sizes).items()}
+    if not left:
+        return None
+    at_once = move.direction is Direction.FORWARD and move.strategy is Strategy.ALL_AT_ONCE
+    now = left if at_once else () if move.step is None else move.step.adding
+    stages = [{broker: left[broker] for broker in left if broker in now}]
+    stages += [{broker: left[broker]} for broker in left if broker not in now]
+    return Line(sender, [stage for stage in stages if stage])
+
+
 def estimate(
     state: ExecutorState,
     meter: Meter,
@@ -94,99 +111,81 @@ def estimate(
     """Estimate the end from what was copied lately; None: unknown yet (nothing copied for long enough).
 
     Two models bound it: all bytes at the rate of all brokers together (brokers that finish leave their share to the
-    others), and each broker's bytes at the rate of one (they don't: under a throttle). With a throttle the second is
-    the estimate, without one the middle of both. The rate of one broker is the mean of all, for the greatest of noisy
-    quotients would be too great. Where somebody else's lower throttle holds (`others`), it holds in the estimate too.
-    `moves` are those that count; None: all that are open.
+    others), and each move's steps one after another at the rate of one broker (`projection`; nobody's share is another's:
+    under a throttle). With a throttle the second is the estimate, without one the middle of both. The rate of one broker
+    is the mean of all, for the greatest of noisy quotients would be too great. Where somebody else's lower throttle holds
+    (`others`), it holds in the estimate too. `moves` are those that count; None: all that are open.
     """
-    caps = _Caps.of(others or {})
-    left: dict[BrokerId, float] = {}
-    sent: dict[BrokerId, float] = {}
-    for move in state.open_moves() if moves is None else moves:
+    going = state.open_moves() if moves is None else list(moves)
+    lines: list[Line] = []
+    for move in going:
         seen = state.cluster.partition(move.tp)
-        for broker, missing in bytes_left(move, meter.present).items():
-            left[broker] = left.get(broker, 0) + missing
-            if seen is not None:
-                sent[seen.leader] = sent.get(seen.leader, 0) + missing
-    samples = list(meter.samples)
-    if len(samples) < 3 or samples[-1][0] - samples[0][0] < LEAST_MS:
+        line = copies_left(move, meter.present, -1 if seen is None else seen.leader)
+        if line is not None:
+            lines.append(line)
+    points = meter.points()
+    if len(points) < 3 or points[-1].at_ms - points[0].at_ms < LEAST_MS:
         return None
-    points = [(at, received) for at, received, _by_broker in samples]
-    receiving = max(1, sum(samples[-1][2][broker] > samples[0][2].get(broker, 0) for broker in sorted(samples[-1][2])))
-    limit = None if state.limit is None else caps.lowered(state.limit, left)
-    pace = _free(points, receiving) if limit is None else _throttled(state, meter, points, receiving, limit)
+    pace = _free(points) if state.limit is None else _throttled(state, meter, points, state.limit)
     if pace is None:
         return None
-    remaining = sum(left.values())
-    left = {broker: missing * max(0.0, 1 + pace.ahead / max(1, remaining)) for broker, missing in left.items()}
-    remaining = sum(left.values())
-    together = pace.each * (receiving if state.limit is None else max(1, sum(missing > 0 for missing in left.values())))
-    shared = remaining / together
-    alone = max(shared, max(left.values(), default=0) / pace.each, caps.longest_s(left, sent))
-    middle = alone if state.limit is not None else (shared + alone) / 2
+    remaining = sum(missing for line in lines for stage in line.stages for missing in stage.values())
+    _scale(lines, max(0.0, 1 + pace.ahead / max(1.0, remaining)))
+    remaining = max(0.0, remaining + pace.ahead) if remaining else 0.0
+    into, out = lower_rates(others or {})
+    yielded = {broker: max(1.0, rate * THROTTLE_YIELD) for broker, rate in into.items()}
+    rates = Rates(pace.each, yielded, {broker: max(1.0, rate * THROTTLE_YIELD) for broker, rate in out.items()})
+    alone = seconds_left(grouped(lines), rates._replace(sends=state.limit is not None), rest_s=STEP_S)
+    if any(move.waits.startswith(TURN) for move in going):
+        # Bounds keep moves waiting: no more runs beside one another than did until now.
+        alone = max(alone, remaining / max(1.0, pace.each * pace.beside))
+    together = alone if state.limit is not None else remaining / pace.measured
     share = sqrt(_spread(points) ** 2 + MODEL_ERROR**2 + (pace.guessed * PRIOR_ERROR) ** 2)
-    gone = max(0, now_ms - samples[-1][0]) / 1000
-    low = min(middle, shared) * (1 - share) - gone
-    high = max(middle, alone) * (1 + share) - gone
-    return Estimate(
-        int(remaining), pace.measured, *(max(0, int(seconds * 1000)) for seconds in (middle - gone, low, max(high, 0)))
-    )
+    gone = max(0, now_ms - points[-1].at_ms) / 1000
+    low = min(alone, together) * (1 - share) - gone
+    high = max(alone, together) * (1 + share) - gone
+    middle = (alone + together) / 2 - gone
+    return Estimate(int(remaining), pace.measured, *(max(0, int(seconds * 1000)) for seconds in (middle, low, high)))
 
 
-class _Caps(NamedTuple):
-    """Somebody else's rates that hold in place of ours, by who receives and by who sends, bytes per second."""
-
-    into: dict[BrokerId, int]
-    out: dict[BrokerId, int]
-
-    @classmethod
-    def of(cls, others: Mapping[ThrottleKey, int]) -> _Caps:
-        into = {int(key.name): rate for key, rate in others.items() if key.setting == FOLLOWER_RATE}
-        return cls(into, {int(key.name): rate for key, rate in others.items() if key.setting == LEADER_RATE})
-
-    def lowered(self, limit: int, left: Mapping[BrokerId, float]) -> int:
-        """The greatest rate that any broker with something left may receive at."""
-        return max(
-            (min(limit, self.into.get(broker, limit)) for broker, missing in left.items() if missing), default=limit
-        )
-
-    def longest_s(self, left: Mapping[BrokerId, float], sent: Mapping[BrokerId, float]) -> float:
-        """Seconds that the slowest of these brokers takes, at the least."""
-        into = [left[broker] / max(1.0, rate * THROTTLE_YIELD) for broker, rate in self.into.items() if broker in left]
-        out = [sent[broker] / max(1.0, rate * THROTTLE_YIELD) for broker, rate in self.out.items() if broker in sent]
-        return max([0.0, *into, *out])
+def _scale(lines: Iterable[Line], factor: float) -> None:
+    for line in lines:
+        for stage in line.stages:
+            for broker in stage:
+                stage[broker] *= factor
 
 
 class _Pace(NamedTuple):
     """How fast bytes come in, per second: of all as measured, of each broker as expected.
 
-    `ahead` is by how many bytes all are ahead of that pace, `guessed` how much of it (0 to 1) is not measured but guessed.
+    `beside` is how many brokers were copied to at the same time, `ahead` by how many bytes all are ahead of that pace,
+    `guessed` how much of it (0 to 1) is not measured but guessed.
     """
 
     measured: float
     each: float
+    beside: float
     ahead: float = 0.0
     guessed: float = 0.0
 
 
-def _free(points: list[tuple[int, int]], receiving: int) -> _Pace | None:
-    measured = _rate(points, max(FREE_HALF_LIFE_MS, (points[-1][0] - points[0][0]) / 2))
-    return None if measured <= 0 else _Pace(measured, measured / receiving)
+def _free(points: list[Point]) -> _Pace | None:
+    half_life_ms = max(FREE_HALF_LIFE_MS, (points[-1].at_ms - points[0].at_ms) / 2)
+    measured, each = _rates(points, half_life_ms)
+    return None if measured <= 0 or each <= 0 else _Pace(measured, each, measured / each)
 
 
-def _throttled(
-    state: ExecutorState, meter: Meter, points: list[tuple[int, int]], receiving: int, limit: int
-) -> _Pace | None:
+def _throttled(state: ExecutorState, meter: Meter, points: list[Point], limit: int) -> _Pace | None:
     if meter.origin is not None:
         # What came before the first sample may have been a burst, after which little comes, and that steadily.
         points = [meter.origin, *points]
-    lasted_ms = points[-1][0] - points[0][0]
-    measured = _rate(points, max(HALF_LIFE_MS, lasted_ms / 2))
-    if measured <= 0:
+    lasted_ms = points[-1].at_ms - points[0].at_ms
+    measured, alone = _rates(points, max(HALF_LIFE_MS, lasted_ms / 2))
+    if measured <= 0 or alone <= 0:
         return None
     usual = usual_yield(state, meter)
-    each, guessed = _throttled_rate(measured / receiving, _noise(points), limit, lasted_ms, usual)
-    return _Pace(measured, each, _ahead(points, each * receiving), guessed)
+    each, guessed = _throttled_rate(alone, _noise(points), limit, lasted_ms, usual)
+    return _Pace(measured, each, measured / alone, _ahead(points, each), guessed)
 
 
 def _throttled_rate(
@@ -208,56 +207,62 @@ def _throttled_rate(
     return guessed * expected + (1 - guessed) * min(measured, limit * MOST_YIELD), guessed
 
 
-def _noise(points: list[tuple[int, int]]) -> float:
+def _noise(points: list[Point]) -> float:
     """How far the mean rate may be off (80 %), as a share of it: bytes off the straight line, over all that grew.
 
     1: it can't be told yet.
     """
     count = len(points)
-    grown = points[-1][1] - points[0][1]
-    if count < FEWEST_SAMPLES or grown <= 0:
+    grown = points[-1].bytes - points[0].bytes
+    middle = sum(point.work_ms for point in points) / count
+    height = sum(point.bytes for point in points) / count
+    spread = sum((point.work_ms - middle) ** 2 for point in points)
+    if count < FEWEST_SAMPLES or grown <= 0 or spread <= 0:
         return 1.0
-    middle = sum(at for at, _bytes in points) / count
-    height = sum(found for _at, found in points) / count
-    spread = sum((at - middle) ** 2 for at, _bytes in points)
-    tilt = sum((at - middle) * (found - height) for at, found in points) / spread
-    off = sum((found - height - tilt * (at - middle)) ** 2 for at, found in points)
+    tilt = sum((point.work_ms - middle) * (point.bytes - height) for point in points) / spread
+    off = sum((point.bytes - height - tilt * (point.work_ms - middle)) ** 2 for point in points)
     return NORMAL_80 * sqrt(2 * off / (count - 2)) / grown
 
 
-def _ahead(points: list[tuple[int, int]], bytes_per_s: float) -> float:
+def _ahead(points: list[Point], bytes_per_s: float) -> float:
     """By how many bytes the last sample is above the steady line through those of one window of the quota."""
-    last_ms, last = points[-1]
-    steady = [found + bytes_per_s * (last_ms - at) / 1000 for at, found in points if last_ms - at <= QUOTA_WINDOW_MS]
-    return last - sum(steady) / len(steady)
+    last = points[-1]
+    window = [point for point in points if last.at_ms - point.at_ms <= QUOTA_WINDOW_MS]
+    steady = [point.bytes + bytes_per_s * (last.work_ms - point.work_ms) / 1000 for point in window]
+    return last.bytes - sum(steady) / len(steady)
 
 
-def _rate(points: list[tuple[int, int]], half_life_ms: float) -> float:
-    """Bytes per second, the latest counting most, stretches of standing still left out."""
-    last = points[-1][0]
-    grown = lasted = 0.0
-    for (before_ms, before), (after_ms, after) in _moving(points):
-        weight = 0.5 ** ((last - after_ms) / half_life_ms)
-        grown += weight * (after - before)
-        lasted += weight * (after_ms - before_ms)
-    return 0.0 if lasted <= 0 else grown * 1000 / lasted
+def _rates(points: list[Point], half_life_ms: float) -> tuple[float, float]:
+    """Bytes per second of all, and of one broker; the latest count most, stretches of standing still are left out."""
+    last_ms = points[-1].at_ms
+    grown = lasted = worked = 0.0
+    for before, after in _moving(points):
+        weight = 0.5 ** ((last_ms - after.at_ms) / half_life_ms)
+        grown += weight * (after.bytes - before.bytes)
+        lasted += weight * (after.at_ms - before.at_ms)
+        worked += weight * (after.work_ms - before.work_ms)
+    return (0.0 if lasted <= 0 else grown * 1000 / lasted), (0.0 if worked <= 0 else grown * 1000 / worked)
 
 
-def _moving(points: list[tuple[int, int]]) -> Iterable[tuple[tuple[int, int], tuple[int, int]]]:
-    still: list[tuple[tuple[int, int], tuple[int, int]]] = []
+def _moving(points: list[Point]) -> Iterable[tuple[Point, Point]]:
+    still: list[tuple[Point, Point]] = []
     for before, after in pairwise(points):
-        if after[1] == before[1]:
+        if after.bytes == before.bytes:
             still.append((before, after))
             continue
-        if still and still[-1][1][0] - still[0][0][0] < STALL_MS:
+        if not _stalled(still):
             yield from still
         still = []
         yield before, after
-    if still and still[-1][1][0] - still[0][0][0] < STALL_MS:
+    if not _stalled(still):
         yield from still
 
 
-def _spread(points: list[tuple[int, int]]) -> float:
+def _stalled(still: list[tuple[Point, Point]]) -> bool:
+    return bool(still) and still[-1][1].at_ms - still[0][0].at_ms >= STALL_MS
+
+
+def _spread(points: list[Point]) -> float:
     """Half the width of the 80 % interval of the mean rate, as a share of it, from the rates of a few blocks."""
     steps = list(_moving(points))
     if len(steps) < BLOCKS:
@@ -266,8 +271,8 @@ def _spread(points: list[tuple[int, int]]) -> float:
     rates: list[float] = []
     for block in range(BLOCKS):
         part = steps[len(steps) - (block + 1) * size : len(steps) - block * size]
-        lasted = sum(after[0] - before[0] for before, after in part)
-        rates.append(sum(after[1] - before[1] for before, after in part) / max(1, lasted))
+        worked = sum(after.work_ms - before.work_ms for before, after in part)
+        rates.append(sum(after.bytes - before.bytes for before, after in part) / max(1.0, worked))
     mean = sum(rates) / BLOCKS
     if mean <= 0:
         return 0.5

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
+from typing import NamedTuple
 
 from shunter.core.executor.pausing import paused_copies
+from shunter.core.executor.projection import Pair, Rates, shared
 from shunter.core.executor.state import ExecutorState, yield_of
-from shunter.model.execution import JournalRecord, RateObserved
+from shunter.core.executor.throttles import FOLLOWER_RATE, LEADER_RATE
+from shunter.model.execution import JournalRecord, RateObserved, ThrottleKey
 from shunter.model.partition import BrokerId, TopicPartition
 
 SAMPLES = 120
@@ -19,20 +23,49 @@ STILL_MS = 10_000
 """Who received nothing for so long has all, or stands still."""
 
 
+class Sample(NamedTuple):
+    """What was copied up to a moment, as far as seen by this process: bytes in all, and by who received them.
+
+    `work_ms` counts milliseconds in which one broker was copied to as fast as the throttle lets it (two brokers at the
+    same time: twice; two that share one sender: once), `worked_ms` the same by broker. So bytes over work are a rate
+    that does not depend on how many steps ran at the time.
+    """
+
+    at_ms: int
+    total: int
+    received: dict[BrokerId, int]
+    work_ms: float
+    worked_ms: dict[BrokerId, float]
+
+
+class Point(NamedTuple):
+    """A moment, the work done by then, and the bytes that came of it."""
+
+    at_ms: int
+    work_ms: float
+    bytes: int
+
+
+def lower_rates(others: Mapping[ThrottleKey, int]) -> tuple[dict[BrokerId, float], dict[BrokerId, float]]:
+    """Somebody else's rates that hold in place of ours, bytes per second: of who receives, and of who sends."""
+    into = {int(key.name): float(rate) for key, rate in others.items() if key.setting == FOLLOWER_RATE}
+    return into, {int(key.name): float(rate) for key, rate in others.items() if key.setting == LEADER_RATE}
+
+
 @dataclass(slots=True)
 class Meter:
-    """Samples of the bytes that all moves have copied: (ms, bytes in total, bytes per receiving broker)."""
+    """Samples of the bytes that all moves have copied."""
 
-    samples: deque[tuple[int, int, dict[BrokerId, int]]] = field(
-        default_factory=lambda: deque[tuple[int, int, dict[BrokerId, int]]](maxlen=SAMPLES)
-    )
+    samples: deque[Sample] = field(default_factory=lambda: deque[Sample](maxlen=SAMPLES))
     received: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
     """Bytes that each broker received for moves, as far as seen by this process."""
     present: dict[tuple[BrokerId, TopicPartition], int] = field(
         default_factory=dict[tuple[BrokerId, TopicPartition], int]
     )
-    origin: tuple[int, int] | None = None
-    """(ms, bytes) before the first sample: when the first step began, or the last sample under another throttle."""
+    origin: Point | None = None
+    """Before the first sample: when the first step began, or the last sample under another throttle."""
+    work_ms: float = 0.0
+    worked_ms: dict[BrokerId, float] = field(default_factory=dict[BrokerId, float])
     limit: int | None = None
     paused: frozenset[TopicPartition] = frozenset()
     """Paused copies that trickle beside the others: what was measured with them says nothing of what is without."""
@@ -40,41 +73,81 @@ class Meter:
     """What came through the throttle before the present one, as a share of it; None: nothing was learnt yet."""
     recorded_at_ms: int = 0
 
-    def sample(self, state: ExecutorState, at_ms: int, seen: set[tuple[BrokerId, TopicPartition]]) -> None:
-        """Take in sizes that were just observed."""
-        for move in state.stepping():
-            assert move.step is not None
-            for broker in move.step.adding:
-                key = (broker, move.tp)
-                if key not in seen:
-                    continue
-                now = state.cluster.sizes[key].bytes
-                grown = max(0, now - self.present.get(key, 0))
-                self.present[key] = max(now, self.present.get(key, 0))
-                self.received[broker] = self.received.get(broker, 0) + grown
+    def sample(
+        self,
+        state: ExecutorState,
+        at_ms: int,
+        seen: set[tuple[BrokerId, TopicPartition]],
+        others: Mapping[ThrottleKey, int] | None = None,
+    ) -> None:
+        """Take in sizes that were just observed. `others`: rates of somebody else that hold in place of ours."""
+        copying, since_ms = self._take_in(state, seen)
         paused = frozenset(move.tp for move in paused_copies(state))
         if self.limit != state.limit or self.paused != paused:
             # What was measured under another throttle says nothing about this one, but for how much of it was used.
             if not self.paused:
                 self._learn_yield()
             self.paused = paused
-            self.origin = self.samples[-1][:2] if self.samples else None
+            self.origin = _point(self.samples[-1]) if self.samples else None
             self.limit = state.limit
             self.samples.clear()
         if self.origin is None:
             begun = [move.step.begun_at_ms for move in state.stepping() if move.step is not None]
-            self.origin = (min(begun, default=at_ms), 0)
-        self.samples.append((at_ms, sum(self.received.values()), dict(self.received)))
+            self.origin = Point(min(begun, default=at_ms), self.work_ms, 0)
+        last_ms = self.samples[-1].at_ms if self.samples else self.origin.at_ms
+        self._count_work(copying, others or {}, at_ms - max(last_ms, since_ms))
+        total = sum(self.received.values())
+        self.samples.append(Sample(at_ms, total, dict(self.received), self.work_ms, dict(self.worked_ms)))
+
+    def _take_in(self, state: ExecutorState, seen: set[tuple[BrokerId, TopicPartition]]) -> tuple[Counter[Pair], int]:
+        """Count what grew; returns the copies that ran since the last sample, and when the first of them began."""
+        copying: Counter[Pair] = Counter()
+        since: list[int] = []
+        for move in state.stepping():
+            assert move.step is not None
+            partition = state.cluster.partition(move.tp)
+            for broker in move.step.adding:
+                key = (broker, move.tp)
+                if key not in seen:
+                    continue
+                before, now = self.present.get(key, 0), state.cluster.sizes[key].bytes
+                grown = max(0, now - before)
+                self.present[key] = max(now, before)
+                self.received[broker] = self.received.get(broker, 0) + grown
+                if not move.paused and (grown or before < move.size_bytes):
+                    copying[-1 if partition is None else partition.leader, broker] += 1
+                    since.append(move.step.begun_at_ms)
+        return copying, min(since, default=0)
+
+    def _count_work(self, copying: Counter[Pair], others: Mapping[ThrottleKey, int], lasted_ms: int) -> None:
+        if self.limit is None:
+            rates = Rates(1.0, {}, {}, sends=False)
+        else:
+            into, out = lower_rates(others)
+            rates = Rates(float(self.limit), into, out)
+        for pair, rate in shared(copying, rates).items():
+            work_ms = max(0, lasted_ms) * rate * copying[pair] / rates.each
+            self.work_ms += work_ms
+            self.worked_ms[pair[1]] = self.worked_ms.get(pair[1], 0.0) + work_ms
+
+    def points(self) -> list[Point]:
+        """The samples as points."""
+        return [_point(sample) for sample in self.samples]
 
     def _learn_yield(self) -> None:
-        if self.limit is None or len(self.samples) < 2 or self.samples[-1][0] - self.samples[0][0] < LEARN_MS:
+        if self.limit is None or len(self.samples) < 2:
             return
-        (first_ms, before_all, before), (last_ms, after_all, after) = self.samples[0], self.samples[-1]
-        receiving = sum(after[broker] > before.get(broker, 0) for broker in sorted(after))
-        rate = (after_all - before_all) * 1000 / (last_ms - first_ms) / max(1, receiving)
-        share = yield_of(rate, self.limit)
+        first, last = self.samples[0], self.samples[-1]
+        worked_ms = last.work_ms - first.work_ms
+        if last.at_ms - first.at_ms < LEARN_MS or worked_ms <= 0:
+            return
+        share = yield_of((last.total - first.total) * 1000 / worked_ms, self.limit)
         if share is not None:
             self.throttle_yield = share
+
+
+def _point(sample: Sample) -> Point:
+    return Point(sample.at_ms, sample.work_ms, sample.total)
 
 
 def usual_yield(state: ExecutorState, meter: Meter) -> float | None:
@@ -91,15 +164,16 @@ def observe_rates(state: ExecutorState, meter: Meter, now_ms: int) -> list[Journ
     if meter.recorded_at_ms == 0:
         meter.recorded_at_ms = now_ms
         return []
-    (first_ms, _all, before), (last_ms, _total, after) = meter.samples[0], meter.samples[-1]
-    if last_ms < first_ms + LEARN_MS:
+    first, last = meter.samples[0], meter.samples[-1]
+    if last.at_ms < first.at_ms + LEARN_MS:
         return []
     meter.recorded_at_ms = now_ms
-    lately = next(sample[2] for sample in meter.samples if sample[0] >= last_ms - STILL_MS)
+    lately = next(sample.received for sample in meter.samples if sample.at_ms >= last.at_ms - STILL_MS)
     records: list[JournalRecord] = []
-    for broker in sorted(after):
-        grown = after[broker] - before.get(broker, 0)
-        if after[broker] > lately.get(broker, 0):
-            rate = grown * 1000 // (last_ms - first_ms)
+    for broker in sorted(last.received):
+        # By the time in which it was copied to: a broker whose turn comes in the second step was idle in the first.
+        worked_ms = last.worked_ms.get(broker, 0.0) - first.worked_ms.get(broker, 0.0)
+        if last.received[broker] > lately.get(broker, 0) and worked_ms >= LEARN_MS:
+            rate = int((last.received[broker] - first.received.get(broker, 0)) * 1000 / worked_ms)
             records.append(RateObserved(broker, rate, limited=state.limit is not None))
     return records

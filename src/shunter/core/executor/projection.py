@@ -1,0 +1,148 @@
+"""How long the copies of an execution take from here: each move's steps one after another, all moves beside one another.
+
+A fluid model: whoever receives shares its rate among what it receives, whoever sends likewise (max-min fair), and a
+move's next copy begins when the one before it is in sync. Two partitions that both go from brokers 1 and 2 to brokers
+3 and 4 take twice as long as their bytes for broker 3 alone: first both copy to 3, then both to 4.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from shunter.model.partition import BrokerId
+
+Pair: TypeAlias = tuple[BrokerId, BrokerId]
+"""(who sends, who receives); -1 where the sender is not known."""
+_Side: TypeAlias = tuple[str, BrokerId]
+
+MOST_LINES = 48
+"""More moves than this are projected in groups: the cost of a projection is their number times their steps."""
+_NOTHING = 0.5
+"""Bytes that are none."""
+
+
+class Rates(NamedTuple):
+    """What brokers can carry, bytes per second. `into` and `out` are those of single brokers that carry less.
+
+    `sends` False: how much one broker sends at a time is not bounded.
+    """
+
+    each: float
+    into: Mapping[BrokerId, float]
+    out: Mapping[BrokerId, float]
+    sends: bool = True
+
+
+@dataclass(slots=True)
+class Line:
+    """What a move has still to copy: stage after stage, the bytes that each broker receives. `weight` moves share it."""
+
+    sender: BrokerId
+    stages: list[dict[BrokerId, float]]
+    weight: int = 1
+    rests_s: float = field(default=0.0, kw_only=True)
+    """Seconds until its first stage begins."""
+
+
+def shared(copies: Mapping[Pair, int], rates: Rates) -> dict[Pair, float]:
+    """Bytes per second of each single copy, by pair, where `copies` counts those that run between two brokers."""
+    room: dict[_Side, float] = {}
+    load: Counter[_Side] = Counter()
+    sides = {pair: _sides(pair, rates) for pair in copies}
+    for pair, count in copies.items():
+        for side in sides[pair]:
+            lower = rates.into if side[0] == "in" else rates.out
+            room[side] = min(rates.each, lower.get(side[1], rates.each))
+            load[side] += count
+    found: dict[Pair, float] = {}
+    while len(found) < len(copies):
+        tightest = min((side for side in room if load[side] > 0), key=lambda side: room[side] / load[side])
+        rate = max(0.0, room[tightest]) / load[tightest]
+        for pair in [pair for pair in copies if pair not in found and tightest in sides[pair]]:
+            found[pair] = rate
+            for side in sides[pair]:
+                room[side] -= rate * copies[pair]
+                load[side] -= copies[pair]
+    return found
+
+
+def _sides(pair: Pair, rates: Rates) -> tuple[_Side, ...]:
+    sender, receiver = pair
+    bounded = sender >= 0 and (rates.sends or sender in rates.out)
+    return (("in", receiver), ("out", sender)) if bounded else (("in", receiver),)
+
+
+def grouped(lines: Sequence[Line]) -> list[Line]:
+    """The same copies as fewer lines, where there are many: moves that go the same way are taken for one."""
+    if len(lines) <= MOST_LINES:
+        return list(lines)
+    groups: dict[tuple[BrokerId, tuple[tuple[BrokerId, ...], ...]], Line] = {}
+    for line in lines:
+        way = line.sender, tuple(tuple(stage) for stage in line.stages)
+        group = groups.get(way)
+        if group is None:
+            groups[way] = Line(line.sender, [dict(stage) for stage in line.stages], line.weight)
+            continue
+        group.weight += line.weight
+        for mine, more in zip(group.stages, line.stages, strict=True):
+            for broker, missing in more.items():
+                mine[broker] += missing
+    return list(groups.values())
+
+
+def seconds_left(lines: Iterable[Line], rates: Rates, *, rest_s: float) -> float:
+    """Seconds until all lines have ended.
+
+    Args:
+        lines: Changed by this.
+        rates: What brokers carry; `each` must be more than 0.
+        rest_s: What passes between two stages of a line, and after its last one, while nothing of it is copied.
+    """
+    running = [line for line in lines if line.stages]
+    elapsed = 0.0
+    while running:
+        copies: Counter[Pair] = Counter()
+        for line in running:
+            if line.rests_s <= 0:
+                copies.update({(line.sender, broker): line.weight for broker in line.stages[0]})
+        speeds = shared(copies, rates)
+        elapsed += _pass(running, speeds)
+        for line in running:
+            _go_on(line, rest_s)
+        running = [line for line in running if line.stages or line.rests_s > 0]
+    return elapsed
+
+
+def _pass(running: Sequence[Line], speeds: Mapping[Pair, float]) -> float:
+    """Let the time pass until the first copy, or the first rest, is over."""
+    until_s = min(
+        line.rests_s
+        if line.rests_s > 0
+        else min(
+            missing / max(1e-9, speeds[line.sender, broker] * line.weight) for broker, missing in line.stages[0].items()
+        )
+        for line in running
+    )
+    for line in running:
+        if line.rests_s > 0:
+            line.rests_s = max(0.0, line.rests_s - until_s)
+            continue
+        stage = line.stages[0]
+        for broker in stage:
+            stage[broker] -= speeds[line.sender, broker] * line.weight * until_s
+    return until_s
+
+
+def _go_on(line: Line, rest_s: float) -> None:
+    """Take away what was copied, and rest where a stage has ended."""
+    if not line.stages or line.rests_s > 0:
+        return
+    stage = line.stages[0]
+    for broker in [broker for broker, missing in stage.items() if missing <= _NOTHING]:
+        del stage[broker]
+    if not stage:
+        del line.stages[0]
+        line.rests_s = rest_s

@@ -1,0 +1,124 @@
+"""The ETA's model of steps that follow one another, and of rates that are measured by the time in which copies ran."""
+
+from __future__ import annotations
+
+import pytest
+
+from shunter.core.executor.eta import STEP_S, estimate
+from shunter.core.executor.projection import MOST_LINES, Line, Rates, grouped, seconds_left, shared
+from shunter.core.executor.rates import RECORD_EVERY_MS, Meter, observe_rates
+from shunter.core.executor.state import ExecutorState, Move, Step
+from shunter.model.execution import ObservedPartition, ObservedTopic, RateObserved, ReplicaSize
+from shunter.model.partition import BrokerId, TopicPartition
+from shunter.model.reassignment import Strategy
+
+EVEN = Rates(10.0, {}, {})
+SIZE = 1_000_000
+LIMIT = 50_000
+YIELD = 0.9
+
+
+def test_whoever_sends_or_receives_shares_its_rate_among_its_copies() -> None:
+    assert shared({(1, 3): 2}, EVEN) == {(1, 3): 5.0}
+    assert shared({(1, 3): 1, (1, 4): 1}, EVEN) == {(1, 3): 5.0, (1, 4): 5.0}
+    assert shared({(1, 3): 1, (1, 4): 1}, EVEN._replace(sends=False)) == {(1, 3): 10.0, (1, 4): 10.0}
+    # What broker 1 can't send to broker 3, which is busy, it sends to broker 4.
+    assert shared({(1, 3): 1, (2, 3): 3, (1, 4): 1}, EVEN) == {(1, 3): 2.5, (2, 3): 2.5, (1, 4): 7.5}
+    assert shared({(1, 3): 1, (-1, 4): 1}, EVEN._replace(into={4: 3.0})) == {(1, 3): 10.0, (-1, 4): 3.0}
+    assert shared({}, EVEN) == {}
+
+
+def test_steps_of_a_move_follow_one_another_and_moves_run_beside_one_another() -> None:
+    def pair() -> list[Line]:
+        return [Line(1, [{3: 100.0}, {4: 100.0}]), Line(1, [{3: 100.0}, {4: 100.0}])]
+
+    assert seconds_left(pair(), EVEN, rest_s=0) == pytest.approx(40), "both to 3, then both to 4"
+    assert seconds_left(pair(), EVEN, rest_s=2) == pytest.approx(44)
+    crossed = [Line(1, [{3: 100.0}, {4: 100.0}]), Line(2, [{4: 100.0}, {3: 100.0}])]
+    assert seconds_left(crossed, EVEN, rest_s=0) == pytest.approx(20)
+    assert seconds_left([Line(1, [{3: 100.0, 4: 100.0}])], EVEN, rest_s=0) == pytest.approx(20), "one sender for two"
+    assert seconds_left([], EVEN, rest_s=5) == 0
+
+
+def test_many_moves_are_projected_in_groups_and_end_at_the_same_time() -> None:
+    many = [Line(1 + number % 2, [{3: 100.0}, {4: 100.0}]) for number in range(MOST_LINES + 2)]
+    few = grouped(many)
+    assert [(line.sender, line.weight) for line in few] == [(1, 25), (2, 25)]
+    assert seconds_left(few, EVEN, rest_s=0) == pytest.approx(2 * 100 * len(many) / 10)
+
+
+def pair_moving() -> ExecutorState:
+    """Two partitions on their way from brokers 1 and 2 to brokers 3 and 4, under a throttle."""
+    state = ExecutorState(running=True, limit=LIMIT)
+    seen = {number: ObservedPartition((1, 2), (1, 2), 1) for number in range(2)}
+    state.cluster.topics["t"] = ObservedTopic(None, seen)
+    state.cluster.brokers = dict.fromkeys((1, 2, 3, 4))
+    for number in range(2):
+        tp = TopicPartition("t", number)
+        state.moves[tp] = Move(tp, "p", None, (1, 2), (3, 4), Strategy.INCREMENTAL, SIZE, (), False, 0, current=(1, 2))
+    return state
+
+
+def copy(state: ExecutorState, meter: Meter, to: BrokerId, since_s: int, seconds: range) -> None:
+    """Both partitions are copied to one broker, at what comes through the throttle."""
+    before, after = ((1, 2), (1, 2, 3)) if to == 3 else ((1, 2, 3), (3, 4))
+    for move in state.moves.values():
+        if move.step is None or to not in move.step.adding:
+            move.current = before
+            move.step = Step(1, before, after, "", False, since_s * 1000)
+    for second in seconds:
+        there = min(SIZE, int((second - since_s) * LIMIT * YIELD / 2))
+        for tp in state.moves:
+            state.cluster.sizes[to, tp] = ReplicaSize(there, "/d")
+        meter.sample(state, second * 1000, {(to, tp) for tp in state.moves})
+
+
+STEP_TAKES_S = int(2 * SIZE / (LIMIT * YIELD))
+
+
+def test_two_steps_of_two_partitions_take_twice_as_long_as_one() -> None:
+    state, meter = pair_moving(), Meter()
+    copy(state, meter, 3, 0, range(0, 21, 2))
+    found = estimate(state, meter, 20_000)
+    assert found is not None
+    truth = 2 * (STEP_TAKES_S + STEP_S) - 20
+    assert found.left_ms / 1000 == pytest.approx(truth, rel=0.1)
+    assert found.low_ms / 1000 <= truth <= found.high_ms / 1000
+
+
+def test_the_second_step_is_not_taken_for_slow_because_its_broker_was_idle_in_the_first() -> None:
+    state, meter = pair_moving(), Meter()
+    copy(state, meter, 3, 0, range(0, STEP_TAKES_S + 2, 2))
+    copy(state, meter, 4, STEP_TAKES_S + 2, range(STEP_TAKES_S + 4, STEP_TAKES_S + 13, 2))
+    now_s = STEP_TAKES_S + 12
+    found = estimate(state, meter, now_s * 1000)
+    assert found is not None
+    truth = STEP_TAKES_S + STEP_S - 10
+    assert found.left_ms / 1000 == pytest.approx(truth, rel=0.12)
+    assert found.low_ms / 1000 <= truth <= found.high_ms / 1000
+
+
+def test_what_is_learnt_of_a_broker_is_what_it_received_while_it_was_copied_to() -> None:
+    state, meter = pair_moving(), Meter()
+    observe_rates(state, meter, 0)
+    copy(state, meter, 3, 0, range(0, STEP_TAKES_S + 2, 2))
+    copy(state, meter, 4, STEP_TAKES_S + 2, range(STEP_TAKES_S + 4, STEP_TAKES_S + 31, 2))
+    meter.recorded_at_ms = 1
+    (observed,) = observe_rates(state, meter, (STEP_TAKES_S + 30) * 1000 + RECORD_EVERY_MS)
+    assert isinstance(observed, RateObserved)
+    assert (observed.broker, observed.limited) == (4, True)
+    assert observed.bytes_per_s == pytest.approx(LIMIT * YIELD, rel=0.1)
+
+
+def test_moves_that_wait_for_their_turn_run_no_wider_than_until_now() -> None:
+    state, meter = pair_moving(), Meter()
+    first, second = state.moves
+    copy(state, meter, 3, 0, range(2))
+    state.moves[second].step, state.moves[second].waits = None, "waits for its turn: 1 copies run, 1 may"
+    for at in range(2, 13, 2):
+        state.cluster.sizes[3, first] = ReplicaSize(int(at * LIMIT * YIELD), "/d")
+        meter.sample(state, at * 1000, {(3, first)})
+    found = estimate(state, meter, 12_000)
+    assert found is not None
+    truth = (4 * SIZE - 12 * LIMIT * YIELD) / (LIMIT * YIELD)
+    assert found.left_ms / 1000 == pytest.approx(truth, rel=0.12)
