@@ -119,7 +119,7 @@ def test_who_takes_a_cluster_over_finds_what_the_other_left_and_says_so(yard: Ya
     plan = str(write_plan(tmp_path / "two.json", yard.topic, {1: (3, 1), 2: (3, 2)}))
     two = second.start("execute", plan, "--yes", "--throttle", "100K", "--take-over-cluster")
     two.wait_for(lambda: yard.cluster.ongoing() == 3, about="the second one's move")
-    assert one.end() == ExitCode.CLUSTER, "it asks for nothing any more"
+    assert one.end() == ExitCode.HELD, "it asks for nothing any more"
     assert "the claim was lost: this cluster is driven by" in str(one.lines[-1]["told"])
     assert second.run("limit", "none").returncode == ExitCode.DONE
     assert two.end(240) == ExitCode.PARTLY

@@ -9,6 +9,7 @@ from typing import Any
 from shunter.core.executor.apply import apply
 from shunter.core.executor.eta import Forecast, forecast
 from shunter.core.executor.events import PlanSubmitted
+from shunter.core.executor.ready import MoveResult
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.submission import judge_submission, replicas_to_size
 from shunter.core.reassignment import Waiting, describe_waiting, plan_on_paper, step_costs
@@ -66,7 +67,7 @@ async def dry_run(
 
     Args:
         admin: The cluster.
-        state: The journal's fold, for rates learnt earlier; it is used up.
+        state: The journal's fold, for moves under way and rates learnt earlier; it is used up.
         moves: The plan.
         options: As for the execution.
     """
@@ -82,18 +83,19 @@ async def dry_run(
     judged = judge_submission(state, event)
     for record in judged.records:
         apply(state, JournalEntry(state.next_sequence, 0, "dry-run", record))
-    refused = {result.tp: result.refused for result in judged.results}
-    planned = [replace(_planned(state, order, refused[order.tp]), log_dirs=order.log_dirs) for order in moves]
-    taken = [move for move in state.moves.values() if move.open]
+    results = {result.tp: result for result in judged.results}
+    planned = [replace(_planned(state, order, results[order.tp]), log_dirs=order.log_dirs) for order in moves]
+    taken = [state.moves[tp] for tp, result in results.items() if result.refused is None and state.moves[tp].open]
     bandwidth = options.bandwidth or options.throttle or 0
     dearest = sum(max((step.rollback_bytes for step in move.steps), default=0) for move in planned)
     return DryRun(tuple(planned), forecast(taken, bandwidth=bandwidth, learnt=state.learnt_rates), dearest)
 
 
-def _planned(state: ExecutorState, order: MoveOrder, refused: str | None) -> PlannedMove:
+def _planned(state: ExecutorState, order: MoveOrder, result: MoveResult) -> PlannedMove:
     move = state.moves.get(order.tp)
-    if refused is not None or move is None:
-        return PlannedMove(str(order.tp), (), order.target, 0, (), refused or "nothing is known of it", taken=False)
+    if result.refused is not None or move is None:
+        told = result.refused or "nothing is known of it"
+        return PlannedMove(str(order.tp), (), order.target, 0, (), told, taken=False)
     seen = state.cluster.partition(order.tp)
     assert seen is not None, "a move is taken on only for a partition that was seen"
     if move.strategy is Strategy.ALL_AT_ONCE:
@@ -101,8 +103,9 @@ def _planned(state: ExecutorState, order: MoveOrder, refused: str | None) -> Pla
         whole = (PlannedStep(move.target, new * move.size_bytes, _gone(move) * move.size_bytes),)
         return PlannedMove(str(order.tp), move.original, move.target, move.size_bytes, whole, _adopted(move))
     dead = [broker for broker in (*move.original, *move.target) if broker not in state.cluster.brokers]
+    isr = tuple(broker for broker in seen.isr if broker in move.current)
     paper = plan_on_paper(
-        move.original, move.target, seen.leader, isr=seen.isr, dead=dead, min_isr=state.cluster.min_isr(order.tp.topic)
+        move.current, move.goal, seen.leader, isr=isr, dead=dead, min_isr=state.cluster.min_isr(order.tp.topic)
     )
     costs = step_costs(paper.steps, original=move.original, partition_bytes=move.size_bytes)
     steps = tuple(
@@ -110,8 +113,8 @@ def _planned(state: ExecutorState, order: MoveOrder, refused: str | None) -> Pla
         for step, cost in zip(paper.steps, costs, strict=True)
     )
     waiting = describe_waiting(paper.waiting) if isinstance(paper.waiting, Waiting) else None
-    problem = "; ".join(told for told in (_adopted(move), waiting) if told is not None) or None
-    return PlannedMove(str(order.tp), move.original, move.target, move.size_bytes, steps, problem)
+    problem = "; ".join(told for told in (_adopted(move), result.instead, waiting) if told) or None
+    return PlannedMove(str(order.tp), move.original, move.goal, move.size_bytes, steps, problem)
 
 
 def _adopted(move: Move) -> str | None:

@@ -26,15 +26,20 @@ from shunter.core.executor.rates import Meter
 from shunter.core.executor.ready import CommandReply, Finish, Notice, PlanReply
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.drivers.admin.executor_client import AdminClient, KafkaPythonAdmin
-from shunter.drivers.cluster_claim import ClusterClaim, ClusterClaimed, this_claimant
+from shunter.drivers.cluster_claim import ClusterClaim, ClusterClaimed, this_claimant, who_claims
 from shunter.drivers.driver_seat import DriverSeat, SeatTaken
-from shunter.drivers.execution import ExecutionDriver, SystemClock
+from shunter.drivers.execution import ExecutionDriver, SystemClock, refused
 from shunter.drivers.journal_sqlite import SqliteJournal
-from shunter.drivers.journals import JournalDamaged, JournalHeld, LeasedJournal
-from shunter.drivers.order_taker import ANSWER_WITHIN_S, ORDERS_EVERY_S, take_orders
+from shunter.drivers.journals import (
+    JournalDamaged,
+    JournalFenced,
+    JournalHeld,
+    JournalUnusable,
+    LeasedJournal,
+)
+from shunter.drivers.order_taker import take_orders
 from shunter.errors import DriverError, FormatError, SettingsError, ShunterError
-from shunter.formats.journal import command_to_json, options_to_json
-from shunter.formats.reassignment_json import decode_plan, encode_plan
+from shunter.formats.reassignment_json import decode_plan
 from shunter.model.execution import Command, CommandKind, ExecutionOptions, LeaseHolder, MoveOrder
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.views.execution import ExecutionView, view_execution, view_from_json, view_to_json
@@ -102,7 +107,7 @@ async def journal_place(target: Target, admin: AdminClient | None) -> JournalPla
     return JournalPlace(state_folder() / f"{await admin.cluster_id()}.journal")
 
 
-def _named(target: Target) -> bool:
+def is_named(target: Target) -> bool:
     """Whether the journal can be found without asking the cluster for its id."""
     return target.journal is not None or target.journal_topic is not None
 
@@ -164,8 +169,8 @@ async def _claim(target: Target, place: JournalPlace, listener: Callable[[Notice
 
 def _claim_lost(driver: ExecutionDriver, ended: asyncio.Task[None]) -> None:
     error = None if ended.cancelled() else ended.exception()
-    if error is not None:
-        driver.post("claim", ev.JournalRefused(0, str(error), fenced=True))
+    if isinstance(error, DriverError):
+        driver.post("claim", refused(error))
 
 
 async def _give_back(claim: ClusterClaim, keeping: asyncio.Task[None] | None) -> None:
@@ -173,6 +178,22 @@ async def _give_back(claim: ClusterClaim, keeping: asyncio.Task[None] | None) ->
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
     await claim.leave()
+
+
+async def claimed_by(target: Target) -> str:
+    """Who drives the cluster, wherever and under whatever journal; "" where nobody does, or where we can't know."""
+    if not target.bootstrap:
+        return ""
+    with contextlib.suppress(DriverError):
+        return await who_claims(configuration_of(target.bootstrap, target.properties))
+    return ""
+
+
+async def no_journal(target: Target, place: JournalPlace) -> FormatError:
+    """That there is no journal, and who drives the cluster under another one."""
+    claimant = await claimed_by(target)
+    other = f"; but under another one this cluster is driven by {claimant}: ask there" if claimant else ""
+    return FormatError(str(place), NO_JOURNAL + other)
 
 
 @contextlib.asynccontextmanager
@@ -209,12 +230,13 @@ async def open_session(target: Target, listener: Callable[[Notice], None]) -> As
     finally:
         if claim is not None:
             await _give_back(claim, keeping)
+        if seat is not None:
+            seat.leave()
         if journal is not None:
+            # Last, for whoever waits for an answer carries its order out by itself once nobody drives the journal.
             with contextlib.suppress(DriverError):
                 await asyncio.to_thread(journal.release)
             await asyncio.to_thread(journal.close)
-        if seat is not None:
-            seat.leave()
         await admin.close()
 
 
@@ -306,6 +328,8 @@ class Status:
     differences: tuple[str, ...] = ()
     live: ExecutionView | None = None
     """The driver's own view, where somebody on this host drives it."""
+    claimant: str = ""
+    """Who drives the cluster under another journal, where nobody drives this one."""
     debts: str = ""
     """How throttles that are owed are given back, or forgotten; "" where none are."""
 
@@ -314,6 +338,7 @@ class Status:
         return {
             "journal": str(self.place),
             "holder": None if self.holder is None else self.holder._asdict(),
+            "claimant": self.claimant or None,
             "differences": list(self.differences),
             **view_to_json(self.view),
             "live": None if self.live is None else view_to_json(self.live),
@@ -362,10 +387,13 @@ def salvage(damaged: JournalDamaged) -> list[str]:
 
 async def read_status(target: Target, *, check: bool) -> Status:
     """What the journal says, checked against the cluster if asked."""
-    admin = await connect(target) if check or not _named(target) else None
+    admin = await connect(target) if check or not is_named(target) else None
     try:
         place = await journal_place(target, admin)
+        if check and not place.exists():
+            raise await no_journal(target, place)
         state, holder = await asyncio.to_thread(read_journal, place)
+        claimant = await claimed_by(target) if check and holder is None else ""
         differences = await _differences(state, admin) if admin is not None and state.running else ()
         live = read_view(place) if holder is not None else None
         meter = Meter()
@@ -376,7 +404,7 @@ async def read_status(target: Target, *, check: bool) -> Status:
             await admin.close()
     view = view_execution(state, meter, state.limit, SystemClock().now_ms())
     owed = state.owed()
-    return Status(place, view, holder, differences, live, told_way_out(owed) if owed else "")
+    return Status(place, view, holder, differences, live, claimant, told_way_out(owed) if owed else "")
 
 
 async def replica_bytes(stepping: Iterable[Move], admin: AdminClient) -> dict[tuple[BrokerId, TopicPartition], int]:
@@ -439,92 +467,38 @@ async def lay_out(target: Target, moves: Sequence[MoveOrder], options: Execution
         FormatError: it can't, or it is damaged.
         DriverError: the cluster does not answer.
     """
-    if _named(target):
+    if is_named(target):
         await asyncio.to_thread((await journal_place(target, None)).check)
     admin = await connect(target)
     try:
         place = await journal_place(target, admin)
         await asyncio.to_thread(place.check)
-        learnt = read_journal(place)[0].learnt_rates if place.exists() else {}
-        return await dry_run(admin, ExecutorState(learnt_rates=learnt), moves, options)
+        state = read_journal(place)[0] if place.exists() else ExecutorState()
+        return await dry_run(admin, state, moves, options)
     finally:
         await admin.close()
 
 
-async def holder_of(target: Target) -> tuple[JournalPlace, LeaseHolder | None]:
-    """Where the journal is, and who drives it now."""
-    admin = None if _named(target) else await connect(target)
-    try:
-        place = await journal_place(target, admin)
-    finally:
-        if admin is not None:
-            await admin.close()
-    return place, await asyncio.to_thread(_holder, place)
-
-
-def _holder(place: JournalPlace) -> LeaseHolder | None:
-    if not place.exists():
-        return None
-    journal = place.open("reader")
-    try:
-        return journal.holder(SystemClock().now_ms())
-    finally:
-        journal.close()
-
-
-async def order(place: JournalPlace, kind: str, document: object) -> dict[str, Any]:
-    """Ask something of whoever drives a journal, and wait for the answer.
-
-    Raises:
-        DriverError: nobody answered in time.
-    """
-    clock = SystemClock()
-    journal = await asyncio.to_thread(place.open, "orders")
-    try:
-        number = await asyncio.to_thread(journal.order, kind, document, clock.now_ms())
-        until = clock.now_ms() + int(ANSWER_WITHIN_S * 1000)
-        while clock.now_ms() < until:
-            answer = await asyncio.to_thread(journal.answer_to, number)
-            if answer is not None:
-                answered: dict[str, Any] = orjson.loads(answer)
-                return answered
-            await asyncio.sleep(ORDERS_EVERY_S / 2)
-    finally:
-        await asyncio.to_thread(journal.close)
-    raise DriverError(f"{place}: nobody answered within {ANSWER_WITHIN_S:.0f} s", retriable=True)
-
-
-async def order_command(place: JournalPlace, command: Command) -> dict[str, Any]:
-    """Give a command to whoever drives a journal."""
-    return await order(place, "command", command_to_json(command))
-
-
-async def order_plan(place: JournalPlace, moves: Sequence[MoveOrder], options: ExecutionOptions) -> dict[str, Any]:
-    """Hand a plan to whoever drives a journal."""
-    document = {"plan": orjson.loads(encode_plan(moves)), "options": options_to_json(options)}
-    return await order(place, "plan", document)
-
-
 __all__ = [
-    "NO_JOURNAL",
     "ClusterClaimed",
     "Ended",
     "JournalDamaged",
+    "JournalFenced",
     "JournalHeld",
+    "JournalUnusable",
     "SeatTaken",
     "Session",
     "Status",
     "Target",
     "Work",
+    "claimed_by",
     "connect",
     "drive",
-    "holder_of",
     "journal_place",
     "lay_out",
+    "no_journal",
     "only_journal",
     "open_session",
-    "order_command",
-    "order_plan",
     "read_journal",
     "read_plan",
     "read_status",

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from shunter.app.executor import Ended
 from shunter.app.exit_codes import ExitCode
+from shunter.core.executor.events import Fatal
 
 _TURNED = ("stopped", "rolled_back", "left")
+_FATAL = {Fatal.CLUSTER: ExitCode.CLUSTER, Fatal.TAKEN: ExitCode.HELD, Fatal.JOURNAL: ExitCode.JOURNAL}
+_KEPT = {
+    Fatal.CLUSTER: "the journal keeps where it stood",
+    Fatal.TAKEN: "what is under way is theirs to look after; `shunter status` tells",
+    Fatal.JOURNAL: "what was asked for goes on in the cluster, and its throttles stay. Put right what is wrong with the "
+    "journal; where it is damaged, move it away and leave the .copy beside it: `shunter resume` goes on from that",
+}
 _BAD = ("superseded", "foreign", "gone", "refused")
 
 
@@ -16,7 +24,7 @@ def exit_code(ended: Ended) -> ExitCode:
     if ended.finish is None:
         return ExitCode.LEFT if ended.view.running else ExitCode.DONE
     if ended.finish.fatal is not None:
-        return ExitCode.CLUSTER
+        return _FATAL[ended.finish.kind]
     if not ended.worked and ended.plan is None and ended.command is None:
         return ExitCode.DONE
     refused = ended.plan is not None and any(move.refused is not None for move in ended.plan.moves)
@@ -51,7 +59,7 @@ def told_end(ended: Ended) -> list[str]:
             lines.append(f"{ended.view.throttles_left} throttle settings stay until then")
         return lines
     if ended.finish.fatal is not None:
-        return [*lines, f"gave up: {ended.finish.fatal}; the journal keeps where it stood"]
+        return [*lines, f"gave up: {ended.finish.fatal}; {_KEPT[ended.finish.kind]}"]
     if ended.plan is not None and ended.plan.error is not None:
         return lines  # What the journal still tells is of another plan.
     if ended.view.owed:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from shunter.app.executor import Target, connect, holder_of, journal_place, order_command, read_journal
+from shunter.app.executor import Target, connect, journal_place, read_journal
+from shunter.app.executor_orders import HolderGone, holder_of, order_command
 from shunter.app.journals import JournalPlace
 from shunter.core.executor.orders import decide_command
 from shunter.core.executor.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS, LOG_DIR_RATE
@@ -106,8 +108,9 @@ async def forget_throttles(target: Target, brokers: Sequence[BrokerId]) -> tuple
     command = Command(CommandKind.FORGET, given_by="throttles forget", brokers=tuple(brokers))
     place, holder = await holder_of(target)
     if holder is not None:
-        answer = await order_command(place, command)
-        return bool(answer["accepted"]), str(answer["text"])
+        with suppress(HolderGone):
+            answer = await order_command(place, command)
+            return bool(answer["accepted"]), str(answer["text"])
     state, _holder = await asyncio.to_thread(read_journal, place)
     admin = await connect(target)
     try:

@@ -13,27 +13,28 @@ from typing import Any, NoReturn
 import click
 
 from shunter.app.executor import (
-    NO_JOURNAL,
     ClusterClaimed,
     Ended,
     JournalDamaged,
+    JournalFenced,
     JournalHeld,
+    JournalUnusable,
     SeatTaken,
     Session,
     Target,
     Work,
+    claimed_by,
     drive,
-    holder_of,
+    no_journal,
     only_journal,
     open_session,
-    order_command,
-    order_plan,
     read_journal,
     read_plan,
     read_status,
     read_view,
     salvage,
 )
+from shunter.app.executor_orders import HolderGone, holder_of, order_command, order_plan
 from shunter.app.executor_outcome import exit_code, told_end
 from shunter.app.exit_codes import ExitCode
 from shunter.app.journals import JournalPlace
@@ -68,6 +69,10 @@ def run(work: Coroutine[Any, Any, int]) -> NoReturn:
         code = asyncio.run(work)
     except (ClusterClaimed, JournalHeld, SeatTaken) as error:
         code = _complain(error, ExitCode.HELD)
+    except JournalFenced as error:
+        code = _complain(error, ExitCode.HELD)
+    except JournalUnusable as error:
+        code = _complain(error, ExitCode.JOURNAL)
     except DriverError as error:
         code = _complain(error, ExitCode.CLUSTER)
     except JournalDamaged as error:
@@ -130,9 +135,13 @@ async def carry_out(
             f"{told_bytes(cost)} are copied again: {why}", "Begin all the same?", yes=yes, as_json=as_json
         ):
             return int(ExitCode.REFUSED)
-        answer = await order_plan(place, moves, options)
-        code = _told_order({**answer, "text": f"handed to {holder}: {answer['text']}"}, as_json=as_json)
-        return int(ExitCode.PARTLY) if code == ExitCode.DONE and answer["refused"] else code
+        try:
+            answer = await order_plan(place, moves, options)
+        except HolderGone as gone:
+            click.echo(f"shunter: {gone}: it is carried out here", err=True)
+        else:
+            code = _told_order({**answer, "text": f"handed to {holder}: {answer['text']}"}, as_json=as_json)
+            return int(ExitCode.PARTLY) if code == ExitCode.DONE and answer["refused"] else code
     return await run_session(target, Work(moves, options), as_json=as_json)
 
 
@@ -274,9 +283,12 @@ async def _go_on(target: Target, command: Command, *, yes: bool = False, as_json
     if not await _cost_agreed(target, place, command, yes=yes, as_json=as_json):
         return int(ExitCode.REFUSED)
     if holder is not None:
-        return _told_order(await order_command(place, command), as_json=as_json)
+        try:
+            return _told_order(await order_command(place, command), as_json=as_json)
+        except HolderGone as gone:
+            click.echo(f"shunter: {gone}: it is done here", err=True)
     if not place.exists():
-        raise FormatError(str(place), NO_JOURNAL)
+        raise await no_journal(target, place)
     unpause = command.kind is CommandKind.RESUME and not command.partitions
     work = Work(unpause=True) if unpause else Work(command=command)
     return await run_session(target, work, as_json=as_json)
@@ -294,6 +306,8 @@ def _told_order(answer: dict[str, Any], *, as_json: bool) -> int:
         say_json({"event": "order", **answer})
     else:
         click.echo(answer["text"])
+        for told in answer.get("instead", ()):
+            click.echo(told)
         for told in answer.get("refused", ()):
             click.echo(f"not taken on: {told}")
     return int(ExitCode.DONE if answer["accepted"] else ExitCode.REFUSED)
@@ -302,12 +316,17 @@ def _told_order(answer: dict[str, Any], *, as_json: bool) -> int:
 async def _order(target: Target, command: Command, *, yes: bool = False, as_json: bool) -> int:
     place, holder = await holder_of(target)
     if holder is None and not place.exists():
-        raise FormatError(str(place), NO_JOURNAL)
+        raise await no_journal(target, place)
     if holder is None:
-        raise NobodyDrives(f"{place}: nobody drives it; `shunter resume` does")
+        claimant = await claimed_by(target)
+        other = f"; under another journal the cluster is driven by {claimant}" if claimant else ""
+        raise NobodyDrives(f"{place}: nobody drives it{other or '; `shunter resume` does'}")
     if not await _cost_agreed(target, place, command, yes=yes, as_json=as_json):
         return int(ExitCode.REFUSED)
-    return _told_order(await order_command(place, command), as_json=as_json)
+    try:
+        return _told_order(await order_command(place, command), as_json=as_json)
+    except HolderGone as gone:
+        raise NobodyDrives(f"{gone}; `shunter resume` drives what is left") from gone
 
 
 @click.command()
@@ -368,6 +387,8 @@ async def _status(target: Target, *, offline: bool, as_json: bool) -> int:
         return int(ExitCode.DONE)
     click.echo(f"journal {found.place}")
     click.echo(f"driven by {found.holder}" if found.holder is not None else "driven by nobody")
+    if found.claimant:
+        click.echo(f"under another journal the cluster is driven by {found.claimant}: ask there")
     if not found.view.counts:
         click.echo("nothing was executed under it yet")
         return int(ExitCode.DONE)

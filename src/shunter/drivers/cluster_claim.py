@@ -254,6 +254,22 @@ class ClusterClaim:
         return True
 
 
+async def who_claims(configuration: Mapping[str, Any]) -> str:
+    """Who drives a cluster, in words; "" for nobody.
+
+    Raises:
+        DriverError: the coordinator does not answer, or does not let us.
+    """
+    client = await asyncio.to_thread(connected, {**configuration})
+    try:
+        found = await asyncio.to_thread(GroupMember(client, GROUP, b"", SESSION_MS).members)
+    except Exception as error:
+        raise translated(f"looking for the claim (group {GROUP})", f"Describe on Group {GROUP}", error) from error
+    finally:
+        await asyncio.to_thread(client.close)
+    return _told_who(_claimant(found[0]), found[0]) if found else ""
+
+
 def _client_id(claimant: Claimant) -> str:
     """The name of a claim's connection: it is shown also while others join, when nothing else of a member is."""
     return "|".join((GROUP, claimant.user, claimant.host, str(claimant.process)))
@@ -271,6 +287,10 @@ def _claimant(member: Member) -> Claimant | None:
 
 
 def _told(holder: Claimant | None, member: Member | None) -> str:
-    where = "another executor" if member is None else f"{member.client_id} at {member.client_host.lstrip('/')}"
-    who = where if holder is None else f"{holder}, at {member.client_host.lstrip('/')}" if member else str(holder)
+    who = _told_who(holder, member)
     return f"this cluster is driven by {who}: ask there, or if it is dead say --take-over-cluster"
+
+
+def _told_who(holder: Claimant | None, member: Member | None) -> str:
+    where = "another executor" if member is None else f"{member.client_id} at {member.client_host.lstrip('/')}"
+    return where if holder is None else f"{holder}, at {member.client_host.lstrip('/')}" if member else str(holder)

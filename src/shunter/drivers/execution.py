@@ -29,7 +29,8 @@ from shunter.core.executor.ready import (
     Request,
 )
 from shunter.drivers.admin.executor_client import AdminClient
-from shunter.drivers.journals import JournalBusy, JournalRestored
+from shunter.drivers.cluster_claim import ClusterClaimed
+from shunter.drivers.journals import JournalBusy, JournalFenced, JournalRestored, JournalUnusable
 from shunter.drivers.seams import ProcessClock
 from shunter.errors import DriverError
 from shunter.model.execution import Command, ExecutionOptions, JournalEntry, MoveOrder
@@ -89,6 +90,19 @@ class SystemClock:
     def utc_offset_minutes(self, now_ms: int) -> int:
         """How far local time is ahead of UTC."""
         return time.localtime(now_ms / 1000).tm_gmtoff // 60
+
+
+class ExecutorEnded(DriverError):
+    """What was asked for was not looked at any more."""
+
+
+def refused(error: DriverError, batch_id: int = 0) -> ev.JournalRefused:
+    """What it means for an executor that it lost its journal, or its claim."""
+    if isinstance(error, JournalFenced | ClusterClaimed):
+        kind = ev.Fatal.TAKEN
+    else:
+        kind = ev.Fatal.JOURNAL if isinstance(error, JournalUnusable) else ev.Fatal.CLUSTER
+    return ev.JournalRefused(batch_id, str(error), kind)
 
 
 class ExecutionDriver:
@@ -183,7 +197,7 @@ class ExecutionDriver:
             await asyncio.gather(renewing, *self._tasks, return_exceptions=True)
             for answer in self._waiting.values():
                 if not answer.done():
-                    answer.set_exception(DriverError("the executor ended before it could answer", retriable=False))
+                    answer.set_exception(ExecutorEnded("the executor ended before it could answer", retriable=False))
 
     _wake_at_ms: int | None = None
 
@@ -229,7 +243,7 @@ class ExecutionDriver:
         try:
             await self._hold(lambda: self._journal.append(batch.entries, self.clock.now_ms()))
         except DriverError as error:
-            return ev.JournalRefused(batch.batch_id, str(error), fenced=True)
+            return refused(error, batch.batch_id)
         return ev.JournalWritten(batch.batch_id)
 
     async def _hold(self, work: Callable[[], None]) -> None:
@@ -243,7 +257,7 @@ class ExecutionDriver:
         try:
             await self._still_ours(known=written)
         except DriverError as error:
-            return ev.JournalRefused(0, str(error), fenced=True)
+            return refused(error)
         return None
 
     async def _still_ours(self, *, known: bool = False) -> None:
@@ -338,7 +352,7 @@ class ExecutionDriver:
             try:
                 await self.with_journal(lambda: self._journal.renew(self.clock.now_ms()))
             except DriverError as error:
-                self.post("lease", ev.JournalRefused(0, str(error), fenced=True))
+                self.post("lease", refused(error))
                 return
 
 

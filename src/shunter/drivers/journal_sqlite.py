@@ -25,6 +25,7 @@ from shunter.drivers.journals import (
     JournalFenced,
     JournalHeld,
     JournalRestored,
+    JournalUnusable,
     OrderRow,
     Presence,
     this_process,
@@ -72,6 +73,8 @@ class SqliteJournal:
         self.path = path
         self.owner = owner
         self._presence = this_process() if presence is None else presence
+        self._lease = LeaseHolder(owner, self._presence.host, self._presence.process, 0)
+        self._last_sequence = 0
         fresh = database is None and _is_new(path)
         try:
             self._connection = _open_file(path) if database is None else database
@@ -97,6 +100,8 @@ class SqliteJournal:
             self._rebuild()
             _sync_folder(path.parent)
         self._identity = None if database is not None else _identity(path)
+        self._size = 0 if database is not None else path.stat().st_size
+        """Bytes that the file had at least: a journal never becomes smaller."""
 
     def _rebuild(self) -> None:
         """A journal that is gone while its copy is there was lost, or moved away for being damaged: it is made anew."""
@@ -167,7 +172,7 @@ class SqliteJournal:
     def _refused(self, error: sqlite3.DatabaseError) -> DriverError:
         if _is_locked(error):
             return JournalBusy(f"{self.path} is locked by another process: {error}", retriable=True)
-        return DriverError(f"{self.path}: can't be used: {error}", retriable=False)
+        return JournalUnusable(f"{self.path}: can't be used: {error}", retriable=False)
 
     def load(self) -> tuple[JournalEntry, ...]:
         """Read all entries.
@@ -208,6 +213,7 @@ class SqliteJournal:
         with self._guarded(), self._transaction():
             self._renew(now_ms)
             self._connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
+        self._last_sequence = max(self._last_sequence, *(row.sequence for row in rows))
         if self._copy is not None:
             self._copy.append(rows)
 
@@ -221,11 +227,12 @@ class SqliteJournal:
             holder = self._holder()
             if holder is not None and holder.owner != self.owner and not self._presence.lapsed(holder, now_ms):
                 raise JournalHeld(str(self.path), holder)
-            self._connection.execute(
-                "INSERT OR REPLACE INTO lease VALUES (1, ?, ?, ?, ?)", self._presence.lease(self.owner, now_ms)
-            )
+            self._lease = self._presence.lease(self.owner, now_ms)
+            self._connection.execute("INSERT OR REPLACE INTO lease VALUES (1, ?, ?, ?, ?)", self._lease)
+        rows = self._rows()
+        self._last_sequence = rows[-1].sequence if rows else 0
         if self._copy is not None:
-            self._copy.make_whole(self._rows())
+            self._copy.make_whole(rows)
 
     def renew(self, now_ms: int) -> None:
         """Keep the lease.
@@ -263,7 +270,10 @@ class SqliteJournal:
             JournalRestored: it was deleted, or replaced by one that says nothing, and is there again: try again.
             JournalFenced: another journal has its name.
         """
-        if self._identity is None or _identity(self.path) == self._identity:
+        if self._identity is None:
+            return
+        if _identity(self.path) == self._identity:
+            self._still_whole()
             return
         if self.path.exists() and not _is_replaceable(self.path, self._rows()):
             raise JournalFenced(f"{self.path}: another journal has its name now", retriable=False)
@@ -281,17 +291,73 @@ class SqliteJournal:
                 _sync_folder(self.path.parent)
             except OSError as error:
                 told = f"{self.path} was deleted, and can't be written again: {error}"
-                raise DriverError(told, retriable=False) from error
-            self._connection.close()
+                raise JournalUnusable(told, retriable=False) from error
+        self._reopen()
+        raise JournalRestored(f"{self.path} was deleted while we drove it: it was written again, whole", retriable=True)
+
+    def _reopen(self) -> None:
+        """Go on with the file that has the journal's name now."""
+        self._connection.close()
+        with self._guarded():
             self._connection = _open_file(self.path)
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=FULL")
-        self._identity = _identity(self.path)
+        self._identity, self._size = _identity(self.path), self.path.stat().st_size
         if self._copy is not None:
             self._copy.make_whole(self._rows())
-        raise JournalRestored(f"{self.path} was deleted while we drove it: it was written again, whole", retriable=True)
+
+    def _still_whole(self) -> None:
+        """See that nobody cut the file off: SQLite goes on with what it remembers, and nobody else can read it.
+
+        Raises:
+            JournalRestored: it was cut off, and is whole again: try again.
+            JournalUnusable: it was cut off, and can't be made whole.
+        """
+        size = self.path.stat().st_size
+        if size >= self._size:
+            self._size = size
+            return
+        told = f"{self.path} was cut off from {self._size} to {size} bytes while we drove it"
+        rows = self._remembered()
+        if rows is None:
+            raise JournalUnusable(f"{told}, and the copy beside it is not whole", retriable=False)
+        beside = self.path.with_name(f"{self.path.name}.again")
+        try:
+            beside.unlink(missing_ok=True)
+            with contextlib.closing(_open_file(beside)) as whole:
+                self._write_anew(whole, rows)
+            for suffix in ("-wal", "-shm"):
+                self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+            beside.replace(self.path)
+            _sync_folder(self.path.parent)
+        except (OSError, sqlite3.DatabaseError) as error:
+            raise JournalUnusable(f"{told}, and can't be written again: {error}", retriable=False) from error
+        self._reopen()
+        raise JournalRestored(f"{told}: it was written again, whole", retriable=True)
+
+    def _remembered(self) -> list[JournalRow] | None:
+        """All entries that were ever written, as SQLite remembers them or as the copy has them; None: neither has all."""
+        last = self._last_sequence
+        with contextlib.suppress(DriverError):
+            rows = self._rows()
+            if len(rows) == last:
+                return rows
+        copied = () if self._copy is None else self._copy.read()
+        return [encode_entry(entry) for entry in copied] if len(copied) == last else None
+
+    def _write_anew(self, database: sqlite3.Connection, rows: Sequence[JournalRow]) -> None:
+        """Write a journal of these entries that we drive. Orders that nobody has answered are not in it."""
+        database.execute("BEGIN IMMEDIATE")
+        for statement in _SCHEMA.split(";\n"):
+            if statement.strip():
+                database.execute(statement)
+        database.execute("INSERT INTO about VALUES ('version', ?)", (str(VERSION),))
+        database.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
+        database.execute("INSERT INTO lease VALUES (1, ?, ?, ?, ?)", self._lease)
+        database.execute("COMMIT")
 
     def _renew(self, now_ms: int) -> None:
+        self._lease = self._lease._replace(expires_at_ms=now_ms + LEASE_MS)
         changed = self._connection.execute(
             "UPDATE lease SET expires_at_ms = ? WHERE owner = ?", (now_ms + LEASE_MS, self.owner)
         )
@@ -341,6 +407,15 @@ class SqliteJournal:
         with self._guarded():
             row = self._connection.execute("SELECT answer FROM orders WHERE number = ?", (number,)).fetchone()
         return None if row is None or row[0] is None else str(row[0])
+
+    def withdraw(self, number: int, now_ms: int) -> bool:
+        """Take back an order that nobody has answered, if nobody drives the journal; says whether that is done."""
+        with self._guarded(), self._transaction():
+            holder = self._holder()
+            if holder is not None and not self._presence.lapsed(holder, now_ms):
+                return False
+            taken = self._connection.execute("DELETE FROM orders WHERE number = ? AND answer IS NULL", (number,))
+        return taken.rowcount == 1
 
     def close(self) -> None:
         """Close the file; the lease stays as it is."""

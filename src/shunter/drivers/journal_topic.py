@@ -165,6 +165,9 @@ class TopicJournal:
         elif kind == "entry" and value is not None:
             body, _newline, checksum = value.decode().rpartition("\n")
             seen.rows[int(rest)] = JournalRow(int(rest), body, int(checksum) if checksum.isdigit() else None)
+        elif kind == "order" and value is None:
+            for number in [number for number, named in seen.order_keys.items() if named == key]:
+                seen.orders.pop(number, None)
         elif kind == "order" and value is not None:
             document = orjson.loads(value)
             seen.orders[offset] = OrderRow(offset, at_ms, document["kind"], document["body"], None)
@@ -304,6 +307,20 @@ class TopicJournal:
         """The answer to an order; None as long as there is none."""
         self._guarded("reading", self._catch_up)
         return self._seen.answers.get(number)
+
+    def withdraw(self, number: int, now_ms: int) -> bool:
+        """Take back an order that nobody has answered, if nobody drives the journal; says whether that is done.
+
+        Kafka has no compare-and-set: who takes the journal at this very moment may still see the order.
+        """
+        key = self._seen.order_keys.get(number)
+        if self.holder(now_ms) is not None or key is None or number not in self._seen.orders:
+            return False
+        self._guarded(
+            "ordering through",
+            lambda: self._orders_producer.send(self.topic, key=key.encode(), value=None).get(ANSWERED_WITHIN_S),
+        )
+        return True
 
     def close(self) -> None:
         """Close all connections; the lease stays as it is."""

@@ -31,6 +31,10 @@ class JournalHeld(DriverError):
         super().__init__(f"{place} is driven by {holder}: ask it (`shunter status`), or wait for it", retriable=False)
 
 
+class JournalUnusable(DriverError):
+    """The journal's file can't be written or read any more: a full disk, a file that was damaged while we drove it."""
+
+
 class JournalFenced(DriverError):
     """We drove this journal, and somebody else does now: nothing may be sent any more."""
 
@@ -98,6 +102,10 @@ class LeasedJournal(Protocol):
 
     def answer_to(self, number: int) -> str | None:
         """The answer to an order; None as long as there is none."""
+        ...
+
+    def withdraw(self, number: int, now_ms: int) -> bool:
+        """Take back an order that nobody has answered, if nobody drives the journal; says whether that is done."""
         ...
 
     def close(self) -> None:

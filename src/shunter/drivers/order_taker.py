@@ -11,7 +11,7 @@ import asyncio
 import orjson
 
 from shunter.core.executor.ready import Reply
-from shunter.drivers.execution import ExecutionDriver
+from shunter.drivers.execution import ExecutionDriver, ExecutorEnded
 from shunter.drivers.journals import LeasedJournal, OrderRow
 from shunter.errors import ShunterError
 from shunter.formats.journal import command_from_json, options_from_json
@@ -49,7 +49,10 @@ async def take_orders(driver: ExecutionDriver, journal: LeasedJournal) -> None:
 
 
 async def _take(driver: ExecutionDriver, journal: LeasedJournal, order: OrderRow, came_since_ms: int | None) -> None:
-    text = _too_late(driver.clock.now_ms(), order, came_since_ms) or await _answer(driver, order)
+    try:
+        text = _too_late(driver.clock.now_ms(), order, came_since_ms) or await _answer(driver, order)
+    except ExecutorEnded:
+        return  # Whoever asked sees that nobody drives any more, takes it back, and carries it out by itself.
     await driver.with_journal(lambda: journal.answer(order.number, text))
 
 
@@ -82,8 +85,12 @@ async def _answer(driver: ExecutionDriver, order: OrderRow) -> str:
             return orjson.dumps({"accepted": reply.accepted, "text": reply.text}).decode()
         moves = decode_plan(orjson.dumps(document["plan"]), f"order {order.number}")
         reply = await driver.submit(f"order-{order.number}", moves, options_from_json(document["options"]))
+    except ExecutorEnded:
+        raise
     except (ShunterError, ValueError, KeyError) as error:
         return orjson.dumps({"accepted": False, "text": str(error)}).decode()
     refused = [f"{move.tp}: {move.refused}" for move in reply.moves if move.refused is not None]
+    instead = [f"{move.tp}: {move.instead}" for move in reply.moves if move.instead]
     text = reply.error or f"{len(reply.moves) - len(refused)} moves taken on"
-    return orjson.dumps({"accepted": reply.error is None, "text": text, "refused": refused}).decode()
+    answer = {"accepted": reply.error is None, "text": text, "refused": refused, "instead": instead}
+    return orjson.dumps(answer).decode()

@@ -9,11 +9,11 @@ from typing import Any
 from shunter.core.executor.debts import told_debts
 from shunter.core.executor.ending import Ending, when_it_ends
 from shunter.core.executor.eta import Estimate, bytes_left, placing_left
-from shunter.core.executor.orders import rollback_bytes
+from shunter.core.executor.orders import rollback_cost
 from shunter.core.executor.rates import Meter
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.stuck import stuck, way_out
-from shunter.model.execution import Direction, ThrottleKey
+from shunter.model.execution import Direction, Outcome, ThrottleKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,7 @@ class ExecutionView:
     held: str
     """What there is to say of the end beside it, or in its place: what is paused or stuck, and why; "": nothing."""
     rollback_bytes: int
+    """What a rollback of all that is open would copy, at most."""
     brokers_down: tuple[int, ...]
     silent_ms: int
     """For how long the cluster has not answered; 0: it does."""
@@ -107,7 +108,7 @@ def view_execution(
         low_ms=None if guess is None else guess.low_ms,
         high_ms=None if guess is None else guess.high_ms,
         held=ending.held,
-        rollback_bytes=sum(rollback_bytes(move) for move in state.moves.values()),
+        rollback_bytes=sum(row.rollback_bytes for row in rows),
         brokers_down=tuple(sorted(state.cluster.down_since_ms)),
         silent_ms=0 if state.cluster.silent_since_ms is None else max(1, now_ms - state.cluster.silent_since_ms),
         throttles_left=len(state.throttles),
@@ -157,14 +158,15 @@ def _row(state: ExecutorState, meter: Meter, move: Move) -> MoveRow:
         stuck="" if (why := stuck(state, move)) is None else f"{why}; {way_out(move)}",
         total_bytes=total,
         copied_bytes=max(0, total - left) if move.open else total,
-        rollback_bytes=rollback_bytes(move),
+        rollback_bytes=rollback_cost(move),
     )
 
 
 def _total(move: Move) -> int:
-    if move.direction is not Direction.FORWARD and not move.open:
+    """Bytes of what is wanted of a move: on its way to the target or back; of one that ended elsewhere, what it copied."""
+    if move.direction is Direction.STOP or move.outcome not in (None, Outcome.DONE, Outcome.ROLLED_BACK):
         return move.copied_bytes
+    if move.direction is Direction.BACK:
+        return move.size_bytes * len(move.again)
     new = sum(broker not in move.original for broker in move.target)
-    back = sum(broker not in move.current for broker in move.original)
-    placed = 0 if move.direction is Direction.BACK else len(move.placing)
-    return move.size_bytes * (placed + (new if move.direction is not Direction.BACK else back))
+    return move.size_bytes * (new + len(move.again) + len(move.placing))

@@ -6,17 +6,25 @@ from dataclasses import replace
 from pathlib import Path
 
 import orjson
+import pytest
 
 from shunter.app.executor import Ended, read_view
 from shunter.app.executor_outcome import exit_code, told_end
 from shunter.app.exit_codes import ExitCode
 from shunter.app.journals import JournalPlace
+from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
+from shunter.core.executor.machine import Executor
 from shunter.core.executor.rates import Meter
 from shunter.core.executor.ready import Finish, MoveResult, PlanReply
 from shunter.core.executor.state import ExecutorState
-from shunter.drivers.execution import SystemClock
+from shunter.drivers.cluster_claim import ClusterClaimed
+from shunter.drivers.execution import SystemClock, refused
+from shunter.drivers.journals import JournalFenced, JournalUnusable
+from shunter.errors import DriverError
 from shunter.model.execution import (
+    Direction,
+    DirectionChanged,
     ExecutionOptions,
     JournalEntry,
     JournalRecord,
@@ -24,6 +32,8 @@ from shunter.model.execution import (
     MoveClosed,
     Outcome,
     PlanAccepted,
+    StepBegun,
+    StepFinished,
 )
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
@@ -52,6 +62,85 @@ def test_a_refused_plan_does_not_boast_with_the_moves_of_another() -> None:
     ended = Ended(Finish(), former, PlanReply("nothing can be moved", (MoveResult(T0, "no such broker"),)))
     assert told_end(ended) == ["nothing can be moved", "t-0 was not taken on: no such broker"]
     assert exit_code(ended) is ExitCode.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "hint"),
+    [
+        (
+            JournalFenced("x is driven by process 7 now, not by us", retriable=False),
+            ExitCode.HELD,
+            "theirs to look after",
+        ),
+        (ClusterClaimed("the claim was lost", retriable=False), ExitCode.HELD, "theirs to look after"),
+        (JournalUnusable("x was cut off", retriable=False), ExitCode.JOURNAL, "leave the .copy beside it"),
+        (DriverError("nobody answers", retriable=False), ExitCode.CLUSTER, "the journal keeps where it stood"),
+    ],
+)
+def test_the_exit_status_says_what_an_executor_lost(error: DriverError, code: ExitCode, hint: str) -> None:
+    core = Executor()
+    core.handle(ev.Envelope(1, "start", ev.JournalLoaded((), "c"), 0))
+    ready = core.handle(ev.Envelope(2, "lease", refused(error), 0))
+    ended = Ended(ready.finish, view(ACCEPTED))
+    assert exit_code(ended) is code
+    (told,) = told_end(ended)
+    assert str(error) in told
+    assert hint in told
+
+
+def test_a_journal_of_another_cluster_is_the_journals_fault() -> None:
+    core = Executor()
+    written = JournalEntry(1, 1, "c", PlanAccepted("p", "one", ExecutionOptions()))
+    ready = core.handle(ev.Envelope(1, "start", ev.JournalLoaded((written,), "two"), 0))
+    assert exit_code(Ended(ready.finish, view())) is ExitCode.JOURNAL
+
+
+def turned(direction: Direction, *records: JournalRecord) -> list[tuple[int, int, float]]:
+    """Copied bytes, all bytes and share of a move of two steps that is turned after the first, as each entry comes."""
+    state = ExecutorState()
+    begun = (
+        PlanAccepted("p", "c", ExecutionOptions()),
+        MoveAccepted(T0, None, (1, 2), (3, 4), Strategy.INCREMENTAL, 1_000, ()),
+        StepBegun(T0, 1, (1, 2), (1, 2, 3), "+3"),
+        StepFinished(T0, 1, (2, 3), (2, 3), 1_000),
+        DirectionChanged(T0, direction),
+    )
+    told: list[tuple[int, int, float]] = []
+    for number, record in enumerate((*begun, *records), start=1):
+        apply(state, JournalEntry(number, 1, "c", record))
+        seen = view_execution(state, Meter(), None, 5)
+        told.append((seen.copied_bytes, seen.total_bytes, seen.share))
+    return told[len(begun) - 1 :]
+
+
+def test_the_total_of_a_rollback_stays_what_it_was_when_it_began() -> None:
+    told = turned(
+        Direction.BACK,
+        StepBegun(T0, 2, (2, 3), (1, 2), "+1"),
+        StepFinished(T0, 2, (1, 2), (1, 2), 1_000),
+        MoveClosed(T0, Outcome.ROLLED_BACK, "back", (1, 2), 2_000),
+    )
+    assert told == [(0, 1_000, 0.0), (0, 1_000, 0.0), (1_000, 1_000, 1.0), (1_000, 1_000, 1.0)]
+
+
+def test_a_stop_has_nothing_left_to_copy_and_what_ended_elsewhere_is_not_told_as_copied() -> None:
+    told = turned(Direction.STOP, MoveClosed(T0, Outcome.STOPPED, "stopped", (2, 3), 1_000))
+    assert told == [(1_000, 1_000, 1.0), (1_000, 1_000, 1.0)]
+    gone = view(ACCEPTED, MoveClosed(T0, Outcome.SUPERSEDED, "somebody else", (7,), 0))
+    assert (gone.copied_bytes, gone.total_bytes) == (0, 0)
+
+
+def test_what_a_rollback_would_copy_is_told_of_open_moves_and_of_steps_that_nobody_has_looked_at() -> None:
+    accepted = MoveAccepted(T0, None, (1, 2), (3, 4), Strategy.INCREMENTAL, 1_000, ())
+    stepping = view(accepted, StepBegun(T0, 1, (1, 2), (2, 3), "-1 +3"))
+    assert stepping.rollback_bytes == 1_000, "the step may have ended since the journal's last entry"
+    ended = view(
+        accepted,
+        StepBegun(T0, 1, (1, 2), (3, 4), "all"),
+        StepFinished(T0, 1, (3, 4), (3, 4), 2_000),
+        MoveClosed(T0, Outcome.DONE, "the target is reached", (3, 4), 2_000),
+    )
+    assert ended.rollback_bytes == 0, "what has ended is not rolled back any more"
 
 
 def test_a_view_comes_back_from_json_as_it_was() -> None:

@@ -25,6 +25,7 @@ from shunter.drivers.journals import (
     JournalFenced,
     JournalHeld,
     JournalRestored,
+    JournalUnusable,
 )
 from shunter.errors import FormatError
 from shunter.model.execution import ExecutionOptions, JournalEntry, MoveAccepted, PlanAccepted, StepBegun, StepFinished
@@ -252,6 +253,37 @@ def test_a_journal_that_is_deleted_while_it_is_driven_is_written_again(
     assert held.owner == "first"
     assert JournalCopy(path).read() == tuple(entries(count=12))
     journal.check()
+
+
+@pytest.mark.parametrize("left", [0, 2_000])
+def test_a_journal_that_is_cut_off_while_it_is_driven_is_written_again(
+    journal: SqliteJournal, path: Path, left: int
+) -> None:
+    journal.append(entries(), NOW)
+    os.truncate(path, left)
+    with pytest.raises(JournalRestored, match=f"was cut off from .* to {left} bytes while we drove it"):
+        journal.check()
+    journal.append(entries(11, 2), NOW)
+    with closing(SqliteJournal(path, "reader")) as reader:
+        assert reader.load() == tuple(entries(count=12))
+        held = reader.holder(NOW)
+    assert held is not None
+    assert held.owner == "first"
+    assert JournalCopy(path).read() == tuple(entries(count=12))
+    journal.renew(NOW)
+
+
+def test_a_journal_that_is_cut_off_with_its_copy_and_forgotten_can_not_be_used(
+    journal: SqliteJournal, path: Path
+) -> None:
+    journal.append(entries(), NOW)
+    JournalCopy(path).path.write_bytes(b"")
+    with closing(sqlite3.connect(path)) as somebody:
+        somebody.execute("DELETE FROM entries")
+        somebody.commit()
+    os.truncate(path, 0)
+    with pytest.raises(JournalUnusable, match="the copy beside it is not whole"):
+        journal.append(entries(11, 2), NOW)
 
 
 def test_a_journal_of_somebody_else_under_our_name_fences_us(journal: SqliteJournal, path: Path) -> None:

@@ -91,16 +91,22 @@ def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
         move.original, move.current = before.original, before.current
         move.step, move.steps, move.watch = before.step, before.steps, before.watch
         move.copied_bytes, move.began_at_ms = before.copied_bytes, before.began_at_ms
-        move.relaxed = before.relaxed
+        move.relaxed, move.again = before.relaxed, before.again
         _turn(move, entry)
     state.moves[record.tp] = move
 
 
 def _turn(move: Move, entry: JournalEntry) -> None:
     """It heads elsewhere now: what of its step was not asked for yet is looked at again before it is."""
+    _want_again(move)
     move.turned, move.turned_at_ms = move.step is not None, entry.at_ms
     if not move.watch.asked:
         move.watch.ours = False
+
+
+def _want_again(move: Move) -> None:
+    """Note originals that are wanted and were dropped: they are copied again."""
+    move.again |= {broker for broker in move.original if broker in move.goal and broker not in move.held}
 
 
 def _step_begun(state: ExecutorState, entry: JournalEntry) -> None:
@@ -150,6 +156,7 @@ def _step_finished(state: ExecutorState, entry: JournalEntry) -> None:
         move.order = step.after
     move.copied_bytes += record.copied_bytes
     move.step, move.watch = None, Watch()
+    _want_again(move)
     move.blocked_since_ms = move.log_dirs_asked_at_ms = None
 
 

@@ -25,14 +25,15 @@ def waited_until_ms(state: ExecutorState, idle_since_ms: int, now_ms: int) -> in
     """
     cluster = state.cluster
     due = idle_since_ms + BOUNCE_MS
-    if cluster.brokers and all(_is_down(state, key) for key in state.throttles):
+    if cluster.brokers and all(is_down(state, key) for key in state.throttles):
         # A broker that this process never saw alive has been down since before it began.
         down = [cluster.down_since_ms.get(int(key.name)) for key in state.throttles]
         due = min(due, max((since + BOUNCE_MS for since in down if since is not None), default=now_ms))
     return due if now_ms < due else None
 
 
-def _is_down(state: ExecutorState, key: ThrottleKey) -> bool:
+def is_down(state: ExecutorState, key: ThrottleKey) -> bool:
+    """Whether a setting is of a broker that is not there: only the broker itself could change it."""
     return key.kind == "broker" and int(key.name) not in state.cluster.brokers
 
 

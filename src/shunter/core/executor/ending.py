@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import NamedTuple
 
-from shunter.core.executor.debts import told_debts
+from shunter.core.executor.debts import is_down, told_debts
 from shunter.core.executor.eta import MODEL_ERROR, NORMAL_80, Estimate, bytes_left, estimate
 from shunter.core.executor.rates import Meter
 from shunter.core.executor.state import ExecutorState, Move
@@ -40,8 +40,7 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
     """
     opened = state.open_moves()
     if not opened:
-        owed = told_debts(state.throttles)
-        return Ending(None, f"all moves ended; throttles of {owed} are given back" if owed else "")
+        return Ending(None, _told_throttles(state))
     going: list[Move] = []
     reasons: Counter[str] = Counter()
     for move in opened:
@@ -60,6 +59,15 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
         late = "the end is overdue" if found.remaining_bytes > 0 else "the last copies are about to be in sync"
         return Ending(None, "; ".join(told for told in (late, held) if told))
     return Ending(found, held)
+
+
+def _told_throttles(state: ExecutorState) -> str:
+    """What becomes of the throttles of an execution whose moves have ended; "" where none are left."""
+    down = [key for key in state.throttles if is_down(state, key)]
+    told = [f"throttles of {told_debts(state.throttles.keys() - down)} are being given back"]
+    told = told if len(down) < len(state.throttles) else []
+    told += [f"throttles are owed to {told_debts(down)}: down"] if down else []
+    return "; ".join(["all moves ended", *told]) if told else ""
 
 
 def _why_held(state: ExecutorState, move: Move) -> str | None:

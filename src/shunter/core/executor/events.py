@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TypeAlias
 
 from shunter.errors import ErrorCode
@@ -24,6 +25,17 @@ ReplyToken: TypeAlias = int
 """Names a waiting caller; 0 when nobody waits."""
 
 
+class Fatal(Enum):
+    """Why nothing may be done any more."""
+
+    CLUSTER = "cluster"
+    """It does not answer, or does not let us."""
+    TAKEN = "taken"
+    """Another executor has the journal, or the cluster."""
+    JOURNAL = "journal"
+    """The journal can't be written, or is another cluster's."""
+
+
 @dataclass(frozen=True, slots=True)
 class JournalLoaded:
     """Start-up: all entries that the journal holds, in order, and the cluster that it belongs to."""
@@ -41,11 +53,11 @@ class JournalWritten:
 
 @dataclass(frozen=True, slots=True)
 class JournalRefused:
-    """The outstanding batch left no trace. `fenced`: another executor has the journal; nothing may be sent any more."""
+    """The outstanding batch left no trace, and nothing may be sent any more."""
 
     batch_id: int
     reason: str
-    fenced: bool
+    fatal: Fatal
 
 
 @dataclass(frozen=True, slots=True)

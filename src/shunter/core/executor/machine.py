@@ -106,7 +106,7 @@ class Executor:
     _now_ms: int = 0
     _cause: str = ""
     _utc_offset_minutes: int = 0
-    _fatal: str | None = None
+    _fatal: Finish | None = None
     _idle_since_ms: int | None = None
     _told_debts: str = ""
     """Whose owed throttles people were told of."""
@@ -171,7 +171,7 @@ class Executor:
             move.begun_before(self._now_ms)
         if self.state.cluster_id and event.cluster_id != self.state.cluster_id:
             told = f"the journal belongs to cluster {self.state.cluster_id}, and this is {event.cluster_id}"
-            self._fatal = f"{told}: nothing was touched"
+            self._fatal = Finish(fatal=f"{told}: nothing was touched", kind=ev.Fatal.JOURNAL)
         self.state.cluster_id = self.state.cluster_id or event.cluster_id
 
     def _on_written(self, event: ev.JournalWritten, out: Outbox) -> None:
@@ -204,7 +204,7 @@ class Executor:
         self.polls.hurry(self._now_ms)
 
     def _on_refused(self, event: ev.JournalRefused) -> None:
-        self._fatal = event.reason
+        self._fatal = Finish(fatal=event.reason, kind=event.fatal)
 
     def _on_plan(self, event: ev.PlanSubmitted) -> None:
         self._submissions.append(Submission(event, self._now_ms))
@@ -274,7 +274,8 @@ class Executor:
         self.polls.on_log_dirs(self._now_ms, event.cost_ms)
         if self._submissions and self._submissions[0].sizes_asked:
             self._submissions[0].sizes_known = True
-        self.meter.sample(self.state, event.asked_at_ms, set(event.sizes))
+        others = {key: int(value) for key, value in self.book.told_lower.items()}
+        self.meter.sample(self.state, event.asked_at_ms, set(event.sizes), others)
 
     def _on_settings(self, event: ev.SettingsRead) -> None:
         self.book.on_read(self.state, dict(event.own), dict(event.effective), self._now_ms)
@@ -335,7 +336,7 @@ class Executor:
 
     def _on_failed(self, event: ev.AdminFailed, out: Outbox) -> None:
         if not event.retriable and event.what != "log-dirs":
-            self._fatal = event.message
+            self._fatal = Finish(fatal=event.message)
             return
         asked = self._requests.pop(event.request_id, None)
         if asked is not None:
@@ -359,7 +360,7 @@ class Executor:
 
     def _advance(self, out: Outbox) -> JournalBatch | None:
         if self._fatal is not None:
-            out.finish = Finish(fatal=self._fatal)
+            out.finish = self._fatal
             return None
         if not self.loaded:
             return None
@@ -391,7 +392,7 @@ class Executor:
         return self._wanted[1]
 
     def _decide(self, wanted: dict[ThrottleKey, str], stale: set[str], out: Outbox) -> JournalBatch | None:
-        records = self._decide_orders()
+        records = self._decide_orders(out)
         if not records and not self.state.running:
             records = decide_throttles(self.state, self.book, wanted, self._now_ms, out)  # What is owed is given back.
         elif not records:
@@ -409,7 +410,7 @@ class Executor:
             return None
         return self._batch(records, out)
 
-    def _decide_orders(self) -> list[JournalRecord]:
+    def _decide_orders(self, out: Outbox) -> list[JournalRecord]:
         """What others asked for comes first, alone: the moves are looked at again when it is durable."""
         refusals, self._refusals = self._refusals, []
         records = [record for record in refusals if self._still_open(record)]
@@ -422,6 +423,7 @@ class Executor:
             submission = self._submissions.popleft()
             judged = judge_submission(self.state, submission.event)
             records += judged.records
+            out.notices += [Notice("retargeted", str(each.tp), each.instead) for each in judged.results if each.instead]
             self._replies.append((submission.event.reply_to, judged.reply()))
         return records
 

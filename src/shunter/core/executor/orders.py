@@ -136,7 +136,7 @@ def _and(told: str) -> str:
 def told_rollback(moves: list[Move]) -> str:
     """What rolling these back copies: originals that were dropped are gone from disk."""
     copies = sum(rollback_bytes(move) for move in moves)
-    most = sum(rollback_bytes(move) if _watched(move) else most_rollback_bytes(move) for move in moves)
+    most = sum(rollback_cost(move) for move in moves)
     if most > copies:
         return f"at most {most} bytes are copied again, for steps may have ended that nobody has looked at since"
     return "it is instant" if copies == 0 else f"{copies} bytes of dropped originals are copied again"
@@ -149,10 +149,14 @@ def _watched(move: Move) -> bool:
 
 def rollback_bytes(move: Move) -> int:
     """Bytes that a rollback of one move copies, from where it stands."""
-    held = set(move.current)
-    if move.step is not None:
-        held |= set(move.step.before)
-    return move.size_bytes * sum(broker not in held for broker in move.original)
+    return move.size_bytes * sum(broker not in move.held for broker in move.original)
+
+
+def rollback_cost(move: Move) -> int:
+    """What a rollback would copy now, at most; 0 for a move that has ended, for it is not rolled back any more."""
+    if not move.open:
+        return 0
+    return rollback_bytes(move) if _watched(move) else most_rollback_bytes(move)
 
 
 def most_rollback_bytes(move: Move) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from shunter.core.executor.events import ReplyToken
+from shunter.core.executor.events import Fatal, ReplyToken
 from shunter.model.execution import JournalEntry, Outcome, ThrottleKey
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
@@ -81,10 +81,14 @@ Read: TypeAlias = ListReassignments | ObserveTopics | ObserveLogDirs | ReadSetti
 
 @dataclass(frozen=True, slots=True)
 class MoveResult:
-    """What became of one move of a plan at once: `refused` says why it was not taken on (None: taken on)."""
+    """What became of one move of a plan at once: `refused` says why it was not taken on (None: taken on).
+
+    `instead`: what it takes the place of, where the partition was on its way elsewhere; "": nothing.
+    """
 
     tp: TopicPartition
     refused: str | None
+    instead: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +121,11 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Nothing is left to do, or nothing may be done any more (`fatal`: why)."""
+    """Nothing is left to do, or nothing may be done any more (`fatal`: why, `kind`: what failed)."""
 
     outcomes: tuple[tuple[Outcome, int], ...] = ()
     fatal: str | None = None
+    kind: Fatal = Fatal.CLUSTER
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,8 @@ class Move:
     """The step under way was begun before the move was turned or given another target: it may have to be undone."""
     order: Replicas = ()
     """The order to give back after a cancel by null, which Apache's KRaft controller does not keep; () when kept."""
+    again: set[BrokerId] = field(default_factory=set[BrokerId])
+    """Originals that had been dropped and are wanted again, since the move was turned or given another target."""
     passed: set[frozenset[BrokerId]] = field(default_factory=set[frozenset[BrokerId]])
     """Replica sets that the move went through: metadata that show one of them are late, not somebody's act."""
     step: Step | None = None
@@ -140,6 +142,11 @@ class Move:
     def open(self) -> bool:
         """Whether it has not ended."""
         return self.outcome is None
+
+    @property
+    def held(self) -> frozenset[BrokerId]:
+        """Brokers that have a whole replica, as far as the journal knows."""
+        return frozenset(self.current) | frozenset(() if self.step is None else self.step.before)
 
     def went_through(self, replicas: Replicas) -> bool:
         """Whether the partition had these replicas, in whatever order, at some time of this move."""

@@ -81,12 +81,25 @@ def judge_submission(state: ExecutorState, event: PlanSubmitted) -> Judged:
         if isinstance(taken, str):
             judged.results.append(MoveResult(order.tp, taken))
         else:
-            judged.results.append(MoveResult(order.tp, None))
+            judged.results.append(MoveResult(order.tp, None, _instead(state.moves.get(order.tp), order)))
             moves.extend(taken)
     if moves:
         accepted = PlanAccepted(event.plan_id, state.cluster_id, options_beside(state, event.options))
         judged.records = [*close_ended(state), accepted, *moves]
     return judged
+
+
+def _instead(ours: Move | None, order: MoveOrder) -> str:
+    """What an order takes the place of: a move of ours under way that heads elsewhere."""
+    if ours is None or not ours.open:
+        return ""
+    back = ours.direction is Direction.BACK
+    if order.target == (() if back else ours.target) and ours.direction is not Direction.STOP:
+        return ""
+    wanted = f"to {list(order.target)}" if order.target else f"back to {list(ours.original)}"
+    if ours.direction is Direction.STOP:
+        return f"it was told to stop, and goes {wanted} instead"
+    return f"it was on its way {'back ' if back else ''}to {list(ours.goal)}, and goes {wanted} instead"
 
 
 def close_ended(state: ExecutorState) -> list[JournalRecord]:

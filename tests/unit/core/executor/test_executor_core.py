@@ -50,6 +50,19 @@ def begun(rig: Rig) -> Rig:
     raise AssertionError("nothing was asked for")
 
 
+def test_a_plan_that_gives_a_move_under_way_another_target_says_so() -> None:
+    rig = Rig(Yard({"t": [(1, 2)]}))
+    rig.submit(("t", 0, (4, 5)))
+    rig.settle(catching_up=False, rounds=12)
+    again = rig.submit(("t", 0, (4, 5)))
+    rig.settle(catching_up=False, rounds=12)
+    other = rig.submit(("t", 0, (4, 6)))
+    rig.settle(catching_up=False, rounds=12)
+    told = [[move.instead for move in reply_to(rig, token).moves] for token in (again, other)]
+    assert told == [[""], ["it was on its way to [4, 5], and goes to [4, 6] instead"]]
+    assert [notice.about for notice in rig.notices if notice.kind == "retargeted"] == ["t-0"]
+
+
 def test_the_papers_example_takes_the_papers_steps_with_the_last_two_in_one_request() -> None:
     rig = Rig(Yard({"t": [(1, 2, 3)]}))
     rig.submit(("t", 0, (4, 5, 6)))

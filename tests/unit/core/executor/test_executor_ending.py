@@ -122,4 +122,4 @@ def test_an_execution_that_only_gives_throttles_back_says_so() -> None:
     rig.settle(rounds=40)
     assert rig.finish is None
     told = view_execution(rig.core.state, Meter(), None, rig.now_ms).held
-    assert told == "all moves ended; throttles of broker 6 are given back"
+    assert told == "all moves ended; throttles are owed to broker 6: down", "nobody gives anything back to the dead"

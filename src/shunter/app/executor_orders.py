@@ -1,0 +1,84 @@
+"""What other shells ask of whoever drives a journal: orders and plans, handed over through the journal itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from shunter.app.executor import Target, connect, is_named, journal_place
+from shunter.app.journals import JournalPlace
+from shunter.drivers.execution import SystemClock
+from shunter.drivers.order_taker import ANSWER_WITHIN_S, ORDERS_EVERY_S
+from shunter.errors import DriverError, ShunterError
+from shunter.formats.journal import command_to_json, options_to_json
+from shunter.formats.reassignment_json import encode_plan
+from shunter.model.execution import Command, ExecutionOptions, LeaseHolder, MoveOrder
+
+HOLDER_EVERY_S = 1.0
+"""How often it is looked whether anybody drives the journal still while an answer is waited for."""
+
+
+class HolderGone(ShunterError):
+    """Whoever drove the journal ended before it took the order up; the order was taken back."""
+
+
+async def holder_of(target: Target) -> tuple[JournalPlace, LeaseHolder | None]:
+    """Where the journal is, and who drives it now."""
+    admin = None if is_named(target) else await connect(target)
+    try:
+        place = await journal_place(target, admin)
+    finally:
+        if admin is not None:
+            await admin.close()
+    return place, await asyncio.to_thread(_holder, place)
+
+
+def _holder(place: JournalPlace) -> LeaseHolder | None:
+    if not place.exists():
+        return None
+    journal = place.open("reader")
+    try:
+        return journal.holder(SystemClock().now_ms())
+    finally:
+        journal.close()
+
+
+async def order(place: JournalPlace, kind: str, document: object) -> dict[str, Any]:
+    """Ask something of whoever drives a journal, and wait for the answer.
+
+    Raises:
+        HolderGone: it ended before it took the order up, and nobody drives the journal now: do it yourself.
+        DriverError: nobody answered in time.
+    """
+    clock = SystemClock()
+    journal = await asyncio.to_thread(place.open, "orders")
+    try:
+        number = await asyncio.to_thread(journal.order, kind, document, clock.now_ms())
+        asked_ms = looked_ms = clock.now_ms()
+        while clock.now_ms() < asked_ms + ANSWER_WITHIN_S * 1000:
+            answer = await asyncio.to_thread(journal.answer_to, number)
+            if answer is not None:
+                answered: dict[str, Any] = orjson.loads(answer)
+                return answered
+            if clock.now_ms() >= looked_ms + HOLDER_EVERY_S * 1000:
+                looked_ms = clock.now_ms()
+                if await asyncio.to_thread(journal.withdraw, number, looked_ms):
+                    raise HolderGone(f"{place}: whoever drove it has ended before it took this up")
+            await asyncio.sleep(ORDERS_EVERY_S / 2)
+    finally:
+        await asyncio.to_thread(journal.close)
+    raise DriverError(f"{place}: nobody answered within {ANSWER_WITHIN_S:.0f} s", retriable=True)
+
+
+async def order_command(place: JournalPlace, command: Command) -> dict[str, Any]:
+    """Give a command to whoever drives a journal."""
+    return await order(place, "command", command_to_json(command))
+
+
+async def order_plan(place: JournalPlace, moves: Sequence[MoveOrder], options: ExecutionOptions) -> dict[str, Any]:
+    """Hand a plan to whoever drives a journal."""
+    document = {"plan": orjson.loads(encode_plan(moves)), "options": options_to_json(options)}
+    return await order(place, "plan", document)

@@ -1,0 +1,49 @@
+"""Orders to whoever drives a journal: taken up, or taken back where that one ends first."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from shunter.app.executor_orders import HolderGone, order_plan
+from shunter.app.journals import JournalPlace
+from shunter.drivers.execution import SystemClock
+from shunter.drivers.journal_sqlite import SqliteJournal
+from shunter.model.execution import ExecutionOptions, MoveOrder
+from shunter.model.partition import TopicPartition
+from shunter.testbed.waiting import wait_until
+
+PLAN = (MoveOrder(TopicPartition("t", 0), (1, 2)),)
+
+
+async def handed_over(place: JournalPlace) -> dict[str, object]:
+    return await order_plan(place, PLAN, ExecutionOptions())
+
+
+def test_a_plan_that_whoever_drives_did_not_take_up_before_its_end_is_taken_back(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with closing(SqliteJournal(tmp_path / "a.journal", "driver")) as driver:
+            driver.acquire(SystemClock().now_ms())
+            asked = asyncio.create_task(handed_over(JournalPlace(driver.path)))
+            await asyncio.to_thread(wait_until, lambda: driver.orders() != (), what="the plan", timeout_s=20)
+            driver.release()  # As an executor that ends in this very moment.
+            async with asyncio.timeout(20):
+                with pytest.raises(HolderGone, match="has ended before it took this up"):
+                    await asked
+            assert driver.orders() == (), "whoever drives next does not carry it out a second time"
+
+    asyncio.run(scenario())
+
+
+def test_a_plan_is_not_taken_back_while_somebody_drives_or_once_it_is_answered(tmp_path: Path) -> None:
+    with closing(SqliteJournal(tmp_path / "a.journal", "driver")) as driver:
+        driver.acquire(1_000)
+        number = driver.order("plan", {}, 1_000)
+        assert not driver.withdraw(number, 2_000)
+        driver.answer(number, "{}")
+        driver.release()
+        assert not driver.withdraw(number, 2_000)
+        assert driver.answer_to(number) == "{}"
