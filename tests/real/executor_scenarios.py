@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -66,6 +67,30 @@ def a_plan_runs_to_its_end(yard: Yard) -> None:
     assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
     yard.ended_in(TARGET)
     nothing_is_lost(producer)
+
+
+def what_was_done_is_undone(yard: Yard) -> None:
+    """After a plan that ran to its end: its reverse, and the reverse of that in its turn."""
+    told = yard.shunter.run("history")
+    assert told.returncode == ExitCode.DONE, told.stderr
+    assert "  1  20" in told.stdout
+    assert f"{PARTITIONS} done" in told.stdout
+    assert yard.shunter.run("undo", "7", "--yes").returncode == ExitCode.REFUSED
+    unasked = yard.shunter.run("undo")
+    assert unasked.returncode == ExitCode.USAGE, "a script has to say that it means it"
+    shown = yard.shunter.run("undo", "--dry-run")
+    assert shown.returncode == ExitCode.DONE, shown.stderr
+    assert f"{yard.topic}-0  [3, 1] → [1, 2]" in shown.stdout
+    yard.ended_in(TARGET)
+    done = yard.shunter.run("undo", "--yes", "--throttle", "20M", timeout_s=240)
+    assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
+    yard.ended_in(ORIGINAL)
+    again = yard.shunter.run("undo", "1", "--yes")
+    assert again.returncode == ExitCode.DONE, again.stdout + again.stderr
+    assert f"{PARTITIONS} done" in again.stdout, "what is back already is left where it is"
+    yard.ended_in(ORIGINAL)
+    listed = yard.shunter.run("history", "--json").stdout.splitlines()
+    assert [json.loads(line)["counts"] for line in listed] == 3 * [{"done": PARTITIONS}]
 
 
 def killed_at_random_moments(yard: Yard, afterwards: str, deaths: int) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import executor_scenarios as scenarios
@@ -13,9 +15,12 @@ from click.testing import CliRunner
 from executor_process import Shunter, write_plan
 from executor_scenarios import BROKERS, ORIGINAL, PARTITIONS, TARGET, Yard
 from kafka import TopicPartition
+from kafka.admin import NewTopic
 
 from shunter.app.exit_codes import ExitCode
 from shunter.cli import main
+from shunter.drivers.execution import SystemClock
+from shunter.drivers.journal_sqlite import SqliteJournal
 from shunter.testbed.kraft import KRaftCluster
 from shunter.testbed.waiting import wait_until
 
@@ -31,6 +36,7 @@ def yard(kraft: KRaftCluster, tmp_path: Path) -> Iterator[Yard]:
 
 def test_a_plan_runs_to_its_end_and_nothing_acknowledged_is_lost(yard: Yard) -> None:
     scenarios.a_plan_runs_to_its_end(yard)
+    scenarios.what_was_done_is_undone(yard)
 
 
 @pytest.mark.parametrize("afterwards", ["resume", "rollback"])
@@ -93,11 +99,84 @@ def test_one_executor_drives_a_cluster_whoever_it_is_and_wherever(yard: Yard, tm
         assert told in refused.stderr
     rates = {value for key, value in yard.cluster.throttles(BROKERS, (yard.topic,)).items() if key.endswith("rate")}
     assert rates == {"200000"}, "the first one's throttle is as it was"
+    for verb in ("status", "pause"):
+        asked = second.run(verb)
+        assert asked.returncode == ExitCode.JOURNAL, asked.stdout
+        assert f"process {running.process.pid}" in asked.stderr, "who drives the cluster is named"
+        assert "one.journal" in asked.stderr
     running.kill()
     # Who is dead keeps nobody off: its own journal goes on at once, and so does another one of this host.
     rolled_back = first.run("rollback", "--yes", timeout_s=120)
     assert rolled_back.returncode == ExitCode.DONE, rolled_back.stdout + rolled_back.stderr
     yard.ended_in(ORIGINAL)
+
+
+def test_a_plan_that_an_executor_at_its_end_does_not_take_up_is_carried_out_by_who_gave_it(
+    yard: Yard, tmp_path: Path
+) -> None:
+    plan = str(write_plan(tmp_path / "order.json", yard.topic, {0: (2, 1)}))
+    with closing(SqliteJournal(yard.shunter.journal, "an executor at its end")) as ending:
+        ending.acquire(SystemClock().now_ms())
+        given = yard.shunter.start("execute", plan, "--yes")
+        given.wait_for(lambda: ending.orders() != (), about="the plan being handed over")
+        ending.release()
+        assert given.end() == ExitCode.DONE, given.lines[-3:]
+        assert any("it is carried out here" in told for told in given.errors), given.errors
+        assert ending.orders() == ()
+    yard.ended_in(ORIGINAL | {0: (2, 1)})
+
+
+def test_a_journal_that_is_cut_off_under_an_executor_at_work_is_written_again(yard: Yard) -> None:
+    running = yard.shunter.start("execute", yard.plan, "--yes", "--throttle", "200K")
+    running.wait_for(lambda: yard.cluster.ongoing() > 0, about="moves under way")
+    os.truncate(yard.shunter.journal, 1_000)
+
+    def told() -> list[str]:
+        return [line["text"] for line in list(running.lines) if line["event"] == "notice"]
+
+    running.wait_for(lambda: any("was cut off from" in text for text in told()), about="the loss being told")
+    assert yard.shunter.run("limit", "20M").returncode == ExitCode.DONE, "orders are taken as before"
+    assert running.end(240) == ExitCode.DONE, running.lines[-3:]
+    yard.ended_in(TARGET)
+
+
+def test_a_doctor_finds_what_is_wrong_and_says_what_to_do(kraft: KRaftCluster, yard: Yard) -> None:
+    def findings() -> tuple[int, dict[str, dict[str, str]]]:
+        looked = yard.shunter.run("doctor", "--json")
+        lines = [json.loads(line) for line in looked.stdout.splitlines()]
+        assert lines[-1]["exit"] == looked.returncode, looked.stderr
+        return looked.returncode, {line["check"]: line for line in lines[:-1] if line["level"] != "fine"}
+
+    code, found = findings()
+    # Other tests' clients may have made Kafka's own topics, which one broker's death stops here.
+    assert found.keys() <= {"min.insync.replicas"}, found
+    assert code in (ExitCode.DONE, ExitCode.PARTLY)
+    shown = yard.shunter.run("doctor").stdout
+    assert "3 brokers, controller " in shown
+    assert "Apache (KRaft)" in shown
+    assert f"all brokers speak as Kafka {kraft.version.rpartition('.')[0]}" in shown
+    assert "the controller's clock is within 5 s of this host's" in shown
+    low = f"{yard.topic}-low"
+    yard.cluster.admin.create_topics(
+        [NewTopic(low, replica_assignments={0: [1, 2]}, topic_configs={"min.insync.replicas": "3"})]
+    )
+    yard.cluster.admin.wait_for_topics([low])
+    assert yard.cluster.set_throttle(1, 77)
+    running = yard.shunter.start("execute", yard.plan, "--yes", "--throttle", "150K")
+    running.wait_for(lambda: yard.cluster.ongoing() == PARTITIONS, about="moves under way")
+    _code, found = findings()
+    assert f"process {running.process.pid}" in found["moves"]["text"]
+    running.kill()
+    code, found = findings()
+    assert code == ExitCode.PARTLY
+    assert f"nobody drives {PARTITIONS} open moves" in found["moves"]["text"]
+    assert low in found["min.insync.replicas"]["text"]
+    assert yard.shunter.run("rollback", "--yes", timeout_s=120).returncode == ExitCode.DONE
+    _code, found = findings()
+    assert "broker 1 leader.replication.throttled.rate = 77" in found["throttles"]["text"]
+    assert "shunter throttles clear" in found["throttles"]["advice"]
+    assert yard.shunter.run("throttles", "clear", "--yes").returncode == ExitCode.DONE
+    yard.cluster.admin.delete_topics([low])
 
 
 def test_a_pause_of_one_move_holds_whatever_else_moves(yard: Yard) -> None:

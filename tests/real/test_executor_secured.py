@@ -169,9 +169,17 @@ def test_the_permissions_that_the_docs_name_are_enough(
     refused = shunter.run("execute", plan, "--yes", "--throttle", "1M", "--command-config", config)
     assert refused.returncode == ExitCode.CLUSTER
     assert "needs Read on Group shunter-executor" in refused.stderr, "nobody drives a cluster unseen"
+    examined = shunter.run("doctor", "--command-config", config)
+    assert examined.returncode == ExitCode.PARTLY, examined.stdout + examined.stderr
+    assert "Describe on Group shunter-executor" in examined.stdout, (
+        "what can't be seen is told, and the rest all the same"
+    )
+    assert "not allowed for" not in examined.stdout, "topics that are not ours are not there for us"
     allow(admin, "mover", ACLOperation.READ, ResourceType.GROUP, "shunter-executor")
     done = shunter.run("execute", plan, "--yes", "--throttle", "1M", "--command-config", config)
     assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
+    examined = shunter.run("doctor", "--command-config", config)
+    assert "every command is allowed" in examined.stdout, examined.stdout + examined.stderr
     listed = shunter.run("throttles", "list", "--command-config", config)
     assert listed.returncode == ExitCode.DONE, listed.stderr
     assert "no throttle is set" in listed.stdout

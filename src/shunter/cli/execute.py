@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -52,7 +52,7 @@ from shunter.cli.execution_options import (
 )
 from shunter.cli.execution_plan import show_dry_run
 from shunter.errors import DriverError, FormatError, SettingsError, ShunterError
-from shunter.model.execution import Command, CommandKind, ExecutionOptions
+from shunter.model.execution import Command, CommandKind, ExecutionOptions, MoveOrder
 from shunter.model.partition import TopicPartition
 from shunter.views.execution import view_to_json
 
@@ -105,10 +105,10 @@ def execute(plan: Path, target: Target, options: ExecutionOptions, *, dry_run: b
 
     If an executor already drives the cluster's journal (`shunter executor`), the plan is handed to it.
     """
-    run(carry_out(plan, target, options, dry_run=dry_run, as_json=as_json, yes=yes))
+    run(carry_out_file(plan, target, options, dry_run=dry_run, as_json=as_json, yes=yes))
 
 
-async def carry_out(
+async def carry_out_file(
     plan: Path, target: Target, options: ExecutionOptions, *, dry_run: bool, as_json: bool, yes: bool
 ) -> int:
     """Carry a plan file out, or hand it to who drives the journal; returns the exit code."""
@@ -116,6 +116,13 @@ async def carry_out(
     if not moves:
         click.echo("the plan names no partition: nothing to do", err=True)
         return int(ExitCode.DONE)
+    return await carry_out(moves, target, options, dry_run=dry_run, as_json=as_json, yes=yes)
+
+
+async def carry_out(
+    moves: Sequence[MoveOrder], target: Target, options: ExecutionOptions, *, dry_run: bool, as_json: bool, yes: bool
+) -> int:
+    """Carry moves out, or hand them to who drives the journal; returns the exit code."""
     asks = not yes and can_be_asked(as_json=as_json)
     if not (dry_run or yes or asks):
         adopts = (
@@ -142,7 +149,7 @@ async def carry_out(
         else:
             code = _told_order({**answer, "text": f"handed to {holder}: {answer['text']}"}, as_json=as_json)
             return int(ExitCode.PARTLY) if code == ExitCode.DONE and answer["refused"] else code
-    return await run_session(target, Work(moves, options), as_json=as_json)
+    return await run_session(target, Work(tuple(moves), options), as_json=as_json)
 
 
 async def run_session(target: Target, work: Work, *, as_json: bool, forever: bool = False) -> int:

@@ -11,8 +11,10 @@ from shunter import __version__
 _VERBS = {
     "controller": "shunter.cli.controller:controller",
     "demo": "shunter.cli.demo:demo",
+    "doctor": "shunter.cli.doctor:doctor",
     "execute": "shunter.cli.execute:execute",
     "executor": "shunter.cli.execute:executor",
+    "history": "shunter.cli.history:history",
     "kafka-reassign-partitions": "shunter.cli.reassign_partitions:kafka_reassign_partitions",
     "kafka-topics": "shunter.cli.topics:kafka_topics",
     "limit": "shunter.cli.execute:limit",
@@ -28,6 +30,7 @@ _VERBS = {
     "steps": "shunter.cli.steps:steps",
     "stop": "shunter.cli.execute:stop",
     "throttles": "shunter.cli.throttles:throttles",
+    "undo": "shunter.cli.history:undo",
     "watch": "shunter.cli.execute:watch",
 }
 """Verb by verb, where it lives. A verb is imported when it is called: `shunter plan` starts without Spark or kio."""

@@ -14,7 +14,7 @@ import click
 from shunter.app.executor import Target
 from shunter.app.reassign.journal import WatchedMoves
 from shunter.app.reassign.session import TURNS, MoveRow, ReassignSession, Throttled, named_partitions, read_orders
-from shunter.cli.execute import carry_out, run
+from shunter.cli.execute import carry_out_file, run
 from shunter.cli.execution_display import say_json, told_bytes, told_ms
 from shunter.cli.execution_options import parse_partitions, parse_rate
 from shunter.cli.execution_plan import show_dry_run
@@ -161,7 +161,7 @@ def _execute_from_outside(
         throttle=None if throttle is None else parse_rate(throttle),
     )
     target = Target(session.bootstrap, session.properties_file, journal)
-    run(carry_out(plan, target, options, dry_run=False, as_json=False, yes=yes))
+    run(carry_out_file(plan, target, options, dry_run=False, as_json=False, yes=yes))
 
 
 def _throttle(session: ReassignSession, orders: Sequence[MoveOrder], text: str | None) -> Throttled | None:

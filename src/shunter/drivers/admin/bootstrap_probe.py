@@ -30,14 +30,14 @@ def probe(servers: Sequence[str], protocol: str) -> None:
         DriverError: none is; says of each what is there.
     """
     with ThreadPoolExecutor(max(1, len(servers))) as pool:
-        found = list(pool.map(lambda server: _look(server, knock="SSL" in protocol), servers))
+        found = list(pool.map(lambda server: look(server, knock="SSL" in protocol), servers))
     if any(reason is None for reason in found):
         return
     told = "; ".join(f"{server} {reason}" for server, reason in zip(servers, found, strict=True))
     raise DriverError(f"no broker answers: {told}", retriable=True)
 
 
-def _look(server: str, *, knock: bool) -> str | None:
+def look(server: str, *, knock: bool) -> str | None:
     """What is wrong with a server; None: nothing."""
     host, _colon, port = server.rpartition(":")
     if not host or not port.isdigit():

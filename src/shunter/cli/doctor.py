@@ -1,0 +1,62 @@
+"""`shunter doctor`: what is wrong with a cluster before anything is moved, and what to do about it."""
+
+from __future__ import annotations
+
+import click
+
+from shunter.app.doctor import examine
+from shunter.app.executor import Target
+from shunter.app.exit_codes import ExitCode
+from shunter.cli.execute import run
+from shunter.cli.execution_display import say_json
+from shunter.cli.execution_options import cluster_options
+from shunter.model.check_up import Finding, Level
+
+_MARKS = {Level.FINE: "ok", Level.NOTE: "note", Level.WARNING: "warning", Level.PROBLEM: "PROBLEM"}
+_BAD = (Level.WARNING, Level.PROBLEM)
+
+
+@click.command()
+@cluster_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line: each finding, then the end.")
+def doctor(target: Target, *, as_json: bool) -> None:
+    """Examine a cluster before you move anything; nothing is changed.
+
+    It looks at brokers and each of their listeners, versions, partitions out of sync, min.insync.replicas against
+    replication, disks, moves going on and whose they are, throttles left behind, clocks, and what you may do. Each
+    finding says what to do about it.
+
+    \b
+    Exit status: 0 nothing is wrong; 1 there are warnings or problems; 3 the cluster does not answer.
+
+    \b
+    Examples:
+      shunter doctor --bootstrap-server kafka1:9092
+      shunter doctor --bootstrap-server kafka1:9092 --json
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    run(_doctor(target, as_json=as_json))
+
+
+async def _doctor(target: Target, *, as_json: bool) -> int:
+    seen, findings = await examine(target)
+    bad = [finding for finding in findings if finding.level in _BAD]
+    code = ExitCode.PARTLY if bad else ExitCode.DONE
+    if as_json:
+        for finding in findings:
+            said = {"level": finding.level.value, "check": finding.check, "text": finding.text}
+            say_json({"event": "finding", **said, "advice": finding.advice})
+        counts = {level.value: sum(finding.level is level for finding in findings) for level in Level}
+        say_json({"event": "end", "exit": int(code), "cluster": seen.cluster_id, "counts": counts})
+        return int(code)
+    brokers = len(seen.brokers)
+    click.echo(f"cluster {seen.cluster_id}: {brokers} brokers, controller {seen.controller}, {seen.controlled_by}")
+    for finding in findings:
+        _show(finding)
+    click.echo(f"{len(bad)} of {len(findings)} findings want something done" if bad else "nothing is wrong")
+    return int(code)
+
+
+def _show(finding: Finding) -> None:
+    click.echo(f"{_MARKS[finding.level]:<8} {finding.check}: {finding.text}")
+    if finding.advice:
+        click.echo(f"{'':<8}   → {finding.advice}")

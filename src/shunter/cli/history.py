@@ -1,0 +1,104 @@
+"""`shunter history` and `shunter undo`: what was executed under a journal, and the way back."""
+
+from __future__ import annotations
+
+from time import localtime, strftime
+
+import click
+
+from shunter.app.executor import Target
+from shunter.app.executor_history import counts_of, execution_to_json, past_executions, undoing
+from shunter.app.exit_codes import ExitCode
+from shunter.cli.execute import carry_out, run
+from shunter.cli.execution_display import say_json, told_bytes, told_ms
+from shunter.cli.execution_options import cluster_options, driver_options, execution_options, yes_option
+from shunter.core.executor.history import Execution
+from shunter.model.execution import ExecutionOptions
+
+
+@click.command()
+@cluster_options
+@click.option("--moves", "show_moves", is_flag=True, help="Name every move, and what came of it.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, moves included.")
+def history(target: Target, *, show_moves: bool, as_json: bool) -> None:
+    """List past executions of the cluster's journal, and what came of them.
+
+    \b
+    The number of each is what `shunter undo` takes:
+        shunter history --bootstrap-server kafka1:9092
+        shunter undo 3 --bootstrap-server kafka1:9092 --dry-run
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    run(_history(target, show_moves=show_moves, as_json=as_json))
+
+
+async def _history(target: Target, *, show_moves: bool, as_json: bool) -> int:
+    place, found = await past_executions(target)
+    if as_json:
+        for execution in found:
+            say_json(execution_to_json(execution))
+        return int(ExitCode.DONE)
+    click.echo(f"journal {place}")
+    for execution in found:
+        click.echo(told_execution(execution))
+        for move in execution.moves.values() if show_moves else ():
+            came = "goes on" if move.outcome is None else f"{move.outcome.value.replace('_', ' ')}: {move.reason}"
+            click.echo(f"    {move.tp} {list(move.original)} → {list(move.target)}, at {list(move.current)}: {came}")
+    if not found:
+        click.echo("nothing was executed under it yet")
+    return int(ExitCode.DONE)
+
+
+def told_execution(execution: Execution) -> str:
+    """One line: its number, when, what came of it."""
+    began = strftime("%Y-%m-%d %H:%M:%S", localtime(execution.began_at_ms / 1000))
+    ended = execution.ended_at_ms
+    took = "goes on" if ended is None else f"took {told_ms(max(0, ended - execution.began_at_ms))}"
+    counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in sorted(counts_of(execution).items()))
+    parts = [f"{began}, {took}", counts, f"{told_bytes(execution.copied_bytes)} copied"]
+    if execution.options.throttle is not None:
+        parts.append(f"throttle {told_bytes(execution.options.throttle)}/s")
+    parts += list(dict.fromkeys(f"{order.kind.value.replace('_', ' ')} was asked for" for order in execution.turned))
+    return f"{execution.number:>3}  {' · '.join(parts)}"
+
+
+@click.command()
+@click.argument("execution", type=click.IntRange(1), required=False)
+@driver_options
+@execution_options
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@yes_option
+def undo(
+    execution: int | None, target: Target, options: ExecutionOptions, *, dry_run: bool, as_json: bool, yes: bool
+) -> None:
+    """Move back what an execution that has ended moved: the last one, or the one of this number.
+
+    Its partitions get their original replicas back, in their order. What was dropped is copied again: how much that is,
+    is said first, and asked. A partition that somebody moved since stays where it is. It is an execution of its own, and
+    can be undone in its turn.
+
+    \b
+    See what there is, what it would cost, and do it:
+        shunter history --bootstrap-server kafka1:9092
+        shunter undo --bootstrap-server kafka1:9092 --dry-run
+        shunter undo --bootstrap-server kafka1:9092 --throttle 50M
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    run(_undo(execution, target, options, dry_run=dry_run, as_json=as_json, yes=yes))
+
+
+async def _undo(
+    number: int | None, target: Target, options: ExecutionOptions, *, dry_run: bool, as_json: bool, yes: bool
+) -> int:
+    execution, wanted = await undoing(target, number)
+    if as_json:
+        told_json = {"told": list(wanted.told), "copied_bytes": wanted.copied_bytes}
+        say_json({"event": "undo", "execution": execution.number, **told_json})
+    else:
+        click.echo(f"undoes execution {told_execution(execution).lstrip()}", err=True)
+        click.echo(f"  {told_bytes(wanted.copied_bytes)} are copied again", err=True)
+        for told in wanted.told:
+            click.echo(f"  {told}", err=True)
+    if not wanted.moves:
+        click.echo("nothing of it is to be moved back", err=True)
+        return int(ExitCode.DONE)
+    return await carry_out(wanted.moves, target, options, dry_run=dry_run, as_json=as_json, yes=yes)

@@ -1,0 +1,274 @@
+"""What a check-up of a cluster comes to: each finding with how bad it is and what to do about it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from shunter.model.check_up import CheckedJournal, CheckedTopic, CheckUp, Finding, Level
+from shunter.model.partition import TopicPartition
+
+NAMED = 3
+"""So many of a kind are named, the others counted."""
+FULL = 0.85
+VERY_FULL = 0.95
+SKEW_MS = 5_000
+"""Clocks further apart than this make times in journals and logs hard to compare; a reading is good to a second or so."""
+
+_FORGOTTEN = "`shunter throttles list` shows them, `shunter throttles clear` takes them away"
+
+
+def diagnose(seen: CheckUp, journal: CheckedJournal) -> tuple[Finding, ...]:
+    """Judge a cluster. Every check says something, if only that all is well."""
+    checks = (
+        ("unread", _unread(seen)),
+        ("brokers", _brokers(seen)),
+        ("listeners", _listeners(seen)),
+        ("versions", _versions(seen)),
+        ("partitions", _partitions(seen)),
+        ("min.insync.replicas", _min_isr(seen)),
+        ("disks", _disks(seen)),
+        ("moves", _moves(seen, journal)),
+        ("throttles", _throttles(seen, journal)),
+        ("clocks", _clocks(seen)),
+        ("rights", _rights(seen)),
+    )
+    return tuple(finding for name, found in checks for finding in (found or _fine(name)))
+
+
+def _fine(name: str) -> list[Finding]:
+    told = _FINE.get(name)
+    return [] if told is None else [Finding(Level.FINE, name, told)]
+
+
+_FINE = {
+    "brokers": "every broker that holds a replica is up",
+    "listeners": "every listener that brokers advertise answers from here",
+    "partitions": "every replica is in sync, and every partition has a leader",
+    "min.insync.replicas": "every topic can lose a replica and still be written with acks=all",
+    "disks": f"every log dir works and is less than {FULL:.0%} full",
+    "moves": "nothing is being moved, and nobody drives the cluster",
+    "throttles": "no throttle was left behind",
+    "rights": "every command is allowed",
+}
+
+
+def _named(names: Iterable[object]) -> str:
+    listed = [str(name) for name in names]
+    more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
+    return ", ".join(listed[:NAMED]) + more
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _unread(seen: CheckUp) -> list[Finding]:
+    return [
+        Finding(Level.WARNING, "unread", f"{what} could not be looked at: {why}", "put that right and look again")
+        for what, why in seen.unread
+    ]
+
+
+def _brokers(seen: CheckUp) -> list[Finding]:
+    up = {broker.broker for broker in seen.brokers}
+    lost: Counter[int] = Counter()
+    for topic in seen.topics:
+        for partition in topic.partitions.values():
+            lost.update(broker for broker in partition.replicas if broker not in up)
+    return [
+        Finding(
+            Level.PROBLEM,
+            "brokers",
+            f"broker {broker} is down, and holds {_count(count, 'replica')}",
+            "start it; if it never comes back, `shunter plan --scope replace` or `drain` moves its replicas elsewhere",
+        )
+        for broker, count in sorted(lost.items())
+    ]
+
+
+def _listeners(seen: CheckUp) -> list[Finding]:
+    found: list[Finding] = []
+    for broker in seen.brokers:
+        for listener in broker.listeners:
+            if not listener.problem:
+                continue
+            told = f"broker {broker.broker}: listener {listener.name} at {listener.address} {listener.problem}"
+            if listener.used:
+                advice = "clients that come by your bootstrap servers are sent there: mend the network or the listener"
+                found.append(Finding(Level.PROBLEM, "listeners", told, advice))
+            else:
+                advice = "nothing, if it is not meant to be reached from this host"
+                found.append(Finding(Level.NOTE, "listeners", told, advice))
+    return found
+
+
+def _versions(seen: CheckUp) -> list[Finding]:
+    releases: dict[str, list[int]] = {}
+    for broker in seen.brokers:
+        if broker.release:
+            releases.setdefault(broker.release, []).append(broker.broker)
+    if len(releases) <= 1:
+        told = f"all brokers speak as Kafka {next(iter(releases))} does" if releases else "no broker tells its version"
+        return [Finding(Level.FINE, "versions", f"{told}; the controller is {seen.controlled_by}")]
+    told = "; ".join(
+        f"{release}: broker {', '.join(map(str, brokers))}" for release, brokers in sorted(releases.items())
+    )
+    advice = "end the upgrade before anything great is moved"
+    return [Finding(Level.WARNING, "versions", f"brokers speak as different releases of Kafka do: {told}", advice)]
+
+
+def _partitions(seen: CheckUp) -> list[Finding]:
+    leaderless: list[TopicPartition] = []
+    below: list[TopicPartition] = []
+    late: list[TopicPartition] = []
+    for topic in seen.topics:
+        for number, partition in topic.partitions.items():
+            tp = TopicPartition(topic.name, number)
+            target = seen.ongoing[tp].original if tp in seen.ongoing else partition.replicas
+            if partition.leader < 0:
+                leaderless.append(tp)
+            elif len(partition.isr) < min(topic.min_isr, len(target)):
+                below.append(tp)
+            elif any(broker not in partition.isr for broker in target):
+                late.append(tp)
+    kinds = (
+        (
+            leaderless,
+            Level.PROBLEM,
+            "no leader: they can be neither read nor written",
+            "start the brokers of their ISR",
+        ),
+        (below, Level.PROBLEM, "fewer in sync than min.insync.replicas: acks=all is refused", "start what is down"),
+        (late, Level.WARNING, "replicas out of sync", "see which brokers are down, slow or throttled"),
+    )
+    return [
+        Finding(level, "partitions", f"{_count(len(tps), 'partition')} with {told} ({_named(tps)})", advice)
+        for tps, level, told, advice in kinds
+        if tps
+    ]
+
+
+def _min_isr(seen: CheckUp) -> list[Finding]:
+    never: list[str] = []
+    tight: list[str] = []
+    alone: list[str] = []
+    for topic in seen.topics:
+        least = min((len(_settled(seen, topic, number)) for number in topic.partitions), default=0)
+        if 0 < least < topic.min_isr:
+            never.append(topic.name)
+        elif least == 1:
+            alone.append(topic.name)
+        elif least and least == topic.min_isr:
+            tight.append(topic.name)
+    kinds = (
+        (never, Level.PROBLEM, "with fewer replicas than min.insync.replicas: acks=all is always refused"),
+        (tight, Level.WARNING, "with as many replicas as min.insync.replicas: one that is down stops acks=all"),
+        (alone, Level.NOTE, "with one replica: what it has is gone with its broker"),
+    )
+    advice = "raise their replication, or lower min.insync.replicas"
+    return [
+        Finding(level, "min.insync.replicas", f"{_count(len(names), 'topic')} {told} ({_named(names)})", advice)
+        for names, level, told in kinds
+        if names
+    ]
+
+
+def _settled(seen: CheckUp, topic: CheckedTopic, number: int) -> Sequence[int]:
+    """A partition's replicas, without those that a move under way is about to take away or give."""
+    ongoing = seen.ongoing.get(TopicPartition(topic.name, number))
+    return topic.partitions[number].replicas if ongoing is None else ongoing.target
+
+
+def _disks(seen: CheckUp) -> list[Finding]:
+    found: list[Finding] = []
+    for broker in seen.brokers:
+        for log_dir in broker.log_dirs:
+            where = f"broker {broker.broker}: log dir {log_dir.path}"
+            if log_dir.error:
+                advice = "replace the disk and restart the broker, or move its replicas elsewhere"
+                found.append(Finding(Level.PROBLEM, "disks", f"{where} has failed: {log_dir.error}", advice))
+                continue
+            used = 1 - log_dir.usable / log_dir.total if log_dir.total > 0 else 0.0
+            if used >= FULL:
+                level = Level.PROBLEM if used >= VERY_FULL else Level.WARNING
+                advice = "`shunter plan` spreads bytes over brokers; `shunter execute --disk-share` keeps a reserve"
+                found.append(Finding(level, "disks", f"{where} is {used:.1%} full", advice))
+    return found
+
+
+def _moves(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:
+    found: list[Finding] = []
+    if journal.claimant:
+        told = f"under another journal the cluster is driven by {journal.claimant}"
+        found.append(Finding(Level.NOTE, "moves", told, "ask there"))
+    ours = journal.open_moves
+    if journal.holder:
+        told = f"an executor drives the cluster: {journal.holder}, {_count(len(ours), 'move')} open"
+        found.append(Finding(Level.NOTE, "moves", told, "`shunter status` tells how they stand"))
+    elif ours:
+        told = f"nobody drives {_count(len(ours), 'open move')} of journal {journal.place} ({_named(sorted(ours))})"
+        advice = "`shunter resume` goes on, `shunter rollback` restores, `shunter stop` ends them where they are"
+        found.append(Finding(Level.WARNING, "moves", told, advice))
+    others = sorted(tp for tp in seen.ongoing if tp not in ours)
+    if others:
+        told = f"somebody else moves {_count(len(others), 'partition')} ({_named(others)})"
+        advice = "wait for their end, or adopt them by `shunter execute --take-over`"
+        found.append(Finding(Level.NOTE, "moves", told, advice))
+    return found
+
+
+def _throttles(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:
+    found: list[Finding] = []
+    if journal.owed_to:
+        told = f"throttles are owed to {journal.owed_to}"
+        found.append(Finding(Level.WARNING, "throttles", told, "`shunter status` says how they are given back"))
+    if seen.throttles:
+        listed = _named(f"{key.kind} {key.name} {key.setting} = {value}" for key, value in seen.throttles)
+        told = f"{_count(len(seen.throttles), 'throttle')} that no execution restores: {listed}"
+        moving = bool(seen.ongoing)
+        level = Level.NOTE if moving else Level.WARNING
+        advice = f"whoever moves may need them; {_FORGOTTEN}" if moving else f"nothing is being moved: {_FORGOTTEN}"
+        found.append(Finding(level, "throttles", told, advice))
+    return found
+
+
+def _clocks(seen: CheckUp) -> list[Finding]:
+    if seen.clock_ahead_ms is None:
+        return [Finding(Level.NOTE, "clocks", "these brokers don't tell their clocks: look at NTP on each host")]
+    seconds = abs(seen.clock_ahead_ms) / 1000
+    where = "ahead of" if seen.clock_ahead_ms > 0 else "behind"
+    if abs(seen.clock_ahead_ms) >= SKEW_MS:
+        told = f"the controller's clock is {seconds:.0f} s {where} this host's"
+        return [Finding(Level.WARNING, "clocks", told, "see that NTP runs on both")]
+    return [Finding(Level.FINE, "clocks", f"the controller's clock is within {SKEW_MS // 1000} s of this host's")]
+
+
+_WANTED = (
+    ("status, history, execute --dry-run", {"DESCRIBE"}, {"DESCRIBE", "DESCRIBE_CONFIGS"}, set[str]()),
+    ("execute, resume, rollback, stop, undo", {"ALTER"}, set[str](), {"READ"}),
+    (
+        "--throttle, pause, limit, throttles clear",
+        {"DESCRIBE_CONFIGS", "ALTER_CONFIGS"},
+        {"ALTER_CONFIGS"},
+        set[str](),
+    ),
+)
+"""Commands, and what they need in addition to those before them: on Cluster, on Topic, on the claim's Group."""
+
+
+def _rights(seen: CheckUp) -> list[Finding]:
+    if seen.operations is None:
+        return [Finding(Level.NOTE, "rights", "these brokers don't tell what we may do")]
+    found: list[Finding] = []
+    for commands, cluster, topic, group in _WANTED:
+        missing = [f"{name} on Cluster" for name in sorted(cluster - seen.operations)]
+        for name in sorted(topic):
+            lacking = [each.name for each in seen.topics if each.operations is not None and name not in each.operations]
+            missing += [f"{name} on Topic {_named(lacking)}"] if lacking else []
+        if seen.claim_operations is not None:
+            missing += [f"{name} on Group shunter-executor" for name in sorted(group - seen.claim_operations)]
+        if missing:
+            told = f"not allowed for {commands}: {'; '.join(missing)}"
+            found.append(Finding(Level.WARNING, "rights", told, "grant them, or leave those commands to others"))
+    return found

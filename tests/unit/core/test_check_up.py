@@ -1,0 +1,181 @@
+"""What a check-up comes to: each thing that is wrong has a finding with a way out, and all that is well says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from shunter.core.check_up import diagnose
+from shunter.model.check_up import (
+    CheckedBroker,
+    CheckedJournal,
+    CheckedListener,
+    CheckedLogDir,
+    CheckedTopic,
+    CheckUp,
+    Finding,
+    Level,
+)
+from shunter.model.execution import ObservedPartition, OngoingReassignment, ThrottleKey
+from shunter.model.partition import TopicPartition
+
+ALL = frozenset({"READ", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"})
+T0 = TopicPartition("t", 0)
+HEALTHY = ObservedPartition((1, 2, 3), (1, 2, 3), 1)
+NOBODY = CheckedJournal("/j")
+
+
+def broker(number: int, release: str = "4.1", usable: int = 50, error: str = "", problem: str = "") -> CheckedBroker:
+    listener = CheckedListener("PLAINTEXT", f"k{number}:9092", problem, used=True)
+    return CheckedBroker(number, None, release, (listener,), (CheckedLogDir("/d", 100, usable, error),))
+
+
+WELL = CheckUp(
+    "c",
+    1,
+    "Apache (KRaft)",
+    tuple(broker(number) for number in (1, 2, 3)),
+    (CheckedTopic("t", 2, {0: HEALTHY}, ALL),),
+    operations=ALL,
+    claim_operations=ALL,
+    clock_ahead_ms=-300,
+)
+
+
+def bad(seen: CheckUp, journal: CheckedJournal = NOBODY) -> list[Finding]:
+    """Findings that are more than all is well."""
+    return [finding for finding in diagnose(seen, journal) if finding.level is not Level.FINE]
+
+
+def test_of_a_cluster_that_is_well_every_check_says_so() -> None:
+    findings = diagnose(WELL, NOBODY)
+    assert bad(WELL) == []
+    assert [finding.check for finding in findings] == [
+        "brokers",
+        "listeners",
+        "versions",
+        "partitions",
+        "min.insync.replicas",
+        "disks",
+        "moves",
+        "throttles",
+        "clocks",
+        "rights",
+    ]
+    assert all(finding.text and not finding.advice for finding in findings)
+
+
+def topic(min_isr: int, *partitions: ObservedPartition, name: str = "t") -> tuple[CheckedTopic, ...]:
+    return (CheckedTopic(name, min_isr, dict(enumerate(partitions)), ALL),)
+
+
+@pytest.mark.parametrize(
+    ("seen", "level", "check", "told"),
+    [
+        (replace(WELL, brokers=WELL.brokers[:2]), Level.PROBLEM, "brokers", "broker 3 is down, and holds 1 replica"),
+        (
+            replace(WELL, brokers=(*WELL.brokers[:2], broker(3, problem="refuses connections"))),
+            Level.PROBLEM,
+            "listeners",
+            "broker 3: listener PLAINTEXT at k3:9092 refuses connections",
+        ),
+        (
+            replace(WELL, brokers=(*WELL.brokers[:2], broker(3, release="3.9"))),
+            Level.WARNING,
+            "versions",
+            "3.9: broker 3; 4.1: broker 1, 2",
+        ),
+        (
+            replace(WELL, topics=topic(1, ObservedPartition((1, 2, 3), (), -1))),
+            Level.PROBLEM,
+            "partitions",
+            "1 partition with no leader",
+        ),
+        (
+            replace(WELL, topics=topic(2, ObservedPartition((1, 2, 3), (1,), 1))),
+            Level.PROBLEM,
+            "partitions",
+            "fewer in sync than min.insync.replicas",
+        ),
+        (
+            replace(WELL, topics=topic(2, ObservedPartition((1, 2, 3), (1, 2), 1))),
+            Level.WARNING,
+            "partitions",
+            "1 partition with replicas out of sync (t-0)",
+        ),
+        (
+            replace(WELL, topics=topic(4, HEALTHY, HEALTHY)),
+            Level.PROBLEM,
+            "min.insync.replicas",
+            "1 topic with fewer replicas",
+        ),
+        (replace(WELL, topics=topic(3, HEALTHY)), Level.WARNING, "min.insync.replicas", "one that is down stops acks"),
+        (
+            replace(WELL, topics=topic(1, ObservedPartition((1,), (1,), 1))),
+            Level.NOTE,
+            "min.insync.replicas",
+            "1 topic with one replica",
+        ),
+        (replace(WELL, brokers=(*WELL.brokers[:2], broker(3, usable=10))), Level.WARNING, "disks", "is 90.0% full"),
+        (replace(WELL, brokers=(*WELL.brokers[:2], broker(3, usable=4))), Level.PROBLEM, "disks", "is 96.0% full"),
+        (
+            replace(WELL, brokers=(*WELL.brokers[:2], broker(3, error="KafkaStorageError"))),
+            Level.PROBLEM,
+            "disks",
+            "log dir /d has failed: KafkaStorageError",
+        ),
+        (
+            replace(WELL, throttles=((ThrottleKey("broker", "1", "r"), "77"),)),
+            Level.WARNING,
+            "throttles",
+            "1 throttle that no execution restores: broker 1 r = 77",
+        ),
+        (replace(WELL, clock_ahead_ms=61_000), Level.WARNING, "clocks", "clock is 61 s ahead of this host's"),
+        (replace(WELL, clock_ahead_ms=-61_000), Level.WARNING, "clocks", "clock is 61 s behind this host's"),
+        (replace(WELL, unread=(("topics", "no"),)), Level.WARNING, "unread", "topics could not be looked at: no"),
+    ],
+)
+def test_what_is_wrong_has_a_finding_and_a_way_out(seen: CheckUp, level: Level, check: str, told: str) -> None:
+    (found,) = [finding for finding in bad(seen) if finding.check == check]
+    assert found.level is level
+    assert told in found.text
+    assert found.advice
+
+
+def test_a_move_under_way_is_no_partition_out_of_sync() -> None:
+    moving = OngoingReassignment((1, 2, 3, 4), (4,), (3,))
+    adding = ObservedPartition((1, 2, 3, 4), (1, 2, 3), 1)
+    seen = replace(WELL, topics=topic(2, adding), brokers=(*WELL.brokers, broker(4)), ongoing={T0: moving})
+    (others,) = bad(seen)
+    assert (others.level, others.check) == (Level.NOTE, "moves")
+    assert "somebody else moves 1 partition (t-0)" in others.text
+    ours = CheckedJournal("/j", holder="process 7", open_moves=frozenset({T0}))
+    (driven,) = bad(seen, ours)
+    assert "an executor drives the cluster: process 7, 1 move open" in driven.text
+    (left,) = bad(seen, replace(ours, holder=""))
+    assert left.level is Level.WARNING
+    assert "nobody drives 1 open move of journal /j (t-0)" in left.text
+    assert "shunter resume" in left.advice
+
+
+def test_who_drives_the_cluster_under_another_journal_and_what_is_owed_are_told() -> None:
+    claimed, owed = bad(WELL, CheckedJournal("/j", claimant="ann on h", owed_to="broker 3"))
+    assert claimed.text.endswith("driven by ann on h")
+    assert (owed.check, owed.text) == ("throttles", "throttles are owed to broker 3")
+
+
+def test_what_may_not_be_done_is_told_by_the_commands_that_need_it() -> None:
+    reader = frozenset({"DESCRIBE", "DESCRIBE_CONFIGS"})
+    seen = replace(
+        WELL,
+        operations=reader,
+        claim_operations=frozenset(),
+        topics=(CheckedTopic("t", 2, {0: HEALTHY}, reader), CheckedTopic("u", 2, {0: HEALTHY}, ALL)),
+    )
+    assert [finding.text for finding in bad(seen)] == [
+        "not allowed for execute, resume, rollback, stop, undo: ALTER on Cluster; READ on Group shunter-executor",
+        "not allowed for --throttle, pause, limit, throttles clear: ALTER_CONFIGS on Cluster; ALTER_CONFIGS on Topic t",
+    ]
+    (untold,) = bad(replace(WELL, operations=None))
+    assert untold.level is Level.NOTE
