@@ -6,11 +6,12 @@ import asyncio
 from dataclasses import replace
 
 from shunter.app.client_configuration import configuration_of
-from shunter.app.executor import Target, claimed_by, connect, journal_place, read_journal
+from shunter.app.executor import Target, connect, journal_place, read_journal
 from shunter.app.throttles import list_throttles
 from shunter.core.check_up import diagnose
 from shunter.core.executor.debts import told_debts
-from shunter.drivers.admin.check_up import take_check_up
+from shunter.drivers.admin.check_up import named_operations, take_check_up
+from shunter.drivers.cluster_claim import see_claim
 from shunter.errors import DriverError, FormatError
 from shunter.model.check_up import CheckedJournal, CheckUp, Finding
 
@@ -23,30 +24,42 @@ async def examine(target: Target) -> tuple[CheckUp, tuple[Finding, ...]]:
         SettingsError, FormatError: the properties file can't be used.
     """
     seen = await asyncio.to_thread(take_check_up, configuration_of(target.bootstrap, target.properties))
-    seen, journal = await _look_into_journal(target, seen)
+    claimant, seen = await _look_at_claim(target, seen)
+    journal, seen = await _look_into_journal(target, claimant, seen)
     try:
         left = tuple((each.key, each.value) for each in await list_throttles(target) if not each.journaled)
         seen = replace(seen, throttles=left)
     except (DriverError, FormatError) as error:
-        seen = replace(seen, unread=(*seen.unread, ("throttles", str(error))))
+        seen = _unread(seen, "throttles", error)
     return seen, diagnose(seen, journal)
 
 
-async def _look_into_journal(target: Target, seen: CheckUp) -> tuple[CheckUp, CheckedJournal]:
+def _unread(seen: CheckUp, what: str, error: Exception) -> CheckUp:
+    return replace(seen, unread=(*seen.unread, (what, str(error))))
+
+
+async def _look_at_claim(target: Target, seen: CheckUp) -> tuple[str, CheckUp]:
+    """Who drives the cluster, and what we may do to the claim."""
+    try:
+        found = await see_claim(configuration_of(target.bootstrap, target.properties))
+    except DriverError as error:
+        return "", _unread(seen, "who drives the cluster", error)
+    return found.claimant, replace(seen, claim_operations=named_operations(found.operations))
+
+
+async def _look_into_journal(target: Target, claimant: str, seen: CheckUp) -> tuple[CheckedJournal, CheckUp]:
     """What the journal says; where it can't be read, that becomes part of what was seen."""
     admin = await connect(target)
     try:
         place = await journal_place(target, admin)
     finally:
         await admin.close()
-    claimant = await claimed_by(target)
     if not place.exists():
-        return seen, CheckedJournal(str(place), claimant=claimant)
+        return CheckedJournal(str(place), claimant=claimant), seen
     try:
         state, holder = await asyncio.to_thread(read_journal, place)
     except (DriverError, FormatError) as error:
-        unread = (*seen.unread, (f"journal {place}", str(error)))
-        return replace(seen, unread=unread), CheckedJournal(str(place), claimant=claimant)
+        return CheckedJournal(str(place), claimant=claimant), _unread(seen, f"journal {place}", error)
     journal = CheckedJournal(
         str(place),
         "" if holder is None else str(holder),
@@ -54,4 +67,4 @@ async def _look_into_journal(target: Target, seen: CheckUp) -> tuple[CheckUp, Ch
         frozenset(move.tp for move in state.open_moves()),
         told_debts(state.owed()),
     )
-    return seen, journal
+    return journal, seen

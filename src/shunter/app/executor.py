@@ -26,7 +26,7 @@ from shunter.core.executor.rates import Meter
 from shunter.core.executor.ready import CommandReply, Finish, Notice, PlanReply
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.drivers.admin.executor_client import AdminClient, KafkaPythonAdmin
-from shunter.drivers.cluster_claim import ClusterClaim, ClusterClaimed, this_claimant, who_claims
+from shunter.drivers.cluster_claim import ClusterClaim, ClusterClaimed, see_claim, this_claimant
 from shunter.drivers.driver_seat import DriverSeat, SeatTaken
 from shunter.drivers.execution import ExecutionDriver, SystemClock, refused
 from shunter.drivers.journal_sqlite import SqliteJournal
@@ -185,7 +185,7 @@ async def claimed_by(target: Target) -> str:
     if not target.bootstrap:
         return ""
     with contextlib.suppress(DriverError):
-        return await who_claims(configuration_of(target.bootstrap, target.properties))
+        return (await see_claim(configuration_of(target.bootstrap, target.properties))).claimant
     return ""
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from kafka import errors as kafka_errors
@@ -33,6 +33,9 @@ LEAVE_WITHIN_S = 1.0
 BEAT_S = 3.0
 JOINS = 10
 """Attempts to join while others join and leave."""
+SEEN_WITHIN_S = 10.0
+GROUPS_TOPIC = "__consumer_offsets"
+"""Brokers make it when somebody asks for a group's coordinator for the first time."""
 COORDINATOR_WITHIN_S = 20.0
 """So long the group's coordinator is asked again that is not there, or moves."""
 
@@ -254,20 +257,38 @@ class ClusterClaim:
         return True
 
 
-async def who_claims(configuration: Mapping[str, Any]) -> str:
-    """Who drives a cluster, in words; "" for nobody.
+class SeenClaim(NamedTuple):
+    """Who drives a cluster, in words ("": nobody), and the codes of what we may do to the claim's group (None: not told)."""
+
+    claimant: str = ""
+    operations: frozenset[int] | None = None
+
+
+async def see_claim(configuration: Mapping[str, Any]) -> SeenClaim:
+    """Look who drives a cluster, and change nothing: of one that never had a group nobody asks for the coordinator.
 
     Raises:
-        DriverError: the coordinator does not answer, or does not let us.
+        DriverError: the coordinator does not answer within `SEEN_WITHIN_S`, or does not let us.
     """
     client = await asyncio.to_thread(connected, {**configuration})
+
+    def look() -> SeenClaim:
+        (groups,) = client.describe_topics([GROUPS_TOPIC])
+        if kafka_errors.for_code(groups["error_code"]) is kafka_errors.UnknownTopicOrPartitionError:
+            return SeenClaim()
+        found, operations = GroupMember(client, GROUP, b"", SESSION_MS).described()
+        return SeenClaim(_told_who(_claimant(found[0]), found[0]) if found else "", operations)
+
     try:
-        found = await asyncio.to_thread(GroupMember(client, GROUP, b"", SESSION_MS).members)
+        async with asyncio.timeout(SEEN_WITHIN_S):
+            return await asyncio.to_thread(look)
+    except TimeoutError as error:
+        told = f"looking for the claim: the coordinator of group {GROUP} did not answer within {SEEN_WITHIN_S:.0f} s"
+        raise DriverError(told, retriable=True) from error
     except Exception as error:
         raise translated(f"looking for the claim (group {GROUP})", f"Describe on Group {GROUP}", error) from error
     finally:
         await asyncio.to_thread(client.close)
-    return _told_who(_claimant(found[0]), found[0]) if found else ""
 
 
 def _client_id(claimant: Claimant) -> str:

@@ -69,17 +69,23 @@ class GroupMember:
 
     def members(self) -> list[Member]:
         """Who is in the group now."""
-        response = self._ask(lambda: DescribeGroupsRequest(groups=[self.group], include_authorized_operations=False))
+        return self.described()[0]
+
+    def described(self) -> tuple[list[Member], frozenset[int] | None]:
+        """Who is in the group now, and the codes of Kafka's operations that we may do to it; None: it is not told."""
+        response = self._ask(lambda: DescribeGroupsRequest(groups=[self.group], include_authorized_operations=True))
         (found,) = response.groups
         error = kafka_errors.for_code(found.error_code)
         if error in _MOVED:
             self._client._manager.cluster._coordinators.clear()  # noqa: SLF001
         if error not in (kafka_errors.NoError, kafka_errors.GroupIdNotFoundError):
             raise error(f"group {self.group}")
-        return [
+        members = [
             Member(each.member_id, each.client_id, each.client_host, bytes(each.member_metadata or b""))
             for each in found.members
         ]
+        told = found.authorized_operations
+        return members, None if told is None else frozenset(int(code) for code in told)
 
     def join(self) -> str:
         """Join, or join again; returns the leader's member id, who is the first that joined and is still there."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,8 +16,6 @@ from kafka.protocol.metadata import MetadataRequest
 from shunter.drivers.admin.answers import FEATURE, translated
 from shunter.drivers.admin.bootstrap_probe import look, probe
 from shunter.drivers.admin.client import connected
-from shunter.drivers.cluster_claim import GROUP
-from shunter.errors import DriverError
 from shunter.model.check_up import CheckedBroker, CheckedListener, CheckedLogDir, CheckedTopic, CheckUp
 from shunter.model.execution import ObservedPartition, OngoingReassignment
 from shunter.model.partition import BrokerId, TopicPartition
@@ -95,9 +93,6 @@ def _visit(visit: _Visit, described: Mapping[str, Any]) -> CheckUp:
         topics=topics,
         ongoing=ongoing,
         operations=None if own is None else frozenset(str(name) for name in own),
-        claim_operations=visit.part(
-            f"the claim (group {GROUP})", f"Describe on Group {GROUP}", partial(_claim_operations, client), None
-        ),
         clock_ahead_ms=None if quorum is None else quorum[1],
         unread=tuple(visit.unread),
     )
@@ -177,7 +172,12 @@ def _topics(visit: _Visit) -> tuple[CheckedTopic, ...]:
         "min.insync.replicas", "DescribeConfigs on Topic", partial(_min_isr, client, names), dict[str, int]()
     )
     return tuple(
-        CheckedTopic(str(topic.name), min_isr.get(str(topic.name), 1), _partitions(topic), _operations(topic))
+        CheckedTopic(
+            str(topic.name),
+            min_isr.get(str(topic.name), 1),
+            _partitions(topic),
+            named_operations(topic.authorized_operations),
+        )
         for topic in sorted(found, key=lambda topic: str(topic.name))
     )
 
@@ -191,10 +191,9 @@ def _partitions(topic: Any) -> dict[int, ObservedPartition]:
     }
 
 
-def _operations(answer: Any) -> frozenset[str] | None:
-    """What an answer says that we may do; None: it does not say."""
-    told = answer.authorized_operations
-    return None if told is None else frozenset(_OPERATIONS[code] for code in told if code in _OPERATIONS)
+def named_operations(codes: Iterable[int] | None) -> frozenset[str] | None:
+    """The names of those of Kafka's operations that commands need; None: it is not told what we may do."""
+    return None if codes is None else frozenset(_OPERATIONS[code] for code in codes if code in _OPERATIONS)
 
 
 def _min_isr(client: Any, names: Sequence[str]) -> dict[str, int]:
@@ -237,11 +236,3 @@ def _is_shunter(client: Any) -> bool:
         return FEATURE in client.describe_features(send_request_to_controller=True)
     except _ABSENT:
         return False
-
-
-def _claim_operations(client: Any) -> frozenset[str] | None:
-    found = client.describe_groups([GROUP])[GROUP]
-    told = found.get("authorized_operations")
-    if told is None and found.get("error") and "Authorization" in str(found["error"]):
-        raise DriverError(str(found["error"]), retriable=False)
-    return None if told is None else frozenset(str(name) for name in told)
