@@ -127,7 +127,7 @@ def test_a_plan_that_an_executor_at_its_end_does_not_take_up_is_carried_out_by_w
 
 
 def test_a_journal_that_is_cut_off_under_an_executor_at_work_is_written_again(yard: Yard) -> None:
-    running = yard.shunter.start("execute", yard.plan, "--yes", "--throttle", "200K")
+    running = yard.shunter.start("execute", yard.plan, "--yes", "--throttle", "100K")
     running.wait_for(lambda: yard.cluster.ongoing() > 0, about="moves under way")
     os.truncate(yard.shunter.journal, 1_000)
 
