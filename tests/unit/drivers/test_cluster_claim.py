@@ -51,7 +51,9 @@ class Coordinator:
                 SimpleNamespace(member_id=name, client_id=self.client_id, client_host="/10.0.0.9", member_metadata=told)
                 for name, told in self.members.items()
             ]
-            return SimpleNamespace(groups=[SimpleNamespace(error_code=self.error, members=listed, authorized_operations=None)])
+            return SimpleNamespace(
+                groups=[SimpleNamespace(error_code=self.error, members=listed, authorized_operations=None)]
+            )
         if self.error:
             return SimpleNamespace(error_code=self.error)
         if isinstance(request, JoinGroupRequest):
