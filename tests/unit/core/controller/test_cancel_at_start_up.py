@@ -1,6 +1,6 @@
 """Requests to cancel everything that come before a start-up has looked at who is right about a partition.
 
-The cancel znode's case is in `test_found_by_simulation.py`.
+The cancel znode's case is in `test_submissions.py`.
 """
 
 from uuid import UUID

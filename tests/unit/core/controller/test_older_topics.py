@@ -1,0 +1,126 @@
+"""What is left of a topic that had the same name before: it goes first, and takes nothing of the newer topic along."""
+
+from uuid import UUID
+
+from beginnings import TP
+from harness import Harness
+
+from shunter.core.controller.events import (
+    TopicDeletionsSubmitted,
+    TopicIdsAgreed,
+    TopicsRead,
+)
+from shunter.core.controller.ready import SendLeaderAndIsr, SendStopReplica
+from shunter.errors import ErrorCode
+from shunter.model.partition import EPOCH_DURING_DELETE, LeaderAndIsr, ReplicaAssignment
+from shunter.model.reassignment import Phase, Strategy
+from shunter.model.snapshot import OwedDeletions
+from shunter.model.topic import Topic, TopicSnapshot
+
+
+def test_a_topic_that_comes_without_an_id_gets_one():
+    world = Harness().start()
+    world.feed(TopicIdsAgreed(True))
+    topic = Topic("old", None, {0: ReplicaAssignment((1, 2))}, 0)
+    world.store.topics["old"], world.store.configs["old"] = topic, {}
+    world.feed(TopicsRead((TopicSnapshot(topic, {}, {}),)))
+    assert isinstance(world.store.topics["old"].topic_id, UUID)
+
+
+def test_what_is_left_of_an_older_topic_is_deleted_whatever_its_leader_epoch():
+    world = Harness().start()
+    world.create("t", [(1, 2)])
+    world.reassign({TP: (1, 3)})
+    world.silent.add(2)
+    world.catch_up(TP, 3)
+    assert world.store.reassignments[TP].phase is Phase.DROPPING
+    topic = world.store.topics["t"]
+    anew = Topic("t", UUID(int=77), {0: ReplicaAssignment((3,))}, topic.version)
+    world.store.topics["t"] = anew
+    world.store.states[TP] = world.store.states[TP]._replace(leader=3, leader_epoch=0, isr=(3,))
+    world.silent.clear()
+    world.sent.clear()
+    world.fail_over()
+    asked = {
+        (each.broker, stop.leader_epoch)
+        for each in world.sent
+        if isinstance(each, SendStopReplica)
+        for stop in each.partitions
+    }
+    assert asked == {(1, EPOCH_DURING_DELETE), (2, EPOCH_DURING_DELETE)}
+    assert not world.store.reassignments
+
+
+def test_what_a_broker_owes_of_a_topic_that_is_gone_goes_before_it_hears_of_another_of_that_name():
+    world = Harness().start()
+    world.create("t", [(1, 2)])
+    world.silent.add(2)
+    world.reassign({TP: (1, 3)})
+    world.catch_up(TP, 3)
+    world.kill(2)
+    assert world.store.owed[2].partitions[0][0] == TP
+    world.feed(TopicDeletionsSubmitted(("t",), 7))
+    world.silent.clear()
+    world.store.topics["t"] = Topic("t", UUID(int=77), {0: ReplicaAssignment((1, 2))}, 0)
+    world.feed(TopicsRead((world.store.topic_snapshot("t"),)))
+    world.sent.clear()
+    world.revive(2)
+    told = [type(each) for each in world.sent if getattr(each, "broker", None) == 2]
+    assert told.index(SendStopReplica) < told.index(SendLeaderAndIsr)
+    assert (2, TP) in world.deleted
+    assert TP in world.hosted[2]
+    assert 2 not in world.store.owed
+
+
+def with_an_older_replica(replicas, *, led):
+    """Broker 1 still has a replica of an older topic t, and has not answered yet that it deleted it."""
+    world = Harness()
+    world.store.topics["t"] = Topic("t", UUID(int=5), {0: ReplicaAssignment(replicas)}, 0)
+    if led:
+        world.store.states[TP] = LeaderAndIsr(replicas[0], 0, replicas, 0)
+    world.store.owed[1] = OwedDeletions(((TP, EPOCH_DURING_DELETE),), 0)
+    world.silent.add(1)
+    world.start()
+    return world
+
+
+def test_who_has_to_delete_a_replica_of_an_older_topic_is_in_sync_with_none_of_the_newer_one():
+    world = with_an_older_replica((1, 2), led=False)
+    assert world.leadership(TP)[:3] == (2, 0, (2,))
+
+
+def test_a_partition_that_nobody_else_can_lead_waits_for_that_deletion():
+    world = with_an_older_replica((1,), led=False)
+    assert world.leadership(TP) is None
+    world.answer_all()
+    assert not world.store.owed
+    assert world.leadership(TP)[:3] == (1, 0, (1,))
+
+
+def test_a_move_to_where_an_older_replica_lies_does_not_forget_that_it_has_to_go():
+    world = with_an_older_replica((2, 3), led=True)
+    world.reassign({TP: (1, 2)}, strategy=Strategy.ALL_AT_ONCE)
+    world.pass_time(20_000)  # Nobody waits for broker 1 any longer.
+    assert 1 in world.replicas(TP)
+    assert world.store.owed[1].partitions == ((TP, EPOCH_DURING_DELETE),)
+    world.answer_all()
+    assert not world.store.owed
+
+
+def test_who_may_be_told_again_to_delete_an_older_replica_is_not_in_sync_yet():
+    world = with_an_older_replica((2, 3), led=True)
+    world.reassign({TP: (1, 2)}, strategy=Strategy.ALL_AT_ONCE)
+    world.pass_time(20_000)  # Nobody waits for broker 1 any longer.
+    assert world.propose(TP, (2, 3, 1)).partitions == ((TP, ErrorCode.INELIGIBLE_REPLICA),)
+    world.answer_all()
+    assert not world.store.owed
+    world.catch_up(TP, 1)
+    assert world.replicas(TP) == (1, 2)
+
+
+def test_what_is_left_of_an_older_topic_elsewhere_goes_whatever_the_newer_ones_epoch():
+    world = with_an_older_replica((2, 3), led=True)
+    asked = [each for each in world.sent if isinstance(each, SendStopReplica)]
+    assert [(each.broker, stop.tp, stop.leader_epoch) for each in asked for stop in each.partitions] == [
+        (1, TP, EPOCH_DURING_DELETE)
+    ]

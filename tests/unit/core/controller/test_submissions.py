@@ -1,0 +1,154 @@
+"""Requests that wait: what a cancel reaches, what a pause holds, and what is for later."""
+
+import pytest
+from beginnings import TP, busy, everything, let_write, submitted
+from harness import Harness
+
+from shunter.core.controller.events import (
+    BatchRefused,
+    TopicDeletionsFound,
+)
+from shunter.errors import ErrorCode
+from shunter.model.partition import ReplicaAssignment, TopicPartition
+from shunter.model.reassignment import CancelMode, Phase
+from shunter.model.snapshot import LegacyReassignments
+
+
+def test_a_legacy_entry_for_what_a_record_does_already_goes_with_the_move():
+    world = Harness().start()
+    world.create("t", [(1, 2)])
+    world.reassign({TP: (3, 4)})
+    world.store.legacy = LegacyReassignments({TP: (3, 4)}, {}, 0, czxid=1_001)
+    world.fail_over()
+    world.catch_up_all()
+    assert world.replicas(TP) == (3, 4)
+    assert not world.store.reassignments
+    assert world.store.legacy is None
+
+
+def test_a_cancel_does_not_reach_what_is_asked_for_after_it():
+    world = busy()
+    world.feed(submitted(2, TP, (3, 4)), submitted(3, TP, None), submitted(4, TP, (4, 3)))
+    let_write(world)
+    assert world.replies[2].partitions == ((TP, ErrorCode.NONE, "cancelled before it was begun"),)
+    assert world.replies[3].partitions == ((TP, ErrorCode.NONE, None),)
+    assert world.replies[4].partitions == ((TP, ErrorCode.NONE, None),)
+    assert world.store.reassignments[TP].target == (4, 3)
+
+
+def test_a_resume_cancels_nothing_that_waits():
+    world = busy()
+    world.feed(submitted(2, TP, (3, 4)), everything(3, CancelMode.RESUME))
+    let_write(world)
+    assert world.replies[2].partitions == ((TP, ErrorCode.NONE, None),)
+    assert world.store.reassignments[TP].phase is Phase.MOVING
+
+
+def test_another_target_that_waits_when_its_move_is_paused_is_for_later():
+    world = busy()
+    world.feed(submitted(2, ("u", 0), (4, 1)), everything(3, CancelMode.PAUSE))
+    let_write(world)
+    move = world.store.reassignments[TopicPartition("u", 0)]
+    assert (move.phase, move.target, move.original) == (Phase.PAUSED, (4, 1), (1, 2))
+    world.hold_writes = False
+    world.feed(everything(4, CancelMode.RESUME))
+    world.catch_up_all()
+    assert world.replicas(("u", 0)) == (4, 1)
+
+
+def test_a_topic_that_is_deleted_while_its_move_is_accepted_leaves_no_legacy_entry():
+    world = Harness().start()
+    world.create("t", [(1,)])
+    world.hold_writes = True
+    world.write_legacy({TP: (3,)})
+    (bridged,), world.held_batches = world.held_batches, []
+    world.feed(*world._write(bridged))
+    assert world.held_batches
+    world.store.deleting = {"t"}
+    world.feed(TopicDeletionsFound(("t",)))
+    let_write(world)
+    assert "t" not in world.store.topics
+    assert world.store.legacy is None
+
+
+def test_a_move_that_waits_is_not_recorded_with_an_original_that_somebody_has_changed():
+    """KIP-236: the original is what the replicas were, in their ORDER, when the record became durable."""
+    world = Harness(max_concurrent=1).start()
+    world.create("t", [(1, 2, 3), (1, 2, 3)])
+    world.reassign({TP: (1, 2, 4)})
+    waits = TopicPartition("t", 1)
+    topic = world.store.topics["t"]
+    by_hand = topic.assignments | {1: ReplicaAssignment((3, 2, 1))}
+    world.store.topics["t"] = topic._replace(assignments=by_hand, version=topic.version + 1)
+    world.reassign({waits: (1, 2, 4)}, token=8)
+    recorded = world.store.reassignments[waits]
+    assert (recorded.phase, recorded.original) == (Phase.PENDING, (3, 2, 1))
+
+
+def waiting_request(**asked):
+    """A request of two partitions whose first was taken on in the first slice, and whose second waits."""
+    world = Harness(slice_partitions=1).start()
+    world.create("t", [(1, 2), (1, 2)])
+    world.hold_writes = True
+    world.write_request({("t", 0): (1, 3), ("t", 1): (1, 3)}, **asked)
+    return world
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_a_cancel_of_everything_reaches_what_waits_in_a_request_for_good(legacy):
+    world = waiting_request(legacy=legacy)
+    world.feed(everything(7, CancelMode.ROLL_BACK))
+    while 7 not in world.replies:
+        batches, world.held_batches = world.held_batches, []
+        world.feed(*(event for batch in batches for event in world._write(batch)))
+    world.fail_over()
+    world.catch_up_all()
+    assert {tp: world.replicas(tp) for tp in (TP, TopicPartition("t", 1))} == dict.fromkeys(
+        (TP, TopicPartition("t", 1)), (1, 2)
+    )
+    assert not world.store.reassignments
+    assert not world.store.requests
+
+
+def test_what_is_asked_for_after_a_cancel_is_taken_though_it_names_the_same():
+    world = waiting_request()
+    world.feed(submitted(7, ("t", 1), None))
+    world.write_request({("t", 1): (2, 4)})
+    let_write(world)
+    world.release_writes()
+    world.catch_up_all()
+    assert world.replicas(TP) == (1, 3)
+    assert world.replicas(TopicPartition("t", 1)) == (2, 4)
+    assert not world.store.requests
+
+
+@pytest.mark.parametrize("place", ["write_legacy", "write_extra"])
+def test_a_cancel_of_everything_reaches_what_waits_in_the_other_znodes(place):
+    world = busy()
+    getattr(world, place)({TP: (3, 4)})
+    world.feed(everything(2, CancelMode.ROLL_BACK))
+    let_write(world)
+    world.release_writes()
+    world.catch_up_all()
+    assert world.replicas(TP) == (1, 2)
+    assert world.store.legacy is None
+    assert world.store.extra is None
+    assert not world.store.requests
+
+
+def test_a_write_that_zookeeper_forbids_leaves_what_the_extra_znode_asks_for_to_be_done():
+    """Nothing was read back: that was taken for a znode that is gone, and what it asked for was forgotten."""
+    world = Harness(max_concurrent=1).start()
+    world.create("t", [(1, 2), (1, 2)])
+    world.reassign({("t", 1): (1, 3)})
+    world.hold_writes = True
+    world.write_extra({TP: (1, 4), ("t", 1): (1, 3)})
+    for _ in range(2):
+        [batch] = world.held_batches
+        world.held_batches.clear()
+        world.feed(BatchRefused(batch.batch_id, "failed"))
+        world.pass_time(1_000)
+    world.release_writes()
+    world.catch_up_all()
+    assert world.replicas(TP) == (1, 4)
+    assert world.store.extra is None
