@@ -104,7 +104,12 @@ def execute(plan: Path, target: Target, options: ExecutionOptions, *, dry_run: b
     """Carry out PLAN (as Apache's tool takes it) on any cluster, under a journal.
 
     If an executor already drives the cluster's journal (`shunter executor`), the plan is handed to it.
-    """
+
+    \b
+    Examples:
+      shunter execute plan.json --bootstrap-server kafka1:9092 --dry-run
+      shunter execute plan.json --bootstrap-server kafka1:9092 --throttle 50M --max-in 2
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     run(carry_out_file(plan, target, options, dry_run=dry_run, as_json=as_json, yes=yes))
 
 
@@ -240,7 +245,12 @@ class Interruption:
 @driver_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def executor(target: Target, *, as_json: bool) -> None:
-    """Drive the cluster's journal as a daemon: plans and orders come from other shells."""
+    """Drive the cluster's journal as a daemon: plans and orders come from other shells.
+
+    \b
+    Example:
+      shunter executor --bootstrap-server kafka1:9092
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     run(run_session(target, Work(), as_json=as_json, forever=True))
 
 
@@ -253,7 +263,12 @@ def resume(target: Target, partitions: tuple[TopicPartition, ...], *, yes: bool,
     """Go on: after a crash from the journal, or after a pause at whoever drives it.
 
     With --partition these moves go on, and what else is paused stays so.
-    """
+
+    \b
+    Examples:
+      shunter resume --bootstrap-server kafka1:9092
+      shunter resume --bootstrap-server kafka1:9092 --partition orders-3
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     command = Command(CommandKind.RESUME, partitions, given_by="resume")
     run(_go_on(target, command, yes=yes, as_json=as_json))
 
@@ -264,7 +279,13 @@ def resume(target: Target, partitions: tuple[TopicPartition, ...], *, yes: bool,
 @yes_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def rollback(target: Target, partitions: tuple[TopicPartition, ...], *, yes: bool, as_json: bool) -> None:
-    """Bring the original replicas back, in their order; asks first where they have to be copied."""
+    """Bring the original replicas back, in their order; asks first where they have to be copied.
+
+    \b
+    Examples:
+      shunter rollback --bootstrap-server kafka1:9092
+      shunter rollback --bootstrap-server kafka1:9092 --partition orders-3 --yes
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     command = Command(CommandKind.ROLL_BACK, partitions, given_by="rollback")
     run(_go_on(target, command, yes=yes, as_json=as_json))
 
@@ -279,7 +300,12 @@ def stop(target: Target, partitions: tuple[TopicPartition, ...], *, leave: bool,
 
     With --leave they end at once, also where a dead broker keeps them from ending: the cluster goes on with the step
     that it was told last, without our throttle, and nobody looks after it any more.
-    """
+
+    \b
+    Examples:
+      shunter stop --bootstrap-server kafka1:9092
+      shunter stop --bootstrap-server kafka1:9092 --partition orders-3 --leave
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     kind = CommandKind.LEAVE if leave else CommandKind.STOP
     run(_go_on(target, Command(kind, partitions, given_by="stop"), as_json=as_json))
 
@@ -346,7 +372,11 @@ def pause(target: Target, partitions: tuple[TopicPartition, ...], *, yes: bool, 
 
     With --partition the others go on. A copy that no throttle can hold without them is cancelled, and begun again at
     `shunter resume`: how much is copied again is said first, and asked.
-    """
+
+    \b
+    Example:
+      shunter pause --bootstrap-server kafka1:9092
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     command = Command(CommandKind.PAUSE, partitions, given_by="pause")
     run(_order(target, command, yes=yes, as_json=as_json))
 
@@ -357,7 +387,13 @@ def pause(target: Target, partitions: tuple[TopicPartition, ...], *, yes: bool, 
 @yes_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def limit(rate: int, target: Target, *, yes: bool, as_json: bool) -> None:
-    """Set the rate in force to RATE bytes per second and broker (50M, 1G; none lifts it)."""
+    """Set the rate in force to RATE bytes per second and broker (50M, 1G; none lifts it).
+
+    \b
+    Examples:
+      shunter limit 20M --bootstrap-server kafka1:9092
+      shunter limit none --bootstrap-server kafka1:9092
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     command = Command(CommandKind.LIMIT, bytes_per_s=rate or None, given_by="limit")
     run(_order(target, command, yes=yes, as_json=as_json))
 
@@ -367,7 +403,12 @@ def limit(rate: int, target: Target, *, yes: bool, as_json: bool) -> None:
 @partition_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def relax(target: Target, partitions: tuple[TopicPartition, ...], *, as_json: bool) -> None:
-    """Relax the floor now: let moves go on without replicas that are out of sync."""
+    """Relax the floor now: let moves go on without replicas that are out of sync.
+
+    \b
+    Example:
+      shunter relax --bootstrap-server kafka1:9092 --partition orders-3
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     command = Command(CommandKind.RELAX, partitions, given_by="relax")
     run(_order(target, command, as_json=as_json))
 
@@ -377,7 +418,13 @@ def relax(target: Target, partitions: tuple[TopicPartition, ...], *, as_json: bo
 @click.option("--offline", is_flag=True, help="Read the journal alone: that of --journal, or the only one here.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def status(target: Target, *, offline: bool, as_json: bool) -> None:
-    """Tell how an execution stands: its journal, checked against the cluster."""
+    """Tell how an execution stands: its journal, checked against the cluster.
+
+    \b
+    Examples:
+      shunter status --bootstrap-server kafka1:9092
+      shunter status --offline --json
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     run(_status(target, offline=offline, as_json=as_json))
 
 
@@ -422,7 +469,12 @@ async def _status(target: Target, *, offline: bool, as_json: bool) -> int:
 @cluster_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def watch(target: Target, *, as_json: bool) -> None:
-    """Watch an execution that another process drives, until it ends."""
+    """Watch an execution that another process drives, until it ends.
+
+    \b
+    Example:
+      shunter watch --bootstrap-server kafka1:9092
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     run(_watch(target, as_json=as_json))
 
 

@@ -36,6 +36,18 @@ _VERBS = {
 """Verb by verb, where it lives. A verb is imported when it is called: `shunter plan` starts without Spark or kio."""
 
 
+_GROUPS = {
+    "Plan": ("steps", "plan"),
+    "Move": ("execute", "executor", "resume", "rollback", "stop", "pause", "limit", "relax", "undo"),
+    "Look": ("doctor", "status", "watch", "history", "throttles"),
+    "Run a controller": ("controller", "reassign"),
+    "Data pipeline": ("pipeline",),
+    "Apache's tools, replaced": ("kafka-reassign-partitions", "kafka-topics"),
+    "Try it without a cluster": ("demo", "simulate"),
+}
+"""What people do, and the verbs for it, in the order of the help."""
+
+
 class _LazyGroup(click.Group):
     """A group whose commands are imported when they are asked for."""
 
@@ -43,10 +55,11 @@ class _LazyGroup(click.Group):
         return sorted({*super().list_commands(ctx), *_VERBS})
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Every command with its whole first sentence; the library would cut it off."""
-        named = [(name, command) for name in self.list_commands(ctx) if (command := self.get_command(ctx, name))]
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, command.get_short_help_str(limit=1_000)) for name, command in named])
+        """Every command with its whole first sentence, which the library would cut off, by what people do."""
+        for title, names in _GROUPS.items():
+            named = [(name, command) for name in names if (command := self.get_command(ctx, name))]
+            with formatter.section(title):
+                formatter.write_dl([(name, command.get_short_help_str(limit=1_000)) for name, command in named])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _VERBS:

@@ -22,7 +22,12 @@ def throttles() -> None:
 @cluster_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def list_(target: Target, *, as_json: bool) -> None:
-    """List throttles of brokers and topics, and which of them an execution will restore."""
+    """List throttles of brokers and topics, and which of them an execution will restore.
+
+    \b
+    Example:
+      shunter throttles list --bootstrap-server kafka1:9092
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     run(_list(target, as_json=as_json))
 
 
@@ -42,7 +47,12 @@ async def _list(target: Target, *, as_json: bool) -> int:
 @cluster_options
 @yes_option
 def clear(target: Target, *, yes: bool) -> None:
-    """Take all throttles away that no execution will restore by itself."""
+    """Take all throttles away that no execution will restore by itself.
+
+    \b
+    Example:
+      shunter throttles clear --bootstrap-server kafka1:9092
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     run(_clear(target, yes=yes))
 
 
@@ -71,7 +81,11 @@ def forget(target: Target, brokers: tuple[int, ...], *, yes: bool) -> None:
 
     An ended execution keeps in its journal what throttles of a dead broker were before it, to give them back when the
     broker is there again. A broker that comes back after this has the throttle still: `shunter throttles list` finds it.
-    """
+
+    \b
+    Example:
+      shunter throttles forget --broker 5 --bootstrap-server kafka1:9092
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     run(_forget(target, brokers, yes=yes))
 
 

@@ -1,0 +1,85 @@
+"""The help: every verb under what people do, and examples that work when they are pasted."""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from shunter.cli import main
+
+EXECUTOR = (
+    ("execute",),
+    ("executor",),
+    ("resume",),
+    ("rollback",),
+    ("stop",),
+    ("pause",),
+    ("limit",),
+    ("relax",),
+    ("undo",),
+    ("doctor",),
+    ("status",),
+    ("watch",),
+    ("history",),
+    ("throttles", "list"),
+    ("throttles", "clear"),
+    ("throttles", "forget"),
+)
+
+
+def found(path: tuple[str, ...]) -> tuple[click.Command, click.Context]:
+    """A command, and a context to ask it in."""
+    command: click.Command = main
+    context = click.Context(main, info_name="shunter")
+    for name in path:
+        assert isinstance(command, click.Group)
+        inner = command.get_command(context, name)
+        assert inner is not None, path
+        command, context = inner, click.Context(inner, context, name)
+    return command, context
+
+
+def commands(path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    command, context = found(path)
+    if not isinstance(command, click.Group):
+        yield path
+        return
+    for name in command.list_commands(context):
+        yield from commands((*path, name))
+
+
+def examples(path: tuple[str, ...]) -> list[list[str]]:
+    """Lines of a command's help that are commands themselves, as words."""
+    lines = [line.strip() for line in inspect.cleandoc(found(path)[0].help or "").splitlines()]
+    return [shlex.split(line) for line in lines if line.startswith("shunter ") and " --" in line]
+
+
+def test_every_verb_is_told_once_under_what_people_do() -> None:
+    told = CliRunner().invoke(main, ["--help"]).output
+    first = [line.split()[0] for line in told.splitlines() if line.startswith("  ") and line[2:3].strip()]
+    listed = [word for word in first if word in main.list_commands(click.Context(main))]
+    assert sorted(listed) == main.list_commands(click.Context(main))
+    assert told.index("\nPlan:") < told.index("\nMove:") < told.index("\nLook:") < told.index("\nRun a controller:")
+    assert "…" not in told, "no sentence is cut off"
+
+
+@pytest.mark.parametrize("path", EXECUTOR, ids=" ".join)
+def test_every_verb_of_the_executor_has_an_example(path: tuple[str, ...]) -> None:
+    assert any(tuple(words[1 : 1 + len(path)]) == path for words in examples(path))
+
+
+@pytest.mark.parametrize("path", [path for path in commands() if examples(path)], ids=" ".join)
+def test_examples_are_taken_by_the_commands_that_they_name(path: tuple[str, ...]) -> None:
+    for words in examples(path):
+        named = max((each for each in commands() if tuple(words[1 : 1 + len(each)]) == each), key=len, default=())
+        assert named, words
+        command, context = found(named)
+        given, rest, _order = command.make_parser(context).parse_args(words[1 + len(named) :])
+        assert rest == [], words
+        missing = [each.name for each in command.params if each.required and given.get(str(each.name)) is None]
+        assert missing == [], words
