@@ -40,9 +40,9 @@ PRIOR_ERROR = 0.15
 BLOCKS = 6
 QUANTILE_80 = 1.476
 """Two-sided 80 % of Student's t with BLOCKS - 1 degrees of freedom."""
-STEP_S = 1.5
+STEP_S = 0.5
 """What passes between the last byte of a copy and the first of the move's next: until it is in sync, that is seen, and the
-next step is asked for."""
+next step is asked for. It is two seconds or so, and a quota's burst for whoever receives anew makes up for most of it."""
 TURN = "waits for its turn"
 FEWEST_SAMPLES = 5
 """Fewer say nothing about how steadily bytes come in."""

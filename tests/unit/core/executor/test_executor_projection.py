@@ -122,3 +122,35 @@ def test_moves_that_wait_for_their_turn_run_no_wider_than_until_now() -> None:
     assert found is not None
     truth = (4 * SIZE - 12 * LIMIT * YIELD) / (LIMIT * YIELD)
     assert found.left_ms / 1000 == pytest.approx(truth, rel=0.12)
+
+
+REAL_RUN = (
+    *((2.0, 4148), (4.0, 8297), (6.1, 12445), (8.1, 18668), (10.1, 22817), (12.1, 29039), (14.1, 33188)),
+    *((16.1, 35262), (18.2, 41485), (20.2, 42538), (21.2, 46687), (23.2, 50835), (25.2, 57058), (27.2, 61206)),
+    *((29.2, 67429), (31.2, 71578), (33.3, 73652), (35.3, 77800), (37.3, 84023)),
+)
+"""Seconds and kilobytes of a run on four KRaft brokers (`benchmarks/executor_eta.py --kinds steps`, 2,500,000 bytes per
+second, 2026-11-22). The estimate of that day was off by 47.8 % in it."""
+REAL_TOTAL, REAL_END_S, REAL_SECOND_STEP_S = 85_076_372, 37.8, 20.2
+
+
+def test_a_real_run_of_two_steps_is_told_within_a_tenth() -> None:
+    state, meter = pair_moving(), Meter()
+    state.limit, half = 2_500_000, REAL_TOTAL // 2
+    for move in state.moves.values():
+        move.size_bytes, move.step = half // 2, Step(1, (1, 2), (1, 2, 3), "", False, 500)
+    errors: list[float] = []
+    for at_s, kilobytes in REAL_RUN:
+        at_ms, to = int(at_s * 1000), 3 if at_s < REAL_SECOND_STEP_S else 4
+        if at_s == REAL_SECOND_STEP_S:
+            for move in state.moves.values():
+                move.current, move.step = (1, 2, 3), Step(2, (1, 2, 3), (3, 4), "", False, at_ms)
+            continue
+        there = kilobytes * 1000 - (half if to == 4 else 0)
+        state.cluster.sizes.update({(to, tp): ReplicaSize(there // 2, "/d") for tp in state.moves})
+        meter.sample(state, at_ms, {(to, tp) for tp in state.moves})
+        found = estimate(state, meter, at_ms)
+        if found is not None and kilobytes * 1000 >= REAL_TOTAL / 10:
+            errors.append((found.left_ms / 1000 + at_s - REAL_END_S) / REAL_END_S)
+    assert len(errors) >= 16
+    assert max(abs(error) for error in errors) <= 0.1, errors
