@@ -14,6 +14,7 @@ from shunter.core.controller.ready import Notice, Ready, Reply
 from shunter.drivers.controller_loop import ControllerLoop
 from shunter.drivers.controller_seat import ControllerSeat
 from shunter.drivers.handlers.brokers import alter_partition, controlled_shutdown
+from shunter.drivers.handlers.context import Call, Node
 from shunter.drivers.supervision import Supervisor
 from shunter.drivers.zookeeper import ZooKeeperClient
 from shunter.errors import ErrorCode, InvariantViolation, RequestRejected
@@ -256,7 +257,7 @@ class ShunterProcess:
 
         async def work() -> None:
             try:
-                told(await handler(request, _Call(self, request)))
+                told(await handler(request, _call(self, request)))
             except RequestRejected as refused:
                 told(refused)
 
@@ -265,7 +266,7 @@ class ShunterProcess:
     def _handle(self, handler: Any, request: Any, told: Callable[[SimpleNamespace], None]) -> None:
         async def work() -> None:
             try:
-                told(SimpleNamespace(**await handler(request, _Call(self, request))))
+                told(SimpleNamespace(**await handler(request, _call(self, request))))
             except RequestRejected as refused:
                 told(SimpleNamespace(error_code=refused.error_code, topics=[], remaining_partitions=[]))
 
@@ -289,25 +290,22 @@ class ShunterProcess:
             self.world.coverage.count("reconciliation", notice.text)
 
 
-class _Call:
-    """What the handlers use of `drivers.handlers.context.Call`."""
+class _Call(Call):
+    """A request to a handler, without bytes: what it answers stays values."""
 
-    def __init__(self, process: ShunterProcess, request: SimpleNamespace) -> None:
-        self._process = process
-        self.node = SimpleNamespace(api_ranges=dict)
-        self.version: int = getattr(request, "version", ALTER_PARTITION_VERSION)
-
-    @property
-    def view(self) -> Any:
-        return self._process.machine.view
-
-    async def submit(self, make_event: Callable[[ReplyToken], Event], timeout_ms: int) -> Reply:
-        if not self.view.active:
-            raise RequestRejected(ErrorCode.NOT_CONTROLLER, "a standby")
-        return await self._process.control.callers.submit(make_event, timeout_ms)
+    __slots__ = ()
 
     def answer(self, **values: Any) -> dict[str, Any]:
         return values
+
+
+def _call(process: ShunterProcess, request: SimpleNamespace) -> _Call:
+    nobody: Any = None
+    parsed: Any = SimpleNamespace(
+        message=request, version=getattr(request, "version", ALTER_PARTITION_VERSION), client_id=None
+    )
+    node = Node(process.machine.view, process.control.callers, relay=nobody, api_ranges=dict)
+    return _Call(node, parsed, "PLAINTEXT", "simulated")
 
 
 def _alter_request(process: ShunterProcess, broker: int, epoch: int, proposals: Any) -> SimpleNamespace:

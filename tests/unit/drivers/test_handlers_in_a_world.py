@@ -1,0 +1,12 @@
+"""Handlers serve the simulated world, too: a few worlds with clients, so that whoever changes a handler hears of it here."""
+
+import pytest
+
+from shunter.simulation.runs import run_seed
+
+
+@pytest.mark.parametrize("seed", [1, 15])
+def test_handlers_serve_the_clients_of_a_simulated_world(seed):
+    outcome = run_seed(seed)
+    assert outcome.violation is None
+    assert outcome.coverage.counts["operation", "odd_creation"] + outcome.coverage.counts["operation", "odd_growth"]
