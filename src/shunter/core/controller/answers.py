@@ -97,12 +97,16 @@ class Answers:
             self._maybe_resign()
             return notices
         self.accepted.add(event.broker)
-        wrong = {} if stop else dict(event.partition_errors)
-        again = {tp: error for tp, error in wrong.items() if of_replica(error) is Consequence.TELL_AGAIN}
+        again = {} if stop else self.told_again(event)
         if again:
             return self._refused(event, set(again), next(iter(again.values())), now_ms)
         notices = self._stops_failed(event) if stop and event.partition_errors else []
         return notices + self._went_well(event)
+
+    def told_again(self, event: RequestAnswered) -> dict[TopicPartition, ErrorCode]:
+        """What is told again of what a LeaderAndIsr's answer refuses: the broker has no such replica yet."""
+        errors = event.partition_errors.items()
+        return {tp: error for tp, error in errors if of_replica(error) is Consequence.TELL_AGAIN}
 
     def due(self, now_ms: int) -> bool:
         """Whether somebody has to be told again now."""

@@ -22,6 +22,7 @@ from shunter.core.controller.ready import (
 )
 from shunter.core.controller.state import ControllerState
 from shunter.core.controller.tasks import Hold
+from shunter.errors import ErrorCode
 from shunter.model.partition import (
     EPOCH_DURING_DELETE,
     LEADER_DURING_DELETE,
@@ -52,6 +53,12 @@ class Outbox:
         default_factory=dict[tuple[int, BrokerId], tuple[TopicPartition, ...]]
     )
     """Replica deletions that were asked for and not acknowledged."""
+    told_new: dict[tuple[int, BrokerId], frozenset[TopicPartition]] = field(
+        default_factory=dict[tuple[int, BrokerId], frozenset[TopicPartition]]
+    )
+    """Replicas that an unanswered LeaderAndIsr calls new."""
+    unmade: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict[BrokerId, set[TopicPartition]])
+    """New replicas that their brokers, in this life, have not acknowledged: they are new until they have."""
     stops: set[tuple[int, BrokerId]] = field(default_factory=set[tuple[int, BrokerId]])
     """StopReplicas among the unanswered requests."""
     pending_metadata: set[TopicPartition] = field(default_factory=set[TopicPartition])
@@ -147,8 +154,15 @@ class Outbox:
             for _, (_, leadership) in partitions
             if leadership is not None
         }
+        request_id = self._handed_out((broker,), now_ms)
+        if new:
+            self.unmade.setdefault(broker, set()).update(new)
+        if unmade := self.unmade.get(broker):
+            # Whoever refused a new replica once has no log of it: told as any other, it could lie on a failed log dir.
+            named = (TopicPartition(topic.name, number) for topic in topics for number, _ in topic.partitions)
+            new = self.told_new[request_id, broker] = frozenset(unmade.intersection(named))
         return SendLeaderAndIsr(
-            request_id=self._handed_out((broker,), now_ms),
+            request_id=request_id,
             broker=broker,
             controller_epoch=self.state.controller_epoch,
             broker_epoch=self._broker_epoch(broker),
@@ -314,6 +328,16 @@ class Outbox:
             del self.barrier[broker]
         return self.deletions.pop((request_id, broker), ())
 
+    def made(self, request_id: int, broker: BrokerId, error: ErrorCode, refused: Collection[TopicPartition]) -> None:
+        """A broker answered a LeaderAndIsr: what it did not refuse is new no longer."""
+        new = self.told_new.pop((request_id, broker), None)
+        known = self.unmade.get(broker)
+        if new is None or known is None or error is not ErrorCode.NONE:
+            return
+        known -= new.difference(refused)
+        if not known:
+            del self.unmade[broker]
+
     def heard(self, request_id: int, among: Collection[BrokerId] | None = None) -> bool:
         """Whether every broker that can be waited for, or each of `among`, has answered all requests up to this one."""
         given_up = self.slow | self.unreachable
@@ -332,7 +356,9 @@ class Outbox:
             self.slow.discard(broker)
             self.tardy.discard(broker)
             self.unreachable.discard(broker)
+            self.unmade.pop(broker, None)
         self.releases += 1
+        self.told_new = {key: new for key, new in self.told_new.items() if key[1] not in gone}
         self.stops = {each for each in self.stops if each[1] not in gone}
         lost: dict[BrokerId, list[TopicPartition]] = {}
         for request_id, broker in [key for key in self.deletions if key[1] in gone]:

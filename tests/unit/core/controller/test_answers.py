@@ -283,3 +283,46 @@ def test_a_broker_without_replicas_may_go_at_once():
     world.silent = {2, 3}
     leaving(world)
     assert world.replies[9].remaining == ()
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        lambda request: (ErrorCode.UNKNOWN_SERVER_ERROR, {}),
+        lambda request: (ErrorCode.NONE, {TP: ErrorCode.INCONSISTENT_TOPIC_ID}),
+    ],
+)
+def test_a_new_replica_that_was_refused_is_still_new_when_it_is_told_again(refusal):
+    """A broker with a failed log dir makes a log for new replicas alone: any other could lie on the failed one."""
+    world = Refusing().start()
+    world.errors[2] = lambda request: refusal(request) if isinstance(request, SendLeaderAndIsr) else (0, {})
+    world.sent.clear()
+    world.create("t", [(1, 2, 3)])
+
+    def told_new():
+        told = [TP in request.new for request in world.sent_to(2, SendLeaderAndIsr)]
+        world.sent.clear()
+        return told
+
+    assert told_new() == [True]
+    world.pass_time(AGAIN_MS)
+    assert told_new() == [True]
+    world.kill(1)  # Another epoch, before it is told again.
+    assert told_new() == [True]
+    del world.errors[2]
+    world.pass_time(2 * AGAIN_MS)
+    assert told_new() == [True]
+    world.kill(3)
+    assert told_new() == [False], "it has made its log"
+
+
+def test_a_broker_that_was_restarted_since_it_refused_is_told_of_no_new_replica():
+    """Nobody knows what it did before."""
+    world = Refusing().start()
+    world.errors[2] = lambda request: (ErrorCode.NONE, {TP: ErrorCode.INCONSISTENT_TOPIC_ID})
+    world.create("t", [(1, 2, 3)])
+    del world.errors[2]
+    world.sent.clear()
+    world.bounce(2)
+    assert world.sent_to(2, SendLeaderAndIsr)
+    assert not any(request.new for request in world.sent_to(2, SendLeaderAndIsr))
