@@ -118,6 +118,11 @@ class Upgrade:
         self.wait_isr(replicas)
 
 
+HAVE_IDS = {"3.9.1": {1, 3}, "2.8.2": {1}}
+"""Who has written the id beside its log: a broker of 2.8 does not for a log that it finds when it starts."""
+
+
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("version", ["3.9.1", pytest.param("2.8.2", marks=pytest.mark.long)])
 def test_a_protocol_is_upgraded_one_broker_after_the_other(tmp_path, version):
     """Between two protocols nothing is known by its id; replication and moves go on. At the end everything has an id."""
@@ -141,6 +146,8 @@ def test_a_protocol_is_upgraded_one_broker_after_the_other(tmp_path, version):
         wait_until(lambda: upgrade.topic_id() is not None, what="the topic has an id", timeout_s=BOUND_S)
         upgrade.wait_isr((3, 1))
         upgrade.produce(b"four")
-        wait_until(lambda: {1, 3} <= upgrade.ids_beside_logs(), what="its replicas know it", timeout_s=BOUND_S)
+        wait_until(
+            lambda: HAVE_IDS[version] <= upgrade.ids_beside_logs(), what="its replicas know it", timeout_s=BOUND_S
+        )
         upgrade.move(1, 2)
         upgrade.produce(b"five")

@@ -25,8 +25,8 @@ API_VERSIONS = 18
 CONNECT_SECONDS = 5.0
 _SHARE_SECONDS = 1.5
 """What each of several addresses gets of that, at the least."""
-SILENT_SECONDS = 10
-"""How long a peer may acknowledge nothing of what was sent, in TCP, before the connection counts as lost."""
+PROBED_AFTER_SECONDS = 5
+"""How long a connection may be idle before its peer is asked for a sign of life."""
 ANSWER_BYTES = 16_777_216
 """Bound of one answer: a LeaderAndIsr's takes seven bytes for a partition."""
 _JOINED_BYTES = 65_536
@@ -194,8 +194,11 @@ async def _connected_socket(family: socket.AddressFamily, address: tuple[Any, ..
 def _options() -> tuple[tuple[int, int, int], ...]:
     """Socket options; those of Linux where they are known.
 
-    A flow that a firewall dropped answers nothing, not even a reset. What was sent is given up after the user timeout,
-    and an idle connection is asked for a sign of life, so that neither is taken for a way to a broker for minutes.
+    A flow that a firewall dropped answers nothing, not even a reset. An idle connection is asked for a sign of life, so
+    that it is not taken for a way to a broker for minutes; what was sent has to be answered in time.
+
+    No TCP_USER_TIMEOUT: Linux ends a connection by it, too, when a busy peer reads nothing for so long. Nor does Linux
+    tell the two apart: a receiver that has no room left may drop what comes without a word.
     """
     options = [
         (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
@@ -203,8 +206,7 @@ def _options() -> tuple[tuple[int, int, int], ...]:
         (socket.SOL_SOCKET, socket.SO_SNDBUF, _SENT_AHEAD_BYTES),
     ]
     for name, value in (
-        ("TCP_USER_TIMEOUT", 1_000 * SILENT_SECONDS),
-        ("TCP_KEEPIDLE", SILENT_SECONDS // 2),
+        ("TCP_KEEPIDLE", PROBED_AFTER_SECONDS),
         ("TCP_KEEPINTVL", 2),
         ("TCP_KEEPCNT", 3),
     ):

@@ -377,7 +377,8 @@ class _Channel:
     async def _time(self, connection: BrokerConnection) -> None:
         """Give the connection up when the oldest request on it is not answered in time.
 
-        TCP's own timeout does not see a peer that acknowledges and never answers: a proxy whose other end is gone.
+        TCP does not see a peer that acknowledges and never answers: a proxy whose other end is gone. And what vanishes
+        on its way, TCP repeats for a quarter of an hour.
 
         Raises:
             TimeoutError: that is so.
