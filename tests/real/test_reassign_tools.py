@@ -3,24 +3,30 @@
 import contextlib
 import json
 import socket
+import subprocess
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from executor_process import SHUNTER
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from yard import REASSIGN, TOPICS, cli, plan_of
 
-from shunter.app.drop_in import tool as reassign_tool
-from shunter.drivers.admin.reassignments import (
+from shunter.admin import (
     AlterPartitionReassignmentsOptions,
     NewPartitionReassignment,
     ReassignmentAdmin,
 )
+from shunter.app.drop_in import tool as reassign_tool
+from shunter.drivers.admin.blocking import BlockingAdmin
 from shunter.errors import ErrorCode, RequestRejected
+from shunter.model.execution import ThrottleKey
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import CancelMode
 from shunter.testbed.waiting import wait_until
+
+NO_THROTTLE = (0, "no throttle is set\n")
 
 pytestmark = [
     pytest.mark.real,
@@ -267,11 +273,11 @@ def test_reassign_turns_moves_of_our_controller(yard, topic, tmp_path):
         misfit = written(tmp_path, plan_of(partitions[:1], (4, 3, 2), original=(3, 2, 1)), "misfit.json")
         status, out = cli("reassign", "execute", *at, misfit)
         assert (status, "the plan was made when" in out, "0 of 1 partitions taken on" in out) == (1, True, True), out
-        status, out = cli("reassign", "throttles", *at)
-        assert f"topic {topic}: leader.replication.throttled.replicas=" in out, out
-        assert "broker 4: follower.replication.throttled.rate=20000" in out
-        assert cli("reassign", "throttles", *at, "--remove")[0] == 0
-        assert cli("reassign", "throttles", *at) == (0, "No throttles are set.\n")
+        status, out = cli("throttles", "list", *at)
+        assert f"topic {topic} leader.replication.throttled.replicas = " in out, out
+        assert "broker 4 follower.replication.throttled.rate = 20000  (in the journal: " in out
+        assert cli("throttles", "clear", *at, "--yes")[0] == 0
+        assert cli("throttles", "list", *at) == NO_THROTTLE
     yard.wait_moved(partitions, (1, 2, 3))
 
 
@@ -364,7 +370,7 @@ def test_a_dead_broker_does_not_hold_up_a_throttle(yard, topic, tmp_path, zk):
             wait_until(lambda: yard.moving() == set(), what="it is moved", timeout_s=60)
             status, out, _ = ours(*at, "--verify", "--reassignment-json-file", plan)
             assert status == 0, out
-        assert cli("reassign", "throttles", *at) == (0, "No throttles are set.\n")
+        assert cli("throttles", "list", *at) == NO_THROTTLE
     finally:
         yard.cluster.brokers[4].start()
     yard.wait_moved(partitions, (1, 3))
@@ -387,12 +393,40 @@ def test_throttles_of_others_are_put_back(yard, topic, tmp_path):
             plan = written(tmp_path, plan_of(partitions, (1, 3)))
             status, out = cli("reassign", "execute", *at, "--throttle", "5M", "--wait", plan)
             assert status == 0, out
-        status, out = cli("reassign", "throttles", *at)
-        assert f"broker 1: {rate}=7654321" in out, out
+        status, out = cli("throttles", "list", *at)
+        assert f"broker 1 {rate} = 7654321" in out, out
         assert "broker 3" not in out, out
         assert topic not in out, out
     finally:
         set_rate("DELETE", None)
+    yard.wait_moved(partitions, (1, 3))
+
+
+def test_a_killed_command_leaves_a_record_of_its_throttles(yard, topic, tmp_path):
+    """SIGKILL during `--wait`: the journal knows what was there before, and `throttles clear` gives exactly that back."""
+    partitions = yard.create(topic, (1, 2), partitions=2)
+    at = ("--bootstrap-server", yard.bootstrap)
+    rate = ThrottleKey("broker", "1", "leader.replication.throttled.rate")
+    plan = written(tmp_path, plan_of(partitions, (1, 3)))
+    with yard.traffic(partitions, records=60), BlockingAdmin({"bootstrap_servers": yard.bootstrap}) as admin:
+        admin.write_settings({rate: "7654321"})
+        wait_until(lambda: admin.read_settings([rate]) == {rate: "7654321"}, what="it is set", timeout_s=20)
+        command = [*SHUNTER, "reassign", "execute", *at, "--throttle", "20K", "--wait", str(plan)]
+        waiting = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        try:
+            wait_until(lambda: len(yard.moving() or ()) == len(partitions), what="both move", timeout_s=60)
+        finally:
+            waiting.kill()
+            waiting.wait()
+        assert admin.read_settings([rate]) == {rate: "20000"}
+        status, out = cli("throttles", "list", *at)
+        assert f"{rate.kind} 1 {rate.setting} = 20000  (in the journal: it is given back as it was before)" in out, out
+        status, out = cli("throttles", "clear", *at, "--yes")
+        assert status == 0, out
+        assert admin.read_settings([rate]) == {rate: "7654321"}
+        assert cli("throttles", "list", *at) == (0, f"broker 1 {rate.setting} = 7654321\n")
+        assert cli("throttles", "clear", *at, "--yes")[0] == 0, "what nobody journalled is deleted"
+        assert cli("throttles", "list", *at) == NO_THROTTLE
     yard.wait_moved(partitions, (1, 3))
 
 
@@ -409,7 +443,7 @@ def test_topics_are_described_with_their_targets(yard, topic, tmp_path):
         described = cli("kafka-topics", *at, "--describe", "--topic", topic)[1]
         assert described.count("targetReplicas: 4,3,2") == 2, described
         assert cli("reassign", "rollback", *at, "--all")[0] == 0
-        assert cli("reassign", "throttles", *at, "--remove")[0] == 0
+        assert cli("throttles", "clear", *at, "--yes")[0] == 0
     yard.wait_moved(partitions, (1, 2, 3))
 
 

@@ -16,9 +16,11 @@ from kafka.admin import NewTopic
 from shunter.app.demo.proof import Leftovers, check_records
 from shunter.app.demo.traffic import Traffic, read_everything
 from shunter.cli import main
-from shunter.drivers.admin.reassign_cluster import RATE_SETTINGS, REPLICA_SETTINGS, ReassignCluster
+from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE, LISTS
+from shunter.drivers.admin.blocking import BlockingAdmin
 from shunter.drivers.reassignment_rpc import list_reassignments
 from shunter.errors import DriverError
+from shunter.model.execution import ThrottleKey
 from shunter.model.partition import ReplicaAssignment, TopicPartition
 from shunter.testbed.cluster import ZooKeeperCluster
 from shunter.testbed.controller import ShunterController
@@ -104,12 +106,10 @@ class Yard:
         """Set throttles, or remove them; tells which brokers could not be asked."""
         rate, everyone = (str(bytes_per_s), "*") if bytes_per_s else (None, None)
         live = [str(id_) for id_, broker in self.cluster.brokers.items() if broker.alive]
-        cluster = ReassignCluster({"bootstrap_servers": self.bootstrap})
-        try:
-            cluster.alter_settings("topic", {topic: dict.fromkeys(REPLICA_SETTINGS, everyone)})
-            return cluster.alter_settings("broker", dict.fromkeys(live, dict.fromkeys(RATE_SETTINGS[:2], rate)))
-        finally:
-            cluster.close()
+        settings = {ThrottleKey("topic", topic, setting): everyone for setting in LISTS}
+        settings |= {ThrottleKey("broker", id_, each): rate for id_ in live for each in (LEADER_RATE, FOLLOWER_RATE)}
+        with BlockingAdmin({"bootstrap_servers": self.bootstrap}) as cluster:
+            return cluster.write_settings(settings) | cluster.not_in_force(settings)
 
     def move(self, partitions, target):
         wanted = {ClientPartition(*tp): list(target) for tp in partitions}

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from shunter.app.executor import Target, connect, journal_place, read_journal
 from shunter.app.executor_orders import HolderGone, holder_of, order_command
-from shunter.app.journals import JournalPlace
+from shunter.app.throttle_loan import give_back, in_hand
 from shunter.core.executor.orders import decide_command
-from shunter.core.executor.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS, LOG_DIR_RATE
-from shunter.drivers.admin.executor_client import AdminClient
-from shunter.drivers.execution import SystemClock
+from shunter.core.executor.state import ExecutorState
+from shunter.core.throttles import settings_of
+from shunter.drivers.admin.cluster import KafkaPythonAdmin
 from shunter.errors import DriverError, ShunterError
-from shunter.model.execution import Command, CommandKind, JournalEntry, JournalRecord, ThrottleKey
+from shunter.model.execution import Command, CommandKind, ThrottleKey
 from shunter.model.partition import BrokerId
 
-_BROKER_SETTINGS = (LEADER_RATE, FOLLOWER_RATE, LOG_DIR_RATE)
-_TOPIC_SETTINGS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+LOG = logging.getLogger(__name__)
 
 
 class StillNeeded(ShunterError):
@@ -29,15 +28,21 @@ class StillNeeded(ShunterError):
 
 @dataclass(frozen=True, slots=True)
 class FoundThrottle:
-    """A throttle that is set at a broker or topic itself. `journaled`: an open execution set it and will restore it."""
+    """A throttle that is set at a broker or topic itself.
+
+    `journaled`: we set it, and the journal knows what was there before; `needed`: by a move that has not ended.
+    """
 
     key: ThrottleKey
     value: str
     journaled: bool
+    needed: bool = False
 
     def __str__(self) -> str:
-        ours = "  (under the journal of an execution that has not ended)" if self.journaled else ""
-        return f"{self.key.kind} {self.key.name} {self.key.setting} = {self.value}{ours}"
+        told = f"{self.key.kind} {self.key.name} {self.key.setting} = {self.value}"
+        if self.needed:
+            return f"{told}  (under the journal of an execution that has not ended)"
+        return f"{told}  (in the journal: it is given back as it was before)" if self.journaled else told
 
 
 async def list_throttles(target: Target) -> tuple[FoundThrottle, ...]:
@@ -49,29 +54,49 @@ async def list_throttles(target: Target) -> tuple[FoundThrottle, ...]:
         await admin.close()
 
 
-async def _list(target: Target, admin: AdminClient) -> tuple[FoundThrottle, ...]:
+async def _list(target: Target, admin: KafkaPythonAdmin) -> tuple[FoundThrottle, ...]:
     place = await journal_place(target, admin)
-    ours = read_journal(place)[0].throttles.keys() if place.exists() else frozenset[ThrottleKey]()
-    seen = await admin.observe_topics(())
-    keys = [
-        ThrottleKey("broker", str(broker), setting) for broker in sorted(seen.brokers) for setting in _BROKER_SETTINGS
-    ]
-    topics = await admin.topic_names()
-    keys += [ThrottleKey("topic", topic, setting) for topic in topics for setting in _TOPIC_SETTINGS]
-    own = (await admin.read_settings(keys)).own
-    return tuple(FoundThrottle(key, value, key in ours) for key in keys if (value := own[key]) is not None and value)
+    state = read_journal(place)[0] if place.exists() else ExecutorState()
+    owed = set(state.owed())
+    asked = [settings_of((), await admin.topic_names())]
+    asked += [settings_of((broker,), ()) for broker in sorted(await admin.brokers())]
+    own: dict[ThrottleKey, str | None] = {}
+    for found in await asyncio.gather(*(_own(admin, keys) for keys in asked)):
+        own.update(found)
+    return tuple(
+        FoundThrottle(key, value, key in state.throttles, key in state.throttles and key not in owed)
+        for keys in (*asked[1:], asked[0])
+        for key in keys
+        if (value := own.get(key))
+    )
+
+
+async def _own(admin: KafkaPythonAdmin, keys: Sequence[ThrottleKey]) -> dict[ThrottleKey, str | None]:
+    """Settings as they are set; a broker that died a moment ago is still listed, and hides nobody else's."""
+    if not keys:
+        return {}
+    try:
+        return (await admin.read_settings(keys)).own
+    except DriverError as error:
+        if keys[0].kind == "topic" or not error.retriable:
+            raise
+        LOG.warning("broker %s does not say which throttles it has: %s", keys[0].name, error)
+        return {}
 
 
 async def clear_throttles(target: Target, found: Sequence[FoundThrottle]) -> None:
-    """Take throttles away, but for those that an execution which has not ended will restore by itself.
+    """Take throttles away: those in the journal are given back as they were, the others are deleted.
+
+    Those that an open move needs stay, and so do all in a journal that an executor drives: it gives them back itself.
 
     Raises:
         StillNeeded: all are of such an execution: `resume`, `stop` or `rollback` restores them.
         DriverError: the cluster refuses, or brokers don't tell that they are gone.
     """
     loose = [throttle for throttle in found if not throttle.journaled]
-    if not loose:
-        place, holder = await holder_of(target)
+    place, holder = await holder_of(target)
+    owed = [throttle.key for throttle in found if throttle.journaled and not throttle.needed and holder is None]
+    if not loose and not owed:
         told = f"driven by {holder}" if holder is not None else "driven by nobody"
         raise StillNeeded(
             f"they belong to the execution of {place}, {told}: "
@@ -80,6 +105,9 @@ async def clear_throttles(target: Target, found: Sequence[FoundThrottle]) -> Non
     admin = await connect(target)
     try:
         errors = await admin.alter_settings([(throttle.key, None) for throttle in loose])
+        if owed:
+            with in_hand(place, "throttles clear") as journal:
+                errors |= await give_back(journal, admin, owed)
     finally:
         await admin.close()
     if errors:
@@ -119,20 +147,6 @@ async def forget_throttles(target: Target, brokers: Sequence[BrokerId]) -> tuple
         await admin.close()
     decided = decide_command(state, command)
     if decided.accepted:
-        await asyncio.to_thread(_write, place, state.next_sequence, decided.records)
+        with in_hand(place, "throttles forget") as journal:
+            journal.append(decided.records)
     return decided.accepted, decided.text
-
-
-def _write(place: JournalPlace, first: int, records: Sequence[JournalRecord]) -> None:
-    """Write entries where nobody drives: under the lease, as whoever drives would."""
-    now_ms = SystemClock().now_ms()
-    journal = place.open(uuid.uuid4().hex)
-    try:
-        journal.acquire(now_ms)
-        numbered = enumerate(records, start=first)
-        journal.append(
-            [JournalEntry(number, now_ms, "throttles forget", record) for number, record in numbered], now_ms
-        )
-        journal.release()
-    finally:
-        journal.close()

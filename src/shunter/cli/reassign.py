@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,13 +13,22 @@ import click
 
 from shunter.app.executor import Target
 from shunter.app.reassign.journal import WatchedMoves
-from shunter.app.reassign.session import TURNS, MoveRow, ReassignSession, Throttled, named_partitions, read_orders
+from shunter.app.reassign.session import (
+    TURNS,
+    MoveRow,
+    ReassignRefused,
+    ReassignSession,
+    ThrottleLoan,
+    named_partitions,
+    read_orders,
+)
+from shunter.app.throttle_loan import LoanTaken
 from shunter.cli.execute import carry_out_file, run
 from shunter.cli.execution_display import say_json, told_bytes, told_ms
 from shunter.cli.execution_options import parse_partitions, parse_rate
 from shunter.cli.execution_plan import show_dry_run
 from shunter.errors import DriverError, ShunterError
-from shunter.model.execution import ExecutionOptions, MoveOrder
+from shunter.model.execution import ExecutionOptions, MoveOrder, ThrottleKey
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import CancelMode, Strategy
 
@@ -129,19 +138,24 @@ def execute_command(
     asked = read_orders(plan)
     orders, refused = session.fitting(asked)
     strategy = None if incremental is None else Strategy.INCREMENTAL if incremental else Strategy.ALL_AT_ONCE
-    throttled = _throttle(session, orders, throttle)
-    refused |= session.execute(orders, strategy, forced=force)
-    for tp, why in sorted(refused.items()):
-        click.echo(f"{tp}: refused: {why}")
-    click.echo(f"{len(asked) - len(refused)} of {len(asked)} partitions taken on")
-    if wait:
-        try:
-            with _journal(session, journal, plan_id) as written:
-                _watch(session, [order.tp for order in orders if order.tp not in refused], written, as_json=False)
-        finally:
-            _restore(session, throttled)
-    elif throttled is not None:
-        click.echo("Throttles stay until `shunter reassign throttles --remove`.")
+    loan = None if throttle is None else _throttle(session, orders, parse_rate(throttle))
+    try:
+        refused |= session.execute(orders, strategy, forced=force)
+        for tp, why in sorted(refused.items()):
+            click.echo(f"{tp}: refused: {why}")
+        click.echo(f"{len(asked) - len(refused)} of {len(asked)} partitions taken on")
+        if wait:
+            taken = [order.tp for order in orders if order.tp not in refused]
+            try:
+                with _journal(session, journal, plan_id) as written:
+                    _watch(session, taken, written, as_json=False, loan=loan)
+            finally:
+                _give_back(loan)
+        elif loan is not None:
+            click.echo("Throttles stay until `shunter throttles clear`: the journal knows what was there before.")
+    finally:
+        if loan is not None:
+            loan.leave()
     return 1 if refused else 0
 
 
@@ -164,23 +178,43 @@ def _execute_from_outside(
     run(carry_out_file(plan, target, options, dry_run=False, as_json=False, yes=yes))
 
 
-def _throttle(session: ReassignSession, orders: Sequence[MoveOrder], text: str | None) -> Throttled | None:
-    if text is None:
-        return None
-    rate = parse_rate(text)
-    throttled = session.throttle(orders, rate)
-    for name, why in throttled.failed.items():
-        click.echo(f"not throttled: {name}: {why}", err=True)
+def _throttle(session: ReassignSession, orders: Sequence[MoveOrder], rate: int) -> ThrottleLoan:
+    """Set throttles under the journal's lease.
+
+    Raises:
+        ReassignRefused: one is refused: what was set is given back, and nothing is moved.
+    """
+    loan = session.throttle_loan()
+    try:
+        taken = _taken(loan, session.wanted_throttles(orders, rate))
+        if taken.refused:
+            loan.give_back()
+            key, why = min(taken.refused.items())
+            raise ReassignRefused(f"throttles of {key.kind} {key.name} were refused, so nothing was moved: {why}")
+    except BaseException:
+        loan.leave()
+        raise
+    for name, why in {f"{key.kind} {key.name}": why for key, why in taken.late.items()}.items():
+        click.echo(f"throttles of {name}: {why}", err=True)
     click.echo(f"throttled to {told_bytes(rate)}/s and broker")
-    return throttled
+    return loan
 
 
-def _restore(session: ReassignSession, throttled: Throttled | None) -> None:
-    if throttled is None:
+def _taken(loan: ThrottleLoan, wanted: Mapping[ThrottleKey, str]) -> LoanTaken:
+    try:
+        return loan.take(wanted)
+    except ShunterError:
+        with contextlib.suppress(ShunterError):
+            loan.give_back()
+        raise
+
+
+def _give_back(loan: ThrottleLoan | None) -> None:
+    if loan is None:
         return
-    failed = session.restore(throttled)
-    for name, why in failed.items():
-        click.echo(f"throttle left behind: {name}: {why}", err=True)
+    failed = loan.give_back()
+    for name, why in {f"{key.kind} {key.name}": why for key, why in failed.items()}.items():
+        click.echo(f"throttle left behind, `shunter throttles clear` gives it back: {name}: {why}", err=True)
     if not failed:
         click.echo("throttles are as they were before")
 
@@ -254,11 +288,18 @@ def _journal(
 
 
 def _watch(
-    session: ReassignSession, partitions: list[TopicPartition] | None, journal: WatchedMoves | None, *, as_json: bool
+    session: ReassignSession,
+    partitions: list[TopicPartition] | None,
+    journal: WatchedMoves | None,
+    *,
+    as_json: bool,
+    loan: ThrottleLoan | None = None,
 ) -> None:
     started, told = time.monotonic(), ""
     first: tuple[float, int] | None = None
     while True:
+        if loan is not None:
+            loan.renew()
         rows = session.rows(partitions)
         unsettled = journal is not None and journal.look(rows)
         if not rows and not unsettled:
@@ -371,25 +412,6 @@ _turn("stop", "End moves where they stand: what is in sync stays, what is not go
 _turn("rollback", "Bring the original replicas back, in their order; says before what has to be copied.")
 _turn("pause", "Let moves stand still: what is being fetched stops, and nothing is forgotten.")
 _turn("resume", "Let paused moves go on from where they stood.")
-
-
-@reassign.command("throttles")
-@_session
-@click.option("--remove", is_flag=True, help="Remove them all.")
-def throttles_command(*, session: ReassignSession, remove: bool) -> int:
-    """List replication throttles that are set on brokers and topics; --remove removes them."""
-    found = session.leftovers()
-    for kind, name, setting, value in found:
-        click.echo(f"{kind} {name}: {setting}={value}")
-    if not found:
-        click.echo("No throttles are set.")
-    if remove and found:
-        failed = session.remove(found)
-        for name, why in failed.items():
-            click.echo(f"{name}: not removed: {why}", err=True)
-        click.echo(f"{len(found)} throttles removed" if not failed else "some throttles are left")
-        return 1 if failed else 0
-    return 0
 
 
 def _line(row: MoveRow) -> str:

@@ -11,8 +11,9 @@ import pytest
 from shunter.core.executor import events as ev
 from shunter.core.executor.machine import Executor
 from shunter.core.executor.ready import CommandReply, Finish, PlanReply
-from shunter.drivers.admin.answers import LogDirsSeen, SettingsSeen, TopicsSeen
-from shunter.drivers.admin.executor_client import StillOurs, always
+from shunter.drivers.admin.answers import SettingsSeen, TopicsSeen
+from shunter.drivers.admin.cluster import StillOurs, always
+from shunter.drivers.admin.log_dirs import LogDirsSeen
 from shunter.drivers.execution import ExecutionDriver, SystemClock
 from shunter.drivers.journals import JournalBusy, JournalFenced
 from shunter.errors import DriverError, ErrorCode

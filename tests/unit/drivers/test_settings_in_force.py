@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shunter.drivers.admin import settings_in_force
-from shunter.drivers.admin.settings_in_force import not_seen_in_force
+from shunter.drivers.admin import settings as settings_in_force
+from shunter.drivers.admin.settings import not_seen_in_force
 from shunter.errors import DriverError
 from shunter.model.execution import ThrottleKey
 from shunter.model.partition import BrokerId

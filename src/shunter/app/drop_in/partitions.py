@@ -10,18 +10,14 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from shunter.app.drop_in import log_dirs as reassign_log_dirs
-from shunter.app.drop_in import throttles as reassign_throttles
+from shunter.app.drop_in import log_dirs
 from shunter.app.drop_in.java_order import hash_set_order
 from shunter.app.drop_in.options import Options
+from shunter.app.drop_in.throttles import change_throttles
 from shunter.core.controller.placement import place_partitions
-from shunter.drivers.admin.reassign_cluster import ReassignCluster
-from shunter.drivers.admin.reassignments import (
-    AlterPartitionReassignmentsOptions,
-    NewPartitionReassignment,
-    PartitionReassignment,
-    ReassignmentAdmin,
-)
+from shunter.core.throttles import cleared, limited, log_dirs_limited, traffic_of
+from shunter.drivers.admin.blocking import BlockingAdmin
+from shunter.drivers.admin.reassignments import AlterOptions, PartitionReassignment
 from shunter.errors import RequestRejected, ShunterError
 from shunter.formats.tool_json import (
     AskedFor,
@@ -53,10 +49,9 @@ class ToolFailed(ShunterError):
 class ReassignPartitions:
     """The tool's actions on one cluster."""
 
-    def __init__(self, cluster: ReassignCluster, admin: ReassignmentAdmin, echo: Echo, *, seed: int = 0) -> None:
+    def __init__(self, cluster: BlockingAdmin, echo: Echo, *, seed: int = 0) -> None:
         """Prepare; `seed` is where --generate begins its round."""
         self.cluster = cluster
-        self.admin = admin
         self.echo = echo
         self.random = random.Random(seed)  # noqa: S311 - where a round begins is no secret
 
@@ -95,9 +90,7 @@ class ReassignPartitions:
     def _under_way(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
-        if partitions is None:
-            return self.admin.list_partition_reassignments().reassignments.result()
-        return self.admin.list_partition_reassignments(list(partitions)).reassignments.result()
+        return self.cluster.list_moves(None if partitions is None else list(partitions))
 
     # ---- verify
 
@@ -106,7 +99,7 @@ class ReassignPartitions:
         asked = parse_reassignment(_read(options.values["reassignment-json-file"]))
         under_way = self._under_way()
         self.echo(self._states(asked, under_way))
-        moving_dirs = reassign_log_dirs.verify(self.cluster, asked.log_dirs, self.echo)
+        moving_dirs = log_dirs.verify(self.cluster, asked.log_dirs, self.echo)
         if not under_way and not moving_dirs and "preserve-throttles" not in options:
             self._clear_throttles(asked)
 
@@ -132,14 +125,9 @@ class ReassignPartitions:
         brokers = hash_set_order((*nodes, *(broker for _, replicas in asked.partitions for broker in replicas or ())))
         topics = hash_set_order(tp.topic for tp, _ in asked.partitions)
         self.echo(f"{told}Clearing broker-level throttles on broker{_s(brokers)} {_joined(brokers)}")
-        failed = reassign_throttles.clear(self.cluster, brokers, ())
+        change_throttles(self.cluster, cleared(brokers, ()), self.echo)
         self.echo(f"Clearing topic-level throttles on topic{_s(topics)} {','.join(topics)}")
-        failed |= reassign_throttles.clear(self.cluster, (), topics)
-        self._warn_of(failed)
-
-    def _warn_of(self, failed: Mapping[str, str]) -> None:
-        for name, why in failed.items():
-            self.echo(f"Warning: throttles of {name}: {why}")
+        change_throttles(self.cluster, cleared((), topics), self.echo)
 
     # ---- generate
 
@@ -208,7 +196,7 @@ class ReassignPartitions:
         if cancelled:
             self._cancel(cancelled, _cancel_mode(options))
         if asked.log_dirs:
-            reassign_log_dirs.execute(self.cluster, asked.log_dirs, options.number("timeout", 10_000), self.echo)
+            log_dirs.execute(self.cluster, asked.log_dirs, options.number("timeout", 10_000), self.echo)
 
     def _check_brokers(self, brokers: Iterable[BrokerId]) -> None:
         known = {node.id for node in self.cluster.nodes()}
@@ -236,20 +224,19 @@ class ReassignPartitions:
         if rate < 0 and log_dir_rate < 0:
             return
         self.echo(RUN_VERIFY)
-        failed: dict[str, str] = {}
         if rate >= 0:
-            traffic = reassign_throttles.traffic_of(under_way, proposed, current)
-            failed |= reassign_throttles.throttle_moves(self.cluster, traffic, rate, self.echo)
+            moving = {tp: move.traffic for tp, move in under_way.items()}
+            change_throttles(self.cluster, limited(traffic_of(moving, proposed, current), rate), self.echo)
+            self.echo(f"The inter-broker throttle limit was set to {rate} B/s")
         if log_dir_rate >= 0:
-            brokers = sorted({broker for broker, _ in asked.log_dirs})
-            failed |= reassign_throttles.throttle_log_dirs(self.cluster, brokers, log_dir_rate, self.echo)
-        self._warn_of(failed)
+            brokers = (broker for broker, _ in asked.log_dirs)
+            change_throttles(self.cluster, log_dirs_limited(brokers, log_dir_rate), self.echo)
+            self.echo(f"The replica-alter-dir throttle limit was set to {log_dir_rate} B/s")
 
     def _start(self, proposed: Mapping[TopicPartition, Replicas]) -> None:
         if not proposed:
             return
-        new = {tp: NewPartitionReassignment(replicas) for tp, replicas in proposed.items()}
-        errors = _errors(self.admin.alter_partition_reassignments(new).futures)
+        errors = _errors(self.cluster.alter_moves(proposed, AlterOptions()))
         if errors:
             raise ToolFailed("Error reassigning partition(s):\n" + "\n".join(_listed(errors)))
         named = ",".join(map(str, sorted(proposed)))
@@ -267,16 +254,16 @@ class ReassignPartitions:
             self._cancel(active, _cancel_mode(options))
         else:
             self.echo("None of the specified partition reassignments are active.")
-        told = reassign_log_dirs.cancel(self.cluster, asked.log_dirs, options.number("timeout", 10_000), self.echo)
+        told = log_dirs.cancel(self.cluster, asked.log_dirs, options.number("timeout", 10_000), self.echo)
         if "preserve-throttles" not in options:
             self._clear_throttles(asked, told)
         elif told:
             self.echo(told)
 
     def _cancel(self, partitions: Iterable[TopicPartition], mode: CancelMode | None) -> None:
-        chosen = AlterPartitionReassignmentsOptions(cancel_mode=self._sayable(mode))
+        chosen = AlterOptions(cancel_mode=self._sayable(mode))
         cancelled = sorted(partitions)
-        errors = _errors(self.admin.alter_partition_reassignments(dict.fromkeys(cancelled), chosen).futures)
+        errors = _errors(self.cluster.alter_moves(dict.fromkeys(cancelled), chosen))
         if errors:
             told = "\n".join(_listed(errors))
             raise ToolFailed(f"Error cancelling partition reassignment{_s(errors)} for:\n{told}")
@@ -285,7 +272,7 @@ class ReassignPartitions:
 
     def _sayable(self, mode: CancelMode | None) -> CancelMode | None:
         """What can be said to this controller: Shunter's is always told which; Apache's can only roll back."""
-        if self.admin.is_shunter():
+        if self.cluster.is_shunter():
             return mode or CancelMode.ROLL_BACK
         if mode is CancelMode.STOP:
             raise ToolFailed("The controller is not Shunter's: it can only roll back. Use --rollback to do that.")
@@ -297,9 +284,9 @@ class ReassignPartitions:
         under_way = self._under_way()
         if not under_way:
             self.echo("None of the specified partition reassignments are active.")
-        elif self.admin.is_shunter():
-            results = self.admin.cancel_whole(None, AlterPartitionReassignmentsOptions(cancel_mode=mode))
-            errors = {tp: error for tp, error in results.items() if error is not None}
+        elif self.cluster.is_shunter():
+            results = self.cluster.cancel_whole(None, AlterOptions(cancel_mode=mode))
+            errors = _errors(results)
             if errors:
                 raise ToolFailed(
                     f"Error cancelling partition reassignment{_s(errors)} for:\n" + "\n".join(_listed(errors))
@@ -357,13 +344,8 @@ def _rollback_plan(current: Mapping[TopicPartition, Replicas]) -> str:
     return f"Current partition replica assignment\n\n{format_reassignment(current)}\n\n{told}"
 
 
-def _errors(futures: Mapping[TopicPartition, object]) -> dict[TopicPartition, Exception]:
-    errors: dict[TopicPartition, Exception] = {}
-    for tp, future in futures.items():
-        error = future.exception()  # type: ignore[attr-defined]
-        if error is not None:
-            errors[tp] = error
-    return errors
+def _errors(outcomes: Mapping[TopicPartition, Exception | None]) -> dict[TopicPartition, Exception]:
+    return {tp: error for tp, error in outcomes.items() if error is not None}
 
 
 def _listed(errors: Mapping[TopicPartition, Exception]) -> Iterable[str]:

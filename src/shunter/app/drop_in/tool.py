@@ -11,8 +11,7 @@ from shunter.app.drop_in.by_znode import ReassignByZnode, ZnodeToolFailed
 from shunter.app.drop_in.log_dirs import LogDirsFailed
 from shunter.app.drop_in.options import Options, UsageError, parse, usage
 from shunter.app.drop_in.partitions import ReassignPartitions, ToolFailed
-from shunter.drivers.admin.reassign_cluster import ReassignCluster
-from shunter.drivers.admin.reassignments import ReassignmentAdmin
+from shunter.drivers.admin.blocking import BlockingAdmin
 from shunter.drivers.reassign_znodes import ReassignZnodes
 from shunter.errors import RequestRejected, ShunterError
 
@@ -52,14 +51,14 @@ def run(arguments: Sequence[str], echo: Echo, complain: Echo) -> int:
     return 0
 
 
-def connect(bootstrap: str, properties_file: str | None) -> ReassignCluster:
+def connect(bootstrap: str, properties_file: str | None) -> BlockingAdmin:
     """Connect a tool to a cluster.
 
     Raises:
         DriverError, SettingsError, FormatError: it can't be, and why.
     """
     properties = Path(properties_file) if properties_file else None
-    return ReassignCluster(configuration_of(bootstrap, properties, "reassign-partitions-tool"))
+    return BlockingAdmin(configuration_of(bootstrap, properties, "reassign-partitions-tool"))
 
 
 def _carry_out(options: Options, echo: Echo) -> None:
@@ -70,10 +69,5 @@ def _carry_out(options: Options, echo: Echo) -> None:
         finally:
             znodes.close()
         return
-    cluster = connect(options.values["bootstrap-server"], options.values.get("command-config"))
-    admin = ReassignmentAdmin(cluster.client)
-    try:
-        ReassignPartitions(cluster, admin, echo, seed=secrets.randbits(32)).run(options)
-    finally:
-        admin.close()
-        cluster.close()
+    with connect(options.values["bootstrap-server"], options.values.get("command-config")) as cluster:
+        ReassignPartitions(cluster, echo, seed=secrets.randbits(32)).run(options)

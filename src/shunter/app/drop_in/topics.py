@@ -13,8 +13,8 @@ from typing import Any
 from uuid import UUID
 
 from shunter.app.drop_in.tool import connect
-from shunter.drivers.admin.reassign_cluster import ReassignCluster
-from shunter.drivers.admin.reassignments import PartitionReassignment, ReassignmentAdmin
+from shunter.drivers.admin.blocking import BlockingAdmin
+from shunter.drivers.admin.reassignments import PartitionReassignment
 from shunter.errors import ShunterError
 from shunter.model.partition import TopicPartition
 
@@ -32,25 +32,19 @@ def describe(bootstrap: str, properties_file: Path | None, topic: str | None, ec
         TopicMissing: none matches.
         DriverError: the cluster does not answer.
     """
-    cluster = connect(bootstrap, str(properties_file) if properties_file else None)
-    admin = ReassignmentAdmin(cluster.client)
-    try:
+    with connect(bootstrap, str(properties_file) if properties_file else None) as cluster:
         pattern = re.compile(topic.strip('"') if topic else ".*")
         names = [name for name in cluster.topic_names() if pattern.fullmatch(name)]
         if topic and not names:
             raise TopicMissing(f"Topic '{topic}' does not exist as expected")
-        moves = admin.list_partition_reassignments().reassignments.result()
-        for line in _lines(cluster, names, moves):
+        for line in _lines(cluster, names, cluster.list_moves()):
             echo(line)
-    finally:
-        admin.close()
-        cluster.close()
 
 
 def _lines(
-    cluster: ReassignCluster, names: list[str], moves: Mapping[TopicPartition, PartitionReassignment]
+    cluster: BlockingAdmin, names: list[str], moves: Mapping[TopicPartition, PartitionReassignment]
 ) -> Iterable[str]:
-    configs = cluster.configs_of_topics(names)
+    configs = cluster.topic_settings(names)
     for topic in cluster.described(names):
         name = str(topic["name"])
         partitions = sorted(topic["partitions"], key=lambda one: int(one["partition_index"]))

@@ -1,30 +1,28 @@
 """`shunter reassign`: moves that Shunter's controller carries out, asked for and turned through the Admin API.
 
-Everything but `list`, `verify` and `throttles` is said with tagged fields, and therefore only to a controller that names
+Everything but `list` and `verify` is said with tagged fields, and therefore only to a controller that names
 the feature `shunter`: Apache's would take a stop, or a pause, for a plain cancel, and revert in silence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from shunter.app.client_configuration import configuration_of
-from shunter.app.drop_in import throttles as reassign_throttles
-from shunter.app.drop_in.throttles import Leftover
+from shunter.app.executor import Target, journal_place
+from shunter.app.journals import JournalPlace
+from shunter.app.throttle_loan import JournalInHand, LoanTaken, give_back, set_throttles
 from shunter.core.reassignment import no_longer_fits
-from shunter.drivers.admin.reassign_cluster import RATE_SETTINGS, REPLICA_SETTINGS, ReassignCluster
-from shunter.drivers.admin.reassignments import (
-    AlterPartitionReassignmentsOptions,
-    NewPartitionReassignment,
-    PartitionReassignment,
-    ReassignmentAdmin,
-)
-from shunter.errors import DriverError, RequestRejected, ShunterError
+from shunter.core.throttles import limited, traffic_of
+from shunter.drivers.admin.blocking import BlockingAdmin
+from shunter.drivers.admin.cluster import KafkaPythonAdmin
+from shunter.drivers.admin.reassignments import AlterOptions, PartitionReassignment
+from shunter.errors import RequestRejected, ShunterError
 from shunter.formats.reassignment_json import decode_plan
-from shunter.model.execution import MoveOrder
+from shunter.model.execution import MoveOrder, ThrottleKey
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.reassignment import CancelMode, Strategy
 
@@ -62,11 +60,37 @@ class Progress(NamedTuple):
     rollback_bytes: int
 
 
-class Throttled(NamedTuple):
-    """Throttles of ours, and what stood there before (None: nothing)."""
+class ThrottleLoan:
+    """Throttles of ours in the cluster's journal, whose lease we hold."""
 
-    before: Mapping[tuple[str, str], Mapping[str, str | None]]
-    failed: Mapping[str, str]
+    def __init__(self, admin: BlockingAdmin, journal: JournalInHand) -> None:
+        self._admin, self._journal = admin, journal
+        self._keys: list[ThrottleKey] = []
+
+    def take(self, wanted: Mapping[ThrottleKey, str]) -> LoanTaken:
+        """Journal settings and set them.
+
+        Raises:
+            DriverError: the cluster does not answer, or a permission is missing.
+        """
+        self._keys = list(wanted)
+        return self._admin.run(lambda admin: set_throttles(self._journal, admin, wanted))
+
+    def renew(self) -> None:
+        """Keep the lease; to be called every few seconds.
+
+        Raises:
+            JournalFenced: somebody else drives the journal, and gives the throttles back.
+        """
+        self._journal.renew()
+
+    def give_back(self) -> dict[ThrottleKey, str]:
+        """Put settings back exactly as they were; tells which could not be, which stay in the journal."""
+        return self._admin.run(lambda admin: give_back(self._journal, admin, self._keys))
+
+    def leave(self) -> None:
+        """Give the lease back; what is journalled is given back by whoever has it next."""
+        self._journal.close()
 
 
 class ReassignSession:
@@ -79,8 +103,7 @@ class ReassignSession:
             DriverError, SettingsError, FormatError: it can't be, and why.
         """
         self.bootstrap, self.properties_file = bootstrap, properties_file
-        self.cluster = ReassignCluster(configuration_of(bootstrap, properties_file))
-        self.admin = ReassignmentAdmin(self.cluster.client)
+        self.cluster = BlockingAdmin(configuration_of(bootstrap, properties_file))
 
     def __enter__(self) -> Self:
         return self
@@ -91,13 +114,12 @@ class ReassignSession:
         self.close()
 
     def close(self) -> None:
-        """End both connections; again is in order."""
-        self.admin.close()
+        """End all connections; again is in order."""
         self.cluster.close()
 
     def is_shunters(self) -> bool:
         """Whether the controller is one of ours."""
-        return self.admin.is_shunter()
+        return self.cluster.is_shunter()
 
     def require_shunter(self) -> None:
         """Go on only with Shunter's controller.
@@ -115,9 +137,7 @@ class ReassignSession:
 
     def rows(self, partitions: Collection[TopicPartition] | None = None) -> tuple[MoveRow, ...]:
         """Moves under way, by partition; None: all."""
-        listed = self.admin.list_partition_reassignments
-        found = (listed() if partitions is None else listed(partitions)).reassignments.result()
-        return tuple(_row(tp, move) for tp, move in sorted(found.items()))
+        return tuple(_row(tp, move) for tp, move in sorted(self.cluster.list_moves(partitions).items()))
 
     def progress(self, rows: Sequence[MoveRow]) -> Progress:
         """Ask live brokers how much they have of what they fetch. Cost: one request per broker concerned."""
@@ -138,14 +158,7 @@ class ReassignSession:
             return {}
         live = {node.id for node in self.cluster.nodes()}
         wanted = {(broker, row.tp) for row in rows for broker in (*row.replicas, *row.adding) if broker in live}
-        sizes: dict[tuple[BrokerId, TopicPartition], int] = {}
-        for broker in sorted({broker for broker, _ in wanted}):
-            try:
-                found = self.cluster.log_dirs(key for key in wanted if key[0] == broker)
-            except DriverError:
-                continue
-            sizes.update({key: place.size for key, place in found.items()})
-        return sizes
+        return {key: place.size for key, place in self.cluster.log_dirs(wanted).found.items()}
 
     # ---- what is done
 
@@ -172,17 +185,13 @@ class ReassignSession:
         self, orders: Iterable[MoveOrder], strategy: Strategy | None, *, forced: bool
     ) -> dict[TopicPartition, str]:
         """Submit a plan; empty replicas roll a partition back. Returns what was refused, and why."""
-        by_strategy: dict[Strategy | None, dict[TopicPartition, NewPartitionReassignment | None]] = {}
+        by_strategy: dict[Strategy | None, dict[TopicPartition, Replicas | None]] = {}
         for order in orders:
-            new = NewPartitionReassignment(order.target) if order.target else None
-            by_strategy.setdefault(order.strategy or strategy, {})[order.tp] = new
+            by_strategy.setdefault(order.strategy or strategy, {})[order.tp] = order.target or None
         refused: dict[TopicPartition, str] = {}
         for chosen, moves in by_strategy.items():
-            options = AlterPartitionReassignmentsOptions(
-                strategy=chosen, cancel_mode=CancelMode.ROLL_BACK, forced=forced
-            )
-            for tp, future in self.admin.alter_partition_reassignments(moves, options).futures.items():
-                error = future.exception()
+            options = AlterOptions(strategy=chosen, cancel_mode=CancelMode.ROLL_BACK, forced=forced)
+            for tp, error in self.cluster.alter_moves(moves, options).items():
                 if error is not None:
                     refused[tp] = _told(error)
         return refused
@@ -195,61 +204,42 @@ class ReassignSession:
         Returns:
             What became of each partition: None, or why it was refused.
         """
-        options = AlterPartitionReassignmentsOptions(cancel_mode=mode)
+        options = AlterOptions(cancel_mode=mode)
         if partitions:
-            futures = self.admin.alter_partition_reassignments(dict.fromkeys(partitions), options).futures
-            return {tp: _maybe_told(future.exception()) for tp, future in futures.items()}
-        found = self.admin.cancel_whole(topics or None, options)
+            found = self.cluster.alter_moves(dict.fromkeys(partitions), options)
+        else:
+            found = self.cluster.cancel_whole(topics or None, options)
         return {tp: _maybe_told(error) for tp, error in found.items()}
 
     # ---- throttles
 
-    def throttle(self, orders: Sequence[MoveOrder], rate: int) -> Throttled:
-        """Throttle what a plan moves, and remember what stood there."""
-        names = {order.tp.topic for order in orders}
-        known = self.cluster.topics(names)
+    def wanted_throttles(self, orders: Sequence[MoveOrder], rate: int) -> dict[ThrottleKey, str]:
+        """The settings that hold what a plan moves, and what moves already, to a rate; of live brokers."""
+        known = self.cluster.topics({order.tp.topic for order in orders})
         current = {
             TopicPartition(name, number): info.replicas
             for name, partitions in known.items()
             for number, info in (partitions or {}).items()
         }
         proposed = {order.tp: order.target for order in orders if order.target and order.tp in current}
-        under_way = self.admin.list_partition_reassignments(list(proposed)).reassignments.result() if proposed else {}
-        traffic = reassign_throttles.traffic_of(under_way, proposed, current)
-        brokers = sorted({broker for one in traffic.values() for broker in one.sources | one.destinations})
-        live = {node.id for node in self.cluster.nodes()}
-        before: dict[tuple[str, str], Mapping[str, str | None]] = {}
-        for kind, named, keys in (
-            ("broker", [str(broker) for broker in brokers if broker in live], RATE_SETTINGS[:2]),
-            ("topic", sorted(names & known.keys()), REPLICA_SETTINGS),
-        ):
-            found = self.cluster.settings(kind, named, keys)
-            before.update({(kind, name): {key: found.get(name, {}).get(key) for key in keys} for name in named})
-        failed = reassign_throttles.throttle_moves(self.cluster, traffic, rate, _silently)
-        return Throttled(before, failed)
+        moving = {tp: move.traffic for tp, move in self.cluster.list_moves(list(proposed)).items()}
+        live = {str(node.id) for node in self.cluster.nodes()}
+        wanted = limited(traffic_of(moving, proposed, current), rate)
+        return {key: value for key, value in wanted.items() if key.kind == "topic" or key.name in live}
 
-    def restore(self, throttled: Throttled) -> dict[str, str]:
-        """Put throttles back exactly as they were; tells which could not be."""
-        failed: dict[str, str] = {}
-        for kind in ("broker", "topic"):
-            changes = {name: settings for (known, name), settings in throttled.before.items() if known == kind}
-            if changes:
-                failed |= self.cluster.alter_settings(kind, changes)
-        return failed
+    def throttle_loan(self) -> ThrottleLoan:
+        """Take the lease of the cluster's journal, to set throttles under it.
 
-    def leftovers(self) -> tuple[Leftover, ...]:
-        """Throttles that are set anywhere."""
-        return reassign_throttles.leftovers(self.cluster)
+        Raises:
+            JournalHeld: an executor drives the journal: it has throttles of its own.
+            FormatError: the journal is damaged, or can't be made.
+        """
+        target = Target(self.bootstrap, self.properties_file)
 
-    def remove(self, leftovers: Iterable[Leftover]) -> dict[str, str]:
-        """Remove throttles; tells which could not be."""
-        changes: dict[str, dict[str, dict[str, str | None]]] = {"broker": {}, "topic": {}}
-        for kind, name, setting, _ in leftovers:
-            changes[kind].setdefault(name, {})[setting] = None
-        failed: dict[str, str] = {}
-        for kind, by_name in changes.items():
-            failed |= self.cluster.alter_settings(kind, by_name)
-        return failed
+        async def place(admin: KafkaPythonAdmin) -> JournalPlace:
+            return await journal_place(target, admin)
+
+        return ThrottleLoan(self.cluster, JournalInHand(self.cluster.run(place), "reassign execute"))
 
 
 def read_orders(path: Path) -> tuple[MoveOrder, ...]:
@@ -284,10 +274,3 @@ def _told(error: BaseException) -> str:
 
 def _maybe_told(error: BaseException | None) -> str | None:
     return None if error is None else _told(error)
-
-
-def _silently(_: str) -> None:
-    """The command says it in its own words."""
-
-
-Echo = Callable[[str], None]

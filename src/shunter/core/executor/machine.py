@@ -28,7 +28,6 @@ from shunter.core.executor.ready import (
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.submission import Submission, close_ended, judge_submission, outcomes
 from shunter.core.executor.throttles import (
-    LOG_DIR_RATE,
     ThrottleBook,
     decide_throttles,
     desired_settings,
@@ -36,6 +35,7 @@ from shunter.core.executor.throttles import (
     look,
     send_settings,
 )
+from shunter.core.throttles import LOG_DIR_RATE
 from shunter.errors import ErrorCode, InvariantViolation
 from shunter.model.execution import (
     ExecutionClosed,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from shunter.core.executor.pausing import paused_copies
 from shunter.core.executor.projection import Pair, Rates, shared
 from shunter.core.executor.state import ExecutorState, yield_of
-from shunter.core.executor.throttles import FOLLOWER_RATE, LEADER_RATE
+from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE
 from shunter.model.execution import JournalRecord, RateObserved, ThrottleKey
 from shunter.model.partition import BrokerId, TopicPartition
 

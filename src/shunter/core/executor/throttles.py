@@ -13,6 +13,17 @@ from shunter.core.executor.apply import LATE_MS
 from shunter.core.executor.pausing import held_brokers, paused_copies
 from shunter.core.executor.ready import AlterSettings, Notice, Outbox, ReadSettings
 from shunter.core.executor.state import ExecutorState, Move, Throttle
+from shunter.core.throttles import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    LISTS,
+    LOG_DIR_RATE,
+    RATES,
+    is_theirs,
+    respectful,
+)
 from shunter.model.execution import (
     JournalRecord,
     ThrottleKey,
@@ -21,14 +32,6 @@ from shunter.model.execution import (
     ThrottleSet,
 )
 from shunter.model.partition import BrokerId, TopicPartition
-
-LEADER_RATE = "leader.replication.throttled.rate"
-FOLLOWER_RATE = "follower.replication.throttled.rate"
-LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
-LEADER_REPLICAS = "leader.replication.throttled.replicas"
-FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
-RATES = (LEADER_RATE, FOLLOWER_RATE, LOG_DIR_RATE)
-LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 
 RETRY_MS = 2_000
 TOLD = 4
@@ -209,29 +212,6 @@ def _listed(entries: list[tuple[int, BrokerId]]) -> str:
     return ",".join(f"{partition}:{broker}" for partition, broker in sorted(set(entries)))
 
 
-def respectful(key: ThrottleKey, wanted: str, before: str | None, effective: str | None) -> str | None:
-    """What to set, given what others set; None: leave theirs, which does what we want or more.
-
-    Args:
-        key: The setting.
-        wanted: What we would set alone.
-        before: What was set at the resource itself before us.
-        effective: What was in force before us, from wherever (a cluster-wide default, server.properties).
-    """
-    if key.setting in LISTS:
-        if before is None or not before.strip():
-            return wanted
-        if before.strip() == "*":
-            return None
-        entries = [entry.strip() for entry in (before + "," + wanted).split(",") if entry.strip()]
-        merged = ",".join(dict.fromkeys(entries))
-        return None if merged == before else merged
-    theirs = effective if before is None else before
-    if theirs is not None and theirs.strip().isdigit() and int(theirs) <= int(wanted):
-        return None
-    return wanted
-
-
 def decide_throttles(
     state: ExecutorState, book: ThrottleBook, wanted: dict[ThrottleKey, str], now_ms: int, out: Outbox
 ) -> list[JournalRecord]:
@@ -307,18 +287,13 @@ def _adapt(
         unread.append(key)
         return []
     found = book.own[key]
-    if _theirs(throttle, found):
+    if is_theirs(found, throttle.before, throttle.ours):
         left = _left(key, throttle, found, out)
         over = respectful(key, value, found, book.effective.get(key))
         return left if over is None else [*left, ThrottleRemembered(key, found), ThrottleSet(key, over)]
     if throttle.applied != found:
         throttle.applied = None  # Somebody took it away since: ours takes its place again.
     return [] if chosen == throttle.value else [ThrottleSet(key, chosen)]
-
-
-def _theirs(throttle: Throttle, found: str | None) -> bool:
-    """Whether somebody else gave a setting the value that it has."""
-    return found != throttle.before and found not in throttle.ours
 
 
 def _left(key: ThrottleKey, throttle: Throttle, found: str | None, out: Outbox) -> list[JournalRecord]:
@@ -397,7 +372,7 @@ def _give_back(
         unread.append(key)
         return []
     found = book.own[key]
-    if _theirs(throttle, found):
+    if is_theirs(found, throttle.before, throttle.ours):
         return _left(key, throttle, found, out)
     if found != throttle.before or throttle.applied is None:
         throttle.untouched_since_ms = None
@@ -444,7 +419,7 @@ def send_settings(
                 continue  # What was not looked at since it was asked for last may have been changed by somebody.
         else:
             value, found = throttle.before, book.own.get(key)
-            if not book.fresh(key, now_ms) or key in book.restored or _theirs(throttle, found):
+            if not book.fresh(key, now_ms) or key in book.restored or is_theirs(found, throttle.before, throttle.ours):
                 continue
             if throttle.applied is not None and found == value:
                 continue  # Somebody else gave it back, or whom we asked is late.

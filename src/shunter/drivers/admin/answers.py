@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResourceType
 
 from shunter.errors import DriverError, ErrorCode
-from shunter.model.execution import LogDirSpace, ObservedPartition, ObservedTopic, ReplicaSize, ThrottleKey
-from shunter.model.partition import BrokerId, TopicPartition
+from shunter.model.execution import ObservedPartition, ObservedTopic, ThrottleKey
+from shunter.model.partition import BrokerId
 
 FEATURE = "shunter"
 """The feature that Shunter's own controller names in its ApiVersions."""
@@ -26,16 +25,6 @@ class TopicsSeen(NamedTuple):
     topics: dict[str, ObservedTopic | None]
     brokers: dict[BrokerId, str | None]
     controller: BrokerId
-
-
-class LogDirsSeen(NamedTuple):
-    """Sizes, future replicas, space, the brokers that answered, and what those that did not said."""
-
-    sizes: dict[tuple[BrokerId, TopicPartition], ReplicaSize]
-    futures: dict[tuple[BrokerId, TopicPartition], ReplicaSize]
-    spaces: dict[tuple[BrokerId, str], LogDirSpace]
-    brokers: tuple[BrokerId, ...]
-    failed: tuple[tuple[BrokerId, str], ...] = ()
 
 
 class SettingsSeen(NamedTuple):
@@ -71,51 +60,6 @@ def _topic_id(value: object) -> UUID | None:
         return None
     identity = value if isinstance(value, UUID) else UUID(str(value))
     return None if identity.int == 0 else identity
-
-
-Told = TypeVar("Told")
-
-
-async def gather_log_dirs(
-    brokers: Iterable[BrokerId],
-    ask: Callable[[BrokerId], Awaitable[Told | str]],
-    take: Callable[[LogDirsSeen, BrokerId, Told], None],
-) -> LogDirsSeen:
-    """Ask brokers at once for their log dirs.
-
-    Args:
-        brokers: Whom.
-        ask: What a broker tells, or why it does not.
-        take: Adds what a broker told.
-    """
-    asked = sorted(brokers)
-    seen = LogDirsSeen({}, {}, {}, ())
-    answered: list[BrokerId] = []
-    failed: list[tuple[BrokerId, str]] = []
-    for broker, answer in zip(asked, await asyncio.gather(*map(ask, asked)), strict=True):
-        if isinstance(answer, str):
-            failed.append((broker, answer))
-        else:
-            take(seen, broker, answer)
-            answered.append(broker)
-    return seen._replace(brokers=tuple(answered), failed=tuple(failed))
-
-
-def take_log_dirs(seen: LogDirsSeen, broker: BrokerId, log_dirs: Iterable[Mapping[str, Any]]) -> None:
-    """Add what a broker told of its log dirs."""
-    for log_dir in log_dirs:
-        if log_dir["error_code"] != 0:
-            continue
-        path = str(log_dir["log_dir"])
-        seen.spaces[broker, path] = LogDirSpace(
-            int(log_dir.get("total_bytes", -1)), int(log_dir.get("usable_bytes", -1))
-        )
-        for topic in log_dir["topics"]:
-            for partition in topic["partitions"]:
-                tp = TopicPartition(str(topic["name"]), int(partition["partition_index"]))
-                future = bool(partition["is_future_key"])
-                size = ReplicaSize(int(partition["partition_size"]), path, future)
-                (seen.futures if future else seen.sizes)[broker, tp] = size
 
 
 def check_described(kind: int, name: str, code: int, message: str | None) -> None:

@@ -12,7 +12,7 @@ from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource
 from kafka.protocol.metadata import MetadataRequest
 
-from shunter.drivers.admin.answers import check_described, translated
+from shunter.drivers.admin.answers import FEATURE, check_described, translated
 from shunter.drivers.bearer_tokens import BearerTokens
 from shunter.errors import DriverError
 from shunter.formats.bearer_login import PROVIDER
@@ -160,3 +160,11 @@ def _why_not(configuration: Mapping[str, Any], error: Exception, overheard: Sequ
         failed = translated("connecting", "", error)
         return DriverError(f"{failed} (security.protocol {protocol}){last}", retriable=failed.retriable)
     return DriverError(f"connecting: {why}", retriable=False)
+
+
+def is_shunters(client: KafkaAdminClient) -> bool:
+    """Whether the controller is Shunter's own, which names the feature `shunter` in its ApiVersions. Blocks."""
+    try:
+        return FEATURE in client.describe_features(send_request_to_controller=True)
+    except (kafka_errors.IncompatibleBrokerVersion, kafka_errors.UnsupportedVersionError):
+        return False  # Features came with Kafka 2.7.

@@ -8,16 +8,18 @@ from typing import Any
 
 from kafka import TopicPartition
 from kafka import errors as kafka_errors
-from kafka.admin import ConfigResource, ConfigResourceType
 
+from shunter.drivers.admin.answers import translated
 from shunter.drivers.admin.bootstrap_probe import probe
 from shunter.drivers.admin.client import connected
-from shunter.errors import DriverError
+from shunter.drivers.admin.log_dirs import describe_log_dirs
+from shunter.drivers.admin.metadata import live_brokers
+from shunter.drivers.admin.settings import min_insync
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
 
 _EARLIEST, _LATEST = -2, -1
-_AT_ONCE = 500
-"""Topics, or ten times as many partitions, per request: keeps every answer well under a broker's frame limit."""
+_AT_ONCE = 5_000
+"""Partitions per request: keeps every answer well under a broker's frame limit."""
 
 Sizes = dict[tuple[str, int], list[tuple[int, int]]]
 Spaces = dict[int, tuple[int | None, int | None, int]]
@@ -36,12 +38,8 @@ def take_inventory(configuration: Mapping[str, Any]) -> Inventory:
     client = connected(configuration)
     try:
         return _take(client)
-    except kafka_errors.AuthorizationError as error:
-        raise DriverError(
-            f"not allowed to describe the cluster: needs Describe on Cluster and Topic ({error})", retriable=False
-        ) from error
-    except kafka_errors.KafkaError as error:
-        raise DriverError(f"reading the cluster failed: {error}", retriable=True) from error
+    except (kafka_errors.KafkaError, RuntimeError, OSError) as error:
+        raise translated("reading the cluster", "Describe on Cluster and Topic", error) from error
     finally:
         client.close()
 
@@ -50,7 +48,7 @@ def _take(client: Any) -> Inventory:
     began = time.time()
     described = client.describe_cluster()
     topics = [topic for topic in client.describe_topics() if topic["error_code"] == 0]
-    up = sorted(int(broker["broker_id"]) for broker in described["brokers"] if not broker.get("is_fenced", False))
+    up = list(live_brokers(described))
     sizes, spaces, unanswered = _log_dirs(client, up)
     up = _holders(
         up, spaces, {int(node) for topic in topics for part in topic["partitions"] for node in part["replica_nodes"]}
@@ -62,7 +60,7 @@ def _take(client: Any) -> Inventory:
         if int(partition["leader_id"]) >= 0
     ]
     starts, ends = _offsets(client, led, _EARLIEST), _offsets(client, led, _LATEST)
-    min_insync = _min_insync(client, [str(topic["name"]) for topic in topics])
+    min_isr = min_insync(client, [str(topic["name"]) for topic in topics])
     brokers = tuple(
         InventoryBroker(
             int(broker["broker_id"]),
@@ -74,7 +72,7 @@ def _take(client: Any) -> Inventory:
         if int(broker["broker_id"]) in up
     )
     partitions = tuple(
-        _partition(topic, found, sizes, starts, ends, min_insync)
+        _partition(topic, found, sizes, starts, ends, min_isr)
         for topic in sorted(topics, key=lambda topic: str(topic["name"]))
         for found in sorted(topic["partitions"], key=lambda found: int(found["partition_index"]))
     )
@@ -99,7 +97,7 @@ def _partition(
     sizes: Sizes,
     starts: Mapping[tuple[str, int], int],
     ends: Mapping[tuple[str, int], int],
-    min_insync: Mapping[str, int],
+    min_isr: Mapping[str, int],
 ) -> InventoryPartition:
     name, number = str(topic["name"]), int(found["partition_index"])
     identity = topic.get("topic_id")
@@ -113,7 +111,7 @@ def _partition(
         leader=int(found["leader_id"]),
         start_offset=starts.get((name, number)),
         end_offset=ends.get((name, number)),
-        min_insync=min_insync.get(name, 1),
+        min_insync=min_isr.get(name, 1),
         sizes=tuple(sorted(sizes.get((name, number), ()))),
     )
 
@@ -124,7 +122,7 @@ def _log_dirs(client: Any, brokers: Sequence[int]) -> tuple[Sizes, Spaces, tuple
     unanswered: list[tuple[int, str]] = []
     for broker in brokers:
         try:
-            found = client.describe_log_dirs(brokers=[broker])[0]["log_dirs"]
+            found = describe_log_dirs(client, broker, None)
         except kafka_errors.AuthorizationError:
             raise
         except kafka_errors.KafkaError as error:
@@ -148,24 +146,12 @@ def _log_dirs(client: Any, brokers: Sequence[int]) -> tuple[Sizes, Spaces, tuple
 
 def _offsets(client: Any, partitions: Sequence[TopicPartition], which: int) -> dict[tuple[str, int], int]:
     found: dict[tuple[str, int], int] = {}
-    for first in range(0, len(partitions), _AT_ONCE * 10):
-        some = partitions[first : first + _AT_ONCE * 10]
+    for first in range(0, len(partitions), _AT_ONCE):
+        some = partitions[first : first + _AT_ONCE]
         try:
             answered = client.list_partition_offsets(dict.fromkeys(some, which))
         except (kafka_errors.NotLeaderForPartitionError, kafka_errors.UnknownTopicOrPartitionError):
             # A leader moved or a topic went while we asked: this snapshot has no offsets for these, the next one will.
             continue
         found.update({(tp.topic, tp.partition): int(answer.offset) for tp, answer in answered.items()})
-    return found
-
-
-def _min_insync(client: Any, topics: Sequence[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for first in range(0, len(topics), _AT_ONCE):
-        some = topics[first : first + _AT_ONCE]
-        resources = [ConfigResource(ConfigResourceType.TOPIC, name, ["min.insync.replicas"]) for name in some]
-        answered = client.describe_configs(resources, config_filter="all").get("topic", {})
-        for name in some:
-            value = answered.get(name, {}).get("min.insync.replicas", {}).get("value")
-            found[name] = int(value) if value else 1
     return found

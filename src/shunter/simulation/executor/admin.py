@@ -1,6 +1,6 @@
 """The Admin API as a simulated executor reaches it: questions and requests that take time, and may be lost or doubled.
 
-It behaves as `drivers.admin.executor_client.KafkaPythonAdmin` does towards the executor: one broker is asked for metadata as long as it
+It behaves as `drivers.admin.cluster.KafkaPythonAdmin` does towards the executor: one broker is asked for metadata as long as it
 answers, each broker's settings are asked of itself, and what is not answered in time is given up, done or not.
 """
 
@@ -11,16 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from shunter.drivers.admin.answers import LogDirsSeen, SettingsSeen, TopicsSeen, gather_log_dirs
-from shunter.drivers.admin.executor_client import (
-    ASKED_FOR_AGREEMENT,
+from shunter.drivers.admin.answers import SettingsSeen, TopicsSeen
+from shunter.drivers.admin.cluster import (
     BROKER_WITHIN_S,
     READ_WITHIN_S,
     WRITE_WITHIN_S,
     StillOurs,
     always,
 )
-from shunter.drivers.admin.settings_in_force import not_seen_in_force
+from shunter.drivers.admin.log_dirs import LogDirsSeen, gather_log_dirs
+from shunter.drivers.admin.metadata import ASKED_FOR_AGREEMENT
+from shunter.drivers.admin.settings import not_seen_in_force
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import ObservedTopic, OngoingReassignment, ThrottleKey
 from shunter.model.partition import BrokerId, Replicas, TopicPartition

@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from shunter.core.executor.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS, RATES
+from shunter.core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS, RATES
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import ObservedTopic, OngoingReassignment, ThrottleKey
 from shunter.model.partition import BrokerId, Replicas, TopicPartition

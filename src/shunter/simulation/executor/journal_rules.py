@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from shunter.core.executor.throttles import FOLLOWER_REPLICAS
+from shunter.core.throttles import FOLLOWER_REPLICAS
 from shunter.model.execution import (
     CommandTaken,
     Direction,

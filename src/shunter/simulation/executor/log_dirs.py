@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shunter.core.executor.throttles import LOG_DIR_RATE
+from shunter.core.throttles import LOG_DIR_RATE
 from shunter.errors import ErrorCode
 from shunter.model.execution import LogDirSpace, ReplicaSize, ThrottleKey
 from shunter.model.partition import BrokerId, TopicPartition

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from shunter.core.executor.pressure import window_is_open
-from shunter.core.executor.throttles import LISTS, RATES
+from shunter.core.throttles import LISTS, RATES
 from shunter.drivers.journals import Presence
 from shunter.errors import ErrorCode
 from shunter.formats.journal import command_to_json, options_to_json

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from shunter.core.executor.events import Envelope
 from shunter.core.executor.ready import AlterReassignments, CommandReply, PlanReply, Ready, Reply
-from shunter.core.executor.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LOG_DIR_RATE
+from shunter.core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LOG_DIR_RATE
 from shunter.drivers.journals import LEASE_MS
 from shunter.errors import ErrorCode
 from shunter.model.execution import Command, Direction, JournalEntry, ThrottleKey

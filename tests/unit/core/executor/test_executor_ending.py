@@ -10,7 +10,7 @@ from shunter.core.executor.ending import Ending, estimate_by_count, when_it_ends
 from shunter.core.executor.eta import estimate
 from shunter.core.executor.rates import Meter
 from shunter.core.executor.state import ExecutorState, Move, Step
-from shunter.core.executor.throttles import FOLLOWER_RATE, LEADER_RATE
+from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE
 from shunter.model.execution import (
     CommandKind,
     ExecutionOptions,

@@ -6,7 +6,7 @@ from apache_yard import Rig, Yard
 
 from shunter.core.executor.pausing import unheld
 from shunter.core.executor.ready import CommandReply
-from shunter.core.executor.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE
+from shunter.core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE
 from shunter.model.execution import CommandKind, ExecutionOptions, Outcome, ThrottleKey
 from shunter.model.partition import TopicPartition
 

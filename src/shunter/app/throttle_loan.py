@@ -1,0 +1,139 @@
+"""Throttles for moves that somebody else drives, as Shunter's controller: journalled, set, and given back as they were.
+
+They are entries of the cluster's journal, written under its lease, as an executor's are: whoever dies with throttles in
+force leaves a record of what was there before, which `shunter throttles clear` and every later executor give back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from shunter.app.journals import JournalPlace
+from shunter.core.executor.apply import apply
+from shunter.core.executor.state import ExecutorState
+from shunter.core.throttles import Loan, borrow, repay
+from shunter.drivers.admin.cluster import KafkaPythonAdmin
+from shunter.drivers.execution import SystemClock
+from shunter.drivers.journals import LeasedJournal
+from shunter.errors import DriverError
+from shunter.model.execution import (
+    JournalEntry,
+    JournalRecord,
+    ThrottleKey,
+    ThrottleRestored,
+    ThrottleSet,
+)
+
+
+class JournalInHand:
+    """The cluster's journal, whose lease is ours."""
+
+    def __init__(self, place: JournalPlace, cause: str) -> None:
+        """Take the lease, and read what is owed.
+
+        Raises:
+            JournalHeld: an executor drives it.
+            FormatError: it is damaged, or can't be made.
+        """
+        self._cause = cause
+        self._journal: LeasedJournal = place.open(uuid.uuid4().hex)
+        try:
+            self._journal.acquire(SystemClock().now_ms())
+            self.state = ExecutorState()
+            for entry in self._journal.load():
+                apply(self.state, entry)
+        except BaseException:
+            self._journal.close()
+            raise
+
+    def append(self, records: Sequence[JournalRecord]) -> None:
+        """Make records durable, and apply them."""
+        if not records:
+            return
+        now_ms = SystemClock().now_ms()
+        numbered = enumerate(records, start=self.state.next_sequence)
+        entries = [JournalEntry(number, now_ms, self._cause, record) for number, record in numbered]
+        self._journal.append(entries, now_ms)
+        for entry in entries:
+            apply(self.state, entry)
+
+    def renew(self) -> None:
+        """Keep the lease.
+
+        Raises:
+            JournalFenced: somebody else has it.
+        """
+        self._journal.renew(SystemClock().now_ms())
+
+    def close(self) -> None:
+        """Give the lease back."""
+        try:
+            with contextlib.suppress(DriverError):
+                self._journal.release()
+        finally:
+            self._journal.close()
+
+
+@contextlib.contextmanager
+def in_hand(place: JournalPlace, cause: str) -> Iterator[JournalInHand]:
+    """The journal for a moment; see `JournalInHand`."""
+    journal = JournalInHand(place, cause)
+    try:
+        yield journal
+    finally:
+        journal.close()
+
+
+def _loans(state: ExecutorState, keys: Iterable[ThrottleKey]) -> dict[ThrottleKey, Loan]:
+    return {
+        key: Loan(state.throttles[key].before, frozenset(state.throttles[key].ours))
+        for key in keys
+        if key in state.throttles
+    }
+
+
+class LoanTaken(NamedTuple):
+    """What became of settings that were set. `refused` are not set; `late` were taken, and not seen in force in time."""
+
+    refused: dict[ThrottleKey, str]
+    late: dict[ThrottleKey, str]
+
+
+async def set_throttles(
+    journal: JournalInHand, admin: KafkaPythonAdmin, wanted: Mapping[ThrottleKey, str]
+) -> LoanTaken:
+    """Journal settings and set them; a refused one is journalled too.
+
+    Raises:
+        DriverError: the cluster does not answer, or a permission is missing.
+    """
+    seen = await admin.read_settings(list(wanted))
+    records = borrow(wanted, seen.own, seen.effective, _loans(journal.state, wanted))
+    await asyncio.to_thread(journal.append, records)
+    changes: list[tuple[ThrottleKey, str | None]]
+    changes = [(record.key, record.value) for record in records if isinstance(record, ThrottleSet)]
+    refused = await admin.write_settings(changes)
+    late = await admin.not_in_force({key: value for key, value in changes if key not in refused})
+    return LoanTaken(refused, late)
+
+
+async def give_back(
+    journal: JournalInHand, admin: KafkaPythonAdmin, keys: Sequence[ThrottleKey]
+) -> dict[ThrottleKey, str]:
+    """Give journalled settings back as they were; what somebody else changed since is left to them.
+
+    Returns:
+        What could not be given back, and why: it stays in the journal.
+    """
+    live = {str(broker) for broker in await admin.brokers()}
+    dead = {key: "its broker is not live" for key in keys if key.kind == "broker" and key.name not in live}
+    loans = _loans(journal.state, [key for key in keys if key not in dead])
+    changes, left = repay(loans, (await admin.read_settings(list(loans))).own)
+    errors = await admin.alter_settings(list(changes.items()))
+    restored = [ThrottleRestored(key, left=key in left) for key in loans if key not in errors]
+    await asyncio.to_thread(journal.append, restored)
+    return dead | errors

@@ -1,0 +1,439 @@
+"""The Admin API behind a protocol, and kafka-python's client behind that: what the executor and the tools ask of a cluster.
+
+kafka-python blocks; every call runs in a thread. Its private face is touched in this folder alone: the controller that it
+remembers must be forgotten when that broker dies, which it does not do by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from kafka import TopicPartition as KafkaTopicPartition
+from kafka import errors as kafka_errors
+
+from shunter.drivers.admin.answers import SettingsSeen, TopicsSeen, code_of, translated
+from shunter.drivers.admin.bootstrap_probe import probe
+from shunter.drivers.admin.client import connected, is_shunters
+from shunter.drivers.admin.log_dirs import (
+    LogDirsSeen,
+    describe_log_dirs,
+    gather_log_dirs,
+    move_replicas,
+    take_log_dirs,
+)
+from shunter.drivers.admin.metadata import MetadataObserver, live_brokers
+from shunter.drivers.admin.settings import (
+    Change,
+    grouped,
+    not_seen_in_force,
+    read_settings,
+    refusals,
+    settings_told_by,
+    topic_settings,
+    write_settings,
+)
+from shunter.errors import DriverError, ErrorCode, RequestRejected
+from shunter.model.execution import OngoingReassignment, ThrottleKey
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
+from shunter.model.reassignment import CancelMode, Strategy
+
+if TYPE_CHECKING:
+    from shunter.drivers.admin.reassignments import AlterOptions, PartitionReassignment
+
+Answer = TypeVar("Answer")
+
+SHUNTER_FRESH_S = 15.0
+THREADS = 16
+CLOSE_WITHIN_S = 5.0
+READ_WITHIN_S = 12.0
+WRITE_WITHIN_S = 25.0
+"""The library waits for ever for a broker that refuses connections; whoever does not answer by then is given up."""
+BROKER_WITHIN_S = 8.0
+"""A broker that does not tell its log dirs by then is passed over until the next time."""
+
+StillOurs = Callable[[], Awaitable[None]]
+"""Raises if whoever asks may not any more: it may have stood still since its last request."""
+
+
+async def always() -> None:
+    """Nobody takes our place."""
+
+
+class AdminClient(Protocol):
+    """What the executor asks of a cluster. Every call raises `DriverError`, which says whether to try again."""
+
+    async def cluster_id(self) -> str:
+        """The cluster's id."""
+        ...
+
+    async def is_shunter(self) -> bool:
+        """Whether the controller is Shunter's own, which understands its tagged fields."""
+        ...
+
+    async def topic_names(self) -> list[str]:
+        """Names of all topics, sorted."""
+        ...
+
+    async def list_reassignments(self) -> dict[TopicPartition, OngoingReassignment]:
+        """Everything under way."""
+        ...
+
+    async def observe_topics(self, names: Sequence[str], *, sure: bool = False) -> TopicsSeen:
+        """Metadata of topics, and who is up; `sure`: refused, to be tried again, while brokers disagree."""
+        ...
+
+    async def observe_log_dirs(self, asked: Mapping[BrokerId, Sequence[TopicPartition]]) -> LogDirsSeen:
+        """Sizes of replicas and space of log dirs, broker by broker; who does not answer is left out."""
+        ...
+
+    async def read_settings(self, keys: Sequence[ThrottleKey]) -> SettingsSeen:
+        """Settings of brokers and topics."""
+        ...
+
+    async def alter_reassignments(
+        self, targets: Sequence[tuple[TopicPartition, Replicas | None]]
+    ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
+        """RPC 45."""
+        ...
+
+    async def alter_settings(
+        self, settings: Sequence[tuple[ThrottleKey, str | None]], still_ours: StillOurs = always
+    ) -> dict[ThrottleKey, str]:
+        """IncrementalAlterConfigs; returns what went wrong. `still_ours` is asked before each request of it."""
+        ...
+
+    async def alter_log_dirs(
+        self, replicas: Sequence[tuple[BrokerId, TopicPartition, str]]
+    ) -> dict[tuple[BrokerId, TopicPartition], ErrorCode]:
+        """AlterReplicaLogDirs."""
+        ...
+
+    async def close(self) -> None:
+        """End all connections."""
+        ...
+
+
+class KafkaPythonAdmin:
+    """`AdminClient` over kafka-python 3."""
+
+    def __init__(self, configuration: Mapping[str, Any]) -> None:
+        """Connect.
+
+        Args:
+            configuration: kafka-python's names (`formats.client_properties` makes them from Apache's).
+
+        Raises:
+            DriverError: nobody answers, or who answers does not let us in.
+        """
+        self._configuration = dict(configuration)
+        self._client: Any = connected(configuration)
+        self._replacing = False
+        self._observer = MetadataObserver()
+        self._shunter = (-1e9, False)  # When the controller was asked who it is, and whether it is Shunter's.
+        # Threads of our own: calls that hang on a dead broker must not keep the journal from being written.
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="admin")
+
+    @classmethod
+    async def connect(cls, configuration: Mapping[str, Any]) -> KafkaPythonAdmin:
+        """Connect without blocking the loop.
+
+        Raises:
+            DriverError: no broker answers, which is told within seconds; or who answers does not let us in.
+        """
+        await asyncio.to_thread(
+            probe, _servers(configuration), str(configuration.get("security_protocol", "PLAINTEXT"))
+        )
+        return await asyncio.to_thread(cls, configuration)
+
+    async def _call(
+        self, what: str, permission: str, work: Callable[[], Answer], *, within_s: float = READ_WITHIN_S
+    ) -> Answer:
+        client = self._client
+        try:
+            # Not wait_for: under Python 3.11 it swallows a cancellation that comes when the work is just done.
+            async with asyncio.timeout(within_s):
+                return await self._in_thread(work)
+        except TimeoutError as error:
+            await self._replace(client)
+            raise DriverError(f"{what} was not answered within {within_s:.0f} s", retriable=True) from error
+        except (DriverError, RequestRejected):
+            raise
+        except Exception as error:
+            if not isinstance(error, kafka_errors.AuthorizationError):
+                client._controller_id = None  # noqa: SLF001  it remembers a dead controller for ever
+                client.pinned = None
+            if isinstance(error, kafka_errors.UnknownBrokerIdError):
+                await self._learn_brokers(client)
+            raise translated(what, permission, error) from error
+
+    async def _learn_brokers(self, client: Any) -> None:
+        """Let the library look who is there: it would take minutes to hear of a broker that came back."""
+        manager = client._manager  # noqa: SLF001  its metadata are refreshed every five minutes, or when it stumbles
+        with contextlib.suppress(TimeoutError, kafka_errors.KafkaError, RuntimeError, OSError):
+            async with asyncio.timeout(BROKER_WITHIN_S):
+                await self._in_thread(lambda: manager.run(manager.cluster.refresh_metadata))
+
+    async def _replace(self, stuck: Any) -> None:
+        """Take a new client for one that waits for a dead broker; closing the old one sets its threads free."""
+        if self._client is not stuck or self._replacing:
+            return
+        self._replacing = True
+        try:
+            async with asyncio.timeout(WRITE_WITHIN_S):
+                self._client = await self._in_thread(lambda: connected(self._everybody()))
+        except Exception:  # noqa: BLE001  whatever it is, the old client may still come round
+            return
+        finally:
+            self._replacing = False
+        # It may wait for the dead broker too, so nobody waits for it.
+        threading.Thread(target=stuck.close, daemon=True).start()
+
+    def _everybody(self) -> dict[str, Any]:
+        """How to connect: the servers that were named, and all that were seen since, for the named ones may have died."""
+        servers = dict.fromkeys([*_servers(self._configuration), *self._observer.addresses])
+        return self._configuration | {"bootstrap_servers": list(servers)}
+
+    async def _in_thread(self, work: Callable[[], Answer]) -> Answer:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def cluster_id(self) -> str:
+        """The cluster's id."""
+        described = await self._call("DescribeCluster", "Describe on Cluster", self._client.describe_cluster)
+        return str(described["cluster_id"])
+
+    async def is_shunter(self) -> bool:
+        """Whether the controller names the feature `shunter` in its ApiVersions; looked at again after a while.
+
+        A controller may change between the look and a request: Apache's passes over tagged fields that it does not
+        know, and what is left of ours means the same to it.
+        """
+        now = time.monotonic()
+        asked_at, known = self._shunter
+        if now - asked_at < SHUNTER_FRESH_S:
+            return known
+        known = await self._call("ApiVersions", "", lambda: is_shunters(self._client))
+        self._shunter = (now, known)
+        return known
+
+    async def topic_names(self) -> list[str]:
+        """Names of all topics, sorted."""
+        names = await self._call("Metadata", "Describe on Topic", self._client.list_topics)
+        return sorted(str(name) for name in names)
+
+    async def list_reassignments(self) -> dict[TopicPartition, OngoingReassignment]:
+        """Everything under way."""
+
+        def ask() -> dict[TopicPartition, OngoingReassignment]:
+            return {
+                TopicPartition(tp.topic, tp.partition): OngoingReassignment(
+                    tuple(found["replicas"]), tuple(found["adding_replicas"]), tuple(found["removing_replicas"])
+                )
+                for tp, found in self._client.list_partition_reassignments().items()
+            }
+
+        return await self._call("ListPartitionReassignments", "Describe on Cluster", ask)
+
+    async def observe_topics(self, names: Sequence[str], *, sure: bool = False) -> TopicsSeen:
+        """Metadata of topics, and who is up; `sure`: refused, to be tried again, while brokers disagree."""
+        return await self._call(
+            "Metadata", "Describe on Topic", lambda: self._observer.observe(self._client, names, sure=sure)
+        )
+
+    async def observe_log_dirs(self, asked: Mapping[BrokerId, Sequence[TopicPartition]]) -> LogDirsSeen:
+        """Sizes of replicas and space of log dirs, broker by broker; who does not answer is left out."""
+        return await gather_log_dirs(asked, lambda broker: self._log_dirs_of(broker, asked[broker]), take_log_dirs)
+
+    async def _log_dirs_of(self, broker: BrokerId, partitions: Sequence[TopicPartition]) -> list[dict[str, Any]] | str:
+        """What a broker tells, or why it does not."""
+        try:
+            async with asyncio.timeout(BROKER_WITHIN_S):
+                return await self._call(
+                    "DescribeLogDirs",
+                    "Describe on Cluster",
+                    lambda: describe_log_dirs(self._client, broker, partitions),
+                )
+        except TimeoutError:
+            return f"broker {broker} did not answer within {BROKER_WITHIN_S:.0f} s"
+        except DriverError as error:
+            if not error.retriable:
+                raise
+            return str(error)
+
+    async def read_settings(self, keys: Sequence[ThrottleKey]) -> SettingsSeen:
+        """Settings of brokers and topics."""
+        return await self._call(
+            "DescribeConfigs",
+            "DescribeConfigs on Cluster (brokers) and on Topic (topics)",
+            lambda: read_settings(self._client, keys),
+        )
+
+    async def alter_reassignments(
+        self, targets: Sequence[tuple[TopicPartition, Replicas | None]]
+    ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
+        """RPC 45; the controller is found anew when it moved."""
+        if await self.is_shunter():
+            # Whoever asks takes the steps himself: each all at once, and null gives the originals back.
+            from shunter.drivers.admin.reassignments import AlterOptions  # noqa: PLC0415  as in `alter_moves`
+
+            options = AlterOptions(strategy=Strategy.ALL_AT_ONCE, cancel_mode=CancelMode.ROLL_BACK)
+            outcomes = await self.alter_moves(dict(targets), options)
+            return {tp: _code(outcome) for tp, outcome in outcomes.items()}
+        asked = {
+            KafkaTopicPartition(tp.topic, tp.partition): None if replicas is None else list(replicas)
+            for tp, replicas in targets
+        }
+        answered = await self._call(
+            "AlterPartitionReassignments",
+            "Alter on Cluster",
+            lambda: self._client.alter_partition_reassignments(asked),
+            within_s=WRITE_WITHIN_S,
+        )
+        return {TopicPartition(tp.topic, tp.partition): code_of(error) for tp, error in answered.items()}
+
+    async def alter_settings(
+        self, settings: Sequence[tuple[ThrottleKey, str | None]], still_ours: StillOurs = always
+    ) -> dict[ThrottleKey, str]:
+        """IncrementalAlterConfigs, and brokers seen to have applied it; returns what went wrong."""
+        errors = await self.write_settings(settings, still_ours)
+        return errors | await self.not_in_force({key: value for key, value in settings if key not in errors})
+
+    async def write_settings(
+        self, settings: Sequence[tuple[ThrottleKey, str | None]], still_ours: StillOurs = always
+    ) -> dict[ThrottleKey, str]:
+        """IncrementalAlterConfigs, topics first; returns what was refused.
+
+        Raises:
+            DriverError: a permission is missing.
+        """
+        errors: dict[ThrottleKey, str] = {}
+        for group in grouped(settings):
+            await still_ours()
+            errors.update(await self._write_some(group))
+        return errors
+
+    async def not_in_force(self, settings: Mapping[ThrottleKey, str | None]) -> dict[ThrottleKey, str]:
+        """Wait until brokers tell of settings that were written; returns those that were not seen in time."""
+        return await not_seen_in_force(settings, await self.brokers(), self._settings_at) if settings else {}
+
+    async def brokers(self) -> dict[BrokerId, str | None]:
+        """Live brokers and their racks, by id."""
+        described = await self._call("DescribeCluster", "Describe on Cluster", self._client.describe_cluster)
+        return live_brokers(described)
+
+    async def _settings_at(self, broker: BrokerId, keys: Sequence[ThrottleKey]) -> dict[ThrottleKey, str | None]:
+        """What one broker tells of settings; those that it does not tell of are left out."""
+        try:
+            async with asyncio.timeout(BROKER_WITHIN_S):
+                return await self._call(
+                    "DescribeConfigs", "DescribeConfigs", lambda: settings_told_by(self._client, broker, keys)
+                )
+        except TimeoutError as error:
+            raise DriverError(f"broker {broker} did not tell its settings in time", retriable=True) from error
+
+    async def _write_some(self, group: Sequence[Change]) -> dict[ThrottleKey, str]:
+        try:
+            answered = await self._call(
+                "IncrementalAlterConfigs",
+                "AlterConfigs on Cluster (brokers) and on Topic (topics)",
+                lambda: write_settings(self._client, group),
+                within_s=WRITE_WITHIN_S,
+            )
+        except DriverError as error:
+            if not error.retriable:
+                raise
+            return {
+                ThrottleKey(kind, name, setting): str(error) for (kind, name), values in group for setting in values
+            }
+        return refusals(group, answered)
+
+    # ---- what the tools ask besides
+
+    async def describe_topics(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        """Metadata of topics as any broker tells them, by name; a topic that does not exist has its error code."""
+        if not names:
+            return []
+        found = await self._call(
+            "Metadata", "Describe on Topic", lambda: self._client.describe_topics(sorted(set(names)))
+        )
+        return sorted(found, key=lambda topic: str(topic["name"]))
+
+    async def topic_settings(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Settings in force of topics, where they are not Kafka's defaults."""
+        needed = "DescribeConfigs on Topic"
+        return await self._call("DescribeConfigs", needed, lambda: topic_settings(self._client, names))
+
+    async def alter_moves(
+        self, changes: Mapping[TopicPartition, Replicas | None], options: AlterOptions
+    ) -> dict[TopicPartition, Exception | None]:
+        """RPC 45 with what Shunter's controller understands besides; None: cancel. Returns each partition's refusal.
+
+        Raises:
+            DriverError: no answer, or `options` say what only Shunter's controller understands, and this is another's.
+            RequestRejected: refused as a whole.
+        """
+        # Its codec costs half a second to import, which others need not wait for.
+        from shunter.drivers.admin import reassignments  # noqa: PLC0415
+
+        shunter = await self.is_shunter()
+        return await self._alter(lambda: reassignments.alter_moves(self._client, changes, options, shunter=shunter))
+
+    async def cancel_whole(
+        self, topics: Collection[str] | None, options: AlterOptions
+    ) -> dict[TopicPartition, Exception | None]:
+        """Cancel every reassignment of some topics, or (None) of all; see `reassignments.cancel_whole`."""
+        from shunter.drivers.admin import reassignments  # noqa: PLC0415  as above
+
+        shunter = await self.is_shunter()
+        return await self._alter(lambda: reassignments.cancel_whole(self._client, topics, options, shunter=shunter))
+
+    async def _alter(self, work: Callable[[], Answer]) -> Answer:
+        return await self._call("AlterPartitionReassignments", "Alter on Cluster", work, within_s=WRITE_WITHIN_S)
+
+    async def list_moves(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        """Reassignments under way (None: all), with what Shunter's controller tells of them besides."""
+        from shunter.drivers.admin import reassignments  # noqa: PLC0415  as above
+
+        shunter = await self.is_shunter()
+        return await self._call(
+            "ListPartitionReassignments",
+            "Describe on Cluster",
+            lambda: reassignments.list_moves(self._client, partitions, detailed=shunter),
+        )
+
+    async def alter_log_dirs(
+        self, replicas: Sequence[tuple[BrokerId, TopicPartition, str]]
+    ) -> dict[tuple[BrokerId, TopicPartition], ErrorCode]:
+        """AlterReplicaLogDirs."""
+        return await self._call(
+            "AlterReplicaLogDirs", "Alter on Cluster", lambda: move_replicas(self._client, replicas)
+        )
+
+    async def close(self) -> None:
+        """End all connections."""
+        closing = threading.Thread(target=self._client.close, daemon=True)
+        closing.start()
+        await asyncio.to_thread(closing.join, CLOSE_WITHIN_S)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _servers(configuration: Mapping[str, Any]) -> list[str]:
+    """The servers to connect to, which kafka-python takes as a list or with commas."""
+    named = configuration["bootstrap_servers"]
+    return named.split(",") if isinstance(named, str) else list(named)
+
+
+def _code(outcome: Exception | None) -> tuple[ErrorCode, str]:
+    """What became of one partition, with the controller's sentence."""
+    if outcome is None:
+        return ErrorCode.NONE, ""
+    if isinstance(outcome, RequestRejected):
+        return outcome.error_code, str(outcome)
+    raise outcome

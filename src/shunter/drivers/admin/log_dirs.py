@@ -1,0 +1,91 @@
+"""Log dirs of brokers: what each holds, and replicas moved from one to another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from shunter.drivers.admin.answers import code_of
+from shunter.errors import ErrorCode
+from shunter.model.execution import LogDirSpace, ReplicaSize
+from shunter.model.partition import BrokerId, TopicPartition
+
+Told = TypeVar("Told")
+
+
+class LogDirsSeen(NamedTuple):
+    """Sizes, future replicas, space, the brokers that answered, and what those that did not said."""
+
+    sizes: dict[tuple[BrokerId, TopicPartition], ReplicaSize]
+    futures: dict[tuple[BrokerId, TopicPartition], ReplicaSize]
+    spaces: dict[tuple[BrokerId, str], LogDirSpace]
+    brokers: tuple[BrokerId, ...]
+    failed: tuple[tuple[BrokerId, str], ...] = ()
+
+
+async def gather_log_dirs(
+    brokers: Iterable[BrokerId],
+    ask: Callable[[BrokerId], Awaitable[Told | str]],
+    take: Callable[[LogDirsSeen, BrokerId, Told], None],
+) -> LogDirsSeen:
+    """Ask brokers at once for their log dirs.
+
+    Args:
+        brokers: Whom.
+        ask: What a broker tells, or why it does not.
+        take: Adds what a broker told.
+    """
+    asked = sorted(brokers)
+    seen = LogDirsSeen({}, {}, {}, ())
+    answered: list[BrokerId] = []
+    failed: list[tuple[BrokerId, str]] = []
+    for broker, answer in zip(asked, await asyncio.gather(*map(ask, asked)), strict=True):
+        if isinstance(answer, str):
+            failed.append((broker, answer))
+        else:
+            take(seen, broker, answer)
+            answered.append(broker)
+    return seen._replace(brokers=tuple(answered), failed=tuple(failed))
+
+
+def take_log_dirs(seen: LogDirsSeen, broker: BrokerId, log_dirs: Iterable[Mapping[str, Any]]) -> None:
+    """Add what a broker told of its log dirs."""
+    for log_dir in log_dirs:
+        if log_dir["error_code"] != 0:
+            continue
+        path = str(log_dir["log_dir"])
+        seen.spaces[broker, path] = LogDirSpace(
+            int(log_dir.get("total_bytes", -1)), int(log_dir.get("usable_bytes", -1))
+        )
+        for topic in log_dir["topics"]:
+            for partition in topic["partitions"]:
+                tp = TopicPartition(str(topic["name"]), int(partition["partition_index"]))
+                future = bool(partition["is_future_key"])
+                size = ReplicaSize(int(partition["partition_size"]), path, future)
+                (seen.futures if future else seen.sizes)[broker, tp] = size
+
+
+def describe_log_dirs(
+    client: Any, broker: BrokerId, partitions: Iterable[TopicPartition] | None
+) -> list[dict[str, Any]]:
+    """What one broker tells of its log dirs, and of some partitions (None: all) in them. Blocks."""
+    topics: dict[str, list[int]] | None = None
+    if partitions is not None:
+        topics = {}
+        for tp in partitions:
+            topics.setdefault(tp.topic, []).append(tp.partition)
+    answered = client.describe_log_dirs(topics, brokers=[broker])
+    found: list[dict[str, Any]] = answered[0]["log_dirs"]
+    return found
+
+
+def move_replicas(
+    client: Any, replicas: Sequence[tuple[BrokerId, TopicPartition, str]]
+) -> dict[tuple[BrokerId, TopicPartition], ErrorCode]:
+    """Ask brokers to move replicas between their log dirs. Blocks."""
+    asked = {(tp.topic, tp.partition, broker): path for broker, tp, path in replicas}
+    return {
+        (moved.broker_id, TopicPartition(moved.topic, moved.partition)): code_of(error)[0]
+        for moved, error in client.alter_replica_log_dirs(asked).items()
+    }

@@ -1,0 +1,156 @@
+"""Topics and brokers as the cluster's metadata tell them: from the broker that is least late, and checked with others.
+
+Each broker's metadata only move on, but after thousands of moves some are late by seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka import errors as kafka_errors
+
+from shunter.drivers.admin.answers import TopicsSeen, topic_seen
+from shunter.drivers.admin.settings import min_insync
+from shunter.errors import DriverError
+from shunter.model.execution import ObservedTopic
+from shunter.model.partition import BrokerId, TopicPartition
+
+SETTINGS_FRESH_S = 60.0
+"""min.insync.replicas of a topic is read again after this."""
+QUORUM_FRESH_S = 5.0
+ASKED_FOR_AGREEMENT = 3
+"""So many other brokers have to tell the same replicas before a plan is taken on."""
+
+
+def live_brokers(described: Mapping[str, Any]) -> dict[BrokerId, str | None]:
+    """Brokers that are up with their racks, by id, of an answer to DescribeCluster; Shunter's controller is one."""
+    return {
+        int(broker["broker_id"]): broker.get("rack")
+        for broker in sorted(described["brokers"], key=lambda broker: int(broker["broker_id"]))
+        if not broker.get("is_fenced", False)
+    }
+
+
+@dataclass(slots=True)
+class MetadataObserver:
+    """Reads metadata, and remembers what need not be asked at every turn. Its calls block."""
+
+    min_isr: dict[str, tuple[float, int]] = field(default_factory=dict[str, tuple[float, int]])
+    controller: tuple[float, BrokerId] = (-1e9, -1)
+    quorum: bool | None = None
+    """Whether the cluster has a KRaft quorum to ask for its leader; None: not tried yet."""
+    addresses: tuple[str, ...] = ()
+    """Of all brokers at the last look: the ones that were named at the start may be the ones that die."""
+
+    def observe(self, client: Any, names: Sequence[str], *, sure: bool) -> TopicsSeen:
+        """Metadata of topics, and who is up.
+
+        Args:
+            client: Its `pinned` is chosen here, where it is None.
+            names: Of topics.
+            sure: Ask other brokers as well.
+
+        Raises:
+            DriverError: brokers disagree: ask again.
+        """
+        topics: dict[str, ObservedTopic | None] = dict.fromkeys(names)
+        if client.pinned is None:
+            client.pinned = self._least_late(client)
+        if names:
+            found = client.describe_topics(list(names))
+            present = [str(topic["name"]) for topic in found if topic["error_code"] == 0]
+            min_isr = self._min_isr(client, present)
+            for topic in found:
+                topics[str(topic["name"])] = topic_seen(topic, min_isr)
+        described = client.describe_cluster()
+        self.addresses = tuple(f"{broker['host']}:{broker['port']}" for broker in described["brokers"])
+        brokers = live_brokers(described)
+        _doubt(client, [name for name, topic in topics.items() if topic is None], brokers)
+        if sure:
+            _agree(client, topics, brokers)
+        return TopicsSeen(topics, brokers, self._controller(client, int(described["controller_id"])))
+
+    def _least_late(self, client: Any) -> BrokerId | None:
+        """The broker to ask for metadata: of a KRaft cluster who has read most of the metadata log, else the controller."""
+        described = client.describe_cluster()
+        live = live_brokers(described)
+        if self._controller(client, int(described["controller_id"])) < 0 or not self.quorum:
+            controller = int(described["controller_id"])
+            return controller if controller in live else None
+        try:
+            partition = client.describe_metadata_quorum()["topics"][0]["partitions"][0]
+        except (kafka_errors.KafkaError, LookupError):
+            return None
+        read = {
+            int(replica["replica_id"]): int(replica["log_end_offset"])
+            for replica in (*partition["current_voters"], *partition["observers"])
+        }
+        leader = int(partition["leader_id"])
+        if leader in live:
+            return leader
+        return max(sorted(live), key=lambda broker: read.get(broker, -1), default=None)
+
+    def _controller(self, client: Any, said: BrokerId) -> BrokerId:
+        """The controller: of a KRaft cluster the quorum's leader, for there brokers name any of themselves."""
+        if self.quorum is False:
+            return said
+        asked_at, known = self.controller
+        now = time.monotonic()
+        if now - asked_at < QUORUM_FRESH_S:
+            return known
+        try:
+            quorum = client.describe_metadata_quorum()
+            known, self.quorum = int(quorum["topics"][0]["partitions"][0]["leader_id"]), True
+        except (kafka_errors.IncompatibleBrokerVersion, kafka_errors.UnsupportedVersionError):
+            self.quorum = False
+            return said
+        except (kafka_errors.KafkaError, LookupError):
+            known = -1
+        self.controller = (now, known)
+        return known
+
+    def _min_isr(self, client: Any, names: Iterable[str]) -> dict[str, int]:
+        now = time.monotonic()
+        known = self.min_isr
+        due = [name for name in names if name not in known or now - known[name][0] > SETTINGS_FRESH_S]
+        if due:
+            known.update({name: (now, value) for name, value in min_insync(client, due).items()})
+        return {name: known[name][1] for name in names}
+
+
+def _doubt(client: Any, absent: Sequence[str], brokers: Iterable[BrokerId]) -> None:
+    """A topic that was just made is known to some brokers seconds before others, when they have much to do.
+
+    Raises:
+        DriverError: another broker knows a topic that the one we ask does not: ask again.
+    """
+    others = [broker for broker in sorted(brokers) if broker != client.pinned]
+    for broker in others[:1] if absent and client.pinned is not None else ():
+        known = client.known_to(broker, absent)
+        if known:
+            told = f"broker {broker} knows topic {known[0]}, and broker {client.pinned} does not yet"
+            raise DriverError(f"Metadata: {told}", retriable=True)
+
+
+def _agree(client: Any, topics: Mapping[str, ObservedTopic | None], brokers: Iterable[BrokerId]) -> None:
+    """After thousands of moves a broker may be late by seconds, the controller's own too: others are asked as well.
+
+    Raises:
+        DriverError: another broker tells other replicas: ask again.
+    """
+    told = {
+        TopicPartition(name, number): partition.replicas
+        for name, topic in topics.items()
+        if topic is not None
+        for number, partition in topic.partitions.items()
+    }
+    names = sorted({tp.topic for tp in told})
+    others = [broker for broker in sorted(brokers) if broker != client.pinned]
+    for broker in others[:ASKED_FOR_AGREEMENT] if names else ():
+        for tp, replicas in client.replicas_at(broker, names).items():
+            if told.get(tp, replicas) != replicas:
+                where = f"broker {broker} tells replicas {list(replicas)} of {tp}"
+                raise DriverError(f"Metadata: {where}, and another broker {list(told[tp])}", retriable=True)

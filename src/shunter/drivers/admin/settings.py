@@ -1,0 +1,189 @@
+"""Settings of topics and brokers: read, written, and seen in force.
+
+A setting counts as changed when brokers tell of it: a change is answered before it is applied, each broker by itself.
+Changes reach a broker in the order in which they were made, by the metadata log or by ZooKeeper's notifications. So one
+topic of a request stands for all of its topics, and a broker's own settings that were written after those of topics
+stand for them: a ZooKeeper-mode broker tells a topic's settings out of ZooKeeper, whether it has taken them in or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
+
+from shunter.drivers.admin.answers import SettingsSeen, setting_seen
+from shunter.errors import DriverError
+from shunter.model.execution import ThrottleKey
+from shunter.model.partition import BrokerId
+
+WITHIN_S = 10.0
+EVERY_S = 0.1
+PER_REQUEST = 500
+"""Resources per request: keeps every answer well under a broker's frame limit."""
+
+_RESOURCES = {"broker": ConfigResourceType.BROKER, "topic": ConfigResourceType.TOPIC}
+
+Ask = Callable[[BrokerId, Sequence[ThrottleKey]], Awaitable[Mapping[ThrottleKey, str | None]]]
+"""What a broker tells of settings (None: not set at the resource); what it does not tell of is left out."""
+Change = tuple[tuple[str, str], dict[str, str | None]]
+"""A resource (kind and name), and the values that its settings shall have; None: deleted."""
+
+
+def _resources(keys: Iterable[ThrottleKey]) -> list[ConfigResource]:
+    wanted: dict[tuple[str, str], list[str]] = {}
+    for key in keys:
+        wanted.setdefault((key.kind, key.name), []).append(key.setting)
+    return [ConfigResource(_RESOURCES[kind], name, settings) for (kind, name), settings in wanted.items()]
+
+
+def read_settings(client: Any, keys: Sequence[ThrottleKey]) -> SettingsSeen:
+    """Read settings: of topics from any broker, of each broker from itself. Blocks."""
+    resources = _resources(keys)
+    found: dict[str, dict[str, Any]] = {}
+    for first in range(0, len(resources), PER_REQUEST):
+        some = resources[first : first + PER_REQUEST]
+        answered = client.describe_configs(some, include_synonyms=True, config_filter="all")
+        for kind, by_name in answered.items():
+            found.setdefault(kind, {}).update(by_name)
+    seen = SettingsSeen({}, {})
+    for key in keys:
+        setting = found.get(key.kind, {}).get(key.name, {}).get(key.setting)
+        seen.own[key], seen.effective[key] = setting_seen(key, setting)
+    return seen
+
+
+def settings_told_by(client: Any, broker: BrokerId, keys: Sequence[ThrottleKey]) -> dict[ThrottleKey, str | None]:
+    """What one broker tells of settings; those that it does not tell of are left out. Blocks."""
+    found = client.described_by(broker, _resources(keys))
+    told = {key: found.get(key.kind, {}).get(key.name, {}).get(key.setting) for key in keys}
+    return {key: setting_seen(key, setting)[0] for key, setting in told.items() if setting is not None}
+
+
+def min_insync(client: Any, topics: Sequence[str]) -> dict[str, int]:
+    """`min.insync.replicas` in force of topics. Blocks."""
+    found: dict[str, int] = {}
+    for first in range(0, len(topics), PER_REQUEST):
+        some = topics[first : first + PER_REQUEST]
+        resources = [ConfigResource(ConfigResourceType.TOPIC, name, ["min.insync.replicas"]) for name in some]
+        answered = client.describe_configs(resources, config_filter="all").get("topic", {})
+        for name in some:
+            value = answered.get(name, {}).get("min.insync.replicas", {}).get("value")
+            found[name] = int(value) if value else 1
+    return found
+
+
+def topic_settings(client: Any, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Settings in force of topics, where they are not Kafka's defaults. Blocks."""
+    if not topics:
+        return {}
+    wanted = [ConfigResource(ConfigResourceType.TOPIC, name) for name in sorted(topics)]
+    answered = client.describe_configs(wanted, config_filter="all")
+    return {
+        str(name): {
+            str(key): str(entry["value"])
+            for key, entry in settings.items()
+            if entry.get("config_source") != "DEFAULT_CONFIG"
+        }
+        for name, settings in answered.get("topic", {}).items()
+    }
+
+
+def grouped(settings: Iterable[tuple[ThrottleKey, str | None]]) -> list[list[Change]]:
+    """What is written by one request: all topics first, then each broker by itself, so that a dead one fails alone."""
+    by_resource: dict[tuple[str, str], dict[str, str | None]] = {}
+    for key, value in settings:
+        by_resource.setdefault((key.kind, key.name), {})[key.setting] = value
+    groups = [[change for change in by_resource.items() if change[0][0] != "broker"]]
+    groups += [[change] for change in by_resource.items() if change[0][0] == "broker"]
+    return [group for group in groups if group]
+
+
+def write_settings(client: Any, group: Sequence[Change]) -> dict[str, dict[str, str]]:
+    """One IncrementalAlterConfigs; returns what each resource was answered, by kind and name. Blocks."""
+    resources = [
+        ConfigResource(
+            _RESOURCES[kind],
+            name,
+            {
+                setting: (AlterConfigOp.DELETE, None) if value is None else (AlterConfigOp.SET, value)
+                for setting, value in values.items()
+            },
+        )
+        for (kind, name), values in group
+    ]
+    answered: dict[str, dict[str, str]] = client.alter_configs(resources, raise_on_unknown=False, incremental=True)
+    return answered
+
+
+def refusals(group: Sequence[Change], answered: Mapping[str, Mapping[str, str]]) -> dict[ThrottleKey, str]:
+    """What went wrong with a group, by setting.
+
+    Raises:
+        DriverError: a permission is missing.
+    """
+    errors: dict[ThrottleKey, str] = {}
+    for (kind, name), values in group:
+        told = answered.get(kind, {}).get(name, "the answer does not name it")
+        if "AuthorizationFailed" in told:
+            raise DriverError(
+                f"not allowed to change settings of {kind} {name}: needs AlterConfigs on "
+                f"{'Cluster' if kind == 'broker' else 'Topic'}",
+                retriable=False,
+            )
+        if told != "OK":
+            errors.update({ThrottleKey(kind, name, setting): told for setting in values})
+    return errors
+
+
+async def not_seen_in_force(
+    settings: Mapping[ThrottleKey, str | None], brokers: Iterable[BrokerId], ask: Ask, *, within_s: float = WITHIN_S
+) -> dict[ThrottleKey, str]:
+    """Wait until every broker tells of settings that were taken; say which were not seen in time.
+
+    Args:
+        settings: As they were written, None: deleted.
+        brokers: Who is up. One that does not answer is not waited for: it may be dying.
+        ask: See `Ask`.
+        within_s: Seconds until a broker that tells the old value is given up.
+    """
+    topics = [key.name for key in settings if key.kind == "topic"]
+    told = await asyncio.gather(
+        *(_wait_for(broker, _told_by(broker, settings, topics[-1:]), ask, within_s) for broker in sorted(brokers))
+    )
+    missing: dict[ThrottleKey, str] = {}
+    for late in told:
+        for key, broker in late.items():
+            stands_for = [key] if key.kind == "broker" else [other for other in settings if other.kind == "topic"]
+            missing.update(
+                dict.fromkeys(stands_for, f"taken, but broker {broker} did not apply it within {within_s:g} s")
+            )
+    return missing
+
+
+def _told_by(
+    broker: BrokerId, settings: Mapping[ThrottleKey, str | None], topics: Sequence[str]
+) -> dict[ThrottleKey, str | None]:
+    wanted = {"broker": str(broker), "topic": topics[0] if topics else ""}
+    return {key: value for key, value in settings.items() if key.name == wanted[key.kind]}
+
+
+async def _wait_for(
+    broker: BrokerId, wanted: Mapping[ThrottleKey, str | None], ask: Ask, within_s: float
+) -> dict[ThrottleKey, BrokerId]:
+    clock = asyncio.get_running_loop().time
+    deadline_s = clock() + within_s
+    late = list(wanted)
+    while late:
+        try:
+            found = await ask(broker, late)
+        except DriverError:
+            return {}
+        late = [key for key in late if key in found and found[key] != wanted[key]]
+        if clock() >= deadline_s:
+            break
+        if late:
+            await asyncio.sleep(EVERY_S)
+    return dict.fromkeys(late, broker)

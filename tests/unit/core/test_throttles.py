@@ -1,0 +1,77 @@
+"""Which settings a throttle needs, what is journalled before they are written, and what is given back."""
+
+from __future__ import annotations
+
+import pytest
+
+from shunter.core.throttles import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    LOG_DIR_RATE,
+    Loan,
+    Traffic,
+    borrow,
+    cleared,
+    limited,
+    log_dirs_limited,
+    repay,
+    traffic_of,
+)
+from shunter.model.execution import ThrottleKey, ThrottleRemembered, ThrottleRestored, ThrottleSet
+from shunter.model.partition import TopicPartition
+
+TP = TopicPartition("t", 0)
+RATE = ThrottleKey("broker", "1", LEADER_RATE)
+LIST = ThrottleKey("topic", "t", LEADER_REPLICAS)
+
+
+def test_a_move_under_way_keeps_its_sources_when_it_is_proposed_elsewhere() -> None:
+    moving = {TP: Traffic(frozenset({1, 2}), frozenset({3}))}
+    assert traffic_of(moving, {TP: (2, 4)}, {TP: (1, 2, 3)}) == {TP: Traffic(frozenset({1, 2}), frozenset({4}))}
+    assert traffic_of({}, {TP: (2, 4)}, {TP: (1, 2)}) == {TP: Traffic(frozenset({1, 2}), frozenset({4}))}
+
+
+def test_sources_are_throttled_as_leaders_and_destinations_as_followers_topics_first() -> None:
+    wanted = limited({TP: Traffic(frozenset({1, 2}), frozenset({3}))}, 500)
+    assert list(wanted.items())[:2] == [(LIST, "0:1,0:2"), (LIST._replace(setting=FOLLOWER_REPLICAS), "0:3")]
+    assert {(key.name, key.setting): value for key, value in list(wanted.items())[2:]} == {
+        (broker, setting): "500" for broker in "123" for setting in (LEADER_RATE, FOLLOWER_RATE)
+    }
+
+
+def test_all_that_can_be_set_is_cleared() -> None:
+    set_somewhere = {*limited({TP: Traffic(frozenset({1}), frozenset({2}))}, 1), *log_dirs_limited([2], 1)}
+    assert set_somewhere <= cleared([1, 2], ["t"]).keys()
+    assert set(cleared([1, 2], ["t"]).values()) == {None}
+    assert ThrottleKey("broker", "2", LOG_DIR_RATE) in cleared([2], [])
+
+
+def test_what_was_there_is_journalled_before_ours_is_set() -> None:
+    records = borrow({RATE: "500"}, {RATE: "900"}, {RATE: "900"}, {})
+    assert records == [ThrottleRemembered(RATE, "900"), ThrottleSet(RATE, "500")]
+
+
+@pytest.mark.parametrize("theirs", ["500", "499"])
+def test_a_rate_of_somebody_else_that_is_as_low_stays(theirs: str) -> None:
+    assert borrow({RATE: "500"}, {RATE: None}, {RATE: theirs}, {}) == []
+
+
+def test_what_is_ours_already_is_not_remembered_again() -> None:
+    loans = {RATE: Loan(None, {"500"}), LIST: Loan("9:9", {"9:9,0:1"})}
+    own = {RATE: "500", LIST: "9:9,0:1"}
+    records = borrow({RATE: "700", LIST: "0:2"}, own, own, loans)
+    assert records == [ThrottleSet(RATE, "700"), ThrottleSet(LIST, "9:9,0:2")]
+
+
+def test_what_somebody_else_changed_since_is_theirs_before_it_is_ours_again() -> None:
+    loans = {RATE: Loan(None, {"500"})}
+    again = borrow({RATE: "700"}, {RATE: "900"}, {RATE: "900"}, loans)
+    assert again == [ThrottleRestored(RATE, left=True), ThrottleRemembered(RATE, "900"), ThrottleSet(RATE, "700")]
+
+
+def test_a_setting_goes_back_to_what_it_was_unless_somebody_else_changed_it() -> None:
+    loans = {RATE: Loan("900", {"500", "700"}), LIST: Loan(None, {"0:1"})}
+    assert repay(loans, {RATE: "500", LIST: "0:1"}) == ({RATE: "900", LIST: None}, [])
+    assert repay(loans, {RATE: "900", LIST: "7:7"}) == ({RATE: "900"}, [LIST])
