@@ -18,6 +18,7 @@ from kafka.admin import (
     ResourceType,
 )
 
+from shunter.app.drop_in import tool
 from shunter.app.exit_codes import ExitCode
 from shunter.testbed.kraft import KRaftCluster
 from shunter.testbed.waiting import wait_until
@@ -25,7 +26,7 @@ from shunter.testbed.waiting import wait_until
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-USERS = {"admin": "a-secret", "weak": "w-secret", "mover": "m-secret", "blind": "b-secret"}
+USERS = {"admin": "a-secret", "weak": "w-secret", "mover": "m-secret", "blind": "b-secret", "tool": "t-secret"}
 SECURED = {
     # The listener keeps its name and asks for a login; controllers talk among themselves without one.
     "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -127,6 +128,34 @@ def test_every_missing_permission_is_named(
     told = shunter.run(*arguments)
     assert "topic t" in told.stdout + told.stderr
     assert "Describe on Topic" in told.stdout + told.stderr or "there is no topic t" in told.stdout + told.stderr
+
+
+def test_a_throttle_that_is_refused_never_starts_the_move(
+    secured: KRaftCluster, plan: str, tmp_path: Path, admin: KafkaAdminClient
+) -> None:
+    """The drop-in as Apache's tool: an error, exit status 1, and nothing begun; `--verify` and `--cancel` likewise."""
+    at = ("--bootstrap-server", secured.bootstrap, "--reassignment-json-file", plan)
+    config = ("--command-config", login(tmp_path, "tool", USERS["tool"]))
+    for operation in (ACLOperation.DESCRIBE, ACLOperation.ALTER):
+        allow(admin, "tool", operation, ResourceType.CLUSTER, "kafka-cluster")
+        allow(admin, "tool", operation, ResourceType.TOPIC, "t")
+
+    def drop_in(*arguments: str) -> tuple[int, str]:
+        out: list[str] = []
+        return tool.run((*at, *config, *arguments), out.append, out.append), "\n".join(out)
+
+    status, told = drop_in("--execute", "--throttle", "5000")
+    assert (status, "needs AlterConfigs on Topic" in told.splitlines()[-1]) == (1, True), told
+    assert told.splitlines()[-1].startswith("Error: ")
+    assert "limit was set" not in told
+    assert "Successfully started" not in told
+    for action in ("--verify", "--cancel"):
+        status, told = drop_in(action)
+        assert (status, told.splitlines()[-1].startswith("Error: not allowed to change settings")) == (1, True), told
+        status, told = drop_in(action, "--preserve-throttles")
+        assert status == 0, told
+    status, told = drop_in("--execute")
+    assert (status, "Successfully started" in told) == (0, True), told
 
 
 def test_a_setting_that_may_not_be_read_is_never_taken_for_one_that_is_not_set(

@@ -102,6 +102,10 @@ def test_what_changes_nothing_prints_the_same(yard, topic, tmp_path):
     mine = [ours(*arguments) for arguments in cases]
     differences = [found for found in zip(cases, mine, printed, strict=True) if found[1] != found[2]]
     assert not differences, "\n".join(map(str, differences))
+    # What stands behind the words is Java's; that throttles of no topic can't be removed is an error in both.
+    refused = (*at, "--verify", "--reassignment-json-file", absent)
+    for status, out, _ in (ours(*refused), apaches(yard, *refused)):
+        assert (status, out.splitlines()[-1].startswith("Error: ")) == (1, True), out
 
 
 def test_a_whole_reassignment_prints_the_same(yard, topic, tmp_path):
@@ -354,6 +358,17 @@ def test_log_dirs_in_a_plan_print_the_same(yard, topic, tmp_path):
         (*at, "--verify", "--reassignment-json-file", path),
     ):
         assert ours(*given) == apaches(yard, *given)
+    # Broker 4 has no replica: no log dir of it has one, and throttles stay.
+    elsewhere = plan_of(partitions[:1], (4, 2, 3))
+    elsewhere["partitions"][0]["log_dirs"] = ["/d4", "any", folders[3]]
+    given = (*at, "--verify", "--reassignment-json-file", written(tmp_path, elsewhere, "elsewhere.json"))
+    assert ours(*given) == apaches(yard, *given)
+    # A broker that has no such log dir refuses.
+    nowhere = plan_of(partitions[:1], (1, 2, 3))
+    nowhere["partitions"][0]["log_dirs"] = ["/nowhere", "any", "any"]
+    given = (*at, "--execute", "--reassignment-json-file", written(tmp_path, nowhere, "nowhere.json"))
+    (status, out, _), apache = ours(*given), apaches(yard, *given)
+    assert (status, out) == (apache[0], f"{apache[1]}: LOG_DIR_NOT_FOUND")
 
 
 def test_a_dead_broker_does_not_hold_up_a_throttle(yard, topic, tmp_path, zk):

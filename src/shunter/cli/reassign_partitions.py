@@ -5,9 +5,18 @@ from __future__ import annotations
 import click
 
 
+class Verbatim(click.Command):
+    """Hands the command line over as it was typed: the tool reads it by the rules of Apache's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take everything as arguments, `--` and `--help` too."""
+        ctx.params["arguments"] = tuple(args)
+        return []
+
+
 @click.command(
     "kafka-reassign-partitions",
-    context_settings={"ignore_unknown_options": True, "help_option_names": []},
+    cls=Verbatim,
     add_help_option=False,
     short_help="Stand in for Apache's tool of that name: same options, output and exit status.",
 )

@@ -5,8 +5,9 @@ Source: Apache Kafka 3.9, `ReassignPartitionsCommand`: `parsePartitionReassignme
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import orjson
 
@@ -27,25 +28,29 @@ class AskedFor(NamedTuple):
     log_dirs: Mapping[tuple[BrokerId, TopicPartition], str]
 
 
-def parse_reassignment(text: str) -> AskedFor:
+def parse_reassignment(text: str, *, nulls: bool = False) -> AskedFor:
     """Read a reassignment JSON; repeats are left in it.
+
+    Args:
+        text: The file.
+        nulls: Whether null replicas are taken, as KIP-455's draft has them.
 
     Raises:
         PlanRefused: it can't be read.
     """
-    document = _object(_parsed(text), "the document")
+    document = _object(_parsed(text))
     _check_version(document)
     partitions: list[tuple[TopicPartition, Replicas | None]] = []
     log_dirs: dict[tuple[BrokerId, TopicPartition], str] = {}
-    for entry in _list(document.get("partitions", []), "partitions"):
-        fields = _object(entry, "an entry of partitions")
-        tp = TopicPartition(_typed(fields, "topic", str), _typed(fields, "partition", int))
-        replicas = _replicas(fields, tp)
+    for entry in _array(document.get("partitions", []), "Expected JSON array"):
+        fields = _object(entry)
+        tp = TopicPartition(_text(_field(fields, "topic")), _integer(_field(fields, "partition")))
+        named = _field(fields, "replicas")
+        replicas = None if nulls and named is None else tuple(map(_integer, _decoded_list(named)))
         partitions.append((tp, replicas))
-        named = fields.get("log_dirs")
-        if named is None or replicas is None:
+        if replicas is None or "log_dirs" not in fields:
             continue
-        paths = _list(named, "log_dirs")
+        paths = [_text(path) for path in _decoded_list(fields["log_dirs"])]
         if len(paths) != len(replicas):
             told = f"[{', '.join(map(str, replicas))}] is different from size of log dirs list [{', '.join(paths)}]"
             raise PlanRefused(f"Size of replicas list {told} for partition {tp}")
@@ -61,10 +66,10 @@ def parse_topics(text: str) -> tuple[str, ...]:
     Raises:
         PlanRefused: it can't be read.
     """
-    document = _object(_parsed(text), "the document")
+    document = _object(_parsed(text))
     _check_version(document)
-    entries = _list(document.get("topics", []), "topics")
-    return tuple(_typed(_object(entry, "an entry of topics"), "topic", str) for entry in entries)
+    entries = _array(document.get("topics", []), "Expected JSON array")
+    return tuple(_text(_field(_object(entry), "topic")) for entry in entries)
 
 
 def format_reassignment(partitions: Mapping[TopicPartition, Replicas]) -> str:
@@ -115,49 +120,63 @@ def _repeats(items: Iterable[Any]) -> list[Any]:
 
 
 def _parsed(text: str) -> Any:
+    """The document; as Apache's parser passes over what stands behind it."""
+    if not text:
+        raise PlanRefused("The input string shouldn't be empty")
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
+        document, _end = _DECODER.raw_decode(text.lstrip(" \t\r\n"))
+    except (ValueError, RecursionError) as error:
         raise PlanRefused(f"The input string is not a valid JSON: {error}") from None
+    return document
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_number)
+
+
+def _printed(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _check_version(document: Mapping[str, Any]) -> None:
-    version = document.get("version", 1)
-    if type(version) is not int:
-        raise PlanRefused(f"Expected `Integer` value, received {orjson.dumps(version).decode()}")
+    version = _integer(document.get("version", 1))
     if version != 1:
         raise PlanRefused(f"Not supported version field value {version}")
 
 
-def _object(value: Any, what: str) -> Mapping[str, Any]:
+def _object(value: Any) -> Mapping[str, Any]:
     if type(value) is not dict:
-        raise PlanRefused(f"Expected JSON object, received {orjson.dumps(value).decode()} as {what}")
+        raise PlanRefused(f"Expected JSON object, received {_printed(value)}")
     return value
 
 
-def _list(value: Any, what: str) -> list[Any]:
+def _array(value: Any, told: str) -> list[Any]:
     if type(value) is not list:
-        raise PlanRefused(f"Expected JSON array, received {orjson.dumps(value).decode()} as {what}")
+        raise PlanRefused(f"{told}, received {_printed(value)}")
     return value
 
 
-def _typed(fields: Mapping[str, Any], name: str, kind: type[Any]) -> Any:
+def _decoded_list(value: Any) -> list[Any]:
+    return _array(value, "Expected `JSON array` value")
+
+
+def _field(fields: Mapping[str, Any], name: str) -> Any:
     if name not in fields:
-        raise PlanRefused(f'No such field exists: `"{name}"`')
-    value = fields[name]
-    if type(value) is not kind:
-        wanted = "String" if kind is str else "Integer"
-        raise PlanRefused(f"Expected `{wanted}` value, received {orjson.dumps(value).decode()}")
+        raise PlanRefused(f"No such field exists: `{name}`")
+    return fields[name]
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise PlanRefused(f"Expected `String` value, received {_printed(value)}")
     return value
 
 
-def _replicas(fields: Mapping[str, Any], tp: TopicPartition) -> Replicas | None:
-    if "replicas" not in fields:
-        raise PlanRefused('No such field exists: `"replicas"`')
-    if fields["replicas"] is None:
-        return None
-    replicas = _list(fields["replicas"], f"replicas of {tp}")
-    for broker in replicas:
-        if type(broker) is not int:
-            raise PlanRefused(f"Expected `Integer` value, received {orjson.dumps(broker).decode()}")
-    return tuple(replicas)
+def _integer(value: Any) -> int:
+    """A whole number of 32 bits: partition numbers and broker ids have no more."""
+    if type(value) is not int or not -(2**31) <= value < 2**31:
+        raise PlanRefused(f"Expected `Integer` value, received {_printed(value)}")
+    return value

@@ -3,17 +3,57 @@
 import pytest
 
 from shunter.app.drop_in.java_order import hash_set_order
-from shunter.app.drop_in.options import UsageError, parse
+from shunter.app.drop_in.options import UsageError, ValueRefused, VersionAsked, parse, usage
 
 AT = ("--bootstrap-server", "h:1")
 
 
-def test_values_are_given_in_both_ways_and_names_may_be_cut_short():
-    options = parse(("--bootstrap-server=h:1", "--exec", "--reassignment-json-file", "p.json", "--throttle", "5"))
+def test_values_are_given_in_both_ways_and_with_one_dash_or_two():
+    options = parse(("--bootstrap-server=h:1", "-execute", "--reassignment-json-file", "p.json", "-throttle", "5"))
     assert options.action == "execute"
-    assert options.values == {"bootstrap-server": "h:1", "reassignment-json-file": "p.json", "throttle": "5"}
-    assert options.number("throttle", -1) == 5
-    assert options.number("timeout", 10_000) == 10_000
+    assert options.value("bootstrap-server") == "h:1"
+    assert options.value("reassignment-json-file") == "p.json"
+    assert options.number("throttle") == 5
+    assert options.number("timeout") == 10_000
+
+
+def test_what_stands_behind_an_option_with_a_value_is_its_value():
+    options = parse((*AT, "--generate", "--broker-list", "--5", "--topics-to-move-json-file="))
+    assert options.value("broker-list") == "--5"
+    assert options.value("topics-to-move-json-file") == ""
+
+
+def test_words_that_are_no_option_are_passed_over_and_so_is_what_follows_two_dashes():
+    assert parse((*AT, "-", "word", "--list", "--", "--verify")).given.keys() == {"bootstrap-server", "list"}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("5", "6"), "Found multiple arguments for option throttle, but you asked for only one"),
+        (("5", "x"), "Cannot parse argument 'x' of option throttle"),
+        (("much",), "Cannot parse argument 'much' of option throttle"),
+        (("9223372036854775808",), "Cannot parse argument '9223372036854775808' of option throttle"),
+    ],
+)
+def test_a_value_is_looked_at_when_it_is_used(given, told):
+    words = [word for value in given for word in ("--throttle", value)]
+    options = parse((*AT, "--execute", "--reassignment-json-file", "p", *words))
+    with pytest.raises(ValueRefused) as refused:
+        options.number("throttle")
+    assert str(refused.value) == told
+
+
+def test_the_version_is_told_before_anything_is_judged():
+    with pytest.raises(VersionAsked):
+        parse(("--version", "--list", "--verify"))
+
+
+def test_the_help_shows_what_options_take_and_their_defaults():
+    told = " ".join(usage().split())
+    assert "--throttle <Long: throttle>" in told
+    assert "(default: 10000)" in told
+    assert '{"topics": [{"topic": "foo"},{"topic": "foo1"}], "version":1}' in told
 
 
 @pytest.mark.parametrize(
@@ -31,10 +71,8 @@ def test_values_are_given_in_both_ways_and_names_may_be_cut_short():
         ((*AT, "--list", "--throttle", "5"), 'Option "[throttle]" can\'t be used with action "[list]"'),
         ((*AT, "--nonsense"), "nonsense is not a recognized option"),
         ((*AT, "--list", "--timeout"), "Option timeout requires an argument"),
-        (
-            (*AT, "--execute", "--reassignment-json-file", "p", "--throttle", "much"),
-            "Cannot parse argument 'much' of option throttle",
-        ),
+        ((*AT, "--exec"), "exec is not a recognized option"),
+        ((*AT, "-x5"), "x is not a recognized option"),
         ((*AT, "--cancel-all", "--stop", "--rollback"), "--stop and --rollback exclude each other"),
         ((*AT, "--remove-cancel"), 'Missing required argument "[zookeeper]"'),
     ],

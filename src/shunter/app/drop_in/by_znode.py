@@ -105,7 +105,7 @@ class ReassignByZnode:
             raise ZnodeToolFailed(
                 f"{CANCEL} exists: no new reassignments can be submitted until it is removed (--remove-cancel)."
             )
-        asked = parse_reassignment(_read(options.values["reassignment-json-file"]))
+        asked = parse_reassignment(_read(options.value("reassignment-json-file")))
         check_executable(asked, cancels=False)
         if asked.log_dirs:
             raise PlanRefused("log_dirs can't be asked for by way of ZooKeeper: use --bootstrap-server")
@@ -126,7 +126,7 @@ class ReassignByZnode:
 
     def verify(self, options: Options) -> None:
         """Say how far the plan's partitions are."""
-        asked = parse_reassignment(_read(options.values["reassignment-json-file"]))
+        asked = parse_reassignment(_read(options.value("reassignment-json-file")))
         pending = self._pending()
         extra = self.znodes.extra()
         waiting = extra.targets if extra is not None else {}

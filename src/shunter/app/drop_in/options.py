@@ -1,230 +1,297 @@
 """The command line of `shunter kafka-reassign-partitions`: Apache 3.9's, and what the KIPs' tools have besides.
 
-Source: Apache Kafka 3.9, `ReassignPartitionsCommandOptions`; KIP-236 and both drafts of KIP-455 for the others.
+One table of options and one of actions; words are taken by joptsimple's rules, which Apache's tool reads its command line
+with. So an option may have one dash or two, is never abbreviated, and whatever stands behind one that takes a value is its
+value, with dashes too. A value is looked at when it is used: an option that was given twice is refused then.
+
+Source: Apache Kafka 3.9, `ReassignPartitionsCommandOptions`; joptsimple 5.0.4, `OptionParser`; KIP-236 and both drafts of
+KIP-455 for the others.
 """
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from shunter.errors import ShunterError
 
 HELP_TEXT = "This tool helps to move topic partitions between replicas."
+_LONG = re.compile(r"[+-]?\d+")
+_HELP_WIDTH = 80
 
-APACHE_ACTIONS = ("generate", "execute", "verify", "cancel", "list")
-KIP_ACTIONS = ("remove-cancel", "generate-extra", "execute-extra", "verify-extra", "cancel-all")
 
-_OURS = frozenset({*KIP_ACTIONS, "zookeeper", "incremental", "cancel-others", "json", "stop", "rollback"})
+class Option(NamedTuple):
+    """One option. `value` is what it takes, "" if nothing; a number has a default. `example` is shown as it is."""
 
-_ABOUT = {
-    "verify": "Verify if the reassignment completed as specified by --reassignment-json-file; if nothing is going on "
-    "any more, throttles are removed.",
-    "generate": "Generate a candidate partition reassignment configuration; it is not executed.",
-    "execute": "Kick off the reassignment as specified by --reassignment-json-file.",
-    "cancel": "Cancel the active reassignments of --reassignment-json-file; with --zookeeper and without a file: "
-    "create /admin/reassign_cancel, which rolls back everything (KIP-236).",
-    "list": "List all active partition reassignments; with --json as a plan.",
-    "remove-cancel": "Remove /admin/reassign_cancel: new reassignments are taken again (KIP-236).",
-    "generate-extra": "As --generate, for --execute-extra (KIP-236).",
-    "execute-extra": "Submit more reassignments while some are in flight, by /admin/reassign_partitions_extra (KIP-236).",
-    "verify-extra": "Verify what --execute-extra submitted (KIP-236).",
-    "cancel-all": "Stop every reassignment where it stands, or with --rollback revert it (KIP-455's draft).",
-    "bootstrap-server": "REQUIRED, but with --zookeeper: the server(s) to use for bootstrapping.",
-    "zookeeper": "ZooKeeper's addresses and chroot, for clusters in ZooKeeper mode (KIP-236).",
-    "command-config": "Property file containing configs to be passed to Admin Client.",
-    "reassignment-json-file": "The JSON file with the partition reassignment configuration.",
-    "topics-to-move-json-file": "The JSON file with the topics to move to the brokers of --broker-list.",
-    "broker-list": 'The brokers to which the partitions shall be moved, in the form "0,1,2".',
-    "disable-rack-aware": "Disable rack aware replica assignment.",
-    "throttle": "Bytes per second that moves between brokers may use; at least 1 KB/s.",
-    "replica-alter-log-dirs-throttle": "Bytes per second that moves between log dirs may use; at least 1 KB/s.",
-    "timeout": "How long to wait for log directory moves to begin, ms.",
-    "additional": "Execute this reassignment in addition to others, or change the throttle of one.",
-    "preserve-throttles": "Do not modify broker or topic throttles.",
-    "incremental": "As --additional; null or empty replicas cancel a partition (KIP-455's first draft).",
-    "cancel-others": "Cancel every reassignment that is not in the plan (KIP-455's first draft).",
-    "json": "With --list: print the JSON that --reassignment-json-file takes.",
-    "stop": "Cancelling keeps what is in sync already (needs Shunter's controller).",
-    "rollback": "Cancelling restores the original replicas.",
-    "help": "Print usage information.",
-    "version": "Display Kafka version.",
+    about: str
+    value: str = ""
+    default: int | None = None
+    example: str = ""
+
+
+_PLAN = """{"partitions":
+  [{"topic": "foo", "partition": 1, "replicas": [1,2,3],
+    "log_dirs": ["dir1","dir2","dir3"]}],
+ "version":1}"""
+_TOPICS = """{"topics": [{"topic": "foo"},{"topic": "foo1"}], "version":1}"""
+_RATE = "Not less than 1 KB/s. Given again with --additional, it changes the rate of what is under way."
+
+OPTIONS: Mapping[str, Option] = {
+    "additional": Option("Execute this reassignment in addition to others, or change the throttle of one."),
+    "bootstrap-server": Option(
+        "REQUIRED, but with --zookeeper: the server(s) to use for bootstrapping.", "Server(s) to use for bootstrapping"
+    ),
+    "broker-list": Option(
+        'The brokers to which the partitions shall be moved, in the form "0,1,2"; --generate needs it.', "brokerlist"
+    ),
+    "cancel": Option(
+        "Cancel the active reassignments of --reassignment-json-file; with --zookeeper and without a file: create"
+        " /admin/reassign_cancel, which rolls back everything (KIP-236)."
+    ),
+    "cancel-all": Option("Stop every reassignment where it stands, or with --rollback revert it (KIP-455's draft)."),
+    "cancel-others": Option("Cancel every reassignment that is not in the plan (KIP-455's first draft)."),
+    "command-config": Option(
+        "Property file containing configs to be passed to Admin Client.", "Admin client property file"
+    ),
+    "disable-rack-aware": Option("Disable rack aware replica assignment."),
+    "execute": Option("Kick off the reassignment as specified by --reassignment-json-file."),
+    "execute-extra": Option(
+        "Submit more reassignments while some are in flight, by /admin/reassign_partitions_extra (KIP-236)."
+    ),
+    "generate": Option("Generate a candidate partition reassignment configuration; it is not executed."),
+    "generate-extra": Option("As --generate, for --execute-extra (KIP-236)."),
+    "help": Option("Print usage information."),
+    "incremental": Option("As --additional; null or empty replicas cancel a partition (KIP-455's first draft)."),
+    "json": Option("With --list: print the JSON that --reassignment-json-file takes."),
+    "list": Option("List all active partition reassignments; with --json as a plan."),
+    "preserve-throttles": Option("Do not modify broker or topic throttles."),
+    "reassignment-json-file": Option(
+        'The JSON file with the partition reassignment configuration. "log_dirs" is optional, has as many entries as'
+        ' "replicas", and each is "any" or the absolute path of a log directory on that broker. The format is',
+        "manual assignment json file path",
+        example=_PLAN,
+    ),
+    "remove-cancel": Option("Remove /admin/reassign_cancel: new reassignments are taken again (KIP-236)."),
+    "replica-alter-log-dirs-throttle": Option(
+        f"Bytes per second that moves between log directories of a broker may use. {_RATE}",
+        "replicaAlterLogDirsThrottle",
+        -1,
+    ),
+    "rollback": Option("Cancelling restores the original replicas."),
+    "stop": Option("Cancelling keeps what is in sync already (needs Shunter's controller)."),
+    "throttle": Option(f"Bytes per second that moves between brokers may use. {_RATE}", "throttle", -1),
+    "timeout": Option("How long to wait for log directory moves to begin, in ms.", "timeout", 10_000),
+    "topics-to-move-json-file": Option(
+        "The JSON file with the topics to move to the brokers of --broker-list. The format is",
+        "topics to reassign json file path",
+        example=_TOPICS,
+    ),
+    "verify": Option(
+        "Verify if the reassignment completed as specified by --reassignment-json-file; if nothing is going on any more,"
+        " throttles are removed."
+    ),
+    "verify-extra": Option("Verify what --execute-extra submitted (KIP-236)."),
+    "version": Option("Display Kafka version."),
+    "zookeeper": Option(
+        "ZooKeeper's addresses and chroot, for clusters in ZooKeeper mode (KIP-236).", "ZooKeeper connect string"
+    ),
 }
-WITH_VALUE = frozenset(
-    {
-        "bootstrap-server",
-        "zookeeper",
-        "command-config",
-        "reassignment-json-file",
-        "topics-to-move-json-file",
-        "broker-list",
-        "throttle",
-        "replica-alter-log-dirs-throttle",
-        "timeout",
-    }
-)
-_NUMBERS = frozenset({"throttle", "replica-alter-log-dirs-throttle", "timeout"})
-_REQUIRED = {
-    "verify": ("reassignment-json-file",),
-    "generate": ("topics-to-move-json-file", "broker-list"),
-    "execute": ("reassignment-json-file",),
-    "cancel": ("reassignment-json-file",),
-    "list": (),
-    "remove-cancel": ("zookeeper",),
-    "generate-extra": ("topics-to-move-json-file", "broker-list"),
-    "execute-extra": ("reassignment-json-file", "zookeeper"),
-    "verify-extra": ("reassignment-json-file",),
-    "cancel-all": (),
-}
+
+
+class Action(NamedTuple):
+    """What an action needs and permits besides; `by_zookeeper`: what of that ZooKeeper can carry out, None: nothing."""
+
+    required: tuple[str, ...] = ()
+    permitted: frozenset[str] = frozenset()
+    by_zookeeper: frozenset[str] | None = None
+
+
+_FILE, _TOPICS_FILES = ("reassignment-json-file",), ("topics-to-move-json-file", "broker-list")
 _CONNECTING = frozenset({"bootstrap-server", "command-config", "zookeeper"})
-_PERMITTED = {
-    "verify": {"preserve-throttles"},
-    "generate": {"disable-rack-aware"},
-    "execute": {
-        "additional",
-        "throttle",
-        "replica-alter-log-dirs-throttle",
-        "timeout",
-        "incremental",
-        "cancel-others",
-        "stop",
-        "rollback",
-    },
-    "cancel": {"preserve-throttles", "timeout", "stop", "rollback"},
-    "list": {"json"},
-    "remove-cancel": set[str](),
-    "generate-extra": {"disable-rack-aware"},
-    "execute-extra": set[str](),
-    "verify-extra": {"preserve-throttles"},
-    "cancel-all": {"preserve-throttles", "stop", "rollback"},
+APACHE_ACTIONS = ("generate", "execute", "verify", "cancel", "list")
+ACTIONS: Mapping[str, Action] = {
+    "generate": Action(_TOPICS_FILES, frozenset({"disable-rack-aware"})),
+    "execute": Action(
+        _FILE,
+        frozenset(
+            {
+                *("additional", "throttle", "replica-alter-log-dirs-throttle", "timeout"),
+                *("incremental", "cancel-others", "stop", "rollback"),
+            }
+        ),
+        frozenset(),
+    ),
+    "verify": Action(_FILE, frozenset({"preserve-throttles"}), frozenset({"preserve-throttles"})),
+    "cancel": Action(
+        _FILE,
+        frozenset({"preserve-throttles", "timeout", "stop", "rollback"}),
+        # What the cancel znode does is a rollback; and no throttle is touched by way of ZooKeeper.
+        frozenset({"rollback", "preserve-throttles"}),
+    ),
+    "list": Action((), frozenset({"json"}), frozenset({"json"})),
+    "remove-cancel": Action(("zookeeper",), by_zookeeper=frozenset()),
+    "generate-extra": Action(_TOPICS_FILES, frozenset({"disable-rack-aware"})),
+    "execute-extra": Action((*_FILE, "zookeeper"), by_zookeeper=frozenset()),
+    "verify-extra": Action(_FILE, frozenset({"preserve-throttles"}), frozenset({"preserve-throttles"})),
+    "cancel-all": Action((), frozenset({"preserve-throttles", "stop", "rollback"})),
 }
-_BY_ZOOKEEPER = {
-    "execute": set[str](),
-    # What the cancel znode does is a rollback; and no throttle is touched by way of ZooKeeper.
-    "cancel": {"rollback", "preserve-throttles"},
-    "verify": {"preserve-throttles"},
-    "list": {"json"},
-    "remove-cancel": set[str](),
-    "execute-extra": set[str](),
-    "verify-extra": {"preserve-throttles"},
-}
-"""Of what an action permits, what can be carried out by way of ZooKeeper; actions that can't are absent."""
 
 
 class UsageError(ShunterError):
     """The command line can't be used: the tool prints the message and its usage, and exits with 1."""
 
 
+class ValueRefused(ShunterError):
+    """An option's value can't be used; Apache's tool finds that out when it needs it."""
+
+
+class VersionAsked(ShunterError):
+    """`--version`: nothing else is done."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
-    """A command line that can be carried out."""
+    """A command line that can be carried out: its action, and every value that each option was given."""
 
     action: str
-    values: Mapping[str, str]
-    flags: frozenset[str]
+    given: Mapping[str, tuple[str, ...]]
 
     def __contains__(self, name: str) -> bool:
-        return name in self.flags or name in self.values
+        return name in self.given
 
-    def number(self, name: str, default: int) -> int:
-        """A whole number, or its default."""
-        return int(self.values.get(name, default))
+    def value(self, name: str) -> str:
+        """The value of an option that was given.
+
+        Raises:
+            ValueRefused: it was given more than once.
+        """
+        values = self.given[name]
+        if len(values) > 1:
+            raise ValueRefused(f"Found multiple arguments for option {name}, but you asked for only one")
+        return values[0]
+
+    def number(self, name: str) -> int:
+        """A whole number of 64 bits, or the option's default.
+
+        Raises:
+            ValueRefused: it is none, or was given more than once.
+        """
+        default = OPTIONS[name].default
+        assert default is not None, f"{name} takes no number"
+        if name not in self.given:
+            return default
+        for text in self.given[name]:
+            if _LONG.fullmatch(text) is None or not -(2**63) <= int(text) < 2**63:
+                raise ValueRefused(f"Cannot parse argument '{text}' of option {name}")
+        return int(self.value(name))
 
 
 def usage() -> str:
-    """All options, one per line."""
-    width = max(map(len, _ABOUT)) + 4
-    return "\n".join(f"{'--' + name:<{width}}{_ABOUT[name]}" for name in sorted(_ABOUT))
+    """All options with what they take and their defaults, as joptsimple prints them."""
+    heads = {name: f"--{name} <{_taken(option)}>" if option.value else f"--{name}" for name, option in OPTIONS.items()}
+    width = max(len(name) for name in OPTIONS) + 4
+    lines = [f"{'Option':<{width}}Description", f"{'------':<{width}}-----------"]
+    for name, option in OPTIONS.items():
+        default = f" (default: {option.default})" if option.default is not None else ""
+        head = textwrap.wrap(heads[name], width - 2, subsequent_indent="  ", break_on_hyphens=False)
+        about = (
+            textwrap.wrap(option.about + default, _HELP_WIDTH - width, break_on_hyphens=False)
+            + option.example.splitlines()
+        )
+        rows = max(len(head), len(about))
+        columns = zip(head + [""] * (rows - len(head)), about + [""] * (rows - len(about)), strict=True)
+        lines += [f"{left:<{width}}{right}".rstrip() for left, right in columns]
+    return "\n".join(lines)
+
+
+def _taken(option: Option) -> str:
+    return f"{'String' if option.default is None else 'Long'}: {option.value}"
 
 
 def parse(arguments: Sequence[str]) -> Options:
-    """Read a command line as joptsimple does: `--name value`, `--name=value`, unambiguous abbreviations.
+    """Read a command line.
 
     Raises:
-        UsageError: with Apache's sentence where Apache's tool has one.
+        UsageError: it can't be used; with Apache's sentence where Apache's tool has one.
+        VersionAsked: it asks for the version.
     """
-    values, flags, given = _split(arguments)
-    if not arguments or "help" in flags:
+    given = _split(arguments)
+    if not arguments or "help" in given:
         raise UsageError(HELP_TEXT)
-    actions = [name for name in (*APACHE_ACTIONS, *KIP_ACTIONS) if name in given]
+    if "version" in given:
+        raise VersionAsked
+    actions = [name for name in ACTIONS if name in given]
     if len(actions) != 1:
         told = ", ".join(f"--{name}" for name in APACHE_ACTIONS)
         raise UsageError(f"Command must include exactly one action: {told}")
-    action = actions[0]
-    if "bootstrap-server" not in values and "zookeeper" not in values:
+    name, action = actions[0], ACTIONS[actions[0]]
+    if not {"bootstrap-server", "zookeeper"} & given.keys():
         raise UsageError("Please specify --bootstrap-server")
-    by_zookeeper = action == "cancel" and "zookeeper" in values
-    required = () if by_zookeeper else _REQUIRED[action]
-    for name in required:
-        if name not in values:
-            raise UsageError(f'Missing required argument "[{name}]"')
-    permitted = {action, *required, *_PERMITTED[action], *_CONNECTING}
-    for name in given:
-        if name not in permitted:
-            raise UsageError(f'Option "[{name}]" can\'t be used with action "[{action}]"')
-    _check_protocol(action, values, given)
-    _check_values(values, flags)
-    if action == "execute" and {"stop", "rollback"} & flags and not {"incremental", "cancel-others"} & flags:
+    required = () if name == "cancel" and "zookeeper" in given else action.required
+    missing = next((one for one in required if one not in given), None)
+    if missing is not None:
+        raise UsageError(f'Missing required argument "[{missing}]"')
+    permitted = {name, *action.required, *action.permitted, *_CONNECTING}
+    foreign = next((one for one in given if one not in permitted), None)
+    if foreign is not None:
+        raise UsageError(f'Option "[{foreign}]" can\'t be used with action "[{name}]"')
+    options = Options(name, {option: tuple(values) for option, values in given.items()})
+    _check_protocol(options, action)
+    _check_cancels(options)
+    return options
+
+
+def _check_protocol(options: Options, action: Action) -> None:
+    """Refuse what the chosen way to the cluster can't carry out, rather than do half of what was asked."""
+    if "zookeeper" not in options:
+        return
+    name = options.action
+    if "bootstrap-server" in options:
+        raise UsageError("--bootstrap-server and --zookeeper exclude each other: say which way to go")
+    if action.by_zookeeper is None:
+        raise UsageError(f"--{name} can't be carried out by way of --zookeeper: use --bootstrap-server")
+    refused = {"command-config", *action.permitted} - action.by_zookeeper
+    found = next((one for one in options.given if one in refused), None)
+    if found is not None:
+        raise UsageError(f"--{found} can't be carried out by way of --zookeeper with --{name}: use --bootstrap-server")
+
+
+def _check_cancels(options: Options) -> None:
+    if "stop" in options and "rollback" in options:
+        raise UsageError("--stop and --rollback exclude each other")
+    if options.action != "execute" or {"incremental", "cancel-others"} & options.given.keys():
+        return
+    if {"stop", "rollback"} & options.given.keys():
         raise UsageError(
             "--stop and --rollback say what a cancel means: --execute cancels nothing without --incremental"
             " or --cancel-others"
         )
-    return Options(action, values, frozenset(flags))
 
 
-def _check_protocol(action: str, values: Mapping[str, str], given: Sequence[str]) -> None:
-    """Refuse what the chosen way to the cluster can't carry out, rather than do half of what was asked."""
-    if "zookeeper" not in values:
-        return
-    if "bootstrap-server" in values:
-        raise UsageError("--bootstrap-server and --zookeeper exclude each other: say which way to go")
-    if action not in _BY_ZOOKEEPER:
-        raise UsageError(f"--{action} can't be carried out by way of --zookeeper: use --bootstrap-server")
-    refused = {"command-config", *_PERMITTED[action]} - _BY_ZOOKEEPER[action]
-    for name in given:
-        if name in refused:
-            raise UsageError(
-                f"--{name} can't be carried out by way of --zookeeper with --{action}: use --bootstrap-server"
-            )
-
-
-def _check_values(values: Mapping[str, str], flags: set[str]) -> None:
-    for name in sorted(_NUMBERS & values.keys()):
-        if not values[name].removeprefix("-").isdecimal():
-            raise UsageError(f"Cannot parse argument '{values[name]}' of option {name}")
-    if {"stop", "rollback"} <= flags:
-        raise UsageError("--stop and --rollback exclude each other")
-
-
-def _split(arguments: Sequence[str]) -> tuple[dict[str, str], set[str], list[str]]:
-    values: dict[str, str] = {}
-    flags: set[str] = set()
-    given: list[str] = []
+def _split(arguments: Sequence[str]) -> dict[str, list[str]]:
+    """Values by option, in the order in which options came, as joptsimple's `OptionParser(false)` finds them."""
+    given: dict[str, list[str]] = {}
     waiting = list(arguments)
     while waiting:
         word = waiting.pop(0)
-        if not word.startswith("--"):
-            continue  # Apache's tool passes over what is no option.
-        typed, has_value, value = word[2:].partition("=")
-        name = _full_name(typed)
-        given.append(name)
-        if name not in WITH_VALUE:
-            flags.add(name)
-        elif has_value:
-            values[name] = value
-        elif waiting and not waiting[0].startswith("--"):
-            values[name] = waiting.pop(0)
+        if word == "--":
+            break  # What follows is no option, and Apache's tool passes over it.
+        if word == "-" or not word.startswith("-"):
+            continue
+        name, equals, value = word.removeprefix("-").removeprefix("-").partition("=")
+        if name not in OPTIONS:
+            # With one dash it may be a row of options of one letter, of which there are none.
+            raise UsageError(f"{name if word.startswith('--') else word[1]} is not a recognized option")
+        values = given.setdefault(name, [])
+        if not OPTIONS[name].value:
+            continue  # A flag's value is passed over.
+        if equals:
+            values.append(value)
+        elif waiting:
+            values.append(waiting.pop(0))
         else:
             raise UsageError(f"Option {name} requires an argument")
-    return values, flags, given
-
-
-def _full_name(typed: str) -> str:
-    if typed in _ABOUT:
-        return typed
-    candidates = [name for name in _ABOUT if typed and name.startswith(typed)]
-    # What Apache's tool takes for one of its options is not made ambiguous by ours.
-    candidates = [name for name in candidates if name not in _OURS] or candidates
-    if len(candidates) != 1:
-        raise UsageError(f"{typed} is not a recognized option")
-    return candidates[0]
+    return given

@@ -7,8 +7,12 @@ and --list --json. Where we differ on purpose: docs/kafka-reassign-partitions.md
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from shunter.app.drop_in import log_dirs
 from shunter.app.drop_in.java_order import hash_set_order
@@ -39,6 +43,7 @@ EXISTING = (
 RUN_VERIFY = (
     "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
 )
+_INTEGER = re.compile(r"[+-]?\d+")
 Echo = Callable[[str], None]
 
 
@@ -49,11 +54,25 @@ class ToolFailed(ShunterError):
 class ReassignPartitions:
     """The tool's actions on one cluster."""
 
-    def __init__(self, cluster: BlockingAdmin, echo: Echo, *, seed: int = 0) -> None:
-        """Prepare; `seed` is where --generate begins its round."""
-        self.cluster = cluster
+    def __init__(self, connect: Callable[[], BlockingAdmin], echo: Echo, *, seed: int = 0) -> None:
+        """Prepare; the cluster is reached when it is needed. `seed` is where --generate begins its round."""
+        self._connect = connect
         self.echo = echo
         self.random = random.Random(seed)  # noqa: S311 - where a round begins is no secret
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if "cluster" in vars(self):
+            self.cluster.close()
+
+    @cached_property
+    def cluster(self) -> BlockingAdmin:
+        """The cluster, connected to when it is asked for the first time: what is wrong with a plan is said before."""
+        return self._connect()
 
     def run(self, options: Options) -> None:
         """Carry out a command line.
@@ -96,7 +115,7 @@ class ReassignPartitions:
 
     def verify(self, options: Options) -> None:
         """Say how far the plan's partitions are; when nothing is going on any more, remove the throttles."""
-        asked = parse_reassignment(_read(options.values["reassignment-json-file"]))
+        asked = parse_reassignment(_read(options.value("reassignment-json-file")))
         under_way = self._under_way()
         self.echo(self._states(asked, under_way))
         moving_dirs = log_dirs.verify(self.cluster, asked.log_dirs, self.echo)
@@ -133,8 +152,8 @@ class ReassignPartitions:
 
     def generate(self, options: Options) -> None:
         """Propose an assignment of topics to brokers."""
-        text = _read(options.values["topics-to-move-json-file"])
-        brokers, topics = _generate_arguments(text, options.values["broker-list"])
+        text = _read(options.value("topics-to-move-json-file"))
+        brokers, topics = _generate_arguments(text, options.value("broker-list"))
         current = self._current_topics(topics)
         racks = "disable-rack-aware" not in options
         chosen = [node for node in self.cluster.nodes() if node.id in brokers]
@@ -177,11 +196,15 @@ class ReassignPartitions:
 
     def execute(self, options: Options) -> None:
         """Start the plan's reassignments, throttled if so asked."""
-        asked = parse_reassignment(_read(options.values["reassignment-json-file"]))
+        text = _read(options.value("reassignment-json-file"))
+        rates = options.number("throttle"), options.number("replica-alter-log-dirs-throttle")
+        timeout_ms = options.number("timeout")
         others = "cancel-others" in options
-        check_executable(asked, cancels=others or "incremental" in options)
+        cancels = others or "incremental" in options
+        asked = parse_reassignment(text, nulls=cancels)
+        check_executable(asked, cancels=cancels)
         under_way = self._under_way()
-        if under_way and not others and not {"additional", "incremental"} & options.flags:
+        if under_way and not cancels and "additional" not in options:
             raise ToolFailed(EXISTING)
         proposed = {tp: replicas for tp, replicas in asked.partitions if replicas}
         cancelled = [tp for tp, replicas in asked.partitions if not replicas]
@@ -191,12 +214,12 @@ class ReassignPartitions:
         current = self._current(proposed)
         if proposed:
             self.echo(_rollback_plan(current))
-        self._throttle(options, asked, under_way, proposed, current)
+        self._throttle(rates, asked, under_way, proposed, current)
         self._start(proposed)
         if cancelled:
             self._cancel(cancelled, _cancel_mode(options))
         if asked.log_dirs:
-            log_dirs.execute(self.cluster, asked.log_dirs, options.number("timeout", 10_000), self.echo)
+            log_dirs.execute(self.cluster, asked.log_dirs, timeout_ms, self.echo)
 
     def _check_brokers(self, brokers: Iterable[BrokerId]) -> None:
         known = {node.id for node in self.cluster.nodes()}
@@ -213,14 +236,13 @@ class ReassignPartitions:
 
     def _throttle(
         self,
-        options: Options,
+        rates: tuple[int, int],
         asked: AskedFor,
         under_way: Mapping[TopicPartition, PartitionReassignment],
         proposed: Mapping[TopicPartition, Replicas],
         current: Mapping[TopicPartition, Replicas],
     ) -> None:
-        rate = options.number("throttle", -1)
-        log_dir_rate = options.number("replica-alter-log-dirs-throttle", -1)
+        rate, log_dir_rate = rates
         if rate < 0 and log_dir_rate < 0:
             return
         self.echo(RUN_VERIFY)
@@ -246,7 +268,8 @@ class ReassignPartitions:
 
     def cancel(self, options: Options) -> None:
         """Cancel the plan's partitions that are being moved."""
-        asked = parse_reassignment(_read(options.values["reassignment-json-file"]))
+        text, timeout_ms = _read(options.value("reassignment-json-file")), options.number("timeout")
+        asked = parse_reassignment(text)
         under_way = self._under_way(tp for tp, _ in asked.partitions) if asked.partitions else {}
         # As Apache asks it: what only adds is passed over (KAFKA-15653 is not fixed in 3.9).
         active = [tp for tp, move in sorted(under_way.items()) if not move.adding or move.removing]
@@ -254,7 +277,7 @@ class ReassignPartitions:
             self._cancel(active, _cancel_mode(options))
         else:
             self.echo("None of the specified partition reassignments are active.")
-        told = log_dirs.cancel(self.cluster, asked.log_dirs, options.number("timeout", 10_000), self.echo)
+        told = log_dirs.cancel(self.cluster, asked.log_dirs, timeout_ms, self.echo)
         if "preserve-throttles" not in options:
             self._clear_throttles(asked, told)
         elif told:
@@ -312,25 +335,36 @@ def _cancel_mode(options: Options) -> CancelMode | None:
 
 def _read(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError) as error:
         raise PlanRefused(f"Unable to read file {path}: {error}") from error
 
 
 def _generate_arguments(text: str, broker_list: str) -> tuple[list[BrokerId], tuple[str, ...]]:
-    try:
-        brokers = [int(part) for part in broker_list.split(",")]
-    except ValueError:
-        wrong = next(part for part in broker_list.split(",") if not part.strip().lstrip("-").isdecimal())
-        raise PlanRefused(f'For input string: "{wrong}"') from None
+    brokers = [_broker(word) for word in _java_split(broker_list)]
     if len(set(brokers)) != len(brokers):
-        repeated = sorted({broker for broker in brokers if brokers.count(broker) > 1})
+        repeated = hash_set_order(broker for broker in brokers if brokers.count(broker) > 1)
         raise PlanRefused(f"Broker list contains duplicate entries: [{', '.join(map(str, repeated))}]")
     topics = parse_topics(text)
     if len(set(topics)) != len(topics):
-        twice = sorted({name for name in topics if topics.count(name) > 1})
+        twice = hash_set_order(name for name in topics if topics.count(name) > 1)
         raise PlanRefused(f"List of topics to reassign contains duplicate entries: [{', '.join(twice)}]")
     return brokers, topics
+
+
+def _java_split(text: str) -> list[str]:
+    """As Java's `split(",")`: empty words at the end are left out, and a text without commas is one word."""
+    words = text.split(",")
+    while len(words) > 1 and not words[-1]:
+        words.pop()
+    return [] if words == [""] and text else words
+
+
+def _broker(word: str) -> BrokerId:
+    """As Java's `Integer.parseInt`."""
+    if not _INTEGER.fullmatch(word) or not -(2**31) <= int(word) < 2**31:
+        raise PlanRefused(f'For input string: "{word}"')
+    return int(word)
 
 
 def _described(tp: TopicPartition, move: PartitionReassignment) -> str:

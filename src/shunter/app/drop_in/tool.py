@@ -9,36 +9,38 @@ from pathlib import Path
 from shunter.app.client_configuration import configuration_of
 from shunter.app.drop_in.by_znode import ReassignByZnode, ZnodeToolFailed
 from shunter.app.drop_in.log_dirs import LogDirsFailed
-from shunter.app.drop_in.options import Options, UsageError, parse, usage
+from shunter.app.drop_in.options import Options, UsageError, VersionAsked, parse, usage
 from shunter.app.drop_in.partitions import ReassignPartitions, ToolFailed
 from shunter.drivers.admin.blocking import BlockingAdmin
 from shunter.drivers.reassign_znodes import ReassignZnodes
 from shunter.errors import RequestRejected, ShunterError
 
 Echo = Callable[[str], None]
+Connect = Callable[[str, str | None], BlockingAdmin]
 VERSION = "3.9.1"
 """The version of Apache's tool that this one stands in for."""
 
 
-def run(arguments: Sequence[str], echo: Echo, complain: Echo) -> int:
+def run(arguments: Sequence[str], echo: Echo, complain: Echo, connect: Connect | None = None) -> int:
     """Run the tool; returns its exit status, 0 or 1 as Apache's.
 
     Args:
         arguments: The command line.
         echo: Prints a line to standard output.
         complain: Prints a line to standard error.
+        connect: How to reach the cluster; None: by `connected`.
     """
-    if "--version" in arguments:
-        echo(VERSION)
-        return 0
     try:
         options = parse(arguments)
+    except VersionAsked:
+        echo(VERSION)
+        return 0
     except UsageError as error:
         complain(str(error))
         complain(usage())
         return 1
     try:
-        _carry_out(options, echo)
+        _carry_out(options, echo, connect or connected)
     except (ToolFailed, ZnodeToolFailed, LogDirsFailed) as error:
         echo(str(error))
         return 1
@@ -51,7 +53,7 @@ def run(arguments: Sequence[str], echo: Echo, complain: Echo) -> int:
     return 0
 
 
-def connect(bootstrap: str, properties_file: str | None) -> BlockingAdmin:
+def connected(bootstrap: str, properties_file: str | None) -> BlockingAdmin:
     """Connect a tool to a cluster.
 
     Raises:
@@ -61,13 +63,15 @@ def connect(bootstrap: str, properties_file: str | None) -> BlockingAdmin:
     return BlockingAdmin(configuration_of(bootstrap, properties, "reassign-partitions-tool"))
 
 
-def _carry_out(options: Options, echo: Echo) -> None:
-    if "zookeeper" in options.values:
-        znodes = ReassignZnodes(options.values["zookeeper"])
+def _carry_out(options: Options, echo: Echo, connect: Connect) -> None:
+    if "zookeeper" in options:
+        znodes = ReassignZnodes(options.value("zookeeper"))
         try:
             ReassignByZnode(znodes, echo).run(options)
         finally:
             znodes.close()
         return
-    with connect(options.values["bootstrap-server"], options.values.get("command-config")) as cluster:
-        ReassignPartitions(cluster, echo, seed=secrets.randbits(32)).run(options)
+    properties_file = options.value("command-config") if "command-config" in options else None
+    bootstrap = options.value("bootstrap-server")
+    with ReassignPartitions(lambda: connect(bootstrap, properties_file), echo, seed=secrets.randbits(32)) as tool:
+        tool.run(options)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from shunter.app.drop_in.tool import connect
+from shunter.app.drop_in.tool import connected
 from shunter.drivers.admin.blocking import BlockingAdmin
 from shunter.drivers.admin.reassignments import PartitionReassignment
 from shunter.errors import ShunterError
@@ -32,7 +32,7 @@ def describe(bootstrap: str, properties_file: Path | None, topic: str | None, ec
         TopicMissing: none matches.
         DriverError: the cluster does not answer.
     """
-    with connect(bootstrap, str(properties_file) if properties_file else None) as cluster:
+    with connected(bootstrap, str(properties_file) if properties_file else None) as cluster:
         pattern = re.compile(topic.strip('"') if topic else ".*")
         names = [name for name in cluster.topic_names() if pattern.fullmatch(name)]
         if topic and not names:
