@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from shunter.drivers.bearer_tokens import with_tokens
 from shunter.errors import FormatError
 from shunter.formats.client_properties import client_configuration, parse_properties
 
@@ -31,4 +30,6 @@ def configuration_of(bootstrap: str, properties: Path | None, client_id: str | N
             raise FormatError(place, f"can't be read: {error}") from error
     if client_id is not None:
         found.setdefault("client.id", client_id)
+    from shunter.drivers.bearer_tokens import with_tokens  # noqa: PLC0415  brings the client library with it
+
     return with_tokens(client_configuration(found, bootstrap, place))

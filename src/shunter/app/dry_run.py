@@ -13,7 +13,7 @@ from shunter.core.executor.ready import MoveResult
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.submission import judge_submission, replicas_to_size
 from shunter.core.reassignment import Waiting, describe_waiting, plan_on_paper, step_costs
-from shunter.drivers.admin.cluster import AdminClient
+from shunter.drivers.admin.protocol import AdminClient
 from shunter.model.execution import ExecutionOptions, JournalEntry, MoveOrder
 from shunter.model.partition import BrokerId, Replicas
 from shunter.model.reassignment import Strategy

@@ -25,7 +25,8 @@ from shunter.core.executor.machine import Executor
 from shunter.core.executor.rates import Meter
 from shunter.core.executor.ready import CommandReply, Finish, Notice, PlanReply
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.drivers.admin.cluster import AdminClient, KafkaPythonAdmin
+from shunter.drivers.admin.cluster import KafkaPythonAdmin
+from shunter.drivers.admin.protocol import AdminClient
 from shunter.drivers.cluster_claim import ClusterClaim, ClusterClaimed, see_claim, this_claimant
 from shunter.drivers.driver_seat import DriverSeat, SeatTaken
 from shunter.drivers.execution import ExecutionDriver, SystemClock, refused

@@ -12,11 +12,6 @@ from typing import Any, Protocol, Self
 
 import click
 import orjson
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
 
 from shunter.views.execution import OPEN_STATES, ExecutionView, view_to_json
 
@@ -77,7 +72,11 @@ def make_display(*, as_json: bool) -> Display:
     """The display that suits where output goes."""
     if as_json:
         return JsonLines()
-    return Bars() if sys.stdout.isatty() else PlainLines()
+    if not sys.stdout.isatty():
+        return PlainLines()
+    from shunter.cli.execution_bars import Bars  # noqa: PLC0415 - what draws is a tenth of a command's start
+
+    return Bars()
 
 
 def sentence(notice: Told) -> str:
@@ -86,7 +85,9 @@ def sentence(notice: Told) -> str:
     return notice.text if about in notice.text else f"{about}: {notice.text}"
 
 
-class _Base:
+class QuietDisplay:
+    """What displays have in common: a question silences them, and nothing is said twice in a row."""
+
     asking = False
     """A question stands on the terminal."""
 
@@ -124,7 +125,7 @@ class _Base:
             self.asking = False
 
 
-class JsonLines(_Base):
+class JsonLines(QuietDisplay):
     """One JSON object a line: `{"event": "progress" | "notice", ...}`."""
 
     idle = False
@@ -141,7 +142,7 @@ class JsonLines(_Base):
         say_json({"event": "notice", "kind": notice.kind, "about": notice.about, "text": notice.text})
 
 
-class PlainLines(_Base):
+class PlainLines(QuietDisplay):
     """A line every few seconds, and one whenever the counts change."""
 
     def __init__(self) -> None:
@@ -162,59 +163,6 @@ class PlainLines(_Base):
         told = sentence(notice)
         if self.is_news(told):
             click.echo(f"{clock_time()} {told}")
-
-
-class Bars(_Base):
-    """Progress bars on a terminal, redrawn as things change; notices scroll by above them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._console = Console()
-        self._live = Live(console=self._console, refresh_per_second=4, transient=False)
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.stop()
-
-    def quiet(self) -> None:
-        """Stop redrawing."""
-        self._live.stop()
-
-    def view(self, view: ExecutionView) -> None:
-        """Redraw."""
-        if self.asking or not view.counts:
-            return
-        if not self._live.is_started:
-            self._live.start()
-        self._live.update(_drawn(view))
-
-    def notice(self, notice: Told) -> None:
-        """A line above the bars."""
-        told = sentence(notice)
-        if self.is_news(told):
-            self._console.print(Text(f"{clock_time()} {told}"))
-
-
-def _drawn(view: ExecutionView) -> Group:
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for _column in range(4):
-        table.add_column(no_wrap=True)
-    for row in [row for row in view.moves if row.state in OPEN_STATES][:SHOWN_MOVES]:
-        share = 0.0 if row.total_bytes == 0 else row.copied_bytes / row.total_bytes
-        bar = ProgressBar(total=1.0, completed=share, width=20)
-        table.add_row(
-            shortened(row.partition), bar, f"{list(row.current)} → {list(row.target)}", row.waits or row.state
-        )
-    hidden = sum(view.counts.get(state, 0) for state in OPEN_STATES) - SHOWN_MOVES
-    more = Text(f"… and {hidden} more") if hidden > 0 else Text("")
-    whole = Table.grid()  # A bar alone does not end its line.
-    whole.add_row(ProgressBar(total=1.0, completed=view.share, width=60))
-    return Group(Text(told_view(view)), whole, table, more)
 
 
 def shortened(name: str, width: int = NAME_WIDTH) -> str:

@@ -28,7 +28,7 @@ from shunter.core.executor.ready import (
     Reply,
     Request,
 )
-from shunter.drivers.admin.cluster import AdminClient
+from shunter.drivers.admin.protocol import AdminClient
 from shunter.drivers.cluster_claim import ClusterClaimed
 from shunter.drivers.journals import JournalBusy, JournalFenced, JournalRestored, JournalUnusable
 from shunter.drivers.seams import ProcessClock

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from shunter.core.controller.events import BatchRefused, BatchWritten
-from shunter.core.controller.ready import Read, Request, WriteBatch
+if (
+    TYPE_CHECKING
+):  # An executor's clock is described here too, and a controller's events take a tenth of a second to import.
+    from shunter.core.controller.events import BatchRefused, BatchWritten
+    from shunter.core.controller.ready import Read, Request, WriteBatch
 
 
 class Clock(Protocol):

@@ -12,8 +12,8 @@ from shunter.core.executor import events as ev
 from shunter.core.executor.machine import Executor
 from shunter.core.executor.ready import CommandReply, Finish, PlanReply
 from shunter.drivers.admin.answers import SettingsSeen, TopicsSeen
-from shunter.drivers.admin.cluster import StillOurs, always
 from shunter.drivers.admin.log_dirs import LogDirsSeen
+from shunter.drivers.admin.protocol import StillOurs, always
 from shunter.drivers.execution import ExecutionDriver, SystemClock
 from shunter.drivers.journals import JournalBusy, JournalFenced
 from shunter.errors import DriverError, ErrorCode

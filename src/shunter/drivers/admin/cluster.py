@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafka import TopicPartition as KafkaTopicPartition
 from kafka import errors as kafka_errors
@@ -28,6 +28,7 @@ from shunter.drivers.admin.log_dirs import (
     take_log_dirs,
 )
 from shunter.drivers.admin.metadata import MetadataObserver, live_brokers
+from shunter.drivers.admin.protocol import StillOurs, always
 from shunter.drivers.admin.settings import (
     Change,
     grouped,
@@ -56,67 +57,6 @@ WRITE_WITHIN_S = 25.0
 """The library waits for ever for a broker that refuses connections; whoever does not answer by then is given up."""
 BROKER_WITHIN_S = 8.0
 """A broker that does not tell its log dirs by then is passed over until the next time."""
-
-StillOurs = Callable[[], Awaitable[None]]
-"""Raises if whoever asks may not any more: it may have stood still since its last request."""
-
-
-async def always() -> None:
-    """Nobody takes our place."""
-
-
-class AdminClient(Protocol):
-    """What the executor asks of a cluster. Every call raises `DriverError`, which says whether to try again."""
-
-    async def cluster_id(self) -> str:
-        """The cluster's id."""
-        ...
-
-    async def is_shunter(self) -> bool:
-        """Whether the controller is Shunter's own, which understands its tagged fields."""
-        ...
-
-    async def topic_names(self) -> list[str]:
-        """Names of all topics, sorted."""
-        ...
-
-    async def list_reassignments(self) -> dict[TopicPartition, OngoingReassignment]:
-        """Everything under way."""
-        ...
-
-    async def observe_topics(self, names: Sequence[str], *, sure: bool = False) -> TopicsSeen:
-        """Metadata of topics, and who is up; `sure`: refused, to be tried again, while brokers disagree."""
-        ...
-
-    async def observe_log_dirs(self, asked: Mapping[BrokerId, Sequence[TopicPartition]]) -> LogDirsSeen:
-        """Sizes of replicas and space of log dirs, broker by broker; who does not answer is left out."""
-        ...
-
-    async def read_settings(self, keys: Sequence[ThrottleKey]) -> SettingsSeen:
-        """Settings of brokers and topics."""
-        ...
-
-    async def alter_reassignments(
-        self, targets: Sequence[tuple[TopicPartition, Replicas | None]]
-    ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
-        """RPC 45."""
-        ...
-
-    async def alter_settings(
-        self, settings: Sequence[tuple[ThrottleKey, str | None]], still_ours: StillOurs = always
-    ) -> dict[ThrottleKey, str]:
-        """IncrementalAlterConfigs; returns what went wrong. `still_ours` is asked before each request of it."""
-        ...
-
-    async def alter_log_dirs(
-        self, replicas: Sequence[tuple[BrokerId, TopicPartition, str]]
-    ) -> dict[tuple[BrokerId, TopicPartition], ErrorCode]:
-        """AlterReplicaLogDirs."""
-        ...
-
-    async def close(self) -> None:
-        """End all connections."""
-        ...
 
 
 class KafkaPythonAdmin:

@@ -16,11 +16,10 @@ from shunter.drivers.admin.cluster import (
     BROKER_WITHIN_S,
     READ_WITHIN_S,
     WRITE_WITHIN_S,
-    StillOurs,
-    always,
 )
 from shunter.drivers.admin.log_dirs import LogDirsSeen, gather_log_dirs
 from shunter.drivers.admin.metadata import ASKED_FOR_AGREEMENT
+from shunter.drivers.admin.protocol import StillOurs, always
 from shunter.drivers.admin.settings import not_seen_in_force
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import ObservedTopic, OngoingReassignment, ThrottleKey
