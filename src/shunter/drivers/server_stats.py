@@ -11,9 +11,6 @@ _LOG = logging.getLogger(__name__)
 QUIET_SECONDS = 10.0
 """Of one reason at most one line is logged in this time; it says how many there were since the last."""
 
-TURNED_AWAY = frozenset({"max.connections", "max.connections.per.ip", "open files"})
-"""Reasons why a connection is not taken."""
-
 
 @dataclass(slots=True)
 class ServerStats:

@@ -37,7 +37,7 @@ _INT = struct.Struct("!i")
 _LONG = struct.Struct("!q")
 _HEADER = struct.Struct("!iBi")
 _DATA_HEADER = struct.Struct("!iBii")
-_STAT = struct.Struct("!qqq8xii4xq8xq")
+_STAT = struct.Struct("!qq16xii4xq8xq")
 _END = _HEADER.pack(-1, True, -1)
 _READ_DATA = _HEADER.pack(_GET_DATA, False, -1)
 _READ_CHILDREN = _HEADER.pack(_GET_CHILDREN, False, -1)
@@ -87,14 +87,13 @@ class Znode(NamedTuple):
     data: bytes | None
     czxid: int
     mzxid: int
-    ctime_ms: int
     version: int
     children_version: int
     owner: int
     pzxid: int
 
 
-NOT_READ = Znode(WITHHELD, 0, 0, 0, -1, -1, 0, 0)
+NOT_READ = Znode(WITHHELD, 0, 0, -1, -1, 0, 0)
 """A znode that may not be read, and of which nothing is known but that it is there."""
 
 
@@ -303,7 +302,7 @@ def decode_multi(buffer: bytes, offset: int, operations: Sequence[Operation]) ->
             _, offset = _buffer(buffer, offset)
             version = 0
         elif kind == _SET_DATA:
-            version = _STAT.unpack_from(buffer, offset)[3]
+            version = _STAT.unpack_from(buffer, offset)[2]
             offset += 68
         versions.append(version)
     return Committed(decode_zxid(buffer), tuple(versions))

@@ -36,9 +36,6 @@ CONTROLLERS = "/admin/shunter/controllers"
 CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
 """Entity types that have a folder under `/config`."""
 
-DEFAULT_BROKER = "<default>"
-"""Name of the broker configuration that holds for the whole cluster."""
-
 PERSISTENT = (
     "/consumers",
     BROKER_IDS,

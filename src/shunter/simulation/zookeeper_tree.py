@@ -53,7 +53,7 @@ class _Node:
     children: dict[str, None] = field(default_factory=dict[str, None])
 
     def seen(self) -> Znode:
-        return Znode(self.data, self.czxid, self.mzxid, 0, self.version, self.children_version, self.owner, self.pzxid)
+        return Znode(self.data, self.czxid, self.mzxid, self.version, self.children_version, self.owner, self.pzxid)
 
 
 Watcher = Callable[[int, str], None]

@@ -59,7 +59,7 @@ class ConfigZnodes(dict):
         if self.failure is not None:
             raise self.failure
         found = [self.get(path) for path in paths]
-        return [None if data is None else Znode(data, 1, 1, 0, 0, 0, 0, 0) for data in found], 1
+        return [None if data is None else Znode(data, 1, 1, 0, 0, 0, 0) for data in found], 1
 
 
 def partition(replicas, leader, isr=None, epoch=3, adding=(), removing=()):

@@ -48,7 +48,7 @@ def planned(records, present=(), children=None):
 
 
 def znode(data, version=0, mzxid=9):
-    return Znode(data, mzxid - version, mzxid, 0, version, 0, 0, 0)
+    return Znode(data, mzxid - version, mzxid, version, 0, 0, 0)
 
 
 def test_a_new_topic_with_its_first_states_makes_each_parent_once():

@@ -63,11 +63,6 @@ class Figures:
         """Control requests of all kinds."""
         return sum(self.requests.values())
 
-    @property
-    def metadata_requests(self) -> int:
-        """UpdateMetadata requests."""
-        return self.requests.get(UPDATE_METADATA, 0)
-
 
 @dataclass(slots=True)
 class _Mark:
