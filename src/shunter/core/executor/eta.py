@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import sqrt
 from typing import NamedTuple
 
-from shunter.core.executor.projection import Line, Rates, grouped, seconds_left
+from shunter.core.executor.projection import MOST_LINES, Line, Rates, grouped, least_seconds, seconds_left
 from shunter.core.executor.rates import Meter, Point, lower_rates, usual_yield
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.model.execution import Direction, ThrottleKey
@@ -135,9 +135,12 @@ def estimate(
     into, out = lower_rates(others or {})
     yielded = {broker: max(1.0, rate * THROTTLE_YIELD) for broker, rate in into.items()}
     rates = Rates(pace.each, yielded, {broker: max(1.0, rate * THROTTLE_YIELD) for broker, rate in out.items()})
-    alone = seconds_left(grouped(lines), rates._replace(sends=state.limit is not None), rest_s=STEP_S)
-    if any(move.waits.startswith(TURN) for move in going):
-        # Bounds keep moves waiting: no more runs beside one another than did until now.
+    rates = rates._replace(sends=state.limit is not None)
+    few = grouped(lines)
+    many = len(few) > MOST_LINES
+    alone = least_seconds(few, rates, rest_s=STEP_S) if many else seconds_left(few, rates, rest_s=STEP_S)
+    if many or any(move.waits.startswith(TURN) for move in going):
+        # Bounds keep moves waiting, or there are too many to play: as much runs beside one another as did until now.
         alone = max(alone, remaining / max(1.0, pace.each * pace.beside))
     together = alone if state.limit is not None else remaining / pace.measured
     share = sqrt(_spread(points) ** 2 + MODEL_ERROR**2 + (pace.guessed * PRIOR_ERROR) ** 2)

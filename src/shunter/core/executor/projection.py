@@ -18,8 +18,8 @@ Pair: TypeAlias = tuple[BrokerId, BrokerId]
 """(who sends, who receives); -1 where the sender is not known."""
 _Side: TypeAlias = tuple[str, BrokerId]
 
-MOST_LINES = 48
-"""More moves than this are projected in groups: the cost of a projection is their number times their steps."""
+MOST_LINES = 32
+"""More than this are not played one by one: that would cost their number squared, times their steps."""
 _NOTHING = 0.5
 """Bytes that are none."""
 
@@ -93,11 +93,33 @@ def grouped(lines: Sequence[Line]) -> list[Line]:
     return list(groups.values())
 
 
+def least_seconds(lines: Iterable[Line], rates: Rates, *, rest_s: float) -> float:
+    """Seconds that all lines take at the least: what the busiest broker receives or sends, or the longest line.
+
+    Cost: the number of lines times their steps.
+    """
+    load: dict[_Side, float] = {}
+    longest = 0.0
+    for line in lines:
+        alone = 0.0
+        for stage in line.stages:
+            for broker, missing in stage.items():
+                for side in _sides((line.sender, broker), rates):
+                    load[side] = load.get(side, 0.0) + missing
+            alone += rest_s + max(stage.values()) / rates.each / line.weight
+        longest = max(longest, alone)
+    busiest = 0.0
+    for side, missing in load.items():
+        lower = rates.into if side[0] == "in" else rates.out
+        busiest = max(busiest, missing / min(rates.each, lower.get(side[1], rates.each)))
+    return max(longest, busiest)
+
+
 def seconds_left(lines: Iterable[Line], rates: Rates, *, rest_s: float) -> float:
     """Seconds until all lines have ended.
 
     Args:
-        lines: Changed by this.
+        lines: Changed by this; no more than `MOST_LINES`.
         rates: What brokers carry; `each` must be more than 0.
         rest_s: What passes between two stages of a line, and after its last one, while nothing of it is copied.
     """

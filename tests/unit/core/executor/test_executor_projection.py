@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
+import time
+
 import pytest
 
 from shunter.core.executor.eta import STEP_S, estimate
-from shunter.core.executor.projection import MOST_LINES, Line, Rates, grouped, seconds_left, shared
+from shunter.core.executor.projection import MOST_LINES, Line, Rates, grouped, least_seconds, seconds_left, shared
 from shunter.core.executor.rates import RECORD_EVERY_MS, Meter, observe_rates
 from shunter.core.executor.state import ExecutorState, Move, Step
 from shunter.model.execution import ObservedPartition, ObservedTopic, RateObserved, ReplicaSize
@@ -43,8 +46,36 @@ def test_steps_of_a_move_follow_one_another_and_moves_run_beside_one_another() -
 def test_many_moves_are_projected_in_groups_and_end_at_the_same_time() -> None:
     many = [Line(1 + number % 2, [{3: 100.0}, {4: 100.0}]) for number in range(MOST_LINES + 2)]
     few = grouped(many)
-    assert [(line.sender, line.weight) for line in few] == [(1, 25), (2, 25)]
+    assert [(line.sender, line.weight) for line in few] == [(1, MOST_LINES // 2 + 1), (2, MOST_LINES // 2 + 1)]
     assert seconds_left(few, EVEN, rest_s=0) == pytest.approx(2 * 100 * len(many) / 10)
+
+
+def test_too_many_to_be_played_are_bounded_by_the_busiest_broker_and_the_longest_line() -> None:
+    crowd = [Line(number % 7, [{7 + number % 5: 100.0}, {12 + number % 3: 50.0}]) for number in range(105)]
+    assert len(grouped(crowd)) > MOST_LINES
+    assert least_seconds(crowd, EVEN, rest_s=0) == pytest.approx(15 * 150 / 10), "brokers 0 to 6 send 2,250 each"
+    unbounded = EVEN._replace(sends=False)
+    assert least_seconds(crowd, unbounded, rest_s=0) == pytest.approx(21 * 100 / 10), "7 to 11 receive 2,100 each"
+    assert least_seconds(crowd, EVEN._replace(out={3: 1.0}), rest_s=0) == pytest.approx(15 * 150 / 1)
+    alone = [*crowd, Line(-1, [{20: 10_000.0}, {21: 10_000.0}])]
+    assert least_seconds(alone, EVEN, rest_s=3) == pytest.approx(2_000 + 2 * 3)
+
+
+def test_ten_thousand_moves_are_estimated_in_a_moment() -> None:
+    state, meter = pair_moving(), Meter()
+    copy(state, meter, 3, 0, range(0, 21, 2))
+    dice = random.Random(7)
+    for number in range(10_000):
+        tp = TopicPartition("many", number)
+        brokers = tuple(dice.sample(range(30), 6))
+        state.moves[tp] = Move(
+            tp, "p", None, brokers[:3], brokers[3:], Strategy.INCREMENTAL, SIZE, (), False, 0, current=brokers[:3]
+        )
+    began = time.process_time()
+    found = estimate(state, meter, 20_000)
+    assert found is not None
+    assert time.process_time() - began < 5, "0.1 s here; played one by one it would take minutes"
+    assert found.left_ms / 1000 == pytest.approx(30_000 * SIZE / (LIMIT * YIELD), rel=0.1), "as one broker at a time"
 
 
 def pair_moving() -> ExecutorState:
