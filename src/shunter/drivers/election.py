@@ -66,6 +66,12 @@ SCOUT_EVERY_S = 15.0
 PAUSE_S = 0.25
 PAUSE_AT_MOST_S = 30.0
 """After a refusal of ZooKeeper's, or a term that our own core ended, the pause doubles from the one up to the other."""
+LEAP_AT_MOST = 10
+"""After each term that was given back the next election raises the epoch by twice as much, up to 2 to this power.
+
+Where somebody deleted `/controller_epoch`, brokers refuse every epoch up to the one that they know, which may be in the
+thousands; any epoch that nobody has had will do.
+"""
 SETTLED_AFTER_S = 60.0
 """A term that lasted this long was a good one: the next pause begins small again."""
 
@@ -398,7 +404,7 @@ class Election:
     async def _take(self, scene: Scene) -> None:
         """Try to win. After a lost connection the next look finds our own session's znodes, and takes them again."""
         now_ms = time.time_ns() // 1_000_000
-        epoch = decode_controller_epoch(scene.epoch.data) + 1
+        epoch = decode_controller_epoch(scene.epoch.data) + (1 << min(self._failures, LEAP_AT_MOST))
         operations: list[Operation] = [
             Put(znodes.CONTROLLER_EPOCH, encode_controller_epoch(epoch), scene.epoch.version)
         ]

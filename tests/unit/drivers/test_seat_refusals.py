@@ -181,7 +181,7 @@ def test_what_the_core_gives_up_is_given_back_once_and_of_that_term_alone():
     place.loop.deliver(place.seat.give_back, 1, "our core says so")
     place.settle()
     assert [type(event) for event in place.posted] == [SessionExpired, Elected]
-    assert place.told(Elected)[0].controller_epoch == 2
+    assert place.told(Elected)[0].controller_epoch == 3
 
 
 def test_a_watch_that_is_refused_is_armed_as_soon_as_it_may_be():
@@ -309,3 +309,13 @@ def test_a_term_that_is_given_up_while_its_seat_looks_around_is_over():
     assert looked
     assert len(place.told(SessionExpired)) == 1
     assert len(place.told(Elected)) == 2
+
+
+def test_an_epoch_that_brokers_refuse_is_passed_in_a_few_elections():
+    """Somebody deleted `/controller_epoch`, and brokers know epoch 900: one more at each election would take hours."""
+    place = RefusingPlace()
+    place.run(place.seat.start())
+    while (epoch := place.told(Elected)[-1].controller_epoch) <= 900:
+        place.loop.deliver(place.seat.give_back, epoch, "a broker has heard of a newer controller")
+        place.pass_seconds(40)
+    assert len(place.told(Elected)) <= 11
