@@ -122,10 +122,10 @@ class Intake:
     def use(self, settings: ControllerSettings, now_ms: int) -> None:
         """Decide by other settings from now on; moves that may begin now do."""
         self.settings = settings
-        for part in (self.moves, self.adoption, self.reviews, self.submissions, self.znodes, self.client_requests):
+        for part in (self.moves, self.adoption, self.submissions, self.znodes, self.client_requests):
             part.settings = settings
         self.rebalance.use(settings, now_ms)
-        self.reviews.mark(Reason.SETTINGS_CHANGED, self.reviews.pending())
+        self.reviews.on_settings_changed(settings)
 
     def start_up(self, snapshot: ClusterSnapshot) -> Iterator[tuple[int, Effects]]:
         """Everything was read: tell the brokers, then mend what has changed while nobody was the controller.
@@ -365,7 +365,7 @@ class Intake:
     def committed(self, draft: Draft, records: tuple[Record, ...], changes: Changes, now_ms: int) -> Effects:
         """A draft is durable: tell the brokers, and queue what follows."""
         requests = self.announce(changes, now_ms)
-        self.reviews.on_written(draft, records)
+        self.reviews.on_written(draft)
         requests += self.outbox.stop_replicas(pauses.still(self.state, draft.stopped), now_ms, delete=False)
         leaving = {tp: brokers & self.state.shutting_down for tp, brokers in draft.relieved.items()}
         requests += self.outbox.stop_replicas(leaving, now_ms, delete=False)

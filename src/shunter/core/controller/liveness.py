@@ -132,6 +132,7 @@ class Liveness:
             self.state.offline_replicas[tp] = self.state.offline_replicas.get(tp, frozenset()) | {broker}
         self.outbox.announce(failed)  # Where it was not in sync nothing is written.
         self.reviews.mark(Reason.LOG_DIR_FAILED, failed)
+        self.reviews.mark(Reason.BROKERS_CHANGED, [tp for tp in failed if tp in self.state.reassignments])
 
     def _forget_log_dirs(self, went: tuple[BrokerId, ...]) -> None:
         for tp, brokers in list(self.state.offline_replicas.items()):

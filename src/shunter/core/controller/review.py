@@ -29,7 +29,6 @@ from shunter.core.controller.topic_replies import TopicReplies
 from shunter.core.reassignment import WaitReason
 from shunter.model.partition import NO_LEADER, BrokerId, TopicPartition
 from shunter.model.reassignment import Phase
-from shunter.model.records import PutPartition, Record
 from shunter.model.settings import ControllerSettings
 
 Marked: TypeAlias = TopicPartition | tuple[TopicPartition, BrokerId]
@@ -41,7 +40,7 @@ class Reason(Enum):
 
     BROKER_GONE = "its leader, or a follower in sync, is on a broker that is not live"
     BROKER_BACK = "a broker that led it, or was in sync, was restarted (marks the replica)"
-    LEADERLESS = "it has no live leader, and a broker came or configuration is another"
+    LEADERLESS = "it has no live leader, and a broker came, or configuration or settings are others"
     LOG_DIR_FAILED = "a live broker can't serve its replica any more"
     READABLE_AGAIN = "its state could not be read, and can be now"
     TOPIC_GOES = "it moves, and its topic is being deleted"
@@ -49,9 +48,9 @@ class Reason(Enum):
     ISR_READ = "it moves, and a broker before 2.7 wrote its ISR"
     FOUND_MOVING = "a start-up, or somebody who mended a znode, shows that it may be moving"
     NAMED_TWICE = "a request and the legacy znode name it, and the request has been taken"
-    BROKERS_CHANGED = "it moves, and a broker came, went or was restarted"
+    BROKERS_CHANGED = "it moves, and a broker came, went, was restarted, or can't serve it any more"
     CONFIG_CHANGED = "its move waits, and configuration is another"
-    SETTINGS_CHANGED = "its move is pending, and our settings are others"
+    SETTINGS_CHANGED = "its move is pending or waits, and our settings are others"
     STEPPED = "a step or a leader was written, and its move may go on at once"
     TURN_CAME_FREE = "its move is pending, and another move is out of the way"
     NEVER_LED = "it is there, and nobody has led it yet"
@@ -185,7 +184,11 @@ class Reviews:
         self.mark(Reason.FOUND_MOVING, self.adoption.find())
 
     def on_changed(self, changes: Changes) -> None:
-        """Partitions were written, by us or by somebody else, or are gone."""
+        """Partitions were written, by us or by somebody else, or are gone.
+
+        Whoever wrote them may not have known who died or came meanwhile.
+        """
+        self.mark(Reason.BROKER_GONE, self._unserved_among((*changes.led, *changes.isr)))
         self.mark(Reason.ON_CONTROLLER, owed_replicas.placed_on_controllers(self.state, changes.led))
         if self.state.owed_replicas:
             # A broker may have come while this was being written, and somebody else may have decided anew.
@@ -198,16 +201,13 @@ class Reviews:
         never_led = [tp for tp in changes.led if self.never_led(tp)]
         self.mark(Reason.NEVER_LED, never_led, partial(self._led, never_led))
 
-    def on_written(self, draft: Draft, records: Iterable[Record]) -> None:
+    def on_written(self, draft: Draft) -> None:
         """A draft is durable: mark what may go on by it, and what changes passed by while it was written.
 
         Whoever died, came or was configured meanwhile was compared with what stood before.
         """
         self.adoption.on_committed(draft)
         self.mark(Reason.DELETED, self.moves.told_to_delete(draft))
-        self.mark(
-            Reason.BROKER_GONE, self._unserved_among(each.tp for each in records if isinstance(each, PutPartition))
-        )
         stepped = [tp for tp in draft.reassignments if self._stepped_in_sync(draft, tp)]
         stepped += [tp for tp in draft.leaderships if self._led_at_last(tp)]
         stepped += self._passed_by(draft)
@@ -217,7 +217,7 @@ class Reviews:
             return
         out_of_the_way = {Phase.DROPPING, Phase.PAUSED}
         if draft.ended or any(move and move.phase in out_of_the_way for move in draft.reassignments.values()):
-            self.mark(Reason.TURN_CAME_FREE, self.pending())
+            self.mark(Reason.TURN_CAME_FREE, self._pending())
 
     # ---- who leads, and who is in sync
 
@@ -273,7 +273,7 @@ class Reviews:
         return led + followed
 
     def _unserved_among(self, written: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """The same of partitions that were just written, but for those that nobody can lead."""
+        """The same of partitions that somebody has just written, but for those that nobody can lead."""
         brokers = self.state.storing
         led: list[TopicPartition] = []
         followed: list[TopicPartition] = []
@@ -310,7 +310,13 @@ class Reviews:
 
     # ---- moves
 
-    def pending(self) -> list[TopicPartition]:
+    def on_settings_changed(self, settings: ControllerSettings) -> None:
+        """Decide by other settings from now on: leaders may be elected, and moves may begin or go on, that could not."""
+        self.settings = settings
+        self.mark(Reason.LEADERLESS, self.leaderless(self.state.topics))
+        self.mark(Reason.SETTINGS_CHANGED, tuple(dict.fromkeys((*self._pending(), *sorted(self.state.waiting)))))
+
+    def _pending(self) -> list[TopicPartition]:
         """Partitions whose move has not begun."""
         return [tp for tp, move in self.state.reassignments.items() if move.phase is Phase.PENDING]
 

@@ -1,0 +1,69 @@
+"""Nothing that happens to a partition passes it by: what marks it, seen from outside."""
+
+from dataclasses import replace
+
+from harness import Harness
+
+from shunter.core.controller.events import PartitionsRead, RequestAnswered, SettingsChanged
+from shunter.core.reassignment import WaitReason
+from shunter.errors import ErrorCode
+from shunter.model.partition import NO_LEADER, TopicPartition
+
+TP = TopicPartition("t", 0)
+
+
+def test_a_move_does_not_wait_for_a_failed_log_dir():
+    """It was said to catch up for ever: nobody looked at the move, and it was not rolled back when it was overdue."""
+    world = Harness(roll_back_after_ms=10_000).start()
+    world.create("t", [(1, 2)])
+    world.reassign({TP: (1, 3)})
+    world.feed(RequestAnswered(1, 3, ErrorCode.NONE, {TP: ErrorCode.KAFKA_STORAGE_ERROR}))
+    assert world.machine.state.waiting[TP][0].reason is WaitReason.DEAD
+    world.pass_time(11_000)
+    world.pass_time(2_000)
+    assert world.replicas(TP) == (1, 2)
+
+
+def test_a_move_goes_on_without_a_replica_on_a_failed_log_dir_where_it_can():
+    world = Harness().start()
+    world.create("t", [(1, 2)])
+    world.reassign({TP: (3, 4)})
+    assert world.replicas(TP) == (1, 2, 3)
+    world.feed(RequestAnswered(1, 3, ErrorCode.NONE, {TP: ErrorCode.KAFKA_STORAGE_ERROR}))
+    assert world.replicas(TP) == (1, 2, 3, 4)
+
+
+def test_settings_that_allow_an_unclean_leader_elect_one():
+    world = Harness(brokers=(1, 2)).start()
+    world.create("t", [(1, 2)])
+    world.kill(2)
+    world.kill(1)
+    world.revive(2)
+    assert world.leadership(TP).leader == NO_LEADER
+    world.feed(SettingsChanged(replace(world.settings, unclean_leader_election=True)))
+    assert world.leadership(TP).leader == 2
+
+
+def test_settings_that_ask_for_fewer_in_sync_let_a_rollback_go_on():
+    """It keeps what it has added while it would have fewer in sync than min.insync.replicas without it."""
+    world = Harness(default_min_isr=2).start()
+    world.create("t", [(1, 2)])
+    world.reassign({TP: (3, 4)})
+    world.catch_up_all(1)
+    world.kill(2)
+    world.reassign({TP: None}, token=2)
+    assert world.replicas(TP) == (1, 3)
+    world.feed(SettingsChanged(replace(world.settings, default_min_isr=1)))
+    assert world.replicas(TP) == (1,)
+
+
+def test_a_state_that_somebody_wrote_with_a_dead_follower_in_sync_is_mended():
+    """A broker before 2.7 writes its ISR itself: it did not know yet that the follower had died."""
+    world = Harness(brokers=(1, 2, 3)).start()
+    world.create("t", [(1, 2, 3)])
+    world.kill(3)
+    told = world.leadership(TP)
+    assert told.isr == (1, 2)
+    world.store.states[TP] = told._replace(isr=(1, 2, 3), partition_epoch=told.partition_epoch + 1)
+    world.feed(PartitionsRead({TP: world.store.states[TP]}))
+    assert world.leadership(TP).isr == (1, 2)
