@@ -72,7 +72,7 @@ class Edges:
         """Begin with nothing done."""
         self.world = world
         self._made = 0
-        self._acted = False
+        self._last_acts = ["an endpoint", "a topic"]
 
     def _while(self, random: Random) -> int:
         return int(random.choice((0.2, 1, 4)) * SECOND * (0.5 + random.random()))
@@ -431,23 +431,23 @@ class Edges:
             self._cure(name)
 
     def last_act(self) -> list[str]:
-        """When everything has come to rest: move an endpoint, and let a connection swallow before that; make a topic.
+        """When everything has come to rest: move an endpoint, with a connection that swallows; then make a topic.
 
         In a busy cluster others' news carry such a change along; here nothing else has anything said.
         """
-        planned = {action.kind for action in self.world.actions}
-        if self._acted or planned.isdisjoint(("endpoint_moves", "racks_change")):
+        if not self.world.shape.identified or not self._last_acts:
             return []
-        self._acted = True
-        if "racks_change" in planned:
-            self._auto_create(Random(self.world.seed), len(self.world.shape.brokers))
+        act = self._last_acts.pop(0)
+        self.world.scheduler.note(f"the last act: {act}")
         first, *others = self.world.brokers.values()
-        if "channel_swallows" in planned:
+        if act == "a topic":
+            self._auto_create(Random(self.world.seed), len(self.world.shape.brokers))
+            return [act]
+        if any(action.kind == "channel_swallows" for action in self.world.actions):
             for process in self.world.processes.values():
                 process.channels.swallow(others[0].id)
         first.move_endpoint(first.port + 20_000)
-        self.world.scheduler.note(f"the last act: broker {first.id} moves")
-        return ["the last act"]
+        return [act]
 
     def _commit(self, operation: Create | Put) -> bool:
         return isinstance(self.world.tree.commit([operation], self.world.operator), Transaction)

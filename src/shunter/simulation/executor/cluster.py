@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from shunter.core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS, RATES
@@ -22,9 +22,6 @@ from shunter.simulation.executor.partition import FOREIGN, SimulatedPartition
 from shunter.simulation.executor.shape import ExecutorShape
 from shunter.simulation.scheduler import MS, SECOND, Scheduler
 
-if TYPE_CHECKING:
-    from shunter.simulation.executor.rules import ExecutorRules
-
 TICK_US = 200 * MS
 SESSION_US = 6 * SECOND
 CATCH_UP_BYTES = 50_000
@@ -35,6 +32,26 @@ QUORUM = 100
 Answer = Callable[[Any], None]
 
 
+class Watcher(Protocol):
+    """Who is told what happens in the cluster."""
+
+    def topic_deleted(self, name: str) -> None:
+        """A topic is gone."""
+        ...
+
+    def completing(self, found: SimulatedPartition) -> None:
+        """A reassignment is about to end."""
+        ...
+
+    def changed_by_others(self, key: ThrottleKey) -> None:
+        """Somebody but an executor changes a setting."""
+        ...
+
+    def copied(self, found: SimulatedPartition, broker: BrokerId, bytes_per_s: int) -> None:
+        """A broker received some of a partition."""
+        ...
+
+
 class SimulatedCluster:
     """The truth, and what happens to it."""
 
@@ -42,7 +59,7 @@ class SimulatedCluster:
         """Build it: everything in sync, everybody knowing everything."""
         self.scheduler = scheduler
         self.shape = shape
-        self.rules: ExecutorRules | None = None
+        self.rules: Watcher | None = None
         random = Random(f"cluster {seed}")
         self.brokers = {
             broker: ClusterBroker(scheduler, broker, f"rack-{broker % 2}" if shape.racks else None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shunter.core.throttles import FOLLOWER_REPLICAS
 from shunter.model.execution import (
@@ -30,11 +30,9 @@ from shunter.model.execution import (
 )
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.simulation.executor.ledger import Ledger, LedgerMove, LedgerThrottle
+from shunter.simulation.executor.observed import ObservedRules
 from shunter.simulation.executor.partition import SimulatedPartition
 from shunter.simulation.scheduler import SECOND
-
-if TYPE_CHECKING:
-    from shunter.simulation.executor.rules import ExecutorRules
 
 LATE_US = 60 * SECOND
 """What others did may be seen so late: nobody is held to what he could not know."""
@@ -48,7 +46,7 @@ ENTRIES_PER_COMMAND = 40
 class JournalRules:
     """Follows the journal, and compares what it says with the cluster."""
 
-    def __init__(self, rules: ExecutorRules) -> None:
+    def __init__(self, rules: ObservedRules) -> None:
         """Begin with an empty journal."""
         self._rules = rules
         self.ledger = Ledger()

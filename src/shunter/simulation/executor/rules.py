@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from shunter.core.executor.events import Envelope
 from shunter.core.executor.ready import AlterReassignments, CommandReply, PlanReply, Ready, Reply
@@ -18,13 +17,10 @@ from shunter.model.execution import Command, Direction, JournalEntry, ThrottleKe
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.simulation.executor.journal_rules import JournalRules
 from shunter.simulation.executor.ledger import LedgerMove
+from shunter.simulation.executor.observed import ObservedExecutorProcess, ObservedExecutorWorld
 from shunter.simulation.executor.partition import FOREIGN, OURS, SimulatedPartition
 from shunter.simulation.observed import Violation
 from shunter.simulation.scheduler import MS, SECOND
-
-if TYPE_CHECKING:
-    from shunter.simulation.executor.process import ExecutorProcess
-    from shunter.simulation.executor.world import ExecutorWorld
 
 PROMPT_US = 5 * SECOND
 """So soon an order has to be durable and answered while the process lives and its disk is well."""
@@ -45,7 +41,7 @@ is late, or lost on its way)."""
 class ExecutorRules:
     """Looks at all that leaves an executor, at each durable entry, and at what the cluster does with it."""
 
-    def __init__(self, world: ExecutorWorld) -> None:
+    def __init__(self, world: ObservedExecutorWorld) -> None:
         """Begin with nothing seen."""
         self.world = world
         self.journal = JournalRules(self)
@@ -53,7 +49,7 @@ class ExecutorRules:
         self.checks = 0
         self.acknowledged = 0
         self._taken_us = 0
-        self._taker: ExecutorProcess | None = None
+        self._taker: ObservedExecutorProcess | None = None
         """Who took the lease last."""
         self._entries_taken = 0
         self._asked: Counter[tuple[str, TopicPartition]] = Counter()
@@ -71,7 +67,7 @@ class ExecutorRules:
 
     # ---- who may act
 
-    def lease_taken(self, process: ExecutorProcess) -> None:
+    def lease_taken(self, process: ObservedExecutorProcess) -> None:
         """One executor drives a journal. Source: issue, "a second executor on the same journal is refused"."""
         self.world.coverage.count("journal", "topic" if self.world.shape.journal_topic else "file")
         self._taken_us, self._entries_taken = self.world.scheduler.now_us, len(self.ledger.entries)
@@ -82,7 +78,7 @@ class ExecutorRules:
             if other is not process and well and same_time:
                 self.violate("one executor drives", f"{process.name} took the lease while {other.name} drives")
 
-    def journal_loaded(self, process: ExecutorProcess, entries: Sequence[JournalEntry]) -> None:
+    def journal_loaded(self, process: ObservedExecutorProcess, entries: Sequence[JournalEntry]) -> None:
         """A damaged journal is refused. Source: issue, "a corrupt journal is refused"; decision 0201."""
         if self.world.disk.damaged is not None:
             self.violate("a damaged journal is refused", f"{process.name} goes on from {len(entries)} entries")
@@ -91,7 +87,7 @@ class ExecutorRules:
             told = f"{process.name} read {count} entries, {len(self.ledger.entries)} are durable"
             self.violate("what is durable is read again", told)
 
-    def may_act(self, process: ExecutorProcess) -> None:
+    def may_act(self, process: ObservedExecutorProcess) -> None:
         """Whoever lost the lease asks for nothing. Source: decisions 0201 and 0204."""
         self.checks += 1
         lost_us = self.world.scheduler.now_us - self._taken_us
@@ -101,7 +97,7 @@ class ExecutorRules:
     # ---- requests
 
     def reassignments_sent(
-        self, process: ExecutorProcess, targets: Sequence[tuple[TopicPartition, Replicas | None]]
+        self, process: ObservedExecutorProcess, targets: Sequence[tuple[TopicPartition, Replicas | None]]
     ) -> None:
         """Durable before sent. Source: issue, "written and synced before a request is sent"; decision 0201."""
         self.may_act(process)
@@ -133,13 +129,13 @@ class ExecutorRules:
         return max(1, min(self.world.cluster.min_isr.get(move.tp.topic, 1), len(move.goal)))
 
     def reassignments_answered(
-        self, process: ExecutorProcess, targets: Sequence[tuple[TopicPartition, Replicas | None]]
+        self, process: ObservedExecutorProcess, targets: Sequence[tuple[TopicPartition, Replicas | None]]
     ) -> None:
         """The request is over, one way or the other."""
         for tp, _target in targets:
             self._asked[process.name, tp] -= 1
 
-    def _left_alone(self, process: ExecutorProcess, move: LedgerMove) -> None:
+    def _left_alone(self, process: ObservedExecutorProcess, move: LedgerMove) -> None:
         """Others' reassignments are left alone once they were seen. Source: issue, "foreign reassignments are left alone"."""
         found = self.world.cluster.partitions.get(move.tp)
         if (
@@ -155,7 +151,9 @@ class ExecutorRules:
             told = f"{process.name} asks for {move.tp} which somebody else moves to {list(found.target)}, and saw it"
             self.violate("others' reassignments are left alone", told)
 
-    def settings_sent(self, process: ExecutorProcess, settings: Sequence[tuple[ThrottleKey, str | None]]) -> None:
+    def settings_sent(
+        self, process: ObservedExecutorProcess, settings: Sequence[tuple[ThrottleKey, str | None]]
+    ) -> None:
         """A setting is remembered before it is touched. Source: decision 0203."""
         self.may_act(process)
         process.cross()
@@ -180,7 +178,9 @@ class ExecutorRules:
         if process is not None and well and self.world.turned_us < since_us and not self.world.window_open(process):
             self.violate("copies begin in their time window", told)
 
-    def log_dirs_sent(self, process: ExecutorProcess, replicas: Sequence[tuple[BrokerId, TopicPartition, str]]) -> None:
+    def log_dirs_sent(
+        self, process: ObservedExecutorProcess, replicas: Sequence[tuple[BrokerId, TopicPartition, str]]
+    ) -> None:
         """Log dirs are asked for as a durable plan names them, within their throttle, of moves that are to go there.
 
         Source: issue, "written and synced before a request is sent"; decision 0203.
@@ -272,7 +272,7 @@ class ExecutorRules:
 
     # ---- the core
 
-    def handled(self, process: ExecutorProcess, envelope: Envelope, ready: Ready) -> None:
+    def handled(self, process: ObservedExecutorProcess, envelope: Envelope, ready: Ready) -> None:
         """An event was handled. Memory and queues stay bounded; nothing spins. Source: issue; TIGER_STYLE."""
         self.checks += 1
         for request in ready.requests:
@@ -297,7 +297,7 @@ class ExecutorRules:
 
     # ---- orders
 
-    def command_asked(self, process: ExecutorProcess, command: Command) -> Callable[[CommandReply], None]:
+    def command_asked(self, process: ObservedExecutorProcess, command: Command) -> Callable[[CommandReply], None]:
         """Orders act promptly. Source: issue, "`shunter stop|rollback|pause|resume|limit` act within seconds"."""
         answered: list[CommandReply] = []
         asked_us = self.world.scheduler.now_us
@@ -334,7 +334,7 @@ class ExecutorRules:
 
         self.world.scheduler.after(PROMPT_US, look)
 
-    def plan_answered(self, process: ExecutorProcess, asked_us: int, reply: PlanReply) -> None:
+    def plan_answered(self, process: ObservedExecutorProcess, asked_us: int, reply: PlanReply) -> None:
         """A plan was taken on or refused."""
         del asked_us
         self._answered(process, reply)
@@ -342,7 +342,7 @@ class ExecutorRules:
             taken = sum(move.refused is None for move in reply.moves)
             self.acknowledged += taken
 
-    def _answered(self, process: ExecutorProcess, reply: Reply) -> None:
+    def _answered(self, process: ObservedExecutorProcess, reply: Reply) -> None:
         """Durable before answered: what was said to be taken on is in the journal. Source: decision 0201."""
         # Who stood still before it could say so says it when the journal may tell of the next execution.
         if isinstance(reply, PlanReply) and reply.error is None and self._taker is process:

@@ -23,6 +23,7 @@ from shunter.simulation.executor.cluster import SimulatedCluster
 from shunter.simulation.executor.disk import JournalDisk
 from shunter.simulation.executor.endings import find_open_ends
 from shunter.simulation.executor.faults import ExecutorFaults
+from shunter.simulation.executor.observed import ObservedExecutorProcess
 from shunter.simulation.executor.operators import SHELL, ExecutorOperators
 from shunter.simulation.executor.partition import OURS
 from shunter.simulation.executor.process import ExecutorProcess
@@ -76,7 +77,7 @@ class ExecutorWorld:
         self.murky_until_us = -1
         """Until when a fault may make somebody late."""
         self.jump_ms = 0
-        self.local_minutes = HALF_A_DAY if shape.night else 0
+        self.local_minutes: int = HALF_A_DAY if shape.night else 0
         self.turned_us = -1
         """When half a day passed last: only then does a time window open or close."""
         self.phase_two = False
@@ -97,7 +98,7 @@ class ExecutorWorld:
         """How wrong the clock of a process is that starts now."""
         return self.jump_ms + self.scheduler.random.randint(-self.shape.skew_ms, self.shape.skew_ms)
 
-    def virtual_us(self, process: ExecutorProcess, moment_ms: int) -> int:
+    def virtual_us(self, process: ObservedExecutorProcess, moment_ms: int) -> int:
         """A moment of a process's clock as the world's time."""
         return (moment_ms - process.clock.skew_ms - EPOCH_MS) * MS
 
@@ -163,7 +164,7 @@ class ExecutorWorld:
         """Something keeps executors from answering at once, for so long."""
         self.hindered_us = max(self.hindered_us, self.scheduler.now_us + length_us)
 
-    def window_open(self, process: ExecutorProcess) -> bool:
+    def window_open(self, process: ObservedExecutorProcess) -> bool:
         """Whether the plan's time window is open by a process's clock."""
         return window_is_open(self.rules.ledger.options.window, process.clock.now_ms(), self.local_minutes)
 
