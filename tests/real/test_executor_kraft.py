@@ -147,10 +147,8 @@ def test_a_doctor_finds_what_is_wrong_and_says_what_to_do(kraft: KRaftCluster, y
         assert lines[-1]["exit"] == looked.returncode, looked.stderr
         return looked.returncode, {line["check"]: line for line in lines[:-1] if line["level"] != "fine"}
 
-    code, found = findings()
-    # Other tests' clients may have made Kafka's own topics, which one broker's death stops here.
-    assert found.keys() <= {"min.insync.replicas"}, found
-    assert code in (ExitCode.DONE, ExitCode.PARTLY)
+    # Other tests' clients may have made Kafka's own topics, which one broker's death stops here; brokers may come back.
+    wait_until(lambda: findings()[1].keys() <= {"min.insync.replicas"}, what="a cluster that is well", timeout_s=90)
     shown = yard.shunter.run("doctor").stdout
     assert "3 brokers, controller " in shown
     assert "Apache (KRaft)" in shown
@@ -164,12 +162,12 @@ def test_a_doctor_finds_what_is_wrong_and_says_what_to_do(kraft: KRaftCluster, y
     assert yard.cluster.set_throttle(1, 77)
     running = yard.shunter.start("execute", yard.plan, "--yes", "--throttle", "150K")
     running.wait_for(lambda: yard.cluster.ongoing() == PARTITIONS, about="moves under way")
-    _code, found = findings()
-    assert f"process {running.process.pid}" in found["moves"]["text"]
+    assert f"process {running.process.pid}" in findings()[1]["moves"]["text"]
     running.kill()
     code, found = findings()
     assert code == ExitCode.PARTLY
     assert f"nobody drives {PARTITIONS} open moves" in found["moves"]["text"]
+    assert "driven by" not in yard.shunter.run("doctor").stdout, "the claim of a dead process is nobody's"
     assert low in found["min.insync.replicas"]["text"]
     assert yard.shunter.run("rollback", "--yes", timeout_s=120).returncode == ExitCode.DONE
     _code, found = findings()

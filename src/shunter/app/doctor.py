@@ -6,7 +6,8 @@ import asyncio
 from dataclasses import replace
 
 from shunter.app.client_configuration import configuration_of
-from shunter.app.executor import Target, connect, journal_place, read_journal
+from shunter.app.executor import Target, claim_name, connect, journal_place, read_journal
+from shunter.app.journals import JournalPlace
 from shunter.app.throttles import list_throttles
 from shunter.core.check_up import diagnose
 from shunter.core.executor.debts import told_debts
@@ -24,8 +25,13 @@ async def examine(target: Target) -> tuple[CheckUp, tuple[Finding, ...]]:
         SettingsError, FormatError: the properties file can't be used.
     """
     seen = await asyncio.to_thread(take_check_up, configuration_of(target.bootstrap, target.properties))
-    claimant, seen = await _look_at_claim(target, seen)
-    journal, seen = await _look_into_journal(target, claimant, seen)
+    admin = await connect(target)
+    try:
+        place = await journal_place(target, admin)
+    finally:
+        await admin.close()
+    claimant, seen = await _look_at_claim(target, place, seen)
+    journal, seen = await _look_into_journal(place, claimant, seen)
     try:
         left = tuple((each.key, each.value) for each in await list_throttles(target) if not each.journaled)
         seen = replace(seen, throttles=left)
@@ -38,22 +44,17 @@ def _unread(seen: CheckUp, what: str, error: Exception) -> CheckUp:
     return replace(seen, unread=(*seen.unread, (what, str(error))))
 
 
-async def _look_at_claim(target: Target, seen: CheckUp) -> tuple[str, CheckUp]:
+async def _look_at_claim(target: Target, place: JournalPlace, seen: CheckUp) -> tuple[str, CheckUp]:
     """Who drives the cluster, and what we may do to the claim."""
     try:
-        found = await see_claim(configuration_of(target.bootstrap, target.properties))
+        found = await see_claim(configuration_of(target.bootstrap, target.properties), claim_name(place))
     except DriverError as error:
         return "", _unread(seen, "who drives the cluster", error)
     return found.claimant, replace(seen, claim_operations=named_operations(found.operations))
 
 
-async def _look_into_journal(target: Target, claimant: str, seen: CheckUp) -> tuple[CheckedJournal, CheckUp]:
+async def _look_into_journal(place: JournalPlace, claimant: str, seen: CheckUp) -> tuple[CheckedJournal, CheckUp]:
     """What the journal says; where it can't be read, that becomes part of what was seen."""
-    admin = await connect(target)
-    try:
-        place = await journal_place(target, admin)
-    finally:
-        await admin.close()
     if not place.exists():
         return CheckedJournal(str(place), claimant=claimant), seen
     try:

@@ -155,9 +155,9 @@ def _replace(path: Path, text: bytes) -> None:
 
 async def _claim(target: Target, place: JournalPlace, listener: Callable[[Notice], None]) -> ClusterClaim:
     """See that nobody else drives the cluster, wherever; the claim is taken by its `keep`."""
-    where = str(place) if place.topic is not None else f"{socket.gethostname()}:{place.path.resolve()}"
     configuration = configuration_of(target.bootstrap, target.properties)
-    claim = await ClusterClaim.connect(configuration, this_claimant(where), take_over=target.take_over_cluster)
+    mine = this_claimant(claim_name(place))
+    claim = await ClusterClaim.connect(configuration, mine, take_over=target.take_over_cluster)
     try:
         await claim.look()
     except BaseException:
@@ -181,18 +181,24 @@ async def _give_back(claim: ClusterClaim, keeping: asyncio.Task[None] | None) ->
     await claim.leave()
 
 
-async def claimed_by(target: Target) -> str:
-    """Who drives the cluster, wherever and under whatever journal; "" where nobody does, or where we can't know."""
+def claim_name(place: JournalPlace) -> str:
+    """A journal as a claim names it: a file with its host."""
+    return str(place) if place.topic is not None else f"{socket.gethostname()}:{place.path.resolve()}"
+
+
+async def claimed_by(target: Target, place: JournalPlace) -> str:
+    """Who drives the cluster under another journal; "" where nobody does, or where we can't know."""
     if not target.bootstrap:
         return ""
     with contextlib.suppress(DriverError):
-        return (await see_claim(configuration_of(target.bootstrap, target.properties))).claimant
+        configuration = configuration_of(target.bootstrap, target.properties)
+        return (await see_claim(configuration, claim_name(place))).claimant
     return ""
 
 
 async def no_journal(target: Target, place: JournalPlace) -> FormatError:
     """That there is no journal, and who drives the cluster under another one."""
-    claimant = await claimed_by(target)
+    claimant = await claimed_by(target, place)
     other = f"; but under another one this cluster is driven by {claimant}: ask there" if claimant else ""
     return FormatError(str(place), NO_JOURNAL + other)
 
@@ -394,7 +400,7 @@ async def read_status(target: Target, *, check: bool) -> Status:
         if check and not place.exists():
             raise await no_journal(target, place)
         state, holder = await asyncio.to_thread(read_journal, place)
-        claimant = await claimed_by(target) if check and holder is None else ""
+        claimant = await claimed_by(target, place) if check and holder is None else ""
         differences = await _differences(state, admin) if admin is not None and state.running else ()
         live = read_view(place) if holder is not None else None
         meter = Meter()
@@ -492,6 +498,7 @@ __all__ = [
     "Status",
     "Target",
     "Work",
+    "claim_name",
     "claimed_by",
     "connect",
     "drive",

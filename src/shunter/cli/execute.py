@@ -351,7 +351,7 @@ async def _order(target: Target, command: Command, *, yes: bool = False, as_json
     if holder is None and not place.exists():
         raise await no_journal(target, place)
     if holder is None:
-        claimant = await claimed_by(target)
+        claimant = await claimed_by(target, place)
         other = f"; under another journal the cluster is driven by {claimant}" if claimant else ""
         raise NobodyDrives(f"{place}: nobody drives it{other or '; `shunter resume` does'}")
     if not await _cost_agreed(target, place, command, yes=yes, as_json=as_json):

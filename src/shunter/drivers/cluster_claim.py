@@ -131,10 +131,7 @@ class ClusterClaim:
 
     def _is_gone(self, holder: Claimant | None) -> bool:
         """Whether the holder can't drive any more: we have its journal's lease, or it was a process here that is dead."""
-        if holder is None:
-            return False
-        here = holder.host == self._presence.host
-        return holder.journal == self._mine.journal or (here and not self._presence.alive(holder.process))
+        return is_ours_or_dead(holder, self._mine.journal, self._presence)
 
     async def _coordinated(self, work: Callable[[], Any]) -> Any:
         """Ask the coordinator, and again while it is not there."""
@@ -257,6 +254,13 @@ class ClusterClaim:
         return True
 
 
+def is_ours_or_dead(holder: Claimant | None, journal: str, presence: Presence) -> bool:
+    """Whether a claim is of this journal, whose lease says who drives it, or of a process of this host that is dead."""
+    if holder is None:
+        return False
+    return holder.journal == journal or (holder.host == presence.host and not presence.alive(holder.process))
+
+
 class SeenClaim(NamedTuple):
     """Who drives a cluster, in words ("": nobody), and the codes of what we may do to the claim's group (None: not told)."""
 
@@ -264,24 +268,33 @@ class SeenClaim(NamedTuple):
     operations: frozenset[int] | None = None
 
 
-async def see_claim(configuration: Mapping[str, Any]) -> SeenClaim:
-    """Look who drives a cluster, and change nothing: of one that never had a group nobody asks for the coordinator.
+def claim_seen_by(client: Any, journal: str, presence: Presence) -> SeenClaim:
+    """Who drives a cluster under another journal than ours. Blocks; raises kafka-python's errors.
+
+    Nothing is changed: asking for the coordinator of a cluster that never had a group would make Kafka's topic of groups.
+    """
+    (groups,) = client.describe_topics([GROUPS_TOPIC])
+    if kafka_errors.for_code(groups["error_code"]) is kafka_errors.UnknownTopicOrPartitionError:
+        return SeenClaim()
+    found, operations = GroupMember(client, GROUP, b"", SESSION_MS).described()
+    others = [each for each in found if not is_ours_or_dead(_claimant(each), journal, presence)]
+    return SeenClaim(_told_who(_claimant(others[0]), others[0]) if others else "", operations)
+
+
+async def see_claim(configuration: Mapping[str, Any], journal: str) -> SeenClaim:
+    """Look who drives a cluster under another journal, by a client of its own.
+
+    Args:
+        configuration: Of an Admin client.
+        journal: Ours, as a claim names it.
 
     Raises:
         DriverError: the coordinator does not answer within `SEEN_WITHIN_S`, or does not let us.
     """
     client = await asyncio.to_thread(connected, {**configuration})
-
-    def look() -> SeenClaim:
-        (groups,) = client.describe_topics([GROUPS_TOPIC])
-        if kafka_errors.for_code(groups["error_code"]) is kafka_errors.UnknownTopicOrPartitionError:
-            return SeenClaim()
-        found, operations = GroupMember(client, GROUP, b"", SESSION_MS).described()
-        return SeenClaim(_told_who(_claimant(found[0]), found[0]) if found else "", operations)
-
     try:
         async with asyncio.timeout(SEEN_WITHIN_S):
-            return await asyncio.to_thread(look)
+            return await asyncio.to_thread(claim_seen_by, client, journal, this_process())
     except TimeoutError as error:
         told = f"looking for the claim: the coordinator of group {GROUP} did not answer within {SEEN_WITHIN_S:.0f} s"
         raise DriverError(told, retriable=True) from error

@@ -15,7 +15,7 @@ from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 
 from shunter.drivers import cluster_claim
-from shunter.drivers.cluster_claim import Claimant, ClusterClaim, ClusterClaimed
+from shunter.drivers.cluster_claim import Claimant, ClusterClaim, ClusterClaimed, SeenClaim, claim_seen_by
 from shunter.drivers.journals import Presence
 from shunter.errors import DriverError
 
@@ -34,6 +34,7 @@ class Coordinator:
         self.error = 0
         self.client_id = "c"
         self.made = 0
+        self.groups_error = 0
 
     def joined(self, claimant: Claimant) -> str:
         """Somebody else joined."""
@@ -89,7 +90,13 @@ class Coordinator:
 
         cluster = SimpleNamespace(_coordinators={})
         manager = SimpleNamespace(run=run, send=send, cluster=cluster)
-        return SimpleNamespace(_manager=manager, _find_coordinator_id=find, close=lambda: None)
+
+        def describe(topics: list[str]) -> list[dict[str, Any]]:
+            return [{"name": name, "error_code": self.groups_error} for name in topics]
+
+        return SimpleNamespace(
+            _manager=manager, _find_coordinator_id=find, describe_topics=describe, close=lambda: None
+        )
 
 
 async def claimed(
@@ -120,6 +127,19 @@ async def test_the_first_one_has_it_and_the_second_is_told_who_and_where() -> No
     await claim.leave()
     await second.look()
     assert coordinator.members == {}
+
+
+def test_who_only_looks_is_told_of_others_and_makes_no_topic_of_groups() -> None:
+    coordinator = Coordinator()
+    assert claim_seen_by(coordinator.client(), MINE.journal, HERE) == SeenClaim()
+    coordinator.joined(MINE)
+    assert claim_seen_by(coordinator.client(), MINE.journal, HERE) == SeenClaim(), "its own journal's lease tells"
+    told = claim_seen_by(coordinator.client(), "there:/b.journal", replace_host("there")).claimant
+    assert told.startswith("ann on here, process 7, since 2023")
+    dead = Presence(MINE.host, 9, lambda _process: False)
+    assert claim_seen_by(coordinator.client(), "here:/b.journal", dead) == SeenClaim(), "a dead process drives nothing"
+    coordinator.groups_error, coordinator.error = 3, 16
+    assert claim_seen_by(coordinator.client(), "there:/b.journal", HERE) == SeenClaim(), "nobody is asked"
 
 
 def replace_host(host: str) -> Presence:
