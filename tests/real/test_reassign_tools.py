@@ -23,7 +23,7 @@ from shunter.drivers.admin.blocking import BlockingAdmin
 from shunter.errors import ErrorCode, RequestRejected
 from shunter.model.execution import ThrottleKey
 from shunter.model.partition import TopicPartition
-from shunter.model.reassignment import CancelMode
+from shunter.model.reassignment import Intervention
 from shunter.testbed.waiting import wait_until
 
 NO_THROTTLE = (0, "no throttle is set\n")
@@ -487,7 +487,7 @@ def test_the_admin_client_of_the_kip(yard, topic):
             assert admin.list_partition_reassignments(partitions[1:]).reassignments.result(timeout=20) == {}
             assert set(admin.list_partition_reassignments([topic]).reassignments.result(timeout=20)) == {partitions[0]}
             assert admin.list_partition_reassignments(["absent"]).reassignments.result(timeout=20) == {}
-            stopping = AlterPartitionReassignmentsOptions(cancel_mode=CancelMode.STOP)
+            stopping = AlterPartitionReassignmentsOptions(cancel_mode=Intervention.STOP)
             assert admin.cancel_whole(None, stopping) == {partitions[0]: None}
             yard.throttle(topic, None)
     finally:

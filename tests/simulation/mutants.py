@@ -28,7 +28,7 @@ from shunter.drivers.store import ZooKeeperStore
 from shunter.drivers.watches import ClusterWatches
 from shunter.drivers.zookeeper_requests import Committed, ConnectionLost, ZooKeeperRefused
 from shunter.formats import znodes
-from shunter.model.reassignment import CancelMode
+from shunter.model.reassignment import Intervention
 from shunter.model.records import PutPartition, PutReassignment, PutTopic
 from shunter.simulation.kinds import CONTROLLER, WorldKind
 from shunter.simulation.observed import Violation
@@ -344,7 +344,7 @@ def cancel_leaves_what_is_not_adopted(original, self, event):
 @mutant(Submissions, "_submit", within=60)
 def pause_forgets_unsliced_work(original, self, draft, change, *, submission):
     """What was paused while it waited begins when its turn comes."""
-    if submission.aside(draft, change.tp) is CancelMode.PAUSE:
+    if submission.aside(draft, change.tp) is Intervention.PAUSE:
         submission.set_aside.pop(change.tp, None)
         draft.set_aside.pop((submission.number, change.tp), None)
     return original(self, draft, change, submission=submission)

@@ -18,11 +18,11 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from shunter.errors import SettingsError
-from shunter.model.reassignment import CancelMode, Strategy
+from shunter.model.reassignment import Intervention, Strategy
 from shunter.model.settings import ControllerSettings, ControlRequestEpoch, Takeover, TopicPolicy, WireLimits
 
 STRATEGIES = {"incremental": Strategy.INCREMENTAL, "all-at-once": Strategy.ALL_AT_ONCE}
-CANCEL_MODES = {"rollback": CancelMode.ROLL_BACK, "stop": CancelMode.STOP}
+CANCEL_MODES = {"rollback": Intervention.ROLL_BACK, "stop": Intervention.STOP}
 
 
 class ControllerConfig(BaseSettings):

@@ -30,7 +30,7 @@ from shunter.cli.execution_plan import show_dry_run
 from shunter.errors import DriverError, ShunterError
 from shunter.model.execution import ExecutionOptions, MoveOrder, ThrottleKey
 from shunter.model.partition import TopicPartition
-from shunter.model.reassignment import CancelMode, Strategy
+from shunter.model.reassignment import Intervention, Strategy
 
 POLL_SECONDS = 1.0
 REFUSED, CLUSTER = 7, 3
@@ -384,7 +384,7 @@ def _turn(name: str, about: str) -> None:
                 click.echo("Nothing of it moves.")
                 return 0
         mode = TURNS[name]
-        if mode is CancelMode.ROLL_BACK and not _agreed(session, chosen, topics, yes=yes):
+        if mode is Intervention.ROLL_BACK and not _agreed(session, chosen, topics, yes=yes):
             return REFUSED
         results = session.turn(mode, chosen, topics)
         for tp, why in sorted(results.items()):

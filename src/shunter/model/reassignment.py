@@ -18,8 +18,11 @@ class Strategy(IntEnum):
     """All new replicas together, the old ones to the end (KIP-455)."""
 
 
-class CancelMode(IntEnum):
-    """What null replicas mean; the value is what tagged field 10001 of RPC 45 carries (0: as configured)."""
+class Intervention(IntEnum):
+    """How somebody intervenes in a move: what null replicas mean.
+
+    The value is what tagged field 10001 of RPC 45 carries (0: as configured).
+    """
 
     STOP = 1
     """In-sync additions stay (KIP-455's draft)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from shunter.model.reassignment import CancelMode, Strategy
+from shunter.model.reassignment import Intervention, Strategy
 
 
 class Takeover(Enum):
@@ -43,7 +43,7 @@ class ControllerSettings:
     takeover: Takeover = Takeover.VACANT
     control_request_epoch: ControlRequestEpoch = ControlRequestEpoch.MAX
     strategy: Strategy = Strategy.INCREMENTAL
-    cancel_mode: CancelMode = CancelMode.ROLL_BACK
+    cancel_mode: Intervention = Intervention.ROLL_BACK
     max_concurrent: int = 0
     max_concurrent_per_broker: int = 0
     relax_after_ms: int = 600_000

@@ -10,7 +10,7 @@ from shunter.core.controller.events import ReassignmentsSubmitted
 from shunter.core.controller.ready import PartitionResultsReply, Reply
 from shunter.errors import ErrorCode
 from shunter.model.partition import ReplicaAssignment, Replicas, TopicPartition
-from shunter.model.reassignment import CancelMode, Phase
+from shunter.model.reassignment import Intervention, Phase
 from shunter.simulation.observed import History
 from shunter.simulation.truth import Touched
 
@@ -55,8 +55,8 @@ class CancelRules:
         paused = self._covered(who, event, pauses=True)
         for request, tp in covered:
             request.cancelled.add(tp)
-        if event.cancel_mode is CancelMode.RESUME or any(
-            change.cancel_mode is CancelMode.RESUME for change in event.changes
+        if event.cancel_mode is Intervention.RESUME or any(
+            change.cancel_mode is Intervention.RESUME for change in event.changes
         ):
             self._held.clear()
             self._resumes += 1
@@ -90,7 +90,7 @@ class CancelRules:
             for tp in request.targets if request.who == who else ():
                 whole = event.cancel_all or tp.topic in event.cancel_topics
                 mode = modes.get(tp, event.cancel_mode)
-                wanted = mode is CancelMode.PAUSE if pauses else mode not in (CancelMode.PAUSE, CancelMode.RESUME)
+                wanted = mode is Intervention.PAUSE if pauses else mode not in (Intervention.PAUSE, Intervention.RESUME)
                 if (tp in modes or whole) and wanted:
                     covered.append((request, tp))
         return covered
@@ -117,7 +117,7 @@ class CancelRules:
 
     def _moving(self, name: str, event: ReassignmentsSubmitted) -> Seen:
         """What a process knows to be in motion, of what a cancel of everything or of whole topics is for."""
-        if event.cancel_mode in (CancelMode.PAUSE, CancelMode.RESUME):
+        if event.cancel_mode in (Intervention.PAUSE, Intervention.RESUME):
             return {}
         return {
             TopicPartition(topic, number): (known.assignment, known.leadership.leader_epoch)

@@ -28,7 +28,7 @@ from shunter.formats.config_znodes import ConfigChange, encode_config, encode_co
 from shunter.formats.request_znodes import encode_request
 from shunter.formats.topic_znodes import encode_state, encode_topic
 from shunter.model.partition import BrokerId, ReplicaAssignment, Replicas, TopicPartition
-from shunter.model.reassignment import CancelMode, Phase, Strategy
+from shunter.model.reassignment import Intervention, Phase, Strategy
 from shunter.model.settings import ControlRequestEpoch
 from shunter.simulation.scheduler import MS, SECOND
 from shunter.simulation.zookeeper_tree import Transaction
@@ -48,7 +48,7 @@ class Operators:
         self.world = world
         self._created = 0
         self._touches: dict[TopicPartition, int] = {}
-        self._at_start: CancelMode | None = None
+        self._at_start: Intervention | None = None
 
     def _partition(self, random: Random) -> TopicPartition | None:
         partitions = self.world.truth.partitions()
@@ -96,7 +96,7 @@ class Operators:
         if event.cancel_all or event.cancel_topics:
             cancels.update(dict.fromkeys(self.world.truth.records, event.cancel_mode))
         for tp, mode in cancels.items():
-            if (mode or self.world.shape.settings.cancel_mode) is CancelMode.STOP:
+            if (mode or self.world.shape.settings.cancel_mode) is Intervention.STOP:
                 self.world.safety.moves.asked(tp)  # A rollback may be stopped where it stands.
 
         def with_token(token: int) -> ReassignmentsSubmitted:
@@ -173,7 +173,7 @@ class Operators:
             return False
         if self.world.apache.active:
             return self.world.apache.cancel(tp)
-        change = ReassignmentChange(tp, None, cancel_mode=random.choice((None, *CancelMode)))
+        change = ReassignmentChange(tp, None, cancel_mode=random.choice((None, *Intervention)))
         return self._submit_perhaps_twice(ReassignmentsSubmitted((change,)), "cancel", random)
 
     def change_mind(self, random: Random) -> bool:
@@ -183,7 +183,7 @@ class Operators:
         changes = tuple(ReassignmentChange(tp, self._target(random, tp), forced=True) for tp in chosen)
         if not changes or not self.submit(ReassignmentsSubmitted(changes), "reassign"):
             return False
-        mode = random.choice((None, CancelMode.STOP, CancelMode.ROLL_BACK, CancelMode.PAUSE))
+        mode = random.choice((None, Intervention.STOP, Intervention.ROLL_BACK, Intervention.PAUSE))
         if random.random() < 0.5:
             return self.submit(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=mode), "cancel")
         cancels = tuple(ReassignmentChange(tp, None, cancel_mode=mode) for tp in chosen if random.random() < 0.5)
@@ -194,20 +194,20 @@ class Operators:
         records = self.world.truth.records.items()
         moving = [tp for tp, record in records if broker in record.original and record.phase is Phase.MOVING]
         if moving and not self.world.apache.active:
-            changes = tuple(ReassignmentChange(tp, None, cancel_mode=CancelMode.ROLL_BACK) for tp in moving)
+            changes = tuple(ReassignmentChange(tp, None, cancel_mode=Intervention.ROLL_BACK) for tp in moving)
             self.submit(ReassignmentsSubmitted(changes), "cancel")
 
     def cancel_topic(self, random: Random) -> bool:
         """Cancel all of a topic's."""
         tp = self._partition(random)
-        mode = random.choice((None, *CancelMode))
+        mode = random.choice((None, *Intervention))
         return tp is not None and self.submit(
             ReassignmentsSubmitted((), cancel_topics=(tp.topic,), cancel_mode=mode), "cancel"
         )
 
     def cancel_all(self, random: Random) -> bool:
         """Cancel everything."""
-        mode = random.choice((None, *CancelMode))
+        mode = random.choice((None, *Intervention))
         return self.submit(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=mode), "cancel")
 
     def cancel_at_start(self, random: Random) -> bool:
@@ -218,7 +218,7 @@ class Operators:
         for tp in self.world.truth.partitions():
             if random.random() < 0.7:
                 apache.reassign(tp, self._target(random, tp))
-        self._at_start = random.choice((CancelMode.STOP, CancelMode.ROLL_BACK))
+        self._at_start = random.choice((Intervention.STOP, Intervention.ROLL_BACK))
         self.world.scheduler.after(random.randrange(1, 2_000) * MS, self._remove, znodes.CONTROLLER)
         return True
 
@@ -252,7 +252,7 @@ class Operators:
     def resume(self, random: Random) -> bool:
         """Let paused moves go on."""
         del random
-        return self.submit(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=CancelMode.RESUME), "resume")
+        return self.submit(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=Intervention.RESUME), "resume")
 
     def extra_znode(self, random: Random) -> bool:
         """Write KIP-236's `/admin/reassign_partitions_extra`."""

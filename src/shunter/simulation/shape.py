@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
-from shunter.model.reassignment import CancelMode, Strategy
+from shunter.model.reassignment import Intervention, Strategy
 from shunter.model.settings import ControllerSettings, ControlRequestEpoch, Takeover
 from shunter.simulation.actions import ASIDE, ASIDE_OF, EDGE_WEIGHTS
 from shunter.simulation.scheduler import MS, SECOND
@@ -75,7 +75,7 @@ def draw_shape(seed: int) -> Shape:
             (ControlRequestEpoch.MAX, ControlRequestEpoch.MAX, ControlRequestEpoch.PER_BROKER)
         ),
         strategy=random.choice((Strategy.INCREMENTAL, Strategy.INCREMENTAL, Strategy.ALL_AT_ONCE)),
-        cancel_mode=random.choice((CancelMode.ROLL_BACK, CancelMode.STOP)),
+        cancel_mode=random.choice((Intervention.ROLL_BACK, Intervention.STOP)),
         max_concurrent=random.choice((0, 0, 1, 2)),
         max_concurrent_per_broker=random.choice((0, 0, 1)),
         relax_after_ms=random.choice((2_000, 30_000)),

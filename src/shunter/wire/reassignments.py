@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from shunter.errors import ErrorCode, FormatError
 from shunter.model.partition import Replicas
-from shunter.model.reassignment import CancelMode, Strategy
+from shunter.model.reassignment import Intervention, Strategy
 from shunter.wire.answers import error_code
 from shunter.wire.primitives import (
     INT32,
@@ -61,7 +61,7 @@ class AlteredPartition(NamedTuple):
     partition: int
     replicas: Replicas | None
     strategy: Strategy | None = None
-    cancel_mode: CancelMode | None = None
+    cancel_mode: Intervention | None = None
     forced: bool = False
 
 
@@ -78,7 +78,7 @@ class AlterReassignments(NamedTuple):
     topics: tuple[AlteredTopic, ...] | None
     timeout_ms: int = 60_000
     strategy: Strategy | None = None
-    cancel_mode: CancelMode | None = None
+    cancel_mode: Intervention | None = None
     forced: bool = False
 
 
@@ -386,7 +386,7 @@ def _replicas_and_tags(count: int) -> struct.Struct:
 
 
 @lru_cache(maxsize=32)
-def _choice_tags(strategy: Strategy | None, cancel_mode: CancelMode | None, forced: bool) -> bytes:
+def _choice_tags(strategy: Strategy | None, cancel_mode: Intervention | None, forced: bool) -> bytes:
     """Encode tagged fields; what is as configured is left out."""
     chosen = ((TAG_STRATEGY, strategy), (TAG_CANCEL_MODE, cancel_mode), (TAG_FORCE, 1 if forced else None))
     return _tags((tag, value) for tag, value in chosen if value is not None)
@@ -397,14 +397,14 @@ def _tags(chosen: Iterable[tuple[int, int]]) -> bytes:
     return unsigned_varint(len(encoded)) + b"".join(encoded)
 
 
-def _choices(cursor: Cursor) -> tuple[Strategy | None, CancelMode | None, bool]:
+def _choices(cursor: Cursor) -> tuple[Strategy | None, Intervention | None, bool]:
     """Read tagged fields; those of others are skipped (KIP-482)."""
     tags = cursor.tags()
     if not tags:
         return None, None, False
     return (
         _choice(cursor, tags, TAG_STRATEGY, Strategy),
-        _choice(cursor, tags, TAG_CANCEL_MODE, CancelMode),
+        _choice(cursor, tags, TAG_CANCEL_MODE, Intervention),
         _byte(cursor, tags, TAG_FORCE, highest=1) == 1,
     )
 

@@ -16,7 +16,7 @@ from shunter.admin import (
 )
 from shunter.errors import DriverError
 from shunter.model.partition import TopicPartition
-from shunter.model.reassignment import CancelMode
+from shunter.model.reassignment import Intervention
 
 TOO_LARGE = TopicPartition("t", 2**31)
 
@@ -64,7 +64,7 @@ def test_a_controller_that_died_is_told_and_forgotten() -> None:
 
 
 def test_what_only_shunters_controller_understands_is_refused(admin: ReassignmentAdmin) -> None:
-    stopping = AlterPartitionReassignmentsOptions(cancel_mode=CancelMode.STOP)
+    stopping = AlterPartitionReassignmentsOptions(cancel_mode=Intervention.STOP)
     result = admin.alter_partition_reassignments({TopicPartition("t", 0): None}, stopping)
     assert "not Shunter's" in str(result.all().exception(timeout=20))
     with pytest.raises(DriverError, match="not Shunter's"):

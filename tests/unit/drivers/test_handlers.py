@@ -35,7 +35,7 @@ from shunter.drivers.handlers.reassignments import whole_move
 from shunter.drivers.handlers.topics import LISTED_AT_MOST, releases_of
 from shunter.errors import ErrorCode
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
-from shunter.model.reassignment import CancelMode, Phase, Reassignment, Strategy
+from shunter.model.reassignment import Intervention, Phase, Reassignment, Strategy
 from shunter.model.snapshot import LeftOut
 from shunter.wire.framing import read_response_head, request_frame_head
 from shunter.wire.primitives import Cursor
@@ -296,7 +296,9 @@ async def test_reassignments_reach_the_core_with_the_choices_of_the_request_and_
         )
         request = AlterReassignments(
             (
-                AlteredTopic("t", (AlteredPartition(0, (1, 2)), AlteredPartition(1, None, None, CancelMode.ROLL_BACK))),
+                AlteredTopic(
+                    "t", (AlteredPartition(0, (1, 2)), AlteredPartition(1, None, None, Intervention.ROLL_BACK))
+                ),
                 AlteredTopic("u", None),
             ),
             5000,
@@ -306,9 +308,9 @@ async def test_reassignments_reach_the_core_with_the_choices_of_the_request_and_
         (event,) = w.core.events
         assert event.changes == (
             ReassignmentChange(TopicPartition("t", 0), (1, 2), Strategy.ALL_AT_ONCE, None, False),
-            ReassignmentChange(TopicPartition("t", 1), None, Strategy.ALL_AT_ONCE, CancelMode.ROLL_BACK, False),
+            ReassignmentChange(TopicPartition("t", 1), None, Strategy.ALL_AT_ONCE, Intervention.ROLL_BACK, False),
         )
-        assert (event.cancel_topics, event.cancel_all, event.cancel_mode) == (("u",), False, CancelMode.STOP)
+        assert (event.cancel_topics, event.cancel_all, event.cancel_mode) == (("u",), False, Intervention.STOP)
         assert [(one.partition, int(one.error), one.message) for one in answer.topics[0].partitions] == [
             (0, 0, None),
             (1, 39, "broker 8 is unknown"),
@@ -318,10 +320,10 @@ async def test_reassignments_reach_the_core_with_the_choices_of_the_request_and_
 async def test_null_topics_cancel_everything_and_a_standby_refuses():
     async with rpc_world() as w:
         w.core.answers[ReassignmentsSubmitted] = lambda _: PartitionResultsReply(ErrorCode.NONE)
-        body = encode_alter_request(AlterReassignments(None, 5000, None, CancelMode.ROLL_BACK))
+        body = encode_alter_request(AlterReassignments(None, 5000, None, Intervention.ROLL_BACK))
         answer = decode_alter_response(await raw(w, 45, body))
         assert answer.error == 0
-        assert (w.core.events[0].cancel_all, w.core.events[0].cancel_mode) == (True, CancelMode.ROLL_BACK)
+        assert (w.core.events[0].cancel_all, w.core.events[0].cancel_mode) == (True, Intervention.ROLL_BACK)
         w.state.active = False
         answer = decode_alter_response(await raw(w, 45, body))
         assert answer.error == ErrorCode.NOT_CONTROLLER

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kio.serial import entity_reader
 
 from shunter.errors import ErrorCode, FormatError
-from shunter.model.reassignment import CancelMode, Strategy
+from shunter.model.reassignment import Intervention, Strategy
 from shunter.model.settings import WireLimits
 from shunter.wire.primitives import Cursor
 from shunter.wire.reassignments import (
@@ -41,7 +41,7 @@ from shunter.wire.requests import ParsedRequest, decode_request, encode_response
 
 names = peer.names
 strategies = st.none() | st.sampled_from(Strategy)
-cancel_modes = st.none() | st.sampled_from(CancelMode)
+cancel_modes = st.none() | st.sampled_from(Intervention)
 replicas = st.none() | st.lists(st.integers(-1, 2**31 - 1), max_size=4).map(tuple) | st.just(tuple(range(130)))
 plain_partitions = st.builds(
     AlteredPartition, peer.int32s, replicas, strategy=st.none(), cancel_mode=st.none(), forced=st.just(False)
@@ -224,7 +224,7 @@ def test_transcript_of_the_drafts_cancel_all_and_of_tags() -> None:
     assert encode_alter_request(AlterReassignments((AlteredTopic("t", None),), 1)) == bytes.fromhex(
         "00000001 02 0274 00 00 00"
     )
-    forced = AlterReassignments(None, 1, Strategy.ALL_AT_ONCE, CancelMode.STOP, True)
+    forced = AlterReassignments(None, 1, Strategy.ALL_AT_ONCE, Intervention.STOP, True)
     # tags 10000, 10001 and 10002 as varints, one byte each
     assert encode_alter_request(forced) == bytes.fromhex("00000001 00 03 904e0102 914e0101 924e0101")
 
@@ -238,7 +238,7 @@ def test_a_tag_of_ours_without_a_meaning_is_refused(tail: str) -> None:
 def test_zero_means_as_configured_and_others_tags_are_skipped() -> None:
     body = bytes.fromhex("00000001 02 0274 02 00000007 02 00000004 03 05020000 904e0100 914e0102 00 01 070100")
     assert decode_alter_request(over(body)) == AlterReassignments(
-        (AlteredTopic("t", (AlteredPartition(7, (4,), None, CancelMode.ROLL_BACK),)),), 1
+        (AlteredTopic("t", (AlteredPartition(7, (4,), None, Intervention.ROLL_BACK),)),), 1
     )
 
 

@@ -39,7 +39,7 @@ from shunter.app.demo.traffic import read_everything
 from shunter.drivers.reassignment_rpc import alter_reassignments
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.partition import Replicas, TopicPartition
-from shunter.model.reassignment import CancelMode
+from shunter.model.reassignment import Intervention
 from shunter.testbed.artifacts import ZOOKEEPER_MODE_VERSION, ensure_kafka
 from shunter.testbed.cluster import ZooKeeperCluster
 from shunter.testbed.controller import ShunterController
@@ -220,14 +220,14 @@ def _kill_and_return(yard: Yard, gauge: Gauge) -> float:
 
 def _interrupt(yard: Yard, gauge: Gauge) -> tuple[TopicPartition, TopicPartition]:
     yard.screen.step("stopping one move and rolling another one back, through RPC 45")
-    stopped = _cancel_one(yard, gauge, CancelMode.STOP)
+    stopped = _cancel_one(yard, gauge, Intervention.STOP)
     yard.screen.detail(f"stopped: {stopped}")
-    rolled_back = _cancel_one(yard, gauge, CancelMode.ROLL_BACK)
+    rolled_back = _cancel_one(yard, gauge, Intervention.ROLL_BACK)
     yard.screen.detail(f"being rolled back: {rolled_back}")
     return stopped, rolled_back
 
 
-def _cancel_one(yard: Yard, gauge: Gauge, mode: CancelMode) -> TopicPartition:
+def _cancel_one(yard: Yard, gauge: Gauge, mode: Intervention) -> TopicPartition:
     """Cancel the move that began last; it may be over before we ask, then another one is taken."""
     for _ in range(len(yard.targets)):
         gauge.look()

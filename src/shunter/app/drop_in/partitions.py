@@ -33,7 +33,7 @@ from shunter.formats.tool_json import (
 )
 from shunter.model.broker import Broker
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
-from shunter.model.reassignment import CancelMode
+from shunter.model.reassignment import Intervention
 
 EXISTING = (
     "Cannot execute because there is an existing partition assignment.  Use --additional to override this and "
@@ -283,7 +283,7 @@ class ReassignPartitions:
         elif told:
             self.echo(told)
 
-    def _cancel(self, partitions: Iterable[TopicPartition], mode: CancelMode | None) -> None:
+    def _cancel(self, partitions: Iterable[TopicPartition], mode: Intervention | None) -> None:
         chosen = AlterOptions(cancel_mode=self._sayable(mode))
         cancelled = sorted(partitions)
         errors = _errors(self.cluster.alter_moves(dict.fromkeys(cancelled), chosen))
@@ -293,17 +293,17 @@ class ReassignPartitions:
         named = ",".join(map(str, cancelled))
         self.echo(f"Successfully cancelled partition reassignment{_s(cancelled)} for: {named}")
 
-    def _sayable(self, mode: CancelMode | None) -> CancelMode | None:
+    def _sayable(self, mode: Intervention | None) -> Intervention | None:
         """What can be said to this controller: Shunter's is always told which; Apache's can only roll back."""
         if self.cluster.is_shunter():
-            return mode or CancelMode.ROLL_BACK
-        if mode is CancelMode.STOP:
+            return mode or Intervention.ROLL_BACK
+        if mode is Intervention.STOP:
             raise ToolFailed("The controller is not Shunter's: it can only roll back. Use --rollback to do that.")
         return None
 
     def cancel_all(self, options: Options) -> None:
         """Cancel everything: stop it where it stands (KIP-455's draft), or roll it back."""
-        mode = _cancel_mode(options) or CancelMode.STOP
+        mode = _cancel_mode(options) or Intervention.STOP
         under_way = self._under_way()
         if not under_way:
             self.echo("None of the specified partition reassignments are active.")
@@ -327,10 +327,10 @@ def hash_set_order_of(partitions: Iterable[TopicPartition]) -> list[TopicPartiti
     return sorted(partitions)
 
 
-def _cancel_mode(options: Options) -> CancelMode | None:
+def _cancel_mode(options: Options) -> Intervention | None:
     if "stop" in options:
-        return CancelMode.STOP
-    return CancelMode.ROLL_BACK if "rollback" in options else None
+        return Intervention.STOP
+    return Intervention.ROLL_BACK if "rollback" in options else None
 
 
 def _read(path: str) -> str:

@@ -24,13 +24,13 @@ from shunter.errors import RequestRejected, ShunterError
 from shunter.formats.reassignment_json import decode_plan
 from shunter.model.execution import MoveOrder, ThrottleKey
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
-from shunter.model.reassignment import CancelMode, Strategy
+from shunter.model.reassignment import Intervention, Strategy
 
 TURNS = {
-    "stop": CancelMode.STOP,
-    "rollback": CancelMode.ROLL_BACK,
-    "pause": CancelMode.PAUSE,
-    "resume": CancelMode.RESUME,
+    "stop": Intervention.STOP,
+    "rollback": Intervention.ROLL_BACK,
+    "pause": Intervention.PAUSE,
+    "resume": Intervention.RESUME,
 }
 
 
@@ -190,14 +190,14 @@ class ReassignSession:
             by_strategy.setdefault(order.strategy or strategy, {})[order.tp] = order.target or None
         refused: dict[TopicPartition, str] = {}
         for chosen, moves in by_strategy.items():
-            options = AlterOptions(strategy=chosen, cancel_mode=CancelMode.ROLL_BACK, forced=forced)
+            options = AlterOptions(strategy=chosen, cancel_mode=Intervention.ROLL_BACK, forced=forced)
             for tp, error in self.cluster.alter_moves(moves, options).items():
                 if error is not None:
                     refused[tp] = _told(error)
         return refused
 
     def turn(
-        self, mode: CancelMode, partitions: Collection[TopicPartition] | None, topics: Collection[str] | None
+        self, mode: Intervention, partitions: Collection[TopicPartition] | None, topics: Collection[str] | None
     ) -> dict[TopicPartition, str | None]:
         """Stop, roll back, pause or resume partitions, whole topics, or (both None) everything.
 

@@ -26,7 +26,7 @@ from shunter.model.partition import (
     Replicas,
     TopicPartition,
 )
-from shunter.model.reassignment import CancelMode, Phase, Reassignment, unfinished
+from shunter.model.reassignment import Intervention, Phase, Reassignment, unfinished
 from shunter.model.records import (
     PutTopic,
     Record,
@@ -117,8 +117,8 @@ class Draft:
         default_factory=dict[TopicPartition, tuple[Waiting, int] | None]
     )
     """What moves wait for from now on, and since when, ms; None: for nothing."""
-    set_aside: dict[tuple[int, TopicPartition], CancelMode | None] = field(
-        default_factory=dict[tuple[int, TopicPartition], CancelMode | None]
+    set_aside: dict[tuple[int, TopicPartition], Intervention | None] = field(
+        default_factory=dict[tuple[int, TopicPartition], Intervention | None]
     )
     """What cancels and pauses make of partitions of submissions whose turn has not come, by a submission's number."""
     configs_read: int = field(init=False)

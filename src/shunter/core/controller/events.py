@@ -14,7 +14,7 @@ from shunter.core.topic_configs import UNKNOWN_RELEASES, Releases
 from shunter.errors import ErrorCode
 from shunter.model.broker import Broker
 from shunter.model.partition import BrokerId, LeaderAndIsr, Replicas, TopicPartition
-from shunter.model.reassignment import CancelMode, Strategy
+from shunter.model.reassignment import Intervention, Strategy
 from shunter.model.settings import ControllerSettings
 from shunter.model.snapshot import ClusterSnapshot, LegacyReassignments, ReassignmentRequest
 from shunter.model.topic import TopicSnapshot
@@ -128,7 +128,7 @@ class ReassignmentChange:
     tp: TopicPartition
     replicas: Replicas | None
     strategy: Strategy | None = None
-    cancel_mode: CancelMode | None = None
+    cancel_mode: Intervention | None = None
     forced: bool = False
 
 
@@ -139,7 +139,7 @@ class ReassignmentsSubmitted:
     changes: tuple[ReassignmentChange, ...]
     cancel_topics: tuple[str, ...] = ()
     cancel_all: bool = False
-    cancel_mode: CancelMode | None = None
+    cancel_mode: Intervention | None = None
     reply_to: ReplyToken = 0
 
 

@@ -37,7 +37,7 @@ from shunter.model.partition import (
     Replicas,
     TopicPartition,
 )
-from shunter.model.reassignment import CancelMode, Phase, Reassignment, Strategy
+from shunter.model.reassignment import Intervention, Phase, Reassignment, Strategy
 from shunter.model.settings import ControllerSettings
 
 MoveResult = tuple[TopicPartition, ErrorCode, str | None]
@@ -234,7 +234,7 @@ class Moves:
 
     # ---- ending early
 
-    def cancel(self, draft: Draft, tp: TopicPartition, mode: CancelMode | None) -> MoveResult:
+    def cancel(self, draft: Draft, tp: TopicPartition, mode: Intervention | None) -> MoveResult:
         """Stop a move or roll it back; in any state, and as often as one likes."""
         known, partition = draft.unfinished(tp), draft.partition(tp)
         if partition is None or tp.topic in draft.state.deleting:
@@ -245,15 +245,15 @@ class Moves:
             return tp, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"nothing moves {tp}"
         if known.phase is not Phase.PENDING and tp in draft.state.unreadable:
             return tp, ErrorCode.LEADER_NOT_AVAILABLE, unreadable_state(tp)
-        if mode is CancelMode.PAUSE:
+        if mode is Intervention.PAUSE:
             return tp, *pauses.pause(draft, tp, known)
-        if mode is CancelMode.RESUME:
+        if mode is Intervention.RESUME:
             return self._resume(draft, tp, known)
         if known.phase is Phase.PENDING and not partition.assignment.in_motion:
             self.end(draft, tp, known)
             return tp, ErrorCode.NONE, None
         # One that is pending and in motion was begun by somebody else meanwhile: there is something to take back.
-        if (mode or self.settings.cancel_mode) is CancelMode.STOP:
+        if (mode or self.settings.cancel_mode) is Intervention.STOP:
             situation = self._situation(draft, tp)
             if situation is not None:
                 self._follow(draft, tp, known, stop(situation, original=known.original))
@@ -510,7 +510,7 @@ class Moves:
         if bound and draft.now_ms - since_ms >= bound:
             told = f"{describe_waiting(waiting)}, for {draft.now_ms - since_ms} ms: it is rolled back"
             draft.notices.append(Notice("rolled-back-overdue", str(tp), told))
-            self.cancel(draft, tp, CancelMode.ROLL_BACK)
+            self.cancel(draft, tp, Intervention.ROLL_BACK)
 
 
 def _unreadable(draft: Draft, tp: TopicPartition) -> tuple[ErrorCode, str] | None:

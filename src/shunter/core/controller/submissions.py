@@ -17,7 +17,7 @@ from shunter.core.controller.state import ControllerState
 from shunter.core.controller.tasks import PartitionResults, Priority, Task, TaskQueue
 from shunter.errors import ErrorCode
 from shunter.model.partition import TopicPartition
-from shunter.model.reassignment import CancelMode, unfinished
+from shunter.model.reassignment import Intervention, unfinished
 from shunter.model.settings import ControllerSettings
 
 
@@ -27,10 +27,10 @@ class Submission:
 
     number: int
     waiting: dict[TopicPartition, None]
-    set_aside: dict[TopicPartition, CancelMode] = field(default_factory=dict[TopicPartition, CancelMode])
+    set_aside: dict[TopicPartition, Intervention] = field(default_factory=dict[TopicPartition, Intervention])
     """How a partition was cancelled, or that it was paused. Only durable cancels and pauses are here."""
 
-    def aside(self, draft: Draft, tp: TopicPartition) -> CancelMode | None:
+    def aside(self, draft: Draft, tp: TopicPartition) -> Intervention | None:
         """How a partition will have been set aside when the draft is durable; None: its turn comes as usual."""
         key = (self.number, tp)
         return draft.set_aside[key] if key in draft.set_aside else self.set_aside.get(tp)
@@ -136,10 +136,10 @@ class Submissions:
 
     def _submit(self, draft: Draft, change: ReassignmentChange, *, submission: Submission) -> MoveResult:
         aside = submission.aside(draft, change.tp)
-        if aside not in {None, CancelMode.PAUSE}:
+        if aside not in {None, Intervention.PAUSE}:
             return change.tp, ErrorCode.NONE, "cancelled before it was begun"
         self.adoption.reconcile_first(draft, change.tp)
-        result = self.moves.submit(draft, change, paused=aside is CancelMode.PAUSE)
+        result = self.moves.submit(draft, change, paused=aside is Intervention.PAUSE)
         if result[1] is ErrorCode.NONE and change.tp in draft.legacy_listed:
             # As Apache does: an acknowledged request must not be lost to an older legacy entry at a failover.
             self.moves.forget_legacy(draft, {change.tp})
@@ -148,7 +148,7 @@ class Submissions:
     def _cancel(
         self,
         draft: Draft,
-        item: tuple[TopicPartition, CancelMode | None],
+        item: tuple[TopicPartition, Intervention | None],
         *,
         before: Before,
     ) -> MoveResult:
@@ -162,11 +162,11 @@ class Submissions:
         ]
         for submission in waiting:
             aside = submission.aside(draft, tp)
-            if aside in {None, CancelMode.PAUSE}:  # A cancelled partition stays cancelled.
+            if aside in {None, Intervention.PAUSE}:  # A cancelled partition stays cancelled.
                 # A pause forgets nothing: the change is accepted when its turn comes, and stands still.
                 wanted = mode or self.settings.cancel_mode
-                draft.set_aside[submission.number, tp] = None if wanted is CancelMode.RESUME else wanted
-        withdrawn = mode not in {CancelMode.PAUSE, CancelMode.RESUME} and self._withdraw(draft, tp, before)
+                draft.set_aside[submission.number, tp] = None if wanted is Intervention.RESUME else wanted
+        withdrawn = mode not in {Intervention.PAUSE, Intervention.RESUME} and self._withdraw(draft, tp, before)
         return (tp, ErrorCode.NONE, None) if waiting or withdrawn else result
 
     def _asked_before(self) -> Before:
@@ -204,6 +204,6 @@ class Submissions:
 
 
 def _refuse_move(
-    item: ReassignmentChange | tuple[TopicPartition, CancelMode | None], error: ErrorCode, message: str
+    item: ReassignmentChange | tuple[TopicPartition, Intervention | None], error: ErrorCode, message: str
 ) -> MoveResult:
     return item.tp if isinstance(item, ReassignmentChange) else item[0], error, message

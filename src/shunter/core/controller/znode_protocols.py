@@ -25,7 +25,7 @@ from shunter.core.controller.tasks import Priority, Task, TaskQueue
 from shunter.core.reassignment import original_replicas, same_route, validate_top
 from shunter.errors import ErrorCode
 from shunter.model.partition import Replicas, TopicPartition
-from shunter.model.reassignment import CancelMode, unfinished
+from shunter.model.reassignment import Intervention, unfinished
 from shunter.model.records import (
     CreateReassignmentRequest,
     DeleteReassignmentRequest,
@@ -118,7 +118,7 @@ class ZnodeProtocols:
 
     def _roll_back(self, draft: Draft, tp: TopicPartition) -> None:
         self.adoption.reconcile_first(draft, tp)
-        self.moves.cancel(draft, tp, CancelMode.ROLL_BACK)
+        self.moves.cancel(draft, tp, Intervention.ROLL_BACK)
 
     def _drop_older(self, draft: Draft, _: None) -> None:
         """Take out of the znodes what was written before the cancel and has not begun."""

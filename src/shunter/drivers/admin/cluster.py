@@ -42,7 +42,7 @@ from shunter.drivers.admin.settings import (
 from shunter.errors import DriverError, ErrorCode, RequestRejected
 from shunter.model.execution import OngoingReassignment, ThrottleKey
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
-from shunter.model.reassignment import CancelMode, Strategy
+from shunter.model.reassignment import Intervention, Strategy
 
 if TYPE_CHECKING:
     from shunter.drivers.admin.reassignments import AlterOptions, PartitionReassignment
@@ -221,7 +221,7 @@ class KafkaPythonAdmin:
             # Whoever asks takes the steps himself: each all at once, and null gives the originals back.
             from shunter.drivers.admin.reassignments import AlterOptions  # noqa: PLC0415  as in `alter_moves`
 
-            options = AlterOptions(strategy=Strategy.ALL_AT_ONCE, cancel_mode=CancelMode.ROLL_BACK)
+            options = AlterOptions(strategy=Strategy.ALL_AT_ONCE, cancel_mode=Intervention.ROLL_BACK)
             outcomes = await self.alter_moves(dict(targets), options)
             return {tp: _code(outcome) for tp, outcome in outcomes.items()}
         asked = {

@@ -18,7 +18,7 @@ from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ListPartiti
 from shunter.core.throttles import Traffic
 from shunter.errors import DriverError, ErrorCode, RequestRejected
 from shunter.model.partition import Replicas, TopicPartition
-from shunter.model.reassignment import CancelMode, Phase, Strategy
+from shunter.model.reassignment import Intervention, Phase, Strategy
 from shunter.wire.reassignments import (
     AlteredPartition,
     AlteredTopic,
@@ -72,7 +72,7 @@ class AlterOptions:
 
     timeout_ms: int = 60_000
     strategy: Strategy | None = None
-    cancel_mode: CancelMode | None = None
+    cancel_mode: Intervention | None = None
     forced: bool = False
 
     @property

@@ -14,7 +14,7 @@ from shunter.core.reassignment import Waiting, WaitReason, describe_waiting
 from shunter.drivers.handlers.context import Call, unexpected
 from shunter.errors import ErrorCode, RequestRejected
 from shunter.model.partition import PartitionState, ReplicaAssignment, Replicas, TopicPartition
-from shunter.model.reassignment import CancelMode, Phase, Reassignment, unfinished
+from shunter.model.reassignment import Intervention, Phase, Reassignment, unfinished
 from shunter.wire.reassignments import (
     AlteredTopic,
     AlterReassignments,
@@ -63,10 +63,10 @@ def _by_partition(result: tuple[TopicPartition, ErrorCode, str | None]) -> Topic
     return result[0]
 
 
-def _draft_cancel_mode(request: AlterReassignments) -> CancelMode | None:
+def _draft_cancel_mode(request: AlterReassignments) -> Intervention | None:
     """Tell what null topics or null partitions mean: the draft stops, unless the request says otherwise."""
     drafted = request.topics is None or any(topic.partitions is None for topic in request.topics)
-    return CancelMode.STOP if drafted and request.cancel_mode is None else request.cancel_mode
+    return Intervention.STOP if drafted and request.cancel_mode is None else request.cancel_mode
 
 
 def _changes(topic: AlteredTopic, request: AlterReassignments) -> Iterable[ReassignmentChange]:

@@ -11,7 +11,7 @@ from shunter.core.controller.events import (
     TopicsRead,
 )
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
-from shunter.model.reassignment import CancelMode, Phase, Strategy
+from shunter.model.reassignment import Intervention, Phase, Strategy
 from shunter.model.snapshot import LegacyReassignments
 from shunter.model.topic import Topic
 
@@ -111,7 +111,7 @@ def test_a_cancel_that_overtakes_the_row_of_a_start_up_begins_nothing_before_it_
     world.settings = replace(world.settings, max_concurrent=0)
     world.silent.add(4)
     world.fail_over()
-    world.reassign({TP: None}, token=3, cancel_mode=CancelMode.STOP)
+    world.reassign({TP: None}, token=3, cancel_mode=Intervention.STOP)
     assert TP not in world.store.reassignments
     assert world.replicas(TP) == (1, 2)
     assert world.leadership(TP)[:3] == before[:3]

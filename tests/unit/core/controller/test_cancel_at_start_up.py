@@ -10,7 +10,7 @@ from harness import Harness
 
 from shunter.core.controller.events import ReassignmentChange, ReassignmentsSubmitted
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
-from shunter.model.reassignment import CancelMode, Phase, Reassignment, Strategy
+from shunter.model.reassignment import Intervention, Phase, Reassignment, Strategy
 from shunter.model.topic import Topic
 
 TP = TopicPartition("t", 0)
@@ -37,7 +37,7 @@ def adopting(*, begun):
 
 @pytest.mark.parametrize("whole", [{"cancel_all": True}, {"cancel_topics": ("t",)}], ids=["all", "topic"])
 @pytest.mark.parametrize("begun", [False, True])
-@pytest.mark.parametrize("mode", [CancelMode.STOP, CancelMode.ROLL_BACK])
+@pytest.mark.parametrize("mode", [Intervention.STOP, Intervention.ROLL_BACK])
 def test_a_request_to_cancel_everything_ends_what_nobody_has_looked_at_and_nothing_that_comes_after(mode, begun, whole):
     world = adopting(begun=begun)
     after = ReassignmentsSubmitted((ReassignmentChange(TP, (2, 3)),), reply_to=3)
@@ -53,7 +53,7 @@ def test_a_request_to_cancel_everything_ends_what_nobody_has_looked_at_and_nothi
 
 def test_a_pause_of_everything_holds_it_too():
     world = adopting(begun=True)
-    world.feed(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=CancelMode.PAUSE, reply_to=2))
+    world.feed(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=Intervention.PAUSE, reply_to=2))
     assert world.result(2) == {TP: "NONE"}
     world.answer_all()
     world.catch_up_all()

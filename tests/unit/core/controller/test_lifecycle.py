@@ -13,7 +13,7 @@ from shunter.core.controller.state import ControllerState
 from shunter.core.reassignment import WaitReason
 from shunter.errors import InvariantViolation
 from shunter.model.partition import ReplicaAssignment, TopicPartition
-from shunter.model.reassignment import CancelMode, Phase, Reassignment, Strategy
+from shunter.model.reassignment import Intervention, Phase, Reassignment, Strategy
 
 TP = TopicPartition("t", 0)
 PAIRS = [(before, trigger) for before, trigger in product((None, *Phase), Trigger)]
@@ -146,11 +146,11 @@ def test_a_cancel_that_is_refused_has_cancelled_nothing_that_waits():
     world.feed(ReassignmentsSubmitted(changes, reply_to=1))
     [first] = world.held_batches
     submission = world.machine.intake.submissions.open[0]
-    world.feed(ReassignmentsSubmitted((ReassignmentChange(other, None, cancel_mode=CancelMode.STOP),), reply_to=2))
+    world.feed(ReassignmentsSubmitted((ReassignmentChange(other, None, cancel_mode=Intervention.STOP),), reply_to=2))
     world.release_writes()
     assert first is not None
     assert world.result(2) == {other: "NONE"}
-    assert submission.set_aside == {other: CancelMode.STOP}
+    assert submission.set_aside == {other: Intervention.STOP}
     world.answer_all()
     world.catch_up_all()
     assert world.replicas(other) == (1, 2)

@@ -5,7 +5,7 @@ from harness import Harness
 from shunter.drivers.zookeeper_requests import JUTE_LIMIT
 from shunter.errors import ErrorCode
 from shunter.formats.topic_znodes import encode_topic
-from shunter.model.reassignment import CancelMode, Strategy
+from shunter.model.reassignment import Intervention, Strategy
 from shunter.model.records import PutTopic
 
 TP = ("t", 0)
@@ -77,7 +77,7 @@ def test_a_stop_keeps_what_is_in_sync():
     world.create("t", [(1, 2, 3)])
     world.reassign({TP: (4, 5, 6)})
     world.catch_up(TP, 4)
-    world.reassign({TP: None}, token=2, cancel_mode=CancelMode.STOP)
+    world.reassign({TP: None}, token=2, cancel_mode=Intervention.STOP)
     assert set(world.replicas(TP)) == {1, 2, 3, 4}
     assert not world.store.reassignments
     world.check()

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from shunter.core.controller.events import TopicDeletionsSubmitted
 from shunter.model.partition import TopicPartition
-from shunter.model.reassignment import CancelMode, Phase, Strategy
+from shunter.model.reassignment import Intervention, Phase, Strategy
 
 BROKERS = (1, 2, 3, 4, 5)
 replicas = st.lists(st.sampled_from(BROKERS), min_size=1, max_size=3, unique=True).map(tuple)
@@ -62,7 +62,7 @@ class Yard(RuleBasedStateMachine):
         if not was_moving and token in self.world.replies and self.world.result(token)[tp] == "NONE":
             self.originals[tp] = before
 
-    @rule(tp=partitions, mode=st.sampled_from([None, *CancelMode]))
+    @rule(tp=partitions, mode=st.sampled_from([None, *Intervention]))
     def cancel(self, tp, mode):
         self.world.reassign({tp: None}, token=self.next_token(), cancel_mode=mode)
 
@@ -168,7 +168,7 @@ class Yard(RuleBasedStateMachine):
         world.answer_all()
         # Only now: what was paused while it waited for a silent broker is taken on with that one's answer.
         paused = [tp for tp, move in world.machine.state.reassignments.items() if move.phase is Phase.PAUSED]
-        world.reassign(dict.fromkeys(paused), token=self.next_token(), cancel_mode=CancelMode.RESUME)
+        world.reassign(dict.fromkeys(paused), token=self.next_token(), cancel_mode=Intervention.RESUME)
         world.pass_time(1_000_000)
         for _ in range(8):
             world.catch_up_all()

@@ -7,18 +7,18 @@ from harness import Harness
 from shunter.core.controller.ready import SendStopReplica
 from shunter.errors import ErrorCode
 from shunter.model.partition import ReplicaAssignment
-from shunter.model.reassignment import CancelMode, Phase, Strategy
+from shunter.model.reassignment import Intervention, Phase, Strategy
 
 
 def test_a_resumed_addition_fetches_again_though_it_joined_the_isr_before_it_was_stopped():
     world = Harness().start()
     world.create("t", [(1, 2)])
     world.reassign({TP: (1, 2, 3, 4)})
-    world.reassign({TP: None}, token=2, cancel_mode=CancelMode.PAUSE)
+    world.reassign({TP: None}, token=2, cancel_mode=Intervention.PAUSE)
     world.catch_up(TP, 3)
     world.kill(4)
     epoch = world.leadership(TP).leader_epoch
-    world.reassign({TP: None}, token=3, cancel_mode=CancelMode.RESUME)
+    world.reassign({TP: None}, token=3, cancel_mode=Intervention.RESUME)
     assert world.leadership(TP).leader_epoch > epoch
 
 
@@ -26,7 +26,7 @@ def test_a_paused_move_that_somebody_else_moved_on_holds_nobody_back():
     world = Harness().start()
     world.create("t", [(1, 2)])
     world.reassign({TP: (1, 3)})
-    world.reassign({TP: None}, token=2, cancel_mode=CancelMode.PAUSE)
+    world.reassign({TP: None}, token=2, cancel_mode=Intervention.PAUSE)
     topic = world.store.topics["t"]
     theirs = ReplicaAssignment((1, 2, 4), (4,), (2,))
     world.store.topics["t"] = topic._replace(assignments={0: theirs}, version=topic.version + 1)
@@ -39,24 +39,24 @@ def test_a_paused_move_that_somebody_else_moved_on_holds_nobody_back():
 
 def test_what_waits_when_everything_is_paused_is_taken_and_stands_still():
     world = busy()
-    world.feed(submitted(2, TP, (3, 4)), everything(3, CancelMode.PAUSE))
+    world.feed(submitted(2, TP, (3, 4)), everything(3, Intervention.PAUSE))
     let_write(world)
     assert world.replies[2].partitions == ((TP, ErrorCode.NONE, None),)
     assert (TP, ErrorCode.NONE, None) in world.replies[3].partitions
     assert world.store.reassignments[TP].phase is Phase.PAUSED
     assert world.replicas(TP) == (1, 2)
     world.hold_writes = False
-    world.feed(everything(4, CancelMode.RESUME))
+    world.feed(everything(4, Intervention.RESUME))
     world.catch_up_all()
     assert world.replicas(TP) == (3, 4)
 
 
 @pytest.mark.parametrize(
-    ("mode", "told"), [(CancelMode.RESUME, None), (CancelMode.ROLL_BACK, "cancelled before it was begun")]
+    ("mode", "told"), [(Intervention.RESUME, None), (Intervention.ROLL_BACK, "cancelled before it was begun")]
 )
 def test_what_was_paused_while_it_waited_is_resumed_or_cancelled_there(mode, told):
     world = busy()
-    world.feed(submitted(2, TP, (3, 4)), everything(3, CancelMode.PAUSE), everything(4, mode))
+    world.feed(submitted(2, TP, (3, 4)), everything(3, Intervention.PAUSE), everything(4, mode))
     let_write(world)
     assert world.replies[2].partitions == ((TP, ErrorCode.NONE, told),)
     phase = world.store.reassignments[TP].phase if TP in world.store.reassignments else None
@@ -67,7 +67,7 @@ def test_what_takes_the_place_of_a_paused_move_sets_its_replicas_going_again():
     world = Harness().start()
     world.create("t", [(1, 2)])
     world.reassign({TP: (1, 2, 3)}, strategy=Strategy.ALL_AT_ONCE)
-    world.reassign({TP: None}, token=2, cancel_mode=CancelMode.PAUSE)
+    world.reassign({TP: None}, token=2, cancel_mode=Intervention.PAUSE)
     before = world.leadership(TP).leader_epoch
     topic = world.store.topics["t"]
     reordered = ReplicaAssignment((3, 2, 1), (3,))
@@ -83,7 +83,7 @@ def test_a_pause_that_ends_in_the_write_in_which_it_began_stops_nothing():
     world.create("u", [(1, 2)])
     world.reassign({TP: (1, 2, 3)})
     world.hold_writes = True
-    world.feed(submitted(7, ("u", 0), (3, 4)), everything(8, CancelMode.PAUSE), everything(9, CancelMode.RESUME))
+    world.feed(submitted(7, ("u", 0), (3, 4)), everything(8, Intervention.PAUSE), everything(9, Intervention.RESUME))
     let_write(world)
     assert world.store.reassignments[TP].phase is Phase.MOVING
     assert not [request for request in world.sent if isinstance(request, SendStopReplica)]

@@ -10,7 +10,7 @@ from shunter.core.controller.events import (
 )
 from shunter.errors import ErrorCode
 from shunter.model.partition import ReplicaAssignment, TopicPartition
-from shunter.model.reassignment import CancelMode, Phase
+from shunter.model.reassignment import Intervention, Phase
 from shunter.model.snapshot import LegacyReassignments
 
 
@@ -38,7 +38,7 @@ def test_a_cancel_does_not_reach_what_is_asked_for_after_it():
 
 def test_a_resume_cancels_nothing_that_waits():
     world = busy()
-    world.feed(submitted(2, TP, (3, 4)), everything(3, CancelMode.RESUME))
+    world.feed(submitted(2, TP, (3, 4)), everything(3, Intervention.RESUME))
     let_write(world)
     assert world.replies[2].partitions == ((TP, ErrorCode.NONE, None),)
     assert world.store.reassignments[TP].phase is Phase.MOVING
@@ -46,12 +46,12 @@ def test_a_resume_cancels_nothing_that_waits():
 
 def test_another_target_that_waits_when_its_move_is_paused_is_for_later():
     world = busy()
-    world.feed(submitted(2, ("u", 0), (4, 1)), everything(3, CancelMode.PAUSE))
+    world.feed(submitted(2, ("u", 0), (4, 1)), everything(3, Intervention.PAUSE))
     let_write(world)
     move = world.store.reassignments[TopicPartition("u", 0)]
     assert (move.phase, move.target, move.original) == (Phase.PAUSED, (4, 1), (1, 2))
     world.hold_writes = False
-    world.feed(everything(4, CancelMode.RESUME))
+    world.feed(everything(4, Intervention.RESUME))
     world.catch_up_all()
     assert world.replicas(("u", 0)) == (4, 1)
 
@@ -97,7 +97,7 @@ def waiting_request(**asked):
 @pytest.mark.parametrize("legacy", [False, True])
 def test_a_cancel_of_everything_reaches_what_waits_in_a_request_for_good(legacy):
     world = waiting_request(legacy=legacy)
-    world.feed(everything(7, CancelMode.ROLL_BACK))
+    world.feed(everything(7, Intervention.ROLL_BACK))
     while 7 not in world.replies:
         batches, world.held_batches = world.held_batches, []
         world.feed(*(event for batch in batches for event in world._write(batch)))
@@ -126,7 +126,7 @@ def test_what_is_asked_for_after_a_cancel_is_taken_though_it_names_the_same():
 def test_a_cancel_of_everything_reaches_what_waits_in_the_other_znodes(place):
     world = busy()
     getattr(world, place)({TP: (3, 4)})
-    world.feed(everything(2, CancelMode.ROLL_BACK))
+    world.feed(everything(2, Intervention.ROLL_BACK))
     let_write(world)
     world.release_writes()
     world.catch_up_all()

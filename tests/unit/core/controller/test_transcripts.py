@@ -18,7 +18,7 @@ from shunter.core.controller.events import BatchWritten, RequestAnswered
 from shunter.core.controller.machine import ControllerMachine
 from shunter.core.controller.ready import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
 from shunter.model.partition import ReplicaAssignment
-from shunter.model.reassignment import CancelMode
+from shunter.model.reassignment import Intervention
 from shunter.model.records import CloseReassignment, PutPartition, PutReassignment, PutTopic
 
 FOLDER = Path(__file__).parent / "transcripts"
@@ -140,8 +140,8 @@ def act(world, verb, *words):
             world.tokens += 1
             world.reassign({parse(tp): ids(replicas)}, token=world.tokens)
         case ("stop" | "roll-back" | "pause" | "resume") as how, tp:
-            mode = {"stop": CancelMode.STOP, "roll-back": CancelMode.ROLL_BACK}.get(how)
-            mode = mode or {"pause": CancelMode.PAUSE, "resume": CancelMode.RESUME}[how]
+            mode = {"stop": Intervention.STOP, "roll-back": Intervention.ROLL_BACK}.get(how)
+            mode = mode or {"pause": Intervention.PAUSE, "resume": Intervention.RESUME}[how]
             world.tokens += 1
             world.reassign({parse(tp): None}, token=world.tokens, cancel_mode=mode)
         case "catches-up", tp, broker:
