@@ -335,16 +335,22 @@ class ZooKeeperClient:
         return None if answer is None else wire.decode_exists(*answer)
 
     async def children(self, path: str, *, watch: bool = False) -> tuple[tuple[str, ...], Znode] | None:
-        """Read the names of a znode's children, in no order, and its own stat."""
-        try:
-            answer = await self._read(wire.children_request(self._full(path), watch=watch))
-        except ZooKeeperRefused as refusal:
-            if refusal.code == wire.NO_NODE:
+        """Read the names of a znode's children, in no order, and its own stat.
+
+        Where there is no such znode, somebody may have deleted it: a watch then fires when it is there again.
+        """
+        while True:
+            try:
+                answer = await self._read(wire.children_request(self._full(path), watch=watch))
+            except ZooKeeperRefused as refusal:
+                if refusal.code != wire.NO_NODE:
+                    raise
+                if watch and await self.exists(path, watch=True) is not None:
+                    continue
                 return None
-            raise
-        if watch:
-            self._armed_children.add(path)
-        return wire.decode_children(*answer)
+            if watch:
+                self._armed_children.add(path)
+            return wire.decode_children(*answer)
 
     async def get_many(self, paths: Sequence[str]) -> tuple[list[Znode | None], int]:
         """Read znodes by one multi-read; None where there is none. Keep it to about `CHUNK` paths.

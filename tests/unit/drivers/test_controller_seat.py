@@ -16,6 +16,7 @@ from shunter.core.controller.events import (
     BrokersRead,
     ClusterLoaded,
     Elected,
+    LogDirsFailed,
     ReassignmentRequestsFound,
     SessionExpired,
     TopicDeletionsFound,
@@ -329,3 +330,24 @@ def test_watches_are_armed_again_though_a_connection_breaks_right_after_they_wer
     place.settle()
     place.act(Create(znodes.broker(1), registration(9001)))
     assert ports(place) == [9001]
+
+
+@pytest.mark.parametrize(
+    ("folder", "child", "kind"),
+    [
+        (znodes.DELETE_TOPICS, znodes.deletion("t"), TopicDeletionsFound),
+        (znodes.LOG_DIR_EVENTS, f"{znodes.LOG_DIR_EVENTS}/log_dir_event_0", LogDirsFailed),
+    ],
+)
+def test_a_folder_that_somebody_deleted_is_watched_when_it_is_there_again(place, folder, child, kind):
+    """`deleteall /admin/delete_topics` is what an operator may do; brokers make it anew when they need it."""
+    place.make(1, doomed=False)
+    place.settle()
+    place.act(Remove(folder))
+    place.settle()
+    place.posted.clear()
+    place.act(Create(folder, None))
+    place.settle()
+    place.act(Create(child, b'{"version":1,"broker":1,"event":1}'))
+    place.settle()
+    assert place.told(kind)
