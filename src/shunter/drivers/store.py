@@ -30,6 +30,7 @@ from shunter.drivers.zookeeper_requests import (
     Check,
     Committed,
     ConnectionLost,
+    Create,
     Operation,
     Put,
     Remove,
@@ -212,6 +213,9 @@ class ZooKeeperStore:
             except ZooKeeperRefused as refusal:
                 if refusal.code not in _CONFLICTS:
                     raise
+                if refusal.code == wire.NO_NODE and type(planned.operations[refusal.index]) is Create:
+                    await self._client.ensure(znodes.PERSISTENT)  # Somebody may have deleted the folder it belongs to.
+                    continue
                 if refusal.index in planned.principals:
                     logger.info("batch %d met another version: %s", batch.batch_id, refusal)
                     break

@@ -118,6 +118,8 @@ class ClusterWatches:
         self._unwatched_topics: dict[str, None] = {}
         self._known_deletions: set[str] = set()
         self._last_config_change = ""
+        self._config_folder = 0
+        """The transaction that created the folder of announcements; 0: there is none."""
         self._last_preferred_election = 0
         client.listen(watches=self._on_watch)
 
@@ -130,7 +132,7 @@ class ClusterWatches:
             if path in self._by_existence:
                 await self._client.exists(path, watch=True)
             elif path == znodes.CONFIG_CHANGES:
-                self._last_config_change = max(await self._children(path), default="")
+                self._last_config_change = max(await self._config_changes(), default="")
             elif path.startswith("/"):
                 await self._children(path)
 
@@ -425,7 +427,7 @@ class ClusterWatches:
 
     async def _read_config_changes(self) -> None:
         """Only those announced since we came: older ones are in what was loaded. Brokers purge them, not we."""
-        names = [name for name in await self._children(znodes.CONFIG_CHANGES) if name > self._last_config_change]
+        names = [name for name in await self._config_changes() if name > self._last_config_change]
         if not names:
             return
         changes: set[ConfigChange] = set()
@@ -440,6 +442,14 @@ class ClusterWatches:
         self._last_config_change = max(names)  # Not before: what is refused now is asked for again.
         if topics or brokers:
             self._post(ConfigsRead(topics, brokers))
+
+    async def _config_changes(self) -> tuple[str, ...]:
+        """Names of all announcements; where somebody made their folder anew, they are counted from 0 again."""
+        listed = await self._client.children(znodes.CONFIG_CHANGES, watch=True)
+        names, folder = ((), 0) if listed is None else (listed[0], listed[1].czxid)
+        if folder != self._config_folder:
+            self._config_folder, self._last_config_change = folder, ""
+        return names
 
     async def _read_log_dir_events(self) -> None:
         names = await self._children(znodes.LOG_DIR_EVENTS)

@@ -15,6 +15,7 @@ from shunter.core.controller.events import (
     BatchWritten,
     BrokersRead,
     ClusterLoaded,
+    ConfigsRead,
     Elected,
     LogDirsFailed,
     ReassignmentRequestsFound,
@@ -32,7 +33,7 @@ from shunter.formats.request_znodes import encode_request
 from shunter.formats.topic_znodes import encode_topic
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import ReplicaAssignment, TopicPartition
-from shunter.model.records import DeleteQueueEntry, DeleteTopic, PutLegacyReassignments, PutTopic
+from shunter.model.records import DeleteQueueEntry, DeleteTopic, PutDeletionMark, PutLegacyReassignments, PutTopic
 from shunter.model.topic import Topic
 from shunter.simulation.event_loop import ProcessLoop
 from shunter.simulation.network import Delays
@@ -82,6 +83,10 @@ class Place:
 
     def act(self, *operations):
         assert isinstance(self.tree.commit(operations, self.operator), Transaction)
+
+    def delete_all(self, folder):
+        below = [path for path in self.tree.paths() if path == folder or path.startswith(f"{folder}/")]
+        self.act(*(Remove(path) for path in sorted(below, reverse=True)))
 
     def make(self, number, *, doomed):
         mark = [Create(znodes.deletion("t"), None)] if doomed else []
@@ -351,3 +356,30 @@ def test_a_folder_that_somebody_deleted_is_watched_when_it_is_there_again(place,
     place.act(Create(child, b'{"version":1,"broker":1,"event":1}'))
     place.settle()
     assert place.told(kind)
+
+
+def test_configuration_changes_are_heard_of_after_their_folder_was_made_anew(place):
+    """Its sequence begins at 0 again, below what was read before."""
+    place.make(1, doomed=False)
+    change = b'{"version":2,"entity_path":"topics/t"}'
+    place.act(Create(f"{znodes.CONFIG_CHANGES}/config_change_0000000007", change))
+    place.settle()
+    assert place.told(ConfigsRead)
+    place.posted.clear()
+    place.act(Remove(f"{znodes.CONFIG_CHANGES}/config_change_0000000007"))
+    place.act(Remove(znodes.CONFIG_CHANGES))
+    place.settle()
+    place.act(Create(znodes.CONFIG_CHANGES, None))
+    place.act(Create(f"{znodes.CONFIG_CHANGES}/config_change_0000000000", change))
+    place.settle()
+    assert place.told(ConfigsRead)
+
+
+@pytest.mark.parametrize("folder", [znodes.DELETE_TOPICS, "/admin"])
+def test_what_is_written_below_a_folder_that_somebody_deleted_is_written(place, folder):
+    place.make(1, doomed=False)
+    place.settle()
+    place.delete_all(folder)
+    place.write(PutDeletionMark("t"))
+    assert place.told(BatchWritten)
+    assert place.tree.get(znodes.deletion("t")) is not None
