@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from shunter.drivers.broker_connection import BrokerConnection, addresses_of, broker_endpoint, connect_to_any
@@ -52,8 +52,15 @@ class Survey:
     def __init__(self, registration: Broker, listener: str | None) -> None:
         self._registration = registration
         self._listener = listener
+        self._said: set[str] = set()
         self.found: Listeners | None = None
         """What the last broker that could be asked has said."""
+
+    def _say(self, told: str) -> None:
+        """Log it, once: a standby looks again and again."""
+        if told not in self._said:
+            self._said.add(told)
+            _LOG.info("%s", told)
 
     async def obstacle(self, reader: ClusterReader) -> str | None:
         """Say in a sentence why we should not stand; None where nothing is known to be in the way."""
@@ -96,14 +103,14 @@ class Survey:
         failures: list[str] = []
         for start in range(0, len(brokers), ASKED_AT_ONCE):
             asked = brokers[start : start + ASKED_AT_ONCE]
-            told = await asyncio.gather(*(_listeners(broker, endpoint) for broker, endpoint in asked))
+            told = await asyncio.gather(*(_listeners(*each, self._say) for each in asked))
             failures += [each for each in told if isinstance(each, str)]
             if len(failures) < start + len(asked):
                 return [each for each in told if isinstance(each, Listeners)], failures
         return [], failures
 
 
-async def _listeners(broker: BrokerId, endpoint: Endpoint) -> Listeners | str | None:
+async def _listeners(broker: BrokerId, endpoint: Endpoint, say: Callable[[str], None]) -> Listeners | str | None:
     """Ask a broker; a sentence where it can't be connected to, None where it does not say."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
@@ -118,7 +125,7 @@ async def _listeners(broker: BrokerId, endpoint: Endpoint) -> Listeners | str | 
             finally:
                 connection.close()
     except (OSError, EOFError, TimeoutError, FormatError, DriverError) as failure:
-        _LOG.info("broker %d does not say how it speaks to its controller: %s", broker, failure)
+        say(f"broker {broker} does not say how it speaks to its controller: {failure}")
         return None
 
 

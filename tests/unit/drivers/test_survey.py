@@ -155,3 +155,13 @@ def test_who_is_unfit_does_not_stand_and_says_why():
     place.pass_seconds(5)
     assert place.controller() is not None
     assert place.seat.troubles == ()
+
+
+async def test_what_a_broker_does_not_say_is_logged_once(caplog):
+    """A standby looks every 15 s."""
+    caplog.set_level("INFO")
+    async with one(error=ErrorCode.cluster_authorization_failed) as broker:
+        survey = Survey(us("PLAINTEXT"), None)
+        for _ in range(3):
+            assert await survey.obstacle(Registered(broker.broker)) is None
+    assert len([line for line in caplog.messages if "does not say" in line]) == 1
