@@ -47,6 +47,16 @@ def is_dead(process: ProcessIdentity, proc: Path = _PROC) -> bool:
         return False
 
 
+def is_alive_here(process: ProcessIdentity, proc: Path = _PROC) -> bool:
+    """Whether a process certainly lives, and where we can send it signals; False where nobody here can know."""
+    try:
+        stat = _stat(process.pid, proc)
+        here = _surroundings(proc) == (process.boot_id, process.pid_namespace)
+        return here and stat[_STATE] not in _GONE and int(stat[_STARTED]) == process.started
+    except (OSError, ValueError, IndexError):
+        return False
+
+
 def _no_such_process(pid: int) -> bool:
     if pid <= 0:
         return False  # Such a number means groups of processes, and was written by no process of ours.

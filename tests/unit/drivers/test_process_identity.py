@@ -8,13 +8,26 @@ from pathlib import Path
 
 import pytest
 
-from shunter.drivers.process_identity import is_dead, this_process
+from shunter.drivers.process_identity import is_alive_here, is_dead, this_process
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have no /proc")
 
 
 def test_we_live():
     assert not is_dead(this_process())
+
+
+def test_nobody_is_called_alive_who_is_elsewhere_or_somebody_else():
+    us = this_process()
+    assert is_alive_here(us)
+    for changed in (
+        {"boot_id": "elsewhere"},
+        {"pid_namespace": "elsewhere"},
+        {"started": 1},
+        {"pid": 0},
+        {"pid": 1 << 70},
+    ):
+        assert not is_alive_here(us._replace(**changed)), changed
 
 
 def test_a_process_that_ended_is_dead():

@@ -1,0 +1,125 @@
+"""`shunter hand-back`: give a cluster back to Apache's controller, with nothing left that only Shunter could end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from shunter.app.reassign.session import ReassignSession
+from shunter.drivers.seat_view import Holder, SeatView, end_here
+from shunter.errors import DriverError, RequestRejected
+from shunter.model.reassignment import CancelMode
+
+ENDINGS = {"finish": None, "stop": CancelMode.STOP, "rollback": CancelMode.ROLL_BACK}
+"""What becomes of moves under way, by the word of the command."""
+_LOOK_SECONDS = 1.0
+_TELL_SECONDS = 15.0
+
+
+class HandBack:
+    """One hand-over, from Shunter to an Apache broker.
+
+    Args:
+        zookeeper: HOST:PORT[,…][/CHROOT].
+        show: takes lines for people.
+        timeout_s: bound of each step that waits.
+    """
+
+    def __init__(self, zookeeper: str, show: Callable[[str], None], timeout_s: float) -> None:
+        self._zookeeper = zookeeper
+        self._show = show
+        self._timeout_s = timeout_s
+
+    def run(self, bootstrap: str, properties: Path | None, ending: str) -> int:
+        """Hand the cluster back.
+
+        Returns:
+            The exit status: 0 an Apache broker leads and nothing is left; 1 it could not be done in time, or not whole.
+
+        Raises:
+            DriverError, FormatError, SettingsError: the cluster can't be reached or read.
+        """
+        view = SeatView(self._zookeeper)
+        try:
+            return self._run(view, bootstrap, properties, ending)
+        finally:
+            view.close()
+
+    def _run(self, view: SeatView, bootstrap: str, properties: Path | None, ending: str) -> int:
+        holder = view.holder()
+        if holder is None or not holder.shunter:
+            who = "nobody" if holder is None else f"broker {holder.broker}"
+            self._show(f"{who} is the controller, not Shunter: there is nothing to hand back")
+            return 0 if holder is not None else 1
+        self._end_moves(bootstrap, properties, ending)
+        if not self._await("moves have ended", lambda: not view.left(), lambda: ", ".join(view.left()[:3])):
+            self._show("Shunter goes on leading: nothing was handed back. See `shunter reassign status`")
+            return 1
+        self._show("no move is under way, and no broker owes anything")
+        before = view.under_replicated()
+        if not self._await_resigned(view, holder):
+            return 1
+        taken = view.holder()
+        self._show(f"broker {taken.broker if taken is not None else '?'} is the controller now")
+        worse = "partitions are under-replicated that were not before"
+        if not self._await(
+            "all replicas are in sync again",
+            lambda: view.under_replicated() <= before,
+            lambda: f"{worse}: {', '.join(sorted(view.under_replicated() - before)[:3])}",
+        ):
+            return 1
+        still = f"; {len(before)} were under-replicated before, and may still be" if before else ""
+        self._show(f"nothing is under-replicated because of it{still}")
+        return 0
+
+    def _end_moves(self, bootstrap: str, properties: Path | None, ending: str) -> None:
+        mode = ENDINGS[ending]
+        if mode is None:
+            return
+        with ReassignSession(bootstrap, properties) as session:
+            session.require_shunter()
+            if not session.rows():
+                return
+            refused = {tp: why for tp, why in session.turn(mode, None, None).items() if why is not None}
+        for tp, why in sorted(refused.items()):
+            self._show(f"{tp}: {ending} was refused: {why}")
+
+    def _await_resigned(self, view: SeatView, holder: Holder) -> bool:
+        if holder.process is not None and end_here(holder.process):
+            self._show(f"told the controller, process {holder.process.pid}, to give the controllership back")
+        else:
+            who = "" if holder.process is None else f", process {holder.process.pid},"
+            self._show(f"stop the controller{who} on its machine now: it is not on this one")
+        return self._await(
+            "an Apache broker is the controller",
+            lambda: (now := view.holder()) is not None and not now.shunter,
+            lambda: _who(view.holder()),
+        )
+
+    def _await(self, what: str, holds: Callable[[], bool], why_not: Callable[[], str]) -> bool:
+        """Look until something holds, and say now and then what it waits for."""
+        started = told = time.monotonic()
+        while not _tried(holds):
+            now = time.monotonic()
+            if now - started >= self._timeout_s:
+                self._show(f"not within {self._timeout_s:g} s: {what}; there is {why_not()}")
+                return False
+            if now - told >= _TELL_SECONDS:
+                told = now
+                self._show(f"waiting until {what}: there is {why_not()}")
+            time.sleep(_LOOK_SECONDS)
+        return True
+
+
+def _tried(holds: Callable[[], bool]) -> bool:
+    try:
+        return holds()
+    except (DriverError, RequestRejected):
+        return False
+
+
+def _who(holder: Holder | None) -> str:
+    if holder is None:
+        return "no controller"
+    return f"another Shunter, with broker id {holder.broker}: stop it, too" if holder.shunter else "a broker"

@@ -1,0 +1,45 @@
+"""`shunter hand-back`: give a cluster back to Apache's controller."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from shunter.errors import ShunterError
+
+
+@click.command("hand-back")
+@click.option("--zookeeper", required=True, metavar="HOST:PORT[,…][/CHROOT]", help="ZooKeeper of the cluster.")
+@click.option("--bootstrap-server", required=True, help="HOST:PORT, several with commas.")
+@click.option(
+    "--command-config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Client properties file, as Apache's tools take it.",
+)
+@click.option(
+    "--moves",
+    type=click.Choice(["finish", "stop", "rollback"]),
+    default="finish",
+    show_default=True,
+    help="What becomes of moves under way: wait for them, stop them where they are, or roll them back.",
+)
+@click.option("--timeout", type=float, default=3_600.0, show_default=True, help="Seconds that each step may take.")
+def hand_back(zookeeper: str, bootstrap_server: str, command_config: Path | None, moves: str, timeout: float) -> None:
+    """Hand a cluster back to Apache's controller: end its moves, resign, and see an Apache broker lead.
+
+    Ends the moves as told, waits until nothing is left in ZooKeeper that only Shunter could end, has the controller give
+    the controllership back (by SIGTERM, where it runs on this machine; else it says which process to stop), waits until
+    an Apache broker leads, and until no partition is under-replicated that was not before. It can be called again at any
+    point.
+
+    \b
+    Exit status: 0 an Apache broker leads, and nothing is left; 1 not within the timeout; Shunter may lead on.
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    from shunter.app.hand_back import HandBack  # noqa: PLC0415 - other commands need not wait for it
+
+    try:
+        status = HandBack(zookeeper, click.echo, timeout).run(bootstrap_server, command_config, moves)
+    except ShunterError as error:
+        raise click.ClickException(str(error)) from error
+    raise SystemExit(status)
