@@ -9,9 +9,9 @@ from pathlib import Path
 from shunter.app.reassign.session import ReassignSession
 from shunter.drivers.seat_view import Holder, SeatView, end_here
 from shunter.errors import DriverError, RequestRejected
-from shunter.model.reassignment import CancelMode
+from shunter.model.reassignment import Intervention
 
-ENDINGS = {"finish": None, "stop": CancelMode.STOP, "rollback": CancelMode.ROLL_BACK}
+ENDINGS = {"finish": None, "stop": Intervention.STOP, "rollback": Intervention.ROLL_BACK}
 """What becomes of moves under way, by the word of the command."""
 _LOOK_SECONDS = 1.0
 _TELL_SECONDS = 15.0

@@ -99,9 +99,8 @@ def _partitions_of(new: NewTopic, default: int) -> int:
 
 def _throttled(allowance: Allowance, asked: Mapping[str, int]) -> dict[str, TopicResult]:
     """Refuse what the quota does not allow. `asked` has the partitions to create or delete, by topic, in order."""
-    told = "The throttling quota has been exceeded."
     return {
-        name: TopicResult(name, ErrorCode.THROTTLING_QUOTA_EXCEEDED, told)
+        name: TopicResult(name, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         for name, partitions in asked.items()
         if not allowance.admit(name, max(0, partitions))
     }

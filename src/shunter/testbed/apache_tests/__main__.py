@@ -29,9 +29,6 @@ CLASSES = (
     "org.apache.kafka.tools.reassign.ReassignPartitionsCommandTest",
 )
 MOVING = (
-    "kafka.admin.DeleteTopicTest",
-    "kafka.api.PlaintextAdminIntegrationTest",
-    "kafka.controller.ControllerIntegrationTest",
     "org.apache.kafka.tools.TopicCommandIntegrationTest",
     "org.apache.kafka.tools.reassign.ReassignPartitionsCommandTest",
 )

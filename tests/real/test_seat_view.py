@@ -1,0 +1,130 @@
+"""What a hand-back reads from a real ZooKeeper, and how it ends a controller, with no brokers in it."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+from kazoo.client import KazooClient
+
+from shunter.app.hand_back import HandBack
+from shunter.drivers.process_identity import this_process
+from shunter.drivers.seat_view import SeatView, end_here
+from shunter.formats import znodes
+from shunter.formats.broker_znodes import encode_broker, encode_controller, encode_controller_id
+from shunter.formats.topic_znodes import encode_state, encode_topic
+from shunter.model.broker import Broker
+from shunter.model.partition import LeaderAndIsr, ReplicaAssignment
+from shunter.model.topic import Topic
+
+pytestmark = pytest.mark.real
+PRINTS_ITSELF = (
+    "import signal; from shunter.drivers.process_identity import this_process; "
+    "print(*this_process(), sep='\\n', flush=True); signal.pause()"
+)
+
+
+@pytest.fixture
+def place(zookeeper, chroot):
+    """(connect string, client below the chroot)."""
+    with_root = KazooClient(zookeeper.connect_string)
+    with_root.start()
+    with_root.ensure_path(chroot)
+    with_root.stop()
+    with_root.close()
+    connect = f"{zookeeper.connect_string}{chroot}"
+    client = KazooClient(connect)
+    client.start()
+    yield connect, client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def view(place):
+    made = SeatView(place[0])
+    yield made
+    made.close()
+
+
+def hold(client, broker, process=None):
+    data = encode_controller(broker, timestamp_ms=1, process=process)
+    if client.exists("/controller"):
+        client.set("/controller", data)
+    else:
+        client.create("/controller", data)
+
+
+def test_whose_the_seat_is(place, view):
+    _, client = place
+    assert view.holder() is None
+    hold(client, 7, this_process())
+    assert view.holder() == (7, True, this_process())
+    hold(client, 1)
+    assert view.holder() == (1, False, None)
+    # Where no process is told, the id is known for a controller's; unless a broker has it.
+    client.create(znodes.controller_id(1), encode_controller_id(), makepath=True)
+    assert view.holder() == (1, True, None)
+    client.create(znodes.broker(1), encode_broker(Broker(1, 0, ()), timestamp_ms=1), makepath=True)
+    assert view.holder() == (1, False, None)
+
+
+def test_what_is_left(place, view):
+    _, client = place
+    client.ensure_path("/admin/reassignments/t")
+    assert view.left() == ()
+    paths = ("/admin/reassign_partitions", "/admin/reassignments/t/3", "/admin/shunter/owed_deletions/2")
+    for path in paths:
+        client.create(path, b"{}", makepath=True)
+    assert set(view.left()) == set(paths)
+
+
+def test_who_lacks_replicas(place, view):
+    _, client = place
+    topic = Topic("t", None, {number: ReplicaAssignment((1, 2)) for number in range(4)})
+    client.create("/brokers/topics/t", encode_topic(topic), makepath=True)
+    client.create("/brokers/topics/broken", b"nonsense")
+    for number, (leader, isr) in enumerate(((1, (1, 2)), (1, (1,)), (-1, (2,)))):
+        client.create(znodes.state("t", number), encode_state(LeaderAndIsr(leader, 0, isr, 0)), makepath=True)
+    assert view.under_replicated() == {"t-1", "t-2", "t-3"}
+
+
+def process_that_waits():
+    child = subprocess.Popen([sys.executable, "-c", PRINTS_ITSELF], stdout=subprocess.PIPE, text=True)
+    told = [child.stdout.readline().strip() for _ in range(4)]
+    return child, type(this_process())(told[0], told[1], int(told[2]), int(told[3]))
+
+
+def test_a_controller_of_this_machine_is_ended_and_an_apache_broker_awaited(place):
+    connect, client = place
+    child, process = process_that_waits()
+    hold(client, 1000, process)
+    taker = threading.Thread(target=lambda: (child.wait(60), hold(client, 2)))
+    taker.start()
+    lines = []
+    with child:
+        assert HandBack(connect, lines.append, 30.0).run("nowhere:1", None, "finish") == 0
+    taker.join()
+    assert lines == [
+        "no move is under way, and no broker owes anything",
+        f"told the controller, process {process.pid}, to give the controllership back",
+        "broker 2 is the controller now",
+        "nothing is under-replicated because of it",
+    ]
+    assert not end_here(process)
+    assert HandBack(connect, lines.append, 30.0).run("nowhere:1", None, "finish") == 0
+    assert lines[-1] == "broker 2 is the controller, not Shunter: there is nothing to hand back"
+
+
+def test_what_is_not_done_in_time_is_told_and_the_controller_leads_on(place):
+    connect, client = place
+    child, process = process_that_waits()
+    with child:
+        hold(client, 1000, process)
+        client.create("/admin/shunter/owed_deletions/2", b"{}", makepath=True)
+        lines = []
+        assert HandBack(connect, lines.append, 0.0).run("nowhere:1", None, "finish") == 1
+        assert "/admin/shunter/owed_deletions/2" in lines[0]
+        assert lines[-1].startswith("Shunter goes on leading")
+        assert child.poll() is None
+        child.terminate()
