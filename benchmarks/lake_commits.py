@@ -1,6 +1,6 @@
-"""What a commit costs, and whether writers of two processes lose one: our log beside a table of Delta Lake's.
+"""What a commit costs, and whether writers of two processes lose one: our log beside a table of Delta Lake's or Iceberg's.
 
-    python benchmarks/lake_commits.py --folder /tmp/commits --commits 200 [--delta]
+    python benchmarks/lake_commits.py --folder /tmp/commits --commits 200 [--delta | --iceberg] [--together 50]
 
 Prints JSON: seconds of wall clock and processor for each commit, and how many of those that two processes made are there.
 """
@@ -10,15 +10,19 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import resource
 import shutil
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+
+from pyspark.sql import SparkSession
 
 from shunter.app.pipeline import PipelineSettings, spark_session
 from shunter.pipeline.commit_log import Commit, CommitLog
@@ -36,12 +40,40 @@ def log_commits(folder: Path, who: str, commits: int) -> None:
             state = log.state()
 
 
-def delta_commits(folder: Path, who: str, commits: int) -> None:
-    """Append rows to a table of Delta's; one that it refuses is tried again."""
-    with spark_session(PipelineSettings("unused", "delta", master="local[1]", memory="700m")) as spark:
+ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0"
+
+
+@contextmanager
+def table_of(kind: str, folder: Path) -> Iterator[tuple[Callable[[str], None], Callable[[], int], SparkSession]]:
+    """A table of Delta's or Iceberg's (a catalog of folders): appends a row, counts the rows."""
+    conf = {"spark.sql.shuffle.partitions": "1", "spark.log.level": "ERROR"}
+    if kind == "iceberg":
+        catalog = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "hadoop", ".warehouse": str(folder)}
+        conf |= {f"spark.sql.catalog.ice{name}": value for name, value in catalog.items()}
+    settings = PipelineSettings("unused", "delta" if kind == "delta" else "parquet", "local[1]", "700m", conf)
+    with spark_session(settings, packages=(ICEBERG,) if kind == "iceberg" else ()) as spark:
+
+        def append(name: str) -> None:
+            row = spark.createDataFrame([(name,)], "ingest_id string").coalesce(1)
+            if kind == "delta":
+                row.write.format("delta").mode("append").save(str(folder / "t"))
+            else:
+                row.writeTo("ice.db.t").append()
+
+        def count() -> int:
+            found = spark.read.format("delta").load(str(folder / "t")) if kind == "delta" else spark.table("ice.db.t")
+            return found.count()
+
+        if kind == "iceberg":
+            spark.sql("CREATE TABLE IF NOT EXISTS ice.db.t (ingest_id string) USING iceberg")
+        yield append, count, spark
+
+
+def table_commits(kind: str, folder: Path, who: str, commits: int) -> None:
+    """Append rows to a table of another format; one that it refuses ends the process."""
+    with table_of(kind, folder) as (append, _, _):
         for number in range(commits):
-            row = spark.createDataFrame([(f"{who}-{number}",)], "ingest_id string").coalesce(1)
-            row.write.format("delta").mode("append").save(str(folder))
+            append(f"{who}-{number}")
 
 
 def timed(work: Callable[[int], None], count: int) -> dict[str, float]:
@@ -58,7 +90,7 @@ def timed(work: Callable[[int], None], count: int) -> dict[str, float]:
     }
 
 
-def ours(folder: Path, commits: int) -> dict[str, object]:
+def ours(folder: Path, commits: int, together: int) -> dict[str, object]:
     """One writer, a reader that begins anew, then two processes at once."""
     log = CommitLog(LocalStore(folder), str(folder))
 
@@ -68,36 +100,29 @@ def ours(folder: Path, commits: int) -> dict[str, object]:
     found: dict[str, object] = {"commit": timed(commit, commits)}
     found["cold_read"] = timed(lambda _: CommitLog(LocalStore(folder), "").state() and None, 10)
     both = folder / "both"
-    others = [multiprocessing.Process(target=log_commits, args=(both, who, 50)) for who in "xy"]
-    for other in others:
-        other.start()
-    for other in others:
-        other.join()
-    found["of_100_by_two_processes"] = len(CommitLog(LocalStore(both), "").state().commits)
+    writers = [multiprocessing.Process(target=log_commits, args=(both, who, together)) for who in "xy"]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    there = len(CommitLog(LocalStore(both), "").state().commits)
+    found["by_two_processes"] = f"{there} of {2 * together}"
     return found
 
 
-def deltas(folder: Path, commits: int) -> dict[str, object]:
-    """The same with Delta."""
-    found: dict[str, object] = {}
-    with spark_session(PipelineSettings("unused", "delta", master="local[1]", memory="700m")) as spark:
-        one = folder / "one"
-
-        def commit(number: int) -> None:
-            row = spark.createDataFrame([(f"a-{number}",)], "ingest_id string").coalesce(1)
-            row.write.format("delta").mode("append").save(str(one))
-
-        found["commit"] = timed(commit, commits)
-        found["read"] = timed(lambda _: spark.read.format("delta").load(str(one)).collect() and None, 10)
-        both = folder / "both"
-        spark.createDataFrame([("first",)], "ingest_id string").write.format("delta").save(str(both))
-    begun = [
-        subprocess.Popen([sys.executable, __file__, "--folder", str(both), "--commits", "50", "--writer", who])
-        for who in "xy"
-    ]
+def others(kind: str, folder: Path, commits: int, together: int) -> dict[str, object]:
+    """The same with another table format."""
+    with table_of(kind, folder / "one") as (append, count, _):
+        append("warm")
+        found: dict[str, object] = {"commit": timed(lambda number: append(f"a-{number}"), commits)}
+        found["read"] = timed(lambda _: count() and None, 10)
+    with table_of(kind, folder / "both") as (append, _, _):
+        append("first")
+    command = [sys.executable, __file__, "--folder", str(folder / "both"), "--commits", str(together), f"--{kind}"]
+    begun = [subprocess.Popen([*command, "--writer", who]) for who in "xy"]
     found["exit_statuses"] = [other.wait() for other in begun]
-    with spark_session(PipelineSettings("unused", "delta", master="local[1]", memory="700m")) as spark:
-        found["of_100_by_two_processes"] = spark.read.format("delta").load(str(both)).count() - 1
+    with table_of(kind, folder / "both") as (_, count, _):
+        found["by_two_processes"] = f"{count() - 1} of {2 * together}"
     return found
 
 
@@ -106,24 +131,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--commits", type=int, default=200)
-    parser.add_argument("--delta", action="store_true")
+    parser.add_argument("--together", type=int, default=50, help="commits of each of two processes at once")
+    parser.add_argument("--delta", dest="kind", action="store_const", const="delta", default="log")
+    parser.add_argument("--iceberg", dest="kind", action="store_const", const="iceberg")
     parser.add_argument("--writer")
     asked = parser.parse_args()
     if asked.writer:
-        delta_commits(asked.folder, asked.writer, asked.commits)
+        table_commits(asked.kind, asked.folder, asked.writer, asked.commits)
         return
     shutil.rmtree(asked.folder, ignore_errors=True)
-    found = (deltas if asked.delta else ours)(asked.folder, asked.commits)
+    if asked.kind == "log":
+        found = ours(asked.folder, asked.commits, asked.together)
+    else:
+        found = others(asked.kind, asked.folder, asked.commits, asked.together)
     used = resource.getrusage(resource.RUSAGE_SELF)
-    print(
-        json.dumps(
-            {
-                "format": "delta" if asked.delta else "log",
-                **found,
-                "processor_s": round(used.ru_utime + used.ru_stime, 2),
-            }
-        )
-    )
+    load = round(os.getloadavg()[0], 1)
+    processor = round(used.ru_utime + used.ru_stime, 2)
+    print(json.dumps({"format": asked.kind, **found, "processor_s": processor, "load_average": load}))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The pipeline once more in plain Python, for the property suite: lists, sets of seconds, loops. Shares no code with it.
 
-Made cases: a cluster whose every minute is known, sources that tell of it in files, and an order in which those come.
+`plain_cases.py` makes the cases: clusters whose every minute is known, and commands that tell of it.
 """
 
 from __future__ import annotations
@@ -8,128 +8,13 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import random
-from dataclasses import dataclass, field
 
 T0 = 1_738_368_000 + 23 * 3600 + 50 * 60
 """Ten minutes before midnight, so that cases cross it."""
-BROKERS = (1, 2, 3)
-
-
-@dataclass
-class World:
-    """One cluster: what was written to each partition in each minute, in messages of 100 bytes."""
-
-    name: str
-    minutes: int
-    topics: dict[str, int]
-    """Partitions by topic."""
-    rates: dict[tuple[str, int], list[int]]
-    replicas: dict[tuple[str, int], list[int]]
-
-    def size(self, partition, minute):
-        return 1_000 + 100 * sum(self.rates[partition][:minute])
-
-
-@dataclass
-class Op:
-    """One command: what it reads, and what happens to it. `inside`: another one that runs while it is at work."""
-
-    kind: str
-    files: list[tuple[str, str]] = field(default_factory=list)
-    crashes: bool = False
-    twice: bool = False
-    inside: Op | None = None
-
-
-def made(seed, *, most_ops=8):
-    """A world and the commands of one case."""
-    rng = random.Random(seed)
-    worlds = []
-    for name in ["yard", "other"][: rng.choice([1, 1, 2])]:
-        topics = {f"t{n}": rng.randrange(1, 3) for n in range(rng.randrange(1, 3))}
-        keys = [(topic, number) for topic, count in topics.items() for number in range(count)]
-        minutes = rng.randrange(6, 21)
-        rates = {key: [rng.randrange(0, 50) for _ in range(minutes)] for key in keys}
-        worlds.append(World(name, minutes, topics, rates, {key: rng.sample(BROKERS, 2) for key in keys}))
-    ops = [op for world in worlds for op in (*snapshot_ops(rng, world), *table_ops(rng, world))]
-    rng.shuffle(ops)
-    # Both kinds come in every case.
-    ops = sorted(ops[:most_ops], key=lambda _: rng.random())
-    for op in ops:
-        op.crashes, op.twice = rng.random() < 0.3, rng.random() < 0.2
-    if len(ops) > 2 and rng.random() < 0.7:
-        inner = ops.pop()
-        ops[-1].inside = inner
-        inner.inside = None
-    for _ in range(rng.randrange(0, 3)):
-        ops.insert(rng.randrange(1, len(ops) + 1), Op(rng.choice(["compact", "clean"])))
-    return worlds, ops
-
-
-def snapshot_ops(rng, world):
-    """Snapshots at some minutes; some in two files, some cut off, some in one command with others."""
-    moments = sorted(rng.sample(range(world.minutes + 1), rng.randrange(2, 5)))
-    files = []
-    for minute in moments:
-        lines = snapshot(world, minute)
-        name = f"{world.name}-{minute}"
-        if rng.random() < 0.3:
-            files.append((f"{name}-cut.jsonl", "".join(lines[: rng.randrange(1, len(lines))])))
-        files.append((f"{name}.jsonl", "".join(lines)))
-        if rng.random() < 0.3:
-            files.append((f"{name}-again.jsonl", "".join([lines[0], *reversed(lines[1:])])))
-    rng.shuffle(files)
-    cut = rng.randrange(0, len(files))
-    return [Op("snapshots", part) for part in (files[:cut], files[cut:]) if part]
-
-
-def snapshot(world, minute):
-    every = {"version": 1, "cluster_id": world.name, "taken_at_ms": (T0 + 60 * minute) * 1000}
-    brokers = [
-        {"id": broker, "host": "h", "rack": f"r{broker}", "disk_total_bytes": 10**12, "disk_usable_bytes": 10**11}
-        for broker in BROKERS
-    ]
-    lines = [{"kind": "cluster", **every, "brokers": brokers, "unanswered": [], "partitions": len(world.rates)}]
-    for (topic, number), replicas in world.replicas.items():
-        size = world.size((topic, number), minute)
-        lines.append(
-            {
-                "kind": "partition", **every, "topic": topic, "topic_id": f"id-{topic}", "partition": number,
-                "replicas": replicas, "isr": replicas, "leader": replicas[0], "start_offset": 0,
-                "end_offset": size // 100, "min_insync": 1,
-                "sizes": [{"broker": broker, "bytes": size} for broker in replicas],
-            }
-        )  # fmt: skip
-    return [json.dumps(line) + "\n" for line in lines]
-
-
-def table_ops(rng, world):
-    """Windows of a minute, and some of five that lie across them; files that have windows in common."""
-    ops = []
-    for at in range(rng.randrange(1, 4)):
-        rows = []
-        for (topic, number), minutes in world.rates.items():
-            first = rng.randrange(0, world.minutes)
-            last = min(world.minutes, first + rng.randrange(1, 9))
-            rows += [(topic, number, 60 * minute, 60, 100 * minutes[minute]) for minute in range(first, last)]
-            if rng.random() < 0.3:
-                rows.append((topic, number, 60 * rng.randrange(0, world.minutes) + 30, 300, 777_000))
-        rows += rng.sample(rows, len(rows) // 4)
-        rng.shuffle(rows)
-        text = "".join(
-            json.dumps(
-                {
-                    "cluster_id": world.name, "topic": topic, "partition": number, "role": "leader",
-                    "broker_id": world.replicas[topic, number][0], "window_start": T0 + start, "window_seconds": seconds,
-                    "bytes_in": amount, "bytes_out": 3 * amount,
-                }
-            )
-            + "\n"
-            for topic, number, start, seconds, amount in rows
-        )  # fmt: skip
-        ops.append(Op("json", [(f"{world.name}-table-{at}.json", text)]))
-    return ops
+MIDNIGHT = 600
+"""In seconds since T0."""
+PEAKS = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
+_DERIVED = "snapshots"
 
 
 class Plain:
@@ -138,30 +23,43 @@ class Plain:
     def __init__(self, worlds):
         self.worlds = {world.name: world for world in worlds}
         self.taken = set()
+        self.batches = False
+        """Whether there is a batch of anything but snapshots, if only of rows that were put aside."""
         self.snapshots = {world.name: set() for world in worlds}
         self.windows = {}
-        """(cluster, topic id or name, partition, broker, role) → [(start, seconds, in, out, size, source)]."""
+        """(cluster, topic id or name, partition, broker, role) → [(start, seconds, (in, out, messages), size, source)]."""
+        self.brokers = set()
+        """(cluster, broker, start) of brokers' own samples."""
+        self.let_go = False
+        """Whether rows from before midnight were let go."""
+        self.frozen = {}
+        """Hours from before midnight as they were then."""
 
     def run(self, op):
-        new = [text for _, text in op.files if text not in self.taken]
-        self.taken |= set(new)
-        if op.kind == "json":
-            rows = [json.loads(line) for text in dict.fromkeys(new) for line in text.splitlines()]
-            found = {}
-            for row in rows:
-                key = (row["cluster_id"], "name:" + row["topic"], row["partition"], row["broker_id"], row["role"])
-                window = (
-                    row["window_start"] - T0,
-                    row["window_seconds"],
-                    row["bytes_in"],
-                    row["bytes_out"],
-                    None,
-                    "json",
-                )
-                found.setdefault(key, set()).add(window)
-            self.keep(found)
-        elif op.kind == "snapshots":
-            self.take_snapshots(new)
+        new = [(text, rows) for _, text, rows in op.files if text not in self.taken]
+        self.batches |= bool(new) and op.kind != "snapshots"
+        if op.refused:
+            return
+        self.taken |= {text for text, _ in new}
+        if op.kind == "snapshots":
+            self.take_snapshots([text for text, _ in new])
+        elif op.kind == "stream":
+            for _, rows in new:
+                self.take_stream(rows, op.lateness)
+        elif op.kind == "retain":
+            self.retain()
+        elif new:
+            unique = dict(new)
+            self.keep(row for rows in unique.values() for row in rows)
+            self.brokers |= op.brokers
+
+    def take_stream(self, batches, lateness):
+        """Rows that come behind the newest window so far by more than the lateness are late."""
+        watermark = None
+        for rows in batches:
+            kept = self.keep(row for row in rows if watermark is None or row[5] >= watermark - lateness)
+            starts = [window[0] for window in kept] + ([] if watermark is None else [watermark])
+            watermark = max(starts, default=None)
 
     def take_snapshots(self, texts):
         coming = {}
@@ -171,21 +69,29 @@ class Plain:
                 coming.setdefault(head["cluster_id"], set()).add(head["taken_at_ms"] // 1000 - T0)
         for name, moments in coming.items():
             known, world = set(self.snapshots[name]), self.worlds[name]
-            timeline = sorted(known | moments)
-            found = {}
-            for a, b in itertools.pairwise(timeline):
-                if known and min(known) <= a and b <= max(known):
-                    continue
-                for (topic, number), replicas in world.replicas.items():
+            rows = []
+            for a, b in itertools.pairwise(sorted(known | moments)):
+                for topic, number in world.rates:
                     size = world.size((topic, number), b // 60)
                     amount = size - world.size((topic, number), a // 60)
-                    for place, broker in enumerate(replicas):
-                        key = (name, "id-" + topic, number, broker, "leader" if place == 0 else "follower")
-                        found.setdefault(key, set()).add((a, b - a, amount, None, size, "snapshots"))
-            self.keep(found)
+                    now = world.holders((topic, number), b // 60)
+                    for broker in set(world.holders((topic, number), a // 60)) & set(now):
+                        # What came between two snapshots that were known, and showed this replica, was counted then.
+                        showed = [at for at in known if broker in world.holders((topic, number), at // 60)]
+                        if showed and min(showed) <= a and b <= max(showed):
+                            continue
+                        role = "leader" if broker == now[0] else "follower"
+                        key = (name, "id-" + topic, number, broker, role)
+                        rows.append((*key, a, b - a, (amount, None, amount // 100), size, _DERIVED))
+            self.keep(rows)
             self.snapshots[name] |= moments
 
-    def keep(self, found):
+    def keep(self, rows):
+        """Windows that lie beside those that are there; of the rest each that lies beside those that are kept."""
+        found, kept = {}, []
+        for *key, start, seconds, amounts, size, source in rows:
+            if not (self.let_go and start < MIDNIGHT):
+                found.setdefault(tuple(key), set()).add((start, seconds, amounts, size, source))
         for key, windows in found.items():
             held = self.windows.setdefault(key, [])
             covered = {second for start, seconds, *_ in held for second in range(start, start + seconds)}
@@ -194,57 +100,120 @@ class Plain:
                 if not seconds & covered:
                     covered |= seconds
                     held.append(window)
+                    kept.append(window)
+        return kept
 
-    def model(self):
-        """Replica and role → figures, names brought to ids where a snapshot has them."""
-        series = {}
+    def retain(self):
+        """Roll up, then let rows from before midnight go; those that came with snapshots stay."""
+        if not self.let_go:
+            self.frozen = {key: told for key, told in self.hours().items() if key[-1] < MIDNIGHT}
+        if not self.batches:
+            return
+        self.let_go = True
+        for windows in self.windows.values():
+            windows[:] = [one for one in windows if one[0] >= MIDNIGHT or one[-1] == _DERIVED]
+        self.brokers = {one for one in self.brokers if one[2] >= MIDNIGHT}
+
+    def series(self):
+        """Windows by replica and role, names brought to ids where a snapshot has them, what was derived hidden."""
+        series, measured = {}, {}
         for (cluster, topic, *rest), windows in self.windows.items():
             named = "id-" + topic[5:] if topic.startswith("name:") and self.snapshots[cluster] else topic
             series.setdefault((cluster, named, *rest), []).extend(windows)
-        measured = {}
         for key, windows in series.items():
-            for start, seconds, *_, source in windows:
-                if source == "json":
+            for start, seconds, amounts, _, source in windows:
+                if source != _DERIVED and any(amount is not None for amount in amounts):
                     measured.setdefault(key[:4], set()).update(range(start, start + seconds))
-        return {key: figures(windows, measured.get(key[:4], set())) for key, windows in series.items() if windows}
+        shown = {}
+        for key, windows in series.items():
+            hidden_by = measured.get(key[:4], set())
+            for start, seconds, amounts, size, source in windows:
+                hidden = source == _DERIVED and hidden_by & set(range(start, start + seconds))
+                told = (None, None, None) if hidden else amounts
+                shown.setdefault(key, []).append((start, seconds, told, size))
+        return shown
 
-    def fleet(self):
-        """Partition → replicas, size and 95th percentiles, of clusters that have a snapshot."""
+    def model(self):
+        """Replica and role → figures."""
+        return {key: figures(windows) for key, windows in self.series().items()}
+
+    def hours(self):
+        """Replica, role and hour → amounts, how many windows, size."""
+        found = {}
+        for key, windows in self.series().items():
+            for window in windows:
+                found.setdefault((*key, (T0 + window[0]) // 3600 * 3600 - T0), []).append(window)
+        told = {}
+        for key, windows in found.items():
+            amounts = tuple(total(window[2][at] for window in windows) for at in range(3))
+            told[key] = (*amounts, len(windows), last_size(windows))
+        return told
+
+    def all_hours(self):
+        """As `hours`, those from before midnight as they were when their rows were let go."""
+        now = {key: told for key, told in self.hours().items() if not (self.let_go and key[-1] < MIDNIGHT)}
+        return self.frozen | now if self.let_go else now
+
+    def fleet(self, peak):
+        """Partition → replicas, bytes in, bytes out, size (None where no snapshot tells)."""
         modelled, found = self.model(), {}
         for name, moments in self.snapshots.items():
             world = self.worlds[name]
-            for (topic, number), replicas in world.replicas.items() if moments else ():
-                leader = modelled.get((name, "id-" + topic, number, replicas[0], "leader"), {})
-                follower = modelled.get((name, "id-" + topic, number, replicas[1], "follower"), {})
-                rate = leader.get("in_p95")
-                found[name, topic, number] = (
-                    replicas, float(world.size((topic, number), max(moments) // 60)),
-                    follower.get("in_p95") if rate is None else rate, leader.get("out_p95"),
-                )  # fmt: skip
+            at = max(moments) // 60 if moments else None
+            for topic, number in world.rates:
+                of_it = [(name, f"{prefix}{topic}", number) for prefix in ("id-", "name:")]
+                told = {key[3:]: one for key, one in modelled.items() if key[:3] in of_it}
+                rates = tuple(leaders(told, f"{way}_{peak}") for way in ("in", "out"))
+                if at is not None:
+                    size = float(world.size((topic, number), at))
+                    found[name, topic, number] = (world.holders((topic, number), at), *rates, size)
+                elif told:
+                    found[name, topic, number] = (sampled(told), *rates, None)
         return found
 
 
-def figures(windows, measured):
-    rates = {"in": [], "out": []}
-    amounts, times = {"in": 0, "out": 0}, {"in": 0, "out": 0}
-    covered, sizes = 0, []
-    for start, seconds, told_in, told_out, size, source in windows:
-        hidden = source != "json" and measured & set(range(start, start + seconds))
-        came, went = (None, None) if hidden else (told_in, told_out)
-        if came is not None or went is not None:
-            covered += seconds
-        for name, amount in (("in", came), ("out", went)):
-            if amount is not None:
-                rates[name].append(amount / seconds)
-                amounts[name] += amount
-                times[name] += seconds
-        if size is not None:
-            sizes.append((start, size))
+def leaders(told, name):
+    """The highest that any leader of a partition showed; where none did, any follower."""
+    for role in ("leader", "follower"):
+        shown = [one[name] for (_, as_role), one in told.items() if as_role == role and one[name] is not None]
+        if shown:
+            return max(shown)
+    return None
+
+
+def sampled(told):
+    """Brokers by their samples: those that led first, of each kind whoever was seen last."""
+    ranked = sorted((role != "leader", -one["last"], broker) for (broker, role), one in told.items())
+    return list(dict.fromkeys(broker for *_, broker in ranked))
+
+
+def total(amounts):
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if known else None
+
+
+def last_size(windows):
+    """The size at the end of the window that ends last."""
+    sizes = [(start + seconds, size) for start, seconds, _, size in windows if size is not None]
+    return max(sizes)[1] if sizes else None
+
+
+def figures(windows):
+    """What the model says of one replica in one role."""
+    covered = sum(seconds for _, seconds, amounts, _ in windows if any(amount is not None for amount in amounts))
     span = max(start + seconds for start, seconds, *_ in windows) - min(start for start, *_ in windows)
-    told = {"size": max(sizes)[1] if sizes else None, "coverage": min(1.0, covered / span), "windows": len(rates["in"])}
-    for name, found in rates.items():
-        found.sort()
-        told[f"{name}_p95"] = found[math.ceil(len(found) * 0.95) - 1] if found else None
-        told[f"{name}_max"] = found[-1] if found else None
-        told[f"{name}_mean"] = amounts[name] / times[name] if found else None
+    told = {
+        "size": last_size(windows),
+        "coverage": min(1.0, covered / span),
+        "windows": sum(any(amount is not None for amount in amounts) for _, _, amounts, _ in windows),
+        "last": max(start for start, *_ in windows),
+    }
+    for at, name in enumerate(("in", "out", "messages")):
+        known = [(amounts[at], seconds) for _, seconds, amounts, _ in windows if amounts[at] is not None]
+        rates = sorted(amount / seconds for amount, seconds in known)
+        for label, share in PEAKS.items():
+            told[f"{name}_{label}"] = rates[math.ceil(len(rates) * share) - 1] if rates else None
+        told[f"{name}_max"] = rates[-1] if rates else None
+        seconds = sum(seconds for _, seconds in known)
+        told[f"{name}_mean"] = sum(amount for amount, _ in known) / seconds if known else None
     return told

@@ -6,25 +6,35 @@
 import contextlib
 import json
 import os
+import random
+import shutil
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from plain_pipeline import T0, Plain, made
+from plain_cases import made
+from plain_pipeline import T0, Plain
 from pyspark.sql import functions as F
 
-from shunter.app.pipeline import PlanOptions, model, plan
-from shunter.pipeline.fleet import fleet_rows
-from shunter.pipeline.ingest import IngestOptions, ingest_files
+from shunter.app.pipeline import Inputs, PlanOptions, model, plan
+from shunter.app.pipeline import ingest as ingest_stage
+from shunter.pipeline.fleet import PEAKS, fleet_rows
 from shunter.pipeline.lake import Lake
-from shunter.pipeline.rollup import compact
-from shunter.pipeline.schemas import BROKERS, LOAD_MODEL, REPLICAS, SAMPLES
-from shunter.pipeline.snapshot_batch import ingest_snapshots, latest_snapshot
-from shunter.pipeline.sources.tables import read_table
+from shunter.pipeline.rollup import compact, roll_up_days
+from shunter.pipeline.schemas import BROKER_SAMPLES, BROKERS, HOURLY, LOAD_MODEL, REPLICAS, SAMPLES
+from shunter.pipeline.snapshot_batch import latest_snapshot
+from shunter.pipeline.stream import StreamOptions, ingest_batch, merge_batches
 
 pytestmark = pytest.mark.spark
 
 NOW = datetime(2025, 3, 1, tzinfo=UTC)
+FIRST, LAST = date(2025, 2, 1), date(2025, 2, 2)
+"""The days of all cases."""
+AMOUNTS = (("in", "bytes_in"), ("out", "bytes_out"), ("messages", "messages_in"))
+STATISTICS = ("mean", "p50", "p95", "p99", "max")
 
 
 class Killed(BaseException):
@@ -39,7 +49,7 @@ class DyingLake(Lake):
 
 
 class BusyLake(Lake):
-    """A lake on which somebody else commits while a batch is written: `beside` holds the ones that are still to come."""
+    """A lake on which somebody else commits while a batch is written: `BESIDE` holds what is still to come."""
 
     def transact(self, spark, name, prepare, now):
         def slowly(state, attempt):
@@ -57,67 +67,84 @@ BESIDE = {}
 class Runner:
     """Carries out commands on a lake, and on the plain model beside it."""
 
-    def __init__(self, spark, folder, worlds):
-        self.spark, self.folder = spark, folder
+    def __init__(self, spark, folder, worlds, seed):
+        self.spark, self.folder, self.seed = spark, folder, seed
         self.lake = Lake(str(folder / "lake"))
         self.plain = Plain(worlds)
 
     def run(self, op):
-        if op.kind == "compact":
-            compact(self.spark, self.lake, now=NOW)
+        if not op.files:
+            self.look_after(op)
+            self.plain.run(op)
             return
-        if op.kind == "clean":
-            self.lake.clean(self.spark, datetime.now(UTC) + timedelta(days=999), older_than=timedelta(0))
-            return
-        paths = []
-        for name, text in op.files:
-            (self.folder / name).write_text(text)
-            paths.append(str(self.folder / name))
+        paths = [self.save(op.kind, name, content) for name, content, _ in op.files]
         if op.crashes:
             with contextlib.suppress(Killed):
-                self.ingest(DyingLake(self.lake.root), op.kind, paths)
+                self.ingest(DyingLake(self.lake.root), op, paths)
         if op.inside is not None:
             # It commits first: what comes of both is as if it had come before.
             BESIDE[self.lake.root] = [lambda: self.run(op.inside)]
-        self.ingest(BusyLake(self.lake.root), op.kind, paths)
+        self.ingest(BusyLake(self.lake.root), op, paths)
         for work in BESIDE.pop(self.lake.root, ()):
             work()
         self.plain.run(op)
         if op.twice:
-            assert self.ingest(self.lake, op.kind, paths).good == 0
+            assert self.ingest(self.lake, op, paths) == 0
 
-    def ingest(self, lake, kind, paths):
-        options = IngestOptions()
-        if kind == "snapshots":
-            return ingest_snapshots(self.spark, lake, paths, now=NOW, options=options)
-        return ingest_files(
-            self.spark,
-            lake,
-            paths,
-            kind,
-            lambda session, files: read_table(session, files, kind),
-            now=NOW,
-            options=options,
-        )
+    def look_after(self, op):
+        if op.kind == "clean":
+            self.lake.clean(self.spark, datetime.now(UTC) + timedelta(days=999), older_than=timedelta(0))
+            return
+        state = self.lake.state(self.spark)
+        keep_from = LAST if op.kind == "retain" else None
+        if state.live:
+            roll_up_days(self.spark, self.lake, FIRST, LAST, state)
+        compact(self.spark, self.lake, now=NOW, keep_from=keep_from, rolled_up={one.ingest_id for one in state.live})
+
+    def save(self, kind, name, content):
+        path = self.folder / name
+        if kind == "parquet":
+            pq.write_table(pa.Table.from_pylist([json.loads(line) for line in content.splitlines()]), path)
+        elif kind == "cruise-control":
+            pq.write_table(pa.table({"value": [bytes.fromhex(record) for record in json.loads(content)]}), path)
+        else:
+            path.write_text(content)
+        return str(path)
+
+    def ingest(self, lake, op, paths):
+        """Rows that were taken."""
+        if op.kind == "stream":
+            return self.stream(lake, op, paths[0])
+        brokers = tuple((f"kafka-{broker}:7071", broker) for broker in (1, 2, 3))
+        inputs = Inputs(tuple(paths), op.kind, op.cluster, brokers, None, op.many, op.seconds)
+        return ingest_stage(self.spark, lake, inputs).good
+
+    def stream(self, lake, op, path):
+        options, query = StreamOptions("unused", lateness=timedelta(seconds=op.lateness)), Path(path).name
+        taken = 0
+        for number, values in enumerate(json.loads(Path(path).read_text())):
+            rows = [(value, f"t-0@{number}") for value in values]
+            records = self.spark.createDataFrame(rows, "value string, file string")
+            commit = ingest_batch(self.spark, lake, records, query, number, options, NOW)
+            merge_batches(self.spark, self.lake, query, NOW, fan_in=2)
+            taken += 0 if commit is None else commit.good
+        return taken
 
     def check(self):
         self.check_samples()
-        if not any(self.plain.windows.values()):
+        self.check_hours()
+        named = sorted({key[0] for key, windows in self.plain.windows.items() if windows})
+        if not named:
             return
-        model(self.spark, self.lake)
+        if self.seed % 3 == 0:
+            for name in named:
+                model(self.spark, self.lake, clusters=(name,))
+        else:
+            model(self.spark, self.lake)
         rows = self.lake.read(self.spark, LOAD_MODEL).collect()
-        found = {
-            tuple(row[name] for name in LOAD_MODEL.key): {
-                "size": row["size_bytes"],
-                "coverage": pytest.approx(row["coverage"]),
-                "windows": row["windows"],
-                **{f"{short}_{s}": row[f"bytes_{short}_{s}"] for short in ("in", "out") for s in ("p95", "max")},
-                **{f"{short}_mean": pytest.approx(row[f"bytes_{short}_mean"]) for short in ("in", "out")},
-            }
-            for row in rows
-        }
+        found = {tuple(row[name] for name in LOAD_MODEL.key): modelled(row) for row in rows}
         assert len(found) == len(rows)
-        assert self.plain.model() == found
+        assert {key: approximately(told) for key, told in self.plain.model().items()} == found
         self.check_plan()
 
     def check_samples(self):
@@ -131,59 +158,95 @@ class Runner:
             key = tuple(row[name] for name in LOAD_MODEL.key)
             found.setdefault(key, []).append((row["at"], row["window_seconds"], row["bytes_in"]))
         expected = {
-            key: sorted((start + T0, seconds, came) for start, seconds, came, *_ in windows)
+            key: sorted((start + T0, seconds, amounts[0]) for start, seconds, amounts, *_ in windows)
             for key, windows in self.plain.windows.items()
             if windows
         }
-        assert {key: sorted(windows) for key, windows in found.items()} == expected
+        assert {key: sorted(windows, key=lambda one: one[:2]) for key, windows in found.items()} == expected
         for table in (REPLICAS, BROKERS):
             held = self.lake.read(self.spark, table)
             assert held.count() == held.dropDuplicates(list(table.key)).count()
+        own = self.lake.read(self.spark, BROKER_SAMPLES)
+        told = own.select("cluster_id", "broker_id", F.unix_seconds("window_start") - T0).collect()
+        assert sorted(map(tuple, told)) == sorted(self.plain.brokers)
+
+    def check_hours(self):
+        if not self.lake.state(self.spark).live:
+            return
+        roll_up_days(self.spark, self.lake, FIRST, LAST)
+        rows = self.lake.read(self.spark, HOURLY).collect()
+        found = {
+            (*(row[name] for name in LOAD_MODEL.key), int(row["window_start"].timestamp()) - T0): (
+                row["bytes_in"], row["bytes_out"], row["messages_in"], row["windows"], row["size_bytes"],
+            )
+            for row in rows
+        }  # fmt: skip
+        assert len(found) == len(rows)
+        assert found == self.plain.all_hours()
 
     def check_plan(self):
         brokers, replicas = latest_snapshot(self.spark, self.lake)
-        rows = (
-            fleet_rows(self.lake.read(self.spark, LOAD_MODEL), brokers, replicas).where("topic IS NOT NULL").collect()
-        )
-        with_snapshot = {name for name, moments in self.plain.snapshots.items() if moments}
+        peak = random.Random(self.seed).choice(PEAKS)
+        rows = fleet_rows(self.lake.read(self.spark, LOAD_MODEL), brokers, replicas, peak=peak)
         found = {
-            (row["cluster_id"], row["topic"], row["number"]): (
-                row["replicas"],
-                row["size"],
-                row["bytes_in"],
-                row["bytes_out"],
-            )
-            for row in rows
-            if row["cluster_id"] in with_snapshot
+            (row["cluster_id"], row["topic"], row["number"]): tuple(row[name] for name in ("replicas", "bytes_in", "bytes_out", "size"))
+            for row in rows.where("topic IS NOT NULL").collect()
+        }  # fmt: skip
+        expected = self.plain.fleet(peak)
+        assert {key: one[:3] for key, one in found.items()} == {
+            key: (one[0], *map(close, one[1:3])) for key, one in expected.items()
         }
-        assert found == self.plain.fleet()
+        assert {key: one[3] for key, one in found.items() if expected[key][3] is not None} == {
+            key: one[3] for key, one in expected.items() if one[3] is not None
+        }
         folder = self.folder / "plans"
-        _, outcomes = plan(self.spark, self.lake, PlanOptions(snapshot_age=float("inf")), folder)
+        _, outcomes = plan(self.spark, self.lake, PlanOptions(snapshot_age=float("inf"), peak=peak), folder)
         for outcome in outcomes:
             assert outcome.status == "planned", outcome.message
-            if outcome.cluster_id in with_snapshot:
-                known = [one for key, one in found.items() if key[0] == outcome.cluster_id]
-                assert outcome.basis.with_rates == sum(one[2] is not None or one[3] is not None for one in known)
-            if outcome.moves or (folder / f"{outcome.cluster_id}.json").exists():
-                for row in json.loads((folder / f"{outcome.cluster_id}.json").read_text())["partitions"]:
+            known = [one for key, one in found.items() if key[0] == outcome.cluster_id]
+            assert outcome.basis.with_rates == sum(one[1] is not None or one[2] is not None for one in known)
+            path = folder / f"{outcome.cluster_id}.json"
+            if outcome.moves or path.exists():
+                for row in json.loads(path.read_text())["partitions"]:
                     assert len(set(row["replicas"])) == len(row["replicas"])
-                    if outcome.cluster_id in with_snapshot:
+                    if self.plain.snapshots[outcome.cluster_id]:
                         assert row["original_replicas"] == found[outcome.cluster_id, row["topic"], row["partition"]][0]
+
+
+def modelled(row):
+    told = {
+        "size": row["size_bytes"],
+        "coverage": row["coverage"],
+        "windows": row["windows"],
+        "last": int(row["last_window"].timestamp()) - T0,
+    }
+    return told | {f"{short}_{one}": row[f"{name}_{one}"] for short, name in AMOUNTS for one in STATISTICS}
+
+
+def approximately(told):
+    return {name: close(value) if isinstance(value, float) else value for name, value in told.items()}
+
+
+def close(value):
+    return None if value is None else pytest.approx(value, rel=1e-12)
 
 
 def try_one(spark, folder, seed, **limits):
     folder.mkdir()
     worlds, ops = made(seed, **limits)
-    runner = Runner(spark, folder, worlds)
+    runner = Runner(spark, folder, worlds, seed)
     try:
         for op in ops:
             runner.run(op)
         runner.check()
     except BaseException:
-        print(
-            f"seed {seed}: {[(op.kind, [name for name, _ in op.files], op.crashes, op.twice, op.inside is not None) for op in ops]}"
-        )
+        for op in ops:
+            inside = None if op.inside is None else (op.inside.kind, [name for name, *_ in op.inside.files])
+            print(
+                f"seed {seed}: {op.kind} {[name for name, *_ in op.files]} {op.crashes=} {op.twice=} {op.refused=} {inside=}"
+            )
         raise
+    shutil.rmtree(folder)
 
 
 def test_a_small_case_is_exact(spark, tmp_path):

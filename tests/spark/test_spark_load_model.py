@@ -32,13 +32,16 @@ def rows(count, *, step=3600, partition=0, broker=1, role="leader", seconds=3600
 
 @pytest.fixture(scope="module")
 def modelled(spark):
-    """One model of five replicas, so that Spark runs once for all tests of this file."""
+    """One model of six replicas, so that Spark runs once for all tests of this file."""
     samples = [
         *rows(200, bytes_in=lambda n: 3600 * (n + 1), size_bytes=lambda n: 1000 * n),
         *rows(200, broker=2, role="follower", bytes_in=lambda n: 7200),
         *rows(10, partition=1, size_bytes=lambda n: 5_000_000),
         *rows(10, partition=2, step=7200, bytes_in=lambda n: None if n == 4 else 3600, bytes_out=lambda n: 0),
         *rows(3, partition=3, seconds=60, step=60, bytes_in=lambda n: 600, size_bytes=lambda n: n),
+        # A long window that ends after one that began later.
+        *rows(1, partition=4, seconds=7200, size_bytes=lambda n: 700),
+        *rows(2, partition=4, seconds=60, size_bytes=lambda n: 600)[1:],
     ]
     frame = spark.createDataFrame(samples, SAMPLES.schema)
     found = load_model(frame).collect()
@@ -47,7 +50,18 @@ def modelled(spark):
 
 
 def test_one_row_for_each_replica_and_role(modelled):
-    assert sorted(modelled) == [(0, "follower"), (0, "leader"), (1, "leader"), (2, "leader"), (3, "leader")]
+    assert sorted(modelled) == [
+        (0, "follower"),
+        (0, "leader"),
+        (1, "leader"),
+        (2, "leader"),
+        (3, "leader"),
+        (4, "leader"),
+    ]
+
+
+def test_the_size_is_the_one_of_the_window_that_ends_last(modelled):
+    assert [modelled[partition, "leader"]["size_bytes"] for partition in (0, 3, 4)] == [199_000, 2, 700]
 
 
 def test_percentiles_are_nearest_rank(modelled):

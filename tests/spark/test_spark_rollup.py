@@ -11,7 +11,7 @@ from shunter.pipeline.commit_log import EVERY, Commit, CommitLog, LogState
 from shunter.pipeline.ingest import IngestOptions, ingest_files
 from shunter.pipeline.lake import list_inputs
 from shunter.pipeline.rollup import compact, roll_up_days
-from shunter.pipeline.schemas import DAILY, HOURLY, REJECTS, SAMPLES
+from shunter.pipeline.schemas import DAILY, HOURLY, REJECTS, SAMPLES, SNAPSHOTS
 from shunter.pipeline.sources.tables import read_table
 from shunter.pipeline.stores import HadoopStore, LocalStore
 
@@ -25,9 +25,9 @@ def csv(path, lines):
 
 
 def test_hours_and_days_then_one_file_then_only_the_youngest(spark, lake, now, tmp_path):
-    def ingest(path):
+    def ingest(path, kind="csv"):
         return ingest_files(
-            spark, lake, [path], "csv", lambda s, files: read_table(s, files, "csv"), now=now, options=IngestOptions()
+            spark, lake, [path], kind, lambda s, files: read_table(s, files, "csv"), now=now, options=IngestOptions()
         )
 
     ingest(
@@ -46,6 +46,8 @@ def test_hours_and_days_then_one_file_then_only_the_youngest(spark, lake, now, t
             ["c1,t,0,1,leader,2025-02-02T00:00:00Z,60,60,5", "c1,t,0,1,king,2025-02-02T00:00:00Z,60,60,5"],
         )
     )
+    # Snapshots' batches are not put together, and their rows are not let go.
+    ingest(csv(tmp_path / "s.csv", ["c1,u,0,1,leader,2025-02-01T09:00:00Z,600,600,5"]), kind=SNAPSHOTS)
     roll_up_days(spark, lake, date(2025, 2, 1), date(2025, 2, 2))
 
     def hours():
@@ -60,28 +62,37 @@ def test_hours_and_days_then_one_file_then_only_the_youngest(spark, lake, now, t
     expected_hours = [
         (datetime(2025, 2, 1, 0), 3600, 7200, 30, 3.0, 2),
         (datetime(2025, 2, 1, 5), 3600, None, 20, None, 1),
+        (datetime(2025, 2, 1, 9), 600, 600, 5, 1.0, 1),
         (datetime(2025, 2, 2, 0), 60, 60, 5, 1.0, 1),
     ]
     assert hours() == expected_hours
-    days = lake.read(spark, DAILY).orderBy("date").select("date", "window_seconds", "bytes_in", "size_bytes", "windows")
-    expected_days = [(date(2025, 2, 1), 3600, 7200, 20, 3), (date(2025, 2, 2), 60, 60, 5, 1)]
+    days = (
+        lake.read(spark, DAILY)
+        .orderBy("window_start", "topic")
+        .select("date", "window_seconds", "bytes_in", "size_bytes", "windows")
+    )
+    expected_days = [
+        (date(2025, 2, 1), 3600, 7200, 20, 3),
+        (date(2025, 2, 1), 600, 600, 5, 1),
+        (date(2025, 2, 2), 60, 60, 5, 1),
+    ]
     assert [tuple(row) for row in days.collect()] == expected_days
 
     compacted = compact(spark, lake, now=now)
     assert (compacted.good, compacted.rejected, len(compacted.supersedes)) == (4, 1, 2)
-    assert lake.read(spark, SAMPLES).select("ingest_id").distinct().count() == 1
-    assert lake.read(spark, SAMPLES).agg(F.sum("bytes_in")).first()[0] == 7260
+    assert lake.read(spark, SAMPLES).select("ingest_id").distinct().count() == 2
+    assert lake.read(spark, SAMPLES).agg(F.sum("bytes_in")).first()[0] == 7860
     assert ingest(str(tmp_path / "a.csv")).ingest_id is None
     assert compact(spark, lake, now=now) is None
     assert lake.clean(spark, now, older_than=timedelta(hours=1)).replaced == 0, "whoever reads them may finish"
     assert lake.clean(spark, now + timedelta(hours=2), older_than=timedelta(hours=1)).replaced == 2
     assert lake.clean(spark, now + timedelta(hours=2), older_than=timedelta(0)) == (0, 0, 0)
-    assert len([*(tmp_path / "lake" / "samples").glob("ingest_id=*")]) == 1
-    assert lake.read(spark, SAMPLES).count() == 4
+    assert len([*(tmp_path / "lake" / "samples").glob("ingest_id=*")]) == 2
+    assert lake.read(spark, SAMPLES).count() == 5
 
     retained = compact(spark, lake, now=now, keep_from=date(2025, 2, 2))
     assert (retained.good, retained.first_date) == (1, date(2025, 2, 2))
-    assert lake.read(spark, SAMPLES).count() == 1
+    assert lake.read(spark, SAMPLES).count() == 2
     roll_up_days(spark, lake, date(2025, 2, 1), date(2025, 2, 2))
     assert hours() == expected_hours
     assert [tuple(row) for row in days.collect()] == expected_days

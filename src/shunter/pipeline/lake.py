@@ -318,6 +318,8 @@ class Lake:
 
     def _older_commits(self, spark: SparkSession) -> tuple[Commit, ...]:
         """Commits of a version without a log: a folder of JSON for each."""
+        if not self._holds(spark, MANIFEST.name):
+            return ()
         frame = _read_or_empty(spark, "json", MANIFEST.schema, [f"{self.root}/manifest"])
         return tuple(
             _commit_of(row.asDict(recursive=True)) for row in frame.orderBy("committed_at", "ingest_id").collect()

@@ -42,13 +42,13 @@ def load_model(samples: DataFrame, *, tasks: int | None = None) -> DataFrame:
         F.coalesce(F.sum(F.when(F.coalesce(*AMOUNTS).isNotNull(), F.col("window_seconds"))), F.lit(0)).alias(
             "covered_seconds"
         ),
-        F.max(F.unix_seconds("window_start") + F.col("window_seconds")).alias("end"),
+        F.max(_end()).alias("end"),
         *(_mean(name).alias(f"{name}_mean") for name in AMOUNTS),
         *(F.collect_list(F.col(name) / F.col("window_seconds")).alias(name) for name in AMOUNTS),
         F.collect_list("size_bytes").alias("sizes"),
-        F.max_by("size_bytes", F.when(F.col("size_bytes").isNotNull(), F.col("window_start"))).alias("size_bytes"),
+        last_size().alias("size_bytes"),
         F.max("size_bytes").alias("size_max"),
-        (F.regr_slope("size_bytes", F.unix_seconds("window_start").cast("double")) * DAY).alias("slope"),
+        (F.regr_slope("size_bytes", _end().cast("double")) * DAY).alias("slope"),
     )
     ranked = grouped.withColumns({name: F.sort_array(name) for name in (*AMOUNTS, "sizes")})
     return _described(ranked)
@@ -82,6 +82,15 @@ def load_shape(samples: DataFrame) -> DataFrame:
         (F.col("span") / (7 * DAY)).alias("weeks"),
         F.lit(SCHEMA_VERSION).alias("schema_version"),
     ).select(*SHAPES.columns)  # fmt: skip
+
+
+def last_size() -> Column:
+    """The size at the end of the window that ends last: a long window may begin first and end last."""
+    return F.max_by("size_bytes", F.when(F.col("size_bytes").isNotNull(), F.struct(_end(), F.col("size_bytes"))))
+
+
+def _end() -> Column:
+    return F.unix_seconds("window_start") + F.col("window_seconds")
 
 
 def _described(ranked: DataFrame) -> DataFrame:

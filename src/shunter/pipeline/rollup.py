@@ -12,6 +12,7 @@ from shunter.pipeline.commit_log import CLEAN, COMPACTION, RETENTION, Commit, Lo
 from shunter.pipeline.identity import one_series
 from shunter.pipeline.ingest import counted, took_nothing
 from shunter.pipeline.lake import Lake
+from shunter.pipeline.load_model import last_size
 from shunter.pipeline.schemas import (
     AMOUNTS,
     BROKER_SAMPLES,
@@ -46,7 +47,7 @@ def roll_up(rows: DataFrame, table: Table) -> DataFrame:
         F.max_by("topic", "window_start").alias("topic"),
         F.coalesce(F.sum(measured), F.sum("window_seconds")).cast("int").alias("window_seconds"),
         *(F.sum(name).alias(name) for name in AMOUNTS),
-        F.max_by("size_bytes", F.when(F.col("size_bytes").isNotNull(), F.col("window_start"))).alias("size_bytes"),
+        last_size().alias("size_bytes"),
         *(peak.alias(f"{name}_peak") for name, peak in peaks.items()),
         windows.alias("windows"),
     )  # fmt: skip
@@ -68,7 +69,10 @@ def roll_up_days(spark: SparkSession, lake: Lake, first: date, last: date, state
     Args:
         state: What is committed; None: all that is now.
     """
-    live = (lake.state(spark) if state is None else state).live
+    state = lake.state(spark) if state is None else state
+    live = state.live
+    # Of days that were let go snapshots' samples are still there; made from them alone, those days would lose the rest.
+    first = max([first, *(commit.keep_from for commit in state.commits if commit.keep_from is not None)])
     raw = lake.read(spark, SAMPLES, live).where(F.col("date").between(first, last))
     if any(REPLICAS.name in commit.tables or commit.kind == SNAPSHOTS for commit in live):
         raw = one_series(raw, lake.read(spark, REPLICAS, live))
