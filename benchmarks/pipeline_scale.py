@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 
 from shunter.pipeline.ingest import IngestOptions, ingest_files
 from shunter.pipeline.lake import Lake
-from shunter.pipeline.load_model import load_model
+from shunter.pipeline.modelling import load_model
 from shunter.pipeline.schemas import LOAD_MODEL, SAMPLES
 from shunter.pipeline.session import SessionSettings, open_session
 from shunter.pipeline.sources.tables import read_table

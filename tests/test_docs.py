@@ -14,7 +14,7 @@ import pytest
 from shunter.app.drop_in import options as reassign_options
 from shunter.app.exit_codes import ExitCode
 from shunter.cli import main
-from shunter.pipeline import account_schemas, schemas
+from shunter.pipeline import account_schemas, outlook_schemas, schemas
 from shunter.pipeline.schemas import Table
 
 ROOT = Path(__file__).parent.parent
@@ -143,7 +143,7 @@ def test_decisions_that_the_code_names_are_there() -> None:
 
 TABLES = {
     value.name: value
-    for module in (schemas, account_schemas)
+    for module in (schemas, account_schemas, outlook_schemas)
     for value in vars(module).values()
     if isinstance(value, Table)
 }

@@ -117,9 +117,8 @@ class Plain:
     def series(self):
         """Windows by replica and role, names brought to ids where a snapshot has them, what was derived hidden."""
         series, measured = {}, {}
-        for (cluster, topic, *rest), windows in self.windows.items():
-            named = "id-" + topic[5:] if topic.startswith("name:") and self.snapshots[cluster] else topic
-            series.setdefault((cluster, named, *rest), []).extend(windows)
+        for key, windows in self.windows.items():
+            series.setdefault(self.named(key), []).extend(windows)
         for key, windows in series.items():
             for start, seconds, amounts, _, source in windows:
                 if source != _DERIVED and any(amount is not None for amount in amounts):
@@ -132,6 +131,11 @@ class Plain:
                 told = (None, None, None) if hidden else amounts
                 shown.setdefault(key, []).append((start, seconds, told, size))
         return shown
+
+    def named(self, key):
+        """A key with the topic's id, where a snapshot has it."""
+        cluster, topic, *rest = key
+        return (cluster, "id-" + topic[5:] if topic.startswith("name:") and self.snapshots[cluster] else topic, *rest)
 
     def model(self):
         """Replica and role → figures."""
@@ -152,7 +156,8 @@ class Plain:
     def all_hours(self):
         """As `hours`, those from before midnight as they were when their rows were let go."""
         now = {key: told for key, told in self.hours().items() if not (self.let_go and key[-1] < MIDNIGHT)}
-        return self.frozen | now if self.let_go else now
+        frozen = {self.named(key): told for key, told in self.frozen.items()}
+        return frozen | now if self.let_go else now
 
     def fleet(self, peak):
         """Partition → replicas, bytes in, bytes out, size (None where no snapshot tells)."""

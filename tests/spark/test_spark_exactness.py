@@ -31,8 +31,8 @@ from shunter.pipeline.stream import StreamOptions, ingest_batch, merge_batches
 pytestmark = pytest.mark.spark
 
 NOW = datetime(2025, 3, 1, tzinfo=UTC)
-FIRST, LAST = date(2025, 2, 1), date(2025, 2, 2)
-"""The days of all cases."""
+LAST = date(2025, 2, 2)
+"""The second of a case's two days."""
 AMOUNTS = (("in", "bytes_in"), ("out", "bytes_out"), ("messages", "messages_in"))
 STATISTICS = ("mean", "p50", "p95", "p99", "max")
 
@@ -98,8 +98,8 @@ class Runner:
         state = self.lake.state(self.spark)
         keep_from = LAST if op.kind == "retain" else None
         if state.live:
-            roll_up_days(self.spark, self.lake, FIRST, LAST, state)
-        compact(self.spark, self.lake, now=NOW, keep_from=keep_from, rolled_up={one.ingest_id for one in state.live})
+            roll_up_days(self.spark, self.lake, state)
+        compact(self.spark, self.lake, now=NOW, keep_from=keep_from, rolled_up=state)
 
     def save(self, kind, name, content):
         path = self.folder / name
@@ -173,10 +173,10 @@ class Runner:
     def check_hours(self):
         if not self.lake.state(self.spark).live:
             return
-        roll_up_days(self.spark, self.lake, FIRST, LAST)
+        roll_up_days(self.spark, self.lake)
         rows = self.lake.read(self.spark, HOURLY).collect()
         found = {
-            (*(row[name] for name in LOAD_MODEL.key), int(row["window_start"].timestamp()) - T0): (
+            (*self.plain.named([row[name] for name in LOAD_MODEL.key]), int(row["window_start"].timestamp()) - T0): (
                 row["bytes_in"], row["bytes_out"], row["messages_in"], row["windows"], row["size_bytes"],
             )
             for row in rows

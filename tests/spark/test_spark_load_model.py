@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from shunter.pipeline.load_model import load_model, load_shape
+from shunter.pipeline.modelling import load_model, load_shape
 from shunter.pipeline.schemas import LOAD_MODEL, SAMPLES
 
 pytestmark = pytest.mark.spark

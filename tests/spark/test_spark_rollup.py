@@ -48,7 +48,7 @@ def test_hours_and_days_then_one_file_then_only_the_youngest(spark, lake, now, t
     )
     # Snapshots' batches are not put together, and their rows are not let go.
     ingest(csv(tmp_path / "s.csv", ["c1,u,0,1,leader,2025-02-01T09:00:00Z,600,600,5"]), kind=SNAPSHOTS)
-    roll_up_days(spark, lake, date(2025, 2, 1), date(2025, 2, 2))
+    assert roll_up_days(spark, lake) == (date(2025, 1, 31), date(2025, 2, 1), date(2025, 2, 2))
 
     def hours():
         shown = lake.read(spark, HOURLY).orderBy("window_start")
@@ -66,7 +66,7 @@ def test_hours_and_days_then_one_file_then_only_the_youngest(spark, lake, now, t
         (datetime(2025, 2, 2, 0), 60, 60, 5, 1.0, 1),
     ]
     assert hours() == expected_hours
-    days = (
+    by_day = (
         lake.read(spark, DAILY)
         .orderBy("window_start", "topic")
         .select("date", "window_seconds", "bytes_in", "size_bytes", "windows")
@@ -76,12 +76,14 @@ def test_hours_and_days_then_one_file_then_only_the_youngest(spark, lake, now, t
         (date(2025, 2, 1), 600, 600, 5, 1),
         (date(2025, 2, 2), 60, 60, 5, 1),
     ]
-    assert [tuple(row) for row in days.collect()] == expected_days
+    assert [tuple(row) for row in by_day.collect()] == expected_days
 
-    compacted = compact(spark, lake, now=now)
+    rolled_up = lake.state(spark)
+    compacted = compact(spark, lake, now=now, rolled_up=rolled_up)
     assert (compacted.good, compacted.rejected, len(compacted.supersedes)) == (4, 1, 2)
     assert lake.read(spark, SAMPLES).select("ingest_id").distinct().count() == 2
     assert lake.read(spark, SAMPLES).agg(F.sum("bytes_in")).first()[0] == 7860
+    assert roll_up_days(spark, lake) == (), "nothing came since"
     assert ingest(str(tmp_path / "a.csv")).ingest_id is None
     assert compact(spark, lake, now=now) is None
     assert lake.clean(spark, now, older_than=timedelta(hours=1)).replaced == 0, "whoever reads them may finish"
@@ -93,9 +95,9 @@ def test_hours_and_days_then_one_file_then_only_the_youngest(spark, lake, now, t
     retained = compact(spark, lake, now=now, keep_from=date(2025, 2, 2))
     assert (retained.good, retained.first_date) == (1, date(2025, 2, 2))
     assert lake.read(spark, SAMPLES).count() == 2
-    roll_up_days(spark, lake, date(2025, 2, 1), date(2025, 2, 2))
+    assert roll_up_days(spark, lake) == (date(2025, 2, 2),)
     assert hours() == expected_hours
-    assert [tuple(row) for row in days.collect()] == expected_days
+    assert [tuple(row) for row in by_day.collect()] == expected_days
 
 
 def test_a_lake_that_an_older_version_wrote_is_read_and_written_on(spark, lake):

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from shunter.formats.inventory_files import encode_inventory
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
 from shunter.pipeline.broker_batch import ingest_cruise_control
-from shunter.pipeline.broker_loads import broker_loads, doubts
+from shunter.pipeline.broker_check import broker_loads, doubts
 from shunter.pipeline.ingest import IngestOptions
 from shunter.pipeline.rollup import compact
 from shunter.pipeline.schemas import BROKER_SAMPLES, BROKERS, REPLICAS, SAMPLES

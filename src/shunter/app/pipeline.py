@@ -30,14 +30,14 @@ from shunter.core.planning.scopes import check
 from shunter.errors import DriverError, FormatError, SettingsError
 from shunter.formats.plan_files import write_reassignment
 from shunter.pipeline.broker_batch import ingest_cruise_control
-from shunter.pipeline.broker_loads import BrokerDoubt, broker_loads, doubts
+from shunter.pipeline.broker_check import BrokerDoubt, broker_loads, doubts
 from shunter.pipeline.commit_log import Commit
 from shunter.pipeline.fleet import PEAKS
 from shunter.pipeline.fleet_worker import ClusterLimit
 from shunter.pipeline.identity import one_series
 from shunter.pipeline.ingest import IngestOptions, IngestOutcome, ingest_files, nothing_taken
 from shunter.pipeline.lake import Cleaned, Lake
-from shunter.pipeline.load_model import load_model, load_shape
+from shunter.pipeline.modelling import load_model, load_shape
 from shunter.pipeline.packaging import package
 from shunter.pipeline.plan_batch import ClusterOutcome, FleetPlan, plan_lake, reassignments
 from shunter.pipeline.rollup import compact, roll_up_days
@@ -256,8 +256,20 @@ class Modelled:
     doubts: tuple[BrokerDoubt, ...] = ()
 
 
-def model(spark: SparkSession, lake: Lake, *, source: str = "samples", clusters: Sequence[str] = ()) -> Modelled:
+def model(
+    spark: SparkSession,
+    lake: Lake,
+    *,
+    source: str = "samples",
+    clusters: Sequence[str] = (),
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> Modelled:
     """Model the load from samples (or from hours, where raw rows are gone), and the weeks where there are some.
+
+    Args:
+        since: UTC; only windows that start then or later, and only their days are read.
+        until: UTC; only windows that start before.
 
     Raises:
         FormatError: there is nothing to model.
@@ -267,6 +279,10 @@ def model(spark: SparkSession, lake: Lake, *, source: str = "samples", clusters:
     frame, replicas = lake.read(spark, table), lake.read(spark, REPLICAS)
     if clusters:
         frame = frame.where(F.col("cluster_id").isin(*clusters))
+    if since is not None:
+        frame = frame.where((F.col("date") >= since.date()) & (F.col("window_start") >= since))
+    if until is not None:
+        frame = frame.where((F.col("date") <= until.date()) & (F.col("window_start") < until))
     if not replicas.isEmpty():
         frame = one_series(frame, replicas)
     lake.write(load_model(frame, tasks=max(2, rows // ROWS_PER_TASK)), LOAD_MODEL)
@@ -299,15 +315,13 @@ def _check_brokers(spark: SparkSession, lake: Lake, clusters: Sequence[str]) -> 
 
 
 def roll_up(spark: SparkSession, lake: Lake, *, keep_days: int | None) -> str | None:
-    """Derive hours and days from the raw rows, then make one batch of the many; gives its id, None when it was one."""
+    """Derive hours and days from new raw rows, then make one batch of the many; gives its id, None when it was one."""
     state = lake.state(spark)
-    days = [day for commit in state.live for day in (commit.first_date, commit.last_date) if day is not None]
-    if not days:
+    if not any(commit.good for commit in state.live):
         return None
     keep_from: date | None = None if keep_days is None else utc_now().date() - timedelta(days=keep_days)
-    roll_up_days(spark, lake, min(days), max(days), state)
-    rolled_up = {commit.ingest_id for commit in state.live}
-    made = compact(spark, lake, now=utc_now(), keep_from=keep_from, rolled_up=rolled_up)
+    roll_up_days(spark, lake, state)
+    made = compact(spark, lake, now=utc_now(), keep_from=keep_from, rolled_up=state)
     lake.clean(spark, utc_now(), older_than=timedelta(hours=1), abandoned=False)
     return None if made is None else made.ingest_id
 
@@ -335,6 +349,10 @@ class PlanOptions(PlanWords):
     """Bytes per second that each broker's network carries, either way."""
     snapshot_age: float = 7 * 86_400.0
     """Seconds; a cluster whose newest snapshot is older is not planned."""
+    least_rates_percent: float = 0.0
+    """A cluster of whose partitions a smaller share has rates is not planned."""
+    rates_age: float = 7 * 86_400.0
+    """Seconds; a plan by rates that end longer ago says so."""
 
     def request(self) -> PlanRequest:
         """As the planner takes it.
@@ -375,6 +393,8 @@ def plan(
         options.capacity,
         utc_now(),
         options.snapshot_age,
+        options.least_rates_percent,
+        options.rates_age,
     )
     outcomes = plan_lake(spark, lake, asked)
     absent = sorted(set(options.clusters) - {outcome.cluster_id for outcome in outcomes})

@@ -36,6 +36,7 @@ from shunter.pipeline.account_schemas import (
     SCHEDULES,
 )
 from shunter.pipeline.lake import Lake
+from shunter.pipeline.outlook_schemas import DATA_QUALITY, RUNWAY, SHOWBACK
 from shunter.pipeline.plan_batch import ClusterOutcome, latest_plan
 from shunter.pipeline.report import gather
 from shunter.pipeline.report_page import page
@@ -60,7 +61,7 @@ Execute = Callable[[Path, str], Path]
 EXPORTED: tuple[Table, ...] = (
     PLANS, PLAN_MOVES, PLAN_ASSIGNMENTS, PLAN_LOADS, PLAN_UNDONE, SCHEDULES, SCHEDULE_MOVES, SCHEDULE_LOADS, JOURNAL,
     ACCOUNT_MOVES, ACCOUNT_STEPS, ACCOUNT_STALLS, ACCOUNT_RATES, ACCOUNT_PLANS, LOAD_MODEL, SHAPES, HOURLY, DAILY, BROKERS,
-    REPLICAS, REJECTS, BROKER_SAMPLES, BROKER_LOADS,
+    REPLICAS, REJECTS, BROKER_SAMPLES, BROKER_LOADS, DATA_QUALITY, RUNWAY, SHOWBACK,
 )  # fmt: skip
 """What `report --tables` writes."""
 

@@ -4,39 +4,31 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from shunter.app.exit_codes import ExitCode
-from shunter.cli.pipeline_options import Duration, asked_of, plan_options, told_plan
-from shunter.errors import DriverError, FormatError, SettingsError, ShunterError
+from shunter.cli.pipeline_options import (
+    Duration,
+    as_json,
+    asked_of,
+    complaining,
+    json_option,
+    plan_options,
+    settings_of,
+    told_plan,
+)
+from shunter.cli.pipeline_outlook import quality, runway, showback
 
 if TYPE_CHECKING:
     from shunter.app.pipeline import PipelineSettings
+    from shunter.pipeline.ingest import IngestOutcome
 
 KINDS = ("parquet", "json", "csv", "prometheus", "log-dirs", "cruise-control", "snapshots")
-
-
-def _complaining(command: Callable[..., None]) -> Callable[..., None]:
-    """Say what went wrong in a sentence; 2 for a wrong option, 1 for the rest."""
-
-    @wraps(command)
-    def guarded(*arguments: Any, **options: Any) -> None:
-        try:
-            command(*arguments, **options)
-        except SettingsError as error:
-            raise click.UsageError(str(error)) from error
-        except (DriverError, FormatError) as error:
-            raise click.ClickException(str(error)) from error
-        except ShunterError as error:
-            raise click.ClickException(f"refused: {error}") from error
-
-    return guarded
 
 
 @click.group()
@@ -78,12 +70,6 @@ def pipeline(
     }
 
 
-def _settings(ctx: click.Context) -> PipelineSettings:
-    from shunter.app.pipeline import PipelineSettings  # noqa: PLC0415
-
-    return PipelineSettings(**ctx.obj)
-
-
 @pipeline.command()
 @click.option("--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="Brokers to ask first.")
 @click.option("--command-config", type=click.Path(path_type=Path), help="Properties file, as Apache's tools take it.")
@@ -96,7 +82,7 @@ def _settings(ctx: click.Context) -> PipelineSettings:
     show_default=True,
     help="Folder for the snapshots; `ingest --kind snapshots` reads it.",
 )
-@_complaining
+@complaining
 def collect(
     bootstrap_server: str, command_config: Path | None, every: float | None, count: int | None, out: Path
 ) -> None:
@@ -172,9 +158,10 @@ def _ended_by_signal() -> threading.Event:
     metavar="NAME=VALUE",
     help="A setting of the stream's Kafka client.",
 )
+@json_option
 @click.pass_context
-@_complaining
-def ingest(ctx: click.Context, paths: tuple[str, ...], kind: str, **given: Any) -> None:
+@complaining
+def ingest(ctx: click.Context, paths: tuple[str, ...], kind: str, json: bool, **given: Any) -> None:
     """Take samples in from files, or from a Kafka topic as a stream.
 
     Good rows go to `samples`, the others to `rejects` with the rule that they break. Files whose contents were taken
@@ -182,7 +169,7 @@ def ingest(ctx: click.Context, paths: tuple[str, ...], kind: str, **given: Any) 
     before.
     """
     if given["bootstrap_server"] is not None:
-        _ingest_topic(_settings(ctx), given)
+        _ingest_topic(settings_of(ctx), given, json=json)
         return
     if not paths:
         raise click.UsageError("name files or folders, or a topic with --bootstrap-server, --topic and --checkpoint")
@@ -192,9 +179,18 @@ def ingest(ctx: click.Context, paths: tuple[str, ...], kind: str, **given: Any) 
     brokers = tuple((name, _broker_id(text)) for name, text in _pairs(given["brokers"], "--broker"))
     window = max(1, round(given["sampled_every"]))
     inputs = Inputs(paths, kind, given["cluster"], brokers, _utc(given["at"]), given["many_clusters"], window)
-    settings = _settings(ctx)
+    settings = settings_of(ctx)
     with spark_session(settings) as spark:
         outcome = take(spark, settings.lake, inputs)
+    if json:
+        click.echo(as_json(outcome))
+    else:
+        _tell_ingest(outcome, settings.lake.rejects)
+    if outcome.ingest_id is not None and outcome.nothing_new:
+        raise SystemExit(ExitCode.REFUSED)
+
+
+def _tell_ingest(outcome: IngestOutcome, rejects: str) -> None:
     for path in outcome.skipped:
         click.echo(f"{path}: taken before, skipped", err=True)
     if outcome.ingest_id is not None:
@@ -208,15 +204,13 @@ def ingest(ctx: click.Context, paths: tuple[str, ...], kind: str, **given: Any) 
         for rule, rows in outcome.rules:
             click.echo(f"  {rule}: {rows:,}" + (f", such as: {examples[rule]}" if rule in examples else ""))
         if outcome.rejected:
-            click.echo(f"all of them are kept in {settings.lake.rejects}")
-        if outcome.nothing_new:
-            raise SystemExit(ExitCode.REFUSED)
+            click.echo(f"all of them are kept in {rejects}")
 
 
 _NO_ROWS_OF_SNAPSHOTS = "assignments and sizes are in; it takes a second snapshot of a cluster to tell rates, until then plans rest on sizes"
 
 
-def _ingest_topic(settings: PipelineSettings, given: dict[str, Any]) -> None:
+def _ingest_topic(settings: PipelineSettings, given: dict[str, Any], *, json: bool) -> None:
     from shunter.app.pipeline import TopicInput, ingest_topic  # noqa: PLC0415
 
     if given["topic"] is None or given["checkpoint"] is None:
@@ -233,9 +227,12 @@ def _ingest_topic(settings: PipelineSettings, given: dict[str, Any]) -> None:
         kafka_options=_pairs(given["kafka_options"], "--kafka-option"),
     )
     taken = ingest_topic(settings, source)
-    click.echo(f"{taken.batches:,} batches committed: {taken.good:,} rows taken, {taken.rejected:,} put aside")
-    for rule, rows in taken.rules:
-        click.echo(f"  {rule}: {rows:,}")
+    if json:
+        click.echo(as_json(taken))
+    else:
+        click.echo(f"{taken.batches:,} batches committed: {taken.good:,} rows taken, {taken.rejected:,} put aside")
+        for rule, rows in taken.rules:
+            click.echo(f"  {rule}: {rows:,}")
     if taken.batches and taken.nothing_new:
         raise SystemExit(ExitCode.REFUSED)
 
@@ -267,15 +264,22 @@ def _broker_id(text: str) -> int:
     help="Raw rows, or hours where raw rows are gone.",
 )
 @click.option("--cluster", "clusters", multiple=True, help="Only this cluster; repeat for several.")
+@click.option("--since", type=click.DateTime(), help="Only windows that start then or later (UTC).")
+@click.option("--until", type=click.DateTime(), help="Only windows that start before (UTC).")
+@json_option
 @click.pass_context
-@_complaining
-def model(ctx: click.Context, source: str, clusters: tuple[str, ...]) -> None:
+@complaining
+def model(ctx: click.Context, source: str, clusters: tuple[str, ...], json: bool, **given: datetime | None) -> None:
     """Model the load of each replica: rates with percentiles, size, growth, the shape of its week, and the confidence."""
     from shunter.app import pipeline as stages  # noqa: PLC0415
 
-    settings = _settings(ctx)
+    settings = settings_of(ctx)
     with stages.spark_session(settings) as spark:
-        made = stages.model(spark, settings.lake, source=source, clusters=clusters)
+        span = _utc(given["since"]), _utc(given["until"])
+        made = stages.model(spark, settings.lake, source=source, clusters=clusters, since=span[0], until=span[1])
+    if json:
+        click.echo(as_json(made))
+        return
     click.echo(
         f"{made.replicas:,} replicas, {made.with_rates:,} with rates, {made.with_weeks:,} with a week's shape, mean confidence {made.mean_confidence:.2f}"
     )
@@ -293,15 +297,19 @@ def model(ctx: click.Context, source: str, clusters: tuple[str, ...]) -> None:
 @click.option(
     "--keep-days", type=click.IntRange(min=1), help="Let raw rows go that are older, once they are in hours and days."
 )
+@json_option
 @click.pass_context
-@_complaining
-def compact(ctx: click.Context, keep_days: int | None) -> None:
+@complaining
+def compact(ctx: click.Context, keep_days: int | None, json: bool) -> None:
     """Roll raw rows up to hours and days, and make one batch of the many."""
     from shunter.app import pipeline as stages  # noqa: PLC0415
 
-    settings = _settings(ctx)
+    settings = settings_of(ctx)
     with stages.spark_session(settings) as spark:
         made = stages.roll_up(spark, settings.lake, keep_days=keep_days)
+    if json:
+        click.echo(as_json({"ingest_id": made}))
+        return
     click.echo("rolled up" + ("" if made is None else f"; all rows are in batch {made} now"))
 
 
@@ -313,18 +321,22 @@ def compact(ctx: click.Context, keep_days: int | None) -> None:
     show_default=True,
     help="Leave what is younger: an attempt may be under way, a reader may still be at it.",
 )
+@json_option
 @click.pass_context
-@_complaining
-def clean(ctx: click.Context, older_than: float) -> None:
+@complaining
+def clean(ctx: click.Context, older_than: float, json: bool) -> None:
     """Delete files that nothing names: of batches that were replaced, and of attempts that were never committed.
 
     A writer that was only slow, and whose files went, begins anew by itself.
     """
     from shunter.app import pipeline as stages  # noqa: PLC0415
 
-    settings = _settings(ctx)
+    settings = settings_of(ctx)
     with stages.spark_session(settings) as spark:
         gone = stages.clean(spark, settings.lake, older_than=older_than)
+    if json:
+        click.echo(as_json(gone))
+        return
     click.echo(f"deleted {gone.replaced:,} replaced batches and {gone.abandoned:,} attempts that were never committed")
 
 
@@ -337,18 +349,22 @@ def clean(ctx: click.Context, older_than: float) -> None:
     show_default=True,
     help="Folder for Kafka's reassignment JSON, one file a cluster.",
 )
+@json_option
 @click.pass_context
-@_complaining
-def plan(ctx: click.Context, out: Path, **given: Any) -> None:
+@complaining
+def plan(ctx: click.Context, out: Path, json: bool, **given: Any) -> None:
     """Plan every cluster of the lake, side by side; one that fails or takes too long does not stop the others."""
     from shunter.app import pipeline as stages  # noqa: PLC0415
 
-    settings, asked = _settings(ctx), asked_of(given)
+    settings, asked = settings_of(ctx), asked_of(given)
     with stages.spark_session(settings) as spark:
         plan_id, outcomes = stages.plan(spark, settings.lake, asked, out)
-    click.echo(f"plan {plan_id}")
-    for outcome in outcomes:
-        click.echo(told_plan(outcome))
+    if json:
+        click.echo(as_json({"plan_id": plan_id, "clusters": outcomes}))
+    else:
+        click.echo(f"plan {plan_id}")
+        for outcome in outcomes:
+            click.echo(told_plan(outcome))
     if any(outcome.status != "planned" for outcome in outcomes):
         raise SystemExit(1)
 
@@ -389,27 +405,33 @@ def plan(ctx: click.Context, out: Path, **given: Any) -> None:
     metavar="ID",
     help="What if this broker is lost; repeat for several.",
 )
+@json_option
 @click.pass_context
-@_complaining
-def schedule(ctx: click.Context, plan_id: str | None, throttle: float | None, **given: Any) -> None:
+@complaining
+def schedule(ctx: click.Context, plan_id: str | None, throttle: float | None, json: bool, **given: Any) -> None:
     """Say when each copy of a plan runs, how long all takes with an interval, and what if."""
     from shunter.app import pipeline as stages  # noqa: PLC0415
     from shunter.app.pipeline_run import WhatIf  # noqa: PLC0415
     from shunter.app.pipeline_run import schedule as scheduled  # noqa: PLC0415
 
-    settings = _settings(ctx)
+    settings = settings_of(ctx)
     with stages.spark_session(settings) as spark:
-        for outcome in scheduled(spark, settings.lake, plan_id, WhatIf(throttle=throttle, **given)):
-            click.echo(outcome.told)
-            if outcome.warning:
-                click.echo(f"  {outcome.warning}")
+        outcomes = scheduled(spark, settings.lake, plan_id, WhatIf(throttle=throttle, **given))
+    if json:
+        click.echo(as_json({"scenarios": outcomes}))
+        return
+    for outcome in outcomes:
+        click.echo(outcome.told)
+        if outcome.warning:
+            click.echo(f"  {outcome.warning}")
 
 
 @pipeline.command()
 @click.argument("journals", nargs=-1)
+@json_option
 @click.pass_context
-@_complaining
-def account(ctx: click.Context, journals: tuple[str, ...]) -> None:
+@complaining
+def account(ctx: click.Context, journals: tuple[str, ...], json: bool) -> None:
     """Account for past moves from JOURNALS: an executor's journal files, or journals as JSON lines.
 
     What is learnt (rates between brokers, real over planned duration) feeds the next schedule.
@@ -418,9 +440,12 @@ def account(ctx: click.Context, journals: tuple[str, ...]) -> None:
     from shunter.app.journal_export import as_json_lines  # noqa: PLC0415
     from shunter.app.pipeline_run import account as accounted  # noqa: PLC0415
 
-    settings = _settings(ctx)
+    settings = settings_of(ctx)
     with as_json_lines(journals) as lines, stages.spark_session(settings) as spark:
         found = accounted(spark, settings.lake, lines)
+    if json:
+        click.echo(as_json(found))
+        return
     click.echo(
         f"{found.entries:,} entries, {found.done:,} of {found.moves:,} moves done, stood still for {found.stalled_seconds:.0f} s in all"
     )
@@ -439,7 +464,7 @@ def account(ctx: click.Context, journals: tuple[str, ...]) -> None:
 @click.option("--tables", metavar="URL", help="Also write every table into this folder.")
 @click.option("--tables-as", type=click.Choice(["parquet", "csv"]), default="parquet", show_default=True, help="How.")
 @click.pass_context
-@_complaining
+@complaining
 def report(
     ctx: click.Context, plan_id: str | None, cluster: str | None, out: Path, tables: str | None, tables_as: str
 ) -> None:
@@ -448,7 +473,7 @@ def report(
     from shunter.app.pipeline_run import export  # noqa: PLC0415
     from shunter.app.pipeline_run import report as reported  # noqa: PLC0415
 
-    settings = _settings(ctx)
+    settings = settings_of(ctx)
     with stages.spark_session(settings) as spark:
         click.echo(reported(spark, settings.lake, out, plan_id=plan_id, cluster=cluster))
         if tables is not None:
@@ -473,7 +498,7 @@ def report(
 @click.option("--dry-run", is_flag=True, help="All but the execution.")
 @plan_options
 @click.pass_context
-@_complaining
+@complaining
 def run(ctx: click.Context, bootstrap_server: str, command_config: Path | None, out: Path, **given: Any) -> None:
     """Collect, model, plan, schedule, execute, account and report, against a live cluster.
 
@@ -485,7 +510,7 @@ def run(ctx: click.Context, bootstrap_server: str, command_config: Path | None, 
     from shunter.app.pipeline_run import RunOptions, WhatIf  # noqa: PLC0415
     from shunter.app.pipeline_run import run as run_all  # noqa: PLC0415
 
-    settings = _settings(ctx)
+    settings = settings_of(ctx)
     snapshots, every, throttle, dry = (given.pop(name) for name in ("snapshots", "every", "throttle", "dry_run"))
     options = RunOptions(
         bootstrap_server, out, command_config, snapshots, every, asked_of(given), WhatIf(throttle=throttle)
@@ -510,12 +535,15 @@ def run(ctx: click.Context, bootstrap_server: str, command_config: Path | None, 
     help="Folder for the files.",
 )
 @click.option("--environment/--no-environment", default=True, show_default=True, help="With what Shunter stands on.")
-@_complaining
+@complaining
 def package_for_spark(out: Path, environment: bool) -> None:
     """Write what spark-submit takes along to machines that have nothing but Spark and a Python of this version."""
     from shunter.app.pipeline import package  # noqa: PLC0415
 
     click.echo(package(out, environment=environment).command)
 
+
+for outlook in (quality, runway, showback):
+    pipeline.add_command(outlook)
 
 __all__ = ["Duration", "pipeline"]

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, date, datetime
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+import orjson
 
 from shunter.app.plan import AIMS
+from shunter.errors import DriverError, FormatError, SettingsError, ShunterError
+
+if TYPE_CHECKING:
+    from shunter.app.pipeline import PipelineSettings
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
@@ -33,6 +41,52 @@ class Duration(click.ParamType[float]):
         return seconds
 
 
+def complaining(command: Callable[..., None]) -> Callable[..., None]:
+    """Say what went wrong in a sentence; 2 for a wrong option, 1 for the rest."""
+
+    @wraps(command)
+    def guarded(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except SettingsError as error:
+            raise click.UsageError(str(error)) from error
+        except (DriverError, FormatError) as error:
+            raise click.ClickException(str(error)) from error
+        except ShunterError as error:
+            raise click.ClickException(f"refused: {error}") from error
+
+    return guarded
+
+
+def settings_of(ctx: click.Context) -> PipelineSettings:
+    """What the options in front of the command say."""
+    from shunter.app.pipeline import PipelineSettings  # noqa: PLC0415
+
+    return PipelineSettings(**ctx.obj)
+
+
+json_option = click.option("--json", is_flag=True, help="Say what was done as one JSON object on standard output.")
+
+
+def as_json(outcome: Any) -> str:
+    """An outcome as one line of JSON: named values as objects, times in ISO 8601."""
+    return orjson.dumps(_plain(outcome)).decode()
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: _plain(one) for name, one in value._asdict().items()}
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, date | datetime):
+        return value.isoformat()
+    return str(value) if isinstance(value, Path) else value
+
+
 _PLAN_OPTIONS = (
     click.option("--scope", default="rebalance", show_default=True, help="rebalance, drain, fill, fix-racks, change-replication, replace, empty-disks or leaders."),
     click.option("--brokers", default="", metavar="IDS", help="The brokers that the scope is about, with commas between."),
@@ -53,6 +107,8 @@ _PLAN_OPTIONS = (
     click.option("--max-bytes-percent", type=float, help="Copy at most this share of all bytes."),
     click.option("--max-moves", type=int, help="Copy at most so many replicas."),
     click.option("--snapshot-age", type=Duration(), default="7d", show_default=True, help="Plan no cluster whose newest snapshot is older."),
+    click.option("--least-rates-percent", type=click.FloatRange(0, 100), default=0.0, show_default=True, help="Plan no cluster of whose partitions a smaller share has rates."),
+    click.option("--rates-age", type=Duration(), default="7d", show_default=True, help="Warn where the newest rates are older."),
     click.option("--joint-bound", is_flag=True, help="Also bound the bytes by disk, replicas and leaders together (seconds a cluster)."),
     click.option("--limit", "seconds_per_cluster", type=Duration(), default="10m", show_default=True, help="Give a cluster up after this."),
 )  # fmt: skip

@@ -2,4 +2,82 @@
 
 May touch: Spark. Never: `collect()` but for the small last result; a Python UDF where a native function serves.
 Imports: `views`, `core.planning`, `formats`, `model`, `errors`, pyspark.
+
+What a notebook or a scheduler takes from here is in `__all__`; docs/pipeline.ipynb uses it. Each name brings pyspark when it
+is asked for, and not before.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shunter.pipeline.broker_check import broker_loads
+    from shunter.pipeline.filling import runway
+    from shunter.pipeline.fleet import fleet_rows, plan_fleet
+    from shunter.pipeline.identity import one_series
+    from shunter.pipeline.ingest import IngestOptions, ingest_files
+    from shunter.pipeline.lake import Lake
+    from shunter.pipeline.modelling import load_model, load_shape
+    from shunter.pipeline.quality import data_quality
+    from shunter.pipeline.rollup import compact, roll_up, roll_up_days
+    from shunter.pipeline.session import SessionSettings, open_session
+    from shunter.pipeline.sizes import daily_sizes
+    from shunter.pipeline.snapshot_batch import ingest_snapshots, latest_snapshot
+    from shunter.pipeline.sources.tables import read_table
+    from shunter.pipeline.usage import showback
+
+_PLACES = {
+    "IngestOptions": "ingest",
+    "Lake": "lake",
+    "SessionSettings": "session",
+    "broker_loads": "broker_check",
+    "compact": "rollup",
+    "daily_sizes": "sizes",
+    "data_quality": "quality",
+    "fleet_rows": "fleet",
+    "ingest_files": "ingest",
+    "ingest_snapshots": "snapshot_batch",
+    "latest_snapshot": "snapshot_batch",
+    "load_model": "modelling",
+    "load_shape": "modelling",
+    "one_series": "identity",
+    "open_session": "session",
+    "plan_fleet": "fleet",
+    "read_table": "sources.tables",
+    "roll_up": "rollup",
+    "roll_up_days": "rollup",
+    "runway": "filling",
+    "showback": "usage",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a stage when it is asked for."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+
+
+__all__ = [
+    "IngestOptions",
+    "Lake",
+    "SessionSettings",
+    "broker_loads",
+    "compact",
+    "daily_sizes",
+    "data_quality",
+    "fleet_rows",
+    "ingest_files",
+    "ingest_snapshots",
+    "latest_snapshot",
+    "load_model",
+    "load_shape",
+    "one_series",
+    "open_session",
+    "plan_fleet",
+    "read_table",
+    "roll_up",
+    "roll_up_days",
+    "runway",
+    "showback",
+]

@@ -35,6 +35,10 @@ class FleetPlan:
     """With its zone; None: no snapshot is too old."""
     oldest_seconds: float = 7 * 86_400.0
     """A cluster whose newest snapshot is older is not planned: nobody knows where its replicas are by now."""
+    least_rates_percent: float = 0.0
+    """A cluster of whose partitions a smaller share has rates is not planned."""
+    rates_age: float | None = None
+    """Seconds; a plan by rates that end longer ago says so."""
 
 
 class Basis(NamedTuple):
@@ -75,12 +79,14 @@ def plan_lake(spark: SparkSession, lake: Lake, asked: FleetPlan) -> tuple[Cluste
         rows = rows.where(F.col("cluster_id").isin(*asked.clusters))
     rows = rows.persist()
     bases = {basis.cluster_id: basis for basis in bases_of(rows, model, brokers)}
-    refused = list(_too_old(bases.values(), asked))
+    refused = [_empty(name, why) for name, why in _refusals(bases.values(), asked)]
     fresh = rows.where(~F.col("cluster_id").isin([row["cluster_id"] for row in refused])) if refused else rows
     planned = plan_fleet(fresh, asked.request, asked.limit, tasks=asked.tasks)
     if refused:
         planned = planned.unionByName(spark.createDataFrame(refused, RESULT_DDL))
-    planned = planned.join(_as_frame(spark, bases.values()), on="cluster_id", how="left").persist()
+    planned = planned.join(_as_frame(spark, bases.values(), asked), on="cluster_id", how="left")
+    message = F.concat_ws("; ", "message", "warning")
+    planned = planned.withColumn("message", F.nullif(message, F.lit(""))).drop("warning").persist()
     try:
         for table, frame in plan_tables(planned, asked.plan_id):
             lake.write(frame, table)
@@ -117,29 +123,45 @@ def bases_of(rows: DataFrame, model: DataFrame, brokers: DataFrame) -> list[Basi
     return [Basis(*row) for row in joined.select(*Basis._fields).collect()]
 
 
-def _too_old(bases: Iterable[Basis], asked: FleetPlan) -> Iterator[dict[str, Any]]:
-    if asked.now is None:
-        return
+def _refusals(bases: Iterable[Basis], asked: FleetPlan) -> Iterator[tuple[str, str]]:
+    """Clusters that are not planned, and why: their data is too old, or tells too little."""
     for basis in bases:
-        if basis.snapshot_at is None:
-            continue
-        taken = datetime.fromtimestamp(basis.snapshot_at, UTC)
-        age = (asked.now - taken).total_seconds()
-        if age > asked.oldest_seconds:
-            days, limit = age / 86_400, asked.oldest_seconds / 86_400
-            rule = f"its newest snapshot is {days:.1f} days old ({taken:%Y-%m-%d %H:%M} UTC), and may be {limit:g}"
-            way = "take a new one (`shunter pipeline collect`), or allow it with --snapshot-age"
-            empty: dict[str, Any] = dict.fromkeys(RESULT.names)
-            yield empty | {
-                "cluster_id": basis.cluster_id, "status": FAILED, "message": f"{rule}: {way}", "seconds": 0.0,
-            }  # fmt: skip
+        share = 100 * basis.with_rates / basis.partitions if basis.partitions else 0.0
+        if asked.now is not None and basis.snapshot_at is not None:
+            taken = datetime.fromtimestamp(basis.snapshot_at, UTC)
+            age = (asked.now - taken).total_seconds()
+            if age > asked.oldest_seconds:
+                days, limit = age / 86_400, asked.oldest_seconds / 86_400
+                rule = f"its newest snapshot is {days:.1f} days old ({taken:%Y-%m-%d %H:%M} UTC), and may be {limit:g}"
+                way = "take a new one (`shunter pipeline collect`), or allow it with --snapshot-age"
+                yield basis.cluster_id, f"{rule}: {way}"
+                continue
+        if share < asked.least_rates_percent:
+            rule = f"{share:.1f} % of its partitions have rates, and --least-rates-percent asks for {asked.least_rates_percent:g}"
+            yield basis.cluster_id, f"{rule}: `shunter pipeline quality` says what is there day by day"
 
 
-def _as_frame(spark: SparkSession, bases: Iterable[Basis]) -> DataFrame:
-    rows = [(one.cluster_id, one.with_rates, one.rates_until, one.snapshot_at) for one in bases]
-    given = spark.createDataFrame(rows, "cluster_id string, with_rates bigint, until bigint, at bigint")
+def _empty(cluster_id: str, why: str) -> dict[str, Any]:
+    empty: dict[str, Any] = dict.fromkeys(RESULT.names)
+    return empty | {"cluster_id": cluster_id, "status": FAILED, "message": why, "seconds": 0.0}
+
+
+def _warning(basis: Basis, asked: FleetPlan) -> str | None:
+    """What a plan should say of the rates that it rests on."""
+    if asked.now is None or asked.rates_age is None or basis.rates_until is None:
+        return None
+    age = asked.now.timestamp() - basis.rates_until
+    if age <= asked.rates_age:
+        return None
+    return f"its newest rates are {age / 86_400:.1f} days old: the plan carries the load of then"
+
+
+def _as_frame(spark: SparkSession, bases: Iterable[Basis], asked: FleetPlan) -> DataFrame:
+    rows = [(one.cluster_id, one.with_rates, one.rates_until, one.snapshot_at, _warning(one, asked)) for one in bases]
+    ddl = "cluster_id string, with_rates bigint, until bigint, at bigint, warning string"
+    given = spark.createDataFrame(rows, ddl)
     times = F.timestamp_seconds("until").alias("rates_until"), F.timestamp_seconds("at").alias("snapshot_at")
-    return F.broadcast(given.select("cluster_id", "with_rates", *times))
+    return F.broadcast(given.select("cluster_id", "with_rates", *times, "warning"))
 
 
 def plan_tables(planned: DataFrame, plan_id: str) -> Iterator[tuple[Table, DataFrame]]:

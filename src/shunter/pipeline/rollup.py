@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from datetime import date, datetime
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date, datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from shunter.pipeline.commit_log import CLEAN, COMPACTION, RETENTION, Commit, LogState, StreamMark
 from shunter.pipeline.identity import one_series
-from shunter.pipeline.ingest import counted, took_nothing
+from shunter.pipeline.ingest import MOST_WINDOW_SECONDS, counted, took_nothing
 from shunter.pipeline.lake import Lake
-from shunter.pipeline.load_model import last_size
+from shunter.pipeline.modelling import last_size
 from shunter.pipeline.schemas import (
     AMOUNTS,
     BROKER_SAMPLES,
@@ -60,26 +61,58 @@ def roll_up(rows: DataFrame, table: Table) -> DataFrame:
     ).select(*table.columns)  # fmt: skip
 
 
-def roll_up_days(spark: SparkSession, lake: Lake, first: date, last: date, state: LogState | None = None) -> None:
-    """Derive the hours and days between two days from the raw rows that are live, replacing what was derived before.
+def open_days(state: LogState) -> tuple[date, ...]:
+    """Days whose hours may be out of date: those that windows touch which came since the last roll-up.
 
-    Days whose raw rows are gone keep what was derived from them. Topics get their ids first, and of two sources of one
-    replica the one that measured it counts.
+    A window that was measured takes another's amounts away, which may have begun as long before as a window is.
+    """
+    rolled_to = max((commit.rolled_to for commit in state.commits), default=0)
+    let_go = max((commit.keep_from for commit in state.commits if commit.keep_from is not None), default=None)
+    days: set[date] = set()
+    for commit in state.live:
+        came_before = commit.rolled_to or 0 < commit.version <= rolled_to
+        if commit.first_date is not None and not came_before:
+            last = commit.last_date if commit.until is None else commit.until.date()
+            days.update(_between(commit.first_date - _reach(state), last or commit.first_date))
+    # Of days that were let go snapshots' samples are still there; made from them alone, those days would lose the rest.
+    return tuple(sorted(day for day in days if let_go is None or day >= let_go))
+
+
+def _reach(state: LogState) -> timedelta:
+    """How many days the longest window of all lasts, rounded up."""
+    longest = max((one.longest if one.tables else MOST_WINDOW_SECONDS for one in state.live), default=0)
+    return timedelta(days=-(-longest // 86_400))
+
+
+def _between(first: date, last: date) -> list[date]:
+    return [first + timedelta(days=number) for number in range((last - first).days + 1)]
+
+
+def roll_up_days(spark: SparkSession, lake: Lake, state: LogState | None = None) -> tuple[date, ...]:
+    """Derive hours and days from the raw rows that are live, replacing what was derived before; gives the days.
+
+    Only days are looked at that batches brought rows of since the last roll-up (`open_days`). Days whose raw rows are gone
+    keep what was derived from them. Topics get their ids first, and of two sources of one replica the one that measured it
+    counts.
 
     Args:
         state: What is committed; None: all that is now.
     """
     state = lake.state(spark) if state is None else state
-    live = state.live
-    # Of days that were let go snapshots' samples are still there; made from them alone, those days would lose the rest.
-    first = max([first, *(commit.keep_from for commit in state.commits if commit.keep_from is not None)])
-    raw = lake.read(spark, SAMPLES, live).where(F.col("date").between(first, last))
-    if any(REPLICAS.name in commit.tables or commit.kind == SNAPSHOTS for commit in live):
-        raw = one_series(raw, lake.read(spark, REPLICAS, live))
+    days = open_days(state)
+    if not days:
+        return ()
+    reach = _reach(state)
+    around = sorted({near for day in days for near in _between(day - reach, day + reach)})
+    raw = lake.read(spark, SAMPLES, state.live).where(F.col("date").isin(around))
+    if any(REPLICAS.name in commit.tables or commit.kind == SNAPSHOTS for commit in state.live):
+        raw = one_series(raw, lake.read(spark, REPLICAS, state.live))
+    raw = raw.where(F.col("date").isin(list(days)))
     lake.write(roll_up(raw, HOURLY), HOURLY)
-    hours = lake.read(spark, HOURLY).where(F.col("date").between(first, last))
+    hours = lake.read(spark, HOURLY).where(F.col("date").isin(list(days)))
     with_raw = raw.select("cluster_id", "date").distinct()
     lake.write(roll_up(hours.join(with_raw, on=["cluster_id", "date"], how="left_semi"), DAILY), DAILY)
+    return days
 
 
 def compact(
@@ -89,7 +122,7 @@ def compact(
     now: datetime,
     keep_from: date | None = None,
     tasks: int = 8,
-    rolled_up: Collection[str] | None = None,
+    rolled_up: LogState | None = None,
 ) -> Commit | None:
     """Rewrite all live batches as one with few files, leaving out rows older than `keep_from` (after their roll-up).
 
@@ -98,16 +131,18 @@ def compact(
     on rows of those days are refused as late. Snapshots stay. None when there is nothing to gain.
 
     Args:
-        rolled_up: Only these batches: what came since the roll-up is in no hour yet, and must not be let go.
+        rolled_up: What `roll_up_days` went by: what came since is in no hour yet, and must not be let go.
     """
 
     def prepare(state: LogState, attempt: str) -> Commit | None:
         live = [commit for commit in state.live if commit.kind not in (SNAPSHOTS, CLEAN)]
         if rolled_up is not None:
-            live = [commit for commit in live if commit.ingest_id in rolled_up]
+            done = {commit.ingest_id for commit in rolled_up.live}
+            live = [commit for commit in live if commit.ingest_id in done]
         if not live or (len(live) <= 1 and keep_from is None):
             return None
-        return merge(spark, lake, live, attempt, keep_from=keep_from, tasks=tasks)
+        made = merge(spark, lake, live, attempt, keep_from=keep_from, tasks=tasks)
+        return made if rolled_up is None else replace(made, rolled_to=rolled_up.version)
 
     return lake.transact(spark, "compact", prepare, now)
 

@@ -215,6 +215,7 @@ MANIFEST = Table(
             column(
                 "forfeits", ArrayType(StringType(), False), "attempts that may not be committed any more", nullable=True
             ),
+            column("rolled_to", LongType(), "the commit up to which all rows are in hours and days", nullable=True),
             column("committed_at", TimestampType(), "when it was committed", unit="UTC"),
             _VERSION,
         ]

@@ -51,11 +51,10 @@ def judge(rows: DataFrame, *, now: datetime, limits: Limits | None = None, clust
     """
     limits = limits or Limits()
     rule, detail = first_broken(_row_rules(now, limits, cluster))
-    name = F.concat(F.lit("name:"), F.col("topic"))
     return rows.select(
         # None, no name, and Hive's name for none are one folder, into which Spark would write one file thrice.
         F.when(~_nameless("cluster_id"), F.col("cluster_id")).alias("cluster_id"),
-        F.coalesce("topic_id", name).alias("topic_id"),
+        F.coalesce("topic_id", _id_of_name()).alias("topic_id"),
         "topic", "partition", "broker_id", "role", "window_start", "window_seconds", *MEASURES, "source", "file",
         F.lit(SCHEMA_VERSION).alias("schema_version"),
         F.to_date("window_start").alias("date"),
@@ -76,7 +75,7 @@ def judge_sequence(
 ) -> DataFrame:
     """Judge each replica's good rows against one another and against windows of earlier batches.
 
-    Grain: as `judge`; rows come out clustered by cluster and bucket (one output file each and day), a replica's together.
+    Grain: as `judge`; rows of one cluster and bucket come out of one task (one output file each and day), a replica's together.
     Good rows lose `file`: the batch's manifest has its files, and carrying a path through the shuffle for each row of
     a year costs more than all else.
 
@@ -92,13 +91,14 @@ def judge_sequence(
     """
     kept = [name for name in REJECTS.columns if name not in ("rule", "detail", "ingest_id", "file", "schema_version")]
     spread = _spread(rows, known, kept, buckets).repartition(tasks, "cluster_id", "bucket")
-    order = ["window_start", "newcomer", "tie"]
+    # The hash comes first: it tells nearly all rows apart, and what is alike in all of them is never compared.
+    place, order = ("series", "cluster_id", "bucket"), ("window_start", "newcomer", "tie")
     if one_by_one:
-        sorted_rows = spread.sortWithinPartitions("cluster_id", "bucket", "series", *order)
+        sorted_rows = spread.sortWithinPartitions(*place, *order)
         return _one_by_one(sorted_rows, kept, tolerance_seconds)
     # Sorted by eight-byte numbers alone. A replica is known by its hash: two that share one may be taken to overlap, and
     # are then told apart by `one_by_one`.
-    in_time = Window.partitionBy("cluster_id", "bucket", "series").orderBy(*order)
+    in_time = Window.partitionBy(*place).orderBy(*order)
     ahead = in_time.rowsBetween(Window.unboundedPreceding, -1)
     end = F.col("start") + F.col("window_seconds")
     known_window = F.when(F.col("newcomer") == 0, F.struct("start", "known_by"))
@@ -106,7 +106,7 @@ def judge_sequence(
         F.lag("broker_id").over(in_time) == F.col("broker_id")
     )
     ordered = spread.select(
-        *kept, "file", "row_rule", "row_detail", "newcomer", "start",
+        *_with_ids(kept), "file", "row_rule", "row_detail", "newcomer", "start",
         F.when(same, F.lag("start").over(in_time)).alias("before"),
         F.max(end).over(ahead).alias("ended"),
         F.last(known_window, ignorenulls=True).over(ahead).alias("earlier"),
@@ -147,8 +147,10 @@ def _spread(rows: DataFrame, known: DataFrame | None, kept: list[str], buckets: 
         mine = mine.unionByName(theirs.drop("ingest_id"), allowMissingColumns=True)
     good = F.col("row_rule").isNull()
     replica = F.xxhash64(*REPLICA_KEY)
+    # The id of a topic that has none repeats its name, and needs not go through the shuffle beside it.
+    own_id = F.nullif(F.col("topic_id"), _id_of_name()).alias("topic_id")
     return mine.select(
-        *kept,
+        *(own_id if name == "topic_id" else name for name in kept),
         F.when(~good, F.col("file")).alias("file"),
         "row_rule",
         "row_detail",
@@ -162,9 +164,18 @@ def _spread(rows: DataFrame, known: DataFrame | None, kept: list[str], buckets: 
     )
 
 
+def _id_of_name() -> Column:
+    return F.concat(F.lit("name:"), F.col("topic"))
+
+
+def _with_ids(kept: list[str]) -> list[Column]:
+    whole = F.coalesce("topic_id", _id_of_name()).alias("topic_id")
+    return [whole if name == "topic_id" else F.col(name) for name in kept]
+
+
 def _one_by_one(ordered: DataFrame, kept: list[str], tolerance: int) -> DataFrame:
     given = ordered.select(
-        *kept, "file", F.lit(SCHEMA_VERSION).alias("schema_version"), F.col("row_rule").alias("rule"),
+        *_with_ids(kept), "file", F.lit(SCHEMA_VERSION).alias("schema_version"), F.col("row_rule").alias("rule"),
         F.col("row_detail").alias("detail"), "series", "start", "known_by",
     )  # fmt: skip
     names = [*kept, "file", "schema_version", "rule", "detail"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from shunter.pipeline.identity import NAMED
 from shunter.pipeline.schemas import AMOUNTS, LOAD_MODEL, REPLICA_KEY, SCHEMA_VERSION, SHAPES
 
 PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
@@ -30,11 +31,15 @@ def load_model(samples: DataFrame, *, tasks: int | None = None) -> DataFrame:
         samples: Columns of `samples`, or of a roll-up (then the percentiles are those of hours or days).
         tasks: Into how many tasks the work is cut (about a million rows each); None leaves it to Spark.
     """
-    keyed = samples.select(*REPLICA_KEY, "topic", "window_start", "window_seconds", *AMOUNTS, "size_bytes")
+    # The id of a topic that has none repeats its name: the name need not go through the shuffle beside it.
+    own_name = F.when(F.col("topic_id") != F.concat(F.lit(NAMED), "topic"), F.col("topic")).alias("topic")
+    keyed = samples.select(*REPLICA_KEY, own_name, "window_start", "window_seconds", *AMOUNTS, "size_bytes")
     # Shuffled before it is grouped: one replica's windows then meet in one task, and the lists below are made once.
     spread = keyed.repartition(tasks, *REPLICA_KEY) if tasks else keyed.repartition(*REPLICA_KEY)
     grouped = spread.groupBy(*REPLICA_KEY).agg(
-        F.any_value("topic").alias("topic"),
+        F.coalesce(F.any_value("topic", ignoreNulls=True), F.expr(f"substring(topic_id, {len(NAMED) + 1})")).alias(
+            "topic"
+        ),
         F.count_if(F.coalesce(*AMOUNTS).isNotNull()).alias("windows"),
         F.min("window_start").alias("first_window"),
         F.max("window_start").alias("last_window"),

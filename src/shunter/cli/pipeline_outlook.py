@@ -1,0 +1,118 @@
+"""`shunter pipeline quality`, `runway`, `showback`: a cluster as a whole, and ahead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from shunter.cli.pipeline_options import as_json, complaining, json_option, settings_of
+
+_GB = 1e9
+cluster_option = click.option("--cluster", "clusters", multiple=True, help="Only this cluster; repeat for several.")
+
+
+@click.command()
+@cluster_option
+@json_option
+@click.pass_context
+@complaining
+def quality(ctx: click.Context, clusters: tuple[str, ...], json: bool) -> None:
+    """Say how good each cluster's data is: what there is day by day, how fresh, and how much of it has rates."""
+    from shunter.app import pipeline as stages  # noqa: PLC0415
+    from shunter.app.pipeline_outlook import quality as looked_at  # noqa: PLC0415
+
+    settings = settings_of(ctx)
+    with stages.spark_session(settings) as spark:
+        found = looked_at(spark, settings.lake, clusters=clusters)
+    if json:
+        click.echo(as_json({"clusters": found}))
+        return
+    for one in found:
+        text = f"{one.cluster_id}, {one.date}: {one.with_rates:,} of {one.partitions:,} partitions have rates"
+        if one.rates_until is not None:
+            text += f" for {one.coverage:.0%} of the time, until {one.rates_until:%Y-%m-%d %H:%M} UTC"
+        text += "; no snapshot" if one.snapshot_at is None else f"; snapshot of {one.snapshot_at:%Y-%m-%d %H:%M} UTC"
+        click.echo(text + (f"; {one.rejected:,} rows put aside" if one.rejected else ""))
+
+
+@click.command()
+@cluster_option
+@click.option("--days", type=click.IntRange(min=5), default=60, show_default=True, help="By the newest so many days.")
+@click.option(
+    "--headroom-percent", type=float, default=0.0, show_default=True, help="Kept free of each broker's disks."
+)
+@json_option
+@click.pass_context
+@complaining
+def runway(ctx: click.Context, clusters: tuple[str, ...], days: int, headroom_percent: float, json: bool) -> None:
+    """Say on which day each broker's disks are full, and which topics would fill one by themselves.
+
+    Retention's saw teeth and loads that came once are no growth. The table `runway` has every topic, and how far a trend of
+    the first three quarters of the days missed the rest.
+    """
+    from shunter.app import pipeline as stages  # noqa: PLC0415
+    from shunter.app.pipeline_outlook import runway as looked_ahead  # noqa: PLC0415
+
+    settings = settings_of(ctx)
+    with stages.spark_session(settings) as spark:
+        found = looked_ahead(spark, settings.lake, clusters=clusters, days=days, headroom_percent=headroom_percent)
+    if json:
+        click.echo(as_json({"runway": found}))
+        return
+    for one in found:
+        click.echo(_told_runway(one))
+
+
+def _told_runway(one: Any) -> str:
+    text = f"{one.cluster_id}, {one.kind} {one.name}: {one.size_bytes / _GB:,.1f} GB"
+    if one.growth_bytes_per_day is None:
+        return f"{text}; {one.days} days are too few for a trend (5 on at least 3 days)"
+    text += f", {one.growth_bytes_per_day / _GB:+,.2f} GB a day"
+    if one.room_bytes is None:
+        return f"{text}; its room is not known: its brokers don't tell it (KIP-827), or there is no snapshot"
+    if one.full_at is None:
+        early = "" if one.full_earliest is None else f" (on {one.full_earliest} at the earliest)"
+        return f"{text}: not full within ten years{early}"
+    return f"{text}: full on {one.full_at} (from {one.full_earliest} to {one.full_latest or 'perhaps never'})"
+
+
+@click.command()
+@cluster_option
+@click.option(
+    "--owners",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="JSON object: pattern of topics' names to owner; the first match counts.",
+)
+@json_option
+@click.pass_context
+@complaining
+def showback(ctx: click.Context, clusters: tuple[str, ...], owners: Path | None, json: bool) -> None:
+    """Say what each owner stored, wrote, read and carried across racks, month by month; and how many topics are idle.
+
+    The table `showback` has each topic, with its prefix.
+    """
+    from shunter.app import pipeline as stages  # noqa: PLC0415
+    from shunter.app.pipeline_outlook import showback as summed_up  # noqa: PLC0415
+
+    settings = settings_of(ctx)
+    with stages.spark_session(settings) as spark:
+        found = summed_up(spark, settings.lake, clusters=clusters, owners=owners)
+    if json:
+        click.echo(as_json({"months": found}))
+        return
+    for one in found:
+        parts = [
+            f"{amount / _GB:,.1f} GB {what}"
+            for what, amount in (
+                ("stored", one.stored_bytes),
+                ("written", one.written_bytes),
+                ("read", one.read_bytes),
+                ("copied across racks", one.cross_rack_bytes),
+            )
+            if amount is not None
+        ]
+        idle = f", {one.idle:,} of them idle" if one.idle else ""
+        who = one.owner or "nobody's"
+        click.echo(f"{one.cluster_id}, {one.month:%Y-%m}, {who}: {', '.join(parts)}; {one.topics:,} topics{idle}")

@@ -1,0 +1,66 @@
+"""How good a cluster's data is, day by day: what there is, how fresh, and how much of it has rates."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from shunter.pipeline.outlook_schemas import DATA_QUALITY
+from shunter.pipeline.schemas import FOLLOWER, SCHEMA_VERSION
+
+_DAY = 86_400
+
+
+def data_quality(samples: DataFrame, replicas: DataFrame, rejects: DataFrame) -> DataFrame:
+    """Sum up each day of each cluster.
+
+    Grain: one row per cluster and day of which there is anything good; columns of `data_quality`. A partition counts by its
+    topic's name, and what any broker but a follower told of it counts as its rate.
+
+    Args:
+        samples: Columns of `samples`.
+        replicas: Columns of `replicas`.
+        rejects: Columns of `rejects`.
+    """
+    day = ["cluster_id", "date"]
+    partition = [*day, "topic", "partition"]
+    end = F.unix_seconds("window_start") + F.col("window_seconds")
+    has_rate = F.coalesce("bytes_in", "bytes_out").isNotNull() & (F.col("role") != FOLLOWER)
+    sampled = samples.groupBy(*partition).agg(
+        F.count("*").alias("windows"),
+        F.sum(F.when(has_rate, F.col("window_seconds"))).alias("seconds"),
+        F.max(F.when(has_rate, end)).alias("rates_until"),
+        F.max(end).alias("end"),
+        F.lit(None).cast("timestamp").alias("snapshot_at"),
+    )
+    seen = replicas.groupBy(*partition).agg(F.max("taken_at").alias("snapshot_at"))
+    each = sampled.unionByName(seen, allowMissingColumns=True).groupBy(*partition).agg(
+        *(F.max(name).alias(name) for name in ("windows", "seconds", "rates_until", "end", "snapshot_at"))
+    )  # fmt: skip
+    begun = F.unix_seconds(F.col("date").cast("timestamp"))
+    # The newest day is not over yet, as far as the data goes.
+    newest = F.max("date").over(Window.partitionBy("cluster_id"))
+    so_far = F.least(F.lit(_DAY), F.greatest(F.lit(1), F.max("end") - F.max(begun)))
+    days = each.groupBy(*day).agg(
+        F.count("*").alias("partitions"),
+        F.count("seconds").alias("with_rates"),
+        F.coalesce(F.sum(F.when(F.col("seconds") > _DAY, F.lit(_DAY)).otherwise(F.col("seconds"))), F.lit(0)).alias(
+            "measured"
+        ),
+        so_far.alias("so_far"),
+        F.coalesce(F.sum("windows"), F.lit(0)).alias("windows"),
+        F.timestamp_seconds(F.max("rates_until")).alias("rates_until"),
+        F.max("snapshot_at").alias("snapshot_at"),
+    )
+    taken = replicas.groupBy(*day).agg(F.count_distinct("taken_at").alias("snapshots"))
+    aside = rejects.groupBy(*day).agg(F.count("*").alias("rejected"))
+    joined = days.join(taken, on=day, how="left").join(aside, on=day, how="left")
+    passed = F.when(F.col("date") == newest, F.col("so_far")).otherwise(F.lit(_DAY))
+    return joined.withColumns(
+        {
+            "coverage": F.least(F.lit(1.0), F.col("measured") / (passed * F.col("partitions"))),
+            "snapshots": F.coalesce("snapshots", F.lit(0)),
+            "rejected": F.coalesce("rejected", F.lit(0)),
+            "schema_version": F.lit(SCHEMA_VERSION),
+        }
+    ).select(*DATA_QUALITY.columns)

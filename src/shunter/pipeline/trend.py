@@ -1,0 +1,93 @@
+"""How fast a size grows, told robustly: retention's saw teeth and one-off loads are no growth. No Spark: figures in, a trend out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+FEWEST_POINTS = 5
+FEWEST_DAYS = 3.0
+"""Below this a slope says more about segment rolls and retention than about growth."""
+_ONE_OFF = 6.0
+"""A step of so many robust standard deviations above the others is a load of its own."""
+_SMALLEST_STEP = 0.02
+"""Steps below this share of the size are no loads, however steady the rest is."""
+_LOW, _HIGH = 0.1, 0.9
+HELD_BACK = 0.25
+"""The share of the days that a trend is held against."""
+
+
+class Trend(NamedTuple):
+    """Growth in bytes a day with its 80 % interval; `level` is the size that counts now: the top of the saw teeth."""
+
+    slope: float
+    low: float
+    high: float
+    level: float
+    one_off: float
+    """Bytes of loads that came once, and are part of the level and not of the slope."""
+    points: int
+
+
+def trend_of(days: Sequence[float], sizes: Sequence[float]) -> Trend | None:
+    """Fit a trend; None where too little was seen.
+
+    The slope is the median of the slopes between all pairs of days that are a third of the time apart (Theil and Sen): a tooth
+    of retention's saw is short beside that. The interval is the 10th to the 90th percentile of those slopes. A step up
+    that is far above the others counts as a load that came once, where such steps are rare.
+
+    Args:
+        days: Ascending, in days; one point a day, the largest size of that day.
+        sizes: In bytes.
+    """
+    times, values = np.asarray(days, float), np.asarray(sizes, float)
+    if len(times) < FEWEST_POINTS or times[-1] - times[0] < FEWEST_DAYS:
+        return None
+    steps = np.diff(values)
+    loads = _loads(steps, values)
+    smooth = values - np.concatenate([[0.0], np.cumsum(loads)])
+    first, second = np.triu_indices(len(times), 1)
+    apart = times[second] - times[first]
+    far = apart >= (times[-1] - times[0]) / 3
+    slopes = (smooth[second] - smooth[first])[far] / apart[far]
+    slope = float(np.median(slopes))
+    recent = times >= times[-1] - (times[-1] - times[0]) / 3
+    level = float(np.max(values[recent] + slope * (times[-1] - times[recent]) * (slope > 0)))
+    low, high = (float(found) for found in np.quantile(slopes, [_LOW, _HIGH]))
+    return Trend(slope, low, high, max(level, float(values[-1])), float(loads.sum()), len(times))
+
+
+def _loads(steps: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """What of each step is a load that came once."""
+    usual = float(np.median(steps))
+    spread = 1.4826 * float(np.median(np.abs(steps - usual)))
+    least = max(spread, _SMALLEST_STEP * float(np.median(values)))
+    outside = steps > usual + _ONE_OFF * least
+    # A saw's teeth may rise in steps: what comes again and again is no load that came once.
+    if outside.sum() > max(1, len(steps) // 10):
+        return np.zeros_like(steps)
+    return np.where(outside, steps - usual, 0.0)
+
+
+def days_until(trend: Trend, room: float) -> tuple[float | None, float | None, float | None]:
+    """In how many days `room` bytes above the level are used up: earliest, expected, latest; None where never."""
+
+    def at(slope: float) -> float | None:
+        if room <= 0:
+            return 0.0
+        return room / slope if slope > 0 else None
+
+    return at(trend.high), at(trend.slope), at(trend.low)
+
+
+def held_back_error(days: Sequence[float], sizes: Sequence[float]) -> float | None:
+    """How far a trend of the first three quarters misses the last day: (told − real) ÷ real; None where too short."""
+    kept = round(len(days) * (1 - HELD_BACK))
+    trend = trend_of(days[:kept], sizes[:kept])
+    # Against the last teeth's top, which is what a trend tells.
+    real = max(sizes[kept:], default=0.0)
+    if trend is None or real <= 0:
+        return None
+    return (trend.level + trend.slope * (days[-1] - days[kept - 1]) - real) / real

@@ -1,0 +1,162 @@
+"""How good the data is, when a broker is full, who uses what: each against figures that are counted by hand."""
+
+import json
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql.types import StructField, StructType
+
+from shunter.app.pipeline_outlook import Quality, read_owners
+from shunter.cli.pipeline_options import as_json
+from shunter.errors import FormatError
+from shunter.pipeline.filling import runway
+from shunter.pipeline.quality import data_quality
+from shunter.pipeline.schemas import BROKERS, DAILY, REJECTS, REPLICAS, SAMPLES
+from shunter.pipeline.sizes import daily_sizes
+from shunter.pipeline.usage import showback
+
+pytestmark = pytest.mark.spark
+
+FIRST = date(2025, 1, 22)
+GB = 10**9
+
+
+def frame(spark, table, rows):
+    """Rows of a table; columns that are not given are null."""
+    schema = StructType([StructField(field.name, field.dataType) for field in table.schema])
+    return spark.createDataFrame([tuple(row.get(name) for name in table.columns) for row in rows], schema)
+
+
+def replica(day, topic, partition, broker, position, size):
+    taken = datetime.combine(FIRST + timedelta(days=day), datetime.min.time()) + timedelta(hours=1)
+    return {
+        "cluster_id": "yard", "taken_at": taken, "topic_id": f"id-{topic}", "topic": topic, "partition": partition,
+        "broker_id": broker, "position": position, "is_leader": position == 0, "in_sync": True, "size_bytes": size,
+        "date": taken.date(), "ingest_id": "i",
+    }  # fmt: skip
+
+
+def rolled_up(day, topic, partition, broker, role, **amounts):
+    begun = FIRST + timedelta(days=day)
+    return {
+        "cluster_id": "yard", "topic_id": f"name:{topic}", "topic": topic, "partition": partition, "broker_id": broker,
+        "role": role, "window_start": datetime.combine(begun, datetime.min.time()), "window_seconds": 86_400, "windows": 24,
+        "schema_version": 1, "date": begun, **amounts,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def seen(spark):
+    """Twelve days: topic `pay.in` grows by 2 GB a day on brokers 1 and 2, `logs-x` is a saw on broker 2; 1 is in rack a."""
+    replicas = [
+        row
+        for day in range(12)
+        for row in (
+            replica(day, "pay.in", 0, 1, 0, (100 + 2 * day) * GB),
+            replica(day, "pay.in", 0, 2, 1, (100 + 2 * day) * GB),
+            replica(day, "logs-x", 0, 2, 0, (10 + 5 * (day % 3)) * GB),
+        )
+    ]
+    brokers = [
+        {
+            "cluster_id": "yard", "taken_at": datetime(2025, 2, 2, 1), "broker_id": broker, "rack": rack, "date": date(2025, 2, 2),
+            "disk_total_bytes": 500 * GB, "disk_usable_bytes": usable * GB, "ingest_id": "i",
+        }
+        for broker, rack, usable in ((1, "a", 100), (2, "b", 45))
+    ]  # fmt: skip
+    days = [
+        row
+        for day in range(12)
+        for row in (
+            rolled_up(day, "pay.in", 0, 1, "leader", bytes_in=2 * GB, bytes_out=6 * GB),
+            rolled_up(day, "pay.in", 0, 2, "follower", bytes_in=2 * GB),
+            rolled_up(day, "logs-x", 0, 2, "leader", bytes_in=0),
+        )
+    ]
+    return frame(spark, REPLICAS, replicas), frame(spark, BROKERS, brokers), frame(spark, DAILY, days)
+
+
+def test_the_day_on_which_a_broker_is_full(seen):
+    replicas, brokers, days = seen
+    found = runway(daily_sizes(replicas, days), brokers, headroom_percent=2.0).collect()
+    told = {(row["kind"], row["name"]): row for row in found}
+    assert sorted(told) == [("broker", "1"), ("broker", "2"), ("topic", "logs-x"), ("topic", "pay.in")]
+    one, two = told["broker", "1"], told["broker", "2"]
+    assert (one["growth_bytes_per_day"], one["room_bytes"], one["days"]) == (pytest.approx(2 * GB), 90 * GB, 12)
+    # 90 GB at 2 GB a day.
+    assert (one["full_at"], one["full_earliest"], one["full_latest"]) == (date(2025, 3, 19),) * 3
+    assert one["held_back_error"] == pytest.approx(0, abs=1e-9)
+    # The saw on it is no growth, but its next tooth may need some of the 35 GB.
+    assert two["growth_bytes_per_day"] == pytest.approx(2 * GB, rel=0.15)
+    assert date(2025, 2, 13) <= two["full_at"] <= date(2025, 2, 21)
+    saw = told["topic", "logs-x"]
+    assert (saw["growth_low"] < 0, saw["full_latest"]) == (True, None), "perhaps never"
+    assert saw["full_at"] > date(2025, 5, 1)
+    # pay.in alone fills broker 2, which has half of it.
+    assert (told["topic", "pay.in"]["room_bytes"], told["topic", "pay.in"]["full_at"]) == (70 * GB, date(2025, 2, 19))
+
+
+def test_who_stored_wrote_read_and_carried_what(seen, tmp_path):
+    replicas, brokers, days = seen
+    (tmp_path / "owners.json").write_text(json.dumps({"pay.*": "payments", "pay.in": "others"}))
+    owners = read_owners(tmp_path / "owners.json")
+    newest = replicas.where("taken_at = '2025-02-02 01:00:00'")
+    found = showback(daily_sizes(replicas, days), days, brokers, newest, owners).collect()
+    told = {(str(row["month"]), row["topic"]): row for row in found}
+    assert len(told) == len(found) == 4
+    pay = told["2025-01-01", "pay.in"]
+    assert (pay["owner"], pay["prefix"], pay["days"], pay["idle"]) == ("payments", "pay", 10, False)
+    assert pay["stored_bytes"] == pytest.approx(2 * 109 * GB)
+    assert (pay["written_bytes"], pay["read_bytes"], pay["cross_rack_bytes"]) == (20 * GB, 60 * GB, 20 * GB)
+    logs = told["2025-02-01", "logs-x"]
+    assert (logs["owner"], logs["prefix"], logs["idle"], logs["read_bytes"], logs["cross_rack_bytes"]) == (None, "logs", True, None, 0)  # fmt: skip
+    (tmp_path / "owners.json").write_text("[1]")
+    with pytest.raises(FormatError, match="no JSON object of patterns and owners"):
+        read_owners(tmp_path / "owners.json")
+
+
+def test_data_quality_of_each_day(spark, seen):
+    replicas, _, _ = seen
+
+    def window(day, hours, *, partition=0, role="leader", rate=True):
+        begun = FIRST + timedelta(days=day)
+        return {
+            "cluster_id": "yard", "topic_id": "name:pay.in", "topic": "pay.in", "partition": partition, "broker_id": 1,
+            "role": role, "window_start": datetime.combine(begun, datetime.min.time()), "window_seconds": hours * 3600,
+            "bytes_in": 5 if rate else None, "size_bytes": 7, "source": "x", "schema_version": 1, "date": begun, "ingest_id": "i",
+        }  # fmt: skip
+
+    samples = [window(10, 6), window(10, 6, role="follower"), window(10, 24, partition=1, rate=False), window(11, 6)]
+    aside = [{"cluster_id": "yard", "date": FIRST + timedelta(days=10), "rule": "negative"}]
+    found = data_quality(frame(spark, SAMPLES, samples), replicas, frame(spark, REJECTS, aside))
+    told = {(row["date"] - FIRST).days: row for row in found.collect()}
+    assert sorted(told) == list(range(12))
+    whole = told[10]
+    # pay.in-0 and -1 by samples, logs-x-0 by its snapshot; six hours of one of three.
+    assert (whole["partitions"], whole["with_rates"], whole["windows"], whole["rejected"]) == (3, 1, 3, 1)
+    assert (whole["coverage"], whole["snapshots"]) == (pytest.approx(6 / 72), 1)
+    assert str(whole["rates_until"]) == "2025-02-01 06:00:00"
+    today = told[11]
+    assert (today["coverage"], today["partitions"], today["with_rates"]) == (pytest.approx(1 / 2), 2, 1)
+    assert (told[0]["with_rates"], told[0]["coverage"], told[0]["rates_until"]) == (0, 0, None)
+
+
+def test_outcomes_as_json():
+    one = Quality("yard", date(2025, 2, 1), 3, 1, 0.5, 0, datetime(2025, 2, 1, 6, tzinfo=UTC), None)
+    assert json.loads(as_json({"clusters": (one,)}))["clusters"] == [
+        {
+            "cluster_id": "yard", "date": "2025-02-01", "partitions": 3, "with_rates": 1, "coverage": 0.5, "rejected": 0,
+            "rates_until": "2025-02-01T06:00:00+00:00", "snapshot_at": None,
+        }
+    ]  # fmt: skip
+
+
+def test_every_stage_says_as_json_what_it_did():
+    from shunter.cli.pipeline import pipeline
+
+    stages = {"account", "clean", "compact", "ingest", "model", "plan", "quality", "runway", "schedule", "showback"}
+    assert {
+        name for name, stage in pipeline.commands.items() if any(one.name == "json" for one in stage.params)
+    } == stages
+    assert CliRunner().invoke(pipeline, ["runway", "--days", "2"]).exit_code == 2
