@@ -1,7 +1,11 @@
 """How good the data is, when a broker is full, who uses what: each against figures that are counted by hand."""
 
 import json
+import shutil
+import subprocess
+import sys
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -140,6 +144,32 @@ def test_data_quality_of_each_day(spark, seen):
     today = told[11]
     assert (today["coverage"], today["partitions"], today["with_rates"]) == (pytest.approx(1 / 2), 2, 1)
     assert (told[0]["with_rates"], told[0]["coverage"], told[0]["rates_until"]) == (0, 0, None)
+
+
+def test_the_notebook_runs(spark):
+    """Each cell in order, in the tests' session, which the notebook joins."""
+    notebook = json.loads((Path(__file__).parents[2] / "docs" / "pipeline.ipynb").read_text())
+    names = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    shutil.rmtree(names["folder"])
+    assert (names["outcome"].good, names["outcome"].rejected) == (32, 0)
+    assert [tuple(row) for row in names["model"]] == [
+        (0, "rates", 16, 1000.0, pytest.approx(2 / 24, rel=0.1)),
+        (1, "rates", 16, 1500.0, pytest.approx(2 / 24, rel=0.1)),
+    ]
+    assert [(row["partitions"], row["with_rates"]) for row in names["quality"]] == [(2, 2)] * 8
+    assert [(row["kind"], row["name"], row["full_at"]) for row in names["growth"]] == [
+        ("broker", "1", None), ("broker", "2", None), ("topic", "orders", None)
+    ]  # fmt: skip
+    assert [row["growth_bytes_per_day"] for row in names["growth"]] == pytest.approx([1e9, 2e9, 3e9])
+
+
+def test_the_stages_are_exported_and_bring_no_spark_before_they_are_asked_for():
+    said = "import sys, shunter.pipeline as p; assert 'pyspark' not in sys.modules; print(all(callable(getattr(p, n)) for n in p.__all__))"
+    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=False)
+    assert done.stdout == "True\n", done.stderr
 
 
 def test_outcomes_as_json():
