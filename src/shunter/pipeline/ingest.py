@@ -181,8 +181,8 @@ def examples_of(rejects: DataFrame) -> tuple[tuple[str, str], ...]:
     replica = F.concat(F.col("topic"), F.lit("-"), F.col("partition"), F.lit(" on broker "), F.col("broker_id"))
     file = F.element_at(F.split("file", "/"), -1)
     told = F.concat_ws(", ", F.coalesce("detail", F.lit("?")), replica, file)
-    rows = rejects.groupBy("rule").agg(F.min(told).alias("told")).orderBy("rule").collect()
-    return tuple((row["rule"], row["told"]) for row in rows)
+    rows = rejects.groupBy("rule").agg(F.min(told).alias("told")).collect()
+    return tuple(sorted((row["rule"], row["told"]) for row in rows))
 
 
 def write_batch(
@@ -231,20 +231,18 @@ def write_batch(
 def counted(spark: SparkSession, lake: Lake, commit: Commit, clusters: tuple[str, ...]) -> Commit:
     """Count what was written. Days are folders, so the files' own row counts answer nearly all of it."""
     start = F.unix_seconds("window_start")
-    days = (
-        lake.read_batch(spark, SAMPLES, commit.ingest_id)
-        .groupBy("date")
-        .agg(
-            F.count("*").alias("rows"),
-            F.min(start).alias("oldest"),
-            F.max(start).alias("newest"),
-            F.max(start + F.col("window_seconds")).alias("end"),
-            F.max("window_seconds").alias("longest"),
-        )
-        .collect()
-    )
-    rejected = lake.read_batch(spark, REJECTS, commit.ingest_id).groupBy("rule").count().orderBy("rule").collect()
-    rules = tuple((row["rule"], int(row["count"])) for row in rejected)
+    by_day = lake.read_batch(spark, SAMPLES, commit.ingest_id).groupBy("date").agg(
+        F.count("*").alias("rows"),
+        F.min(start).alias("oldest"),
+        F.max(start).alias("newest"),
+        F.max(start + F.col("window_seconds")).alias("end"),
+        F.max("window_seconds").alias("longest"),
+    )  # fmt: skip
+    by_rule = lake.read_batch(spark, REJECTS, commit.ingest_id).groupBy("rule").agg(F.count("*").alias("rows"))
+    # One job for both: on a small batch jobs cost more than rows.
+    found = by_day.unionByName(by_rule, allowMissingColumns=True).collect()
+    days = [row for row in found if row["rule"] is None]
+    rules = tuple(sorted((row["rule"], int(row["rows"])) for row in found if row["rule"] is not None))
     seen = [_utc(row["newest"]) for row in days] + [mark for mark in (commit.watermark,) if mark is not None]
     return replace(
         commit,

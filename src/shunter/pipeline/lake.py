@@ -18,6 +18,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote, urlparse
@@ -365,7 +366,6 @@ def list_inputs(
             .option("recursiveFileLookup", "true")
             .load(list(paths))
             .select("path", "length", F.unix_millis("modificationTime").alias("modified"))
-            .orderBy("path")
             .collect()
         )
     except AnalysisException as error:
@@ -381,7 +381,9 @@ def list_inputs(
             return found
         return f"{found}@{row['modified'] if dated == 'modified' else dated.isoformat()}"
 
-    return tuple(InputFile(row["path"], fingerprint(row), row["length"]) for row in listed)
+    return tuple(
+        InputFile(row["path"], fingerprint(row), row["length"]) for row in sorted(listed, key=itemgetter("path"))
+    )
 
 
 def batch_id(kind: str, files: Iterable[InputFile]) -> str:

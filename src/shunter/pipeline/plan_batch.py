@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -79,7 +80,7 @@ def plan_lake(spark: SparkSession, lake: Lake, asked: FleetPlan) -> tuple[Cluste
         rows = rows.where(F.col("cluster_id").isin(*asked.clusters))
     rows = rows.persist()
     bases = {basis.cluster_id: basis for basis in bases_of(rows, model, brokers)}
-    refused = [_empty(name, why) for name, why in _refusals(bases.values(), asked)]
+    refused = [_empty(name, why) for name, why in refusals(bases.values(), asked)]
     fresh = rows.where(~F.col("cluster_id").isin([row["cluster_id"] for row in refused])) if refused else rows
     planned = plan_fleet(fresh, asked.request, asked.limit, tasks=asked.tasks)
     if refused:
@@ -95,7 +96,7 @@ def plan_lake(spark: SparkSession, lake: Lake, asked: FleetPlan) -> tuple[Cluste
             "bytes_moved", "bytes_percent", "bound_percent", "joint_bound_percent",
             F.coalesce(F.size("undone"), F.lit(0)).alias("undone"),
         )  # fmt: skip
-        found = told.orderBy("cluster_id").collect()
+        found = sorted(told.collect(), key=itemgetter("cluster_id"))
         return tuple(ClusterOutcome(*row)._replace(basis=bases.get(row["cluster_id"])) for row in found)
     finally:
         planned.unpersist()
@@ -123,7 +124,7 @@ def bases_of(rows: DataFrame, model: DataFrame, brokers: DataFrame) -> list[Basi
     return [Basis(*row) for row in joined.select(*Basis._fields).collect()]
 
 
-def _refusals(bases: Iterable[Basis], asked: FleetPlan) -> Iterator[tuple[str, str]]:
+def refusals(bases: Iterable[Basis], asked: FleetPlan) -> Iterator[tuple[str, str]]:
     """Clusters that are not planned, and why: their data is too old, or tells too little."""
     for basis in bases:
         share = 100 * basis.with_rates / basis.partitions if basis.partitions else 0.0
@@ -146,7 +147,7 @@ def _empty(cluster_id: str, why: str) -> dict[str, Any]:
     return empty | {"cluster_id": cluster_id, "status": FAILED, "message": why, "seconds": 0.0}
 
 
-def _warning(basis: Basis, asked: FleetPlan) -> str | None:
+def warning_of(basis: Basis, asked: FleetPlan) -> str | None:
     """What a plan should say of the rates that it rests on."""
     if asked.now is None or asked.rates_age is None or basis.rates_until is None:
         return None
@@ -157,7 +158,7 @@ def _warning(basis: Basis, asked: FleetPlan) -> str | None:
 
 
 def _as_frame(spark: SparkSession, bases: Iterable[Basis], asked: FleetPlan) -> DataFrame:
-    rows = [(one.cluster_id, one.with_rates, one.rates_until, one.snapshot_at, _warning(one, asked)) for one in bases]
+    rows = [(one.cluster_id, one.with_rates, one.rates_until, one.snapshot_at, warning_of(one, asked)) for one in bases]
     ddl = "cluster_id string, with_rates bigint, until bigint, at bigint, warning string"
     given = spark.createDataFrame(rows, ddl)
     times = F.timestamp_seconds("until").alias("rates_until"), F.timestamp_seconds("at").alias("snapshot_at")

@@ -93,7 +93,7 @@ def snapshots_of(lines: DataFrame) -> list[SeenSnapshot]:
     ordered = counted.join(F.broadcast(broken), on="file", how="left").select(
         "cluster_id", "taken_at_ms", "file", "heads", "told", "found", F.coalesce("unreadable", F.lit(0))
     )
-    return [SeenSnapshot(*row) for row in ordered.orderBy("cluster_id", "taken_at_ms", "file").collect()]
+    return sorted((SeenSnapshot(*row) for row in ordered.collect()), key=lambda one: one[:3])
 
 
 def brokers_of(lines: DataFrame) -> DataFrame:
