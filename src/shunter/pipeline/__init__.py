@@ -7,6 +7,8 @@ What a notebook or a scheduler takes from here is in `__all__`; docs/pipeline.ip
 is asked for, and not before.
 """
 
+from __future__ import annotations
+
 from importlib import import_module
 from typing import TYPE_CHECKING
 

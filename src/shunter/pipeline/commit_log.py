@@ -82,10 +82,10 @@ class Commit:
     """Batches that were replaced, and are deleted."""
     forfeits: tuple[str, ...] = ()
     """Attempts that were never committed, and may not be any more: their files are deleted."""
-    rolled_to: int = 0
-    """The commit up to which all rows are in hours and days, where this one was made by a roll-up."""
     committed_at: datetime | None = None
     version: int = 0
+    rolled_to: int = 0
+    """The commit up to which all rows are in hours and days, where this one was made after a roll-up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ RAW = (
     *MEASURES, "source", "file", "reader_rule", "reader_detail",
 )  # fmt: skip
 """What readers hand over: typed columns, and what they could not read (rule and detail, else null)."""
+_PLACE, _ORDER = ("series", "cluster_id", "bucket"), ("window_start", "newcomer", "tie")
+"""How a task's rows are sorted. The hash comes first: it tells nearly all apart, and what is alike in all is not compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +93,11 @@ def judge_sequence(
     """
     kept = [name for name in REJECTS.columns if name not in ("rule", "detail", "ingest_id", "file", "schema_version")]
     spread = _spread(rows, known, kept, buckets).repartition(tasks, "cluster_id", "bucket")
-    # The hash comes first: it tells nearly all rows apart, and what is alike in all of them is never compared.
-    place, order = ("series", "cluster_id", "bucket"), ("window_start", "newcomer", "tie")
     if one_by_one:
-        sorted_rows = spread.sortWithinPartitions(*place, *order)
-        return _one_by_one(sorted_rows, kept, tolerance_seconds)
+        return _one_by_one(spread.sortWithinPartitions(*_PLACE, *_ORDER), kept, tolerance_seconds)
     # Sorted by eight-byte numbers alone. A replica is known by its hash: two that share one may be taken to overlap, and
     # are then told apart by `one_by_one`.
-    in_time = Window.partitionBy(*place).orderBy(*order)
+    in_time = Window.partitionBy(*_PLACE).orderBy(*_ORDER)
     ahead = in_time.rowsBetween(Window.unboundedPreceding, -1)
     end = F.col("start") + F.col("window_seconds")
     known_window = F.when(F.col("newcomer") == 0, F.struct("start", "known_by"))

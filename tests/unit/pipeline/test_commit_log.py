@@ -62,7 +62,7 @@ def test_a_commit_comes_back_as_it_was_written(tmp_path):
     commit = Commit(
         "i", "stream", (InputFile("/a b", "sha256:1", 3),), 5, 2, (("late", 2),), ("c1", "yard"), date(2025, 1, 1),
         date(2025, 1, 2), NOW, NOW + timedelta(hours=1), 60, NOW, date(2024, 1, 1), ("x",), ("samples",),
-        (StreamMark("q", 7, NOW), StreamMark("r", 0, None)), 2, ("y",), ("z",), NOW, 1,
+        (StreamMark("q", 7, NOW), StreamMark("r", 0, None)), 2, ("y",), ("z",), NOW, 1, 4,
     )  # fmt: skip
     assert log_in(tmp_path).append(LogState(0), commit) is not None
     assert log_in(tmp_path).state() == LogState(1, (commit,))
