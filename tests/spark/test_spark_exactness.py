@@ -98,7 +98,7 @@ class Runner:
         state = self.lake.state(self.spark)
         keep_from = LAST if op.kind == "retain" else None
         if state.live:
-            roll_up_days(self.spark, self.lake, state)
+            roll_up_days(self.spark, self.lake, state, new_only=True)
         compact(self.spark, self.lake, now=NOW, keep_from=keep_from, rolled_up=state)
 
     def save(self, kind, name, content):
@@ -173,7 +173,7 @@ class Runner:
     def check_hours(self):
         if not self.lake.state(self.spark).live:
             return
-        roll_up_days(self.spark, self.lake)
+        roll_up_days(self.spark, self.lake, new_only=True)
         rows = self.lake.read(self.spark, HOURLY).collect()
         found = {
             (*self.plain.named([row[name] for name in LOAD_MODEL.key]), int(row["window_start"].timestamp()) - T0): (

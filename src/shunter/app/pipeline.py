@@ -314,13 +314,18 @@ def _check_brokers(spark: SparkSession, lake: Lake, clusters: Sequence[str]) -> 
     return written.count(), doubts(written)
 
 
-def roll_up(spark: SparkSession, lake: Lake, *, keep_days: int | None) -> str | None:
-    """Derive hours and days from new raw rows, then make one batch of the many; gives its id, None when it was one."""
+def roll_up(spark: SparkSession, lake: Lake, *, keep_days: int | None, new_only: bool = False) -> str | None:
+    """Derive hours and days from the raw rows, then make one batch of the many; gives its id, None when it was one.
+
+    Args:
+        keep_days: Let older raw rows go.
+        new_only: Only days that something came for since (for one roll-up at a time).
+    """
     state = lake.state(spark)
     if not any(commit.good for commit in state.live):
         return None
     keep_from: date | None = None if keep_days is None else utc_now().date() - timedelta(days=keep_days)
-    roll_up_days(spark, lake, state)
+    roll_up_days(spark, lake, state, new_only=new_only)
     made = compact(spark, lake, now=utc_now(), keep_from=keep_from, rolled_up=state)
     lake.clean(spark, utc_now(), older_than=timedelta(hours=1), abandoned=False)
     return None if made is None else made.ingest_id

@@ -297,16 +297,19 @@ def model(ctx: click.Context, source: str, clusters: tuple[str, ...], json: bool
 @click.option(
     "--keep-days", type=click.IntRange(min=1), help="Let raw rows go that are older, once they are in hours and days."
 )
+@click.option(
+    "--new-days", is_flag=True, help="Roll up only days that something came for since; for one `compact` at a time."
+)
 @json_option
 @click.pass_context
 @complaining
-def compact(ctx: click.Context, keep_days: int | None, json: bool) -> None:
+def compact(ctx: click.Context, keep_days: int | None, new_days: bool, json: bool) -> None:
     """Roll raw rows up to hours and days, and make one batch of the many."""
     from shunter.app import pipeline as stages  # noqa: PLC0415
 
     settings = settings_of(ctx)
     with stages.spark_session(settings) as spark:
-        made = stages.roll_up(spark, settings.lake, keep_days=keep_days)
+        made = stages.roll_up(spark, settings.lake, keep_days=keep_days, new_only=new_days)
     if json:
         click.echo(as_json({"ingest_id": made}))
         return

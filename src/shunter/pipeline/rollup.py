@@ -61,16 +61,19 @@ def roll_up(rows: DataFrame, table: Table) -> DataFrame:
     ).select(*table.columns)  # fmt: skip
 
 
-def open_days(state: LogState) -> tuple[date, ...]:
+def open_days(state: LogState, *, new_only: bool = True) -> tuple[date, ...]:
     """Days whose hours may be out of date: those that windows touch which came since the last roll-up.
 
     A window that was measured takes another's amounts away, which may have begun as long before as a window is.
+
+    Args:
+        new_only: Trust the last roll-up; else all days are given whose raw rows are there.
     """
-    rolled_to = max((commit.rolled_to for commit in state.commits), default=0)
+    rolled_to = max((commit.rolled_to for commit in state.commits), default=0) if new_only else 0
     let_go = max((commit.keep_from for commit in state.commits if commit.keep_from is not None), default=None)
     days: set[date] = set()
     for commit in state.live:
-        came_before = commit.rolled_to or 0 < commit.version <= rolled_to
+        came_before = new_only and (commit.rolled_to or 0 < commit.version <= rolled_to)
         if commit.first_date is not None and not came_before:
             last = commit.last_date if commit.until is None else commit.until.date()
             days.update(_between(commit.first_date - _reach(state), last or commit.first_date))
@@ -88,18 +91,21 @@ def _between(first: date, last: date) -> list[date]:
     return [first + timedelta(days=number) for number in range((last - first).days + 1)]
 
 
-def roll_up_days(spark: SparkSession, lake: Lake, state: LogState | None = None) -> tuple[date, ...]:
+def roll_up_days(
+    spark: SparkSession, lake: Lake, state: LogState | None = None, *, new_only: bool = False
+) -> tuple[date, ...]:
     """Derive hours and days from the raw rows that are live, replacing what was derived before; gives the days.
 
-    Only days are looked at that batches brought rows of since the last roll-up (`open_days`). Days whose raw rows are gone
-    keep what was derived from them. Topics get their ids first, and of two sources of one replica the one that measured it
-    counts.
+    Days whose raw rows are gone keep what was derived from them. Topics get their ids first, and of two sources of one
+    replica the one that measured it counts.
 
     Args:
         state: What is committed; None: all that is now.
+        new_only: Only days that batches brought rows of since the last roll-up (`open_days`). Of two roll-ups at once the
+            slower one may write hours by an older view, which such a roll-up would not see.
     """
     state = lake.state(spark) if state is None else state
-    days = open_days(state)
+    days = open_days(state, new_only=new_only)
     if not days:
         return ()
     reach = _reach(state)
