@@ -93,6 +93,7 @@ def test_rates_of_a_source_that_knows_no_topic_ids_reach_the_plan(spark, lake, t
     assert share == pytest.approx(9 * 2 * 9_000)
 
 
+@pytest.mark.long
 def test_a_cluster_whose_newest_snapshot_is_old_is_refused(spark, lake, tmp_path):
     ingest(spark, lake, Inputs((save(tmp_path / "s" / "1.jsonl", taken(0)),), "snapshots"))
     _, (outcome,) = plan(spark, lake, PlanOptions(), None)
@@ -102,6 +103,7 @@ def test_a_cluster_whose_newest_snapshot_is_old_is_refused(spark, lake, tmp_path
     assert replicas.count() == 18
 
 
+@pytest.mark.long
 def test_snapshots_that_come_out_of_order_count_once(spark, lake, tmp_path):
     def bring(*minutes):
         folder = tmp_path / "-".join(map(str, minutes))

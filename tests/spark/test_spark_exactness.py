@@ -250,7 +250,7 @@ def try_one(spark, folder, seed, **limits):
 
 
 def test_a_small_case_is_exact(spark, tmp_path):
-    try_one(spark, tmp_path / "case", 14, most_ops=3)
+    try_one(spark, tmp_path / "case", 187, most_ops=2)
 
 
 @pytest.mark.long

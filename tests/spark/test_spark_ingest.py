@@ -181,6 +181,7 @@ def test_no_moment_of_a_replica_counts_twice(spark, lake, ingest, tmp_path):
     assert sum(row["bytes_in"] for row in rows) == 1000 * (3600 + 5 * 60 + 1800 + 60)
 
 
+@pytest.mark.long
 def test_a_window_that_came_with_an_earlier_batch_is_put_aside(spark, lake, ingest, tmp_path):
     ingest(write_json(tmp_path / "a.json", [sample()]))
     outcome = ingest(write_json(tmp_path / "b.json", [sample(bytes_in=1), sample(partition=1)]))
@@ -221,6 +222,7 @@ def test_missing_columns_are_named_with_what_is_there(ingest, tmp_path):
         ingest(str(path), kind="csv")
 
 
+@pytest.mark.long
 def test_csv_and_parquet_say_the_same(spark, lake, ingest, tmp_path):
     frame = spark.createDataFrame([sample(window_start_ms=1738368000000, window_start=...)])
     frame.write.parquet(str(tmp_path / "p"))

@@ -146,6 +146,7 @@ def test_data_quality_of_each_day(spark, seen):
     assert (told[0]["with_rates"], told[0]["coverage"], told[0]["rates_until"]) == (0, 0, None)
 
 
+@pytest.mark.long
 def test_the_notebook_runs(spark):
     """Each cell in order, in the tests' session, which the notebook joins."""
     notebook = json.loads((Path(__file__).parents[2] / "docs" / "pipeline.ipynb").read_text())
