@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -161,3 +162,10 @@ class TestTheRulesThemselves:
     def test_work_without_an_issue_is_found(self) -> None:
         text = "# TODO later\n# TODO(#12) later\n# FIXME: now, see #3\nx = 1  # FIXME\nmastodon = 'TODOS'\n"
         assert untracked_work(text, "f") == ["f:1 # TODO later", "f:4 x = 1  # FIXME"]
+
+
+def test_every_mutant_fits_what_it_patches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever renames or moves a function hears at once of the deliberate bug that stands in its place."""
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "simulation"))
+    for modules in ("mutants", "edge_mutants", "executor_mutants"):
+        importlib.import_module(modules)

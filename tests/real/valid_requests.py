@@ -127,6 +127,9 @@ class Requests:
         if api_key in self.directed and self.random.random() < 0.7:
             nullable = {name for name, hint in _hints(schema) if type(None) in typing.get_args(hint)}
             directed = self.directed[api_key]()
+            if directed.get("validate_only") and "validate_only" not in values:
+                # The first version has no such field, and would make what no small broker can hold.
+                directed["topics"] = [{**self.new_topic(self.name(), 1), "configs": []}]
             values |= {name: each for name, each in directed.items() if each is not None or name in nullable}
         if api_key == CONTROLLED_SHUTDOWN and values["broker_id"] in self.brokers and self.random.random() < 0.95:
             values["broker_id"] = 70  # Who has asked to leave leads nothing more.

@@ -181,8 +181,8 @@ def throttle_not_restored(original, state, book, key, throttle, now_ms, unread, 
     return [ThrottleRestored(key)]
 
 
-@mutant(throttles, "_theirs", within=400)
-def throttles_of_others_overwritten(original, throttle, found):
+@mutant(throttles, "is_theirs", within=400)
+def throttles_of_others_overwritten(original, found, before, ours):
     """What somebody changed meanwhile is taken for ours."""
     return False
 

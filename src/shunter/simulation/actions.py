@@ -24,7 +24,7 @@ EDGE_OPERATIONS = {
 EDGE_FAULTS = {
     "channel_swallows": 3,
     "answers_errors": 4,
-    "zookeeper_refuses": 3,
+    "zookeeper_refuses": 7,
     "endpoint_moves": 3,
     "racks_change": 4,
     "zookeeper_throttles": 2,

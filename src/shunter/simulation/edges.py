@@ -382,9 +382,12 @@ class Edges:
             return False
         prefix = random.choice(GUARDED)
         reads = random.random() < (0.2 if prefix == znodes.BROKER_IDS else 0.5)
-        forbidden = process.kazoo.forbidden_reads if reads else process.kazoo.forbidden_writes
-        forbidden.append(prefix)
-        self.world.scheduler.after(self._while(random), forbidden.clear)
+        length_us = self._while(random)
+        everybody = [each.kazoo for each in self.world.processes.values() if each.running and each.kazoo is not None]
+        for kazoo in everybody if random.random() < 0.5 else [process.kazoo]:
+            forbidden = kazoo.forbidden_reads if reads else kazoo.forbidden_writes
+            forbidden.append(prefix)
+            self.world.scheduler.after(length_us, forbidden.clear)
         self.world.scheduler.note(f"zookeeper refuses {process.name} {prefix}")
         if random.random() < 0.5 or (prefix == znodes.BROKER_IDS and not reads):
             self.world.faults.controller_deposed(random)
