@@ -18,7 +18,11 @@ from shunter.testbed.tools import REASSIGN_PARTITIONS, TOPICS, kafka_tool
 from shunter.testbed.waiting import wait_until
 from shunter.testbed.zookeeper import ZooKeeperServer
 
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.long,
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 BOUND_S = 90
 IDS = (1, 2, 3)
@@ -123,7 +127,7 @@ HAVE_IDS = {"3.9.1": {1, 3}, "2.8.2": {1}}
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("version", ["3.9.1", pytest.param("2.8.2", marks=pytest.mark.long)])
+@pytest.mark.parametrize("version", ["3.9.1", "2.8.2"])
 def test_a_protocol_is_upgraded_one_broker_after_the_other(tmp_path, version):
     """Between two protocols nothing is known by its id; replication and moves go on. At the end everything has an id."""
     with ExitStack() as stack:

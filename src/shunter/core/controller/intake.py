@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from shunter.core.controller import changes as applied
 from shunter.core.controller import owed_replicas, pauses, topic_ids
@@ -64,6 +65,7 @@ from shunter.core.controller.topic_replies import TopicReplies
 from shunter.core.controller.znode_protocols import ZnodeProtocols
 from shunter.errors import ErrorCode
 from shunter.model.broker import Broker
+from shunter.model.reassignment import Phase
 from shunter.model.records import (
     PutDeletionMark,
     Record,
@@ -75,6 +77,8 @@ Effects = tuple[list[Request], list[tuple[ReplyToken, Reply]], list[Notice]]
 
 CHECK_EVERY_MS = 1_000
 READ_AGAIN_EVERY_MS = 10_000
+MOVES_READ_EVERY_MS = 1_000
+MOVES_READ_AT_ONCE = 500
 
 
 @dataclass(slots=True)
@@ -89,6 +93,7 @@ class Intake:
     """The moment of what goes on in turns; whoever goes on with it sets it."""
     next_check_ms: int | None = None
     read_again_ms: int | None = None
+    moves_due_ms: int | None = None
     moves: Moves = field(init=False)
     adoption: Adoption = field(init=False)
     reviews: Reviews = field(init=False)
@@ -283,7 +288,8 @@ class Intake:
         changes = Changes()
         for tp in sorted(event.states):
             changes.add(applied.apply_leadership_read(self.state, tp, event.states[tp]))
-        self.reviews.mark(Reason.ISR_READ, [tp for tp in sorted(event.states) if tp in self.state.reassignments])
+        told = changes.isr.union(changes.led, changes.mended)
+        self.reviews.mark(Reason.ISR_READ, [tp for tp in sorted(told) if tp in self.state.reassignments])
         return self.announce(changes, now_ms), [], []
 
     def on_request_answered(self, event: RequestAnswered, now_ms: int) -> Effects:
@@ -359,6 +365,25 @@ class Intake:
             self.read_again_ms = now_ms + READ_AGAIN_EVERY_MS
             return [ReadPartitions(tuple(sorted(self.state.unreadable)))] if due else []
         return []
+
+    def look_at_moves(self, now_ms: int) -> list[Read]:
+        """Read the states of what moves now and then where brokers write ISRs themselves.
+
+        A broker whose protocol is older than 2.7-IV2 announces what it wrote after five to sixty seconds. Apache's
+        controller watches the states of moving partitions.
+        """
+        if self.state.topic_ids is not False or not self.state.reassignments:
+            self.moves_due_ms = None
+            return []
+        if self.moves_due_ms is None or now_ms < self.moves_due_ms:
+            self.moves_due_ms = self.moves_due_ms or now_ms + MOVES_READ_EVERY_MS
+            return []
+        self.moves_due_ms = now_ms + MOVES_READ_EVERY_MS
+        going = (
+            tp for tp, move in self.state.reassignments.items() if move.phase in {Phase.MOVING, Phase.ROLLING_BACK}
+        )
+        moving = tuple(islice(going, MOVES_READ_AT_ONCE))
+        return [ReadPartitions(moving)] if moving else []
 
     # ---- after a write
 

@@ -138,6 +138,7 @@ class ControllerMachine:
             bundle.replies += self.intake.topic_replies.known(now_ms)
             bundle.requests += self.outbox.maybe_metadata(now_ms)
             bundle.reads += self.intake.read_again(now_ms)
+            bundle.reads += self.intake.look_at_moves(now_ms)
             bundle.replies += self.intake.departures.settled(now_ms)
         return Ready(
             requests=tuple(bundle.requests),
@@ -470,6 +471,7 @@ class ControllerMachine:
             self.retry_at_ms,
             self.intake.next_check_ms,
             self.intake.read_again_ms,
+            self.intake.moves_due_ms,
             self.intake.topic_replies.due_ms,
             self.intake.rebalance.due_ms,
             self.intake.answers.due_ms,

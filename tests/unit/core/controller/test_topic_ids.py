@@ -67,3 +67,31 @@ def test_when_that_changes_all_brokers_are_told_everything_anew():
         assert {broker for broker, _ in told[SendUpdateMetadata]} == {1, 2, 3, 4}
         assert world.store.topics["t"].topic_id == known, "a topic keeps the id that it has"
     assert len(world.told("topic-ids")) == 2
+
+
+def test_where_brokers_write_isrs_themselves_moves_are_looked_at_every_second():
+    """They announce an ISR after five seconds or more; a move by steps would wait for that at every step."""
+    world = Harness().start()
+    world.create("t", [(1, 2)])
+    world.feed(TopicIdsAgreed(False))
+    world.reassign({T0: (1, 3)})
+    assert world.state(T0).assignment.replicas == (1, 2, 3)
+    known = world.store.states[T0]
+    world.store.states[T0] = known._replace(isr=(1, 2, 3), partition_epoch=known.partition_epoch + 1)
+    world.pass_time(1_000)
+    assert world.state(T0).assignment.replicas == (1, 3)
+    world.pass_time(5_000)
+    assert not world.machine.state.reassignments
+    assert world.wake_at_ms is None or world.wake_at_ms > world.now_ms + 1_000
+
+
+def test_where_brokers_tell_us_of_isrs_no_state_is_read():
+    world = Harness().start()
+    world.create("t", [(1, 2)])
+    world.feed(TopicIdsAgreed(True))
+    world.reassign({T0: (1, 3)})
+    known = world.store.states[T0]
+    world.store.states[T0] = known._replace(isr=(1, 2, 3), partition_epoch=known.partition_epoch + 1)
+    world.pass_time(1_000)
+    world.pass_time(1_000)
+    assert world.state(T0).assignment.replicas == (1, 2, 3)
