@@ -36,6 +36,11 @@ def yard(kraft: KRaftCluster, tmp_path: Path) -> Iterator[Yard]:
 
 def test_a_plan_runs_to_its_end_and_nothing_acknowledged_is_lost(yard: Yard) -> None:
     scenarios.a_plan_runs_to_its_end(yard)
+
+
+@pytest.mark.long
+def test_what_was_done_is_undone(yard: Yard) -> None:
+    scenarios.a_plan_runs_to_its_end(yard)
     scenarios.what_was_done_is_undone(yard)
 
 
@@ -124,8 +129,12 @@ def test_a_plan_that_an_executor_at_its_end_does_not_take_up_is_carried_out_by_w
         assert any("it is carried out here" in told for told in given.errors), given.errors
         assert ending.orders() == ()
     yard.ended_in(ORIGINAL | {0: (2, 1)})
+    undone = yard.shunter.run("undo", "--yes")
+    assert undone.returncode == ExitCode.DONE, undone.stdout + undone.stderr
+    yard.ended_in(ORIGINAL)
 
 
+@pytest.mark.long
 def test_a_journal_that_is_cut_off_under_an_executor_at_work_is_written_again(yard: Yard) -> None:
     running = yard.shunter.start("execute", yard.plan, "--yes", "--throttle", "100K")
     running.wait_for(lambda: yard.cluster.ongoing() > 0, about="moves under way")
@@ -140,6 +149,7 @@ def test_a_journal_that_is_cut_off_under_an_executor_at_work_is_written_again(ya
     yard.ended_in(TARGET)
 
 
+@pytest.mark.long
 def test_a_doctor_finds_what_is_wrong_and_says_what_to_do(kraft: KRaftCluster, yard: Yard) -> None:
     def findings() -> tuple[int, dict[str, dict[str, str]]]:
         looked = yard.shunter.run("doctor", "--json")

@@ -29,6 +29,11 @@ def yard(apache: ZooKeeperCluster, tmp_path: Path) -> Iterator[Yard]:
 
 def test_a_plan_runs_to_its_end_and_nothing_acknowledged_is_lost(yard: Yard) -> None:
     scenarios.a_plan_runs_to_its_end(yard)
+
+
+@pytest.mark.long
+def test_what_was_done_is_undone(yard: Yard) -> None:
+    scenarios.a_plan_runs_to_its_end(yard)
     scenarios.what_was_done_is_undone(yard)
 
 
