@@ -108,7 +108,7 @@ class ControllerConfig(BaseSettings):
         10, ge=0, le=100, description="share of its preferred partitions that a broker may not lead"
     )
     frame_bytes: int = Field(104_857_600, ge=1_024, description="largest request taken, bytes")
-    array_length: int = Field(1_000_000, ge=1, description="longest array taken in a request")
+    array_length: int = Field(250_000, ge=1, description="longest array taken in a request")
     max_connections: int = Field(2_000, ge=1, description="connections of clients taken at once; max.connections")
     max_connections_per_ip: int = Field(1_000, ge=1, description="of one address; max.connections.per.ip")
     connections_max_idle_ms: int = Field(

@@ -74,7 +74,7 @@ class WireLimits:
     """What a peer may ask of us before its connection is closed, and what all of them together may."""
 
     frame_bytes: int = 104_857_600
-    array_length: int = 1_000_000
+    array_length: int = 250_000
     requests_in_flight: int = 64
     max_connections: int = 2_000
     """Of clients; brokers have room beside."""

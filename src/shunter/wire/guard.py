@@ -17,9 +17,6 @@ from typing import Any, Final, get_args, get_origin
 from shunter.errors import InvariantViolation
 from shunter.wire.primitives import Cursor, unsigned_varint
 
-TOTAL_FACTOR: Final = 4
-"""All arrays of a request together may be this many times as long as one."""
-
 _FIXED: Final = {
     "bool": 1,
     "int8": 1,
@@ -42,23 +39,19 @@ _FIXED: Final = {
 class _Walk(Cursor):
     """A walk over one request. `cuts` has (start, end, replacement) of tagged fields that kio does not know."""
 
-    __slots__ = ("budget", "cuts")
+    __slots__ = ("cuts",)
 
     def __init__(self, data: bytes, offset: int, longest: int, place: str) -> None:
         super().__init__(data, place=place, offset=offset, longest=longest)
-        self.budget = longest * TOTAL_FACTOR
         self.cuts: list[tuple[int, int, bytes]] = []
 
     def elements(self, element_bytes: int, *, flexible: bool, nullable: bool) -> int:
-        """Read an array's length and hold it against every bound."""
+        """Read an array's length; null where the schema has none is refused."""
         count = self.array_length(flexible=flexible, element_bytes=element_bytes)
         if count is None:
             if not nullable:
                 raise self.refuse("an array is null where null has no meaning")
             return 0
-        self.budget -= count
-        if self.budget < 0:
-            raise self.refuse(f"more than {self.longest * TOTAL_FACTOR} elements in all arrays together")
         return count
 
 

@@ -72,13 +72,18 @@ def uuid(value: UUID | None) -> bytes:
     return NULL_UUID if value is None else value.bytes
 
 
+ARRAYS_TOGETHER = 4
+"""How many times the longest array all arrays of a message may have elements."""
+
+
 class Cursor:
     """A place in a message that is read from front to back; every read is checked against the end.
 
-    `longest` bounds the elements of one array, so that nobody makes us allocate by a number alone.
+    `longest` bounds the elements of one array, and four times that those of all arrays, so that nobody makes us allocate
+    by a number alone.
     """
 
-    __slots__ = ("data", "end", "longest", "offset", "place")
+    __slots__ = ("data", "end", "left", "longest", "offset", "place")
 
     def __init__(self, data: bytes | memoryview, *, place: str, offset: int = 0, longest: int = 1_000_000) -> None:
         self.data = memoryview(data)
@@ -86,6 +91,7 @@ class Cursor:
         self.end = len(self.data)
         self.place = place
         self.longest = longest
+        self.left = ARRAYS_TOGETHER * longest
 
     def refuse(self, rule: str) -> FormatError:
         """Build the error that names this message and the byte where it went wrong."""
@@ -131,6 +137,12 @@ class Cursor:
                 return value
         raise self.refuse("a varint is longer than 31 bits")
 
+    def take(self, count: int) -> None:
+        """Count elements of arrays against the bound for all arrays of the message."""
+        self.left -= count
+        if self.left < 0:
+            raise self.refuse(f"more than {ARRAYS_TOGETHER * self.longest} elements in all arrays together")
+
     def array_length(self, *, flexible: bool, element_bytes: int = 1) -> int | None:
         """Read how many elements follow; None is null.
 
@@ -146,6 +158,7 @@ class Cursor:
             raise self.refuse(f"an array of {count} elements")
         if count > self.longest:
             raise self.refuse(f"an array of {count} elements, and the limit is {self.longest}")
+        self.take(count)
         if count * element_bytes > self.end - self.offset:
             raise self.refuse(f"an array of {count} elements does not fit in the rest")
         return count

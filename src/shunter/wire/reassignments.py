@@ -327,6 +327,7 @@ def _altered_partitions(cursor: Cursor) -> tuple[AlteredPartition, ...] | None:
         return None
     partitions: list[AlteredPartition] = []
     data, end = cursor.data, cursor.end
+    short = 0
     for _ in range(count):
         offset = cursor.offset
         if end - offset >= 6:
@@ -336,10 +337,12 @@ def _altered_partitions(cursor: Cursor) -> tuple[AlteredPartition, ...] | None:
                 if tags == 0:
                     partitions.append(AlteredPartition(partition, tuple(replicas)))
                     cursor.offset = offset + 6 + 4 * (length - 1)
+                    short += length - 1
                     continue
         partition = cursor.int32()
         some = cursor.compact_int32s()
         partitions.append(AlteredPartition(partition, some, *_choices(cursor)))
+    cursor.take(short)
     return tuple(partitions)
 
 

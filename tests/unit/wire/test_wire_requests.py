@@ -197,6 +197,17 @@ def test_many_short_arrays_are_counted_together() -> None:
         decode_request(frame, WireLimits(array_length=20))
 
 
+def test_partitions_of_a_reassignment_are_counted_together_with_their_replicas() -> None:
+    of = peer.entities(45, 0)
+    moved = tuple(of.ReassignablePartition(partition_index=number, replicas=(1, 2, 3)) for number in range(10))
+    topics = tuple(of.ReassignableTopic(name=f"t{number}", partitions=moved) for number in range(3))
+    message = of.AlterPartitionReassignmentsRequest(timeout=timedelta(0), topics=topics)
+    frame = framed(45, 0, peer.written(message))
+    assert len(decode_request(frame, WireLimits(array_length=31)).message.topics) == 3
+    with pytest.raises(FormatError, match="more than 120 elements in all arrays together"):
+        decode_request(frame, WireLimits(array_length=30))
+
+
 def test_null_where_the_schema_has_none_is_refused() -> None:
     with pytest.raises(FormatError, match="null where null has no meaning"):
         decode_request(framed(19, 4, b"\xff\xff\xff\xff" + bytes(5)), LIMITS)

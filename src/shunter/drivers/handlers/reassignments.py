@@ -28,6 +28,10 @@ from shunter.wire.reassignments import (
     TopicResults,
 )
 
+IN_A_TURN = 2_000
+"""Results of a large request that are sorted before others have a turn."""
+UNTIMED_MS = 60_000
+"""How long a request without a usable timeout is waited for."""
 UNCLEAN = 1
 """ElectionType of ElectLeaders; 0 is preferred."""
 
@@ -46,21 +50,27 @@ async def alter_partition_reassignments(request: AlterReassignments, call: Call)
             lambda token: ReassignmentsSubmitted(
                 event.changes, event.cancel_topics, event.cancel_all, event.cancel_mode, token
             ),
-            request.timeout_ms,
+            # Apache answers when it is done, whatever the timeout; a client can't mean that it wants no answer.
+            request.timeout_ms if request.timeout_ms > 0 else UNTIMED_MS,
         )
     except RequestRejected as refused:
         return AlterReassignmentsResult(refused.error_code, refused.message)
     if not isinstance(reply, PartitionResultsReply):
         raise unexpected(reply, PartitionResultsReply)
-    results = [
-        TopicResults(name, tuple(PartitionResult(tp.partition, error, told) for tp, error, told in found))
-        for name, found in groupby(sorted(reply.partitions, key=_by_partition), key=lambda result: result[0].topic)
-    ]
-    return AlterReassignmentsResult(reply.error, reply.message, tuple(results))
+    return AlterReassignmentsResult(reply.error, reply.message, await _by_topic(reply))
 
 
-def _by_partition(result: tuple[TopicPartition, ErrorCode, str | None]) -> TopicPartition:
-    return result[0]
+async def _by_topic(reply: PartitionResultsReply) -> tuple[TopicResults, ...]:
+    """Sort results by topic and partition, in turns."""
+    found: dict[str, list[PartitionResult]] = {}
+    for count, (tp, error, told) in enumerate(reply.partitions, 1):
+        found.setdefault(tp.topic, []).append(PartitionResult(tp.partition, error, told))
+        if count % IN_A_TURN == 0:
+            await asyncio.sleep(0)
+    return tuple(
+        TopicResults(name, tuple(sorted(results, key=lambda result: result.partition)))
+        for name, results in sorted(found.items())
+    )
 
 
 def _draft_cancel_mode(request: AlterReassignments) -> Intervention | None:
@@ -70,6 +80,7 @@ def _draft_cancel_mode(request: AlterReassignments) -> Intervention | None:
 
 
 def _changes(topic: AlteredTopic, request: AlterReassignments) -> Iterable[ReassignmentChange]:
+    """Read what is asked for each partition. Nothing is awaited: no later request of the connection may overtake it."""
     for altered in topic.partitions or ():
         yield ReassignmentChange(
             TopicPartition(topic.name, altered.partition),
@@ -178,5 +189,5 @@ def _election_results(partitions: Iterable[tuple[TopicPartition, ErrorCode, str 
                 {"partition_id": tp.partition, "error_code": error, "error_message": told} for tp, error, told in found
             ],
         }
-        for name, found in groupby(sorted(partitions, key=_by_partition), key=lambda result: result[0].topic)
+        for name, found in groupby(sorted(partitions, key=lambda result: result[0]), key=lambda result: result[0].topic)
     ]
