@@ -11,7 +11,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -25,9 +25,8 @@ from shunter.core.executor.machine import Executor
 from shunter.core.executor.rates import Meter
 from shunter.core.executor.ready import CommandReply, Finish, Notice, PlanReply
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.drivers.admin.cluster import KafkaPythonAdmin
 from shunter.drivers.admin.protocol import AdminClient
-from shunter.drivers.cluster_claim import ClusterClaim, ClusterClaimed, see_claim, this_claimant
+from shunter.drivers.claimants import ClusterClaimed, this_claimant
 from shunter.drivers.driver_seat import DriverSeat, SeatTaken
 from shunter.drivers.execution import ExecutionDriver, SystemClock, refused
 from shunter.drivers.journal_sqlite import SqliteJournal
@@ -44,6 +43,12 @@ from shunter.formats.reassignment_json import decode_plan
 from shunter.model.execution import Command, CommandKind, ExecutionOptions, LeaseHolder, MoveOrder
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.views.execution import ExecutionView, view_execution, view_from_json, view_to_json
+
+if TYPE_CHECKING:
+    # The client library is half of a command's start: what asks no cluster, as an order to whoever drives a journal
+    # that is named, goes without it.
+    from shunter.drivers.admin.cluster import KafkaPythonAdmin
+    from shunter.drivers.cluster_claim import ClusterClaim
 
 NO_JOURNAL = "there is no journal: nothing was executed under it"
 VIEW_EVERY_S = 1.0
@@ -94,6 +99,8 @@ async def connect(target: Target) -> KafkaPythonAdmin:
         DriverError: nobody answers, or we are not let in.
         SettingsError, FormatError: the properties file can't be used.
     """
+    from shunter.drivers.admin.cluster import KafkaPythonAdmin  # noqa: PLC0415 - as above
+
     return await KafkaPythonAdmin.connect(configuration_of(target.bootstrap, target.properties))
 
 
@@ -156,6 +163,8 @@ def _replace(path: Path, text: bytes) -> None:
 async def _claim(target: Target, place: JournalPlace, listener: Callable[[Notice], None]) -> ClusterClaim:
     """See that nobody else drives the cluster, wherever; the claim is taken by its `keep`."""
     configuration = configuration_of(target.bootstrap, target.properties)
+    from shunter.drivers.cluster_claim import ClusterClaim  # noqa: PLC0415 - as above
+
     mine = this_claimant(claim_name(place))
     claim = await ClusterClaim.connect(configuration, mine, take_over=target.take_over_cluster)
     try:
@@ -190,6 +199,8 @@ async def claimed_by(target: Target, place: JournalPlace) -> str:
     """Who drives the cluster under another journal; "" where nobody does, or where we can't know."""
     if not target.bootstrap:
         return ""
+    from shunter.drivers.cluster_claim import see_claim  # noqa: PLC0415 - as above
+
     with contextlib.suppress(DriverError):
         configuration = configuration_of(target.bootstrap, target.properties)
         return (await see_claim(configuration, claim_name(place))).claimant

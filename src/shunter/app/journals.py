@@ -10,7 +10,6 @@ from typing import Any
 
 from shunter.drivers.journal_copy import JournalCopy
 from shunter.drivers.journal_sqlite import SqliteJournal
-from shunter.drivers.journal_topic import TopicJournal, topic_exists
 from shunter.drivers.journals import LeasedJournal
 from shunter.errors import FormatError
 
@@ -32,6 +31,8 @@ class JournalPlace:
         """Whether anything was ever executed under it."""
         if self.topic is None:
             return self.path.exists() or JournalCopy(self.path).path.exists()
+        from shunter.drivers.journal_topic import topic_exists  # noqa: PLC0415  brings the client library with it
+
         return topic_exists(self.configuration, self.topic)
 
     def check(self) -> None:
@@ -61,6 +62,8 @@ class JournalPlace:
         self.check()
         if self.topic is None:
             return SqliteJournal(self.path, owner)
+        from shunter.drivers.journal_topic import TopicJournal  # noqa: PLC0415  as above
+
         return TopicJournal(self.configuration, self.topic, owner)
 
     @property

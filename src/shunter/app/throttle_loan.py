@@ -10,13 +10,12 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from shunter.app.journals import JournalPlace
 from shunter.core.executor.apply import apply
 from shunter.core.executor.state import ExecutorState
 from shunter.core.throttles import Loan, borrow, repay
-from shunter.drivers.admin.cluster import KafkaPythonAdmin
 from shunter.drivers.execution import SystemClock
 from shunter.drivers.journals import LeasedJournal
 from shunter.errors import DriverError
@@ -27,6 +26,9 @@ from shunter.model.execution import (
     ThrottleRestored,
     ThrottleSet,
 )
+
+if TYPE_CHECKING:
+    from shunter.drivers.admin.cluster import KafkaPythonAdmin
 
 
 class JournalInHand:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from shunter.app.executor import Target, connect, journal_place, read_journal
 from shunter.app.executor_orders import HolderGone, holder_of, order_command
@@ -14,10 +15,12 @@ from shunter.app.throttle_loan import give_back, in_hand
 from shunter.core.executor.orders import decide_command
 from shunter.core.executor.state import ExecutorState
 from shunter.core.throttles import settings_of
-from shunter.drivers.admin.cluster import KafkaPythonAdmin
 from shunter.errors import DriverError, ShunterError
 from shunter.model.execution import Command, CommandKind, ThrottleKey
 from shunter.model.partition import BrokerId
+
+if TYPE_CHECKING:
+    from shunter.drivers.admin.cluster import KafkaPythonAdmin
 
 LOG = logging.getLogger(__name__)
 

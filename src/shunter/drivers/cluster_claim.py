@@ -8,12 +8,9 @@ heard of for `SESSION_MS`. The first member of the group has the claim.
 from __future__ import annotations
 
 import asyncio
-import getpass
-import os
-import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,6 +19,7 @@ from kafka import errors as kafka_errors
 
 from shunter.drivers.admin.answers import translated
 from shunter.drivers.admin.client import connected
+from shunter.drivers.claimants import Claimant, ClusterClaimed
 from shunter.drivers.group_member import GroupMember, Member
 from shunter.drivers.journals import Presence, this_process
 from shunter.errors import DriverError
@@ -40,37 +38,6 @@ COORDINATOR_WITHIN_S = 20.0
 """So long the group's coordinator is asked again that is not there, or moves."""
 
 _LEFT_OUT = (kafka_errors.UnknownMemberIdError, kafka_errors.IllegalGenerationError)
-
-
-@dataclass(frozen=True, slots=True)
-class Claimant:
-    """Who drives a cluster: as it says of itself. `since_ms` is its host's clock; `journal` names the host of a file."""
-
-    user: str
-    host: str
-    process: int
-    since_ms: int
-    journal: str
-
-    def __str__(self) -> str:
-        who = f"{self.user} on {self.host}, process {self.process}"
-        if not self.journal:
-            return who
-        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since_ms / 1000))
-        return f"{who}, since {since}, under journal {self.journal}"
-
-
-def this_claimant(journal: str) -> Claimant:
-    """This process, as it claims a cluster."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = f"user {os.getuid()}"
-    return Claimant(user, socket.gethostname(), os.getpid(), int(time.time() * 1000), journal)
-
-
-class ClusterClaimed(DriverError):
-    """Another executor drives the cluster."""
 
 
 class ClusterClaim:

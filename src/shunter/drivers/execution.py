@@ -29,7 +29,7 @@ from shunter.core.executor.ready import (
     Request,
 )
 from shunter.drivers.admin.protocol import AdminClient
-from shunter.drivers.cluster_claim import ClusterClaimed
+from shunter.drivers.claimants import ClusterClaimed
 from shunter.drivers.journals import JournalBusy, JournalFenced, JournalRestored, JournalUnusable
 from shunter.drivers.seams import ProcessClock
 from shunter.errors import DriverError

@@ -18,7 +18,7 @@ from shunter.core.executor.machine import Executor
 from shunter.core.executor.rates import Meter
 from shunter.core.executor.ready import Finish, MoveResult, PlanReply
 from shunter.core.executor.state import ExecutorState
-from shunter.drivers.cluster_claim import ClusterClaimed
+from shunter.drivers.claimants import ClusterClaimed
 from shunter.drivers.execution import SystemClock, refused
 from shunter.drivers.journals import JournalFenced, JournalUnusable
 from shunter.errors import DriverError

@@ -15,7 +15,8 @@ from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 
 from shunter.drivers import cluster_claim
-from shunter.drivers.cluster_claim import Claimant, ClusterClaim, ClusterClaimed, SeenClaim, claim_seen_by
+from shunter.drivers.claimants import Claimant, ClusterClaimed
+from shunter.drivers.cluster_claim import ClusterClaim, SeenClaim, claim_seen_by
 from shunter.drivers.journals import Presence
 from shunter.errors import DriverError
 

@@ -1,0 +1,42 @@
+"""Who drives a cluster: as it says of itself, and as others are refused. The claim itself is in `cluster_claim`."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import time
+from dataclasses import dataclass
+
+from shunter.errors import DriverError
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """Who drives a cluster: as it says of itself. `since_ms` is its host's clock; `journal` names the host of a file."""
+
+    user: str
+    host: str
+    process: int
+    since_ms: int
+    journal: str
+
+    def __str__(self) -> str:
+        who = f"{self.user} on {self.host}, process {self.process}"
+        if not self.journal:
+            return who
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since_ms / 1000))
+        return f"{who}, since {since}, under journal {self.journal}"
+
+
+def this_claimant(journal: str) -> Claimant:
+    """This process, as it claims a cluster."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = f"user {os.getuid()}"
+    return Claimant(user, socket.gethostname(), os.getpid(), int(time.time() * 1000), journal)
+
+
+class ClusterClaimed(DriverError):
+    """Another executor drives the cluster."""
