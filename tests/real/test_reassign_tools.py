@@ -159,7 +159,8 @@ def test_the_kips_flags_on_the_admin_api(yard, topic, tmp_path):
         )
         assert (status, out) == (0, f"Successfully cancelled partition reassignments for: {topic}-0,{topic}-1")
         wait_until(lambda: yard.moving() == set(), what="everything ended", timeout_s=20)
-        assert ours(*at, "--execute", "--reassignment-json-file", plan, "--throttle", 20_000)[0] == 0
+        begun = ours(*at, "--execute", "--reassignment-json-file", plan, "--throttle", 20_000)
+        assert begun[0] == 0, begun
         status, out, _ = ours(*at, "--cancel-all", "--rollback")
         assert status == 0
         assert f"Successfully cancelled partition reassignments for: {topic}-0,{topic}-1,{topic}-2" in out

@@ -118,7 +118,7 @@ async def set_throttles(
     await asyncio.to_thread(journal.append, records)
     changes: list[tuple[ThrottleKey, str | None]]
     changes = [(record.key, record.value) for record in records if isinstance(record, ThrottleSet)]
-    refused = await admin.write_settings(changes)
+    refused = {key: why.told for key, why in (await admin.write_patiently(dict(changes))).items()}
     late = await admin.not_in_force({key: value for key, value in changes if key not in refused})
     return LoanTaken(refused, late)
 

@@ -140,12 +140,13 @@ class BlockingAdmin:
         return self._runner.run(self._admin.read_settings(keys)).own
 
     def write_settings(self, settings: Mapping[ThrottleKey, str | None]) -> dict[ThrottleKey, str]:
-        """Set (None: delete) settings; returns what was refused.
+        """Set (None: delete) settings; returns what was not set, and why.
 
         Raises:
             DriverError: a permission is missing.
         """
-        return self._runner.run(self._admin.write_settings(list(settings.items())))
+        missing = self._runner.run(self._admin.write_patiently(settings))
+        return {key: why.told for key, why in missing.items()}
 
     def not_in_force(self, settings: Mapping[ThrottleKey, str | None]) -> dict[ThrottleKey, str]:
         """Wait until brokers tell of settings that were written; returns those that were not seen in time."""

@@ -31,6 +31,7 @@ from shunter.drivers.admin.metadata import MetadataObserver, live_brokers
 from shunter.drivers.admin.protocol import StillOurs, always
 from shunter.drivers.admin.settings import (
     Change,
+    NotSet,
     grouped,
     not_seen_in_force,
     read_settings,
@@ -55,6 +56,9 @@ CLOSE_WITHIN_S = 5.0
 READ_WITHIN_S = 12.0
 WRITE_WITHIN_S = 25.0
 """The library waits for ever for a broker that refuses connections; whoever does not answer by then is given up."""
+PATIENCE_S = 60.0
+"""A tool goes on asking for so long, as Apache's clients do (`default.api.timeout.ms`)."""
+AGAIN_S = 0.5
 BROKER_WITHIN_S = 8.0
 """A broker that does not tell its log dirs by then is passed over until the next time."""
 
@@ -240,22 +244,42 @@ class KafkaPythonAdmin:
         self, settings: Sequence[tuple[ThrottleKey, str | None]], still_ours: StillOurs = always
     ) -> dict[ThrottleKey, str]:
         """IncrementalAlterConfigs, and brokers seen to have applied it; returns what went wrong."""
-        errors = await self.write_settings(settings, still_ours)
+        refused = await self.write_settings(settings, still_ours)
+        errors = {key: why.told for key, why in refused.items()}
         return errors | await self.not_in_force({key: value for key, value in settings if key not in errors})
 
     async def write_settings(
         self, settings: Sequence[tuple[ThrottleKey, str | None]], still_ours: StillOurs = always
-    ) -> dict[ThrottleKey, str]:
-        """IncrementalAlterConfigs, topics first; returns what was refused.
+    ) -> dict[ThrottleKey, NotSet]:
+        """IncrementalAlterConfigs, topics first; returns what was not set.
 
         Raises:
             DriverError: a permission is missing.
         """
-        errors: dict[ThrottleKey, str] = {}
+        errors: dict[ThrottleKey, NotSet] = {}
         for group in grouped(settings):
             await still_ours()
             errors.update(await self._write_some(group))
         return errors
+
+    async def write_patiently(self, settings: Mapping[ThrottleKey, str | None]) -> dict[ThrottleKey, NotSet]:
+        """As `write_settings`, for whoever has no next turn: what nobody answers is asked again, while its broker lives.
+
+        Raises:
+            DriverError: a permission is missing.
+        """
+        clock = asyncio.get_running_loop().time
+        give_up_s = clock() + PATIENCE_S
+        missing = await self.write_settings(list(settings.items()))
+        while missing and not any(why.answered for why in missing.values()) and clock() < give_up_s:
+            live = await self.brokers()
+            again = [key for key in missing if key.kind == "topic" or int(key.name) in live]
+            if not again:
+                break
+            await asyncio.sleep(AGAIN_S)
+            told = await self.write_settings([(key, settings[key]) for key in again])
+            missing = {key: why for key, why in missing.items() if key not in again} | told
+        return missing
 
     async def not_in_force(self, settings: Mapping[ThrottleKey, str | None]) -> dict[ThrottleKey, str]:
         """Wait until brokers tell of settings that were written; returns those that were not seen in time."""
@@ -276,7 +300,7 @@ class KafkaPythonAdmin:
         except TimeoutError as error:
             raise DriverError(f"broker {broker} did not tell its settings in time", retriable=True) from error
 
-    async def _write_some(self, group: Sequence[Change]) -> dict[ThrottleKey, str]:
+    async def _write_some(self, group: Sequence[Change]) -> dict[ThrottleKey, NotSet]:
         try:
             answered = await self._call(
                 "IncrementalAlterConfigs",
@@ -287,9 +311,8 @@ class KafkaPythonAdmin:
         except DriverError as error:
             if not error.retriable:
                 raise
-            return {
-                ThrottleKey(kind, name, setting): str(error) for (kind, name), values in group for setting in values
-            }
+            unanswered = NotSet(str(error), answered=False)
+            return {ThrottleKey(kind, name, each): unanswered for (kind, name), values in group for each in values}
         return refusals(group, answered)
 
     # ---- what the tools ask besides

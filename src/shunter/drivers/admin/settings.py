@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 
@@ -30,6 +30,13 @@ Ask = Callable[[BrokerId, Sequence[ThrottleKey]], Awaitable[Mapping[ThrottleKey,
 """What a broker tells of settings (None: not set at the resource); what it does not tell of is left out."""
 Change = tuple[tuple[str, str], dict[str, str | None]]
 """A resource (kind and name), and the values that its settings shall have; None: deleted."""
+
+
+class NotSet(NamedTuple):
+    """Why a setting was not set. `answered`: it was refused; else nobody answered, and it may be asked for again."""
+
+    told: str
+    answered: bool
 
 
 def _resources(keys: Iterable[ThrottleKey]) -> list[ConfigResource]:
@@ -118,13 +125,13 @@ def write_settings(client: Any, group: Sequence[Change]) -> dict[str, dict[str, 
     return answered
 
 
-def refusals(group: Sequence[Change], answered: Mapping[str, Mapping[str, str]]) -> dict[ThrottleKey, str]:
+def refusals(group: Sequence[Change], answered: Mapping[str, Mapping[str, str]]) -> dict[ThrottleKey, NotSet]:
     """What went wrong with a group, by setting.
 
     Raises:
         DriverError: a permission is missing.
     """
-    errors: dict[ThrottleKey, str] = {}
+    errors: dict[ThrottleKey, NotSet] = {}
     for (kind, name), values in group:
         told = answered.get(kind, {}).get(name, "the answer does not name it")
         if "AuthorizationFailed" in told:
@@ -134,7 +141,7 @@ def refusals(group: Sequence[Change], answered: Mapping[str, Mapping[str, str]])
                 retriable=False,
             )
         if told != "OK":
-            errors.update({ThrottleKey(kind, name, setting): told for setting in values})
+            errors.update({ThrottleKey(kind, name, setting): NotSet(told, answered=True) for setting in values})
     return errors
 
 

@@ -1,0 +1,64 @@
+"""Settings that nobody answers for are asked for again, while their broker lives; a refusal is told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from shunter.drivers.admin import cluster
+from shunter.drivers.admin.cluster import KafkaPythonAdmin
+from shunter.drivers.admin.protocol import StillOurs, always
+from shunter.drivers.admin.settings import NotSet
+from shunter.model.execution import ThrottleKey
+from shunter.model.partition import BrokerId
+
+RATES = [ThrottleKey("broker", name, "leader.replication.throttled.rate") for name in "12"]
+WANTED: dict[ThrottleKey, str | None] = dict.fromkeys(RATES, "5")
+SILENT, REFUSED = NotSet("no answer", answered=False), NotSet("PolicyViolation", answered=True)
+
+
+class Cluster(KafkaPythonAdmin):
+    """Answers each write as it was told to; a broker dies after so many writes."""
+
+    def __init__(self, answers: Sequence[dict[ThrottleKey, NotSet]], *, second_dies: bool = False) -> None:
+        self.answers = list(answers)
+        self.second_dies = second_dies
+        self.asked: list[list[ThrottleKey]] = []
+
+    async def write_settings(
+        self, settings: Sequence[tuple[ThrottleKey, str | None]], still_ours: StillOurs = always
+    ) -> dict[ThrottleKey, NotSet]:
+        await still_ours()
+        self.asked.append([key for key, _value in settings])
+        return self.answers.pop(0)
+
+    async def brokers(self) -> dict[BrokerId, str | None]:
+        return {1: None} if self.second_dies else {1: None, 2: None}
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "AGAIN_S", 0.0)
+
+
+async def test_only_what_nobody_answered_for_is_asked_again() -> None:
+    admin = Cluster([{RATES[1]: SILENT}, {RATES[1]: SILENT}, {}])
+    assert await admin.write_patiently(WANTED) == {}
+    assert admin.asked == [RATES, RATES[1:], RATES[1:]]
+
+
+async def test_a_refusal_is_told_at_once() -> None:
+    admin = Cluster([{RATES[0]: SILENT, RATES[1]: REFUSED}])
+    assert await admin.write_patiently(WANTED) == {RATES[0]: SILENT, RATES[1]: REFUSED}
+
+
+async def test_a_dead_broker_is_not_waited_for() -> None:
+    admin = Cluster([dict.fromkeys(RATES, SILENT), {}], second_dies=True)
+    assert await admin.write_patiently(WANTED) == {RATES[1]: SILENT}
+    assert admin.asked == [RATES, RATES[:1]]
+
+
+async def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "PATIENCE_S", 0.0)
+    assert await Cluster([{RATES[0]: SILENT}]).write_patiently(WANTED) == {RATES[0]: SILENT}
