@@ -12,18 +12,18 @@ EDGE_OPERATIONS = {
     "too_large": 1,
     "poisonous_topic": 2,
     "poison_by_tool": 1,
-    "odd_alteration": 3,
+    "odd_alteration": 5,
     "empty_reassignment": 2,
     "reorder_with_the_dead": 2,
     "lying_originals": 2,
-    "topic_beside_failed_directory": 3,
+    "topic_beside_failed_directory": 5,
     "auto_create": 3,
     "odd_creation": 3,
     "odd_growth": 2,
 }
 EDGE_FAULTS = {
     "channel_swallows": 3,
-    "answers_errors": 4,
+    "answers_errors": 7,
     "zookeeper_refuses": 7,
     "endpoint_moves": 3,
     "racks_change": 4,
@@ -139,7 +139,7 @@ def plan_actions(
 
 
 def _with_aside(seed: int, actions: list[Action], weights: Mapping[str, int]) -> list[Action]:
-    """Put other actions between those of a plan: about one for every six of them, and none after the last."""
+    """Put other actions between those of a plan: about one for every four of them, and none after the last."""
     if not weights or not actions:
         return actions
     random = Random(f"aside {seed}")
@@ -150,6 +150,6 @@ def _with_aside(seed: int, actions: list[Action], weights: Mapping[str, int]) ->
             random.choices(list(weights), list(weights.values()))[0],
             random.getrandbits(32),
         )
-        for number in range(random.randint(1, 1 + len(actions) // 3))
+        for number in range(random.randint(1, 1 + len(actions) // 2))
     ]
     return sorted([*actions, *more], key=lambda action: action.at_us)

@@ -128,12 +128,10 @@ class MoveRules:
         was = self._assignment_before(tp, touched)
         # In one batch, an order asked for may be reached at once, and a second request begin from there.
         known = () if was is None else (was.replicas, *sorted(self._requested.get(tp, ())))
-        # Or a replica that it was owed was placed, and a request begins from there.
-        owed = (
-            was is not None
-            and self._safety.world.is_auto_created(tp)
-            and after.original[: len(was.replicas)] == was.replicas
-        )
+        # Or what a broker had placed on a controller got its place, and a request begins from there.
+        world = self._safety.world
+        stay = () if was is None else set(was.replicas) & world.brokers.keys()
+        owed = was is not None and world.is_auto_created(tp) and set(after.original) >= set(stay)
         believed = after.legacy and "lying_originals" not in EDGE_WEIGHTS
         if was is not None and not was.in_motion and not believed and not owed and after.original not in known:
             told = f"{tp}: original {list(after.original)} recorded where replicas were {list(was.replicas)}"
