@@ -11,7 +11,7 @@ from shunter.errors import DriverError
 from shunter.testbed.__main__ import tell
 from shunter.testbed.apache_tests.jars import class_path
 from shunter.testbed.apache_tests.page import page, reasons, store, stored, unexplained
-from shunter.testbed.apache_tests.results import Result, Verdict, differences
+from shunter.testbed.apache_tests.results import Verdict, differences
 from shunter.testbed.apache_tests.run import Judged, run_class
 from shunter.testbed.artifacts import cache_folder
 
@@ -22,10 +22,16 @@ CLASSES = (
     "kafka.api.TransactionsTest",
     "kafka.controller.ControllerIntegrationTest",
     "kafka.integration.UncleanLeaderElectionTest",
+    "kafka.server.AlterUserScramCredentialsRequestTest",
     "kafka.server.CreateTopicsRequestTest",
+    "kafka.server.CreateTopicsRequestWithPolicyTest",
     "kafka.server.DeleteTopicsRequestTest",
+    "kafka.server.DescribeUserScramCredentialsRequestTest",
+    "kafka.server.DynamicConfigChangeTest",
     "kafka.server.LogDirFailureTest",
     "kafka.server.LogRecoveryTest",
+    "kafka.server.MetadataRequestTest",
+    "kafka.server.TopicIdWithOldInterBrokerProtocolTest",
     "org.apache.kafka.tools.reassign.ReassignPartitionsCommandTest",
 )
 MOVING = (
@@ -43,7 +49,9 @@ def arguments() -> argparse.Namespace:
         description="Run Apache's own integration tests with Apache's controller and with Shunter's, and compare.",
         epilog="Exit status: 0 every difference has its line of why; 1 one has not; 2 the tests could not be run.",
     )
-    parser.add_argument("classes", nargs="*", metavar="CLASS", help="test classes; none: the standing list")
+    parser.add_argument(
+        "classes", nargs="*", metavar="CLASS", help="test classes, or CLASS#METHOD; none: the standing list"
+    )
     parser.add_argument("--again", action="store_true", help="run Apache's side too where its results are kept already")
     parser.add_argument("--page", action="store_true", help=f"write {PAGE} from all results that are kept")
     return parser.parse_args()
@@ -67,25 +75,28 @@ def main() -> int:
     return 1 if open_ones else 0
 
 
-def _judge(name: str, jars: list[Path], kept: Path, *, again: bool) -> int:
-    """Run one class with each controller; how many differences nobody has explained."""
-    known = stored(kept).get(name)
-    outcome: dict[Judged, dict[str, Result]] = {}
+def _judge(asked: str, jars: list[Path], kept: Path, *, again: bool) -> int:
+    """Run one class, or one method of it, with each controller; how many differences nobody has explained."""
+    name, method, _ = asked.partition("#")
+    known = stored(kept).get(name, {})
+    outcome = {judged: dict(results) for judged, results in known.items()} if method else {}
     for judged in Judged:
         if judged is Judged.AT_ONCE and name not in MOVING:
             continue
-        if known is not None and judged is Judged.APACHE and not again:
+        if judged in known and judged is Judged.APACHE and not again:
             outcome[judged] = dict(known[judged])
             continue
         started = time.monotonic()
-        folder = cache_folder() / "apache-tests-runs" / f"{name}-{judged.value}"
-        outcome[judged] = run_class(name, judged, jars, folder)
-        ended = [result.verdict for result in outcome[judged].values()]
+        folder = cache_folder() / "apache-tests-runs" / f"{asked.partition('(')[0]}-{judged.value}"
+        found = run_class(asked, judged, jars, folder)
+        outcome[judged] = {**outcome.get(judged, {}), **found}
+        ended = [result.verdict for result in found.values()]
         passed, failed = ended.count(Verdict.PASSED), ended.count(Verdict.FAILED)
         tell(
-            f"{name} with {judged.value}: {passed} passed, {failed} failed, {time.monotonic() - started:.0f} s ({folder})"
+            f"{asked} with {judged.value}: {passed} passed, {failed} failed, {time.monotonic() - started:.0f} s ({folder})"
         )
-    store(kept, name, outcome)
+    if known or not method:
+        store(kept, name, outcome)
     for judged in outcome.keys() - {Judged.APACHE}:
         explained = reasons(judged)
         for test, result in differences(outcome[Judged.APACHE], outcome[judged]).items():

@@ -38,9 +38,10 @@ class Judged(Enum):
 
 
 def run_class(name: str, judged: Judged, jars: list[Path], folder: Path) -> dict[str, Result]:
-    """Run a test class, and read how its tests ended.
+    """Run a test class, or one method of it (`CLASS#METHOD`), and read how its tests ended.
 
     Args:
+        name: Of class or method; a method with arguments has their types in brackets.
         folder: Gets reports, the brokers' log and the controllers' log of this run.
 
     Returns:
@@ -61,7 +62,7 @@ def run_class(name: str, judged: Judged, jars: list[Path], folder: Path) -> dict
         *("-cp", ":".join(str(path) for path in [agent, *jars])),
         "org.junit.platform.console.ConsoleLauncher",
         "execute",
-        f"--select-class={name}",
+        f"--select-{'method' if '#' in name else 'class'}={name}",
         *("--reports-dir", str(folder / "reports")),
         *("--details", "tree", "--disable-banner", "--disable-ansi-colors"),
     ]
