@@ -203,7 +203,7 @@ def _placed(world: World, broker: SimulatedBroker) -> list[str]:
         for number, placed in (
             topic.assignments.items() if factor is not None and name not in world.truth.deleting else ()
         ):
-            if _kept(world, TopicPartition(name, number)):
+            if _kept(world, TopicPartition(name, number)) or (topic.topic_id, number) in world.decided_anew:
                 continue
             if len(placed.replicas) != factor or not set(placed.replicas) <= set(world.brokers):
                 told.append(f"{name}-{number} is on {list(placed.replicas)}, {factor} brokers were asked for")

@@ -104,7 +104,9 @@ class World:
         self.edge_rules = EdgeRules(self)
         self._value = 0
         self.asked_factors: dict[UUID, int] = {}
-        """How many replicas the topics that brokers made were asked to have, unless somebody has moved them since."""
+        """How many replicas the topics that brokers made were asked to have."""
+        self.decided_anew: set[tuple[UUID | None, int]] = set()
+        """Partitions that somebody has moved since."""
         self.auto_created: set[UUID | None] = set()
 
     # ---- what the parts ask
@@ -185,9 +187,7 @@ class World:
 
     def forget_asked_factor(self, tp: TopicPartition) -> None:
         """Somebody moves it: how many replicas it was asked to have counts no more."""
-        topic_id = self.topic_id(tp.topic)
-        if topic_id is not None:
-            self.asked_factors.pop(topic_id, None)
+        self.decided_anew.add((self.topic_id(tp.topic), tp.partition))
 
     def epochs_known_to(self, writer: str) -> dict[BrokerId, int]:
         """The brokers' lives of which a controller knows."""
