@@ -26,6 +26,8 @@ CLASSES = (
     "kafka.server.CreateTopicsRequestTest",
     "kafka.server.CreateTopicsRequestWithPolicyTest",
     "kafka.server.DeleteTopicsRequestTest",
+    "kafka.server.DeleteTopicsRequestWithDeletionDisabledTest",
+    "kafka.server.DescribeClusterRequestTest",
     "kafka.server.DescribeUserScramCredentialsRequestTest",
     "kafka.server.DynamicConfigChangeTest",
     "kafka.server.LogDirFailureTest",
