@@ -277,7 +277,11 @@ def test_cruise_control_of_partitions_and_of_brokers(spark, lake, now, tmp_path)
     assert (more.good, more.broker_rows, dict(more.rules)) == (0, 1, {"already_ingested": 1})
 
     # Three of the four KB/s that the broker counted are in its partitions' samples; the other window has none.
-    loads = broker_loads(lake.read(spark, BROKER_SAMPLES), lake.read(spark, SAMPLES))
+    # What snapshots tell of that time, and a longer window with the same start, are not added to them.
+    samples = lake.read(spark, SAMPLES)
+    derived = samples.withColumn("source", F.lit("snapshots"))
+    others = derived.unionByName(samples.withColumn("window_seconds", F.lit(600)))
+    loads = broker_loads(lake.read(spark, BROKER_SAMPLES), samples.unionByName(others))
     (load,) = loads.collect()
     assert (load["windows"], load["compared_windows"], load["cpu_max"], load["cpu_mean"]) == (2, 1, 0.9, 0.7)
     assert load["bytes_in_max"] == 18 * 1024

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from shunter.pipeline.identity import DERIVED
 from shunter.pipeline.schemas import BROKER_LOADS, LEADER, SCHEMA_VERSION
 
 BUSY_CPU = 0.8
@@ -31,15 +32,16 @@ class BrokerDoubt(NamedTuple):
 def broker_loads(brokers: DataFrame, samples: DataFrame) -> DataFrame:
     """Sum up each broker's windows, and compare them with the samples of the same windows.
 
-    Grain: one row per broker; columns of `broker_loads`. Only windows with the very same start are compared: Cruise
-    Control stamps its partition and broker samples of one round alike, and other sources' windows are not its.
+    Grain: one row per broker; columns of `broker_loads`. Only the very same windows are compared: Cruise
+    Control stamps its partition and broker samples of one round alike. What snapshots tell of the same time would count twice.
 
     Args:
         brokers: Columns of `broker_samples`.
         samples: Columns of `samples`.
     """
-    key = ["cluster_id", "broker_id", "window_start"]
-    led = samples.where(F.col("role") == LEADER).join(
+    key = ["cluster_id", "broker_id", "window_start", "window_seconds"]
+    counted = (F.col("role") == LEADER) & ~F.col("source").isin(*DERIVED)
+    led = samples.where(counted).join(
         F.broadcast(brokers.select("cluster_id").distinct()), on="cluster_id", how="left_semi"
     )
     led = led.groupBy(*key).agg(F.sum("bytes_in").alias("led_in"), F.sum("bytes_out").alias("led_out"))

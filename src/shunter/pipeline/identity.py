@@ -13,7 +13,7 @@ from shunter.pipeline.schemas import AMOUNTS
 
 NAMED = "name:"
 """Begins the topic id of a row whose source knows no ids."""
-_DERIVED = ("snapshots", "log_dirs")
+DERIVED = ("snapshots", "log_dirs")
 """Sources whose amounts follow from sizes and offsets seen far apart; any other one counted them."""
 
 
@@ -64,7 +64,7 @@ def prefer_measured(samples: DataFrame) -> DataFrame:
 
     A cluster with one kind of source is passed on as it is: only mixed ones are sorted for this.
     """
-    derived = F.col("source").isin(*_DERIVED)
+    derived = F.col("source").isin(*DERIVED)
     kinds = samples.groupBy("cluster_id").agg(F.max(derived).alias("some"), F.min(derived).alias("all")).collect()
     mixed = [row["cluster_id"] for row in kinds if row["some"] and not row["all"]]
     if not mixed:
