@@ -71,6 +71,9 @@ KEPT = {
     7000002: "a move that went with its topic left those waiting that were pending behind it",
     862: "a simulated Apache controller told a leader an error that its version has no word for",
     94100008: "moves that became pending while settings changed were looked at by the former ones, and never again",
+    388: "an Apache controller elected us, and we led the partition for ever",
+    848: "an owed replica was placed and a move accepted in one write, and a rule took that for another original",
+    59: "likewise where a controller's place went to a broker",
     90000561: "a LeaderAndIsr that was sent again together with the deletion after it made the deleted replica anew",
 }
 """Seeds that failed once, and why; what they tell is kept by unit tests too, for worlds change with the simulator."""
