@@ -1,0 +1,130 @@
+"""A real migration from ZooKeeper to KRaft (3.9.1) of a cluster whose controller is Shunter.
+
+Source: Apache's guide, "ZooKeeper to KRaft Migration"; docs/decisions/0027-leaving-for-kraft.md.
+"""
+
+import json
+from contextlib import ExitStack
+
+import pytest
+from kafka import KafkaProducer
+from kazoo.client import KazooClient
+
+from shunter.formats import znodes
+from shunter.testbed.artifacts import ZOOKEEPER_MODE_VERSION
+from shunter.testbed.controller import ShunterController
+from shunter.testbed.kafka import KafkaBroker
+from shunter.testbed.kraft import KRaftNode
+from shunter.testbed.ports import free_port
+from shunter.testbed.probes import brokers_known_at
+from shunter.testbed.tools import TOPICS, kafka_tool
+from shunter.testbed.waiting import wait_until
+from shunter.testbed.zookeeper import ZooKeeperServer
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.long,
+    pytest.mark.timeout(900),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+BOUND_S = 180
+QUORUM = 3000
+TOPIC = "t"
+
+
+def migrating(port, connect_string):
+    """What all servers of a cluster in migration are told, with the port of the one KRaft controller."""
+    return {
+        "zookeeper.metadata.migration.enable": "true",
+        "zookeeper.connect": connect_string,
+        "controller.quorum.voters": f"{QUORUM}@127.0.0.1:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    }
+
+
+def quorum_node(folder, port, connect_string, cluster_id):
+    """A node that is a KRaft controller and no broker."""
+    more = {"process.roles": "controller", "listeners": f"CONTROLLER://127.0.0.1:{port}"}
+    return KRaftNode(
+        QUORUM,
+        folder,
+        port=port,
+        controller_ports={QUORUM: port},
+        more_ports={},
+        more_protocols={},
+        cluster_id=cluster_id,
+        version=ZOOKEEPER_MODE_VERSION,
+        heap_mib=192,
+        properties={**more, **migrating(port, connect_string)},
+        start_timeout_s=BOUND_S,
+    )
+
+
+def produce(brokers, value):
+    producer = KafkaProducer(bootstrap_servers=[broker.bootstrap for broker in brokers], acks="all")
+    try:
+        return producer.send(TOPIC, value, partition=0).get(timeout=BOUND_S).offset
+    finally:
+        producer.close()
+
+
+def test_a_cluster_leaves_shunter_for_kraft(tmp_path):
+    """Shunter goes by itself when `/migration` appears, and the migration ends; nothing that was written is lost."""
+    port = free_port()
+    with ExitStack() as stack:
+        server = stack.enter_context(ZooKeeperServer(tmp_path / "zookeeper"))
+        controller = stack.enter_context(ShunterController(tmp_path / "controller", server.connect_string))
+        brokers = [
+            KafkaBroker(
+                number,
+                server.connect_string,
+                tmp_path / f"broker-{number}",
+                heap_mib=160,
+                properties=migrating(port, server.connect_string),
+            )
+            for number in (1, 2)
+        ]
+        for broker in brokers:
+            stack.callback(broker.kill)
+            broker.launch()
+        for broker in brokers:
+            broker.wait_ready()
+            wait_until(lambda b=broker: {1, 2} <= brokers_known_at(b.port), what="it knows both", timeout_s=BOUND_S)
+        create = ("--create", "--topic", TOPIC, "--replica-assignment", "1:2")
+        done = kafka_tool(TOPICS, "--bootstrap-server", brokers[0].bootstrap, *create, timeout_s=BOUND_S)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert produce(brokers, b"before") == 0
+
+        zk = KazooClient(server.connect_string)
+        zk.start()
+        stack.callback(zk.close)
+        stack.callback(zk.stop)
+        cluster_id = json.loads(zk.get(znodes.CLUSTER_ID)[0])["id"]
+        quorum = quorum_node(tmp_path / "quorum", port, server.connect_string, cluster_id)
+        stack.callback(quorum.kill)
+        quorum.start()
+        wait_until(
+            lambda: "this cluster migrates to KRaft" in controller.log_tail(10_000),
+            what="Shunter leaves",
+            timeout_s=BOUND_S,
+        )
+
+        def held_by_kraft():
+            held = zk.exists(znodes.CONTROLLER) and json.loads(zk.get(znodes.CONTROLLER)[0])
+            return bool(held) and held["brokerid"] == QUORUM and held["kraftControllerEpoch"] >= 0
+
+        wait_until(held_by_kraft, what="the KRaft controller holds /controller", timeout_s=BOUND_S)
+        wait_until(
+            lambda: "Completed migration of metadata from ZooKeeper to KRaft" in quorum.log_tail(100_000),
+            what="the migration has ended",
+            timeout_s=BOUND_S,
+        )
+        assert controller.alive
+        assert not controller.is_leading()
+        assert produce(brokers, b"after") == 1
+        describe = ("--describe", "--topic", TOPIC)
+        told = kafka_tool(TOPICS, "--bootstrap-server", brokers[0].bootstrap, *describe, timeout_s=BOUND_S).stdout
+        assert "Replicas: 1,2\tIsr: 1,2" in told, told
+        assert json.loads(zk.get(znodes.topic(TOPIC))[0])["partitions"] == {"0": [1, 2]}
