@@ -1,4 +1,4 @@
-"""One executor per cluster, wherever it runs and whoever it is: a claim in the cluster itself (decision 0204).
+"""One executor per cluster, wherever it runs and whoever it is: a claim in the cluster itself (decision 0207).
 
 The claim is membership in one of Kafka's groups, which consumes nothing. Its coordinator shows it to everybody who may
 read the group, with host, user, process, since when and under which journal; it goes when the executor leaves, or is not

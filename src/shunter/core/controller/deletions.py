@@ -83,8 +83,8 @@ class Deletions:
     def extend(self, placed: Mapping[TopicPartition, Replicas], now_ms: int) -> list[Request]:
         """Replicas were placed after a topic's deletion had begun: by a write that was under way, or by somebody else.
 
-        They may never have been told of the topic; but where the write crossed out that one owes an older replica of that
-        partition, that one lies there.
+        The brokers may never have been told of the topic; but one that owed an older replica of that partition holds it
+        still, even if the same write struck that debt off.
         """
         stop: dict[TopicPartition, set[BrokerId]] = {}
         for tp, before in placed.items():
@@ -115,7 +115,7 @@ class Deletions:
             self.queue.add(Task(Priority.CLEANUP, stray, _strike_off))
 
     def _holders(self, tp: TopicPartition, partition: PartitionState) -> set[BrokerId]:
-        """Who has a replica: who is assigned, and live brokers that a move has dropped and that may not have heard.
+        """Brokers that hold a replica: the assigned ones, and live ones that a move dropped and that may not know it.
 
         No controller has one, whoever placed it there.
         """
@@ -146,7 +146,7 @@ class Deletions:
             self.moves.forget_legacy(draft, {TopicPartition(name, number) for number in topic.partitions})
 
     def _owe_for_good(self, draft: Draft, name: str) -> None:
-        """What is owed of a topic that goes is owed whatever has its name later: marked by the epoch of a deletion."""
+        """What is owed of a deleted topic stays owed when a new one has its name: `EPOCH_DURING_DELETE` marks it."""
         for broker, owed in self.state.owed_deletions.items():
             for tp, epoch in owed.partitions:
                 if tp.topic == name and epoch != EPOCH_DURING_DELETE:
@@ -163,7 +163,7 @@ class Deletions:
     def clear_the_way(self, came: Iterable[BrokerId], now_ms: int) -> list[Request]:
         """Have brokers delete what is left of topics that are gone, before they are told of others of the same names.
 
-        They would refuse those, for the log that lies there has another topic id. Who is in sync has none of it left.
+        They would refuse the new topic's, whose id is another. A replica in sync has nothing of an older topic left.
         """
         stop: dict[TopicPartition, set[BrokerId]] = {}
         for broker in came:
@@ -269,7 +269,7 @@ class Deletions:
                         self.doomed[tp.topic].add((tp, broker))
                 elif broker not in self.state.brokers and not self._owes(broker, tp):
                     dead.append((tp, broker))
-        # They may have died before they heard of it, and our predecessor before it wrote that down.
+        # These brokers may have died before they heard of the drop, and our predecessor before it noted the debt.
         self.reviews.mark(Reason.NOT_DELETED, dead)
         requests += self.outbox.stop_replicas(left_over, now_ms, delete=True, older=left_over)
         return requests + self.outbox.stop_replicas(stop, now_ms, delete=True, older=older)

@@ -1,7 +1,7 @@
 """A decision in the making: what shall be written, over a state that it must not touch.
 
 Later decisions of the same slice see earlier ones, so an ISR change and the step that it allows are one write. The
-draft becomes one atomic batch of records; a refused batch leaves no trace, because only `apply` changes the state.
+draft becomes one atomic batch of records; a refused batch leaves no trace, because a decision changes no state.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class Draft:
         return self.live - failed if failed else self.live
 
     def unburdened(self, tp: TopicPartition) -> frozenset[BrokerId]:
-        """Of the serving brokers those that owe no replica of an older topic: they refuse this one's, for its other id."""
+        """Serving brokers, without those that still hold a replica of an older topic: they refuse this topic's id."""
         serving = self.serving(tp)
         burdened = [
             broker for broker in self.state.owed_deletions if broker in serving and self.owes_an_older(broker, tp)

@@ -1,6 +1,6 @@
 """What the controller is told. Every event comes in an `Envelope`; nothing else ever changes its mind.
 
-The controller redesign names eight event types; each is here under the name of what happened (`source` in brackets).
+The controller redesign names eight event types; each is here under the name of what happened (Kafka's in brackets).
 """
 
 from __future__ import annotations

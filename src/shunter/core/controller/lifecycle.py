@@ -4,7 +4,7 @@ A decision calls `Draft.turn` with a trigger. The draft looks the trigger up her
 and keeps the `Transition`. When the draft is durable, `Ready.transitions` tells what happened; a refused draft tells
 nothing. `None` stands for "there is no record": before a move is accepted, and after it has ended.
 
-To answer "when may a move be paused?", read the rows of `PAUSED`.
+To answer "when may a move be paused?", see which rows of `TABLE` have `Trigger.PAUSED`: pending, moving, paused.
 
 Source: docs/decisions/0036-transitions.md; h11's `_state.py` and dask's `worker_state_machine.py` for the form.
 """

@@ -61,7 +61,7 @@ class Liveness:
         self.reviews.on_brokers_changed(frozenset(came))
 
     def _mourn(self, dead: set[BrokerId], gone: frozenset[BrokerId]) -> None:
-        """Others lead, and are in sync; who is gone and not back has offline replicas, in sync or not.
+        """Mark what dead brokers led, or had in sync; announce as offline all replicas of those that are not back.
 
         After a controlled shutdown a broker is in no ISR any more, so that nothing is written when it goes.
         """
@@ -88,7 +88,7 @@ class Liveness:
     def _welcome(
         self, came: tuple[BrokerId, ...], now_ms: int, back: frozenset[BrokerId]
     ) -> Iterator[tuple[int, list[Request]]]:
-        """`back`: those of `came` that everybody took for dead until now, and whose replicas for offline."""
+        """Tell `came` everything. `back`: those that had been dead, so that their replicas were offline."""
         full = FullState(self.state, came)
         for topic in self.state.topics.values():
             full.add(topic)

@@ -201,7 +201,7 @@ class Moves:
     ) -> MoveResult:
         changed = known._replace(target=target, strategy=strategy, forced=forced, relaxed_since_ms=None)
         if forced and not known.legacy and target == known.target and known.phase is Phase.MOVING:
-            # The operator's word, for a move that the floor holds up (KAFKA-19975).
+            # Forced again, same target: the operator relaxes the floor for a move that waits for it (KAFKA-19975).
             draft.turn(tp, Trigger.RELAXED, changed._replace(relaxed_since_ms=draft.now_ms))
             self.advance(draft, tp)
             return tp, ErrorCode.NONE, None
@@ -352,7 +352,7 @@ class Moves:
     ) -> None:
         """Close a move's record, and take it out of the legacy znode if it came by that.
 
-        `keep` lets the record stay, with what it says was had, for the sake of replicas that are still to be deleted.
+        `keep` leaves the record in place, because it names replicas that are still to be deleted.
         """
         draft.wait_no_more(tp)
         self._uncount(draft, move)
@@ -443,7 +443,7 @@ class Moves:
         return [tp for tp in partitions if self._answered(broker, tp)]
 
     def _answered(self, broker: BrokerId, tp: TopicPartition) -> bool:
-        """Whether a deletion that nobody waits for any more was the last of its partition."""
+        """Stop waiting for a broker's deletion; returns whether it was the partition's last."""
         left = self.undeleted.get(tp)
         if left is None:
             return False
@@ -468,7 +468,7 @@ class Moves:
             return
         draft.written_off.update((broker, tp) for broker in self.undeleted.get(tp, ()))
         partition = draft.partition(tp)
-        # The record is all that a successor has to know of replicas elsewhere: then it goes with the topic.
+        # Only the record tells a successor of dropped replicas: if there are any, it stays as long as the topic.
         keep = partition is not None and bool(dropped_before(known, partition.assignment))
         self.end(draft, tp, known, keep=keep)
 
@@ -514,7 +514,7 @@ class Moves:
 
 
 def _unreadable(draft: Draft, tp: TopicPartition) -> tuple[ErrorCode, str] | None:
-    """What stands in the way of a new move because nobody can read it."""
+    """Why a new move is refused: the partition's state, or its move's record, can't be read. None: both can."""
     if tp in draft.state.unreadable:
         return ErrorCode.LEADER_NOT_AVAILABLE, unreadable_state(tp)
     if tp in draft.state.left_out.moves:

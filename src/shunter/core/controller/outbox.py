@@ -221,7 +221,7 @@ class Outbox:
         return self.maybe_metadata(now_ms, urgent=changes.urgent)
 
     def announce(self, partitions: Iterable[TopicPartition]) -> None:
-        """Remember partitions of which everybody has to hear though nothing is written: who of them is offline."""
+        """Remember partitions that everybody has to hear of though nothing is written: offline replicas changed."""
         self.pending_metadata.update(tp for tp in partitions if tp.topic not in self.state.deleting)
 
     def maybe_metadata(self, now_ms: int, *, urgent: bool = False) -> list[Request]:
@@ -366,7 +366,7 @@ class Outbox:
         return lost
 
     def connection_changed(self, broker: BrokerId, *, reachable: bool) -> None:
-        """Wait for no answer that can't come; and for those that a broker owes when it can be reached again no longer.
+        """Wait for no unreachable broker; nor, once it can be reached again, for the answers that it owes from before.
 
         Source: the controller redesign, `checkNodeLivenessAndIgnoreDeadNode`, and its third question.
         """
@@ -409,7 +409,7 @@ class Outbox:
         return min(moments, default=None)
 
     def hold_of(self, tp: TopicPartition) -> Hold:
-        """Whose answers what is decided about a partition has to wait for now: its tardy replicas' brokers."""
+        """The answers that a decision about a partition has to wait for now: those of its tardy brokers."""
         if not self.tardy:
             return ()
         partition = self.state.partition(tp)

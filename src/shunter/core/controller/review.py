@@ -66,7 +66,7 @@ class Part(Enum):
     """A part of the review, in the order in which `Reviews.review` does them."""
 
     RECONCILE = "decide who is right about its move, if nobody has since the start-up"
-    RECONCILE_AGAIN = "decide that anew"
+    RECONCILE_AGAIN = "decide anew who is right about its move"
     SUCCEED = "let somebody else lead what a restarted broker led, and take it out of the ISR"
     LEAD_ON = "let its leader go on in a new epoch, or elect one"
     ELECT_FIRST = "elect its first leader, and tell where it can have none yet"
@@ -204,7 +204,7 @@ class Reviews:
     def on_written(self, draft: Draft) -> None:
         """A draft is durable: mark what may go on by it, and what changes passed by while it was written.
 
-        Whoever died, came or was configured meanwhile was compared with what stood before.
+        Changes of brokers or configuration while it was written were compared with the state before it.
         """
         self.adoption.on_committed(draft)
         self.mark(Reason.DELETED, self.moves.told_to_delete(draft))
@@ -224,7 +224,7 @@ class Reviews:
     def on_brokers_changed(self, came: frozenset[BrokerId]) -> None:
         """Brokers came, went or were restarted (`came`: started or restarted).
 
-        What those that went have led is marked by `Liveness`, which goes through all partitions for that anyway.
+        `Liveness` marks what the brokers that went have led: it goes through all partitions anyway.
         """
         if came:
             self.mark(Reason.BROKER_BACK, self._in_sync_before(came))
@@ -273,7 +273,7 @@ class Reviews:
         return led + followed
 
     def _unserved_among(self, written: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """The same of partitions that somebody has just written, but for those that nobody can lead."""
+        """As `_unserved`, of partitions that somebody has just written; those that nobody can lead are left out."""
         brokers = self.state.storing
         led: list[TopicPartition] = []
         followed: list[TopicPartition] = []
@@ -344,7 +344,7 @@ class Reviews:
         return partition.leadership is not None and partition.leadership.leader != NO_LEADER
 
     def _stepped_in_sync(self, draft: Draft, tp: TopicPartition) -> bool:
-        """Whether a step of a partition was written that is over as it is."""
+        """Whether the draft wrote a step of the partition after which all its replicas are in sync already."""
         partition = self.state.partition(tp)
         if partition is None or partition.leadership is None or tp.partition not in draft.assignments.get(tp.topic, ()):
             return False

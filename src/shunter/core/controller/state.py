@@ -1,6 +1,6 @@
 """The controller's one mutable container, and the read-only face of it that queries see.
 
-Only `apply` changes it, and only by what has been written or read: failover and daily work are the same code.
+Records that were written (`changes.apply_records`) and facts that were read change it; a decision never does.
 Queries run between two applies on one thread, so what they see is consistent as long as they don't wait in the middle.
 """
 

@@ -46,7 +46,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What a cancel came after, and is for: what waits in the queue, and in which znodes (by name, and by czxid)."""
+    """What was asked for before a cancel, and ends by it: submissions that wait, and znodes (by name or czxid)."""
 
     submissions: tuple[Submission, ...]
     requests: tuple[str, ...]

@@ -141,7 +141,7 @@ class ZnodeProtocols:
                 draft.notices.append(Notice("request-cancelled", name, told))
 
     def _waits(self, place: str, czxid: int) -> list[Notice] | None:
-        """What to say of something written while the cancel znode is there; None when there is none."""
+        """Notices about a znode that the cancel znode ends or holds back; None while there is no cancel znode."""
         if self.state.cancel is None:
             return None
         if czxid < self.state.cancel:
@@ -211,7 +211,7 @@ class ZnodeProtocols:
             draft.other_records.append(CreateReassignmentRequest(tuple(sorted(wanted.items()))))
 
     def _legacy_move(self, draft: Draft, tp: TopicPartition) -> bool | None:
-        """By which route a partition is being moved: the legacy one or another; None when it is not."""
+        """Whether a partition moves by the legacy route (True) or by another (False); None: it does not move."""
         move = draft.unfinished(tp)
         return None if move is None else move.legacy
 
@@ -227,7 +227,7 @@ class ZnodeProtocols:
         known = self.state.requests
         self.done &= {request.name for request in requests}
         requests = tuple(request for request in requests if request.name not in self.done)
-        # Of those that are known it is known better what is left of them: this may have been read before we wrote it.
+        # Of a request that we know, our own copy counts: this read may be older than our last write to it.
         self.state.requests = {request.name: known.get(request.name, request) for request in requests}
         notices: list[Notice] = []
         for request in requests:

@@ -1,4 +1,4 @@
-"""The state changes only here, by entries that are durable; a restart applies the same entries again."""
+"""The durable part of the state changes only here, by durable entries; a restart applies the same entries again."""
 
 from __future__ import annotations
 

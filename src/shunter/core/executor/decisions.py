@@ -1,4 +1,4 @@
-"""What every open move does next: one pass over all of them, which changes nothing and only writes entries."""
+"""What every open move does next: one pass over all of them writes entries, and notes soft state (`Watch`, `waits`)."""
 
 from __future__ import annotations
 

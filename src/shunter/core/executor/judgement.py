@@ -16,7 +16,7 @@ partition that looks as it looked before must look so for longer than this until
 RESEND_MS = 5_000
 """A step that was taken on and never seen under way is asked for again after this: it does no harm if it is done."""
 RESENDS = 3
-"""So often at least, and for `LAG_MS` at least: what changes the order alone is never seen under way."""
+"""A step is given up after so many requests and `LAG_MS`, not before: one that only reorders is never seen to run."""
 
 
 class Verdict(Enum):
@@ -78,11 +78,11 @@ def judge(move: Move, seen: ObservedPartition, ongoing: OngoingReassignment | No
         watch.seen_ongoing, watch.unexplained_since_ms, watch.unseen_since_ms = True, None, None
         return Verdict.KEEP if step.accepted else Verdict.TAKEN
     if looks is Sight.REACHED and step.returns and not step.accepted:
-        # Never taken on that we know: it may have gone elsewhere since, and whoever shows it there be late.
+        # We don't know that it was ever taken on: the partition may have moved since, or these metadata may be late.
         watch.unexplained_since_ms = None
         return Verdict.SEND
     if looks is Sight.REACHED:
-        # What there was nothing to cancel of may be done, and whoever shows it as it was before may be late.
+        # There was nothing to cancel: the former step may be done, and metadata that show the state before it late.
         done = not watch.nothing_left or seen.replicas in step.redirected_from[-1:]
         return Verdict.FINISHED if done or now_ms - watch.accepted_at_ms >= LAG_MS else Verdict.DOUBT
     if looks is Sight.BEFORE and not step.accepted:

@@ -113,7 +113,7 @@ class Executor:
     worked: bool = False
     """An execution was open at some time of this process."""
     _wanted: tuple[tuple[int, tuple[BrokerId, ...]], dict[ThrottleKey, str]] | None = None
-    """What `desired_settings` said, and of what."""
+    """The last result of `desired_settings`, after what it was computed from (see `_desired`)."""
     loaded: bool = False
 
     def handle(self, envelope: ev.Envelope) -> Ready:
@@ -371,7 +371,7 @@ class Executor:
         writes = None
         if self._outstanding is None:
             writes = self._decide(wanted, stale, out)
-        # What is being written of a move may be an order: what it asks for goes out, or not, when that is durable.
+        # An entry that is being written may turn its move: until it is durable, no step of that move is asked for.
         entries = () if writes is None else writes.entries
         held: set[TopicPartition | None] = {getattr(entry.record, "tp", None) for entry in entries}
         self._send_steps(held, out)

@@ -39,9 +39,9 @@ TOLD = 4
 LOOK_AGAIN_MS = 10_000
 """Settings of others that hold in place of ours are read again after this: they may be gone."""
 FRESH_MS = 2_000
-"""What is decided about a setting is decided from a look at it that is no older: Kafka has no compare-and-set for it."""
+"""A decision about a setting needs a read of it that is no older than this: Kafka has no compare-and-set for it."""
 SEEN_MS = 30_000
-"""A copy begins under a throttle of ours that was seen in force so lately: somebody may have taken it away."""
+"""A copy begins only if our throttle was seen in force within this time: somebody may have taken it away."""
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class ThrottleBook:
     retry_at_ms: dict[ThrottleKey, int] = field(default_factory=dict[ThrottleKey, int])
     """When settings that could not be read are read again."""
     apart: set[ThrottleKey] = field(default_factory=set[ThrottleKey])
-    """What was not answered last. A broker's settings of these are read by themselves: it may hold up no other's."""
+    """Settings whose last request failed. They are read broker by broker, so that a silent one holds up no other."""
     look_again_ms: int | None = None
     """When settings of others, which hold in place of ours, are read again; None: there are none."""
     told_lower: dict[ThrottleKey, str] = field(default_factory=dict[ThrottleKey, str])
@@ -166,7 +166,7 @@ def desired_settings(state: ExecutorState) -> dict[ThrottleKey, str]:
 
 
 def _paused_lists(state: ExecutorState) -> dict[ThrottleKey, str]:
-    """Without a limit what is paused alone is in a list: whatever else is copied goes as fast as it can."""
+    """Without a limit, only paused copies are listed: everything else is copied as fast as it can be."""
     listed: dict[str, list[tuple[int, BrokerId]]] = {}
     for move in paused_copies(state):
         if move.step is not None:
@@ -251,7 +251,7 @@ def _take(
     before = book.own[key]
     given = state.given_back.get(key)
     if given is not None and before in given.ours and abs(now_ms - given.at_ms) <= LATE_MS:
-        before = given.before  # Whom we asked has not heard yet that we gave it back.
+        before = given.before  # The broker that answered is late: it still shows what we gave back.
     chosen = respectful(key, value, before, book.effective.get(key))
     if chosen is None:
         theirs.append(key)
