@@ -22,6 +22,8 @@ LONGEST_FILE = 600
 ROOMS_WITH_A_CLOCK = {"drivers", "testbed", "app"}
 WALL_CLOCK_CALLS = {("datetime", "now"), ("datetime", "utcnow"), ("date", "today"), ("time", "time")}
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "manager", "base", "misc"}
+BOTH_MACHINES = {"Envelope", "Ready", "TimePassed"}
+"""The controller's and the executor's core each have one, and mean the same by it."""
 UNTRACKED_WORK = re.compile(r"\b(TODO|FIXME|XXX)\b(?!.*#\d+)")
 
 
@@ -103,6 +105,15 @@ def test_no_work_is_left_without_an_issue() -> None:
 
 def test_modules_are_named_for_what_is_in_them() -> None:
     assert [named(path) for path in SOURCES if path.stem in NAMES_THAT_SAY_NOTHING] == []
+
+
+def test_a_class_has_its_name_alone() -> None:
+    places: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in ast.parse(path.read_text(), filename=str(path)).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(named(path))
+    assert {name: where for name, where in places.items() if len(where) > 1 and name not in BOTH_MACHINES} == {}
 
 
 def test_every_module_says_what_it_is() -> None:

@@ -509,7 +509,7 @@ def test_a_second_reassignment_takes_over_cleanly(world):
 def test_a_list_with_details_tells_what_a_move_waits_for(world):
     """Issue: 'the move waits, says for whom': in tagged fields of 46, for whoever asks."""
     from shunter.drivers.handlers.reassignments import list_partition_reassignments
-    from shunter.wire.reassignments import ListReassignments
+    from shunter.wire.reassignments import ListReassignmentsRequest
 
     world.reassign({TP: (4, 5, 6)})
     world.kill(6)
@@ -518,12 +518,12 @@ def test_a_list_with_details_tells_what_a_move_waits_for(world):
     class Call:
         view = world.machine.view
 
-    listed = asyncio.run(list_partition_reassignments(ListReassignments(None, detailed=True), Call()))
+    listed = asyncio.run(list_partition_reassignments(ListReassignmentsRequest(None, detailed=True), Call()))
     (one,) = listed.topics[0].partitions
     assert one.detail.original == (1, 2, 3)
     assert one.detail.assigned == world.replicas(TP)
     assert one.detail.target == (4, 5, 6)
     assert one.detail.phase == "moving"
     assert "broker 6" in one.detail.waiting
-    plain = asyncio.run(list_partition_reassignments(ListReassignments(None), Call()))
+    plain = asyncio.run(list_partition_reassignments(ListReassignmentsRequest(None), Call()))
     assert plain.topics[0].partitions[0].detail is None

@@ -11,7 +11,7 @@ from shunter.drivers.reassignment_rpc import alter_reassignments
 from shunter.model.partition import TopicPartition
 from shunter.testbed.probes import brokers_known_at
 from shunter.testbed.waiting import wait_until
-from shunter.wire.reassignments import AlteredPartition, AlteredTopic, AlterReassignments
+from shunter.wire.reassignments import AlteredPartition, AlteredTopic, AlterReassignmentsRequest
 from shunter.wire.requests import API_VERSIONS, CREATE_PARTITIONS, CREATE_TOPICS, ELECT_LEADERS, METADATA
 
 pytestmark = pytest.mark.real
@@ -44,7 +44,7 @@ def reassign(yard, moves):
     by_topic = {}
     for tp, target in moves.items():
         by_topic.setdefault(tp.topic, []).append(AlteredPartition(tp.partition, target))
-    asked = AlterReassignments(tuple(AlteredTopic(name, tuple(parts)) for name, parts in by_topic.items()))
+    asked = AlterReassignmentsRequest(tuple(AlteredTopic(name, tuple(parts)) for name, parts in by_topic.items()))
     answer = alter_reassignments("127.0.0.1", yard.controller.port, asked)
     return {
         TopicPartition(each.name, one.partition): (one.error.name, one.message or "")

@@ -75,12 +75,12 @@ def test_refusals_name_the_partition(yard, topic):
     for entry in plan["partitions"]:
         entry["replicas"] = wrong.get(entry["partition"], entry["replicas"])
     from shunter.drivers.reassignment_rpc import alter_reassignments
-    from shunter.wire.reassignments import AlteredPartition, AlteredTopic, AlterReassignments
+    from shunter.wire.reassignments import AlteredPartition, AlteredTopic, AlterReassignmentsRequest
 
     asked = [AlteredPartition(e["partition"], tuple(e["replicas"])) for e in plan["partitions"]]
     asked.append(AlteredPartition(99, (1, 2)))
     answer = alter_reassignments(
-        "127.0.0.1", yard.controller.port, AlterReassignments((AlteredTopic(topic, tuple(asked)),))
+        "127.0.0.1", yard.controller.port, AlterReassignmentsRequest((AlteredTopic(topic, tuple(asked)),))
     )
     told = {p.partition: (p.error.name, p.message) for p in answer.topics[0].partitions}
     assert {told[number][0] for number in wrong} == {"INVALID_REPLICA_ASSIGNMENT"}

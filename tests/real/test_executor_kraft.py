@@ -19,7 +19,7 @@ from kafka.admin import NewTopic
 
 from shunter.app.exit_codes import ExitCode
 from shunter.cli import main
-from shunter.drivers.execution import SystemClock
+from shunter.drivers.clock import SystemClock
 from shunter.drivers.journal_sqlite import SqliteJournal
 from shunter.testbed.kraft import KRaftCluster
 from shunter.testbed.waiting import wait_until

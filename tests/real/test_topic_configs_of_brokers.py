@@ -13,7 +13,7 @@ from shunter.core.topic_configs import (
     CONFIG_KEYS,
     DELETE_ON_DISABLE,
     FORMAT_VERSION,
-    Kind,
+    ConfigType,
     Releases,
     check_topic_configs,
     effective_configs,
@@ -46,7 +46,7 @@ STRICTER = {
         (version, name, THREE)
         for version, release in RELEASES.items()
         for name, key in CONFIG_KEYS.items()
-        if key.kind is Kind.LONG and key.since <= release
+        if key.kind is ConfigType.LONG and key.since <= release
     ),
     # 3.9.1 knows the next release's name, which will never be in ZooKeeper mode.
     ("3.9.1", FORMAT_VERSION, "4.0-IV0"),
@@ -83,12 +83,12 @@ def tried():
     }
     for key in CONFIG_KEYS.values():
         values = {
-            Kind.INT: (*NUMBERS, *LIMITS, *LEVELS),
-            Kind.LONG: (*NUMBERS, *LIMITS, THREE),
-            Kind.DOUBLE: RATIOS,
-            Kind.BOOLEAN: BOOLEANS,
-            Kind.STRING: of_strings.get(key.name, ()),
-            Kind.LIST: WORDS if key.words else THROTTLES,
+            ConfigType.INT: (*NUMBERS, *LIMITS, *LEVELS),
+            ConfigType.LONG: (*NUMBERS, *LIMITS, THREE),
+            ConfigType.DOUBLE: RATIOS,
+            ConfigType.BOOLEAN: BOOLEANS,
+            ConfigType.STRING: of_strings.get(key.name, ()),
+            ConfigType.LIST: WORDS if key.words else THROTTLES,
         }[key.kind]
         yield from ({key.name: value} for value in values)
     yield from TOGETHER

@@ -32,7 +32,7 @@ from shunter.model.reassignment import Intervention
 from shunter.model.records import PutPartition, PutReassignment, PutTopic
 from shunter.simulation.kinds import CONTROLLER, WorldKind
 from shunter.simulation.observed import Violation
-from shunter.simulation.runs import Outcome, run_seed
+from shunter.simulation.runs import WorldOutcome, run_seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Mutant:
                 patcher.stop()
 
 
-def hunt(mutant: Mutant) -> Outcome | None:
+def hunt(mutant: Mutant) -> WorldOutcome | None:
     """The first world that finds a mutant, within its bound."""
     with mutant.applied():
         for seed in range(mutant.first, mutant.first + mutant.within * mutant.every, mutant.every):
@@ -188,7 +188,7 @@ def isr_without_its_leader(original, draft, tp, broker):
 def preferred_though_out_of_sync(original, replicas, isr, live):
     """The preferred replica leads, in sync or not."""
     if replicas[0] in live:
-        return election.Elected(replicas[0], tuple(dict.fromkeys((*isr, replicas[0]))))
+        return election.NewLeadership(replicas[0], tuple(dict.fromkeys((*isr, replicas[0]))))
     return None
 
 

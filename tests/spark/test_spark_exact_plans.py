@@ -5,7 +5,7 @@ import json
 import pytest
 from pyspark.sql import functions as F
 
-from shunter.app.pipeline import Inputs, PlanOptions, ingest, model, plan
+from shunter.app.pipeline import FleetPlanOptions, Inputs, ingest, model, plan
 from shunter.errors import FormatError
 from shunter.formats.inventory_files import decode_inventory, encode_inventory
 from shunter.formats.plan_files import write_reassignment
@@ -79,7 +79,7 @@ def test_rates_of_a_source_that_knows_no_topic_ids_reach_the_plan(spark, lake, t
     assert (leader["topic_id"], leader["bytes_in_max"], leader["bytes_in_p50"]) == ("id-t", 1e6, 1e6)
     assert leader["bytes_out_p95"] == 5e6
 
-    _, (outcome,) = plan(spark, lake, PlanOptions(peak="max", snapshot_age=ANY_AGE), tmp_path / "plans")
+    _, (outcome,) = plan(spark, lake, FleetPlanOptions(peak="max", snapshot_age=ANY_AGE), tmp_path / "plans")
     assert outcome.status == "planned"
     basis = outcome.basis
     assert (basis.partitions, basis.with_rates, basis.with_sizes) == (9, 9, 9)
@@ -96,7 +96,7 @@ def test_rates_of_a_source_that_knows_no_topic_ids_reach_the_plan(spark, lake, t
 @pytest.mark.long
 def test_a_cluster_whose_newest_snapshot_is_old_is_refused(spark, lake, tmp_path):
     ingest(spark, lake, Inputs((save(tmp_path / "s" / "1.jsonl", taken(0)),), "snapshots"))
-    _, (outcome,) = plan(spark, lake, PlanOptions(), None)
+    _, (outcome,) = plan(spark, lake, FleetPlanOptions(), None)
     assert outcome.status == "failed"
     assert "(2025-02-01 00:00 UTC), and may be 7: take a new one" in outcome.message
     _, replicas = latest_snapshot(spark, lake)

@@ -19,7 +19,7 @@ from plain_cases import made
 from plain_pipeline import T0, Plain
 from pyspark.sql import functions as F
 
-from shunter.app.pipeline import Inputs, PlanOptions, model, plan
+from shunter.app.pipeline import FleetPlanOptions, Inputs, model, plan
 from shunter.app.pipeline import ingest as ingest_stage
 from shunter.pipeline.fleet import PEAKS, fleet_rows
 from shunter.pipeline.lake import Lake
@@ -200,7 +200,7 @@ class Runner:
             key: one[3] for key, one in expected.items() if one[3] is not None
         }
         folder = self.folder / "plans"
-        _, outcomes = plan(self.spark, self.lake, PlanOptions(snapshot_age=float("inf"), peak=peak), folder)
+        _, outcomes = plan(self.spark, self.lake, FleetPlanOptions(snapshot_age=float("inf"), peak=peak), folder)
         for outcome in outcomes:
             assert outcome.status == "planned", outcome.message
             known = [one for key, one in found.items() if key[0] == outcome.cluster_id]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from shunter.app.pipeline import Inputs, PlanOptions, ingest, model, plan, roll_up
+from shunter.app.pipeline import FleetPlanOptions, Inputs, ingest, model, plan, roll_up
 from shunter.app.pipeline_run import WhatIf, account, export, report, schedule
 from shunter.errors import FormatError
 from shunter.formats.inventory_files import encode_inventory
@@ -60,7 +60,7 @@ def test_from_snapshots_to_a_report(spark, lake, tmp_path):
     made = model(spark, lake)
     assert (made.replicas, made.with_rates, made.with_weeks) == (24, 24, 0)
     plan_id, (outcome,) = plan(
-        spark, lake, PlanOptions(peak="max", joint_bound=True, snapshot_age=float("inf")), tmp_path / "plans"
+        spark, lake, FleetPlanOptions(peak="max", joint_bound=True, snapshot_age=float("inf")), tmp_path / "plans"
     )
     assert (outcome.cluster_id, outcome.status) == ("yard", "planned")
     assert 0 < outcome.bound_percent <= outcome.joint_bound_percent <= outcome.bytes_percent

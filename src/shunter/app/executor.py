@@ -23,12 +23,13 @@ from shunter.core.executor.apply import apply
 from shunter.core.executor.debts import told_way_out
 from shunter.core.executor.machine import Executor
 from shunter.core.executor.rates import Meter
-from shunter.core.executor.ready import CommandReply, Finish, Notice, PlanReply
+from shunter.core.executor.ready import CommandReply, Finish, PlanReply
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.drivers.admin.protocol import AdminClient
 from shunter.drivers.claimants import ClusterClaimed, this_claimant
+from shunter.drivers.clock import SystemClock
 from shunter.drivers.driver_seat import DriverSeat, SeatTaken
-from shunter.drivers.execution import ExecutionDriver, SystemClock, refused
+from shunter.drivers.execution import ExecutionDriver, refused
 from shunter.drivers.journal_sqlite import SqliteJournal
 from shunter.drivers.journals import (
     JournalDamaged,
@@ -41,6 +42,7 @@ from shunter.drivers.order_taker import take_orders
 from shunter.errors import DriverError, FormatError, SettingsError, ShunterError
 from shunter.formats.reassignment_json import decode_plan
 from shunter.model.execution import Command, CommandKind, ExecutionOptions, LeaseHolder, MoveOrder
+from shunter.model.notice import Notice
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.views.execution import ExecutionView, view_execution, view_from_json, view_to_json
 
@@ -259,7 +261,7 @@ async def open_session(target: Target, listener: Callable[[Notice], None]) -> As
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class SessionStart:
     """What a session shall do first: a plan, or a command, or both absent (go on with what the journal says)."""
 
     moves: tuple[MoveOrder, ...] = ()
@@ -284,7 +286,7 @@ class Ended:
 
 async def drive(
     session: Session,
-    work: Work,
+    work: SessionStart,
     *,
     on_view: Callable[[ExecutionView], None] | None = None,
     on_plan: Callable[[PlanReply], None] | None = None,
@@ -506,9 +508,9 @@ __all__ = [
     "JournalUnusable",
     "SeatTaken",
     "Session",
+    "SessionStart",
     "Status",
     "Target",
-    "Work",
     "claim_name",
     "claimed_by",
     "connect",

@@ -10,7 +10,7 @@ import orjson
 
 from shunter.app.executor import Target, connect, is_named, journal_place
 from shunter.app.journals import JournalPlace
-from shunter.drivers.execution import SystemClock
+from shunter.drivers.clock import SystemClock
 from shunter.drivers.order_taker import ANSWER_WITHIN_S, ORDERS_EVERY_S
 from shunter.errors import DriverError, ShunterError
 from shunter.formats.journal import command_to_json, options_to_json

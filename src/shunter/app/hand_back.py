@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from shunter.app.reassign.session import ReassignSession
-from shunter.drivers.seat_view import Holder, SeatView, end_here
+from shunter.drivers.seat_view import SeatHolder, SeatView, end_here
 from shunter.errors import DriverError, RequestRejected
 from shunter.model.reassignment import Intervention
 
@@ -85,7 +85,7 @@ class HandBack:
         for tp, why in sorted(refused.items()):
             self._show(f"{tp}: {ending} was refused: {why}")
 
-    def _await_resigned(self, view: SeatView, holder: Holder) -> bool:
+    def _await_resigned(self, view: SeatView, holder: SeatHolder) -> bool:
         if holder.process is not None and end_here(holder.process):
             self._show(f"told the controller, process {holder.process.pid}, to give the controllership back")
         else:
@@ -119,7 +119,7 @@ def _tried(holds: Callable[[], bool]) -> bool:
         return False
 
 
-def _who(holder: Holder | None) -> str:
+def _who(holder: SeatHolder | None) -> str:
     if holder is None:
         return "no controller"
     return f"another Shunter, with broker id {holder.broker}: stop it, too" if holder.shunter else "a broker"

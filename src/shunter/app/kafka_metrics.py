@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from shunter.app.metric_rows import Row, Samples, counter, gauge
+from shunter.app.metric_rows import MetricRow, Samples, counter, gauge
 from shunter.views.metrics import ControllerMetrics as Seen
 from shunter.views.metrics import Timing
 
@@ -38,18 +38,18 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
 """Kafka's name of a controller's state, and the events of ours that are handled in it. Ours don't wait for ZooKeeper."""
 
 
-def _timer(name: str, meaning: str, of: Callable[[Seen], Timing]) -> tuple[Row, Row]:
+def _timer(name: str, meaning: str, of: Callable[[Seen], Timing]) -> tuple[MetricRow, MetricRow]:
     def quantiles(seen: Seen) -> Samples:
         timing = of(seen)
         return [((f"{share:g}",), timing.quantile(share) * 1000) for share in QUANTILES]
 
     return (
         gauge(f"{name}_count", f"{meaning}: how often, since the start", lambda seen: of(seen).count),
-        Row(name, f"{meaning}: ms, of the latest", quantiles, ("quantile",)),
+        MetricRow(name, f"{meaning}: ms, of the latest", quantiles, ("quantile",)),
     )
 
 
-def _timers(events: Mapping[str, tuple[str, ...]]) -> Iterable[Row]:
+def _timers(events: Mapping[str, tuple[str, ...]]) -> Iterable[MetricRow]:
     for state, ours in events.items():
 
         def of(seen: Seen, ours: tuple[str, ...] = ours) -> Timing:
@@ -66,7 +66,7 @@ def _if_active(value: Callable[[Seen], float]) -> Callable[[Seen], float]:
     return lambda seen: value(seen) if seen.cluster.active else 0.0
 
 
-def _controller(name: str, meaning: str, value: Callable[[Seen], float]) -> Row:
+def _controller(name: str, meaning: str, value: Callable[[Seen], float]) -> MetricRow:
     return gauge(f"kafkacontroller_{name}", meaning, _if_active(value))
 
 
@@ -97,19 +97,19 @@ _CHANNELS = (
         "Control requests that wait to be sent",
         lambda s: sum(queue.queued for queue in s.queues),
     ),
-    Row(
+    MetricRow(
         "controllerchannelmanager_QueueSize",
         "Control requests that wait to be sent, by broker",
         lambda s: [((str(queue.broker),), queue.queued) for queue in s.queues],
         ("broker_id",),
     ),
-    Row(
+    MetricRow(
         "controllerchannelmanager_RequestRateAndQueueTimeMs_count",
         "Control requests sent, by broker, since the start",
         lambda s: [((str(queue.broker),), queue.waits.count) for queue in s.queues],
         ("broker_id",),
     ),
-    Row(
+    MetricRow(
         "controllerchannelmanager_RequestRateAndQueueTimeMs",
         "How long they waited, ms, of the latest",
         lambda s: [

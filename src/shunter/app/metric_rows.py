@@ -13,7 +13,7 @@ Samples: TypeAlias = Iterable[tuple[tuple[str, ...], float]]
 """Values by the labels' values."""
 
 
-class Row(NamedTuple):
+class MetricRow(NamedTuple):
     """One metric. A counter's name gets `_total` on the page."""
 
     name: str
@@ -31,19 +31,19 @@ class Row(NamedTuple):
         return family
 
 
-def gauge(name: str, meaning: str, value: Callable[[Seen], float]) -> Row:
+def gauge(name: str, meaning: str, value: Callable[[Seen], float]) -> MetricRow:
     """Describe a number that goes up and down."""
-    return Row(name, meaning, lambda seen: [((), float(value(seen)))])
+    return MetricRow(name, meaning, lambda seen: [((), float(value(seen)))])
 
 
-def counter(name: str, meaning: str, value: Callable[[Seen], float]) -> Row:
+def counter(name: str, meaning: str, value: Callable[[Seen], float]) -> MetricRow:
     """Describe a number that only grows, since the start."""
     return gauge(name, meaning, value)._replace(counter=True)
 
 
-def by(label: str, row: str, meaning: str, values: Callable[[Seen], Mapping[str, float]], *, counts: bool) -> Row:
+def by(label: str, row: str, meaning: str, values: Callable[[Seen], Mapping[str, float]], *, counts: bool) -> MetricRow:
     """Describe one number for each value of a label."""
-    return Row(
+    return MetricRow(
         row, meaning, lambda seen: [((key,), value) for key, value in sorted(values(seen).items())], (label,), counts
     )
 
@@ -113,7 +113,7 @@ _CONTROL = (
         lambda s: {t.api: t.answers for t in s.traffic},
         counts=True,
     ),
-    Row(
+    MetricRow(
         "control_errors",
         "Errors in answers to control requests",
         lambda s: [((wrong.api, wrong.error, wrong.of), wrong.count) for wrong in s.errors],

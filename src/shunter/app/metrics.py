@@ -16,7 +16,7 @@ from shunter.app.metric_rows import ROWS
 from shunter.core.controller.machine import ControllerMachine
 from shunter.drivers.channels import Channels
 from shunter.drivers.controller_loop import ControllerLoop
-from shunter.drivers.door import Kind
+from shunter.drivers.door import GuestKind
 from shunter.drivers.loop_lag import LoopLag
 from shunter.drivers.loop_stats import Durations
 from shunter.drivers.rpc_server import RpcServer
@@ -31,7 +31,7 @@ from shunter.views.metrics import (
     Peers,
     Served,
     Timing,
-    Work,
+    Workload,
     cluster_metrics,
     doomed_metrics,
 )
@@ -53,7 +53,7 @@ def collect_metrics(
     cache = channels.cache_size()
     return ControllerMetrics(
         cluster=cluster_metrics(machine.view),
-        work=Work(
+        work=Workload(
             events={event: _timing(each) for event, each in stats.events.items()},
             waits=_timing(stats.waits),
             notices=dict(stats.notices),
@@ -115,7 +115,7 @@ def _peers_of(server: RpcServer) -> Peers:
     """Look at who is connected."""
     house, stats = server.house, server.stats
     return Peers(
-        connections={kind.value: server.count(kind) for kind in Kind},
+        connections={kind.value: server.count(kind) for kind in GuestKind},
         refused=dict(stats.refused),
         closed=dict(stats.closed),
         served=tuple(
@@ -126,7 +126,7 @@ def _peers_of(server: RpcServer) -> Peers:
         bytes_out=stats.bytes_out,
         begun=house.desk.begun + house.desk.brokers,
         waiting=house.desk.waiting,
-        request_bytes=sum(house.pool_of(kind).held for kind in (Kind.CLIENT, Kind.BROKER)),
+        request_bytes=sum(house.pool_of(kind).held for kind in (GuestKind.CLIENT, GuestKind.BROKER)),
         answer_bytes=house.answers.held,
         metadata_builds=house.node.metadata.builds,
     )

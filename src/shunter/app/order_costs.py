@@ -14,7 +14,7 @@ from shunter.core.executor.orders import decide_command, most_rollback_bytes, ro
 from shunter.core.executor.pausing import unheld
 from shunter.core.executor.state import ExecutorState
 from shunter.core.executor.submission import options_beside
-from shunter.drivers.execution import SystemClock
+from shunter.drivers.clock import SystemClock
 from shunter.errors import DriverError
 from shunter.model.execution import Command, CommandKind, ExecutionOptions, JournalEntry, MoveOrder
 from shunter.model.partition import TopicPartition

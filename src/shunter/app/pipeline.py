@@ -341,7 +341,7 @@ def clean(spark: SparkSession, lake: Lake, *, older_than: float) -> Cleaned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanOptions(PlanWords):
+class FleetPlanOptions(PlanWords):
     """And what is asked about a fleet."""
 
     clusters: tuple[str, ...] = ()
@@ -378,7 +378,7 @@ class PlanOptions(PlanWords):
 
 
 def plan(
-    spark: SparkSession, lake: Lake, options: PlanOptions, out: Path | None
+    spark: SparkSession, lake: Lake, options: FleetPlanOptions, out: Path | None
 ) -> tuple[str, tuple[ClusterOutcome, ...]]:
     """Plan every cluster of the lake; writes Kafka's reassignment JSON of each to `out`, where it is given.
 
@@ -425,10 +425,10 @@ def write_reassignments(spark: SparkSession, lake: Lake, plan_id: str, out: Path
 
 __all__ = [
     "KINDS",
+    "FleetPlanOptions",
     "Inputs",
     "Modelled",
     "PipelineSettings",
-    "PlanOptions",
     "TopicInput",
     "clean",
     "ingest",

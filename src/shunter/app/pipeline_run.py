@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from shunter.app.client_configuration import configuration_of
 from shunter.app.collection import collect_every
-from shunter.app.pipeline import Inputs, PlanOptions, ingest, model, plan, utc_now, write_reassignments
+from shunter.app.pipeline import FleetPlanOptions, Inputs, ingest, model, plan, utc_now, write_reassignments
 from shunter.app.pipeline_fit import refit
 from shunter.drivers.admin.inventory import take_inventory
 from shunter.errors import FormatError
@@ -192,7 +192,7 @@ class RunOptions:
     properties: Path | None = None
     snapshots: int = 2
     every_seconds: float = 10.0
-    plan: PlanOptions = field(default_factory=PlanOptions)
+    plan: FleetPlanOptions = field(default_factory=FleetPlanOptions)
     what_if: WhatIf = field(default_factory=WhatIf)
 
 

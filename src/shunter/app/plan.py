@@ -10,7 +10,7 @@ from shunter.core.planning.balance import plan
 from shunter.core.planning.bounds import JOINTLY, Bound, byte_bound, joint_bound
 from shunter.core.planning.cluster import ClusterLoad, Resource
 from shunter.core.planning.explain import Summary, broker_changes, move_reasons, summarise
-from shunter.core.planning.moves import Plan
+from shunter.core.planning.moves import BalancedPlan
 from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
 from shunter.errors import FormatError
 from shunter.formats.plan_files import PlanInput, read_plan_input, write_moves, write_reassignment
@@ -65,7 +65,7 @@ class Planned:
     brokers: int
     racks: int
     partitions: int
-    plan: Plan
+    plan: BalancedPlan
 
 
 def plan_file(path: Path, options: PlanOptions) -> Planned:
@@ -137,7 +137,7 @@ def request_from(options: PlanWords) -> PlanRequest:
     )
 
 
-def _bounds(made: Plan, asked: str) -> tuple[Bound | None, Bound | None]:
+def _bounds(made: BalancedPlan, asked: str) -> tuple[Bound | None, Bound | None]:
     """The simple bound and, where it was asked for and holds, that of the linear programme."""
     if asked == "none":
         return None, None

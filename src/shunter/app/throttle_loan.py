@@ -16,7 +16,7 @@ from shunter.app.journals import JournalPlace
 from shunter.core.executor.apply import apply
 from shunter.core.executor.state import ExecutorState
 from shunter.core.throttles import Loan, borrow, repay
-from shunter.drivers.execution import SystemClock
+from shunter.drivers.clock import SystemClock
 from shunter.drivers.journals import LeasedJournal
 from shunter.errors import DriverError
 from shunter.model.execution import (

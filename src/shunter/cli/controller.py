@@ -70,7 +70,7 @@ def controller(
         raise click.UsageError("--json goes with --check")
     try:
         if check:
-            from shunter.app.checkup import check_controller  # noqa: PLC0415
+            from shunter.app.controller_check import check_controller  # noqa: PLC0415
 
             raise SystemExit(check_controller(load_controller_config(config_file, told), click.echo, as_json=as_json))
         status = run_controller(

@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from shunter.app.demo import Account, Check, Progress, SequelAccount, run_demo, run_kraft_demo
+from shunter.app.demo import Account, MovesSeen, ProvedOrNot, SequelAccount, run_demo, run_kraft_demo
 from shunter.errors import ShunterError
 
 PLAIN_EVERY_S = 3.0
@@ -49,7 +49,7 @@ class TerminalScreen:
         self.close()
         self._console.print(f"{self._stamp()}    {text}", highlight=False, markup=False, soft_wrap=True)
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: MovesSeen) -> None:
         """The moves as they stand."""
         if not self._console.is_terminal:
             now = time.monotonic()
@@ -76,7 +76,7 @@ class TerminalScreen:
         self._console.print(f"report: {account.report}", highlight=False, markup=False, soft_wrap=True)
 
 
-def plain(progress: Progress) -> str:
+def plain(progress: MovesSeen) -> str:
     """One line for a log."""
     rate = "rate not known yet" if progress.rate_bytes_per_s is None else f"{progress.rate_bytes_per_s / 1e6:.1f} MB/s"
     eta = "ETA not known yet" if progress.eta_s is None else f"ETA {progress.eta_s:.0f} s"
@@ -88,7 +88,7 @@ def plain(progress: Progress) -> str:
     )
 
 
-def _panel(progress: Progress) -> Panel:
+def _panel(progress: MovesSeen) -> Panel:
     table = Table.grid(padding=(0, 2))
     table.add_row("partitions", ProgressBar(progress.partitions, progress.done, width=40), _parts(progress))
     told = f"{progress.bytes_copied / 1e6:.0f} of {progress.bytes_total / 1e6:.0f} MB"
@@ -101,7 +101,7 @@ def _panel(progress: Progress) -> Panel:
     return Panel(Group(table, waits), title=f"moving, {progress.elapsed_s:.0f} s", title_align="left")
 
 
-def _parts(progress: Progress) -> str:
+def _parts(progress: MovesSeen) -> str:
     return f"{progress.done} done, {progress.moving} moving, {progress.pending} pending of {progress.partitions}"
 
 
@@ -128,7 +128,7 @@ def _sequel(account: SequelAccount) -> Panel:
     return _verdict(table, account.checks, holds=account.holds)
 
 
-def _verdict(table: Table, checks: Iterable[Check], *, holds: bool) -> Panel:
+def _verdict(table: Table, checks: Iterable[ProvedOrNot], *, holds: bool) -> Panel:
     table.add_row("", "")
     for check in checks:
         mark = "[green]true [/green]" if check.holds else "[bold red]FALSE[/bold red]"

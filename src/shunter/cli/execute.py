@@ -21,8 +21,8 @@ from shunter.app.executor import (
     JournalUnusable,
     SeatTaken,
     Session,
+    SessionStart,
     Target,
-    Work,
     claimed_by,
     drive,
     no_journal,
@@ -154,10 +154,10 @@ async def carry_out(
         else:
             code = _told_order({**answer, "text": f"handed to {holder}: {answer['text']}"}, as_json=as_json)
             return int(ExitCode.PARTLY) if code == ExitCode.DONE and answer["refused"] else code
-    return await run_session(target, Work(tuple(moves), options), as_json=as_json)
+    return await run_session(target, SessionStart(tuple(moves), options), as_json=as_json)
 
 
-async def run_session(target: Target, work: Work, *, as_json: bool, forever: bool = False) -> int:
+async def run_session(target: Target, work: SessionStart, *, as_json: bool, forever: bool = False) -> int:
     """Drive an execution in the foreground: show it, ask at the first ctrl-C, leave at the second."""
     leave = asyncio.Event()
     with make_display(as_json=as_json) as display:
@@ -251,7 +251,7 @@ def executor(target: Target, *, as_json: bool) -> None:
     Example:
       shunter executor --bootstrap-server kafka1:9092
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    run(run_session(target, Work(), as_json=as_json, forever=True))
+    run(run_session(target, SessionStart(), as_json=as_json, forever=True))
 
 
 @click.command()
@@ -323,7 +323,7 @@ async def _go_on(target: Target, command: Command, *, yes: bool = False, as_json
     if not place.exists():
         raise await no_journal(target, place)
     unpause = command.kind is CommandKind.RESUME and not command.partitions
-    work = Work(unpause=True) if unpause else Work(command=command)
+    work = SessionStart(unpause=True) if unpause else SessionStart(command=command)
     return await run_session(target, work, as_json=as_json)
 
 

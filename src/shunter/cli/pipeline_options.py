@@ -131,14 +131,14 @@ def ids_of(text: str) -> tuple[int, ...]:
 
 def asked_of(given: dict[str, Any]) -> Any:
     """Make what is asked for of the options; takes `aims` out of them."""
-    from shunter.app.pipeline import PlanOptions  # noqa: PLC0415
+    from shunter.app.pipeline import FleetPlanOptions  # noqa: PLC0415
 
     for name in ("brokers", "replacements", "excluded_brokers"):
         given[name] = ids_of(given[name])
     aims = tuple(part.strip() for part in given.pop("aims").split(",") if part.strip())
     if aims:
         given["aims"] = aims
-    asked = PlanOptions(**given)
+    asked = FleetPlanOptions(**given)
     # What contradicts itself is said before Spark is started for it.
     asked.request()
     return asked

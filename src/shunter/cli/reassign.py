@@ -15,7 +15,7 @@ from shunter.app.executor import Target
 from shunter.app.reassign.journal import WatchedMoves
 from shunter.app.reassign.session import (
     TURNS,
-    MoveRow,
+    MoveUnderWay,
     ReassignRefused,
     ReassignSession,
     ThrottleLoan,
@@ -414,12 +414,12 @@ _turn("pause", "Let moves stand still: what is being fetched stops, and nothing 
 _turn("resume", "Let paused moves go on from where they stood.")
 
 
-def _line(row: MoveRow) -> str:
+def _line(row: MoveUnderWay) -> str:
     phase = f"{row.phase.replace('_', ' ')}, " if row.phase else ""
     original = f" from {list(row.original)}" if row.original else ""
     waiting = f"; {row.waiting}" if row.waiting else ""
     return f"{row.tp}: {phase}on {list(row.replicas)}, to {list(row.target)}{original}{waiting}"
 
 
-def _as_json(row: MoveRow) -> dict[str, object]:
+def _as_json(row: MoveUnderWay) -> dict[str, object]:
     return {"partition": str(row.tp), **{name: value for name, value in row._asdict().items() if name != "tp"}}

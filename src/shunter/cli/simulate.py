@@ -11,7 +11,7 @@ import click
 from shunter import __version__
 from shunter.simulation.coverage import Coverage
 from shunter.simulation.kinds import KINDS, WorldKind
-from shunter.simulation.runs import Outcome, run_seed, shrink
+from shunter.simulation.runs import WorldOutcome, run_seed, shrink
 
 TAIL_LINES = 40
 
@@ -69,7 +69,7 @@ def simulate(
     worlds = events = acknowledged = 0
     virtual = 0.0
     began = time.perf_counter()
-    failed: Outcome | None = None
+    failed: WorldOutcome | None = None
     for number in range(seed, seed + seeds):
         if minutes is not None and worlds and time.perf_counter() - began > minutes * 60:
             break
@@ -121,8 +121,8 @@ def _show_coverage(seen: Coverage, kind: WorldKind) -> None:
 
 
 def _show_failure(
-    failed: Outcome,
-    smaller: Outcome | None,
+    failed: WorldOutcome,
+    smaller: WorldOutcome | None,
     *,
     kind: WorldKind,
     steps: int | None,

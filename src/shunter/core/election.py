@@ -12,7 +12,7 @@ from typing import NamedTuple
 from shunter.model.partition import BrokerId, Replicas
 
 
-class Elected(NamedTuple):
+class NewLeadership(NamedTuple):
     """An election's result. `unclean`: the leader was out of sync, records may be lost, the partition is RECOVERING."""
 
     leader: BrokerId
@@ -20,45 +20,47 @@ class Elected(NamedTuple):
     unclean: bool = False
 
 
-def elect_first(replicas: Replicas, live: Collection[BrokerId]) -> Elected | None:
+def elect_first(replicas: Replicas, live: Collection[BrokerId]) -> NewLeadership | None:
     """The first election of a new partition: whoever is live is in sync, the first of them leads."""
     present = tuple(broker for broker in replicas if broker in live)
-    return Elected(present[0], present) if present else None
+    return NewLeadership(present[0], present) if present else None
 
 
 def elect_for_offline(
     replicas: Replicas, isr: Replicas, live: Collection[BrokerId], *, unclean_allowed: bool
-) -> Elected | None:
+) -> NewLeadership | None:
     """The leader is gone: the first live in-sync replica leads, and the ISR keeps who is live.
 
     Where nobody in sync is alive and `unclean_allowed`, the first live replica leads and is alone in sync.
     """
     leader = _first(replicas, isr, live)
     if leader is not None:
-        return Elected(leader, tuple(broker for broker in isr if broker in live))
+        return NewLeadership(leader, tuple(broker for broker in isr if broker in live))
     stale = _first(replicas, replicas, live) if unclean_allowed else None
-    return None if stale is None else Elected(stale, (stale,), unclean=True)
+    return None if stale is None else NewLeadership(stale, (stale,), unclean=True)
 
 
-def elect_preferred(replicas: Replicas, isr: Replicas, live: Collection[BrokerId]) -> Elected | None:
+def elect_preferred(replicas: Replicas, isr: Replicas, live: Collection[BrokerId]) -> NewLeadership | None:
     """The first replica leads if it is live and in sync; the ISR stays."""
     leader = _first(replicas[:1], isr, live)
-    return None if leader is None else Elected(leader, isr)
+    return None if leader is None else NewLeadership(leader, isr)
 
 
 def elect_for_shutdown(
     replicas: Replicas, isr: Replicas, live: Collection[BrokerId], shutting_down: Collection[BrokerId]
-) -> Elected | None:
+) -> NewLeadership | None:
     """The leader is about to stop: the first live in-sync replica that stays leads; who stops leaves the ISR."""
     staying = tuple(broker for broker in isr if broker not in shutting_down)
     leader = _first(replicas, staying, live)
-    return None if leader is None else Elected(leader, staying)
+    return None if leader is None else NewLeadership(leader, staying)
 
 
-def elect_for_reassignment(replicas: Iterable[BrokerId], isr: Replicas, live: Collection[BrokerId]) -> Elected | None:
+def elect_for_reassignment(
+    replicas: Iterable[BrokerId], isr: Replicas, live: Collection[BrokerId]
+) -> NewLeadership | None:
     """The leader is being moved away: the first live in-sync member of the new replicas leads; the ISR stays."""
     leader = _first(replicas, isr, live)
-    return None if leader is None else Elected(leader, isr)
+    return None if leader is None else NewLeadership(leader, isr)
 
 
 def _first(replicas: Iterable[BrokerId], isr: Replicas, live: Collection[BrokerId]) -> BrokerId | None:

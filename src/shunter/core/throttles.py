@@ -32,7 +32,7 @@ RATES = (LEADER_RATE, FOLLOWER_RATE, LOG_DIR_RATE)
 LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 
 
-class Traffic(NamedTuple):
+class CopyEnds(NamedTuple):
     """Who sends and who receives a partition."""
 
     sources: frozenset[BrokerId]
@@ -40,10 +40,10 @@ class Traffic(NamedTuple):
 
 
 def traffic_of(
-    under_way: Mapping[TopicPartition, Traffic],
+    under_way: Mapping[TopicPartition, CopyEnds],
     proposed: Mapping[TopicPartition, Replicas],
     current: Mapping[TopicPartition, Replicas],
-) -> dict[TopicPartition, Traffic]:
+) -> dict[TopicPartition, CopyEnds]:
     """All movements there will be: those under way, and the proposed ones.
 
     Source: Apache Kafka 3.9, `ReassignPartitionsCommand.calculateProposedMoveMap`.
@@ -51,11 +51,11 @@ def traffic_of(
     traffic = dict(under_way)
     for tp, replicas in proposed.items():
         sources = traffic[tp].sources if tp in traffic else frozenset(current[tp])
-        traffic[tp] = Traffic(sources, frozenset(replicas) - sources)
+        traffic[tp] = CopyEnds(sources, frozenset(replicas) - sources)
     return traffic
 
 
-def limited(traffic: Mapping[TopicPartition, Traffic], rate: int) -> dict[ThrottleKey, str]:
+def limited(traffic: Mapping[TopicPartition, CopyEnds], rate: int) -> dict[ThrottleKey, str]:
     """The settings that hold moves between brokers to a rate in bytes per second: topics first, then brokers.
 
     Source: Apache Kafka 3.9, `calculateLeaderThrottles`, `calculateFollowerThrottles`.

@@ -52,7 +52,7 @@ class EffectiveConfig(NamedTuple):
     source: ConfigSource
 
 
-class Kind(Enum):
+class ConfigType(Enum):
     """Kafka's types of values."""
 
     BOOLEAN = "BOOLEAN"
@@ -71,7 +71,7 @@ class ConfigKey:
     """
 
     name: str
-    kind: Kind
+    kind: ConfigType
     default: str
     cluster: str | None
     least: int | None = None
@@ -81,7 +81,7 @@ class ConfigKey:
 
 
 _LONGEST = str(2**63 - 1)
-_BITS: Final = {Kind.INT: 31, Kind.LONG: 63}
+_BITS: Final = {ConfigType.INT: 31, ConfigType.LONG: 63}
 MIN_LAG: Final = "min.compaction.lag.ms"
 MAX_LAG: Final = "max.compaction.lag.ms"
 FORMAT_VERSION: Final = "message.format.version"
@@ -93,58 +93,70 @@ LEADER_THROTTLE: Final = "leader.replication.throttled.replicas"
 FOLLOWER_THROTTLE: Final = "follower.replication.throttled.replicas"
 
 _KEYS: Final = (
-    ConfigKey("segment.bytes", Kind.INT, "1073741824", "log.segment.bytes", 14),
-    ConfigKey("segment.ms", Kind.LONG, "604800000", "log.roll.ms", 1),
-    ConfigKey("segment.jitter.ms", Kind.LONG, "0", "log.roll.jitter.ms", 0),
-    ConfigKey("segment.index.bytes", Kind.INT, "10485760", "log.index.size.max.bytes", 4),
-    ConfigKey("flush.messages", Kind.LONG, _LONGEST, "log.flush.interval.messages", 1),
-    ConfigKey("flush.ms", Kind.LONG, _LONGEST, "log.flush.interval.ms", 0),
-    ConfigKey("retention.bytes", Kind.LONG, "-1", "log.retention.bytes"),
-    ConfigKey("retention.ms", Kind.LONG, "604800000", "log.retention.ms", -1),
-    ConfigKey("max.message.bytes", Kind.INT, "1048588", "message.max.bytes", 0),
-    ConfigKey("index.interval.bytes", Kind.INT, "4096", "log.index.interval.bytes", 0),
-    ConfigKey("delete.retention.ms", Kind.LONG, "86400000", "log.cleaner.delete.retention.ms", 0),
-    ConfigKey(MIN_LAG, Kind.LONG, "0", "log.cleaner.min.compaction.lag.ms", 0),
-    ConfigKey(MAX_LAG, Kind.LONG, _LONGEST, "log.cleaner.max.compaction.lag.ms", 1),
-    ConfigKey("file.delete.delay.ms", Kind.LONG, "60000", "log.segment.delete.delay.ms", 0),
-    ConfigKey("min.cleanable.dirty.ratio", Kind.DOUBLE, "0.5", "log.cleaner.min.cleanable.ratio", 0, 1),
-    ConfigKey("cleanup.policy", Kind.LIST, "delete", "log.cleanup.policy", words=("compact", "delete")),
-    ConfigKey("unclean.leader.election.enable", Kind.BOOLEAN, "false", "unclean.leader.election.enable"),
-    ConfigKey("min.insync.replicas", Kind.INT, "1", "min.insync.replicas", 1),
+    ConfigKey("segment.bytes", ConfigType.INT, "1073741824", "log.segment.bytes", 14),
+    ConfigKey("segment.ms", ConfigType.LONG, "604800000", "log.roll.ms", 1),
+    ConfigKey("segment.jitter.ms", ConfigType.LONG, "0", "log.roll.jitter.ms", 0),
+    ConfigKey("segment.index.bytes", ConfigType.INT, "10485760", "log.index.size.max.bytes", 4),
+    ConfigKey("flush.messages", ConfigType.LONG, _LONGEST, "log.flush.interval.messages", 1),
+    ConfigKey("flush.ms", ConfigType.LONG, _LONGEST, "log.flush.interval.ms", 0),
+    ConfigKey("retention.bytes", ConfigType.LONG, "-1", "log.retention.bytes"),
+    ConfigKey("retention.ms", ConfigType.LONG, "604800000", "log.retention.ms", -1),
+    ConfigKey("max.message.bytes", ConfigType.INT, "1048588", "message.max.bytes", 0),
+    ConfigKey("index.interval.bytes", ConfigType.INT, "4096", "log.index.interval.bytes", 0),
+    ConfigKey("delete.retention.ms", ConfigType.LONG, "86400000", "log.cleaner.delete.retention.ms", 0),
+    ConfigKey(MIN_LAG, ConfigType.LONG, "0", "log.cleaner.min.compaction.lag.ms", 0),
+    ConfigKey(MAX_LAG, ConfigType.LONG, _LONGEST, "log.cleaner.max.compaction.lag.ms", 1),
+    ConfigKey("file.delete.delay.ms", ConfigType.LONG, "60000", "log.segment.delete.delay.ms", 0),
+    ConfigKey("min.cleanable.dirty.ratio", ConfigType.DOUBLE, "0.5", "log.cleaner.min.cleanable.ratio", 0, 1),
+    ConfigKey("cleanup.policy", ConfigType.LIST, "delete", "log.cleanup.policy", words=("compact", "delete")),
+    ConfigKey("unclean.leader.election.enable", ConfigType.BOOLEAN, "false", "unclean.leader.election.enable"),
+    ConfigKey("min.insync.replicas", ConfigType.INT, "1", "min.insync.replicas", 1),
     ConfigKey(
         "compression.type",
-        Kind.STRING,
+        ConfigType.STRING,
         "producer",
         "compression.type",
         words=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     ),
-    ConfigKey(GZIP_LEVEL, Kind.INT, "-1", "compression.gzip.level", since=(3, 8)),
-    ConfigKey("compression.lz4.level", Kind.INT, "9", "compression.lz4.level", 1, 17, since=(3, 8)),
-    ConfigKey("compression.zstd.level", Kind.INT, "3", "compression.zstd.level", -131072, 22, since=(3, 8)),
-    ConfigKey("preallocate", Kind.BOOLEAN, "false", "log.preallocate"),
-    ConfigKey(FORMAT_VERSION, Kind.STRING, "3.0-IV1", None),
+    ConfigKey(GZIP_LEVEL, ConfigType.INT, "-1", "compression.gzip.level", since=(3, 8)),
+    ConfigKey("compression.lz4.level", ConfigType.INT, "9", "compression.lz4.level", 1, 17, since=(3, 8)),
+    ConfigKey("compression.zstd.level", ConfigType.INT, "3", "compression.zstd.level", -131072, 22, since=(3, 8)),
+    ConfigKey("preallocate", ConfigType.BOOLEAN, "false", "log.preallocate"),
+    ConfigKey(FORMAT_VERSION, ConfigType.STRING, "3.0-IV1", None),
     ConfigKey(
         "message.timestamp.type",
-        Kind.STRING,
+        ConfigType.STRING,
         "CreateTime",
         "log.message.timestamp.type",
         words=("CreateTime", "LogAppendTime"),
     ),
-    ConfigKey("message.timestamp.difference.max.ms", Kind.LONG, _LONGEST, "log.message.timestamp.difference.max.ms", 0),
     ConfigKey(
-        "message.timestamp.before.max.ms", Kind.LONG, _LONGEST, "log.message.timestamp.before.max.ms", 0, since=(3, 6)
+        "message.timestamp.difference.max.ms", ConfigType.LONG, _LONGEST, "log.message.timestamp.difference.max.ms", 0
     ),
     ConfigKey(
-        "message.timestamp.after.max.ms", Kind.LONG, _LONGEST, "log.message.timestamp.after.max.ms", 0, since=(3, 6)
+        "message.timestamp.before.max.ms",
+        ConfigType.LONG,
+        _LONGEST,
+        "log.message.timestamp.before.max.ms",
+        0,
+        since=(3, 6),
     ),
-    ConfigKey(LEADER_THROTTLE, Kind.LIST, "", None),
-    ConfigKey(FOLLOWER_THROTTLE, Kind.LIST, "", None),
-    ConfigKey("message.downconversion.enable", Kind.BOOLEAN, "true", "log.message.downconversion.enable"),
-    ConfigKey(REMOTE, Kind.BOOLEAN, "false", None, since=(3, 0)),
-    ConfigKey("local.retention.ms", Kind.LONG, "-2", "log.local.retention.ms", -2, since=(3, 0)),
-    ConfigKey("local.retention.bytes", Kind.LONG, "-2", "log.local.retention.bytes", -2, since=(3, 0)),
-    ConfigKey(COPY_DISABLE, Kind.BOOLEAN, "false", None, since=(3, 9)),
-    ConfigKey(DELETE_ON_DISABLE, Kind.BOOLEAN, "false", None, since=(3, 9)),
+    ConfigKey(
+        "message.timestamp.after.max.ms",
+        ConfigType.LONG,
+        _LONGEST,
+        "log.message.timestamp.after.max.ms",
+        0,
+        since=(3, 6),
+    ),
+    ConfigKey(LEADER_THROTTLE, ConfigType.LIST, "", None),
+    ConfigKey(FOLLOWER_THROTTLE, ConfigType.LIST, "", None),
+    ConfigKey("message.downconversion.enable", ConfigType.BOOLEAN, "true", "log.message.downconversion.enable"),
+    ConfigKey(REMOTE, ConfigType.BOOLEAN, "false", None, since=(3, 0)),
+    ConfigKey("local.retention.ms", ConfigType.LONG, "-2", "log.local.retention.ms", -2, since=(3, 0)),
+    ConfigKey("local.retention.bytes", ConfigType.LONG, "-2", "log.local.retention.bytes", -2, since=(3, 0)),
+    ConfigKey(COPY_DISABLE, ConfigType.BOOLEAN, "false", None, since=(3, 9)),
+    ConfigKey(DELETE_ON_DISABLE, ConfigType.BOOLEAN, "false", None, since=(3, 9)),
 )
 """In Kafka's order, which decides what is told where several values are wrong."""
 CONFIG_KEYS: Final[Mapping[str, ConfigKey]] = {key.name: key for key in _KEYS}
@@ -219,13 +231,13 @@ def parse(key: ConfigKey, text: str, oldest: Release = (3, 9)) -> Value:
         RequestRejected: INVALID_CONFIG.
     """
     trimmed = text.strip(_BLANKS)
-    if key.kind is Kind.BOOLEAN:
+    if key.kind is ConfigType.BOOLEAN:
         if trimmed.lower() not in {"true", "false"}:
             raise _invalid(key, text, "Expected value to be either true or false")
         return trimmed.lower() == "true"
-    if key.kind is Kind.LIST:
+    if key.kind is ConfigType.LIST:
         return _parsed_list(key, trimmed)
-    if key.kind is Kind.STRING:
+    if key.kind is ConfigType.STRING:
         if key.words:
             _check_word(key, trimmed)
         if key.name == FORMAT_VERSION and _format_release(trimmed) > oldest:
@@ -244,10 +256,10 @@ def written(value: Value) -> str:
 
 
 def _parsed_number(key: ConfigKey, text: str, trimmed: str) -> int | float:
-    wanted = _DECIMAL if key.kind is Kind.DOUBLE else _WHOLE_NUMBER
+    wanted = _DECIMAL if key.kind is ConfigType.DOUBLE else _WHOLE_NUMBER
     if len(trimmed) > 40 or not wanted.fullmatch(trimmed):
         raise _invalid(key, text, f"Not a number of type {key.kind.value}")
-    if key.kind is Kind.DOUBLE:
+    if key.kind is ConfigType.DOUBLE:
         number: int | float = float(trimmed.rstrip("dDfF"))
     else:
         number = int(trimmed)

@@ -29,7 +29,7 @@ from shunter.model.partition import BrokerId, PartitionState, TopicPartition
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class QueuedRequest:
     """A request on its way to one broker. `queued_at` is seconds of a monotonic clock."""
 
     body: SharedBody
@@ -75,7 +75,7 @@ class Backlog:
     """
 
     def __init__(self, limit: int, merged: Callable[[tuple[SharedBody, ...]], SharedBody]) -> None:
-        self._entries: deque[Entry] = deque()
+        self._entries: deque[QueuedRequest] = deque()
         self._limit = limit
         self._merged = merged
         self._incremental = 0
@@ -85,10 +85,10 @@ class Backlog:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[QueuedRequest]:
         return iter(self._entries)
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: QueuedRequest) -> None:
         """Queue an entry behind all others, unless it stands for others before it."""
         update = entry.metadata
         if update is None:
@@ -102,7 +102,7 @@ class Backlog:
         if self._incremental > self._limit:
             self._merge_runs()
 
-    def may_send(self, flying: Iterable[Entry]) -> bool:
+    def may_send(self, flying: Iterable[QueuedRequest]) -> bool:
         """Whether there is an entry that can be sent while those in `flying` have no answer yet."""
         if not self._entries:
             return False
@@ -111,13 +111,13 @@ class Backlog:
             return True
         return not any(isinstance(entry.body.request, SendLeaderAndIsr) for entry in flying)
 
-    def take(self) -> Entry:
+    def take(self) -> QueuedRequest:
         """Remove the entry that is to be sent next."""
         entry = self._entries.popleft()
         self._count(entry, -1)
         return entry
 
-    def restore(self, entries: Iterable[Entry]) -> None:
+    def restore(self, entries: Iterable[QueuedRequest]) -> None:
         """Put back, in front and in their order, what was sent on a connection that is lost."""
         for entry in reversed(tuple(entries)):
             entry.begin_anew()
@@ -129,42 +129,42 @@ class Backlog:
         self._entries.clear()
         self._incremental = self._updates = 0
 
-    def _count(self, entry: Entry, change: int) -> None:
+    def _count(self, entry: QueuedRequest, change: int) -> None:
         update = entry.metadata
         if update is not None:
             self._updates += change
             self._incremental += 0 if update.full else change
 
-    def _rebuild(self, entries: Iterable[Entry]) -> None:
+    def _rebuild(self, entries: Iterable[QueuedRequest]) -> None:
         self.clear()
         for entry in entries:
             self._entries.append(entry)
             self._count(entry, 1)
 
-    def _supersede_all(self, newest: Entry) -> None:
+    def _supersede_all(self, newest: QueuedRequest) -> None:
         updates = [entry for entry in self._entries if entry.metadata is not None]
         ids = tuple(request_id for entry in (*updates, newest) for request_id in entry.request_ids)
-        standing = Entry(newest.body, ids, updates[0].queued_at)
+        standing = QueuedRequest(newest.body, ids, updates[0].queued_at)
         kept = (standing if entry is updates[0] else entry for entry in tuple(self._entries))
         self.superseded += len(updates)
         self._rebuild([entry for entry in kept if entry is standing or entry.metadata is None])
 
     def _merge_runs(self) -> None:
         """Merge each run of incremental updates into one, at the place of the run's first."""
-        places: dict[Entry, Entry] = {}
-        gone: set[Entry] = set()
+        places: dict[QueuedRequest, QueuedRequest] = {}
+        gone: set[QueuedRequest] = set()
         for run in _runs(self._entries):
             if len(run) > 1:
                 ids = tuple(request_id for entry in run for request_id in entry.request_ids)
                 body = self._merged(tuple(entry.body for entry in run))
-                places[run[0]] = Entry(body, ids, run[0].queued_at)
+                places[run[0]] = QueuedRequest(body, ids, run[0].queued_at)
                 gone.update(run[1:])
         self.superseded += len(gone)
         self._rebuild([places.get(entry, entry) for entry in tuple(self._entries) if entry not in gone])
 
 
-def _runs(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
-    run: list[Entry] = []
+def _runs(entries: Iterable[QueuedRequest]) -> Iterator[list[QueuedRequest]]:
+    run: list[QueuedRequest] = []
     ids: dict[str, UUID | None] = {}
     for entry in entries:
         update = entry.metadata

@@ -25,7 +25,7 @@ from weakref import WeakValueDictionary
 from shunter.core.controller.events import BrokerIdentified, ConnectionChanged, Event, RequestAnswered
 from shunter.core.controller.ready import ConnectBrokers, Request, SendUpdateMetadata
 from shunter.drivers.agreed_release import AgreedRelease
-from shunter.drivers.backlog import Backlog, Entry, merge_updates
+from shunter.drivers.backlog import Backlog, QueuedRequest, merge_updates
 from shunter.drivers.bodies import Encoder, SharedBody
 from shunter.drivers.broker_connection import ApiRanges, BrokerConnection, broker_endpoint
 from shunter.drivers.broker_release import Release, release_of
@@ -142,7 +142,7 @@ class Channels:
             if channel is None:
                 self.stats.dropped += 1
             else:
-                channel.queue(Entry(body, (request.request_id,), now))
+                channel.queue(QueuedRequest(body, (request.request_id,), now))
 
     def api_ranges(self) -> dict[BrokerId, ApiRanges]:
         """Tell what each connected broker said that it serves: API key -> (lowest, highest) version."""
@@ -217,7 +217,7 @@ class _Channel:
         self.connected = False
         self._owner = owner
         self._backlog = Backlog(owner.backlog, owner.merged)
-        self._flying: deque[Entry] = deque()
+        self._flying: deque[QueuedRequest] = deque()
         self._work = asyncio.Event()
         self._reachable = True
         self._answers = 0
@@ -226,13 +226,13 @@ class _Channel:
         self._task = asyncio.create_task(self._run(), name=f"channel-{broker.id}")
         owner.supervise(self._task)
 
-    def queue(self, entry: Entry) -> None:
+    def queue(self, entry: QueuedRequest) -> None:
         before = self._backlog.superseded
         self._backlog.append(entry)
         self._owner.stats.superseded += self._backlog.superseded - before
         self._work.set()
 
-    def waiting(self) -> tuple[Entry, ...]:
+    def waiting(self) -> tuple[QueuedRequest, ...]:
         return (*self._flying, *self._backlog)
 
     def queue_stats(self) -> QueueStats:
@@ -419,7 +419,7 @@ class _Channel:
         self._owner.stats.answered(entry.body.api_key, entry.error, entry.partition_errors.values())
         self._post(entry)
 
-    def _post(self, entry: Entry) -> None:
+    def _post(self, entry: QueuedRequest) -> None:
         errors: Mapping[TopicPartition, ErrorCode] = entry.partition_errors
         for request_id in entry.request_ids:
             self._owner.post(RequestAnswered(request_id, self.broker.id, entry.error, errors))

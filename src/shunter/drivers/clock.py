@@ -14,3 +14,11 @@ class SystemClock:
     def now_ms(self) -> int:
         """Milliseconds since the Unix epoch, as the clock stood at the start, going on evenly."""
         return (time.monotonic_ns() + self._offset_ns) // 1_000_000
+
+    def processor_s(self) -> float:
+        """Processor time of this process, seconds."""
+        return time.process_time()
+
+    def utc_offset_minutes(self, now_ms: int) -> int:
+        """How far local time is ahead of UTC."""
+        return time.localtime(now_ms / 1000).tm_gmtoff // 60

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, cast
 
 from shunter.drivers.answer import Answer
-from shunter.drivers.door import ANTEROOM_SECONDS, Kind
+from shunter.drivers.door import ANTEROOM_SECONDS, GuestKind
 from shunter.drivers.handlers.context import Call
 from shunter.drivers.handlers.dispatch import respond
 from shunter.drivers.house import DECODED_HERE_BYTES, House
@@ -75,7 +75,7 @@ class _Slot:
 class Connection(asyncio.BufferedProtocol):
     """One peer."""
 
-    def __init__(self, house: House, listener: str, fd: int, peer: str, address: str, kind: Kind) -> None:
+    def __init__(self, house: House, listener: str, fd: int, peer: str, address: str, kind: GuestKind) -> None:
         self.address = address
         self.kind = kind
         self.broker: BrokerId | None = None
@@ -191,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
         limits = self._house.limits
         allowed = limits.peer_timeout_ms / 1000
         if self._sending is not None:
-            silent = min(allowed, PRESSED_SECONDS) if pressed and self.kind is not Kind.BROKER else allowed
+            silent = min(allowed, PRESSED_SECONDS) if pressed and self.kind is not GuestKind.BROKER else allowed
             if now > min(self._send_by, self._taken_at + silent):
                 return "slow answer", f"it does not read its answer of {self._sending.size} bytes"
         if self._partial_since is not None and self._reading and self._wanted is not None:
@@ -200,7 +200,7 @@ class Connection(asyncio.BufferedProtocol):
                 return "slow request", told
         elif self._partial_since is not None and self._reading and now > self._partial_since + allowed:
             return "slow request", f"a request's size did not come within {allowed:.0f} s"
-        if self.kind is Kind.NEWCOMER and not self._heard and now > self.opened + ANTEROOM_SECONDS:
+        if self.kind is GuestKind.NEWCOMER and not self._heard and now > self.opened + ANTEROOM_SECONDS:
             return "room", f"no request within {ANTEROOM_SECONDS:.0f} s while clients have no room"
         if not self.busy and now > self.last_active + limits.connections_max_idle_ms / 1000:
             return "idle", f"idle for {now - self.last_active:.0f} s"
@@ -226,12 +226,12 @@ class Connection(asyncio.BufferedProtocol):
             if len(self._slots) >= self._house.limits.requests_in_flight:
                 return
             api_key = int.from_bytes(self._buffer[SIZE_BYTES : SIZE_BYTES + 2], "big", signed=True)
-            if self.kind is Kind.BROKER and api_key in BROKERS_ASK:
+            if self.kind is GuestKind.BROKER and api_key in BROKERS_ASK:
                 self._begin(broker=True)
                 continue
             if not self._let_in(api_key):
                 return
-            if self.kind is Kind.NEWCOMER and api_key in BROKERS_ASK and not self._tried:
+            if self.kind is GuestKind.NEWCOMER and api_key in BROKERS_ASK and not self._tried:
                 # Others come while it waits, and it would have to go for them before it could prove anything.
                 self._tried = True
                 self._begin(broker=False)
@@ -283,7 +283,7 @@ class Connection(asyncio.BufferedProtocol):
 
         A broker says its id as the client id, asks for versions first, and proves whose it is with its second request.
         """
-        if self.kind is not Kind.CLIENT or self._back or not self._buffer:
+        if self.kind is not GuestKind.CLIENT or self._back or not self._buffer:
             return
         if complete and self._speaks_as_broker() and self._house.door.may_claim(self, time.monotonic()):
             return
@@ -297,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
     def _let_in(self, api_key: int) -> bool:
         """Look at a newcomer's first request: a client needs room among the clients."""
         self._heard = True
-        if self.kind is not Kind.NEWCOMER or api_key in BROKERS_ASK or self._speaks_as_broker():
+        if self.kind is not GuestKind.NEWCOMER or api_key in BROKERS_ASK or self._speaks_as_broker():
             return True
         lack = self._house.door.become_client(self, time.monotonic())
         if lack is not None:
@@ -355,7 +355,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _recognise(self, parsed: ParsedRequest) -> None:
         """See whether a request proves that a broker sent it: by the epoch of its registration, which brokers alone have."""
-        if self.kind is Kind.BROKER or self._closed or parsed.api_key not in BROKERS_ASK:
+        if self.kind is GuestKind.BROKER or self._closed or parsed.api_key not in BROKERS_ASK:
             return
         message: Any = parsed.message
         epoch = getattr(message, "broker_epoch", -1)
@@ -364,7 +364,7 @@ class Connection(asyncio.BufferedProtocol):
         # Our own registration proves nothing: its epoch is no secret, and we send ourselves no requests.
         if broker is None or broker.id == view.controller_id or broker.epoch != epoch or epoch <= 0:
             return
-        pools = self._house.pool_of(self.kind), self._house.pool_of(Kind.BROKER)
+        pools = self._house.pool_of(self.kind), self._house.pool_of(GuestKind.BROKER)
         held = self._unread() + sum(slot.held for slot in self._slots)
         self._house.door.become_broker(self, broker.id)
         pools[0].done(self)

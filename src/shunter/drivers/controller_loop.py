@@ -15,11 +15,12 @@ from collections.abc import Callable
 
 from shunter.core.controller.events import ClusterLoaded, Envelope, Event, SessionExpired, TimePassed
 from shunter.core.controller.machine import ControllerMachine
-from shunter.core.controller.ready import ConnectBrokers, Notice, Read, Ready, WriteBatch
+from shunter.core.controller.ready import ConnectBrokers, Read, Ready, WriteBatch
 from shunter.drivers.callers import Callers
 from shunter.drivers.loop_stats import LoopStats
 from shunter.drivers.seams import BrokerChannels, Clock, ControllerStore
 from shunter.errors import DriverError, ErrorCode, InvariantViolation
+from shunter.model.notice import Notice
 
 LOG = logging.getLogger(__name__)
 NOTICES = logging.getLogger("shunter.notices")

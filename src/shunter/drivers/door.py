@@ -38,7 +38,7 @@ _LOOKED_AT = 64
 """How many of the idlest clients are looked at when room is needed."""
 
 
-class Kind(Enum):
+class GuestKind(Enum):
     """Whose room a connection takes."""
 
     CLIENT = "client"
@@ -50,7 +50,7 @@ class Guest(Protocol):
     """A connection, as the door sees it."""
 
     address: str
-    kind: Kind
+    kind: GuestKind
     broker: BrokerId | None
     """Who it is, once that is proved."""
     opened: float
@@ -88,18 +88,18 @@ class Door:
         brokers = (guest for guests in self._brokers.values() for guest in guests)
         return [*self._clients, *self._newcomers, *brokers]
 
-    def count(self, kind: Kind) -> int:
+    def count(self, kind: GuestKind) -> int:
         """Count those of a kind."""
-        if kind is Kind.BROKER:
+        if kind is GuestKind.BROKER:
             return sum(map(len, self._brokers.values()))
-        return len(self._clients if kind is Kind.CLIENT else self._newcomers)
+        return len(self._clients if kind is GuestKind.CLIENT else self._newcomers)
 
-    def kind_for(self, address: str) -> Kind | None:
+    def kind_for(self, address: str) -> GuestKind | None:
         """Tell which room a newcomer gets, and make room in the anteroom; None: it is turned away."""
         if self._lack(address) is None:
-            return Kind.CLIENT
+            return GuestKind.CLIENT
         if len(self._newcomers) < ANTEROOM:
-            return Kind.NEWCOMER
+            return GuestKind.NEWCOMER
         strangers = (guest for guest in self._newcomers if not self._registered(guest.address))
         going = next(strangers, None)
         if going is None and self._registered(address):
@@ -107,11 +107,11 @@ class Door:
         if going is None:
             return None
         going.leave("room", f"it has not proved to be a broker's, and all {ANTEROOM} places for that are wanted")
-        return Kind.NEWCOMER
+        return GuestKind.NEWCOMER
 
     def enter(self, guest: Guest) -> None:
         """Take in a connection of the kind that was told."""
-        if guest.kind is Kind.NEWCOMER:
+        if guest.kind is GuestKind.NEWCOMER:
             self._newcomers[guest] = None
         else:
             self._clients[guest] = None
@@ -131,14 +131,14 @@ class Door:
             if not self.make_room(now, of):
                 return lack
         self._newcomers.pop(guest, None)
-        guest.kind = Kind.CLIENT
+        guest.kind = GuestKind.CLIENT
         self.enter(guest)
         return None
 
     def become_broker(self, guest: Guest, broker: BrokerId) -> None:
         """A connection has proved whose it is."""
         self.depart(guest)
-        guest.kind, guest.broker = Kind.BROKER, broker
+        guest.kind, guest.broker = GuestKind.BROKER, broker
         guests = self._brokers.setdefault(broker, OrderedDict())
         guests[guest] = None
         if len(guests) > CONNECTIONS_PER_BROKER:
@@ -158,17 +158,17 @@ class Door:
 
     def active(self, guest: Guest) -> None:
         """A connection has said or heard something."""
-        if guest.kind is Kind.CLIENT:
+        if guest.kind is GuestKind.CLIENT:
             self._clients.move_to_end(guest)
             self._by_address[guest.address].move_to_end(guest)
-        elif guest.kind is Kind.BROKER and guest.broker is not None:
+        elif guest.kind is GuestKind.BROKER and guest.broker is not None:
             self._brokers[guest.broker].move_to_end(guest)
 
     def depart(self, guest: Guest) -> None:
         """A connection is closed, or changes its room."""
         self._claiming.discard(guest)
         self._newcomers.pop(guest, None)
-        if guest.kind is Kind.BROKER and guest.broker is not None:
+        if guest.kind is GuestKind.BROKER and guest.broker is not None:
             of_broker = self._brokers.get(guest.broker, OrderedDict())
             of_broker.pop(guest, None)
             if not of_broker:

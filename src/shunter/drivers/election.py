@@ -22,7 +22,7 @@ from shunter.drivers.zookeeper_requests import (
     BAD_VERSION,
     NO_NODE,
     NODE_EXISTS,
-    Check,
+    CheckVersion,
     ConnectionLost,
     Create,
     Operation,
@@ -278,7 +278,7 @@ class Election:
         if epoch is None or not ours:
             return
         with contextlib.suppress(ConnectionLost):  # The next look finds what is left, and takes it for our own.
-            await self._client.multi((Check(znodes.CONTROLLER_EPOCH, epoch.version), *ours))
+            await self._client.multi((CheckVersion(znodes.CONTROLLER_EPOCH, epoch.version), *ours))
 
     async def _stand(self) -> None:
         """Wait for a chance and take it; back when we are the controller."""
@@ -448,7 +448,7 @@ class Election:
         Fenced by this term. We lead without it, too.
         """
         operations = (
-            Check(znodes.CONTROLLER_EPOCH, term.epoch_version),
+            CheckVersion(znodes.CONTROLLER_EPOCH, term.epoch_version),
             Create(znodes.controller_id(self._registration.id), encode_controller_id()),
         )
         while self._elected is term:

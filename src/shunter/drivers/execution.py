@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
@@ -18,7 +17,6 @@ from shunter.core.executor.ready import (
     Finish,
     JournalBatch,
     ListReassignments,
-    Notice,
     ObserveLogDirs,
     ObserveTopics,
     PlanReply,
@@ -34,6 +32,7 @@ from shunter.drivers.journals import JournalBusy, JournalFenced, JournalRestored
 from shunter.drivers.seams import ProcessClock
 from shunter.errors import DriverError
 from shunter.model.execution import Command, ExecutionOptions, JournalEntry, MoveOrder
+from shunter.model.notice import Notice
 
 Answer = TypeVar("Answer")
 
@@ -71,25 +70,6 @@ class Claim(Protocol):
     async def granted(self) -> None:
         """Wait for it; raise `DriverError` where somebody else has it."""
         ...
-
-
-class SystemClock:
-    """The wall clock, which never goes back while the process lives: a clock set back stands still for us."""
-
-    def __init__(self) -> None:
-        self._offset_s = time.time() - time.monotonic()
-
-    def now_ms(self) -> int:
-        """Milliseconds since the Unix epoch, as of the start of the process, and on from there."""
-        return int((time.monotonic() + self._offset_s) * 1000)
-
-    def processor_s(self) -> float:
-        """Processor time of this process, seconds."""
-        return time.process_time()
-
-    def utc_offset_minutes(self, now_ms: int) -> int:
-        """How far local time is ahead of UTC."""
-        return time.localtime(now_ms / 1000).tm_gmtoff // 60
 
 
 class ExecutorEnded(DriverError):

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from shunter.drivers.answer import Answer
 from shunter.drivers.broker_addresses import BrokerAddresses
 from shunter.drivers.desk import Desk
-from shunter.drivers.door import Door, Guest, Kind
+from shunter.drivers.door import Door, Guest, GuestKind
 from shunter.drivers.fair_selector import FairSelector
 from shunter.drivers.handlers.context import Node
 from shunter.drivers.memory_pool import READ_BYTES, MemoryPool
@@ -42,9 +42,9 @@ class House:
         """Whether a request waits because answers that their peers don't read take all the room for answers."""
         return self.answers.full and self.desk.waiting > 0
 
-    def pool_of(self, kind: Kind) -> MemoryPool:
+    def pool_of(self, kind: GuestKind) -> MemoryPool:
         """Give the memory for requests of a kind: brokers have their own."""
-        return self._pools[1 if kind is Kind.BROKER else 0]
+        return self._pools[1 if kind is GuestKind.BROKER else 0]
 
     def lend(self, answer: Answer) -> None:
         """Count the memory of an answer that is about to be sent; what several share is counted once."""
@@ -107,7 +107,7 @@ class House:
 
     def forget(self, fd: int, guest: Guest) -> None:
         """A connection is closed."""
-        if self._selector is not None and guest.kind is not Kind.BROKER:
+        if self._selector is not None and guest.kind is not GuestKind.BROKER:
             self._selector.forget(fd)
 
     def close(self) -> None:

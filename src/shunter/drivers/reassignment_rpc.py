@@ -16,9 +16,9 @@ from shunter.wire.primitives import Cursor
 from shunter.wire.reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
     LIST_PARTITION_REASSIGNMENTS,
-    AlterReassignments,
+    AlterReassignmentsRequest,
     AlterReassignmentsResult,
-    ListReassignments,
+    ListReassignmentsRequest,
     ListReassignmentsResult,
     decode_alter_response,
     decode_list_response,
@@ -31,7 +31,7 @@ CLIENT_ID = "shunter"
 
 
 def alter_reassignments(
-    host: str, port: int, request: AlterReassignments, *, timeout_s: float = 70.0
+    host: str, port: int, request: AlterReassignmentsRequest, *, timeout_s: float = 70.0
 ) -> AlterReassignmentsResult:
     """Send RPC 45 to the controller at `host`:`port`.
 
@@ -48,7 +48,7 @@ def list_reassignments(host: str, port: int, *, timeout_s: float = 30.0) -> List
     Raises:
         DriverError: as `alter_reassignments`.
     """
-    everything = encode_list_request(ListReassignments(None, detailed=True))
+    everything = encode_list_request(ListReassignmentsRequest(None, detailed=True))
     answer = _ask(host, port, LIST_PARTITION_REASSIGNMENTS, everything, timeout_s)
     result = decode_list_response(answer)
     if result.error is not ErrorCode.NONE:

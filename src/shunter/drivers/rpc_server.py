@@ -20,7 +20,7 @@ from functools import partial
 from typing import NamedTuple
 
 from shunter.drivers.connection import Connection, hung_up
-from shunter.drivers.door import Kind
+from shunter.drivers.door import GuestKind
 from shunter.drivers.fair_selector import FairSelector
 from shunter.drivers.handlers.context import Node
 from shunter.drivers.house import House
@@ -205,7 +205,7 @@ class RpcServer:
             if overdue is not None:
                 each.leave(*overdue, logging.DEBUG if overdue[0] == "idle" else logging.WARNING)
 
-    def count(self, kind: Kind) -> int:
+    def count(self, kind: GuestKind) -> int:
         """Count the connections of a kind that are open."""
         return self.house.door.count(kind)
 

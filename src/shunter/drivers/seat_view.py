@@ -22,7 +22,7 @@ _QUEUES = (znodes.REASSIGNMENTS, znodes.REASSIGNMENT_REQUESTS, znodes.OWED_DELET
 _REQUESTS = (znodes.LEGACY_REASSIGNMENTS, znodes.EXTRA_REASSIGNMENTS, znodes.CANCEL)
 
 
-class Holder(NamedTuple):
+class SeatHolder(NamedTuple):
     """Who has `/controller`. `process` is known where a Shunter wrote it, on a system that tells processes apart."""
 
     broker: BrokerId
@@ -52,7 +52,7 @@ class SeatView:
         self._client.stop()
         self._client.close()
 
-    def holder(self) -> Holder | None:
+    def holder(self) -> SeatHolder | None:
         """Who is the controller; None where nobody is.
 
         Raises:
@@ -64,7 +64,7 @@ class SeatView:
         broker = decode_controller(data).broker
         process = decode_process(data, znodes.CONTROLLER)
         known = self._data(znodes.controller_id(broker)) is not None and self._data(znodes.broker(broker)) is None
-        return Holder(broker, process is not None or known, process)
+        return SeatHolder(broker, process is not None or known, process)
 
     def left(self) -> tuple[str, ...]:
         """What Apache's controller would not know how to end: moves, requests, and what brokers owe."""

@@ -23,11 +23,11 @@ from shunter.core.controller.events import (
 from shunter.core.controller.ready import LoadCluster, Read, WriteBatch
 from shunter.drivers import zookeeper_requests as wire
 from shunter.drivers.cluster_reader import ClusterReader, Seen
-from shunter.drivers.store_operations import Plan, folders_to_list, happened, paths_to_find, plan, transaction
+from shunter.drivers.store_operations import MultiPlan, folders_to_list, happened, paths_to_find, plan, transaction
 from shunter.drivers.watches import ClusterWatches
 from shunter.drivers.zookeeper import CHUNK, ZooKeeperClient, chunks
 from shunter.drivers.zookeeper_requests import (
-    Check,
+    CheckVersion,
     Committed,
     ConnectionLost,
     Create,
@@ -224,7 +224,7 @@ class ZooKeeperStore:
                 return self._written(batch, planned, committed, fence)
         return await self._reread(batch, fence)
 
-    async def _plan(self, records: Sequence[Record]) -> Plan:
+    async def _plan(self, records: Sequence[Record]) -> MultiPlan:
         folders = folders_to_list(records)
         children = dict(zip(folders, await self._client.children_of_many(folders), strict=True))
         wanted = paths_to_find(records, children)
@@ -247,7 +247,7 @@ class ZooKeeperStore:
             _FencedOffError: somebody was elected after us.
             ZooKeeperRefused: nothing happened; `index` counts without the fence.
         """
-        fenced = (Check(znodes.CONTROLLER_EPOCH, fence), *operations)
+        fenced = (CheckVersion(znodes.CONTROLLER_EPOCH, fence), *operations)
         try:
             committed = await self._client.multi(fenced)
         except ConnectionLost:
@@ -274,7 +274,7 @@ class ZooKeeperStore:
         versions = tuple(_new_version(operation) for operation in operations)
         return Committed(transaction(operations, found), versions)
 
-    def _written(self, batch: WriteBatch, planned: Plan, committed: Committed, fence: int) -> BatchWritten:
+    def _written(self, batch: WriteBatch, planned: MultiPlan, committed: Committed, fence: int) -> BatchWritten:
         """Note our own writes, so that their watches are not taken for others' news; then the answer.
 
         Raises:
@@ -375,7 +375,7 @@ class _FencedOffError(Exception):
 def _new_version(operation: Operation) -> int:
     if type(operation) is Put:
         return operation.version + 1
-    return -1 if type(operation) in {Check, Remove} else 0
+    return -1 if type(operation) in {CheckVersion, Remove} else 0
 
 
 def _topic_of(record: Record) -> str | None:

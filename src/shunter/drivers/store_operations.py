@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from shunter.drivers.process_identity import this_process
-from shunter.drivers.zookeeper_requests import ANY_VERSION, Check, Create, Operation, Put, Remove, Znode
+from shunter.drivers.zookeeper_requests import ANY_VERSION, CheckVersion, Create, Operation, Put, Remove, Znode
 from shunter.formats import znodes
 from shunter.formats.admin_znodes import ProducerIdBlock, encode_legacy_reassignments, encode_producer_id_block
 from shunter.formats.broker_znodes import encode_broker
@@ -100,7 +100,7 @@ def _paths_of(record: Record, children: Mapping[str, tuple[str, ...] | None]) ->
 
 
 @dataclass(slots=True)
-class Plan:
+class MultiPlan:
     """Operations of one multi, without the fence, and for each record the one whose version is its own.
 
     `present` starts as what was found, and follows the operations.
@@ -154,7 +154,7 @@ def plan(
     present: dict[str, bool],
     children: Mapping[str, tuple[str, ...] | None],
     made: Mapping[str, int] = MappingProxyType({}),
-) -> Plan:
+) -> MultiPlan:
     """Plan the operations of a batch.
 
     Args:
@@ -163,7 +163,7 @@ def plan(
         children: Names below `folders_to_list`; None where there is no such folder.
         made: czxids of those that exist.
     """
-    planned = Plan(present, {path: set(names or ()) for path, names in children.items()}, made=made)
+    planned = MultiPlan(present, {path: set(names or ()) for path, names in children.items()}, made=made)
     for record in records:
         planned.add(record)
     return planned
@@ -229,7 +229,7 @@ def _happened(operation: Operation, znode: Znode | None) -> bool | None:
     return None
 
 
-def _put_topic(planned: Plan, record: PutTopic) -> None:
+def _put_topic(planned: MultiPlan, record: PutTopic) -> None:
     topic = record.topic
     if topic.version < 0:
         path = znodes.config("topics", topic.name)
@@ -241,12 +241,12 @@ def _put_topic(planned: Plan, record: PutTopic) -> None:
     planned.write(znodes.topic(topic.name), encode_topic(topic), topic.version)
 
 
-def _check_topic(planned: Plan, record: CheckTopic) -> None:
+def _check_topic(planned: MultiPlan, record: CheckTopic) -> None:
     planned.principals.append(len(planned.operations))
-    planned.operations.append(Check(znodes.topic(record.name), record.version))
+    planned.operations.append(CheckVersion(znodes.topic(record.name), record.version))
 
 
-def _delete_topic(planned: Plan, record: DeleteTopic) -> None:
+def _delete_topic(planned: MultiPlan, record: DeleteTopic) -> None:
     """Delete a topic together with its entry in the deletion queue; without that it is not the topic that was doomed.
 
     So it is when the answer to a first attempt was lost and somebody has made a topic of that name since.
@@ -267,7 +267,7 @@ def _delete_topic(planned: Plan, record: DeleteTopic) -> None:
         planned.remove(path)
 
 
-def _put_partition(planned: Plan, record: PutPartition) -> None:
+def _put_partition(planned: MultiPlan, record: PutPartition) -> None:
     tp, leadership = record.tp, record.leadership
     if leadership.partition_epoch < 0:
         planned.folder(znodes.partitions(tp.topic))
@@ -275,7 +275,7 @@ def _put_partition(planned: Plan, record: PutPartition) -> None:
     planned.write(znodes.state(tp.topic, tp.partition), encode_state(leadership), leadership.partition_epoch)
 
 
-def _put_reassignment(planned: Plan, record: PutReassignment) -> None:
+def _put_reassignment(planned: MultiPlan, record: PutReassignment) -> None:
     folder = znodes.topic_reassignments(record.tp.topic)
     version = record.reassignment.version
     if version < 0:
@@ -284,7 +284,7 @@ def _put_reassignment(planned: Plan, record: PutReassignment) -> None:
     planned.write(znodes.reassignment(record.tp), encode_reassignment(record.reassignment), version)
 
 
-def _close_reassignment(planned: Plan, record: CloseReassignment) -> None:
+def _close_reassignment(planned: MultiPlan, record: CloseReassignment) -> None:
     folder = znodes.topic_reassignments(record.tp.topic)
     planned.remove_own(znodes.reassignment(record.tp), record.version)
     left = planned.children.setdefault(folder, set())
@@ -294,15 +294,15 @@ def _close_reassignment(planned: Plan, record: CloseReassignment) -> None:
         planned.present[folder] = False
 
 
-def _put_owed_deletion(planned: Plan, record: PutOwedDeletion) -> None:
+def _put_owed_deletion(planned: MultiPlan, record: PutOwedDeletion) -> None:
     planned.write(znodes.owed_deletions(record.broker), encode_owed_deletions(record.partitions), record.version)
 
 
-def _close_owed_deletion(planned: Plan, record: CloseOwedDeletion) -> None:
+def _close_owed_deletion(planned: MultiPlan, record: CloseOwedDeletion) -> None:
     planned.remove_own(znodes.owed_deletions(record.broker), record.version)
 
 
-def _put_owed_replicas(planned: Plan, record: PutOwedReplicas) -> None:
+def _put_owed_replicas(planned: MultiPlan, record: PutOwedReplicas) -> None:
     path = znodes.owed_replicas(record.topic)
     if record.partitions:
         planned.write(path, encode_owed_replicas(record.topic_id, record.partitions), record.version)
@@ -310,7 +310,7 @@ def _put_owed_replicas(planned: Plan, record: PutOwedReplicas) -> None:
         planned.remove_own(path, record.version)
 
 
-def _put_registration(planned: Plan, record: PutRegistration) -> None:
+def _put_registration(planned: MultiPlan, record: PutRegistration) -> None:
     path = znodes.broker(record.ourselves.id)
     if record.registered is planned.present.get(path, False):
         planned.nothing_own()
@@ -323,7 +323,7 @@ def _put_registration(planned: Plan, record: PutRegistration) -> None:
         planned.remove_own(path, 0)
 
 
-def _put_legacy(planned: Plan, record: PutLegacyReassignments) -> None:
+def _put_legacy(planned: MultiPlan, record: PutLegacyReassignments) -> None:
     if record.targets is None:
         planned.remove_own(znodes.LEGACY_REASSIGNMENTS, record.version)
     else:
@@ -331,46 +331,46 @@ def _put_legacy(planned: Plan, record: PutLegacyReassignments) -> None:
         planned.write(znodes.LEGACY_REASSIGNMENTS, data, record.version)
 
 
-def _put_extra(planned: Plan, record: PutExtraReassignments) -> None:
+def _put_extra(planned: MultiPlan, record: PutExtraReassignments) -> None:
     if record.targets is None:
         planned.remove_own(znodes.EXTRA_REASSIGNMENTS, record.version)
     else:
         planned.write(znodes.EXTRA_REASSIGNMENTS, encode_legacy_reassignments(record.targets), record.version)
 
 
-def _create_request(planned: Plan, record: CreateReassignmentRequest) -> None:
+def _create_request(planned: MultiPlan, record: CreateReassignmentRequest) -> None:
     data = encode_request(record.targets, legacy=record.legacy)
     planned.operations.append(Create(znodes.REASSIGNMENT_REQUEST_PREFIX, data, sequential=True))
     planned.nothing_own()
 
 
-def _put_request(planned: Plan, record: PutReassignmentRequest) -> None:
+def _put_request(planned: MultiPlan, record: PutReassignmentRequest) -> None:
     """Write a request again under its name, so that it keeps its turn."""
     data = encode_request(record.targets, legacy=record.legacy)
     planned.write(znodes.reassignment_request(record.name), data, record.version)
 
 
-def _forget_controller_id(planned: Plan, record: ForgetControllerId) -> None:
+def _forget_controller_id(planned: MultiPlan, record: ForgetControllerId) -> None:
     planned.remove(znodes.controller_id(record.id))
     planned.nothing_own()
 
 
-def _delete_request(planned: Plan, record: DeleteReassignmentRequest) -> None:
+def _delete_request(planned: MultiPlan, record: DeleteReassignmentRequest) -> None:
     planned.remove(znodes.reassignment_request(record.name))
     planned.nothing_own()
 
 
-def _put_deletion_mark(planned: Plan, record: PutDeletionMark) -> None:
+def _put_deletion_mark(planned: MultiPlan, record: PutDeletionMark) -> None:
     planned.folder(znodes.deletion(record.name))
     planned.nothing_own()
 
 
-def _put_producer_id_block(planned: Plan, record: PutProducerIdBlock) -> None:
+def _put_producer_id_block(planned: MultiPlan, record: PutProducerIdBlock) -> None:
     data = encode_producer_id_block(ProducerIdBlock(record.broker, record.first, record.last))
     planned.write(znodes.PRODUCER_ID_BLOCK, data, record.version)
 
 
-def _delete_queue_entry(planned: Plan, record: DeleteQueueEntry) -> None:
+def _delete_queue_entry(planned: MultiPlan, record: DeleteQueueEntry) -> None:
     """Strike an entry off; one that was to name no topic, and was made when there was one by now, stays."""
     entry, topic = _queue_entry(record), znodes.topic(record.name) if record.name else ""
     if not planned.present.get(topic, False) or planned.made.get(topic, 0) > planned.made.get(entry, 0):
@@ -380,7 +380,7 @@ def _delete_queue_entry(planned: Plan, record: DeleteQueueEntry) -> None:
     planned.nothing_own()
 
 
-_PLANNERS: Mapping[type, Callable[[Plan, Any], None]] = {
+_PLANNERS: Mapping[type, Callable[[MultiPlan, Any], None]] = {
     PutTopic: _put_topic,
     CheckTopic: _check_topic,
     DeleteTopic: _delete_topic,

@@ -29,7 +29,7 @@ from shunter.drivers.cluster_reader import ClusterReader, Seen, Unreadable
 from shunter.drivers.supervision import Supervise
 from shunter.drivers.zookeeper import CHUNK, WatchEvent, WatchKind, ZooKeeperClient, chunks
 from shunter.drivers.zookeeper_requests import (
-    Check,
+    CheckVersion,
     ConnectionLost,
     Remove,
     SessionLost,
@@ -489,6 +489,6 @@ class ClusterWatches:
             return
         for portion in chunks(paths, _DELETED_AT_ONCE):
             try:
-                await self._client.multi((Check(znodes.CONTROLLER_EPOCH, fence), *map(Remove, portion)))
+                await self._client.multi((CheckVersion(znodes.CONTROLLER_EPOCH, fence), *map(Remove, portion)))
             except (ConnectionLost, ZooKeeperRefused) as refusal:
                 logger.info("announcements were left behind: %s", refusal)

@@ -35,11 +35,11 @@ from shunter.drivers.zookeeper_requests import (
     ConnectionLost,
     Create,
     Operation,
-    Request,
     RequestTooGreat,
     SessionLost,
     Znode,
     ZooKeeperRefused,
+    ZooKeeperRequest,
 )
 from shunter.errors import DriverError, SettingsError
 from shunter.formats import broker_znodes, znodes
@@ -90,7 +90,7 @@ class WatchEvent(NamedTuple):
     path: str
 
 
-class Answer(NamedTuple):
+class ZooKeeperAnswer(NamedTuple):
     """An undecoded answer, and the transaction that it belongs to."""
 
     buffer: bytes
@@ -477,7 +477,7 @@ class ZooKeeperClient:
             return path
         return self._chroot if path == "/" else self._chroot + path
 
-    async def _read(self, request: Request) -> Any:
+    async def _read(self, request: ZooKeeperRequest) -> Any:
         """Ask until there is an answer; None for a znode that `exists` did not find."""
         while True:
             try:
@@ -489,7 +489,7 @@ class ZooKeeperClient:
                     raise
                 await asyncio.sleep(_THROTTLED_SECONDS)
 
-    async def _ask(self, request: Request) -> Any:
+    async def _ask(self, request: ZooKeeperRequest) -> Any:
         assert self._loop is not None, "start() first"
         future: asyncio.Future[Any] = self._loop.create_future()
         self._kazoo._call(request, _Waiter(self._loop, future))  # noqa: SLF001 - kazoo has no public way for own requests
@@ -504,7 +504,7 @@ class ZooKeeperClient:
         except ZookeeperError as refusal:
             code = getattr(refusal, "code", 0)
             raise ZooKeeperRefused(code, f"a request of type {request.type} ({refusal})") from None
-        return None if answer is None else Answer(*answer)
+        return None if answer is None else ZooKeeperAnswer(*answer)
 
     def _give_multi_read_up(self, refusal: ZooKeeperRefused) -> None:
         if refusal.code != wire.UNIMPLEMENTED:

@@ -97,7 +97,7 @@ NOT_READ = Znode(WITHHELD, 0, 0, -1, -1, 0, 0)
 """A znode that may not be read, and of which nothing is known but that it is there."""
 
 
-class Check(NamedTuple):
+class CheckVersion(NamedTuple):
     """Fail the multi unless the znode has this version."""
 
     path: str
@@ -128,7 +128,7 @@ class Remove(NamedTuple):
     version: int = ANY_VERSION
 
 
-Operation: TypeAlias = Check | Create | Put | Remove
+Operation: TypeAlias = CheckVersion | Create | Put | Remove
 
 
 class Committed(NamedTuple):
@@ -139,7 +139,7 @@ class Committed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ZooKeeperRequest:
     """A request as kazoo's connection wants it. The answer stays bytes: `deserialize` hands over what came."""
 
     type: int
@@ -165,27 +165,27 @@ def creator_acl() -> Acl:
     return _INT.pack(2) + creator + _INT.pack(1) + _text("world") + _text("anyone")
 
 
-def exists_request(path: str, *, watch: bool) -> Request:
+def exists_request(path: str, *, watch: bool) -> ZooKeeperRequest:
     """Ask for a znode's stat."""
-    return Request(_EXISTS, _text(path) + bytes((watch,)))
+    return ZooKeeperRequest(_EXISTS, _text(path) + bytes((watch,)))
 
 
-def get_request(path: str, *, watch: bool) -> Request:
+def get_request(path: str, *, watch: bool) -> ZooKeeperRequest:
     """Ask for a znode's data and stat."""
-    return Request(_GET_DATA, _text(path) + bytes((watch,)))
+    return ZooKeeperRequest(_GET_DATA, _text(path) + bytes((watch,)))
 
 
-def children_request(path: str, *, watch: bool) -> Request:
+def children_request(path: str, *, watch: bool) -> ZooKeeperRequest:
     """Ask for the names of a znode's children and its stat."""
-    return Request(_GET_CHILDREN_2, _text(path) + bytes((watch,)))
+    return ZooKeeperRequest(_GET_CHILDREN_2, _text(path) + bytes((watch,)))
 
 
-def sync_request(path: str) -> Request:
+def sync_request(path: str) -> ZooKeeperRequest:
     """Ask the server to catch up with the leader."""
-    return Request(_SYNC, _text(path))
+    return ZooKeeperRequest(_SYNC, _text(path))
 
 
-def read_many_request(paths: Iterable[str], *, children: bool = False) -> Request:
+def read_many_request(paths: Iterable[str], *, children: bool = False) -> ZooKeeperRequest:
     """Ask for the data and stats, or for the children's names, of many znodes at once."""
     header = _READ_CHILDREN if children else _READ_DATA
     parts: list[bytes] = []
@@ -193,25 +193,27 @@ def read_many_request(paths: Iterable[str], *, children: bool = False) -> Reques
         encoded = path.encode()
         parts += (header, _INT.pack(len(encoded)), encoded, b"\0")
     parts.append(_END)
-    return Request(_MULTI_READ, b"".join(parts))
+    return ZooKeeperRequest(_MULTI_READ, b"".join(parts))
 
 
-def set_watches_request(since: int, data: Sequence[str], exist: Sequence[str], children: Sequence[str]) -> Request:
+def set_watches_request(
+    since: int, data: Sequence[str], exist: Sequence[str], children: Sequence[str]
+) -> ZooKeeperRequest:
     """Arm many watches at once; those whose znodes changed after the transaction `since` fire at once."""
     parts = [_LONG.pack(since)]
     for paths in (data, exist, children):
         parts.append(_INT.pack(len(paths)))
         parts += map(_text, paths)
-    return Request(_SET_WATCHES, b"".join(parts))
+    return ZooKeeperRequest(_SET_WATCHES, b"".join(parts))
 
 
-def multi_request(operations: Iterable[Operation], acl: Acl) -> Request:
+def multi_request(operations: Iterable[Operation], acl: Acl) -> ZooKeeperRequest:
     """Ask for many changes, all or none."""
     parts: list[bytes] = []
     for operation in operations:
         parts += _operation(operation, acl)
     parts.append(_END)
-    return Request(_MULTI, b"".join(parts))
+    return ZooKeeperRequest(_MULTI, b"".join(parts))
 
 
 def decode_zxid(buffer: bytes) -> int:
@@ -324,8 +326,8 @@ def _operation(operation: Operation, acl: Acl) -> tuple[bytes, ...]:
         created = operation.data
         body = _INT.pack(-1) if created is None else _INT.pack(len(created)) + created
         return (_HEADER.pack(_CREATE, False, -1), path, body, acl, _INT.pack(flags))
-    kind = _CHECK if type(operation) is Check else _DELETE
-    assert isinstance(operation, Check | Remove)
+    kind = _CHECK if type(operation) is CheckVersion else _DELETE
+    assert isinstance(operation, CheckVersion | Remove)
     return (_HEADER.pack(kind, False, -1), path, _INT.pack(operation.version))
 
 

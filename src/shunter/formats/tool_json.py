@@ -17,7 +17,7 @@ from shunter.model.partition import BrokerId, Replicas, TopicPartition
 ANY_LOG_DIR = "any"
 
 
-class PlanRefused(ShunterError):
+class ToolInputRefused(ShunterError):
     """The tool's input can't be used; the message is what Apache's tool says, where it says anything."""
 
 
@@ -53,7 +53,7 @@ def parse_reassignment(text: str, *, nulls: bool = False) -> AskedFor:
         paths = [_text(path) for path in _decoded_list(fields["log_dirs"])]
         if len(paths) != len(replicas):
             told = f"[{', '.join(map(str, replicas))}] is different from size of log dirs list [{', '.join(paths)}]"
-            raise PlanRefused(f"Size of replicas list {told} for partition {tp}")
+            raise ToolInputRefused(f"Size of replicas list {told} for partition {tp}")
         log_dirs.update(
             ((broker, tp), path) for broker, path in zip(replicas, paths, strict=True) if path != ANY_LOG_DIR
         )
@@ -97,19 +97,19 @@ def check_executable(asked: AskedFor, *, cancels: bool) -> None:
         PlanRefused: with Apache's sentence.
     """
     if not asked.partitions and not cancels:
-        raise PlanRefused("Partition reassignment list cannot be empty")
+        raise ToolInputRefused("Partition reassignment list cannot be empty")
     if not cancels and any(not replicas for _, replicas in asked.partitions):
-        raise PlanRefused("Partition replica list cannot be empty")
+        raise ToolInputRefused("Partition replica list cannot be empty")
     repeated = _repeats(tp for tp, _ in asked.partitions)
     if repeated:
         told = ",".join(map(str, repeated))
-        raise PlanRefused(f"Partition reassignment contains duplicate topic partitions: {told}")
+        raise ToolInputRefused(f"Partition reassignment contains duplicate topic partitions: {told}")
     doubled = [(tp, _repeats(replicas or ())) for tp, replicas in asked.partitions]
     told = ". ".join(
         f"{tp} contains multiple entries for {','.join(map(str, brokers))}" for tp, brokers in doubled if brokers
     )
     if told:
-        raise PlanRefused(f"Partition replica lists may not contain duplicate entries: {told}")
+        raise ToolInputRefused(f"Partition replica lists may not contain duplicate entries: {told}")
 
 
 def _repeats(items: Iterable[Any]) -> list[Any]:
@@ -122,11 +122,11 @@ def _repeats(items: Iterable[Any]) -> list[Any]:
 def _parsed(text: str) -> Any:
     """The document; as Apache's parser passes over what stands behind it."""
     if not text:
-        raise PlanRefused("The input string shouldn't be empty")
+        raise ToolInputRefused("The input string shouldn't be empty")
     try:
         document, _end = _DECODER.raw_decode(text.lstrip(" \t\r\n"))
     except (ValueError, RecursionError) as error:
-        raise PlanRefused(f"The input string is not a valid JSON: {error}") from None
+        raise ToolInputRefused(f"The input string is not a valid JSON: {error}") from None
     return document
 
 
@@ -144,18 +144,18 @@ def _printed(value: Any) -> str:
 def _check_version(document: Mapping[str, Any]) -> None:
     version = _integer(document.get("version", 1))
     if version != 1:
-        raise PlanRefused(f"Not supported version field value {version}")
+        raise ToolInputRefused(f"Not supported version field value {version}")
 
 
 def _object(value: Any) -> Mapping[str, Any]:
     if type(value) is not dict:
-        raise PlanRefused(f"Expected JSON object, received {_printed(value)}")
+        raise ToolInputRefused(f"Expected JSON object, received {_printed(value)}")
     return value
 
 
 def _array(value: Any, told: str) -> list[Any]:
     if type(value) is not list:
-        raise PlanRefused(f"{told}, received {_printed(value)}")
+        raise ToolInputRefused(f"{told}, received {_printed(value)}")
     return value
 
 
@@ -165,18 +165,18 @@ def _decoded_list(value: Any) -> list[Any]:
 
 def _field(fields: Mapping[str, Any], name: str) -> Any:
     if name not in fields:
-        raise PlanRefused(f"No such field exists: `{name}`")
+        raise ToolInputRefused(f"No such field exists: `{name}`")
     return fields[name]
 
 
 def _text(value: Any) -> str:
     if type(value) is not str:
-        raise PlanRefused(f"Expected `String` value, received {_printed(value)}")
+        raise ToolInputRefused(f"Expected `String` value, received {_printed(value)}")
     return value
 
 
 def _integer(value: Any) -> int:
     """A whole number of 32 bits: partition numbers and broker ids have no more."""
     if type(value) is not int or not -(2**31) <= value < 2**31:
-        raise PlanRefused(f"Expected `Integer` value, received {_printed(value)}")
+        raise ToolInputRefused(f"Expected `Integer` value, received {_printed(value)}")
     return value

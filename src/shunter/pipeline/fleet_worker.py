@@ -21,7 +21,7 @@ from shunter.core.planning.balance import plan
 from shunter.core.planning.bounds import JOINTLY, byte_bound, joint_bound
 from shunter.core.planning.cluster import ABSENT, GONE, ClusterLoad
 from shunter.core.planning.explain import broker_changes, move_reasons, summarise
-from shunter.core.planning.moves import Plan
+from shunter.core.planning.moves import BalancedPlan
 from shunter.core.planning.request import PlanRequest
 from shunter.errors import FormatError, ShunterError
 
@@ -316,7 +316,7 @@ def _capacity(column: pa.ChunkedArray) -> Any:
     return pc.fill_null(column.cast(pa.float64()), float("inf")).to_numpy()
 
 
-def _moves(made: Plan) -> list[dict[str, Any]]:
+def _moves(made: BalancedPlan) -> list[dict[str, Any]]:
     moves: list[dict[str, Any]] = []
     for move in move_reasons(made):
         topic, _, number = move.partition.rpartition("-")

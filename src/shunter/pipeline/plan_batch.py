@@ -179,7 +179,7 @@ def plan_tables(planned: DataFrame, plan_id: str) -> Iterator[tuple[Table, DataF
         yield table, each.select("cluster_id", "plan_id", "one.*").select(*table.columns)
 
 
-class Reassignment(NamedTuple):
+class PlannedTarget(NamedTuple):
     """A partition's target, and the replicas that it was planned from (None: no snapshot told)."""
 
     topic: str
@@ -188,13 +188,13 @@ class Reassignment(NamedTuple):
     original: list[int] | None
 
 
-def reassignments(spark: SparkSession, lake: Lake, plan_id: str) -> Iterator[tuple[str, Reassignment]]:
+def reassignments(spark: SparkSession, lake: Lake, plan_id: str) -> Iterator[tuple[str, PlannedTarget]]:
     """A plan's targets with their cluster's id, in order of cluster, topic and partition."""
     frame = lake.read(spark, PLAN_ASSIGNMENTS).where(F.col("plan_id") == plan_id)
     ordered = frame.select("cluster_id", "topic", "partition", "replicas", "original_replicas")
     for row in ordered.orderBy("cluster_id", "topic", "partition").toLocalIterator():
         cluster_id, *told = row
-        yield cluster_id, Reassignment(*told)
+        yield cluster_id, PlannedTarget(*told)
 
 
 def latest_plan(spark: SparkSession, lake: Lake, cluster: str | None = None) -> str | None:

@@ -25,7 +25,7 @@ class BrokerBar(NamedTuple):
     after: float
 
 
-class Flow(NamedTuple):
+class FlowArrow(NamedTuple):
     """Bytes from one broker to another."""
 
     source: str
@@ -34,7 +34,7 @@ class Flow(NamedTuple):
     copies: int
 
 
-class Span(NamedTuple):
+class PlotSpan(NamedTuple):
     """A stretch of time, seconds from the plot's start; kind is `planned`, `step`, `stall` or `failed`."""
 
     start: float
@@ -47,10 +47,10 @@ class Lane(NamedTuple):
     """One line of a timeline."""
 
     label: str
-    spans: tuple[Span, ...]
+    spans: tuple[PlotSpan, ...]
 
 
-class Estimate(NamedTuple):
+class EstimateAndOutcome(NamedTuple):
     """What a schedule said, and what came of it (None: not yet)."""
 
     label: str
@@ -84,7 +84,7 @@ def bars(brokers: Sequence[BrokerBar], *, unit: str, title: str) -> str:
     return _svg(height, title, parts)
 
 
-def flows(found: Sequence[Flow], *, title: str) -> str:
+def flows(found: Sequence[FlowArrow], *, title: str) -> str:
     """Brokers that give on the left, brokers that get on the right, ribbons as wide as their bytes."""
     if not found:
         return ""
@@ -138,7 +138,7 @@ def timeline(lanes: Sequence[Lane], *, title: str) -> str:
     return _svg(height, title, parts)
 
 
-def estimates(found: Sequence[Estimate], *, title: str) -> str:
+def estimates(found: Sequence[EstimateAndOutcome], *, title: str) -> str:
     """Each plan's interval, its expectation, and the truth."""
     if not found:
         return ""

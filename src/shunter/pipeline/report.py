@@ -21,7 +21,7 @@ from shunter.pipeline.account_schemas import (
     SCHEDULES,
 )
 from shunter.pipeline.lake import Lake
-from shunter.pipeline.plots import BrokerBar, Estimate, Flow, Lane, Span, amount, duration
+from shunter.pipeline.plots import BrokerBar, EstimateAndOutcome, FlowArrow, Lane, PlotSpan, amount, duration
 from shunter.pipeline.report_page import Listing, ReportData
 from shunter.pipeline.schemas import Table
 
@@ -102,13 +102,13 @@ def _loads(loads: DataFrame) -> tuple[tuple[str, tuple[BrokerBar, ...]], ...]:
     return tuple((name, tuple(by_resource[name])) for name in order if name in by_resource)
 
 
-def _flows(moves: DataFrame) -> tuple[tuple[Flow, ...], int]:
+def _flows(moves: DataFrame) -> tuple[tuple[FlowArrow, ...], int]:
     source = F.coalesce(F.concat(F.lit("broker "), "source"), F.lit("one more replica"))
     pairs = moves.groupBy(source.alias("source"), F.concat(F.lit("broker "), "target").alias("target")).agg(
         F.sum("bytes").alias("bytes"), F.count("*").alias("copies")
     )
     rows = pairs.orderBy(F.desc("bytes"), "source", "target").limit(MOST_FLOWS).collect()
-    found = tuple(Flow(row["source"], row["target"], row["bytes"], row["copies"]) for row in rows)
+    found = tuple(FlowArrow(row["source"], row["target"], row["bytes"], row["copies"]) for row in rows)
     return found, max(0, pairs.count() - len(found)) if len(found) == MOST_FLOWS else 0
 
 
@@ -123,12 +123,12 @@ def _lanes(spark: SparkSession, lake: Lake, cluster: str, plan_id: str) -> tuple
     if not chosen:
         return _planned_lanes(planned)
     start = min(row["accepted_at"] for row in chosen)
-    spans: dict[tuple[str, int], list[Span]] = {(row["topic"], row["partition"]): [] for row in chosen}
+    spans: dict[tuple[str, int], list[PlotSpan]] = {(row["topic"], row["partition"]): [] for row in chosen}
     keys = F.broadcast(spark.createDataFrame(sorted(spans), "topic string, partition int"))
     drawn = planned.where(F.col("end").isNotNull()).join(keys, on=["topic", "partition"], how="left_semi")
     for row in drawn.collect():
         spans[row["topic"], row["partition"]].append(
-            Span(row["start"], row["end"], "planned", f"planned: to broker {row['target']}")
+            PlotSpan(row["start"], row["end"], "planned", f"planned: to broker {row['target']}")
         )
     longest_moves = longest.limit(MOST_LANES)
     for row in _within(lake.read(spark, ACCOUNT_STEPS), "begun_at", longest_moves).collect():
@@ -154,7 +154,7 @@ def _within(frame: DataFrame, begun: str, moves: DataFrame) -> DataFrame:
     return frame.join(F.broadcast(bounds), on=key, how="inner").where(belongs)
 
 
-def _begins(spans: Sequence[Span]) -> tuple[float, float]:
+def _begins(spans: Sequence[PlotSpan]) -> tuple[float, float]:
     steps = [span for span in spans if span.kind == "step"] or spans
     return min((span.start for span in steps), default=0.0), max((span.end for span in steps), default=0.0)
 
@@ -166,7 +166,7 @@ def _planned_lanes(planned: DataFrame) -> tuple[tuple[Lane, ...], int]:
         Lane(
             f"{row['topic']}-{row['partition']}",
             (
-                Span(
+                PlotSpan(
                     row["start"],
                     row["end"],
                     "planned",
@@ -179,14 +179,14 @@ def _planned_lanes(planned: DataFrame) -> tuple[tuple[Lane, ...], int]:
     return lanes, max(0, ended.count() - len(lanes)) if len(lanes) == MOST_LANES else 0
 
 
-def _span(start: datetime, began: datetime, ended: datetime, kind: str, words: str) -> Span:
+def _span(start: datetime, began: datetime, ended: datetime, kind: str, words: str) -> PlotSpan:
     first, last = (began - start).total_seconds(), (ended - start).total_seconds()
-    return Span(first, last, kind, f"{words or kind}: {duration(last - first)}")
+    return PlotSpan(first, last, kind, f"{words or kind}: {duration(last - first)}")
 
 
-def _estimates(account: Sequence[Row]) -> tuple[Estimate, ...]:
+def _estimates(account: Sequence[Row]) -> tuple[EstimateAndOutcome, ...]:
     return tuple(
-        Estimate(
+        EstimateAndOutcome(
             row["plan_id"],
             row["planned_seconds_low"],
             row["planned_seconds"],

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import NamedTuple
 
-from shunter.pipeline.plots import BrokerBar, Estimate, Flow, Lane, bars, estimates, flows, timeline
+from shunter.pipeline.plots import BrokerBar, EstimateAndOutcome, FlowArrow, Lane, bars, estimates, flows, timeline
 
 UNITS = {
     "disk": "bytes",
@@ -54,11 +54,11 @@ class ReportData:
     facts: tuple[tuple[str, str], ...]
     loads: tuple[tuple[str, tuple[BrokerBar, ...]], ...] = ()
     """(resource, brokers)."""
-    flows: tuple[Flow, ...] = ()
+    flows: tuple[FlowArrow, ...] = ()
     flows_left_out: int = 0
     lanes: tuple[Lane, ...] = ()
     lanes_left_out: int = 0
-    estimates: tuple[Estimate, ...] = ()
+    estimates: tuple[EstimateAndOutcome, ...] = ()
     listings: tuple[Listing, ...] = field(default_factory=tuple)
 
 

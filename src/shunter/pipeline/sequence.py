@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 DUPLICATE, OVERLAP, KNOWN = "duplicate", "time_backwards", "already_ingested"
 
 
-class Span(NamedTuple):
+class TimeWindow(NamedTuple):
     """A window in seconds since 1970; `known_by` is the batch that it came with, None for one of this batch."""
 
     start: int
@@ -24,7 +24,7 @@ class Span(NamedTuple):
     known_by: str | None = None
 
 
-def judge_windows(spans: Sequence[Span], tolerance: int = 1) -> list[str | None]:
+def judge_windows(spans: Sequence[TimeWindow], tolerance: int = 1) -> list[str | None]:
     """Say which windows of one replica are put aside, by which rule; None for those that are kept.
 
     Windows of earlier batches stay. Of the others each is kept that overlaps no window that is kept already, in order of
@@ -81,7 +81,9 @@ def judge_batches(
             if rules[at] is None:
                 by_replica.setdefault(replica, []).append(at)
         for found in by_replica.values():
-            spans = [Span(columns["start"][at], columns["window_seconds"][at], columns["known_by"][at]) for at in found]
+            spans = [
+                TimeWindow(columns["start"][at], columns["window_seconds"][at], columns["known_by"][at]) for at in found
+            ]
             for at, span, verdict in zip(found, spans, judge_windows(spans, tolerance), strict=True):
                 if verdict is not None:
                     rules[at], details[at] = verdict, f"{_WORDS[verdict]}: {span.seconds} s from {span.start}"

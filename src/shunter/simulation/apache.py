@@ -20,7 +20,7 @@ from shunter.core.controller.ready import (
     StopPartition,
     TopicSlice,
 )
-from shunter.drivers.zookeeper_requests import Check, Create, Operation, Put, Remove
+from shunter.drivers.zookeeper_requests import CheckVersion, Create, Operation, Put, Remove
 from shunter.errors import ErrorCode
 from shunter.formats import znodes
 from shunter.formats.admin_znodes import encode_legacy_reassignments
@@ -374,7 +374,7 @@ class ApacheController:
         if epoch is None or not self.active:
             return False
         session = self.world.brokers[self.host].session
-        done = self.world.tree.commit([Check(znodes.CONTROLLER_EPOCH, epoch.version), *operations], session)
+        done = self.world.tree.commit([CheckVersion(znodes.CONTROLLER_EPOCH, epoch.version), *operations], session)
         return isinstance(done, Transaction)
 
     def _write(

@@ -23,7 +23,7 @@ from shunter.model.partition import (
     TopicPartition,
 )
 from shunter.simulation.alterations import Alterations
-from shunter.simulation.channels import Answered, Decided
+from shunter.simulation.channels import Answered, DecidedRequest
 from shunter.simulation.log import Log
 from shunter.simulation.replica import FetchAnswer, Replica, Role
 from shunter.simulation.scheduler import MS, SECOND, Timer
@@ -80,7 +80,7 @@ class SimulatedBroker:
         self.live: dict[BrokerId, Broker] = {}
         """Who is alive, as it was told: what it places topics on, and what clients are told."""
         self.metadata: dict[TopicPartition, LeaderAndIsr] = {}
-        self._control: deque[tuple[Decided, Answered]] = deque()
+        self._control: deque[tuple[DecidedRequest, Answered]] = deque()
         self._handling = False
         self._fetchers: set[BrokerId] = set()
         self.alterations = Alterations(self)
@@ -221,7 +221,7 @@ class SimulatedBroker:
 
     # ---- control requests, one after another
 
-    def take_control_request(self, decided: Decided, answered: Answered) -> None:
+    def take_control_request(self, decided: DecidedRequest, answered: Answered) -> None:
         """Queue a control request."""
         self._control.append((decided, answered))
         self._work()
@@ -243,7 +243,7 @@ class SimulatedBroker:
         answered(error, errors)
         self._work()
 
-    def _handle(self, decided: Decided) -> tuple[ErrorCode, Mapping[TopicPartition, ErrorCode]]:
+    def _handle(self, decided: DecidedRequest) -> tuple[ErrorCode, Mapping[TopicPartition, ErrorCode]]:
         request = decided.request
         refusal = self.refuses_with.get(type(request))
         if refusal is not None:

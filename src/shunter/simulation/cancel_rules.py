@@ -20,7 +20,7 @@ Seen = Mapping[TopicPartition, tuple[ReplicaAssignment, int]]
 
 
 @dataclass(slots=True, eq=False)
-class Request:
+class ObservedRequest:
     """One request to one life of a controller process; `cancelled` names what was cancelled after it was asked."""
 
     who: tuple[str, int]
@@ -35,9 +35,9 @@ class CancelRules:
     def __init__(self, safety: History) -> None:
         """Begin with nothing asked."""
         self._safety = safety
-        self._open: list[Request] = []
-        self._void: dict[TopicPartition, Request] = {}
-        self._held: dict[TopicPartition, Request] = {}
+        self._open: list[ObservedRequest] = []
+        self._void: dict[TopicPartition, ObservedRequest] = {}
+        self._held: dict[TopicPartition, ObservedRequest] = {}
         """Paused while it waited, and not resumed since."""
         self._resumes = 0
         """How often somebody has asked to resume: who asks for that while a pause is under way takes it back."""
@@ -63,7 +63,7 @@ class CancelRules:
         resumes = self._resumes
         moving = self._moving(who[0], event)
         targets = {change.tp: change.replicas for change in event.changes if change.replicas}
-        asked = Request(who, targets, set())
+        asked = ObservedRequest(who, targets, set())
         self._open.append(asked)
 
         def told(reply: Reply | ErrorCode) -> None:
@@ -82,10 +82,10 @@ class CancelRules:
 
     def _covered(
         self, who: tuple[str, int], event: ReassignmentsSubmitted, *, pauses: bool
-    ) -> list[tuple[Request, TopicPartition]]:
+    ) -> list[tuple[ObservedRequest, TopicPartition]]:
         """What the same process was asked for before and has not answered, and is cancelled (or paused) now."""
         modes = {change.tp: change.cancel_mode or event.cancel_mode for change in event.changes if not change.replicas}
-        covered: list[tuple[Request, TopicPartition]] = []
+        covered: list[tuple[ObservedRequest, TopicPartition]] = []
         for request in self._open:
             for tp in request.targets if request.who == who else ():
                 whole = event.cancel_all or tp.topic in event.cancel_topics
@@ -96,7 +96,10 @@ class CancelRules:
         return covered
 
     def _answered(
-        self, asked: Request, covered: list[tuple[Request, TopicPartition]], reply: PartitionResultsReply
+        self,
+        asked: ObservedRequest,
+        covered: list[tuple[ObservedRequest, TopicPartition]],
+        reply: PartitionResultsReply,
     ) -> None:
         """A cancel concerns what was asked for before it, and nothing else.
 
@@ -144,7 +147,7 @@ class CancelRules:
                 told = f"{name} has cancelled everything, and left {tp} in motion: {assignment}"
                 self._safety.violate("a cancel of everything leaves nothing out", told)
 
-    def _paused(self, covered: list[tuple[Request, TopicPartition]], reply: PartitionResultsReply) -> None:
+    def _paused(self, covered: list[tuple[ObservedRequest, TopicPartition]], reply: PartitionResultsReply) -> None:
         """A pause is for everything that was asked for before it: what waits does not begin.
 
         Source: docs/decisions/0112-pausing-what-waits.md.

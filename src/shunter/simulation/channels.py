@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from shunter.core.controller.events import BrokerIdentified, ConnectionChanged, Event, RequestAnswered
 from shunter.core.controller.ready import ConnectBrokers, Request, SendUpdateMetadata
-from shunter.drivers.backlog import Backlog, Entry, merge_updates
+from shunter.drivers.backlog import Backlog, QueuedRequest, merge_updates
 from shunter.drivers.channels import GONE_AFTER_SECONDS, REQUEST_SECONDS
 from shunter.errors import ErrorCode
 from shunter.model.broker import Broker
@@ -36,7 +36,7 @@ class Body:
         self.request = request
 
 
-class Decided(NamedTuple):
+class DecidedRequest(NamedTuple):
     """A request as it was decided: by whom, and which life of the broker the decider knew."""
 
     request: Any
@@ -60,7 +60,7 @@ class ControlledBroker(Protocol):
         """Which start of its process this is."""
         ...
 
-    def take_control_request(self, decided: Decided, answered: Answered) -> None:
+    def take_control_request(self, decided: DecidedRequest, answered: Answered) -> None:
         """Queue a control request; answered when it was handled."""
         ...
 
@@ -112,7 +112,7 @@ class SimulatedChannels:
         for broker in request.brokers if isinstance(request, SendUpdateMetadata) else (request.broker,):
             channel = self.channels.get(broker)
             if channel is not None:
-                channel.queue(Entry(body, (request.request_id,), 0.0))  # type: ignore[arg-type]
+                channel.queue(QueuedRequest(body, (request.request_id,), 0.0))  # type: ignore[arg-type]
 
     def merged(self, bodies: tuple[Any, ...]) -> Any:
         """One body for several metadata updates."""
@@ -158,7 +158,7 @@ class Channel:
         self.broker = broker
         self._owner = owner
         self._backlog = Backlog(BACKLOG, owner.merged)
-        self._flying: deque[Entry] = deque()
+        self._flying: deque[QueuedRequest] = deque()
         self._up: Link | None = None
         self._down: Link | None = None
         self._retired = False
@@ -167,7 +167,7 @@ class Channel:
         self._wait_for_it()
         self._open()
 
-    def queue(self, entry: Entry) -> None:
+    def queue(self, entry: QueuedRequest) -> None:
         """Queue an entry."""
         self._backlog.append(entry)
         self._pump()
@@ -258,11 +258,11 @@ class Channel:
             entry = self._backlog.take()
             self._flying.append(entry)
             broker = self._owner.world[self.broker.id]
-            decided = Decided(entry.body.request, self._owner.name, self.broker.epoch)
+            decided = DecidedRequest(entry.body.request, self._owner.name, self.broker.epoch)
             entry.sent_at = self._owner.scheduler.now_us / SECOND
             self._up.send(self._arrived, decided, entry, self._down, broker.incarnation)
 
-    def _arrived(self, decided: Decided, entry: Entry, down: Link, incarnation: int) -> None:
+    def _arrived(self, decided: DecidedRequest, entry: QueuedRequest, down: Link, incarnation: int) -> None:
         broker = self._owner.world[self.broker.id]
         if not broker.accepting or broker.incarnation != incarnation:
             self.lost()  # The process at the other end is gone, and its sockets with it.
@@ -273,10 +273,10 @@ class Channel:
 
         broker.take_control_request(decided, answered)
 
-    def _answered(self, entry: Entry, error: ErrorCode, errors: Mapping[TopicPartition, ErrorCode]) -> None:
+    def _answered(self, entry: QueuedRequest, error: ErrorCode, errors: Mapping[TopicPartition, ErrorCode]) -> None:
         self._owner.loop.deliver(self._take_answer, entry, error, errors)
 
-    def _take_answer(self, entry: Entry, error: ErrorCode, errors: Mapping[TopicPartition, ErrorCode]) -> None:
+    def _take_answer(self, entry: QueuedRequest, error: ErrorCode, errors: Mapping[TopicPartition, ErrorCode]) -> None:
         if self._retired or not self._flying or self._flying[0] is not entry:
             return
         self._flying.popleft()

@@ -32,7 +32,12 @@ from shunter.simulation.replica import Role
 from shunter.simulation.scheduler import MS, SECOND
 from shunter.simulation.zookeeper_session import SimulatedKazoo
 from shunter.simulation.zookeeper_tree import Transaction
-from shunter.wire.reassignments import AlteredPartition, AlteredTopic, AlterReassignments, AlterReassignmentsResult
+from shunter.wire.reassignments import (
+    AlteredPartition,
+    AlteredTopic,
+    AlterReassignmentsRequest,
+    AlterReassignmentsResult,
+)
 
 if TYPE_CHECKING:
     from shunter.simulation.world import World
@@ -97,7 +102,9 @@ class Edges:
         if process is None or not partitions:
             return False
         tp = random.choice(partitions)
-        request = AlterReassignments((AlteredTopic(tp.topic, (AlteredPartition(tp.partition, ()),)),), PATIENCE_MS)
+        request = AlterReassignmentsRequest(
+            (AlteredTopic(tp.topic, (AlteredPartition(tp.partition, ()),)),), PATIENCE_MS
+        )
         touches = self.world.operators.touches(tp)
 
         def told(answer: Any) -> None:

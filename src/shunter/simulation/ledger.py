@@ -10,16 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shunter.model.partition import BrokerId, TopicPartition
-from shunter.simulation.log import Entry
+from shunter.simulation.log import LogEntry
 from shunter.simulation.observed import History
 from shunter.simulation.replica import Replica
 
 
 @dataclass(slots=True)
-class Ledger:
+class AcknowledgedRecords:
     """One partition's. `promised` is the offset after the last acknowledged record."""
 
-    entries: list[Entry] = field(default_factory=list[Entry])
+    entries: list[LogEntry] = field(default_factory=list[LogEntry])
     promised: int = 0
     void: bool = False
     """An unclean election was allowed: nothing is promised any more."""
@@ -31,11 +31,11 @@ class Ledgers:
     def __init__(self, safety: History) -> None:
         """Begin with nothing promised."""
         self._safety = safety
-        self._by_partition: dict[TopicPartition, Ledger] = {}
+        self._by_partition: dict[TopicPartition, AcknowledgedRecords] = {}
 
-    def of(self, tp: TopicPartition) -> Ledger:
+    def of(self, tp: TopicPartition) -> AcknowledgedRecords:
         """A partition's ledger."""
-        return self._by_partition.setdefault(tp, Ledger())
+        return self._by_partition.setdefault(tp, AcknowledgedRecords())
 
     def topic_gone(self, name: str) -> None:
         """A topic was deleted, and its promises with it."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """One record. `value` is unique in the world."""
 
     epoch: int
@@ -22,7 +22,7 @@ class Log:
         """Begin empty."""
         self.topic_id = topic_id
         self.directory = directory
-        self.entries: list[Entry] = []
+        self.entries: list[LogEntry] = []
         self.high_watermark = 0
         self.checkpoint = 0
         """The high watermark as last written to disk: what a restart begins with."""

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from shunter.core.controller.events import Envelope, Event, ReplyToken
 from shunter.core.controller.machine import ControllerMachine
-from shunter.core.controller.ready import Notice, Ready, Reply
+from shunter.core.controller.ready import Ready, Reply
 from shunter.drivers.controller_loop import ControllerLoop
 from shunter.drivers.controller_seat import ControllerSeat
 from shunter.drivers.handlers.brokers import alter_partition, controlled_shutdown
@@ -19,6 +19,7 @@ from shunter.drivers.supervision import Supervisor
 from shunter.drivers.zookeeper import ZooKeeperClient
 from shunter.errors import ErrorCode, InvariantViolation, RequestRejected
 from shunter.model.broker import Broker, Endpoint
+from shunter.model.notice import Notice
 from shunter.model.partition import BrokerId, LeaderAndIsr, TopicPartition
 from shunter.model.settings import ControllerSettings, Takeover
 from shunter.simulation.channels import SimulatedChannels

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from shunter.core.controller.events import IsrProposal
 from shunter.model.partition import BrokerId, LeaderAndIsr, PartitionState, Replicas, TopicPartition
-from shunter.simulation.log import Entry, Log
+from shunter.simulation.log import Log, LogEntry
 from shunter.simulation.scheduler import SECOND
 
 LAG_US = 3 * SECOND
@@ -32,7 +32,7 @@ class FetchAnswer(NamedTuple):
     """A leader's answer: records from the asked offset, or where the logs part."""
 
     error: bool
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[LogEntry, ...] = ()
     high_watermark: int = 0
     diverging: tuple[int, int] | None = None
     moved: bool = False
@@ -119,7 +119,7 @@ class Replica:
         """Take a record of an acks=all producer; its offset, or None when too few are in sync."""
         if len(self.isr) < self.min_isr:
             return None
-        self.log.entries.append(Entry(self.leader_epoch, value))
+        self.log.entries.append(LogEntry(self.leader_epoch, value))
         self.waiting.append((self.log.end - 1, value))
         return self.log.end - 1
 

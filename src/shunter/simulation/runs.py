@@ -20,7 +20,7 @@ _worlds = count(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WorldOutcome:
     """How a world ended. `digest` is the trace's hash; `tail` its last lines; `kinds` the actions by number."""
 
     seed: int
@@ -42,7 +42,7 @@ def run_seed(
     steps: int | None = None,
     faults: Collection[str] | None = None,
     kept: Collection[int] | None = None,
-) -> Outcome:
+) -> WorldOutcome:
     """Run one world.
 
     Args:
@@ -68,7 +68,7 @@ def run_seed(
         world = kind.build(seed, actions)
         world.run()
     _forget_frozen()
-    return Outcome(
+    return WorldOutcome(
         seed=seed,
         violation=world.violation,
         events=world.scheduler.events,
@@ -83,13 +83,13 @@ def run_seed(
 
 
 def shrink(
-    failed: Outcome,
+    failed: WorldOutcome,
     *,
     kind: WorldKind = CONTROLLER,
     steps: int | None = None,
     faults: Collection[str] | None = None,
     most_runs: int = 300,
-) -> Outcome:
+) -> WorldOutcome:
     """Drop actions while the same rule is still broken: halves first, then quarters, down to single ones.
 
     Source: Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (ddmin).

@@ -8,7 +8,7 @@ from shunter.formats import znodes
 from shunter.model.partition import EPOCH_DURING_DELETE, BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.topic import Topic
 from shunter.simulation.cancel_rules import CancelRules
-from shunter.simulation.channels import Decided
+from shunter.simulation.channels import DecidedRequest
 from shunter.simulation.ledger import Ledgers
 from shunter.simulation.log import Log
 from shunter.simulation.move_rules import MoveRules
@@ -271,7 +271,7 @@ class Safety:
         in_sync = state is not None and broker in state.isr
         return owed is not None and (tp, EPOCH_DURING_DELETE) in owed.partitions and not in_sync
 
-    def control_request_accepted(self, broker: ObservedBroker, decided: Decided) -> None:
+    def control_request_accepted(self, broker: ObservedBroker, decided: DecidedRequest) -> None:
         """A request decided before a bounce never takes effect after it; one controller per epoch.
 
         Source: KIP-380 and seed 003, "obsolete control requests can be rejected by a broker": e0 → e1 → e2.

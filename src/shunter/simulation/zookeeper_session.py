@@ -23,12 +23,12 @@ from kazoo.exceptions import (
 )
 
 from shunter.drivers import zookeeper_requests as requests
-from shunter.drivers.zookeeper_requests import Check, Operation
+from shunter.drivers.zookeeper_requests import CheckVersion, Operation
 from shunter.simulation import zookeeper_wire as wire
 from shunter.simulation.event_loop import ProcessLoop
 from shunter.simulation.network import Delays, Link
 from shunter.simulation.scheduler import MS, Scheduler, Timer
-from shunter.simulation.zookeeper_tree import Refusal, ZooKeeperTree
+from shunter.simulation.zookeeper_tree import RefusedTransaction, ZooKeeperTree
 
 MAX_BUFFER = 0xFFFFF
 """`jute.maxbuffer`: a server that is sent more closes the connection."""
@@ -65,10 +65,10 @@ class SimulatedKazoo:
         self._on_refused = on_refused
         self._connection = SimpleNamespace(_read_watch_event=None)
         self._listeners: list[Callable[[str], None]] = []
-        self._waiting: deque[tuple[requests.Request, Any]] = deque()
+        self._waiting: deque[tuple[requests.ZooKeeperRequest, Any]] = deque()
         self._up: Link | None = None
         self._down: Link | None = None
-        self._flying: deque[tuple[requests.Request, Any]] = deque()
+        self._flying: deque[tuple[requests.ZooKeeperRequest, Any]] = deque()
         self._expiry: Timer | None = None
         self._closed = False
         self.reachable = True
@@ -108,7 +108,7 @@ class SimulatedKazoo:
     def close(self) -> None:
         """Do nothing more than `stop`."""
 
-    def _call(self, request: requests.Request, waiter: Any) -> None:
+    def _call(self, request: requests.ZooKeeperRequest, waiter: Any) -> None:
         if self._closed:
             waiter.set_exception(ConnectionClosedError())
             return
@@ -213,7 +213,7 @@ class SimulatedKazoo:
 
     # ---- the server's side
 
-    def _serve(self, link: Link, request: requests.Request, waiter: Any) -> None:
+    def _serve(self, link: Link, request: requests.ZooKeeperRequest, waiter: Any) -> None:
         if len(request.body) > MAX_BUFFER:
             self._scheduler.note(f"zookeeper: a request of {len(request.body)} bytes ends a connection")
             self._scheduler.after(0, self.drop)
@@ -243,7 +243,7 @@ class SimulatedKazoo:
         # It does not tell its transaction: another watch of that may be lost yet.
         self._loop.deliver(self._connection._read_watch_event, buffer, 0)  # noqa: SLF001 - the hook that the driver fills
 
-    def _handle(self, request: requests.Request) -> tuple[bytes | None, Exception | None]:
+    def _handle(self, request: requests.ZooKeeperRequest) -> tuple[bytes | None, Exception | None]:
         kind, body, tree = request.type, request.body, self._tree
         if self.session not in tree.sessions:
             return b"", SessionExpiredError()
@@ -291,10 +291,10 @@ class SimulatedKazoo:
 
     def _multi(self, operations: list[Operation]) -> bytes:
         for index, operation in enumerate(operations):
-            if not isinstance(operation, Check) and operation.path.startswith(tuple(self.forbidden_writes)):
+            if not isinstance(operation, CheckVersion) and operation.path.startswith(tuple(self.forbidden_writes)):
                 self._on_refused(self._loop.name)
                 return wire.multi_refused(operations, index, requests.NO_AUTH)
         done = self._tree.commit(operations, self.session)
-        if isinstance(done, Refusal):
+        if isinstance(done, RefusedTransaction):
             return wire.multi_refused(operations, done.position, done.code)
         return wire.multi_done(operations, done.seen)

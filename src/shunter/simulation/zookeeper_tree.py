@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from shunter.drivers import zookeeper_requests as wire
-from shunter.drivers.zookeeper_requests import ANY_VERSION, Check, Create, Operation, Put, Remove, Znode
+from shunter.drivers.zookeeper_requests import ANY_VERSION, CheckVersion, Create, Operation, Put, Remove, Znode
 
 CREATED, DELETED, CHANGED, CHILDREN = 1, 2, 3, 4
 
 
-class Refusal(NamedTuple):
+class RefusedTransaction(NamedTuple):
     """Why a transaction did not happen: which operation, and ZooKeeper's code."""
 
     position: int
@@ -99,7 +99,7 @@ class ZooKeeperTree:
 
     # ---- writes
 
-    def commit(self, operations: Sequence[Operation], session: int) -> Transaction | Refusal:
+    def commit(self, operations: Sequence[Operation], session: int) -> Transaction | RefusedTransaction:
         """Carry out operations, all or none; watches fire when it is done."""
         zxid = self.zxid + 1
         undo: list[Callable[[], None]] = []
@@ -111,7 +111,7 @@ class ZooKeeperTree:
             if code:
                 for action in reversed(undo):
                     action()
-                return Refusal(index, code)
+                return RefusedTransaction(index, code)
             seen.append(self.get(operation.path))
         self.zxid = zxid
         changes = tuple(Change(path, was, self.get(path)) for path, was in before.items())
@@ -139,7 +139,7 @@ class ZooKeeperTree:
             return wire.NO_NODE
         if operation.version not in {ANY_VERSION, node.version}:
             return wire.BAD_VERSION
-        if isinstance(operation, Check):
+        if isinstance(operation, CheckVersion):
             return 0
         before.setdefault(path, node.seen())
         if isinstance(operation, Put):

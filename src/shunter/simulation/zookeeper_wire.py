@@ -9,7 +9,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from shunter.drivers.zookeeper_requests import Check, Create, Operation, Put, Remove, Znode
+from shunter.drivers.zookeeper_requests import CheckVersion, Create, Operation, Put, Remove, Znode
 
 EXISTS, GET_DATA, SYNC, GET_CHILDREN_2, MULTI, MULTI_READ, SET_WATCHES = 3, 4, 9, 12, 14, 22, 101
 _CREATE, _DELETE, _SET_DATA, _CHECK, _GET_CHILDREN = 1, 2, 5, 13, 8
@@ -96,7 +96,7 @@ def read_multi(body: bytes) -> list[Operation]:
             data = reader.data()
             operations.append(Put(path, data or b"", reader.integer()))
         elif kind == _CHECK:
-            operations.append(Check(path, reader.integer()))
+            operations.append(CheckVersion(path, reader.integer()))
         else:
             operations.append(Remove(path, reader.integer()))
 
@@ -180,7 +180,7 @@ def multi_done(operations: Sequence[Operation], after: Sequence[Znode | None]) -
             assert znode is not None
             parts += (_MULTI_HEADER.pack(_SET_DATA, False, 0), stat(znode))
         else:
-            parts.append(_MULTI_HEADER.pack(_CHECK if isinstance(operation, Check) else _DELETE, False, 0))
+            parts.append(_MULTI_HEADER.pack(_CHECK if isinstance(operation, CheckVersion) else _DELETE, False, 0))
     return b"".join((*parts, _END))
 
 

@@ -95,7 +95,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class Workload:
     """The event queue and the tasks behind it. Seconds and counts since the start, but for what waits now.
 
     `events_waiting` and `oldest_event_s` are of events that were not looked at; `items_waiting` of decisions that wait
@@ -163,7 +163,7 @@ class ControllerMetrics:
     """Everything together. `encode_s`, `connections`, `lost`, `timeouts`, `superseded`, `dropped` count since the start."""
 
     cluster: Cluster
-    work: Work
+    work: Workload
     lag: Lag
     traffic: tuple[ApiTraffic, ...]
     errors: tuple[AnswerErrors, ...]

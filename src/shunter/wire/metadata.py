@@ -57,7 +57,7 @@ class Audience(NamedTuple):
     operations: int = OPERATIONS_OMITTED
 
 
-class Topic(Protocol):
+class TopicMetadata(Protocol):
     """A topic as the controller knows it."""
 
     @property
@@ -168,7 +168,7 @@ class _Kept:
     __slots__ = ("failed", "pieces", "states", "topic", "topic_id")
 
     def __init__(
-        self, topic: Topic, states: tuple[PartitionState, ...], failed: Failed, pieces: tuple[bytes, ...]
+        self, topic: TopicMetadata, states: tuple[PartitionState, ...], failed: Failed, pieces: tuple[bytes, ...]
     ) -> None:
         self.topic = topic
         self.topic_id = topic.topic_id
@@ -208,7 +208,7 @@ class MetadataPieces:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def topic(self, topic: Topic, failed: Failed) -> Iterator[bytes]:
+    def topic(self, topic: TopicMetadata, failed: Failed) -> Iterator[bytes]:
         """Give a topic piece by piece, so that others can have a turn in between.
 
         What is given is the topic as it is when the first piece is asked for. Cost: O(its partitions), some ten
@@ -233,7 +233,12 @@ class MetadataPieces:
         into[topic.name] = _Kept(topic, states, failed, tuple(pieces))
 
     def _encoded(
-        self, topic: Topic, states: tuple[PartitionState, ...], failed: Failed, kept: _Kept | None, encoder: _Encoder
+        self,
+        topic: TopicMetadata,
+        states: tuple[PartitionState, ...],
+        failed: Failed,
+        kept: _Kept | None,
+        encoder: _Encoder,
     ) -> Iterator[bytes]:
         audience = self.audience
         name = topic.name

@@ -72,7 +72,7 @@ class AlteredTopic(NamedTuple):
     partitions: tuple[AlteredPartition, ...] | None
 
 
-class AlterReassignments(NamedTuple):
+class AlterReassignmentsRequest(NamedTuple):
     """A request 45; `topics` None cancels every move there is (KIP-455's draft)."""
 
     topics: tuple[AlteredTopic, ...] | None
@@ -106,7 +106,7 @@ class AlterReassignmentsResult(NamedTuple):
     throttle_ms: int = 0
 
 
-class ListReassignments(NamedTuple):
+class ListReassignmentsRequest(NamedTuple):
     """A request 46: (topic, partitions) to look at; None means all."""
 
     topics: tuple[tuple[str, tuple[int, ...]], ...] | None
@@ -153,7 +153,7 @@ class ListReassignmentsResult(NamedTuple):
     throttle_ms: int = 0
 
 
-def encode_alter_request(request: AlterReassignments) -> bytes:
+def encode_alter_request(request: AlterReassignmentsRequest) -> bytes:
     """Encode the body of a request 45."""
     parts = [INT32.pack(request.timeout_ms)]
     if request.topics is None:
@@ -175,7 +175,7 @@ def encode_alter_request(request: AlterReassignments) -> bytes:
     return b"".join(parts)
 
 
-def decode_alter_request(cursor: Cursor) -> AlterReassignments:
+def decode_alter_request(cursor: Cursor) -> AlterReassignmentsRequest:
     """Decode the body of a request 45, to its end.
 
     Raises:
@@ -193,7 +193,7 @@ def decode_alter_request(cursor: Cursor) -> AlterReassignments:
             topics.append(AlteredTopic(name, partitions))
     choices = _choices(cursor)
     cursor.finish()
-    return AlterReassignments(None if topics is None else tuple(topics), timeout_ms, *choices)
+    return AlterReassignmentsRequest(None if topics is None else tuple(topics), timeout_ms, *choices)
 
 
 def encode_alter_response(result: AlterReassignmentsResult) -> bytes:
@@ -238,7 +238,7 @@ def decode_alter_response(cursor: Cursor) -> AlterReassignmentsResult:
     return AlterReassignmentsResult(error_code(error), message, tuple(topics), throttle_ms)
 
 
-def encode_list_request(request: ListReassignments) -> bytes:
+def encode_list_request(request: ListReassignmentsRequest) -> bytes:
     """Encode the body of a request 46."""
     parts = [INT32.pack(request.timeout_ms)]
     if request.topics is None:
@@ -251,7 +251,7 @@ def encode_list_request(request: ListReassignments) -> bytes:
     return b"".join(parts)
 
 
-def decode_list_request(cursor: Cursor) -> ListReassignments:
+def decode_list_request(cursor: Cursor) -> ListReassignmentsRequest:
     """Decode the body of a request 46, to its end.
 
     Raises:
@@ -271,7 +271,7 @@ def decode_list_request(cursor: Cursor) -> ListReassignments:
             topics.append((name, numbers))
     detailed = _byte(cursor, cursor.tags(), TAG_DETAILED, highest=1) == 1
     cursor.finish()
-    return ListReassignments(None if topics is None else tuple(topics), timeout_ms, detailed)
+    return ListReassignmentsRequest(None if topics is None else tuple(topics), timeout_ms, detailed)
 
 
 def encode_list_response(result: ListReassignmentsResult) -> bytes:

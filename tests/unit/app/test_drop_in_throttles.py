@@ -8,7 +8,7 @@ import pytest
 
 from shunter.app.drop_in.throttles import ThrottleRefused, change_throttles
 from shunter.core.throttles import LEADER_RATE, LEADER_REPLICAS
-from shunter.drivers.admin.blocking import Node
+from shunter.drivers.admin.blocking import LiveNode
 from shunter.model.execution import ThrottleKey
 
 LIST = ThrottleKey("topic", "t", LEADER_REPLICAS)
@@ -23,8 +23,8 @@ class Cluster:
         self.live, self.refuses, self.dying = live, refuses, dying
         self.written: dict[ThrottleKey, str | None] = {}
 
-    def nodes(self) -> tuple[Node, ...]:
-        return tuple(Node(broker, None) for broker in sorted(self.live))
+    def nodes(self) -> tuple[LiveNode, ...]:
+        return tuple(LiveNode(broker, None) for broker in sorted(self.live))
 
     def write_settings(self, settings: Mapping[ThrottleKey, str | None]) -> dict[ThrottleKey, str]:
         refused = {key: why for key, why in self.refuses.items() if key in settings}

@@ -19,7 +19,8 @@ from shunter.core.executor.rates import Meter
 from shunter.core.executor.ready import Finish, MoveResult, PlanReply
 from shunter.core.executor.state import ExecutorState
 from shunter.drivers.claimants import ClusterClaimed
-from shunter.drivers.execution import SystemClock, refused
+from shunter.drivers.clock import SystemClock
+from shunter.drivers.execution import refused
 from shunter.drivers.journals import JournalFenced, JournalUnusable
 from shunter.errors import DriverError
 from shunter.model.execution import (

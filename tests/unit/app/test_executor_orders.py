@@ -10,7 +10,7 @@ import pytest
 
 from shunter.app.executor_orders import HolderGone, order_plan
 from shunter.app.journals import JournalPlace
-from shunter.drivers.execution import SystemClock
+from shunter.drivers.clock import SystemClock
 from shunter.drivers.journal_sqlite import SqliteJournal
 from shunter.model.execution import ExecutionOptions, MoveOrder
 from shunter.model.partition import TopicPartition

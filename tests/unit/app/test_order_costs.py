@@ -9,7 +9,7 @@ import pytest
 from shunter.app.executor import Target
 from shunter.app.journals import JournalPlace
 from shunter.app.order_costs import bytes_again
-from shunter.drivers.execution import SystemClock
+from shunter.drivers.clock import SystemClock
 from shunter.model.execution import (
     Command,
     CommandKind,

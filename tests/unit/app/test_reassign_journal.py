@@ -10,7 +10,7 @@ import pytest
 
 from shunter.app.journal_export import as_json_lines
 from shunter.app.reassign.journal import JournalLines, MoveFollower
-from shunter.app.reassign.session import MoveRow
+from shunter.app.reassign.session import MoveUnderWay
 from shunter.errors import FormatError
 from shunter.model.partition import Replicas, TopicPartition
 
@@ -18,11 +18,11 @@ TP = TopicPartition("orders", 3)
 SIZE = 100
 
 
-def seen(*replicas: int, target: Replicas = (3, 4), phase: str = "moving") -> MoveRow:
-    return MoveRow(TP, replicas, (), (), target, (1, 2), phase, "")
+def seen(*replicas: int, target: Replicas = (3, 4), phase: str = "moving") -> MoveUnderWay:
+    return MoveUnderWay(TP, replicas, (), (), target, (1, 2), phase, "")
 
 
-def told(*looks: MoveRow | None, place: Replicas = (3, 4)) -> list[dict[str, Any]]:
+def told(*looks: MoveUnderWay | None, place: Replicas = (3, 4)) -> list[dict[str, Any]]:
     follower = MoveFollower()
     entries: list[dict[str, Any]] = []
     for row in looks:

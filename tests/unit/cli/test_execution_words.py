@@ -14,10 +14,10 @@ from shunter.app.journals import JournalPlace
 from shunter.cli import main
 from shunter.cli.execution_display import PlainLines, sentence, shortened
 from shunter.cli.execution_options import parse_rate
-from shunter.core.executor.ready import Notice
-from shunter.drivers.execution import SystemClock
+from shunter.drivers.clock import SystemClock
 from shunter.errors import FormatError
 from shunter.model.execution import ExecutionOptions, JournalEntry, JournalRecord, MoveAccepted, PlanAccepted
+from shunter.model.notice import Notice
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
 

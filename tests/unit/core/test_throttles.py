@@ -10,8 +10,8 @@ from shunter.core.throttles import (
     LEADER_RATE,
     LEADER_REPLICAS,
     LOG_DIR_RATE,
+    CopyEnds,
     Loan,
-    Traffic,
     borrow,
     cleared,
     limited,
@@ -28,13 +28,13 @@ LIST = ThrottleKey("topic", "t", LEADER_REPLICAS)
 
 
 def test_a_move_under_way_keeps_its_sources_when_it_is_proposed_elsewhere() -> None:
-    moving = {TP: Traffic(frozenset({1, 2}), frozenset({3}))}
-    assert traffic_of(moving, {TP: (2, 4)}, {TP: (1, 2, 3)}) == {TP: Traffic(frozenset({1, 2}), frozenset({4}))}
-    assert traffic_of({}, {TP: (2, 4)}, {TP: (1, 2)}) == {TP: Traffic(frozenset({1, 2}), frozenset({4}))}
+    moving = {TP: CopyEnds(frozenset({1, 2}), frozenset({3}))}
+    assert traffic_of(moving, {TP: (2, 4)}, {TP: (1, 2, 3)}) == {TP: CopyEnds(frozenset({1, 2}), frozenset({4}))}
+    assert traffic_of({}, {TP: (2, 4)}, {TP: (1, 2)}) == {TP: CopyEnds(frozenset({1, 2}), frozenset({4}))}
 
 
 def test_sources_are_throttled_as_leaders_and_destinations_as_followers_topics_first() -> None:
-    wanted = limited({TP: Traffic(frozenset({1, 2}), frozenset({3}))}, 500)
+    wanted = limited({TP: CopyEnds(frozenset({1, 2}), frozenset({3}))}, 500)
     assert list(wanted.items())[:2] == [(LIST, "0:1,0:2"), (LIST._replace(setting=FOLLOWER_REPLICAS), "0:3")]
     assert {(key.name, key.setting): value for key, value in list(wanted.items())[2:]} == {
         (broker, setting): "500" for broker in "123" for setting in (LEADER_RATE, FOLLOWER_RATE)
@@ -42,7 +42,7 @@ def test_sources_are_throttled_as_leaders_and_destinations_as_followers_topics_f
 
 
 def test_all_that_can_be_set_is_cleared() -> None:
-    set_somewhere = {*limited({TP: Traffic(frozenset({1}), frozenset({2}))}, 1), *log_dirs_limited([2], 1)}
+    set_somewhere = {*limited({TP: CopyEnds(frozenset({1}), frozenset({2}))}, 1), *log_dirs_limited([2], 1)}
     assert set_somewhere <= cleared([1, 2], ["t"]).keys()
     assert set(cleared([1, 2], ["t"]).values()) == {None}
     assert ThrottleKey("broker", "2", LOG_DIR_RATE) in cleared([2], [])

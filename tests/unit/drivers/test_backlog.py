@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from shunter.core.controller.ready import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata, StopPartition
-from shunter.drivers.backlog import Backlog, Entry
+from shunter.drivers.backlog import Backlog, QueuedRequest
 from shunter.model.partition import TopicPartition
 
 LEAD = SendLeaderAndIsr(1, 1, 5, 9, (), (), frozenset())
@@ -21,7 +21,7 @@ def stop(*, delete):
 def backlog(*requests):
     made = Backlog(64, lambda bodies: bodies[-1])
     for request in requests:
-        made.append(Entry(SimpleNamespace(request=request), (request.request_id,), 0.0))
+        made.append(QueuedRequest(SimpleNamespace(request=request), (request.request_id,), 0.0))
     return made
 
 

@@ -14,7 +14,8 @@ from shunter.core.executor.ready import CommandReply, Finish, PlanReply
 from shunter.drivers.admin.answers import SettingsSeen, TopicsSeen
 from shunter.drivers.admin.log_dirs import LogDirsSeen
 from shunter.drivers.admin.protocol import StillOurs, always
-from shunter.drivers.execution import ExecutionDriver, SystemClock
+from shunter.drivers.clock import SystemClock
+from shunter.drivers.execution import ExecutionDriver
 from shunter.drivers.journals import JournalBusy, JournalFenced
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import (

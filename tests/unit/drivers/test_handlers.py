@@ -42,8 +42,8 @@ from shunter.wire.primitives import Cursor
 from shunter.wire.reassignments import (
     AlteredPartition,
     AlteredTopic,
-    AlterReassignments,
-    ListReassignments,
+    AlterReassignmentsRequest,
+    ListReassignmentsRequest,
     decode_alter_response,
     decode_list_response,
     encode_alter_request,
@@ -215,7 +215,7 @@ async def test_a_reassignment_that_is_not_taken_in_time_is_answered_so():
     async with rpc_world() as w:
         await cluster(w)
         moved = (AlteredTopic("t", (AlteredPartition(0, (1, 2)),)),)
-        answer = decode_alter_response(await raw(w, 45, encode_alter_request(AlterReassignments(moved, 30))))
+        answer = decode_alter_response(await raw(w, 45, encode_alter_request(AlterReassignmentsRequest(moved, 30))))
         assert answer.error is ErrorCode.REQUEST_TIMED_OUT
         assert "30 ms" in answer.message
         assert answer.topics == ()
@@ -230,8 +230,8 @@ async def test_a_node_that_is_not_the_controller_answers_both_requests_so():
         w.state.reassignments[TopicPartition("t", 0)] = move((1, 2, 3), (1, 2, 5))
         w.state.active = False
         moved = (AlteredTopic("t", (AlteredPartition(0, (1, 2)),)),)
-        altered = decode_alter_response(await raw(w, 45, encode_alter_request(AlterReassignments(moved))))
-        listed = decode_list_response(await raw(w, 46, encode_list_request(ListReassignments(None))))
+        altered = decode_alter_response(await raw(w, 45, encode_alter_request(AlterReassignmentsRequest(moved))))
+        listed = decode_list_response(await raw(w, 46, encode_list_request(ListReassignmentsRequest(None))))
         assert (altered.error, altered.topics) == (ErrorCode.NOT_CONTROLLER, ())
         assert (listed.error, listed.topics) == (ErrorCode.NOT_CONTROLLER, ())
 
@@ -250,14 +250,14 @@ async def test_listing_reassignments_of_all_of_some_and_of_nothing():
         await cluster(w)
         for number in (0, 1):
             w.state.reassignments[TopicPartition("t", number)] = move((1, 2, 3), (1, 2, 5))
-        listed = decode_list_response(await raw(w, 46, encode_list_request(ListReassignments(None))))
+        listed = decode_list_response(await raw(w, 46, encode_list_request(ListReassignmentsRequest(None))))
         assert [(one.name, [p.partition for p in one.partitions]) for one in listed.topics] == [("t", [0, 1])]
         assert listed.topics[0].partitions[0][1:4] == ((1, 2, 5, 3), (5,), (3,))
-        some = ListReassignments((("t", (1, 8)), ("nothing", (0,))))
+        some = ListReassignmentsRequest((("t", (1, 8)), ("nothing", (0,))))
         listed = decode_list_response(await raw(w, 46, encode_list_request(some)))
         assert [(one.name, [p.partition for p in one.partitions]) for one in listed.topics] == [("t", [1])]
         w.state.active = False
-        refused = decode_list_response(await raw(w, 46, encode_list_request(ListReassignments(None))))
+        refused = decode_list_response(await raw(w, 46, encode_list_request(ListReassignmentsRequest(None))))
         assert refused.error == ErrorCode.NOT_CONTROLLER
 
 
@@ -267,7 +267,7 @@ async def test_a_move_whose_deletions_alone_are_outstanding_is_not_listed():
         w.state.reassignments[TopicPartition("t", 0)] = move((1, 2, 3), (1, 2, 5), Phase.DROPPING)
         w.state.reassignments[TopicPartition("t", 1)] = move((1, 2, 3), (1, 2, 5))
         for asked in (None, (("t", (0, 1)),)):
-            listed = decode_list_response(await raw(w, 46, encode_list_request(ListReassignments(asked))))
+            listed = decode_list_response(await raw(w, 46, encode_list_request(ListReassignmentsRequest(asked))))
             assert [(one.name, [p.partition for p in one.partitions]) for one in listed.topics] == [("t", [1])]
 
 
@@ -280,7 +280,7 @@ async def test_listing_five_thousand_moves_takes_no_seconds():
         took = []
         for _ in range(3):
             before = w.server.stats.handling_seconds.get(46, 0.0)
-            listed = decode_list_response(await raw(w, 46, encode_list_request(ListReassignments(None))))
+            listed = decode_list_response(await raw(w, 46, encode_list_request(ListReassignmentsRequest(None))))
             took.append(w.server.stats.handling_seconds[46] - before)
             assert sum(len(one.partitions) for one in listed.topics) == 5000
         assert min(took) < 2.0
@@ -294,7 +294,7 @@ async def test_reassignments_reach_the_core_with_the_choices_of_the_request_and_
             tuple((one.tp, ErrorCode.NONE, None) for one in event.changes[:1])
             + tuple((one.tp, ErrorCode.INVALID_REPLICA_ASSIGNMENT, "broker 8 is unknown") for one in event.changes[1:]),
         )
-        request = AlterReassignments(
+        request = AlterReassignmentsRequest(
             (
                 AlteredTopic(
                     "t", (AlteredPartition(0, (1, 2)), AlteredPartition(1, None, None, Intervention.ROLL_BACK))
@@ -324,7 +324,9 @@ async def test_a_reassignment_without_a_usable_timeout_is_answered_when_it_is_do
             ErrorCode.NONE, None, tuple((one.tp, ErrorCode.NONE, None) for one in event.changes)
         )
         asked = (AlteredTopic("u", (AlteredPartition(1, (1,)), AlteredPartition(0, (1,)))), AlteredTopic("t", ()))
-        answer = decode_alter_response(await raw(w, 45, encode_alter_request(AlterReassignments(asked, timeout_ms))))
+        answer = decode_alter_response(
+            await raw(w, 45, encode_alter_request(AlterReassignmentsRequest(asked, timeout_ms)))
+        )
         assert (answer.error, [(one.name, [p.partition for p in one.partitions]) for one in answer.topics]) == (
             0,
             [("u", [0, 1])],
@@ -334,7 +336,7 @@ async def test_a_reassignment_without_a_usable_timeout_is_answered_when_it_is_do
 async def test_null_topics_cancel_everything_and_a_standby_refuses():
     async with rpc_world() as w:
         w.core.answers[ReassignmentsSubmitted] = lambda _: PartitionResultsReply(ErrorCode.NONE)
-        body = encode_alter_request(AlterReassignments(None, 5000, None, Intervention.ROLL_BACK))
+        body = encode_alter_request(AlterReassignmentsRequest(None, 5000, None, Intervention.ROLL_BACK))
         answer = decode_alter_response(await raw(w, 45, body))
         assert answer.error == 0
         assert (w.core.events[0].cancel_all, w.core.events[0].cancel_mode) == (True, Intervention.ROLL_BACK)

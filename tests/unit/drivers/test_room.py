@@ -17,7 +17,7 @@ from shunter.core.controller.events import AlterPartitionReceived, ProducerIdsRe
 from shunter.core.controller.ready import AlterPartitionReply, ProducerIdsReply
 from shunter.drivers.connection import PRESSED_SECONDS
 from shunter.drivers.desk import MOST_QUICK
-from shunter.drivers.door import ANTEROOM, CONNECTIONS_PER_BROKER, Kind
+from shunter.drivers.door import ANTEROOM, CONNECTIONS_PER_BROKER, GuestKind
 from shunter.drivers.server_stats import ServerStats
 from shunter.errors import ErrorCode
 from shunter.model.settings import WireLimits
@@ -63,7 +63,7 @@ async def test_where_clients_have_no_room_a_broker_has():
         assert w.server.stats.refused == {"max.connections": 1}
         broker = await w.client()
         assert int((await ask_as_broker(broker)).error_code) == 0
-        assert [w.server.count(kind) for kind in (Kind.CLIENT, Kind.NEWCOMER, Kind.BROKER)] == [3, 0, 1]
+        assert [w.server.count(kind) for kind in (GuestKind.CLIENT, GuestKind.NEWCOMER, GuestKind.BROKER)] == [3, 0, 1]
         for client in clients:
             await client.ask(3, 12, topics=())
 
@@ -76,9 +76,9 @@ async def test_a_broker_says_who_it_is_by_its_client_id_until_it_has_proved_it()
         broker = await w.client()
         broker.client_id = "1"
         await broker.ask(18, 3, client_software_name="apache-kafka-java", client_software_version="3.9.1")
-        assert w.server.count(Kind.NEWCOMER) == 1
+        assert w.server.count(GuestKind.NEWCOMER) == 1
         await ask_as_broker(broker)
-        assert (w.server.count(Kind.NEWCOMER), w.server.count(Kind.BROKER)) == (0, 1)
+        assert (w.server.count(GuestKind.NEWCOMER), w.server.count(GuestKind.BROKER)) == (0, 1)
 
 
 @pytest.mark.parametrize(("number", "epoch"), [(1, 76), (1, 78), (1, -1), (2, 77), (9, -1), (9, 90)])
@@ -88,7 +88,7 @@ async def test_who_does_not_know_the_epoch_is_no_broker(number, epoch):
         pretender = await w.client()
         pretender.client_id = "1"
         await ask_as_broker(pretender, number, epoch)
-        assert (w.server.count(Kind.CLIENT), w.server.count(Kind.BROKER)) == (1, 0)
+        assert (w.server.count(GuestKind.CLIENT), w.server.count(GuestKind.BROKER)) == (1, 0)
 
 
 async def test_pretenders_go_for_a_broker_and_a_broker_for_nobody():
@@ -104,11 +104,11 @@ async def test_pretenders_go_for_a_broker_and_a_broker_for_nobody():
             pretender.client_id = "1"
             pretender.send(18, 3, client_software_name="x", client_software_version="1")
             pretenders.append(pretender)
-            await until(lambda: w.server.count(Kind.NEWCOMER) == min(len(pretenders), ANTEROOM))
+            await until(lambda: w.server.count(GuestKind.NEWCOMER) == min(len(pretenders), ANTEROOM))
         broker = await w.client()
         assert int((await ask_as_broker(broker)).error_code) == 0
         assert int((await ask_as_broker(known)).error_code) == 0
-        assert w.server.count(Kind.BROKER) == 2
+        assert w.server.count(GuestKind.BROKER) == 2
         assert w.server.stats.closed["room"] == 41
 
 
@@ -123,7 +123,7 @@ async def test_a_broker_that_comes_is_heard_while_every_turn_is_taken():
         w.core.answers[ProducerIdsRequested] = lambda event: ProducerIdsReply(ErrorCode.NONE, 7, 1)
         broker = await w.client()
         assert int((await ask_as_broker(broker)).error_code) == 0
-        assert w.server.count(Kind.BROKER) == 1
+        assert w.server.count(GuestKind.BROKER) == 1
 
 
 async def test_where_brokers_have_registered_addresses_strangers_go_first():
@@ -138,7 +138,7 @@ async def test_where_brokers_have_registered_addresses_strangers_go_first():
         first = await w.client()
         await first.ask(3, 12, topics=())
         from_broker = await w.client(source=OTHER)
-        await until(lambda: w.server.count(Kind.NEWCOMER) == 1)
+        await until(lambda: w.server.count(GuestKind.NEWCOMER) == 1)
         strangers = [await w.client() for _ in range(ANTEROOM)]
         await until(lambda: w.server.stats.closed.get("room") == 1)
         assert await strangers[0].closed()
@@ -152,7 +152,7 @@ async def test_of_one_broker_the_latest_connections_are_kept():
         for one in mine:
             await ask_as_broker(one)
         assert await mine[0].closed()
-        assert w.server.count(Kind.BROKER) == CONNECTIONS_PER_BROKER
+        assert w.server.count(GuestKind.BROKER) == CONNECTIONS_PER_BROKER
         await ask_as_broker(mine[1])
 
 
@@ -190,7 +190,7 @@ async def test_who_says_nothing_while_clients_have_no_room_goes(caplog):
         first = await w.client()
         await first.ask(3, 12, topics=())
         silent = await w.client()
-        await until(lambda: w.server.count(Kind.NEWCOMER) == 1)
+        await until(lambda: w.server.count(GuestKind.NEWCOMER) == 1)
         for guest in w.server.house.door.everybody():
             guest.opened -= 60
         assert await silent.closed()
@@ -213,11 +213,11 @@ async def test_without_files_newcomers_wait_and_the_rest_goes_on(caplog):
             await kept.ask(3, 12, topics=())
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        await until(lambda: w.server.count(Kind.CLIENT) == 9)
+        await until(lambda: w.server.count(GuestKind.CLIENT) == 9)
         assert "ulimit -n" in caplog.text
         for one in plain:
             one.close()
-        await until(lambda: w.server.count(Kind.CLIENT) == 1)
+        await until(lambda: w.server.count(GuestKind.CLIENT) == 1)
 
 
 # Who is closed.
@@ -309,7 +309,7 @@ async def test_few_clients_that_speak_as_a_broker_are_read_before_others_for_a_m
         await first.ask(3, 12, topics=())
         assert len(set_back) == 3
         await ask_as_broker(first)
-        assert w.server.count(Kind.BROKER) == 1
+        assert w.server.count(GuestKind.BROKER) == 1
 
 
 async def test_all_who_ask_for_everything_share_its_memory():
@@ -339,7 +339,7 @@ async def test_large_requests_share_a_bound_and_come_to_an_end_one_after_another
             for client in clients:
                 _, message = await client.receive(3, 9)
                 assert len(message.topics) == 2_000
-        assert w.server.house.pool_of(Kind.CLIENT).held == 0
+        assert w.server.house.pool_of(GuestKind.CLIENT).held == 0
 
 
 @pytest.mark.parametrize("broker", [False, True])
@@ -445,7 +445,7 @@ async def test_a_client_that_goes_while_it_waits_leaves_nothing_behind():
         await until(lambda: w.server.house.desk.waiting >= 4)
         for client in clients:
             client.writer.transport.abort()
-        await until(lambda: w.server.count(Kind.CLIENT) == 0)
+        await until(lambda: w.server.count(GuestKind.CLIENT) == 0)
         await until(lambda: w.server.house.desk.begun == 0)
         assert len(w.core.callers) == 0
 

@@ -7,7 +7,7 @@ import pytest
 from shunter.errors import FormatError
 from shunter.formats.request_znodes import decode_request
 from shunter.formats.tool_json import (
-    PlanRefused,
+    ToolInputRefused,
     check_executable,
     format_reassignment,
     parse_reassignment,
@@ -57,7 +57,7 @@ def test_a_plan_is_printed_as_apache_prints_it():
     ],
 )
 def test_what_cannot_be_executed(text, told):
-    with pytest.raises(PlanRefused) as refused:
+    with pytest.raises(ToolInputRefused) as refused:
         check_executable(parse_reassignment(text), cancels=False)
     assert str(refused.value) == told
 
@@ -78,7 +78,7 @@ def test_what_cannot_be_executed(text, told):
     ],
 )
 def test_wrong_types_are_told_in_apaches_words(document, told):
-    with pytest.raises(PlanRefused) as refused:
+    with pytest.raises(ToolInputRefused) as refused:
         parse_reassignment(document)
     assert str(refused.value).startswith(told)
 
@@ -92,7 +92,7 @@ def test_null_and_empty_replicas_may_cancel():
     "text", ["", "[]", '{"partitions": NaN}', '{"partitions": 3}', plan({"topic": "t"}), plan(entry(["x"]))]
 )
 def test_nonsense_is_refused(text):
-    with pytest.raises(PlanRefused):
+    with pytest.raises(ToolInputRefused):
         parse_reassignment(text)
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from shunter.pipeline.plots import (
     BrokerBar,
-    Estimate,
-    Flow,
+    EstimateAndOutcome,
+    FlowArrow,
     Lane,
-    Span,
+    PlotSpan,
     amount,
     bars,
     duration,
@@ -37,7 +37,9 @@ def test_bars_are_as_tall_as_their_loads():
 
 
 def test_flows_are_as_wide_as_their_bytes():
-    svg = flows([Flow("broker 1", "broker 2", 300.0, 3), Flow("broker 1", "broker 3", 100.0, 1)], title="flows")
+    svg = flows(
+        [FlowArrow("broker 1", "broker 2", 300.0, 3), FlowArrow("broker 1", "broker 3", 100.0, 1)], title="flows"
+    )
     widths = [float(mark.get("stroke-width")) for mark in marks(svg, "flow")]
     assert widths[0] == pytest.approx(3 * widths[1], rel=0.01)
     assert marks(svg, "flow")[0][0].text == "broker 1 to broker 2: 300 B in 3 copies"
@@ -45,13 +47,23 @@ def test_flows_are_as_wide_as_their_bytes():
 
 def test_timeline_and_estimates():
     lanes = [
-        Lane("t-0", (Span(0.0, 10.0, "planned", "p"), Span(0.0, 5.0, "step", "s"), Span(5.0, 20.0, "stall", "paused")))
+        Lane(
+            "t-0",
+            (
+                PlotSpan(0.0, 10.0, "planned", "p"),
+                PlotSpan(0.0, 5.0, "step", "s"),
+                PlotSpan(5.0, 20.0, "stall", "paused"),
+            ),
+        )
     ]
     svg = timeline(lanes, title="time")
     wide = {kind: float(marks(svg, kind)[0].get("width")) for kind in ("planned", "step", "stall")}
     assert wide["stall"] == pytest.approx(3 * wide["step"], rel=0.01)
     assert wide["planned"] == pytest.approx(2 * wide["step"], rel=0.01)
-    told = estimates([Estimate("p1", 50.0, 80.0, 100.0, 120.0), Estimate("p2", 50.0, 80.0, 100.0, None)], title="eta")
+    told = estimates(
+        [EstimateAndOutcome("p1", 50.0, 80.0, 100.0, 120.0), EstimateAndOutcome("p2", 50.0, 80.0, 100.0, None)],
+        title="eta",
+    )
     assert [mark[0].text for mark in marks(told, "after")] == ["took 2 min"]
     assert len(marks(told, "planned")) == 2
 
@@ -83,10 +95,10 @@ def test_the_page_stands_alone_and_escapes_what_it_shows():
         title="Cluster <c1>",
         facts=(("moves", "3 & more"),),
         loads=(("disk", (BrokerBar("1", 1.0, 2.0),)),),
-        flows=(Flow("broker 1", "broker <2>", 1.0, 1),),
+        flows=(FlowArrow("broker 1", "broker <2>", 1.0, 1),),
         flows_left_out=2,
-        lanes=(Lane("t-0", (Span(0, 1, "step", "<b>"),)),),
-        estimates=(Estimate("p", 1, 2, 3, 2.5),),
+        lanes=(Lane("t-0", (PlotSpan(0, 1, "step", "<b>"),)),),
+        estimates=(EstimateAndOutcome("p", 1, 2, 3, 2.5),),
         listings=(Listing("Moves", ("partition",), (("<script>",),), 5), Listing("Empty", ("x",), ())),
     )
     text = page(data)
@@ -99,7 +111,7 @@ def test_the_page_stands_alone_and_escapes_what_it_shows():
 
 
 def test_waiting_is_a_thin_line_and_times_are_round():
-    lane = Lane("t-0", (Span(0.0, 900.0, "wait", "waiting"), Span(900.0, 1_150.0, "step", "adds 3")))
+    lane = Lane("t-0", (PlotSpan(0.0, 900.0, "wait", "waiting"), PlotSpan(900.0, 1_150.0, "step", "adds 3")))
     drawn = timeline([lane], title="moves")
     heights = dict(re.findall(r'class="(wait|step)"[^>]* height="([0-9.]+)"', drawn))
     assert float(heights["wait"]) < float(heights["step"])
@@ -107,7 +119,7 @@ def test_waiting_is_a_thin_line_and_times_are_round():
 
 
 def test_thin_flows_keep_room_for_their_names():
-    sources = [Flow("broker 1", f"broker {number}", 1.0 if number > 2 else 1e9, 1) for number in range(2, 9)]
+    sources = [FlowArrow("broker 1", f"broker {number}", 1.0 if number > 2 else 1e9, 1) for number in range(2, 9)]
     places = [float(y) for y in re.findall(r'<text x="790.0" y="([0-9.]+)"', flows(sources, title="flows"))]
     assert len(places) == 7
     assert min(below - above for above, below in pairwise(places)) >= 13

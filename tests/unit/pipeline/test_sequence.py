@@ -4,11 +4,11 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shunter.pipeline.sequence import Span, judge_batches, judge_windows
+from shunter.pipeline.sequence import TimeWindow, judge_batches, judge_windows
 
 
 def spans(*windows):
-    return [Span(*window) for window in windows]
+    return [TimeWindow(*window) for window in windows]
 
 
 def test_each_moment_counts_once():
@@ -32,9 +32,9 @@ def test_what_is_kept_covers_no_moment_twice_and_nothing_more_fits(windows):
         moments = set(range(start, start + seconds))
         if known and moments <= free:
             free -= moments
-            held.append(Span(start, seconds, "a"))
+            held.append(TimeWindow(start, seconds, "a"))
         elif not known:
-            held.append(Span(start, seconds))
+            held.append(TimeWindow(start, seconds))
     ordered = sorted(held, key=lambda span: (span.start, span.known_by is None))
     verdicts = judge_windows(ordered, tolerance=0)
     kept = [span for span, verdict in zip(ordered, verdicts, strict=True) if verdict is None]

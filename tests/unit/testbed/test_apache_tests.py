@@ -5,8 +5,8 @@ import pytest
 from shunter.testbed.apache_tests import page as pages
 from shunter.testbed.apache_tests.jars import AGENT, apache_test_jars
 from shunter.testbed.apache_tests.page import page, reasons, store, stored
-from shunter.testbed.apache_tests.results import Result, Verdict, differences, read_reports
-from shunter.testbed.apache_tests.run import Judged
+from shunter.testbed.apache_tests.results import CaseOutcome, Result, differences, read_reports
+from shunter.testbed.apache_tests.run import JudgedController
 from shunter.testbed.artifacts import pinned_checksums
 from shunter.testbed.ivy import module_descriptor
 
@@ -30,11 +30,11 @@ display-name: [1] quorum=zk
 </testcase>
 </testsuite>
 """
-PASSED, LEFT_OUT = Result(Verdict.PASSED), Result(Verdict.LEFT_OUT)
+PASSED, LEFT_OUT = Result(CaseOutcome.PASSED), Result(CaseOutcome.LEFT_OUT)
 
 
 def failed(told):
-    return Result(Verdict.FAILED, told)
+    return Result(CaseOutcome.FAILED, told)
 
 
 def test_reports_are_read_by_test_and_variant(tmp_path):
@@ -60,8 +60,8 @@ def test_only_what_passes_with_apache_can_differ():
 def test_the_page_has_a_line_of_why_for_each_difference(tmp_path, monkeypatch):
     monkeypatch.setattr(pages, "reasons", lambda _: {"T.b": "Shunter says more."})
     outcome = {
-        Judged.APACHE: {"T.a": PASSED, "T.b": PASSED},
-        Judged.SHUNTER: {"T.a": failed("x|y"), "T.b": failed("z")},
+        JudgedController.APACHE: {"T.a": PASSED, "T.b": PASSED},
+        JudgedController.SHUNTER: {"T.a": failed("x|y"), "T.b": failed("z")},
     }
     store(tmp_path, "kafka.T", outcome)
     written = page(stored(tmp_path))
@@ -73,17 +73,17 @@ def test_the_page_has_a_line_of_why_for_each_difference(tmp_path, monkeypatch):
 def test_what_explains_moves_by_steps_explains_nothing_all_at_once():
     by_steps = "ReassignPartitionsCommandTest.testCancellationWithAddingReplicaInIsr"
     outcome = {
-        Judged.APACHE: {by_steps: PASSED},
-        Judged.SHUNTER: {by_steps: failed("no")},
-        Judged.AT_ONCE: {by_steps: failed("no")},
+        JudgedController.APACHE: {by_steps: PASSED},
+        JudgedController.SHUNTER: {by_steps: failed("no")},
+        JudgedController.AT_ONCE: {by_steps: failed("no")},
     }
     assert pages.unexplained(outcome) == {f"{by_steps} (shunter-all-at-once)": failed("no")}
     assert "not looked into" in page({"kafka.T": outcome})
-    assert "not looked into" not in page({"kafka.T": {**outcome, Judged.AT_ONCE: {by_steps: PASSED}}})
+    assert "not looked into" not in page({"kafka.T": {**outcome, JudgedController.AT_ONCE: {by_steps: PASSED}}})
 
 
 def test_results_of_one_controller_alone_are_no_comparison(tmp_path):
-    store(tmp_path, "kafka.T", {Judged.APACHE: {"T.a": PASSED}})
+    store(tmp_path, "kafka.T", {JudgedController.APACHE: {"T.a": PASSED}})
     assert stored(tmp_path) == {}
 
 
@@ -101,7 +101,7 @@ def test_a_jar_with_a_classifier_is_asked_for_alone():
 
 
 def test_each_reason_is_a_sentence():
-    assert all(why.endswith((".", "(open)")) for judged in Judged for why in reasons(judged).values())
+    assert all(why.endswith((".", "(open)")) for judged in JudgedController for why in reasons(judged).values())
 
 
 def test_the_agent_is_shipped_as_source():

@@ -13,7 +13,7 @@ from shunter.core.controller.ready import StopPartition, TopicSlice
 from shunter.errors import ErrorCode
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import LeaderAndIsr, PartitionState, ReplicaAssignment, TopicPartition
-from shunter.testbed.simulated_brokers.broker import Ears, Heard, SimulatedBroker, Tally
+from shunter.testbed.simulated_brokers.broker import Ears, Heard, PretendedBroker, Tally
 from shunter.testbed.simulated_brokers.knowledge import Catalogue, KnownState
 from shunter.testbed.simulated_brokers.messages import (
     IsrWish,
@@ -80,7 +80,7 @@ class Listening:
             lambda broker, stopped: self.stopped.extend(stopped),
         )
         self.tally = Tally()
-        self.broker = SimulatedBroker(1, ears, self.tally)
+        self.broker = PretendedBroker(1, ears, self.tally)
         self.broker.epoch, self.broker.controller_epoch = 20, 3
 
     def ask(self, api_key: int, version: int, body: bytes) -> tuple[int, dict[TopicPartition, int]]:

@@ -19,9 +19,9 @@ from shunter.wire.primitives import Cursor
 from shunter.wire.reassignments import (
     AlteredPartition,
     AlteredTopic,
-    AlterReassignments,
+    AlterReassignmentsRequest,
     AlterReassignmentsResult,
-    ListReassignments,
+    ListReassignmentsRequest,
     ListReassignmentsResult,
     MoveDetail,
     OngoingPartition,
@@ -50,7 +50,7 @@ partitions = st.builds(AlteredPartition, peer.int32s, replicas, strategies, canc
 plain_topics = st.builds(AlteredTopic, names, st.lists(plain_partitions, max_size=4).map(tuple))
 topics = st.builds(AlteredTopic, names, st.none() | st.lists(partitions, max_size=4).map(tuple))
 requests = st.builds(
-    AlterReassignments,
+    AlterReassignmentsRequest,
     st.none() | st.lists(topics, max_size=3).map(tuple),
     peer.int32s,
     strategies,
@@ -59,7 +59,7 @@ requests = st.builds(
 )
 timeouts = st.integers(0, 2**31 - 1)
 plain_requests = st.builds(
-    AlterReassignments,
+    AlterReassignmentsRequest,
     st.lists(plain_topics, max_size=3).map(tuple),
     timeouts,
     strategy=st.none(),
@@ -84,7 +84,7 @@ alter_results = st.builds(
 )
 ids = st.lists(peer.int32s, max_size=4).map(tuple)
 list_requests = st.builds(
-    ListReassignments,
+    ListReassignmentsRequest,
     st.none() | st.lists(st.tuples(names, ids), max_size=3).map(tuple),
     timeouts,
     st.just(False),
@@ -115,13 +115,13 @@ def milliseconds(count: int) -> timedelta:
 
 @peer.PATIENT
 @given(requests)
-def test_an_alter_request_comes_back_as_it_went(request: AlterReassignments) -> None:
+def test_an_alter_request_comes_back_as_it_went(request: AlterReassignmentsRequest) -> None:
     assert decode_alter_request(over(encode_alter_request(request))) == request
 
 
 @peer.PATIENT
 @given(plain_requests)
-def test_a_plain_alter_request_is_kios(request: AlterReassignments) -> None:
+def test_a_plain_alter_request_is_kios(request: AlterReassignmentsRequest) -> None:
     of = peer.entities(45, 0)
     assert request.topics is not None
     message = of.AlterPartitionReassignmentsRequest(
@@ -168,7 +168,7 @@ def test_an_alter_response_is_kios_and_comes_back(result: AlterReassignmentsResu
 
 @peer.PATIENT
 @given(list_requests)
-def test_a_list_request_is_kios_and_comes_back(request: ListReassignments) -> None:
+def test_a_list_request_is_kios_and_comes_back(request: ListReassignmentsRequest) -> None:
     of = peer.entities(46, 0)
     asked = request.topics
     message = of.ListPartitionReassignmentsRequest(
@@ -220,11 +220,11 @@ def _kio(code: ErrorCode | int) -> Any:
 
 
 def test_transcript_of_the_drafts_cancel_all_and_of_tags() -> None:
-    assert encode_alter_request(AlterReassignments(None, 1)) == bytes.fromhex("00000001 00 00")
-    assert encode_alter_request(AlterReassignments((AlteredTopic("t", None),), 1)) == bytes.fromhex(
+    assert encode_alter_request(AlterReassignmentsRequest(None, 1)) == bytes.fromhex("00000001 00 00")
+    assert encode_alter_request(AlterReassignmentsRequest((AlteredTopic("t", None),), 1)) == bytes.fromhex(
         "00000001 02 0274 00 00 00"
     )
-    forced = AlterReassignments(None, 1, Strategy.ALL_AT_ONCE, Intervention.STOP, True)
+    forced = AlterReassignmentsRequest(None, 1, Strategy.ALL_AT_ONCE, Intervention.STOP, True)
     # tags 10000, 10001 and 10002 as varints, one byte each
     assert encode_alter_request(forced) == bytes.fromhex("00000001 00 03 904e0102 914e0101 924e0101")
 
@@ -237,7 +237,7 @@ def test_a_tag_of_ours_without_a_meaning_is_refused(tail: str) -> None:
 
 def test_zero_means_as_configured_and_others_tags_are_skipped() -> None:
     body = bytes.fromhex("00000001 02 0274 02 00000007 02 00000004 03 05020000 904e0100 914e0102 00 01 070100")
-    assert decode_alter_request(over(body)) == AlterReassignments(
+    assert decode_alter_request(over(body)) == AlterReassignmentsRequest(
         (AlteredTopic("t", (AlteredPartition(7, (4,), None, Intervention.ROLL_BACK),)),), 1
     )
 
@@ -257,7 +257,7 @@ def test_noise_is_refused_or_read(noise: bytes) -> None:
 
 @peer.PATIENT
 @given(requests, st.data())
-def test_a_lost_tail_is_noticed(request: AlterReassignments, data: Any) -> None:
+def test_a_lost_tail_is_noticed(request: AlterReassignmentsRequest, data: Any) -> None:
     body = encode_alter_request(request)
     with pytest.raises(FormatError):
         decode_alter_request(over(body[: data.draw(st.integers(0, len(body) - 1))]))
@@ -265,12 +265,12 @@ def test_a_lost_tail_is_noticed(request: AlterReassignments, data: Any) -> None:
 
 def test_both_go_through_requests() -> None:
     head = bytes.fromhex("002d 0000 00000005 ffff 00")
-    parsed = decode_request(head + encode_alter_request(AlterReassignments(None)), WireLimits())
-    assert parsed.message == AlterReassignments(None)
+    parsed = decode_request(head + encode_alter_request(AlterReassignmentsRequest(None)), WireLimits())
+    assert parsed.message == AlterReassignmentsRequest(None)
     frame = encode_response(parsed, AlterReassignmentsResult(ErrorCode.NONE))
     assert frame == bytes.fromhex("0000000e 00000005 00 00000000 0000 00 01 00")
     listed = decode_request(bytes.fromhex("002e 0000 00000006 ffff 00 00000001 00 00"), WireLimits())
-    assert listed.message == ListReassignments(None, 1)
+    assert listed.message == ListReassignmentsRequest(None, 1)
     frame = encode_response(listed, ListReassignmentsResult(ErrorCode.NOT_CONTROLLER, "no"))
     assert frame == bytes.fromhex("00000010 00000006 00 00000000 0029 036e6f 01 00")
 
@@ -287,7 +287,7 @@ def test_a_response_of_kios_serves_too() -> None:
 
 
 def test_details_are_asked_for_and_come_back() -> None:
-    asked = ListReassignments((("t", (0,)),), 5, detailed=True)
+    asked = ListReassignmentsRequest((("t", (0,)),), 5, detailed=True)
     assert decode_list_request(over(encode_list_request(asked))) == asked
     detail = MoveDetail((3, 1, 2), (4, 5, 6), "moving", "waits for broker 4 to catch up", (3, 1, 2, 4))
     one = OngoingPartition(0, (3, 1, 2, 4), (4, 5, 6), (3, 1, 2), detail)

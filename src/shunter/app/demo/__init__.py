@@ -1,7 +1,7 @@
 """The main job on real parts: brokers 1 and 2 are emptied to 3 and 4 while clients write and the controller is killed."""
 
-from shunter.app.demo.account import Account, Check, Progress, Screen, SequelAccount
+from shunter.app.demo.account import Account, MovesSeen, ProvedOrNot, Screen, SequelAccount
 from shunter.app.demo.kraft_yard import run_kraft_demo
 from shunter.app.demo.yard import run_demo
 
-__all__ = ["Account", "Check", "Progress", "Screen", "SequelAccount", "run_demo", "run_kraft_demo"]
+__all__ = ["Account", "MovesSeen", "ProvedOrNot", "Screen", "SequelAccount", "run_demo", "run_kraft_demo"]

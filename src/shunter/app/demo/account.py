@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class MovesSeen:
     """One look at the moves. `rate` and `eta` are None while they are not known; bytes and seconds."""
 
     elapsed_s: float
@@ -28,7 +28,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ProvedOrNot:
     """One thing that was proved, or not: `found` says what was seen."""
 
     claim: str
@@ -51,7 +51,7 @@ class Account:
     back_s: float
     """Seconds from the kill until it was at work again."""
     bytes_copied: int
-    checks: tuple[Check, ...]
+    checks: tuple[ProvedOrNot, ...]
 
     @property
     def holds(self) -> bool:
@@ -74,7 +74,7 @@ class SequelAccount:
     after: str
     records_acked: int
     report: Path
-    checks: tuple[Check, ...]
+    checks: tuple[ProvedOrNot, ...]
 
     @property
     def holds(self) -> bool:
@@ -91,7 +91,7 @@ class Screen(Protocol):
     def detail(self, text: str) -> None:
         """Something goes on, or is there."""
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: MovesSeen) -> None:
         """The moves as they stand."""
 
     def account(self, account: Account) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from shunter.app.demo.account import Check
+from shunter.app.demo.account import ProvedOrNot
 from shunter.model.partition import ReplicaAssignment, TopicPartition
 
 
@@ -28,13 +28,13 @@ def assignments_of(admin: KafkaAdminClient, topics: Sequence[str]) -> dict[Topic
     return found
 
 
-def check_nothing_ongoing(admin: KafkaAdminClient) -> Check:
+def check_nothing_ongoing(admin: KafkaAdminClient) -> ProvedOrNot:
     """The cluster lists no reassignment."""
     ongoing = sorted(f"{tp.topic}-{tp.partition}" for tp in admin.list_partition_reassignments())
-    return Check("the cluster lists no reassignment", not ongoing, ", ".join(ongoing[:5]) or "none")
+    return ProvedOrNot("the cluster lists no reassignment", not ongoing, ", ".join(ongoing[:5]) or "none")
 
 
-def check_throttles(admin: KafkaAdminClient, topics: Sequence[str], brokers: Sequence[int]) -> Check:
+def check_throttles(admin: KafkaAdminClient, topics: Sequence[str], brokers: Sequence[int]) -> ProvedOrNot:
     """No throttle is left at any topic or broker."""
     resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
     resources += [ConfigResource(ConfigResourceType.BROKER, str(broker)) for broker in brokers]
@@ -46,11 +46,11 @@ def check_throttles(admin: KafkaAdminClient, topics: Sequence[str], brokers: Seq
         for setting in sorted(settings)
         if "throttled" in setting
     ]
-    return Check("no throttle is left over", not left, ", ".join(left[:5]) or "none")
+    return ProvedOrNot("no throttle is left over", not left, ", ".join(left[:5]) or "none")
 
 
-def check_journal(status: Mapping[str, Any]) -> Check:
+def check_journal(status: Mapping[str, Any]) -> ProvedOrNot:
     """The journal says that nothing is under way, owes no throttle, and nobody drives it."""
     closed = not status["running"] and not status["throttles_left"] and status["holder"] is None
     counts = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in sorted(status["counts"].items()))
-    return Check("the journal is closed", closed, counts)
+    return ProvedOrNot("the journal is closed", closed, counts)

@@ -9,7 +9,7 @@ from typing import Any
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from shunter.app.demo.account import Progress
+from shunter.app.demo.account import MovesSeen
 from shunter.app.demo.traffic import Traffic
 from shunter.drivers.reassignment_rpc import list_reassignments
 from shunter.errors import DriverError
@@ -70,12 +70,12 @@ class Gauge:
         self._last = (now, copied)
         return True
 
-    def progress(self) -> Progress:
+    def progress(self) -> MovesSeen:
         """Sum up the last look."""
         total, copied = self._total(), self._copied()
         rate = self._rate if self._looks >= LOOKS_BEFORE_RATE else None
         moving = [tp for tp, replicas in self._ongoing.items() if replicas != self._originals[tp]]
-        return Progress(
+        return MovesSeen(
             elapsed_s=time.monotonic() - self._started,
             partitions=len(self._targets),
             done=len(self._targets) - len(self._ongoing),

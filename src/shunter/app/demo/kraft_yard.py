@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 from kafka import KafkaAdminClient
 
-from shunter.app.demo.account import Account, Check, Progress, Screen
+from shunter.app.demo.account import Account, MovesSeen, ProvedOrNot, Screen
 from shunter.app.demo.cluster_proof import assignments_of, check_journal, check_nothing_ongoing, check_throttles
 from shunter.app.demo.executor_process import ExecutorProcess
 from shunter.app.demo.proof import check_assignments, check_records
@@ -116,8 +116,8 @@ def _main_job(yard: KRaftYard, stack: ExitStack) -> Account:
         check_nothing_ongoing(admin),
         check_throttles(admin, TOPICS, FROM + TO),
         check_journal(executor.order("status")),
-        Check("the executor says that two moves were turned", status == ExitCode.TURNED, f"exit status {status}"),
-        Check("no write was refused", not traffic.failures, "; ".join(traffic.failures[:2]) or "none"),
+        ProvedOrNot("the executor says that two moves were turned", status == ExitCode.TURNED, f"exit status {status}"),
+        ProvedOrNot("no write was refused", not traffic.failures, "; ".join(traffic.failures[:2]) or "none"),
     )
     return Account(
         moved=len(targets) - 2,
@@ -167,13 +167,13 @@ def _watch(yard: KRaftYard, traffic: Traffic, over: Callable[[Mapping[str, Any]]
         pause.wait(LOOK_EVERY_S)
 
 
-def progress_of(view: Mapping[str, Any], yard: KRaftYard, traffic: Traffic) -> Progress:
+def progress_of(view: Mapping[str, Any], yard: KRaftYard, traffic: Traffic) -> MovesSeen:
     """The executor's own account of itself, as the demo shows it."""
     counts: Mapping[str, int] = view["counts"]
     moving = counts.get("moving", 0) + counts.get("paused", 0)
     pending = counts.get("pending", 0)
     told = [f"{row['partition']}: {row['waits']}" for row in view["moves"] if row["state"] == "moving" and row["waits"]]
-    return Progress(
+    return MovesSeen(
         elapsed_s=time.monotonic() - yard.started,
         partitions=sum(counts.values()),
         done=sum(counts.values()) - moving - pending,

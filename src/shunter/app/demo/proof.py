@@ -9,14 +9,16 @@ import orjson
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from shunter.app.demo.account import Check
+from shunter.app.demo.account import ProvedOrNot
 from shunter.app.demo.traffic import Acks
 from shunter.formats import znodes
 from shunter.formats.topic_znodes import decode_topic
 from shunter.model.partition import ReplicaAssignment, Replicas, TopicPartition
 
 
-def check_records(acks: Mapping[TopicPartition, Acks], found: Mapping[TopicPartition, list[int]]) -> tuple[Check, ...]:
+def check_records(
+    acks: Mapping[TopicPartition, Acks], found: Mapping[TopicPartition, list[int]]
+) -> tuple[ProvedOrNot, ...]:
     """Every acknowledged record is there, once, in order."""
     missing = doubled = disordered = 0
     for tp, written in acks.items():
@@ -26,9 +28,9 @@ def check_records(acks: Mapping[TopicPartition, Acks], found: Mapping[TopicParti
         disordered += sum(later < earlier for earlier, later in pairwise(there))
     total = sum(len(written.sequence) for written in acks.values())
     return (
-        Check("no acknowledged record is missing", missing == 0, f"{missing} of {total:,} missing"),
-        Check("no record is there twice", doubled == 0, f"{doubled} doubled"),
-        Check("records are in order", disordered == 0, f"{disordered} out of order"),
+        ProvedOrNot("no acknowledged record is missing", missing == 0, f"{missing} of {total:,} missing"),
+        ProvedOrNot("no record is there twice", doubled == 0, f"{doubled} doubled"),
+        ProvedOrNot("records are in order", disordered == 0, f"{disordered} out of order"),
     )
 
 
@@ -57,7 +59,7 @@ class Leftovers:
             found.update({TopicPartition(name, number): value for number, value in topic.assignments.items()})
         return found
 
-    def check_znodes(self) -> Check:
+    def check_znodes(self) -> ProvedOrNot:
         """No record, queue or owed deletion is left."""
         left = [
             *self._children("/admin/reassignments"),
@@ -65,7 +67,7 @@ class Leftovers:
             *self._children("/admin/shunter/owed_replicas"),
             *(path for path in ("/admin/reassign_partitions",) if self.exists(path)),
         ]
-        return Check("no znode is left over", not left, ", ".join(left[:5]) or "none")
+        return ProvedOrNot("no znode is left over", not left, ", ".join(left[:5]) or "none")
 
     def _children(self, path: str) -> list[str]:
         try:
@@ -73,11 +75,11 @@ class Leftovers:
         except NoNodeError:
             return []
 
-    def check_throttles(self, topics: list[str], brokers: list[int]) -> Check:
+    def check_throttles(self, topics: list[str], brokers: list[int]) -> ProvedOrNot:
         """No throttle is left on any topic or broker."""
         places = [f"/config/topics/{name}" for name in topics] + [f"/config/brokers/{broker}" for broker in brokers]
         left = [path for path in places if self._is_throttled(path)]
-        return Check("no throttle is left over", not left, ", ".join(left) or "none")
+        return ProvedOrNot("no throttle is left over", not left, ", ".join(left) or "none")
 
     def _is_throttled(self, path: str) -> bool:
         try:
@@ -93,20 +95,22 @@ def check_assignments(
     originals: Mapping[TopicPartition, Replicas],
     stopped: TopicPartition,
     rolled_back: TopicPartition,
-) -> tuple[Check, ...]:
+) -> tuple[ProvedOrNot, ...]:
     """Partitions are where they were asked to be: moved, stopped where it stood, rolled back to the very order."""
     moved = [tp for tp in targets if tp not in (stopped, rolled_back)]
     wrong = [tp for tp in moved if found[tp] != ReplicaAssignment(targets[tp])]
     back = found[rolled_back]
     stood = found[stopped]
     return (
-        Check("the assignment is what was asked", not wrong, f"{len(moved) - len(wrong)} of {len(moved)} on 3 and 4"),
-        Check(
+        ProvedOrNot(
+            "the assignment is what was asked", not wrong, f"{len(moved) - len(wrong)} of {len(moved)} on 3 and 4"
+        ),
+        ProvedOrNot(
             "the move that was rolled back is where it began, in order",
             back == ReplicaAssignment(originals[rolled_back]),
             f"{rolled_back}: {list(back.replicas)}, was {list(originals[rolled_back])}",
         ),
-        Check(
+        ProvedOrNot(
             "the move that was stopped stands still, complete",
             not stood.in_motion and len(stood.replicas) >= len(originals[stopped]),
             f"{stopped}: {list(stood.replicas)}",

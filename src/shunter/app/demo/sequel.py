@@ -19,7 +19,7 @@ import orjson
 from kafka import KafkaAdminClient
 from pyarrow import dataset
 
-from shunter.app.demo.account import Check, Screen, SequelAccount
+from shunter.app.demo.account import ProvedOrNot, Screen, SequelAccount
 from shunter.app.demo.proof import check_records
 from shunter.app.demo.traffic import Acks, Traffic, read_everything
 from shunter.drivers.admin.inventory import take_inventory
@@ -82,12 +82,12 @@ def run_sequel(
     taken, accounted = _settled(bootstrap), _accounted(folder)
     shares = _shares(taken)
     checks = (
-        Check("`shunter pipeline run` ended well", status == 0, f"exit status {status}"),
+        ProvedOrNot("`shunter pipeline run` ended well", status == 0, f"exit status {status}"),
         _check_done(accounted),
         _check_assignments(taken, folder),
-        Check(f"every broker is within {1 - BAND:g}-{1 + BAND:g} of the mean", _balanced(shares), _told(shares)),
+        ProvedOrNot(f"every broker is within {1 - BAND:g}-{1 + BAND:g} of the mean", _balanced(shares), _told(shares)),
         *check_records(acks, found),
-        Check("no write was refused", not traffic.failures, "; ".join(traffic.failures[:2]) or "none"),
+        ProvedOrNot("no write was refused", not traffic.failures, "; ".join(traffic.failures[:2]) or "none"),
         _check_report(folder / "run" / "report.html"),
     )
     if (folder / "run" / "report.html").exists():
@@ -178,12 +178,12 @@ def _accounted(folder: Path) -> dict[str, Any]:
     return rows[0] if len(rows) == 1 else {}
 
 
-def _check_done(accounted: Mapping[str, Any]) -> Check:
+def _check_done(accounted: Mapping[str, Any]) -> ProvedOrNot:
     moves, done = int(accounted.get("moves") or 0), int(accounted.get("done") or 0)
-    return Check("every planned move is accounted for, and done", 0 < moves == done, f"{done} of {moves} done")
+    return ProvedOrNot("every planned move is accounted for, and done", 0 < moves == done, f"{done} of {moves} done")
 
 
-def _check_assignments(taken: Inventory, folder: Path) -> Check:
+def _check_assignments(taken: Inventory, folder: Path) -> ProvedOrNot:
     """Replicas are where the plan's file, as any tool would read it, asks for them."""
     asked: dict[TopicPartition, Replicas] = {}
     for path in (folder / "run").glob("*.json"):
@@ -192,15 +192,15 @@ def _check_assignments(taken: Inventory, folder: Path) -> Check:
     there = {TopicPartition(found.topic, found.partition): found.replicas for found in taken.partitions}
     wrong = [tp for tp, replicas in asked.items() if there.get(tp) != replicas]
     claim = "every partition of the plan is where it was asked to be, in that order"
-    return Check(claim, bool(asked) and not wrong, f"{len(asked) - len(wrong)} of {len(asked)}")
+    return ProvedOrNot(claim, bool(asked) and not wrong, f"{len(asked) - len(wrong)} of {len(asked)}")
 
 
-def _check_report(path: Path) -> Check:
+def _check_report(path: Path) -> ProvedOrNot:
     claim = "the report has its four plots, in one file"
     if not path.exists():
-        return Check(claim, holds=False, found="there is none")
+        return ProvedOrNot(claim, holds=False, found="there is none")
     page = path.read_text(encoding="utf-8")
     missing = [heading for heading in HEADINGS if heading not in page]
     outside = "<script src" in page or "<link" in page
     seen = ", ".join(missing) or f"{page.count('<svg')} plots, {len(page) // 1000} kB, nothing from outside"
-    return Check(claim, not missing and not outside, seen)
+    return ProvedOrNot(claim, not missing and not outside, seen)

@@ -15,7 +15,7 @@ from kafka import KafkaAdminClient
 from kafka import TopicPartition as ClientPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from shunter.app.demo.account import Account, Check, Screen
+from shunter.app.demo.account import Account, ProvedOrNot, Screen
 from shunter.app.demo.gauge import Gauge
 from shunter.app.demo.proof import Leftovers, check_assignments, check_records
 from shunter.app.demo.sequel import run_sequel
@@ -44,7 +44,7 @@ from shunter.testbed.artifacts import ZOOKEEPER_MODE_VERSION, ensure_kafka
 from shunter.testbed.cluster import ZooKeeperCluster
 from shunter.testbed.controller import ShunterController
 from shunter.testbed.waiting import wait_until
-from shunter.wire.reassignments import AlteredPartition, AlteredTopic, AlterReassignments
+from shunter.wire.reassignments import AlteredPartition, AlteredTopic, AlterReassignmentsRequest
 
 RATE_CONFIGS = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 REPLICA_CONFIGS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
@@ -149,7 +149,7 @@ def _main_job(yard: Yard, cluster: ZooKeeperCluster) -> Account:
         *check_assignments(assignments, yard.targets, yard.originals, stopped, rolled_back),
         _settled(leftovers),
         leftovers.check_throttles(list(TOPICS), [*FROM, *TO]),
-        Check("no write was refused", not traffic.failures, "; ".join(traffic.failures[:2]) or "none"),
+        ProvedOrNot("no write was refused", not traffic.failures, "; ".join(traffic.failures[:2]) or "none"),
     )
     leftovers.close()
     admin.close()
@@ -167,7 +167,7 @@ def _main_job(yard: Yard, cluster: ZooKeeperCluster) -> Account:
     )
 
 
-def _settled(leftovers: Leftovers) -> Check:
+def _settled(leftovers: Leftovers) -> ProvedOrNot:
     """The last deletions may still be on their way to the records: give them a moment."""
     waited = Event()
     for _ in range(50):
@@ -236,7 +236,7 @@ def _cancel_one(yard: Yard, gauge: Gauge, mode: Intervention) -> TopicPartition:
             break
         tp = begun[-1]
         partition = AlteredPartition(tp.partition, None, cancel_mode=mode)
-        request = AlterReassignments((AlteredTopic(tp.topic, (partition,)),))
+        request = AlterReassignmentsRequest((AlteredTopic(tp.topic, (partition,)),))
         answer = alter_reassignments("127.0.0.1", yard.shunter.port, request)
         result = answer.topics[0].partitions[0] if answer.topics else None
         if result is not None and result.error is ErrorCode.NONE:

@@ -8,7 +8,7 @@ from pathlib import Path
 from shunter.app.drop_in.options import Options
 from shunter.drivers.reassign_znodes import ReassignZnodes
 from shunter.errors import ShunterError
-from shunter.formats.tool_json import PlanRefused, check_executable, format_reassignment, parse_reassignment
+from shunter.formats.tool_json import ToolInputRefused, check_executable, format_reassignment, parse_reassignment
 from shunter.model.partition import ReplicaAssignment, Replicas, TopicPartition
 
 Echo = Callable[[str], None]
@@ -108,12 +108,12 @@ class ReassignByZnode:
         asked = parse_reassignment(_read(options.value("reassignment-json-file")))
         check_executable(asked, cancels=False)
         if asked.log_dirs:
-            raise PlanRefused("log_dirs can't be asked for by way of ZooKeeper: use --bootstrap-server")
+            raise ToolInputRefused("log_dirs can't be asked for by way of ZooKeeper: use --bootstrap-server")
         targets = {tp: replicas or () for tp, replicas in asked.partitions}
         current = self._current({tp.topic for tp in targets})
         missing = [str(tp) for tp in sorted(targets) if tp not in current]
         if missing:
-            raise PlanRefused(f"Unable to find partition: {', '.join(missing)}")
+            raise ToolInputRefused(f"Unable to find partition: {', '.join(missing)}")
         plan = format_reassignment({tp: current[tp].original for tp in targets})
         told = "Save this to use as the --reassignment-json-file option during rollback"
         self.echo(f"Current partition replica assignment\n\n{plan}\n\n{told}")
@@ -165,7 +165,7 @@ def _read(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise PlanRefused(f"Unable to read file {path}: {error}") from error
+        raise ToolInputRefused(f"Unable to read file {path}: {error}") from error
 
 
 def _listed(brokers: Replicas) -> str:

@@ -15,7 +15,7 @@ _RETRY_S = 0.1
 _NOWHERE = ReplicaDir(None, None, 0)
 
 
-class LogDirsFailed(ShunterError):
+class LogDirMovesFailed(ShunterError):
     """Replicas could not be moved between log dirs; the message is what to print."""
 
 
@@ -45,7 +45,7 @@ def execute(cluster: BlockingAdmin, wanted: Wanted, timeout_ms: int, echo: Echo)
         outcomes = {key: answered.get(key, ErrorCode.REPLICA_NOT_AVAILABLE) for key in sorted(pending)}
         for (broker, tp), error in outcomes.items():
             if error not in (ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE):
-                raise LogDirsFailed(f"Error: Failed to alter dir for {tp}-{broker}: {error.name}")
+                raise LogDirMovesFailed(f"Error: Failed to alter dir for {tp}-{broker}: {error.name}")
         for (broker, tp), error in outcomes.items():
             if error is ErrorCode.NONE:
                 path = pending.pop((broker, tp))
@@ -53,7 +53,7 @@ def execute(cluster: BlockingAdmin, wanted: Wanted, timeout_ms: int, echo: Echo)
         if pending and time.monotonic() >= give_up:
             named = ",".join(f"{tp}-{broker}" for broker, tp in sorted(pending))
             plural = "" if len(pending) == 1 else "s"
-            raise LogDirsFailed(f"Timed out before log directory move{plural} could be started for: {named}")
+            raise LogDirMovesFailed(f"Timed out before log directory move{plural} could be started for: {named}")
         if pending:
             time.sleep(_RETRY_S)
 

@@ -101,7 +101,7 @@ OPTIONS: Mapping[str, Option] = {
 }
 
 
-class Action(NamedTuple):
+class ToolAction(NamedTuple):
     """What an action needs and permits besides; `by_zookeeper`: what of that ZooKeeper can carry out, None: nothing."""
 
     required: tuple[str, ...] = ()
@@ -112,9 +112,9 @@ class Action(NamedTuple):
 _FILE, _TOPICS_FILES = ("reassignment-json-file",), ("topics-to-move-json-file", "broker-list")
 _CONNECTING = frozenset({"bootstrap-server", "command-config", "zookeeper"})
 APACHE_ACTIONS = ("generate", "execute", "verify", "cancel", "list")
-ACTIONS: Mapping[str, Action] = {
-    "generate": Action(_TOPICS_FILES, frozenset({"disable-rack-aware"})),
-    "execute": Action(
+ACTIONS: Mapping[str, ToolAction] = {
+    "generate": ToolAction(_TOPICS_FILES, frozenset({"disable-rack-aware"})),
+    "execute": ToolAction(
         _FILE,
         frozenset(
             {
@@ -124,19 +124,19 @@ ACTIONS: Mapping[str, Action] = {
         ),
         frozenset(),
     ),
-    "verify": Action(_FILE, frozenset({"preserve-throttles"}), frozenset({"preserve-throttles"})),
-    "cancel": Action(
+    "verify": ToolAction(_FILE, frozenset({"preserve-throttles"}), frozenset({"preserve-throttles"})),
+    "cancel": ToolAction(
         _FILE,
         frozenset({"preserve-throttles", "timeout", "stop", "rollback"}),
         # What the cancel znode does is a rollback; and no throttle is touched by way of ZooKeeper.
         frozenset({"rollback", "preserve-throttles"}),
     ),
-    "list": Action((), frozenset({"json"}), frozenset({"json"})),
-    "remove-cancel": Action(("zookeeper",), by_zookeeper=frozenset()),
-    "generate-extra": Action(_TOPICS_FILES, frozenset({"disable-rack-aware"})),
-    "execute-extra": Action((*_FILE, "zookeeper"), by_zookeeper=frozenset()),
-    "verify-extra": Action(_FILE, frozenset({"preserve-throttles"}), frozenset({"preserve-throttles"})),
-    "cancel-all": Action((), frozenset({"preserve-throttles", "stop", "rollback"})),
+    "list": ToolAction((), frozenset({"json"}), frozenset({"json"})),
+    "remove-cancel": ToolAction(("zookeeper",), by_zookeeper=frozenset()),
+    "generate-extra": ToolAction(_TOPICS_FILES, frozenset({"disable-rack-aware"})),
+    "execute-extra": ToolAction((*_FILE, "zookeeper"), by_zookeeper=frozenset()),
+    "verify-extra": ToolAction(_FILE, frozenset({"preserve-throttles"}), frozenset({"preserve-throttles"})),
+    "cancel-all": ToolAction((), frozenset({"preserve-throttles", "stop", "rollback"})),
 }
 
 
@@ -244,7 +244,7 @@ def parse(arguments: Sequence[str]) -> Options:
     return options
 
 
-def _check_protocol(options: Options, action: Action) -> None:
+def _check_protocol(options: Options, action: ToolAction) -> None:
     """Refuse what the chosen way to the cluster can't carry out, rather than do half of what was asked."""
     if "zookeeper" not in options:
         return

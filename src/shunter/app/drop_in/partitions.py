@@ -25,7 +25,7 @@ from shunter.drivers.admin.reassignments import AlterOptions, PartitionReassignm
 from shunter.errors import RequestRejected, ShunterError
 from shunter.formats.tool_json import (
     AskedFor,
-    PlanRefused,
+    ToolInputRefused,
     check_executable,
     format_reassignment,
     parse_reassignment,
@@ -159,7 +159,7 @@ class ReassignPartitions:
         chosen = [node for node in self.cluster.nodes() if node.id in brokers]
         rackless = sum(node.rack is None for node in chosen)
         if racks and rackless not in (0, len(chosen)):
-            raise PlanRefused(
+            raise ToolInputRefused(
                 "Not all brokers have rack information. Add --disable-rack-aware in command line to make replica "
                 "assignment without rack information."
             )
@@ -178,7 +178,7 @@ class ReassignPartitions:
         for partitions in by_topic.values():
             factor = len(current[partitions[0]])
             if factor > len(brokers):
-                raise PlanRefused(f"Replication factor: {factor} larger than available brokers: {len(brokers)}.")
+                raise ToolInputRefused(f"Replication factor: {factor} larger than available brokers: {len(brokers)}.")
             start, shift = (self.random.randrange(len(brokers)) for _ in range(2))
             placed = place_partitions(brokers, len(partitions), factor, start=start, shift=shift)
             proposed.update(zip(partitions, placed, strict=True))
@@ -188,7 +188,7 @@ class ReassignPartitions:
         current: dict[TopicPartition, Replicas] = {}
         for name, partitions in self.cluster.topics(set(names)).items():
             if partitions is None:
-                raise PlanRefused(_unknown(f"Topic {name} not found."))
+                raise ToolInputRefused(_unknown(f"Topic {name} not found."))
             current.update((TopicPartition(name, number), info.replicas) for number, info in partitions.items())
         return current
 
@@ -225,13 +225,15 @@ class ReassignPartitions:
         known = {node.id for node in self.cluster.nodes()}
         unknown = next((broker for broker in hash_set_order(brokers) if broker not in known), None)
         if unknown is not None:
-            raise PlanRefused(f"Unknown broker id {unknown}")
+            raise ToolInputRefused(f"Unknown broker id {unknown}")
 
     def _current(self, proposed: Mapping[TopicPartition, Replicas]) -> dict[TopicPartition, Replicas]:
         everything = self._current_topics({tp.topic for tp in proposed})
         missing = [tp for tp in proposed if tp not in everything]
         if missing:
-            raise PlanRefused(_unknown(f"Unable to find partition: {', '.join(map(str, hash_set_order_of(missing)))}"))
+            raise ToolInputRefused(
+                _unknown(f"Unable to find partition: {', '.join(map(str, hash_set_order_of(missing)))}")
+            )
         return {tp: everything[tp] for tp in proposed}
 
     def _throttle(
@@ -337,18 +339,18 @@ def _read(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError) as error:
-        raise PlanRefused(f"Unable to read file {path}: {error}") from error
+        raise ToolInputRefused(f"Unable to read file {path}: {error}") from error
 
 
 def _generate_arguments(text: str, broker_list: str) -> tuple[list[BrokerId], tuple[str, ...]]:
     brokers = [_broker(word) for word in _java_split(broker_list)]
     if len(set(brokers)) != len(brokers):
         repeated = hash_set_order(broker for broker in brokers if brokers.count(broker) > 1)
-        raise PlanRefused(f"Broker list contains duplicate entries: [{', '.join(map(str, repeated))}]")
+        raise ToolInputRefused(f"Broker list contains duplicate entries: [{', '.join(map(str, repeated))}]")
     topics = parse_topics(text)
     if len(set(topics)) != len(topics):
         twice = hash_set_order(name for name in topics if topics.count(name) > 1)
-        raise PlanRefused(f"List of topics to reassign contains duplicate entries: [{', '.join(twice)}]")
+        raise ToolInputRefused(f"List of topics to reassign contains duplicate entries: [{', '.join(twice)}]")
     return brokers, topics
 
 
@@ -363,7 +365,7 @@ def _java_split(text: str) -> list[str]:
 def _broker(word: str) -> BrokerId:
     """As Java's `Integer.parseInt`."""
     if not _INTEGER.fullmatch(word) or not -(2**31) <= int(word) < 2**31:
-        raise PlanRefused(f'For input string: "{word}"')
+        raise ToolInputRefused(f'For input string: "{word}"')
     return int(word)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from shunter.app.client_configuration import configuration_of
 from shunter.app.drop_in.by_znode import ReassignByZnode, ZnodeToolFailed
-from shunter.app.drop_in.log_dirs import LogDirsFailed
+from shunter.app.drop_in.log_dirs import LogDirMovesFailed
 from shunter.app.drop_in.options import Options, UsageError, VersionAsked, parse, usage
 from shunter.app.drop_in.partitions import ReassignPartitions, ToolFailed
 from shunter.drivers.admin.blocking import BlockingAdmin
@@ -41,7 +41,7 @@ def run(arguments: Sequence[str], echo: Echo, complain: Echo, connect: Connect |
         return 1
     try:
         _carry_out(options, echo, connect or connected)
-    except (ToolFailed, ZnodeToolFailed, LogDirsFailed) as error:
+    except (ToolFailed, ZnodeToolFailed, LogDirMovesFailed) as error:
         echo(str(error))
         return 1
     except RequestRejected as error:

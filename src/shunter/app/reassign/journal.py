@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import orjson
 
-from shunter.app.reassign.session import MoveRow, ReassignSession
+from shunter.app.reassign.session import MoveUnderWay, ReassignSession
 from shunter.errors import FormatError
 from shunter.model.execution import Outcome
 from shunter.model.partition import Replicas, TopicPartition
@@ -30,7 +30,7 @@ partition is, if it is neither at the target nor where it was."""
 class _Followed:
     """A move under way, as it was last seen. `step` is the number of the step under way, 0 before the first."""
 
-    row: MoveRow
+    row: MoveUnderWay
     original: Replicas
     target: Replicas
     size_bytes: int
@@ -47,7 +47,7 @@ class MoveFollower:
 
     def look(
         self,
-        rows: Sequence[MoveRow],
+        rows: Sequence[MoveUnderWay],
         sizes: Mapping[TopicPartition, int],
         places: Mapping[TopicPartition, Replicas],
     ) -> Iterator[dict[str, Any]]:
@@ -80,11 +80,11 @@ class MoveFollower:
         """How many moves are not closed."""
         return len(self._moves)
 
-    def over(self, rows: Sequence[MoveRow]) -> list[_Followed]:
+    def over(self, rows: Sequence[MoveUnderWay]) -> list[_Followed]:
         """Moves that were under way at the last look, and are not any more; by partition."""
         return [self._moves[tp] for tp in sorted(self._moves.keys() - {row.tp for row in rows})]
 
-    def _accept(self, row: MoveRow, size_bytes: int) -> Iterator[dict[str, Any]]:
+    def _accept(self, row: MoveUnderWay, size_bytes: int) -> Iterator[dict[str, Any]]:
         original = row.original or tuple(broker for broker in row.replicas if broker not in row.adding)
         target = original if row.phase == _ROLLING_BACK else row.target
         known = self._moves[row.tp] = _Followed(row, original, target, size_bytes)
@@ -97,7 +97,7 @@ class MoveFollower:
         if set(row.replicas) != set(original):
             yield self._begin(known, original, row.replicas)
 
-    def _go_on(self, known: _Followed, row: MoveRow) -> Iterator[dict[str, Any]]:
+    def _go_on(self, known: _Followed, row: MoveUnderWay) -> Iterator[dict[str, Any]]:
         was, known.row = known.row, row
         if (was.phase == _PAUSED) != (row.phase == _PAUSED):
             yield {"kind": "move-paused", "tp": str(row.tp), "paused": row.phase == _PAUSED}
@@ -201,14 +201,14 @@ class WatchedMoves:
     def __exit__(self, *_: object) -> None:
         self._lines.close()
 
-    def look(self, rows: Sequence[MoveRow]) -> bool:
+    def look(self, rows: Sequence[MoveUnderWay]) -> bool:
         """Write down what happened since the last look; gives whether there are moves whose end is not known yet."""
         sizes = self._session.sizes([row for row in rows if row.tp not in self._follower])
         entries = list(self._follower.look(rows, sizes, self._settled(rows)))
         self._lines.write(_now_ms(), entries)
         return len(self._follower) > 0
 
-    def _settled(self, rows: Sequence[MoveRow]) -> dict[TopicPartition, Replicas]:
+    def _settled(self, rows: Sequence[MoveUnderWay]) -> dict[TopicPartition, Replicas]:
         over = self._follower.over(rows)
         known = self._session.cluster.partitions([followed.row.tp for followed in over])
         settled: dict[TopicPartition, Replicas] = {}

@@ -38,7 +38,7 @@ class ReassignRefused(ShunterError):
     """The command can't be carried out as asked."""
 
 
-class MoveRow(NamedTuple):
+class MoveUnderWay(NamedTuple):
     """A move under way. `original` and `phase` are empty where the controller is not Shunter's."""
 
     tp: TopicPartition
@@ -135,11 +135,11 @@ class ReassignSession:
 
     # ---- what there is
 
-    def rows(self, partitions: Collection[TopicPartition] | None = None) -> tuple[MoveRow, ...]:
+    def rows(self, partitions: Collection[TopicPartition] | None = None) -> tuple[MoveUnderWay, ...]:
         """Moves under way, by partition; None: all."""
         return tuple(_row(tp, move) for tp, move in sorted(self.cluster.list_moves(partitions).items()))
 
-    def progress(self, rows: Sequence[MoveRow]) -> Progress:
+    def progress(self, rows: Sequence[MoveUnderWay]) -> Progress:
         """Ask live brokers how much they have of what they fetch. Cost: one request per broker concerned."""
         sizes = self._replica_sizes(rows)
         whole = _whole(rows, sizes)
@@ -148,11 +148,11 @@ class ReassignSession:
         back = sum(whole[row.tp] * sum(broker not in row.replicas for broker in row.original) for row in rows)
         return Progress(len(rows), fetched, total, back)
 
-    def sizes(self, rows: Sequence[MoveRow]) -> dict[TopicPartition, int]:
+    def sizes(self, rows: Sequence[MoveUnderWay]) -> dict[TopicPartition, int]:
         """Bytes of one replica of each partition: the greatest that a live broker tells."""
         return _whole(rows, self._replica_sizes(rows))
 
-    def _replica_sizes(self, rows: Sequence[MoveRow]) -> dict[tuple[BrokerId, TopicPartition], int]:
+    def _replica_sizes(self, rows: Sequence[MoveUnderWay]) -> dict[tuple[BrokerId, TopicPartition], int]:
         """By (broker, partition); brokers that don't answer are left out."""
         if not rows:
             return {}
@@ -251,19 +251,21 @@ def read_orders(path: Path) -> tuple[MoveOrder, ...]:
     return decode_plan(path.read_bytes(), str(path))
 
 
-def named_partitions(rows: Iterable[MoveRow], orders: Iterable[MoveOrder]) -> list[TopicPartition]:
+def named_partitions(rows: Iterable[MoveUnderWay], orders: Iterable[MoveOrder]) -> list[TopicPartition]:
     """Partitions of a plan that are under way."""
     moving = {row.tp for row in rows}
     return [order.tp for order in orders if order.tp in moving]
 
 
-def _row(tp: TopicPartition, move: PartitionReassignment) -> MoveRow:
+def _row(tp: TopicPartition, move: PartitionReassignment) -> MoveUnderWay:
     detail = move.detail
     told = (detail.original, detail.phase, detail.waiting) if detail is not None else ((), "", "")
-    return MoveRow(tp, move.assigned, move.adding, move.removing, move.target, *told)
+    return MoveUnderWay(tp, move.assigned, move.adding, move.removing, move.target, *told)
 
 
-def _whole(rows: Sequence[MoveRow], sizes: Mapping[tuple[BrokerId, TopicPartition], int]) -> dict[TopicPartition, int]:
+def _whole(
+    rows: Sequence[MoveUnderWay], sizes: Mapping[tuple[BrokerId, TopicPartition], int]
+) -> dict[TopicPartition, int]:
     """Bytes of one replica of each partition: the greatest that a broker tells."""
     return {row.tp: max((sizes.get((broker, row.tp), 0) for broker in row.replicas), default=0) for row in rows}
 

@@ -12,9 +12,9 @@ from shunter.core.controller.draft import Draft
 from shunter.core.controller.events import ReassignmentChange
 from shunter.core.controller.lifecycle import Trigger
 from shunter.core.controller.moves import Moves, dropped_before
-from shunter.core.controller.ready import Notice
 from shunter.core.controller.state import ControllerState
 from shunter.core.reassignment.reconciliation import Reconciled, Row, Sources, reconcile
+from shunter.model.notice import Notice
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.reassignment import Phase, Reassignment, Strategy
 from shunter.model.settings import ControllerSettings

@@ -14,9 +14,10 @@ from typing import Final
 
 from shunter.core.controller.events import RequestAnswered
 from shunter.core.controller.outbox import Outbox
-from shunter.core.controller.ready import Notice, Request
+from shunter.core.controller.ready import Request
 from shunter.core.controller.state import ControllerState
 from shunter.errors import ErrorCode
+from shunter.model.notice import Notice
 from shunter.model.partition import BrokerId, TopicPartition
 
 AGAIN_MS = 1_000
@@ -62,7 +63,7 @@ def of_replica(error: ErrorCode) -> Consequence:
 
 
 @dataclass(slots=True)
-class Refusal:
+class RefusingBroker:
     """A broker that refused something. `partitions` None: everything. `due_ms` None: told again, not answered yet."""
 
     error: ErrorCode
@@ -79,7 +80,7 @@ class Answers:
 
     state: ControllerState
     outbox: Outbox
-    refusals: dict[BrokerId, Refusal] = field(default_factory=dict[BrokerId, Refusal])
+    refusals: dict[BrokerId, RefusingBroker] = field(default_factory=dict[BrokerId, RefusingBroker])
     accepted: set[BrokerId] = field(default_factory=set[BrokerId])
     """Brokers that have accepted something from us in this term."""
     resigns: str = ""
@@ -160,7 +161,7 @@ class Answers:
         else:
             notices = []
         if known is None:
-            self.refusals[event.broker] = Refusal(error, partitions, now_ms + AGAIN_MS)
+            self.refusals[event.broker] = RefusingBroker(error, partitions, now_ms + AGAIN_MS)
             return notices
         known.error = error
         if known.partitions is not None:

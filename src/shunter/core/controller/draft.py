@@ -13,10 +13,10 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 from shunter.core.controller.lifecycle import Transition, Trigger, phase_after
 from shunter.core.controller.load import Load
 from shunter.core.controller.names_in_use import NamesInUse
-from shunter.core.controller.ready import Notice
 from shunter.core.controller.state import ControllerState, TopicState
 from shunter.core.reassignment.situation import Step, Waiting
 from shunter.errors import InvariantViolation
+from shunter.model.notice import Notice
 from shunter.model.partition import (
     EPOCH_DURING_DELETE,
     BrokerId,

@@ -8,10 +8,10 @@ from __future__ import annotations
 from shunter.core import election
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.owed_replicas import without_controllers
-from shunter.core.controller.ready import Notice
 from shunter.core.controller.state import ControllerState
-from shunter.core.election import Elected
+from shunter.core.election import NewLeadership
 from shunter.errors import ErrorCode
+from shunter.model.notice import Notice
 from shunter.model.partition import (
     INITIAL_LEADER_EPOCH,
     NO_LEADER,
@@ -137,7 +137,7 @@ def eligible_leader(state: ControllerState, tp: TopicPartition, leader: BrokerId
     )
 
 
-def _led_by(leadership: LeaderAndIsr, elected: Elected) -> LeaderAndIsr:
+def _led_by(leadership: LeaderAndIsr, elected: NewLeadership) -> LeaderAndIsr:
     return leadership.in_new_epoch()._replace(
         leader=elected.leader,
         isr=elected.isr,

@@ -49,13 +49,7 @@ from shunter.core.controller.liveness import Liveness
 from shunter.core.controller.moves import Moves
 from shunter.core.controller.ourselves import disown, maybe_register
 from shunter.core.controller.outbox import Outbox
-from shunter.core.controller.ready import (
-    Notice,
-    Read,
-    ReadPartitions,
-    Reply,
-    Request,
-)
+from shunter.core.controller.ready import Read, ReadPartitions, Reply, Request
 from shunter.core.controller.rebalance import Rebalance
 from shunter.core.controller.review import Reason, Reviews
 from shunter.core.controller.state import ControllerState
@@ -65,6 +59,7 @@ from shunter.core.controller.topic_replies import TopicReplies
 from shunter.core.controller.znode_protocols import ZnodeProtocols
 from shunter.errors import ErrorCode
 from shunter.model.broker import Broker
+from shunter.model.notice import Notice
 from shunter.model.reassignment import Phase
 from shunter.model.records import (
     PutDeletionMark,

@@ -38,10 +38,11 @@ from shunter.core.controller.events import (
 from shunter.core.controller.intake import Effects, Intake
 from shunter.core.controller.lifecycle import Transition
 from shunter.core.controller.outbox import Outbox
-from shunter.core.controller.ready import LoadCluster, Notice, Read, Ready, RefusedReply, Reply, Request, WriteBatch
+from shunter.core.controller.ready import LoadCluster, Read, Ready, RefusedReply, Reply, Request, WriteBatch
 from shunter.core.controller.state import ClusterView, ControllerState
 from shunter.core.controller.tasks import CANCELLED_TIMES, EXAMINED_AT_MOST, Priority, Task
 from shunter.errors import ErrorCode, InvariantViolation
+from shunter.model.notice import Notice
 from shunter.model.records import PutTopic, Record
 from shunter.model.settings import ControllerSettings
 

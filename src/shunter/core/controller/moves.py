@@ -14,7 +14,6 @@ from shunter.core.controller.elections import min_isr, unreadable_state
 from shunter.core.controller.events import ReassignmentChange
 from shunter.core.controller.lifecycle import BEGUN, Trigger
 from shunter.core.controller.load import Load
-from shunter.core.controller.ready import Notice
 from shunter.core.controller.state import ControllerState
 from shunter.core.reassignment import (
     Situation,
@@ -29,6 +28,7 @@ from shunter.core.reassignment import (
     validate_target,
 )
 from shunter.errors import ErrorCode
+from shunter.model.notice import Notice
 from shunter.model.partition import (
     EPOCH_DURING_DELETE,
     BrokerId,

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterable
 
 from shunter.core.controller.draft import Draft
-from shunter.core.controller.ready import Notice
 from shunter.core.controller.state import ControllerState
 from shunter.core.controller.tasks import Priority, Task, TaskQueue
 from shunter.model.broker import Broker
+from shunter.model.notice import Notice
 from shunter.model.partition import BrokerId
 from shunter.model.records import ForgetControllerId, PutRegistration
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from shunter.core.controller.draft import Draft
-from shunter.core.controller.ready import Notice
 from shunter.core.controller.state import ControllerState
+from shunter.model.notice import Notice
 from shunter.model.partition import BrokerId, ReplicaAssignment, Replicas, TopicPartition
 
 

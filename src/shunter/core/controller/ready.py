@@ -17,6 +17,7 @@ from shunter.core.controller.lifecycle import Transition
 from shunter.core.topic_configs import EffectiveConfig
 from shunter.errors import ErrorCode
 from shunter.model.broker import Broker
+from shunter.model.notice import Notice
 from shunter.model.partition import BrokerId, LeaderAndIsr, PartitionState, TopicPartition
 from shunter.model.records import Record
 
@@ -190,15 +191,6 @@ class WriteBatch:
 
     batch_id: int
     records: tuple[Record, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """Something worth telling a person: `kind` is a stable name, `about` what it concerns, `text` the sentence."""
-
-    kind: str
-    about: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)

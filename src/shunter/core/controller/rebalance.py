@@ -13,9 +13,10 @@ from typing import NamedTuple
 from shunter.core.controller import elections
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.events import ReplyToken
-from shunter.core.controller.ready import Notice, Reply
+from shunter.core.controller.ready import Reply
 from shunter.core.controller.state import ControllerState
 from shunter.core.controller.tasks import Priority, Task, TaskQueue
+from shunter.model.notice import Notice
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.model.settings import ControllerSettings
 

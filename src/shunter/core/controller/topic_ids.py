@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from functools import partial
 
 from shunter.core.controller.draft import Draft
-from shunter.core.controller.ready import Notice
 from shunter.core.controller.state import ControllerState
 from shunter.core.controller.tasks import Priority, Task, TaskQueue
+from shunter.model.notice import Notice
 
 
 def agree(state: ControllerState, queue: TaskQueue, now_ms: int, *, used: bool) -> list[Notice]:

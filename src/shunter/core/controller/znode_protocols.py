@@ -18,12 +18,13 @@ from shunter.core.controller.draft import Draft
 from shunter.core.controller.elections import min_isr
 from shunter.core.controller.events import BatchRefused, ReassignmentChange, ReplyToken
 from shunter.core.controller.moves import Moves
-from shunter.core.controller.ready import Notice, Reply
+from shunter.core.controller.ready import Reply
 from shunter.core.controller.review import Reason, Reviews
 from shunter.core.controller.state import ControllerState
 from shunter.core.controller.tasks import Priority, Task, TaskQueue
 from shunter.core.reassignment import original_replicas, same_route, validate_top
 from shunter.errors import ErrorCode
+from shunter.model.notice import Notice
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.reassignment import Intervention, unfinished
 from shunter.model.records import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shunter.core.executor.state import ExecutorState, GivenBack, Move, Step, Throttle, Watch, yield_of
+from shunter.core.executor.state import CurrentStep, ExecutorState, GivenBack, Move, Throttle, Watch, yield_of
 from shunter.errors import InvariantViolation
 from shunter.model.execution import (
     CommandTaken,
@@ -116,7 +116,7 @@ def _step_begun(state: ExecutorState, entry: JournalEntry) -> None:
     if record.number != move.steps + 1:
         raise InvariantViolation("steps of a move are numbered without gaps", entry=entry, steps=move.steps)
     superseded = move.step
-    move.step = Step(record.number, record.before, record.after, record.reason, record.cancels, entry.at_ms)
+    move.step = CurrentStep(record.number, record.before, record.after, record.reason, record.cancels, entry.at_ms)
     if superseded is not None:
         # What was never taken on that we know took nothing's place: what ran before it may run still, or be done.
         perhaps = () if superseded.accepted else superseded.redirected_from
@@ -133,7 +133,9 @@ def _step_begun(state: ExecutorState, entry: JournalEntry) -> None:
         move.began_at_ms = entry.at_ms
 
 
-def _running_step(state: ExecutorState, tp: TopicPartition, number: int, entry: JournalEntry) -> tuple[Move, Step]:
+def _running_step(
+    state: ExecutorState, tp: TopicPartition, number: int, entry: JournalEntry
+) -> tuple[Move, CurrentStep]:
     move = _move(state, tp, entry)
     if move.step is None or move.step.number != number:
         raise InvariantViolation("an entry names the step under way", entry=entry, step=move.step)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from shunter.core.executor.state import ClusterView, ExecutorState, Move
+from shunter.core.executor.state import ExecutorState, Move, ObservedCluster
 from shunter.model.execution import ExecutionOptions, Order
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
@@ -20,7 +20,7 @@ class Capacity:
     """What running steps take, counted in replicas being copied (in) and partitions being read (out)."""
 
     options: ExecutionOptions
-    cluster: ClusterView
+    cluster: ObservedCluster
     total: int = 0
     incoming: Counter[BrokerId] = field(default_factory=Counter[BrokerId])
     outgoing: Counter[BrokerId] = field(default_factory=Counter[BrokerId])
@@ -121,7 +121,7 @@ def _passes(count: int, more: int, bound: int) -> bool:
     return bound > 0 and count > 0 and count + more > bound
 
 
-def in_order(moves: Iterable[Move], options: ExecutionOptions, cluster: ClusterView) -> list[Move]:
+def in_order(moves: Iterable[Move], options: ExecutionOptions, cluster: ObservedCluster) -> list[Move]:
     """Sort waiting moves: begun ones first (they hold disk on two brokers), then by the chained orders."""
 
     def key(move: Move) -> tuple[float, ...]:
@@ -134,7 +134,7 @@ def in_order(moves: Iterable[Move], options: ExecutionOptions, cluster: ClusterV
     return sorted(moves, key=key)
 
 
-def _rank(order: Order, move: Move, cluster: ClusterView) -> float:
+def _rank(order: Order, move: Move, cluster: ObservedCluster) -> float:
     if order is Order.LONGEST_FIRST:
         return -_bytes_left(move)
     if order is Order.SMALLEST_FIRST:

@@ -8,7 +8,7 @@ from shunter.core.executor.capacity import Capacity, in_order
 from shunter.core.executor.choice import Begin, Reached, Waits, blockers, choose, relax, undo
 from shunter.core.executor.judgement import CONFIRM_MS, LAG_MS, Verdict, judge, patience
 from shunter.core.executor.pausing import unheld
-from shunter.core.executor.ready import Notice, Outbox
+from shunter.core.executor.ready import Collected
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.throttles import Gate
 from shunter.model.execution import (
@@ -23,6 +23,7 @@ from shunter.model.execution import (
     StepBegun,
     StepFinished,
 )
+from shunter.model.notice import Notice
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 STALE_MS = 10_000
@@ -41,7 +42,7 @@ class Pass:
 
     state: ExecutorState
     now_ms: int
-    out: Outbox
+    out: Collected
     window_open: bool
     throttled: Gate
     records: list[JournalRecord] = field(default_factory=list[JournalRecord])

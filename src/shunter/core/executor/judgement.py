@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from shunter.core.executor.state import Move, Step
+from shunter.core.executor.state import CurrentStep, Move
 from shunter.model.execution import ObservedPartition, OngoingReassignment
 from shunter.model.partition import Replicas
 
@@ -46,7 +46,7 @@ class Sight(Enum):
     OTHER = "other"
 
 
-def sight(step: Step, seen: ObservedPartition, ongoing: OngoingReassignment | None) -> Sight:
+def sight(step: CurrentStep, seen: ObservedPartition, ongoing: OngoingReassignment | None) -> Sight:
     """Compare what was seen with what the step wants.
 
     The order of replicas counts for what is reached, but not for what was there before: while a step runs, Apache

@@ -15,18 +15,9 @@ from shunter.core.executor.placement import decide_log_dirs, send_log_dirs
 from shunter.core.executor.polling import Polls, poll
 from shunter.core.executor.pressure import Pressure, decide_limit, window_is_open
 from shunter.core.executor.rates import Meter, observe_rates
-from shunter.core.executor.ready import (
-    AlterReassignments,
-    CommandReply,
-    Finish,
-    JournalBatch,
-    Notice,
-    Outbox,
-    Ready,
-    Reply,
-)
+from shunter.core.executor.ready import AlterReassignments, Collected, CommandReply, Finish, JournalBatch, Ready, Reply
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.core.executor.submission import Submission, close_ended, judge_submission, outcomes
+from shunter.core.executor.submission import SubmittedPlan, close_ended, judge_submission, outcomes
 from shunter.core.executor.throttles import (
     ThrottleBook,
     decide_throttles,
@@ -49,6 +40,7 @@ from shunter.model.execution import (
     ThrottleKey,
     ThrottleRestored,
 )
+from shunter.model.notice import Notice
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 REQUEST_PARTITIONS = 1_000
@@ -95,7 +87,7 @@ class Executor:
     meter: Meter = field(default_factory=Meter)
     pressure: Pressure = field(default_factory=Pressure)
     _requests: dict[int, _Asked] = field(default_factory=dict[int, _Asked])
-    _submissions: deque[Submission] = field(default_factory=deque[Submission])
+    _submissions: deque[SubmittedPlan] = field(default_factory=deque[SubmittedPlan])
     _commands: deque[ev.CommandReceived] = field(default_factory=deque[ev.CommandReceived])
     _refusals: list[JournalRecord] = field(default_factory=list[JournalRecord])
     """Entries for steps that the cluster refused; written with the next batch."""
@@ -124,13 +116,13 @@ class Executor:
         """
         self._now_ms, self._cause = envelope.now_ms, envelope.cause
         self._utc_offset_minutes = envelope.utc_offset_minutes
-        out = Outbox()
+        out = Collected()
         self._take_in(envelope.event, out)
         return out.seal(self._advance(out))
 
     # What happened.
 
-    def _take_in(self, event: ev.Event, out: Outbox) -> None:
+    def _take_in(self, event: ev.Event, out: Collected) -> None:
         match event:
             case ev.JournalLoaded():
                 self._on_loaded(event)
@@ -174,7 +166,7 @@ class Executor:
             self._fatal = Finish(fatal=f"{told}: nothing was touched", kind=ev.Fatal.JOURNAL)
         self.state.cluster_id = self.state.cluster_id or event.cluster_id
 
-    def _on_written(self, event: ev.JournalWritten, out: Outbox) -> None:
+    def _on_written(self, event: ev.JournalWritten, out: Collected) -> None:
         done = self._outstanding
         if done is None or done.batch.batch_id != event.batch_id:
             raise InvariantViolation("a journal batch is answered once", event=event, outstanding=done)
@@ -207,12 +199,12 @@ class Executor:
         self._fatal = Finish(fatal=event.reason, kind=event.fatal)
 
     def _on_plan(self, event: ev.PlanSubmitted) -> None:
-        self._submissions.append(Submission(event, self._now_ms))
+        self._submissions.append(SubmittedPlan(event, self._now_ms))
 
     def _on_command(self, event: ev.CommandReceived) -> None:
         self._commands.append(event)
 
-    def _on_listed(self, event: ev.ReassignmentsListed, out: Outbox) -> None:
+    def _on_listed(self, event: ev.ReassignmentsListed, out: Collected) -> None:
         cluster = self.state.cluster
         self._tell_foreign(event, out)
         changed = cluster.ongoing.keys() != event.ongoing.keys()
@@ -221,7 +213,7 @@ class Executor:
         self.pressure.on_answer(self._now_ms - event.asked_at_ms)
         self.polls.on_listed(self._now_ms, event.cost_ms, changed=changed)
 
-    def _tell_foreign(self, event: ev.ReassignmentsListed, out: Outbox) -> None:
+    def _tell_foreign(self, event: ev.ReassignmentsListed, out: Collected) -> None:
         known = self.state.cluster.ongoing
         # A plan on its way hears of its own partitions by its answer, and may take them over.
         planned = {order.tp for submission in self._submissions for order in submission.event.moves}
@@ -231,7 +223,7 @@ class Executor:
                 target = list(event.ongoing[tp].target)
                 out.notices.append(Notice("foreign-move", str(tp), f"somebody else moves it to {target}: left alone"))
 
-    def _on_topics(self, event: ev.TopicsObserved, out: Outbox) -> None:
+    def _on_topics(self, event: ev.TopicsObserved, out: Collected) -> None:
         cluster = self.state.cluster
         for name in sorted(event.topics):
             topic, before = event.topics[name], cluster.topics.get(name)
@@ -246,7 +238,7 @@ class Executor:
         self.pressure.on_answer(self._now_ms - event.asked_at_ms)
         self.polls.on_topics(self._now_ms, event.cost_ms, event.topics)
 
-    def _see_brokers(self, event: ev.TopicsObserved, out: Outbox) -> None:
+    def _see_brokers(self, event: ev.TopicsObserved, out: Collected) -> None:
         cluster = self.state.cluster
         for broker in sorted(cluster.brokers.keys() - event.brokers.keys()):
             cluster.down_since_ms[broker] = self._now_ms
@@ -280,12 +272,12 @@ class Executor:
     def _on_settings(self, event: ev.SettingsRead) -> None:
         self.book.on_read(self.state, dict(event.own), dict(event.effective), self._now_ms)
 
-    def _on_altered(self, event: ev.SettingsAltered, out: Outbox) -> None:
+    def _on_altered(self, event: ev.SettingsAltered, out: Collected) -> None:
         for key in sorted(event.errors):
             out.notices.append(Notice("throttle-refused", f"{key.kind} {key.name}", event.errors[key]))
         self.book.on_altered(self.state, event.request_id, dict(event.errors), self._now_ms)
 
-    def _on_answered(self, event: ev.ReassignmentsAnswered, out: Outbox) -> None:
+    def _on_answered(self, event: ev.ReassignmentsAnswered, out: Collected) -> None:
         asked = self._requests.pop(event.request_id)
         for tp, number in asked.steps:
             move = self.state.moves.get(tp)
@@ -296,7 +288,7 @@ class Executor:
             self._take_answer(move, code, told, out)
         self.polls.hurry(self._now_ms)
 
-    def _take_answer(self, move: Move, code: ErrorCode, told: str, out: Outbox) -> None:
+    def _take_answer(self, move: Move, code: ErrorCode, told: str, out: Collected) -> None:
         step, watch = move.step, move.watch
         assert step is not None
         nothing_left = step.cancels and code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
@@ -323,7 +315,7 @@ class Executor:
         watch = move.watch
         watch.retry_at_ms = self._now_ms + min(RETRY_MAX_MS, RETRY_MS << min(watch.attempts, 10))
 
-    def _on_log_dirs_altered(self, event: ev.LogDirsAltered, out: Outbox) -> None:
+    def _on_log_dirs_altered(self, event: ev.LogDirsAltered, out: Collected) -> None:
         for (broker, tp), code in sorted(event.results.items()):
             move = self.state.moves.get(tp)
             absent = code is ErrorCode.REPLICA_NOT_AVAILABLE
@@ -334,7 +326,7 @@ class Executor:
             out.notices.append(Notice("log-dir-refused", str(tp), f"broker {broker} refuses its log dir: {code.name}"))
             move.log_dirs_refused[broker] = code.name
 
-    def _on_failed(self, event: ev.AdminFailed, out: Outbox) -> None:
+    def _on_failed(self, event: ev.AdminFailed, out: Collected) -> None:
         if not event.retriable and event.what != "log-dirs":
             self._fatal = Finish(fatal=event.message)
             return
@@ -358,7 +350,7 @@ class Executor:
 
     # What is to be done.
 
-    def _advance(self, out: Outbox) -> JournalBatch | None:
+    def _advance(self, out: Collected) -> JournalBatch | None:
         if self._fatal is not None:
             out.finish = self._fatal
             return None
@@ -391,7 +383,7 @@ class Executor:
             self._wanted = basis, desired_settings(self.state)
         return self._wanted[1]
 
-    def _decide(self, wanted: dict[ThrottleKey, str], stale: set[str], out: Outbox) -> JournalBatch | None:
+    def _decide(self, wanted: dict[ThrottleKey, str], stale: set[str], out: Collected) -> JournalBatch | None:
         records = self._decide_orders(out)
         if not records and not self.state.running:
             records = decide_throttles(self.state, self.book, wanted, self._now_ms, out)  # What is owed is given back.
@@ -410,7 +402,7 @@ class Executor:
             return None
         return self._batch(records, out)
 
-    def _decide_orders(self, out: Outbox) -> list[JournalRecord]:
+    def _decide_orders(self, out: Collected) -> list[JournalRecord]:
         """What others asked for comes first, alone: the moves are looked at again when it is durable."""
         refusals, self._refusals = self._refusals, []
         records = [record for record in refusals if self._still_open(record)]
@@ -434,7 +426,7 @@ class Executor:
             return False
         return not isinstance(record, StepDropped) or (move.step is not None and move.step.number == record.number)
 
-    def _seen_for(self, submission: Submission) -> bool:
+    def _seen_for(self, submission: SubmittedPlan) -> bool:
         cluster = self.state.cluster
         if cluster.listed_at_ms < submission.since_ms:
             return False
@@ -443,7 +435,7 @@ class Executor:
             return False
         return submission.sizes_known and not submission.doubtful(self.state, self._now_ms)
 
-    def _batch(self, records: Sequence[JournalRecord], out: Outbox) -> JournalBatch | None:
+    def _batch(self, records: Sequence[JournalRecord], out: Collected) -> JournalBatch | None:
         if not records:
             out.replies.extend(self._replies)
             self._replies = []
@@ -457,7 +449,7 @@ class Executor:
         self._replies = []
         return batch
 
-    def _send_log_dirs(self, held: set[TopicPartition | None], wanted: dict[ThrottleKey, str], out: Outbox) -> None:
+    def _send_log_dirs(self, held: set[TopicPartition | None], wanted: dict[ThrottleKey, str], out: Collected) -> None:
         if not self._window_open():
             return
         limited = self.state.options.log_dir_throttle is not None
@@ -469,7 +461,7 @@ class Executor:
     def _window_open(self) -> bool:
         return window_is_open(self.state.options.window, self._now_ms, self._utc_offset_minutes)
 
-    def _send_steps(self, held: set[TopicPartition | None], out: Outbox) -> None:
+    def _send_steps(self, held: set[TopicPartition | None], out: Collected) -> None:
         due: list[Move] = []
         for move in self.state.stepping():
             step, watch = move.step, move.watch
@@ -485,7 +477,7 @@ class Executor:
         for first in range(0, len(due), REQUEST_PARTITIONS):
             self._ask(due[first : first + REQUEST_PARTITIONS], out)
 
-    def _ask(self, moves: Sequence[Move], out: Outbox) -> None:
+    def _ask(self, moves: Sequence[Move], out: Collected) -> None:
         request_id = self._new_id()
         targets: list[tuple[TopicPartition, Replicas | None]] = []
         steps: list[tuple[TopicPartition, int]] = []
@@ -499,12 +491,12 @@ class Executor:
         self._requests[request_id] = _Asked(tuple(steps))
         out.requests.append(AlterReassignments(request_id, tuple(targets)))
 
-    def _maybe_close(self, out: Outbox) -> list[JournalRecord]:
+    def _maybe_close(self, out: Collected) -> list[JournalRecord]:
         if self.state.at_work or self._awaits_throttles(out):
             return []
         return close_ended(self.state)
 
-    def _awaits_throttles(self, out: Outbox) -> bool:
+    def _awaits_throttles(self, out: Collected) -> bool:
         """Whether throttles are still to be given back by somebody who may be there soon."""
         if not self.state.throttles:
             return False
@@ -515,7 +507,7 @@ class Executor:
             out.wake(due)
         return due is not None
 
-    def _maybe_finish(self, out: Outbox) -> None:
+    def _maybe_finish(self, out: Collected) -> None:
         if self.state.at_work or self._submissions or self._commands or self._requests:
             return
         if self.state.running or self._awaits_throttles(out):
@@ -523,7 +515,7 @@ class Executor:
         self._tell_debts(out)
         out.finish = Finish(outcomes(self.state))
 
-    def _tell_debts(self, out: Outbox) -> None:
+    def _tell_debts(self, out: Collected) -> None:
         keys = self.state.throttles.keys()
         names = told_debts(keys)
         if names and names != self._told_debts:

@@ -24,7 +24,7 @@ from shunter.model.execution import (
 
 
 @dataclass(slots=True)
-class Decided:
+class DecidedOrder:
     """Entries to be written, and the answer that may go out once they are."""
 
     accepted: bool
@@ -32,7 +32,7 @@ class Decided:
     records: list[JournalRecord] = field(default_factory=list[JournalRecord])
 
 
-def decide_command(state: ExecutorState, command: Command) -> Decided:
+def decide_command(state: ExecutorState, command: Command) -> DecidedOrder:
     """Turn a command into entries. Moves that ended are left as they are; a rollback of the whole plan is said so."""
     if command.kind is CommandKind.LIMIT:
         return _limit(state, command)
@@ -41,55 +41,55 @@ def decide_command(state: ExecutorState, command: Command) -> Decided:
     moves = [state.moves[tp] for tp in state.moves if not command.partitions or tp in command.partitions]
     unknown = sorted(set(command.partitions) - state.moves.keys())
     if unknown:
-        return Decided(False, f"not in the execution: {', '.join(str(tp) for tp in unknown)}")
+        return DecidedOrder(False, f"not in the execution: {', '.join(str(tp) for tp in unknown)}")
     opened = [move for move in moves if move.open]
     if not opened:
-        return Decided(False, "nothing is under way: all moves named have ended")
+        return DecidedOrder(False, "nothing is under way: all moves named have ended")
     decided = _PER_MOVE[command.kind](state, opened)
     if decided.accepted:
         decided.records.insert(0, CommandTaken(command))
     return decided
 
 
-def _limit(state: ExecutorState, command: Command) -> Decided:
+def _limit(state: ExecutorState, command: Command) -> DecidedOrder:
     if not state.running:
-        return Decided(False, "nothing is under way: there is nothing to limit")
+        return DecidedOrder(False, "nothing is under way: there is nothing to limit")
     if command.bytes_per_s is not None and command.bytes_per_s <= 0:
-        return Decided(False, f"a limit of {command.bytes_per_s} bytes per second: it must be more than 0")
+        return DecidedOrder(False, f"a limit of {command.bytes_per_s} bytes per second: it must be more than 0")
     changed = LimitChanged(command.bytes_per_s, f"asked for by {command.given_by or 'an operator'}")
     told = "the limit is lifted" if command.bytes_per_s is None else f"the limit is {command.bytes_per_s} bytes/s"
-    return Decided(True, told, [CommandTaken(command), changed])
+    return DecidedOrder(True, told, [CommandTaken(command), changed])
 
 
-def _forget(state: ExecutorState, command: Command) -> Decided:
+def _forget(state: ExecutorState, command: Command) -> DecidedOrder:
     """Strike off what is owed to brokers that are down: who comes back with a throttle of ours keeps it."""
     live = [broker for broker in command.brokers if broker in state.cluster.brokers]
     if live:
-        return Decided(
+        return DecidedOrder(
             False, f"broker {live[0]} is up: its throttles are given back as they were, nothing is forgotten"
         )
     keys = [key for key in state.throttles if key.kind == "broker" and int(key.name) in command.brokers]
     named = ", ".join(str(broker) for broker in command.brokers)
     if not keys:
-        return Decided(False, f"no throttle is owed to broker {named}")
+        return DecidedOrder(False, f"no throttle is owed to broker {named}")
     told = f"{len(keys)} throttle settings of broker {named} are forgotten; should it come back, it has them still"
     forgotten: list[JournalRecord] = [ThrottleRestored(key, left=True) for key in keys]
-    return Decided(True, f"{told}: `shunter throttles list` finds them", [CommandTaken(command), *forgotten])
+    return DecidedOrder(True, f"{told}: `shunter throttles list` finds them", [CommandTaken(command), *forgotten])
 
 
-def _stop(state: ExecutorState, moves: list[Move]) -> Decided:
+def _stop(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
     turned: list[JournalRecord] = [DirectionChanged(move.tp, Direction.STOP) for move in moves]
     told = _and(told_stuck(state, moves, direction=Direction.STOP))
-    return Decided(True, f"{_moves(moves)} told to stop: what is in sync stays{told}", turned)
+    return DecidedOrder(True, f"{_moves(moves)} told to stop: what is in sync stays{told}", turned)
 
 
-def _roll_back(state: ExecutorState, moves: list[Move]) -> Decided:
+def _roll_back(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
     turned: list[JournalRecord] = [DirectionChanged(move.tp, Direction.BACK) for move in moves]
     told = _and(told_stuck(state, moves, direction=Direction.BACK))
-    return Decided(True, f"{len(moves)} moves are rolled back; {told_rollback(moves)}{told}", turned)
+    return DecidedOrder(True, f"{len(moves)} moves are rolled back; {told_rollback(moves)}{told}", turned)
 
 
-def _leave(state: ExecutorState, moves: list[Move]) -> Decided:
+def _leave(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
     closed: list[JournalRecord] = []
     running = 0
     for move in moves:
@@ -101,28 +101,30 @@ def _leave(state: ExecutorState, moves: list[Move]) -> Decided:
             reason += f"; its step to {list(move.step.after)} is the cluster's own business now"
         closed.append(MoveClosed(move.tp, Outcome.LEFT, reason, replicas, move.copied_bytes))
     told = f"; the cluster goes on with {running} steps by itself, without our throttle" if running else ""
-    return Decided(True, f"{len(moves)} moves are left as they are{told}", closed)
+    return DecidedOrder(True, f"{len(moves)} moves are left as they are{told}", closed)
 
 
-def _pause(state: ExecutorState, moves: list[Move]) -> Decided:
+def _pause(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
     paused: list[JournalRecord] = [MovePaused(move.tp, True) for move in moves if not move.paused]
     named = {move.tp for move in moves} | {move.tp for move in state.open_moves() if move.paused}
     gone = len(unheld(state, named))
     told = f"; {gone} copies are cancelled and begun again later, for a throttle would hold others too" if gone else ""
-    return Decided(True, f"{_moves(moves)} paused: no step begins, copies slow down to almost nothing{told}", paused)
+    return DecidedOrder(
+        True, f"{_moves(moves)} paused: no step begins, copies slow down to almost nothing{told}", paused
+    )
 
 
-def _resume(_state: ExecutorState, moves: list[Move]) -> Decided:
+def _resume(_state: ExecutorState, moves: list[Move]) -> DecidedOrder:
     resumed: list[JournalRecord] = [MovePaused(move.tp, False) for move in moves if move.paused]
     if not resumed:
-        return Decided(False, "none of the moves named is paused")
-    return Decided(True, f"{len(resumed)} moves go on", resumed)
+        return DecidedOrder(False, "none of the moves named is paused")
+    return DecidedOrder(True, f"{len(resumed)} moves go on", resumed)
 
 
-def _relax(state: ExecutorState, moves: list[Move]) -> Decided:
+def _relax(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
     relaxed: list[JournalRecord] = [FloorRelaxed(move.tp) for move in moves if not move.relaxed]
     told = _and(told_stuck(state, moves))
-    return Decided(True, f"the floor of {_moves(moves)} is relaxed{told}", relaxed)
+    return DecidedOrder(True, f"the floor of {_moves(moves)} is relaxed{told}", relaxed)
 
 
 def _moves(moves: list[Move]) -> str:

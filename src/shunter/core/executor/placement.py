@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from shunter.core.executor.ready import AlterLogDirs, Outbox
+from shunter.core.executor.ready import AlterLogDirs, Collected
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.throttles import Gate
 from shunter.model.execution import Direction
@@ -39,7 +39,7 @@ def send_log_dirs(
     throttled: Gate,
     now_ms: int,
     new_id: Callable[[], int],
-    out: Outbox,
+    out: Collected,
 ) -> None:
     """Ask brokers to put replicas where the plan says; again from time to time, for a replica that came meanwhile.
 

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from shunter.core.executor.ready import ListReassignments, ObserveLogDirs, ObserveTopics, Outbox
+from shunter.core.executor.ready import Collected, ListReassignments, ObserveLogDirs, ObserveTopics
 from shunter.core.executor.state import ExecutorState
-from shunter.core.executor.submission import LATE_MS, SURE_MS, Submission, involved_brokers, replicas_to_size
+from shunter.core.executor.submission import LATE_MS, SURE_MS, SubmittedPlan, involved_brokers, replicas_to_size
 from shunter.model.partition import BrokerId, TopicPartition
 
 LIST_MIN_MS = 100
@@ -84,7 +84,7 @@ class Polls:
 
 
 def poll(
-    state: ExecutorState, polls: Polls, submissions: deque[Submission], stale: set[str], now_ms: int, out: Outbox
+    state: ExecutorState, polls: Polls, submissions: deque[SubmittedPlan], stale: set[str], now_ms: int, out: Collected
 ) -> None:
     """Ask what is due; at most one question of a kind is under way, but for topics, which are asked for by name."""
     if submissions:
@@ -107,7 +107,7 @@ def _throttled_topics(state: ExecutorState) -> set[str]:
     return {key.name for key, throttle in state.throttles.items() if key.kind == "topic" and throttle.refused}
 
 
-def _poll_for(state: ExecutorState, polls: Polls, submission: Submission, now_ms: int, out: Outbox) -> None:
+def _poll_for(state: ExecutorState, polls: Polls, submission: SubmittedPlan, now_ms: int, out: Collected) -> None:
     cluster = state.cluster
     if cluster.listed_at_ms < submission.since_ms:
         polls.list_due_ms = min(polls.list_due_ms, now_ms)
@@ -136,7 +136,7 @@ def _poll_for(state: ExecutorState, polls: Polls, submission: Submission, now_ms
             out.wake(now_ms)  # Nobody is asked, so nothing else would bring the plan before the judge.
 
 
-def _list(polls: Polls, now_ms: int, out: Outbox) -> None:
+def _list(polls: Polls, now_ms: int, out: Collected) -> None:
     if polls.list_pending_ms is not None and now_ms < polls.list_pending_ms + LOST_MS:
         return
     due = max(polls.list_due_ms, polls.list_retry_ms)
@@ -147,7 +147,9 @@ def _list(polls: Polls, now_ms: int, out: Outbox) -> None:
     out.reads.append(ListReassignments())
 
 
-def _ask_topics(polls: Polls, names: Iterable[str], now_ms: int, out: Outbox, *, due: int, sure: bool = False) -> None:
+def _ask_topics(
+    polls: Polls, names: Iterable[str], now_ms: int, out: Collected, *, due: int, sure: bool = False
+) -> None:
     wanted = sorted(
         name for name in names if name not in polls.topics_pending or now_ms >= polls.topics_pending[name] + LOST_MS
     )
@@ -161,7 +163,7 @@ def _ask_topics(polls: Polls, names: Iterable[str], now_ms: int, out: Outbox, *,
     out.reads.append(ObserveTopics(tuple(name for name in wanted if name), sure))
 
 
-def _poll_log_dirs(state: ExecutorState, polls: Polls, now_ms: int, out: Outbox) -> None:
+def _poll_log_dirs(state: ExecutorState, polls: Polls, now_ms: int, out: Collected) -> None:
     if polls.log_dirs_pending_ms is not None and now_ms < polls.log_dirs_pending_ms + LOST_MS:
         return
     if now_ms < polls.log_dirs_due_ms:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shunter.core.executor.ready import Notice, Outbox
+from shunter.core.executor.ready import Collected
 from shunter.core.executor.state import ExecutorState
 from shunter.model.execution import JournalRecord, LimitChanged
+from shunter.model.notice import Notice
 
 ADAPT_EVERY_MS = 30_000
 SLOWER = 0.75
@@ -41,7 +42,7 @@ class Pressure:
         return self.slow_answers > 1 and self.slow_answers >= self.answers * SLOW_SHARE
 
 
-def decide_limit(state: ExecutorState, pressure: Pressure, now_ms: int, out: Outbox) -> list[JournalRecord]:
+def decide_limit(state: ExecutorState, pressure: Pressure, now_ms: int, out: Collected) -> list[JournalRecord]:
     """Adapt the limit by a bounded step: down a quarter while others suffer, up a tenth while nobody does.
 
     Others suffer when partitions that don't move are out of sync (what moves is so by nature), and when brokers take

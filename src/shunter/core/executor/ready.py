@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from shunter.core.executor.events import Fatal, ReplyToken
 from shunter.model.execution import JournalEntry, Outcome, ThrottleKey
+from shunter.model.notice import Notice
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 
@@ -111,15 +112,6 @@ Reply: TypeAlias = PlanReply | CommandReply
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
-    """Something worth telling a person: `kind` is a stable name, `about` what it concerns, `text` the sentence."""
-
-    kind: str
-    about: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Finish:
     """Nothing is left to do, or nothing may be done any more (`fatal`: why, `kind`: what failed)."""
 
@@ -149,7 +141,7 @@ class Ready:
 
 
 @dataclass(slots=True)
-class Outbox:
+class Collected:
     """Collects what one event brings, until it is sealed into a `Ready`."""
 
     requests: list[Request] = field(default_factory=list[Request])

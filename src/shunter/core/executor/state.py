@@ -33,7 +33,7 @@ def yield_of(bytes_per_s: float, limit: int) -> float | None:
 
 
 @dataclass(slots=True)
-class Step:
+class CurrentStep:
     """The step that a move is in.
 
     `redirected_from`: what the step wanted that this one took the place of; before it, where nobody knows whether the
@@ -111,7 +111,7 @@ class Move:
     """Originals that had been dropped and are wanted again, since the move was turned or given another target."""
     passed: set[frozenset[BrokerId]] = field(default_factory=set[frozenset[BrokerId]])
     """Replica sets that the move went through: metadata that show one of them are late, not somebody's act."""
-    step: Step | None = None
+    step: CurrentStep | None = None
     steps: int = 0
     copied_bytes: int = 0
     outcome: Outcome | None = None
@@ -189,7 +189,7 @@ class GivenBack:
 
 
 @dataclass(slots=True)
-class ClusterView:
+class ObservedCluster:
     """What was seen last. `*_at_ms`: when the question was put; -1: never."""
 
     topics: dict[str, ObservedTopic | None] = field(default_factory=dict[str, ObservedTopic | None])
@@ -254,7 +254,7 @@ class ExecutorState:
     """What each broker received without a throttle, bytes per second, the latest last."""
     learnt_yields: list[float] = field(default_factory=list[float])
     """What came through throttles, each as a share of the throttle, the latest last."""
-    cluster: ClusterView = field(default_factory=ClusterView)
+    cluster: ObservedCluster = field(default_factory=ObservedCluster)
 
     @property
     def at_work(self) -> bool:

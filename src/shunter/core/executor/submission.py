@@ -35,7 +35,7 @@ SURE_MS = 15_000
 
 
 @dataclass(slots=True)
-class Submission:
+class SubmittedPlan:
     """A plan on its way: submitted, and waiting for what must be seen before it can be judged."""
 
     event: PlanSubmitted
@@ -52,7 +52,7 @@ class Submission:
 
 
 @dataclass(slots=True)
-class Judged:
+class JudgedPlan:
     """What a plan comes to: entries to be written, and the answer that may go out once they are."""
 
     records: list[JournalRecord] = field(default_factory=list[JournalRecord])
@@ -66,9 +66,9 @@ class Judged:
         return PlanReply(None, tuple(self.results))
 
 
-def judge_submission(state: ExecutorState, event: PlanSubmitted) -> Judged:
+def judge_submission(state: ExecutorState, event: PlanSubmitted) -> JudgedPlan:
     """Decide what of a plan is taken on. Pre: its topics were observed, and reassignments listed, since it came."""
-    judged = Judged()
+    judged = JudgedPlan()
     known = _known_brokers(state)
     repeated = _repeated(event.moves)
     moves: list[JournalRecord] = []

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from shunter.core.executor.apply import LATE_MS
 from shunter.core.executor.pausing import held_brokers, paused_copies
-from shunter.core.executor.ready import AlterSettings, Notice, Outbox, ReadSettings
+from shunter.core.executor.ready import AlterSettings, Collected, ReadSettings
 from shunter.core.executor.state import ExecutorState, Move, Throttle
 from shunter.core.throttles import (
     FOLLOWER_RATE,
@@ -31,6 +31,7 @@ from shunter.model.execution import (
     ThrottleRestored,
     ThrottleSet,
 )
+from shunter.model.notice import Notice
 from shunter.model.partition import BrokerId, TopicPartition
 
 RETRY_MS = 2_000
@@ -213,7 +214,7 @@ def _listed(entries: list[tuple[int, BrokerId]]) -> str:
 
 
 def decide_throttles(
-    state: ExecutorState, book: ThrottleBook, wanted: dict[ThrottleKey, str], now_ms: int, out: Outbox
+    state: ExecutorState, book: ThrottleBook, wanted: dict[ThrottleKey, str], now_ms: int, out: Collected
 ) -> list[JournalRecord]:
     """Choose what to remember, to set and to declare restored; asks for what must be read first."""
     records: list[JournalRecord] = []
@@ -269,7 +270,7 @@ def _adapt(
     value: str,
     now_ms: int,
     unread: list[ThrottleKey],
-    out: Outbox,
+    out: Collected,
 ) -> list[JournalRecord]:
     """Choose another value, unless somebody else changed the setting since: then it is as if we had not touched it.
 
@@ -296,7 +297,7 @@ def _adapt(
     return [] if chosen == throttle.value else [ThrottleSet(key, chosen)]
 
 
-def _left(key: ThrottleKey, throttle: Throttle, found: str | None, out: Outbox) -> list[JournalRecord]:
+def _left(key: ThrottleKey, throttle: Throttle, found: str | None, out: Collected) -> list[JournalRecord]:
     told = f"{key.setting} of {key.kind} {key.name} is {found!r}, not {throttle.value!r} as we set it: left as it is"
     out.notices.append(Notice("throttle-left", key.name, told))
     return _release(key, throttle, left=True)
@@ -308,7 +309,7 @@ def _release(key: ThrottleKey, throttle: Throttle, *, left: bool = False) -> lis
     return [ThrottleRestored(key, left=left)]
 
 
-def _tell_given_back(state: ExecutorState, records: Sequence[JournalRecord], out: Outbox) -> None:
+def _tell_given_back(state: ExecutorState, records: Sequence[JournalRecord], out: Collected) -> None:
     """Say which settings are somebody else's again: whoever set them may have forgotten them, or have left by now."""
     back = [record.key for record in records if isinstance(record, ThrottleRestored) and not record.left]
     theirs = [
@@ -320,7 +321,9 @@ def _tell_given_back(state: ExecutorState, records: Sequence[JournalRecord], out
         out.notices.append(Notice("throttle-theirs-again", "", told))
 
 
-def _tell_lower(book: ThrottleBook, wanted: dict[ThrottleKey, str], theirs: Sequence[ThrottleKey], out: Outbox) -> None:
+def _tell_lower(
+    book: ThrottleBook, wanted: dict[ThrottleKey, str], theirs: Sequence[ThrottleKey], out: Collected
+) -> None:
     """Say once which rates of others hold us to less than what was asked for."""
     lower: dict[ThrottleKey, str] = {}
     for key in theirs:
@@ -334,7 +337,7 @@ def _tell_lower(book: ThrottleBook, wanted: dict[ThrottleKey, str], theirs: Sequ
     book.told_lower = lower
 
 
-def _due_again(book: ThrottleBook, theirs: list[ThrottleKey], now_ms: int, out: Outbox) -> list[ThrottleKey]:
+def _due_again(book: ThrottleBook, theirs: list[ThrottleKey], now_ms: int, out: Collected) -> list[ThrottleKey]:
     """What of others' settings is to be read again: should it be gone, ours has to take its place."""
     due: list[ThrottleKey] = []
     if not theirs:
@@ -354,7 +357,7 @@ def _give_back(
     throttle: Throttle,
     now_ms: int,
     unread: list[ThrottleKey],
-    out: Outbox,
+    out: Collected,
 ) -> list[JournalRecord]:
     if key in book.restored:
         return _release(key, throttle)
@@ -384,7 +387,7 @@ def _give_back(
     return []
 
 
-def _read(book: ThrottleBook, keys: list[ThrottleKey], now_ms: int, out: Outbox) -> None:
+def _read(book: ThrottleBook, keys: list[ThrottleKey], now_ms: int, out: Collected) -> None:
     due: dict[str, list[ThrottleKey]] = {}
     for key in keys:
         retry_at_ms = book.retry_at_ms.get(key, now_ms)
@@ -402,7 +405,7 @@ def send_settings(
     wanted: dict[ThrottleKey, str],
     now_ms: int,
     new_id: Callable[[], int],
-    out: Outbox,
+    out: Collected,
 ) -> None:
     """Ask for every setting that is durable and not in force yet, and give back what nobody needs any more."""
     due: list[tuple[ThrottleKey, str | None]] = []
@@ -472,7 +475,7 @@ def gate(state: ExecutorState, book: ThrottleBook, wanted: dict[ThrottleKey, str
     return found
 
 
-def look(book: ThrottleBook, passed: Gate, now_ms: int, out: Outbox) -> None:
+def look(book: ThrottleBook, passed: Gate, now_ms: int, out: Collected) -> None:
     """Look at what copies wait for."""
     _read(book, [key for key in passed.looked_for if not book.fresh(key, now_ms)], now_ms, out)
 

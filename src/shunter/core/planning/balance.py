@@ -10,7 +10,7 @@ from shunter.core.planning.aims import Targets, targets
 from shunter.core.planning.board import Board, Budget
 from shunter.core.planning.cluster import ClusterLoad, Indexes, Resource, broker_loads
 from shunter.core.planning.leaders import balance_leaders
-from shunter.core.planning.moves import Plan, Undone, difference, widened
+from shunter.core.planning.moves import BalancedPlan, Undone, difference, widened
 from shunter.core.planning.reached import what_is_left
 from shunter.core.planning.repair import crowded_topics, repair, spread_topics, take_back
 from shunter.core.planning.request import PlanRequest, Scope
@@ -26,7 +26,7 @@ _WORTH_A_PASS = 0.99
 _LEAST_GAIN = 1e-9
 
 
-def plan(cluster: ClusterLoad, request: PlanRequest) -> Plan:
+def plan(cluster: ClusterLoad, request: PlanRequest) -> BalancedPlan:
     """Plan what a request asks for.
 
     Deterministic. A result that is within all its bands is left alone when it is planned again; one that can't be
@@ -113,11 +113,11 @@ def _one_pass(board: Board, request: PlanRequest) -> list[Undone]:
 
 def _finished(
     cluster: ClusterLoad, request: PlanRequest, goal: Targets, start: Indexes, board: Board, undone: list[Undone]
-) -> Plan:
+) -> BalancedPlan:
     moves, dropped = difference(start, board.replicas, cluster.sizes, board.why, board.why_resource)
     brokers = len(cluster.brokers)
     end = replace(cluster, replicas=board.replicas)
-    made = Plan(
+    made = BalancedPlan(
         cluster=cluster,
         request=request,
         targets=goal,

@@ -11,7 +11,7 @@ import numpy as np
 from shunter.core.planning.board import Why
 from shunter.core.planning.bounds import Bound
 from shunter.core.planning.cluster import ABSENT, Resource
-from shunter.core.planning.moves import Plan
+from shunter.core.planning.moves import BalancedPlan
 
 
 class ResourceChange(NamedTuple):
@@ -74,7 +74,7 @@ _REASONS = {
 }
 
 
-def summarise(plan: Plan, bound: Bound | None, joint: Bound | None = None) -> Summary:
+def summarise(plan: BalancedPlan, bound: Bound | None, joint: Bound | None = None) -> Summary:
     """Sum a plan up; `bound` and `joint` are the least that any plan must copy, None where nobody asked for them."""
     total = max(plan.total_bytes, 1e-300)
     resources: list[ResourceChange] = []
@@ -109,7 +109,7 @@ def _reason(why: int, resource: int) -> str:
     return _REASONS[Why(why)].format(Resource(resource).label if resource >= 0 else "several")
 
 
-def move_reasons(plan: Plan) -> Iterator[MoveReason]:
+def move_reasons(plan: BalancedPlan) -> Iterator[MoveReason]:
     """Each copied replica with its reason and the figures behind it, in the plan's order."""
     cluster, moves = plan.cluster, plan.moves
     columns = {int(resource): column for column, resource in enumerate(plan.targets.resources)}
@@ -136,7 +136,7 @@ def move_reasons(plan: Plan) -> Iterator[MoveReason]:
         )
 
 
-def broker_changes(plan: Plan) -> Iterator[BrokerChange]:
+def broker_changes(plan: BalancedPlan) -> Iterator[BrokerChange]:
     """Before and after, one row per broker."""
     names = [resource.label for resource in plan.targets.resources]
     for at, broker in enumerate(plan.cluster.brokers):
@@ -145,7 +145,7 @@ def broker_changes(plan: Plan) -> Iterator[BrokerChange]:
         yield BrokerChange(broker, rack, tuple(zip(names, before, after, strict=True)))
 
 
-def within_bands(plan: Plan) -> bool:
+def within_bands(plan: BalancedPlan) -> bool:
     """Whether every broker that takes part ends within every band that is an aim."""
     goal = plan.targets
     load = plan.after / goal.scale

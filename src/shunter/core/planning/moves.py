@@ -30,7 +30,7 @@ class Assigned(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Moves:
+class ReplicaCopies:
     """One row per replica that gets copied; M rows, by partition, then place in the new order."""
 
     partition: Ints
@@ -51,7 +51,7 @@ class Moves:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BalancedPlan:
     """What `plan` gives. Arrays follow the cluster's order; loads are in the resources' own units."""
 
     cluster: ClusterLoad
@@ -61,7 +61,7 @@ class Plan:
     """(P, W) as `ClusterLoad.replicas`, W grown if the replication factor did."""
     changed: Ints
     """Indexes of the partitions whose replicas or order change, ascending."""
-    moves: Moves
+    moves: ReplicaCopies
     dropped: int
     """Replicas that go without another one coming for them."""
     before: Floats
@@ -119,7 +119,7 @@ def widened(replicas: Indexes, width: int) -> Indexes:
     return replicas if missing <= 0 else np.pad(replicas, ((0, 0), (0, missing)), constant_values=ABSENT)
 
 
-def difference(old: Indexes, new: Indexes, sizes: Floats, why: Codes, resource: Codes) -> tuple[Moves, int]:
+def difference(old: Indexes, new: Indexes, sizes: Floats, why: Codes, resource: Codes) -> tuple[ReplicaCopies, int]:
     """Find what must be copied to get from one assignment to another, and how many replicas only go.
 
     The k-th broker that is new to a partition is paired with the k-th that leaves it. Order alone costs nothing.
@@ -132,7 +132,7 @@ def difference(old: Indexes, new: Indexes, sizes: Floats, why: Codes, resource: 
     sources = np.full(old.shape, ABSENT, dtype=np.int64)
     sources[gone_rows, np.cumsum(gone, axis=1)[gone_rows, gone_slots] - 1] = old[gone_rows, gone_slots]
     rows, slots = np.nonzero(fresh)
-    moves = Moves(
+    moves = ReplicaCopies(
         partition=rows,
         source=sources[rows, np.cumsum(fresh, axis=1)[rows, slots] - 1],
         target=new[rows, slots].astype(np.int64),

@@ -6,14 +6,14 @@ import numpy as np
 
 from shunter.core.planning.board import Budget
 from shunter.core.planning.cluster import ABSENT, Resource
-from shunter.core.planning.moves import Plan, Undone
+from shunter.core.planning.moves import BalancedPlan, Undone
 from shunter.core.planning.request import Scope
 
 _NEARLY = 1e-6
 _TOLD = 20
 
 
-def what_is_left(plan: Plan, budget: Budget) -> tuple[Undone, ...]:
+def what_is_left(plan: BalancedPlan, budget: Budget) -> tuple[Undone, ...]:
     """Name the brokers outside their band after the plan, and for each the reason that can be shown."""
     if plan.request.scope not in {Scope.REBALANCE, Scope.FILL, Scope.EMPTY_DISKS, Scope.LEADERS}:
         return ()
@@ -40,7 +40,7 @@ def what_is_left(plan: Plan, budget: Budget) -> tuple[Undone, ...]:
     return tuple(found) + _forced_racks(plan)
 
 
-def _forced_racks(plan: Plan) -> tuple[Undone, ...]:
+def _forced_racks(plan: BalancedPlan) -> tuple[Undone, ...]:
     """Name the racks whose brokers carry more or less than the band by the rack rule alone."""
     goal, cluster = plan.targets, plan.cluster
     told: list[Undone] = []
@@ -52,7 +52,7 @@ def _forced_racks(plan: Plan) -> tuple[Undone, ...]:
     return tuple(told)
 
 
-def _why(plan: Plan, budget: Budget, broker: int, column: int, *, over: bool) -> str:
+def _why(plan: BalancedPlan, budget: Budget, broker: int, column: int, *, over: bool) -> str:
     goal, cluster = plan.targets, plan.cluster
     resource = goal.resources[column]
     if plan.request.scope is Scope.LEADERS:
@@ -76,7 +76,7 @@ def _why(plan: Plan, budget: Budget, broker: int, column: int, *, over: bool) ->
     return f"no move or swap found lowers its {resource.label} without costing a more important aim as much"
 
 
-def _capped(plan: Plan, budget: Budget) -> bool:
+def _capped(plan: BalancedPlan, budget: Budget) -> bool:
     asked = plan.request.max_bytes_percent
     nearly_all = asked is not None and budget.size <= 0.02 * asked / 100 * plan.total_bytes
     return nearly_all or budget.moves < 2

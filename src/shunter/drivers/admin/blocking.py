@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 
 
-class Node(NamedTuple):
+class LiveNode(NamedTuple):
     """A live node of the cluster; Shunter's controller is one."""
 
     id: BrokerId
@@ -86,9 +86,9 @@ class BlockingAdmin:
 
     # ---- who and what is there
 
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[LiveNode, ...]:
         """Live nodes, by id."""
-        return tuple(Node(broker, rack) for broker, rack in self._runner.run(self._admin.brokers()).items())
+        return tuple(LiveNode(broker, rack) for broker, rack in self._runner.run(self._admin.brokers()).items())
 
     def cluster_id(self) -> str:
         """As Kafka names itself."""

@@ -15,15 +15,15 @@ from kafka import KafkaAdminClient
 from kafka import errors as kafka_errors
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest
 
-from shunter.core.throttles import Traffic
+from shunter.core.throttles import CopyEnds
 from shunter.errors import DriverError, ErrorCode, RequestRejected
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.reassignment import Intervention, Phase, Strategy
 from shunter.wire.reassignments import (
     AlteredPartition,
     AlteredTopic,
-    AlterReassignments,
-    ListReassignments,
+    AlterReassignmentsRequest,
+    ListReassignmentsRequest,
     MoveDetail,
     decode_detail,
     encode_alter_request,
@@ -61,9 +61,9 @@ class PartitionReassignment(NamedTuple):
         return tuple(broker for broker in everybody if broker not in self.removing)
 
     @property
-    def traffic(self) -> Traffic:
+    def traffic(self) -> CopyEnds:
         """Who sends and who receives the partition."""
-        return Traffic(frozenset(self.replicas) - frozenset(self.adding), frozenset(self.adding))
+        return CopyEnds(frozenset(self.replicas) - frozenset(self.adding), frozenset(self.adding))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ def _alter(
         raise DriverError(told, retriable=False)
     request = _Alter(max_version=0)
     request.body = encode_alter_request(
-        AlterReassignments(topics, options.timeout_ms, options.strategy, options.cancel_mode, options.forced)
+        AlterReassignmentsRequest(topics, options.timeout_ms, options.strategy, options.cancel_mode, options.forced)
     )
     return {
         TopicPartition(topic.name, result.partition_index): _rejection(result.error_code, result.error_message)
@@ -191,7 +191,7 @@ def list_moves(
     if asked == ():
         return {}
     request = _List(max_version=0)
-    request.body = encode_list_request(ListReassignments(asked, timeout_ms, detailed=detailed))
+    request.body = encode_list_request(ListReassignmentsRequest(asked, timeout_ms, detailed=detailed))
     return {
         TopicPartition(topic.name, found.partition_index): PartitionReassignment(
             tuple(found.replicas), tuple(found.adding_replicas), tuple(found.removing_replicas), _detail(found)

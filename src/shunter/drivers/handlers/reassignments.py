@@ -17,9 +17,9 @@ from shunter.model.partition import PartitionState, ReplicaAssignment, Replicas,
 from shunter.model.reassignment import Intervention, Phase, Reassignment, unfinished
 from shunter.wire.reassignments import (
     AlteredTopic,
-    AlterReassignments,
+    AlterReassignmentsRequest,
     AlterReassignmentsResult,
-    ListReassignments,
+    ListReassignmentsRequest,
     ListReassignmentsResult,
     MoveDetail,
     OngoingPartition,
@@ -36,7 +36,7 @@ UNCLEAN = 1
 """ElectionType of ElectLeaders; 0 is preferred."""
 
 
-async def alter_partition_reassignments(request: AlterReassignments, call: Call) -> AlterReassignmentsResult:
+async def alter_partition_reassignments(request: AlterReassignmentsRequest, call: Call) -> AlterReassignmentsResult:
     """Hand a RPC 45 to the core; of a request's choices, a partition's own go first."""
     topics = request.topics if request.topics is not None else ()
     event = ReassignmentsSubmitted(
@@ -73,13 +73,13 @@ async def _by_topic(reply: PartitionResultsReply) -> tuple[TopicResults, ...]:
     )
 
 
-def _draft_cancel_mode(request: AlterReassignments) -> Intervention | None:
+def _draft_cancel_mode(request: AlterReassignmentsRequest) -> Intervention | None:
     """Tell what null topics or null partitions mean: the draft stops, unless the request says otherwise."""
     drafted = request.topics is None or any(topic.partitions is None for topic in request.topics)
     return Intervention.STOP if drafted and request.cancel_mode is None else request.cancel_mode
 
 
-def _changes(topic: AlteredTopic, request: AlterReassignments) -> Iterable[ReassignmentChange]:
+def _changes(topic: AlteredTopic, request: AlterReassignmentsRequest) -> Iterable[ReassignmentChange]:
     """Read what is asked for each partition. Nothing is awaited: no later request of the connection may overtake it."""
     for altered in topic.partitions or ():
         yield ReassignmentChange(
@@ -91,7 +91,7 @@ def _changes(topic: AlteredTopic, request: AlterReassignments) -> Iterable[Reass
         )
 
 
-async def list_partition_reassignments(request: ListReassignments, call: Call) -> ListReassignmentsResult:
+async def list_partition_reassignments(request: ListReassignmentsRequest, call: Call) -> ListReassignmentsResult:
     """List whole moves, from acceptance to end, as one consistent view: nothing is awaited until all is seen.
 
     A move whose deletions alone are outstanding is over for everybody else (docs/decisions/0011-dropping.md).

@@ -31,7 +31,7 @@ from shunter.simulation.network import Delays
 from shunter.simulation.scheduler import MS
 
 if TYPE_CHECKING:
-    from shunter.simulation.executor.process import ExecutorProcess
+    from shunter.simulation.executor.process import SimulatedExecutor
 
 CLUSTER_ID = "simulated"
 
@@ -63,7 +63,7 @@ class Network:
 class SimulatedAdmin:
     """`AdminClient` for one process."""
 
-    def __init__(self, process: ExecutorProcess, cluster: SimulatedCluster, network: Network) -> None:
+    def __init__(self, process: SimulatedExecutor, cluster: SimulatedCluster, network: Network) -> None:
         """Connect."""
         self._process = process
         self._cluster = cluster

@@ -29,7 +29,7 @@ from shunter.model.execution import (
     ThrottleSet,
 )
 from shunter.model.partition import BrokerId, TopicPartition
-from shunter.simulation.executor.ledger import Ledger, LedgerMove, LedgerThrottle
+from shunter.simulation.executor.ledger import JournalLedger, LedgerMove, LedgerThrottle
 from shunter.simulation.executor.observed import ObservedRules
 from shunter.simulation.executor.partition import SimulatedPartition
 from shunter.simulation.scheduler import SECOND
@@ -49,7 +49,7 @@ class JournalRules:
     def __init__(self, rules: ObservedRules) -> None:
         """Begin with an empty journal."""
         self._rules = rules
-        self.ledger = Ledger()
+        self.ledger = JournalLedger()
         self._takers: dict[type, Callable[[Any], None]] = {
             PlanAccepted: self._plan_accepted,
             MoveAccepted: self._move_accepted,

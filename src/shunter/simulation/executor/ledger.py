@@ -60,7 +60,7 @@ class LedgerThrottle:
     values: list[str] = field(default_factory=list[str])
 
 
-class Ledger:
+class JournalLedger:
     """The fold."""
 
     def __init__(self) -> None:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from shunter.core.executor import events as ev
 from shunter.core.executor.machine import Executor
-from shunter.core.executor.ready import Notice, Ready
+from shunter.core.executor.ready import Ready
 from shunter.drivers.execution import ExecutionDriver
 from shunter.drivers.journals import JournalDamaged, LeasedJournal, Presence
 from shunter.drivers.order_taker import take_orders
 from shunter.errors import DriverError
 from shunter.model.execution import Command, ExecutionOptions, JournalEntry, MoveOrder
+from shunter.model.notice import Notice
 from shunter.simulation.executor.admin import SimulatedAdmin
 from shunter.simulation.executor.thread_loop import ThreadLoop
 from shunter.simulation.scheduler import MS, Scheduler
@@ -60,7 +61,7 @@ class ObservedExecutor(Executor):
         return ready
 
 
-class ExecutorProcess:
+class SimulatedExecutor:
     """One process that wants to drive the journal; it lives once."""
 
     def __init__(self, world: ExecutorWorld, number: int, host: str) -> None:

@@ -26,7 +26,7 @@ from shunter.simulation.executor.faults import ExecutorFaults
 from shunter.simulation.executor.observed import ObservedExecutorProcess
 from shunter.simulation.executor.operators import SHELL, ExecutorOperators
 from shunter.simulation.executor.partition import OURS
-from shunter.simulation.executor.process import ExecutorProcess
+from shunter.simulation.executor.process import SimulatedExecutor
 from shunter.simulation.executor.rules import ExecutorRules
 from shunter.simulation.executor.shape import ExecutorShape
 from shunter.simulation.executor.topic import JournalTopic
@@ -65,7 +65,7 @@ class ExecutorWorld:
         self.cluster.rules = self.rules
         kept: type[JournalDisk | JournalTopic] = JournalTopic if shape.journal_topic else JournalDisk
         self.disk = kept(self.scheduler, self.rules.journal.durable)
-        self.processes: list[ExecutorProcess] = []
+        self.processes: list[SimulatedExecutor] = []
         self.refused: set[TopicPartition] = set()
         """Partitions that were refused for good at some time."""
         self.refused_dirs: set[tuple[BrokerId, TopicPartition]] = set()
@@ -83,13 +83,13 @@ class ExecutorWorld:
         self.phase_two = False
         self.last_end = "nobody was started"
         self._number = 1
-        self._wanted: list[Callable[[ExecutorProcess], None]] = []
+        self._wanted: list[Callable[[SimulatedExecutor], None]] = []
         self.operators = ExecutorOperators(self)
         self.faults = ExecutorFaults(self)
 
     # ---- executors
 
-    def driver(self) -> ExecutorProcess | None:
+    def driver(self) -> SimulatedExecutor | None:
         """Whoever drives the journal now."""
         owner = self.disk.owner()
         return next((each for each in self.processes if each.alive and each.driving and each.owner == owner), None)
@@ -109,36 +109,36 @@ class ExecutorWorld:
     def start_executor(self, host: str) -> None:
         """Start a process."""
         self._number += 1
-        process = ExecutorProcess(self, self._number, host)
+        process = SimulatedExecutor(self, self._number, host)
         self.processes.append(process)
         process.start()
 
-    def want_executor(self, then: Callable[[ExecutorProcess], None]) -> None:
+    def want_executor(self, then: Callable[[SimulatedExecutor], None]) -> None:
         """Start a process to do something."""
         self._wanted.append(then)
         if not any(each.alive for each in self.processes):
             self.start_executor("here")
 
-    def process_ready(self, process: ExecutorProcess) -> None:
+    def process_ready(self, process: SimulatedExecutor) -> None:
         """It drives."""
         self.scheduler.note(f"{process.name} drives")
         wanted, self._wanted = self._wanted, []
         for then in wanted:
             then(process)
 
-    def kill_executor(self, process: ExecutorProcess, again_us: int = 2 * SECOND) -> None:
+    def kill_executor(self, process: SimulatedExecutor, again_us: int = 2 * SECOND) -> None:
         """SIGKILL; somebody starts it again later."""
         if process.alive:
             self.scheduler.note(f"{process.name} is killed")
             self._bury(process)
             self.scheduler.after(again_us, self._start_again)
 
-    def _bury(self, process: ExecutorProcess) -> None:
+    def _bury(self, process: SimulatedExecutor) -> None:
         process.kill()
         self.processes.remove(process)
         self.hindered(SECOND)
 
-    def process_ended(self, process: ExecutorProcess) -> None:
+    def process_ended(self, process: SimulatedExecutor) -> None:
         """It ended by itself."""
         if process in self.processes:
             self.last_end = f"{process.name}: {process.ended}"
@@ -181,7 +181,7 @@ class ExecutorWorld:
 
     # ---- what the parts tell
 
-    def alter(self, process: ExecutorProcess, tp: TopicPartition, target: Replicas | None) -> ErrorCode:
+    def alter(self, process: SimulatedExecutor, tp: TopicPartition, target: Replicas | None) -> ErrorCode:
         """An executor's request reaches the controller."""
         del process
         found = self.cluster.partitions.get(tp)
@@ -208,7 +208,7 @@ class ExecutorWorld:
             self.refused_dirs.add((broker, tp))
         return code
 
-    def core_handled(self, process: ExecutorProcess, envelope: Envelope, ready: Ready) -> None:
+    def core_handled(self, process: SimulatedExecutor, envelope: Envelope, ready: Ready) -> None:
         """A core handled an event."""
         name = type(envelope.event).__name__
         self.coverage.count("event", name)

@@ -11,8 +11,8 @@ from shunter.errors import DriverError
 from shunter.testbed.__main__ import tell
 from shunter.testbed.apache_tests.jars import class_path
 from shunter.testbed.apache_tests.page import page, reasons, store, stored, unexplained
-from shunter.testbed.apache_tests.results import Verdict, differences
-from shunter.testbed.apache_tests.run import Judged, run_class
+from shunter.testbed.apache_tests.results import CaseOutcome, differences
+from shunter.testbed.apache_tests.run import JudgedController, run_class
 from shunter.testbed.artifacts import cache_folder
 
 CLASSES = (
@@ -82,10 +82,10 @@ def _judge(asked: str, jars: list[Path], kept: Path, *, again: bool) -> int:
     name, method, _ = asked.partition("#")
     known = stored(kept).get(name, {})
     outcome = {judged: dict(results) for judged, results in known.items()} if method else {}
-    for judged in Judged:
-        if judged is Judged.AT_ONCE and name not in MOVING:
+    for judged in JudgedController:
+        if judged is JudgedController.AT_ONCE and name not in MOVING:
             continue
-        if judged in known and judged is Judged.APACHE and not again:
+        if judged in known and judged is JudgedController.APACHE and not again:
             outcome[judged] = dict(known[judged])
             continue
         started = time.monotonic()
@@ -93,15 +93,15 @@ def _judge(asked: str, jars: list[Path], kept: Path, *, again: bool) -> int:
         found = run_class(asked, judged, jars, folder)
         outcome[judged] = {**outcome.get(judged, {}), **found}
         ended = [result.verdict for result in found.values()]
-        passed, failed = ended.count(Verdict.PASSED), ended.count(Verdict.FAILED)
+        passed, failed = ended.count(CaseOutcome.PASSED), ended.count(CaseOutcome.FAILED)
         tell(
             f"{asked} with {judged.value}: {passed} passed, {failed} failed, {time.monotonic() - started:.0f} s ({folder})"
         )
     if known or not method:
         store(kept, name, outcome)
-    for judged in outcome.keys() - {Judged.APACHE}:
+    for judged in outcome.keys() - {JudgedController.APACHE}:
         explained = reasons(judged)
-        for test, result in differences(outcome[Judged.APACHE], outcome[judged]).items():
+        for test, result in differences(outcome[JudgedController.APACHE], outcome[judged]).items():
             why = explained.get(test, "nobody has looked into this")
             sys.stdout.write(f"{test} ({judged.value}): {result.told}\n    {why}\n")
     return len(unexplained(outcome))

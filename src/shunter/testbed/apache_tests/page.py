@@ -7,8 +7,8 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from shunter.testbed.apache_tests.results import Result, Verdict, differences
-from shunter.testbed.apache_tests.run import Judged
+from shunter.testbed.apache_tests.results import CaseOutcome, Result, differences
+from shunter.testbed.apache_tests.run import JudgedController
 
 REASONS = Path(__file__).with_name("reasons.toml")
 NOT_LOOKED_INTO = "not looked into (open)"
@@ -21,13 +21,13 @@ that passes with Apache's controller has to pass with Shunter's, or its line bel
 
 """
 
-Outcome = Mapping[Judged, Mapping[str, Result]]
+Outcome = Mapping[JudgedController, Mapping[str, Result]]
 
 
-def reasons(judged: Judged = Judged.SHUNTER) -> dict[str, str]:
+def reasons(judged: JudgedController = JudgedController.SHUNTER) -> dict[str, str]:
     """Why a test differs, by its name. What holds for moves by steps alone explains nothing all at once."""
     read: dict[str, dict[str, str]] = tomllib.loads(REASONS.read_text())
-    return {**read["reasons"], **(read["by-steps"] if judged is Judged.SHUNTER else {})}
+    return {**read["reasons"], **(read["by-steps"] if judged is JudgedController.SHUNTER else {})}
 
 
 def unexplained(outcome: Outcome) -> dict[str, Result]:
@@ -35,13 +35,13 @@ def unexplained(outcome: Outcome) -> dict[str, Result]:
     return {
         f"{test} ({judged.value})": result
         for judged in _ours(outcome)
-        for test, result in differences(outcome[Judged.APACHE], outcome[judged]).items()
+        for test, result in differences(outcome[JudgedController.APACHE], outcome[judged]).items()
         if test not in reasons(judged)
     }
 
 
-def _ours(outcome: Outcome) -> list[Judged]:
-    return [judged for judged in (Judged.SHUNTER, Judged.AT_ONCE) if judged in outcome]
+def _ours(outcome: Outcome) -> list[JudgedController]:
+    return [judged for judged in (JudgedController.SHUNTER, JudgedController.AT_ONCE) if judged in outcome]
 
 
 def page(outcomes: Mapping[str, Outcome]) -> str:
@@ -52,10 +52,10 @@ def page(outcomes: Mapping[str, Outcome]) -> str:
     ]
     told: list[str] = []
     for name, outcome in sorted(outcomes.items()):
-        apache = outcome[Judged.APACHE]
+        apache = outcome[JudgedController.APACHE]
         cells = [f"`{name}`", _counted(apache)]
         differing: dict[str, tuple[Result, str]] = {}
-        for judged in (Judged.SHUNTER, Judged.AT_ONCE):
+        for judged in (JudgedController.SHUNTER, JudgedController.AT_ONCE):
             results = outcome.get(judged)
             differ = {} if results is None else differences(apache, results)
             cells += ["", ""] if results is None else [_counted(results), str(len(differ))]
@@ -70,8 +70,8 @@ def page(outcomes: Mapping[str, Outcome]) -> str:
 
 
 def _counted(results: Mapping[str, Result]) -> str:
-    passed = sum(result.verdict is Verdict.PASSED for result in results.values())
-    failed = sum(result.verdict is Verdict.FAILED for result in results.values())
+    passed = sum(result.verdict is CaseOutcome.PASSED for result in results.values())
+    failed = sum(result.verdict is CaseOutcome.FAILED for result in results.values())
     return f"{passed} passed" + (f", {failed} failed" if failed else "")
 
 
@@ -95,10 +95,12 @@ def stored(folder: Path) -> dict[str, Outcome]:
     for path in sorted(folder.glob("*.json")):
         document = json.loads(path.read_text())
         outcome = {
-            judged: {test: Result(Verdict(verdict), told) for test, (verdict, told) in document[judged.value].items()}
-            for judged in Judged
+            judged: {
+                test: Result(CaseOutcome(verdict), told) for test, (verdict, told) in document[judged.value].items()
+            }
+            for judged in JudgedController
             if judged.value in document
         }
-        if {Judged.APACHE, Judged.SHUNTER} <= outcome.keys():
+        if {JudgedController.APACHE, JudgedController.SHUNTER} <= outcome.keys():
             outcomes[path.stem] = outcome
     return outcomes

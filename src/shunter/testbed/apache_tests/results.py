@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 VARIANT = re.compile(r"display-name: (?P<name>.*)")
 
 
-class Verdict(Enum):
+class CaseOutcome(Enum):
     """How one test ended."""
 
     PASSED = "passed"
@@ -24,7 +24,7 @@ class Verdict(Enum):
 class Result(NamedTuple):
     """One test's end. `told` is the first line of what it failed with."""
 
-    verdict: Verdict
+    verdict: CaseOutcome
     told: str = ""
 
 
@@ -54,19 +54,20 @@ def _name(case: ET.Element) -> str:
 
 def _result(case: ET.Element) -> Result:
     if case.find("skipped") is not None:
-        return Result(Verdict.LEFT_OUT)
+        return Result(CaseOutcome.LEFT_OUT)
     for kind in ("failure", "error"):
         failed = case.find(kind)
         if failed is not None:
             lines = (failed.get("message") or failed.text or failed.get("type") or "").strip().splitlines()
-            return Result(Verdict.FAILED, lines[0] if lines else kind)
-    return Result(Verdict.PASSED)
+            return Result(CaseOutcome.FAILED, lines[0] if lines else kind)
+    return Result(CaseOutcome.PASSED)
 
 
 def differences(apache: Mapping[str, Result], shunter: Mapping[str, Result]) -> dict[str, Result]:
     """Tests that pass with Apache's controller and not with Shunter's, with how they ended there."""
     return {
-        name: shunter.get(name, Result(Verdict.FAILED, "it did not run"))
+        name: shunter.get(name, Result(CaseOutcome.FAILED, "it did not run"))
         for name, result in sorted(apache.items())
-        if result.verdict is Verdict.PASSED and shunter.get(name, Result(Verdict.FAILED)).verdict is Verdict.FAILED
+        if result.verdict is CaseOutcome.PASSED
+        and shunter.get(name, Result(CaseOutcome.FAILED)).verdict is CaseOutcome.FAILED
     }

@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 
 from shunter.testbed.apache_tests.jars import agent_jar
-from shunter.testbed.apache_tests.results import Result, Verdict, read_reports
+from shunter.testbed.apache_tests.results import CaseOutcome, Result, read_reports
 from shunter.testbed.java import java_executable
 
 HEAP = "-Xmx1g"
@@ -22,7 +22,7 @@ log4j.appender.FILE.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
 
 
-class Judged(Enum):
+class JudgedController(Enum):
     """Whose controller a run judges."""
 
     APACHE = "apache"
@@ -34,10 +34,10 @@ class Judged(Enum):
     @property
     def environment(self) -> dict[str, str]:
         """Environment of the controller: it reads settings from there."""
-        return {"SHUNTER_STRATEGY": "all-at-once"} if self is Judged.AT_ONCE else {}
+        return {"SHUNTER_STRATEGY": "all-at-once"} if self is JudgedController.AT_ONCE else {}
 
 
-def run_class(name: str, judged: Judged, jars: list[Path], folder: Path) -> dict[str, Result]:
+def run_class(name: str, judged: JudgedController, jars: list[Path], folder: Path) -> dict[str, Result]:
     """Run a test class, or one method of it (`CLASS#METHOD`), and read how its tests ended.
 
     Args:
@@ -55,7 +55,7 @@ def run_class(name: str, judged: Judged, jars: list[Path], folder: Path) -> dict
         str(java_executable()),
         HEAP,
         f"-javaagent:{agent}",
-        f"-Dshunter.tests.controller={'apache' if judged is Judged.APACHE else 'shunter'}",
+        f"-Dshunter.tests.controller={'apache' if judged is JudgedController.APACHE else 'shunter'}",
         f"-Dshunter.tests.python={sys.executable}",
         f"-Dshunter.tests.logs={folder}",
         f"-Dlog4j.configuration=file:{logging}",
@@ -79,6 +79,6 @@ def run_class(name: str, judged: Judged, jars: list[Path], folder: Path) -> dict
             )
         return read_reports(folder / "reports")
     except subprocess.TimeoutExpired:
-        return {name: Result(Verdict.FAILED, f"the class did not end within {TIMEOUT_S:.0f} s")}
+        return {name: Result(CaseOutcome.FAILED, f"the class did not end within {TIMEOUT_S:.0f} s")}
     except FileNotFoundError as missing:
-        return {name: Result(Verdict.FAILED, f"{missing}; see {folder / 'console.txt'}")}
+        return {name: Result(CaseOutcome.FAILED, f"{missing}; see {folder / 'console.txt'}")}

@@ -58,12 +58,12 @@ class Tally:
 class Ears:
     """Who is told of what brokers hear. Metadata is handed on unread, for it is the bulk of all bytes."""
 
-    metadata: Callable[[SimulatedBroker, Heard, int, memoryview], None]
-    leadership: Callable[[SimulatedBroker, Heard, list[PartitionTold]], None]
-    stopped: Callable[[SimulatedBroker, list[tuple[TopicPartition, bool]]], None]
+    metadata: Callable[[PretendedBroker, Heard, int, memoryview], None]
+    leadership: Callable[[PretendedBroker, Heard, list[PartitionTold]], None]
+    stopped: Callable[[PretendedBroker, list[tuple[TopicPartition, bool]]], None]
 
 
-class SimulatedBroker:
+class PretendedBroker:
     """Listens while it lives. Fences as a real broker does.
 
     An older controller epoch than the newest heard of by any is refused with error 11, a broker epoch below its own
@@ -158,7 +158,7 @@ class SimulatedBroker:
 class _Talk(asyncio.BufferedProtocol):
     """One connection: frames are received into a buffer of their own size, so that a large one is copied once."""
 
-    def __init__(self, broker: SimulatedBroker) -> None:
+    def __init__(self, broker: PretendedBroker) -> None:
         self._broker = broker
         self._transport: asyncio.Transport | None = None
         self._size = bytearray(4)

@@ -16,7 +16,7 @@ from uuid import UUID
 from shunter.drivers.zookeeper import ZooKeeperClient
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
-from shunter.testbed.simulated_brokers.broker import SimulatedBroker
+from shunter.testbed.simulated_brokers.broker import PretendedBroker
 from shunter.testbed.simulated_brokers.controller_link import ControllerLink
 from shunter.testbed.simulated_brokers.messages import (
     ALTER_PARTITION,
@@ -69,7 +69,7 @@ class Leaders:
         self,
         client: ZooKeeperClient,
         topic_ids: Mapping[str, UUID],
-        find: Callable[[BrokerId], SimulatedBroker | None],
+        find: Callable[[BrokerId], PretendedBroker | None],
     ) -> None:
         self.catch_up = True
         """Whether followers catch up at all; set back to True, `take_up` asks for those that waited."""
@@ -83,7 +83,7 @@ class Leaders:
         self._tasks: dict[BrokerId, asyncio.Task[None]] = {}
         self._wakes: dict[BrokerId, asyncio.Event] = {}
 
-    def hear(self, broker: SimulatedBroker, told: Iterable[PartitionTold]) -> None:
+    def hear(self, broker: PretendedBroker, told: Iterable[PartitionTold]) -> None:
         """A broker took a LeaderAndIsr."""
         for tp, leader, leader_epoch, isr, partition_epoch, replicas in told:
             led = self._led.get(tp)

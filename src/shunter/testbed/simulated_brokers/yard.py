@@ -17,7 +17,7 @@ from shunter.errors import DriverError
 from shunter.formats import znodes
 from shunter.formats.broker_znodes import encode_broker
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
-from shunter.testbed.simulated_brokers.broker import Ears, Heard, SimulatedBroker, Tally
+from shunter.testbed.simulated_brokers.broker import Ears, Heard, PretendedBroker, Tally
 from shunter.testbed.simulated_brokers.controller_link import ControllerLink
 from shunter.testbed.simulated_brokers.knowledge import UNKNOWN, Catalogue, Content, KnownState, Numbers, Update
 from shunter.testbed.simulated_brokers.leadership import Leaders
@@ -99,7 +99,7 @@ class Difference(NamedTuple):
     truth: KnownState | None
 
 
-class Look(NamedTuple):
+class ClusterLook(NamedTuple):
     """The cluster as ZooKeeper has it: what brokers should know, and the positions of partitions that are moved."""
 
     truth: Numbers
@@ -124,7 +124,7 @@ class SimulatedYard:
         self.leaders_told_s = 0.0
         self.dead: frozenset[BrokerId] = frozenset()
         ears = Ears(self._hear_metadata, self._hear_leadership, self._hear_stopped)
-        self.brokers = {broker: SimulatedBroker(broker, ears, self.tally) for broker in self.ids}
+        self.brokers = {broker: PretendedBroker(broker, ears, self.tally) for broker in self.ids}
         self.leaders: Leaders | None = None
         self._pending: list[tuple[Heard, Content]] = []
 
@@ -193,11 +193,11 @@ class SimulatedYard:
 
     # ---- hearing
 
-    def _hear_metadata(self, broker: SimulatedBroker, heard: Heard, version: int, body: memoryview) -> None:
+    def _hear_metadata(self, broker: PretendedBroker, heard: Heard, version: int, body: memoryview) -> None:
         del broker
         self._pending.append((heard, self.catalogue.keep(version, body)))
 
-    def _hear_leadership(self, broker: SimulatedBroker, heard: Heard, told: list[PartitionTold]) -> None:
+    def _hear_leadership(self, broker: PretendedBroker, heard: Heard, told: list[PartitionTold]) -> None:
         hosted = self.hosted[broker.id]
         hosted.update(partition.tp for partition in told)
         if self.leaders_wanted:
@@ -208,7 +208,7 @@ class SimulatedYard:
         if self.leaders is not None:
             self.leaders.hear(broker, told)
 
-    def _hear_stopped(self, broker: SimulatedBroker, stopped: list[tuple[TopicPartition, bool]]) -> None:
+    def _hear_stopped(self, broker: PretendedBroker, stopped: list[tuple[TopicPartition, bool]]) -> None:
         self.hosted[broker.id].difference_update(tp for tp, delete in stopped if delete)
 
     def read_metadata(self) -> None:
@@ -246,7 +246,7 @@ class SimulatedYard:
 
     # ---- truth
 
-    async def look(self) -> Look:
+    async def look(self) -> ClusterLook:
         """What ZooKeeper says now."""
         found = await self.reader.cluster()
         states: dict[TopicPartition, KnownState] = {}
@@ -261,7 +261,7 @@ class SimulatedYard:
                     states[tp] = KnownState(
                         state.leader, state.leader_epoch, state.isr, state.partition_epoch, assignment.replicas
                     )
-        return Look(self.catalogue.truth(states), frozenset(moving))
+        return ClusterLook(self.catalogue.truth(states), frozenset(moving))
 
     async def differences(self, limit: int = 10) -> list[Difference]:
         """Partitions of which living brokers know something else than ZooKeeper; at most `limit`."""

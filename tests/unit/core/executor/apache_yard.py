@@ -19,7 +19,6 @@ from shunter.core.executor.ready import (
     Finish,
     JournalBatch,
     ListReassignments,
-    Notice,
     ObserveLogDirs,
     ObserveTopics,
     Read,
@@ -45,6 +44,7 @@ from shunter.model.execution import (
     ThrottleKey,
     ThrottleRemembered,
 )
+from shunter.model.notice import Notice
 from shunter.model.partition import Replicas, TopicPartition
 
 SIZE = 1_000

@@ -9,7 +9,7 @@ from shunter.cli.execution_display import told_eta
 from shunter.core.executor.ending import Ending, estimate_by_count, when_it_ends
 from shunter.core.executor.eta import estimate
 from shunter.core.executor.rates import Meter
-from shunter.core.executor.state import ExecutorState, Move, Step
+from shunter.core.executor.state import CurrentStep, ExecutorState, Move
 from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE
 from shunter.model.execution import (
     CommandKind,
@@ -39,7 +39,7 @@ def copying(count: int, *, size: int, limit: int | None = None) -> tuple[Executo
     for number in range(count):
         tp = TopicPartition("t", number)
         move = Move(tp, "p", None, (1,), (10 + number,), Strategy.INCREMENTAL, size, (), False, 0, current=(1,))
-        move.step, move.began_at_ms = Step(1, (1,), (10 + number,), "", False, 0), 0
+        move.step, move.began_at_ms = CurrentStep(1, (1,), (10 + number,), "", False, 0), 0
         state.moves[tp] = move
     meter = Meter()
     for second in range(0, 31, 2):

@@ -10,8 +10,8 @@ from shunter.core.executor import events as ev
 from shunter.core.executor.ready import (
     AlterReassignments,
     AlterSettings,
+    Collected,
     ObserveTopics,
-    Outbox,
     PlanReply,
     Read,
     ReadSettings,
@@ -366,7 +366,7 @@ def test_a_step_that_came_too_late_for_the_one_before_it_does_not_hold_up_a_roll
 
 def late_when_wanted_again(key: ThrottleKey, throttle: Throttle, now: str | None, again: str) -> set[str]:
     """Ask for what is wanted now, and see what is not in force of what is wanted in the next moment."""
-    state, book, out = ExecutorState(), ThrottleBook(), Outbox()
+    state, book, out = ExecutorState(), ThrottleBook(), Collected()
     state.cluster.brokers = {4: None}
     state.throttles[key] = throttle
     book.on_read(state, {key: throttle.applied}, {}, 0)

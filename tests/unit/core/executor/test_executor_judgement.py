@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from shunter.core.executor.judgement import LAG_MS, RESENDS, Sight, Verdict, judge, sight
-from shunter.core.executor.state import Move, Step
+from shunter.core.executor.state import CurrentStep, Move
 from shunter.model.execution import ObservedPartition, OngoingReassignment
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
 
 
-def step(before: Replicas, after: Replicas) -> Step:
-    return Step(1, before, after, "", cancels=False, begun_at_ms=0)
+def step(before: Replicas, after: Replicas) -> CurrentStep:
+    return CurrentStep(1, before, after, "", cancels=False, begun_at_ms=0)
 
 
 def seen(replicas: Replicas) -> ObservedPartition:
@@ -43,7 +43,7 @@ def test_the_order_counts_once_it_is_written() -> None:
     assert sight(step((4, 3), (1, 3)), seen((3, 1, 4)), listed) is Sight.OTHER
 
 
-def move(under_way: Step) -> Move:
+def move(under_way: CurrentStep) -> Move:
     """A move whose step was taken on, and asked for, at 0."""
     original = under_way.before
     found = Move(
@@ -73,7 +73,7 @@ def test_a_change_of_order_alone_is_blamed_on_nobody_before_metadata_can_no_long
 
 def test_where_there_was_nothing_to_cancel_late_metadata_do_not_end_a_rollback() -> None:
     """Found by simulation (seed 10668): the step was done, and a late broker showed what had been before it."""
-    cancelling = Step(2, (1, 2), (1, 2), "roll back", cancels=True, begun_at_ms=0, redirected_from=((3, 2),))
+    cancelling = CurrentStep(2, (1, 2), (1, 2), "roll back", cancels=True, begun_at_ms=0, redirected_from=((3, 2),))
     turned = move(cancelling)
     turned.watch.nothing_left = True
     assert judge(turned, seen((1, 2)), None, 1_000) is Verdict.DOUBT

@@ -10,7 +10,7 @@ import pytest
 from shunter.core.executor.eta import STEP_S, estimate
 from shunter.core.executor.projection import MOST_LINES, Line, Rates, grouped, least_seconds, seconds_left, shared
 from shunter.core.executor.rates import RECORD_EVERY_MS, Meter, observe_rates
-from shunter.core.executor.state import ExecutorState, Move, Step
+from shunter.core.executor.state import CurrentStep, ExecutorState, Move
 from shunter.model.execution import ObservedPartition, ObservedTopic, RateObserved, ReplicaSize
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.model.reassignment import Strategy
@@ -96,7 +96,7 @@ def copy(state: ExecutorState, meter: Meter, to: BrokerId, since_s: int, seconds
     for move in state.moves.values():
         if move.step is None or to not in move.step.adding:
             move.current = before
-            move.step = Step(1, before, after, "", False, since_s * 1000)
+            move.step = CurrentStep(1, before, after, "", False, since_s * 1000)
     for second in seconds:
         there = min(SIZE, int((second - since_s) * LIMIT * YIELD / 2))
         for tp in state.moves:
@@ -169,13 +169,13 @@ def test_a_real_run_of_two_steps_is_told_within_a_tenth() -> None:
     state, meter = pair_moving(), Meter()
     state.limit, half = 2_500_000, REAL_TOTAL // 2
     for move in state.moves.values():
-        move.size_bytes, move.step = half // 2, Step(1, (1, 2), (1, 2, 3), "", False, 500)
+        move.size_bytes, move.step = half // 2, CurrentStep(1, (1, 2), (1, 2, 3), "", False, 500)
     errors: list[float] = []
     for at_s, kilobytes in REAL_RUN:
         at_ms, to = int(at_s * 1000), 3 if at_s < REAL_SECOND_STEP_S else 4
         if at_s == REAL_SECOND_STEP_S:
             for move in state.moves.values():
-                move.current, move.step = (1, 2, 3), Step(2, (1, 2, 3), (3, 4), "", False, at_ms)
+                move.current, move.step = (1, 2, 3), CurrentStep(2, (1, 2, 3), (3, 4), "", False, at_ms)
             continue
         there = kilobytes * 1000 - (half if to == 4 else 0)
         state.cluster.sizes.update({(to, tp): ReplicaSize(there // 2, "/d") for tp in state.moves})

@@ -10,7 +10,7 @@ from shunter.core.executor.apply import apply
 from shunter.core.executor.eta import GUESSED_BANDWIDTH, estimate, forecast
 from shunter.core.executor.pressure import ADAPT_EVERY_MS, SLOW_MS, Pressure, decide_limit, window_is_open
 from shunter.core.executor.rates import Meter
-from shunter.core.executor.ready import Outbox
+from shunter.core.executor.ready import Collected
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.model.execution import (
     CommandKind,
@@ -123,7 +123,7 @@ def test_the_throttle_gives_way_while_others_suffer_and_comes_back() -> None:
 
 def test_the_throttle_gives_way_while_brokers_take_long_to_answer() -> None:
     state = ExecutorState(limit=1_000, options=ExecutionOptions(throttle=1_000, throttle_floor=500), running=True)
-    pressure, out = Pressure(), Outbox()
+    pressure, out = Pressure(), Collected()
     assert decide_limit(state, pressure, 1_000, out) == []
     for took_ms in (100, 5_000, SLOW_MS):
         pressure.on_answer(took_ms)
@@ -189,12 +189,12 @@ def moving(*moves: tuple[Replicas, Replicas, int], limit: int | None = None) -> 
 
 def copied(meter: Meter, state: ExecutorState, at_ms: int, bytes_by_broker: dict[BrokerId, int]) -> None:
     """A sample: what each move's new broker has."""
-    from shunter.core.executor.state import Step
+    from shunter.core.executor.state import CurrentStep
 
     for move in state.moves.values():
         broker = move.target[0]
         state.cluster.sizes[broker, move.tp] = ReplicaSize(bytes_by_broker[broker], "/d")
-        move.step = Step(1, move.original, (*move.original, broker), "", False, 0)
+        move.step = CurrentStep(1, move.original, (*move.original, broker), "", False, 0)
     keys = {(move.target[0], move.tp) for move in state.moves.values()}
     meter.sample(state, at_ms, keys)
 

@@ -13,14 +13,14 @@ from shunter.core.planning.balance import plan
 from shunter.core.planning.bounds import byte_bound, joint_bound
 from shunter.core.planning.cluster import ABSENT, ClusterLoad
 from shunter.core.planning.explain import broker_changes, move_reasons, summarise, within_bands
-from shunter.core.planning.moves import Plan
+from shunter.core.planning.moves import BalancedPlan
 from shunter.core.planning.request import PlanRequest, Scope
 
 FEW = max(1, settings().max_examples // 3)
 """Examples where each one plans twice, or solves a linear programme."""
 
 
-def assert_sound(made: Plan) -> None:
+def assert_sound(made: BalancedPlan) -> None:
     """No partition twice on one broker, no replica lost, what is said to move is what moves."""
     for partition, row in enumerate(made.replicas.tolist()):
         kept = [broker for broker in row if broker != ABSENT]
@@ -36,7 +36,7 @@ def assert_sound(made: Plan) -> None:
     assert made.bytes_moved == sum(made.cluster.sizes[at] for at, _ in copied)
 
 
-def again(made: Plan) -> Plan:
+def again(made: BalancedPlan) -> BalancedPlan:
     return plan(replace(made.cluster, replicas=made.replicas), made.request)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from shunter.core.checkup import BrokerFound, Facts, Level, findings
+from shunter.core.controller_check import BrokerFound, Facts, Severity, findings
 from shunter.model.settings import ControllerSettings
 
 SETTINGS = {
@@ -38,7 +38,7 @@ GOOD = Facts(
 
 
 def bad(facts, settings=OURS):
-    return [finding for finding in findings(facts, settings) if finding.level is not Level.GOOD]
+    return [finding for finding in findings(facts, settings) if finding.level is not Severity.GOOD]
 
 
 def test_a_cluster_that_is_ready_has_nothing_in_the_way():
@@ -70,7 +70,7 @@ OBSTACLES = {
 @pytest.mark.parametrize("name", OBSTACLES)
 def test_an_obstacle_names_its_way_out(name):
     facts, told = OBSTACLES[name]
-    obstacles = [finding for finding in bad(facts) if finding.level is Level.OBSTACLE]
+    obstacles = [finding for finding in bad(facts) if finding.level is Severity.OBSTACLE]
     assert [told in finding.told for finding in obstacles] == [True]
     assert obstacles[0].todo
 
@@ -116,7 +116,7 @@ WARNINGS = {
 def test_a_warning_is_no_obstacle_and_says_what_to_do(name):
     facts, told, todo = WARNINGS[name]
     (finding,) = bad(facts)
-    assert finding.level is Level.WARNING
+    assert finding.level is Severity.WARNING
     assert told in finding.told
     assert todo in finding.todo
 
@@ -124,5 +124,5 @@ def test_a_warning_is_no_obstacle_and_says_what_to_do(name):
 def test_obstacles_come_first_and_long_lists_are_cut():
     many = tuple(broker(number, min__insync__replicas="2") for number in range(1, 13))
     found = findings(replace(GOOD, brokers=many, listeners=("PLAINTEXT",)), OURS)
-    assert [finding.level for finding in found] == sorted((f.level for f in found), key=list(Level).index)
+    assert [finding.level for finding in found] == sorted((f.level for f in found), key=list(Severity).index)
     assert "brokers 1, 2, 3, 4, 5, 6, 7, 8 and 4 more look" in found[0].told

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import Sequence
 
-from shunter.core.checkup import ASKED, BrokerFound, Facts
+from shunter.core.controller_check import ASKED, BrokerFound, Facts
 from shunter.drivers.broker_connection import BrokerConnection, broker_endpoint
 from shunter.drivers.broker_settings import settings_of
 from shunter.drivers.cluster_reader import ClusterReader

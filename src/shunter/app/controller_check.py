@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 
 from shunter.app.controller import registered_endpoints
 from shunter.app.settings import ControllerConfig
-from shunter.core.checkup import Finding, Level, findings
-from shunter.drivers.checkup import look
+from shunter.core.controller_check import ControllerFinding, Severity, findings
+from shunter.drivers.controller_check import look
 from shunter.drivers.rpc_server import parse_listener
 from shunter.drivers.zookeeper import ZooKeeperClient
 
-_MARKS = {Level.OBSTACLE: "OBSTACLE", Level.WARNING: "warning", Level.GOOD: "ok"}
+_MARKS = {Severity.OBSTACLE: "OBSTACLE", Severity.WARNING: "warning", Severity.GOOD: "ok"}
 
 
 def check_controller(config: ControllerConfig, show: Callable[[str], None], *, as_json: bool) -> int:
@@ -31,10 +31,10 @@ def check_controller(config: ControllerConfig, show: Callable[[str], None], *, a
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
     found = asyncio.run(_found(config))
     show(_json(found) if as_json else _text(found))
-    return 1 if any(finding.level is Level.OBSTACLE for finding in found) else 0
+    return 1 if any(finding.level is Severity.OBSTACLE for finding in found) else 0
 
 
-async def _found(config: ControllerConfig) -> tuple[Finding, ...]:
+async def _found(config: ControllerConfig) -> tuple[ControllerFinding, ...]:
     listeners = tuple(parse_listener(text) for text in config.listener)
     advertised = tuple(parse_listener(text) for text in config.advertised_listener)
     endpoints = registered_endpoints(listeners, advertised)
@@ -47,19 +47,19 @@ async def _found(config: ControllerConfig) -> tuple[Finding, ...]:
     return findings(facts, config.controller_settings())
 
 
-def _json(found: Sequence[Finding]) -> str:
+def _json(found: Sequence[ControllerFinding]) -> str:
     told = [{**finding._asdict(), "level": finding.level.value} for finding in found]
     return json.dumps({"version": 1, "findings": told}, indent=2, ensure_ascii=False)
 
 
-def _text(found: Sequence[Finding]) -> str:
+def _text(found: Sequence[ControllerFinding]) -> str:
     lines: list[str] = []
     for finding in found:
         lines.append(f"{_MARKS[finding.level]:<9} {finding.about}: {finding.told}")
         if finding.todo:
             lines.append(f"{'':<9} -> {finding.todo}")
-    obstacles = sum(finding.level is Level.OBSTACLE for finding in found)
-    warnings = sum(finding.level is Level.WARNING for finding in found)
+    obstacles = sum(finding.level is Severity.OBSTACLE for finding in found)
+    warnings = sum(finding.level is Severity.WARNING for finding in found)
     lines.append("")
     lines.append(f"{obstacles} in the way, {warnings} to look at. Nothing was changed.")
     return "\n".join(lines)

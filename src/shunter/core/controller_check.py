@@ -33,7 +33,7 @@ ZNODE_LIMIT: Final = 1_048_575
 _LOOPBACK: Final = ("localhost", "127.", "::1")
 
 
-class Level(Enum):
+class Severity(Enum):
     """How bad it is."""
 
     OBSTACLE = "obstacle"
@@ -43,10 +43,10 @@ class Level(Enum):
     GOOD = "good"
 
 
-class Finding(NamedTuple):
+class ControllerFinding(NamedTuple):
     """One thing that was looked at. `todo` says the way out; empty where all is well."""
 
-    level: Level
+    level: Severity
     about: str
     told: str
     todo: str = ""
@@ -94,64 +94,72 @@ class Facts:
     """(path, what we may not do there)."""
 
 
-def findings(facts: Facts, settings: ControllerSettings) -> tuple[Finding, ...]:
+def findings(facts: Facts, settings: ControllerSettings) -> tuple[ControllerFinding, ...]:
     """Judge what was found: obstacles first, then warnings, then what is well."""
     found = [*_places(facts), *_brokers(facts), *_settings(facts, settings), *_znodes(facts)]
-    order = list(Level)
+    order = list(Severity)
     return tuple(sorted(found, key=lambda finding: order.index(finding.level)))
 
 
-def _places(facts: Facts) -> Iterator[Finding]:
+def _places(facts: Facts) -> Iterator[ControllerFinding]:
     for told in facts.closed_listeners:
-        yield Finding(Level.OBSTACLE, "listener", told, "free the port, or say another one with --listener")
+        yield ControllerFinding(
+            Severity.OBSTACLE, "listener", told, "free the port, or say another one with --listener"
+        )
     remote = [broker.id for broker in facts.brokers if not broker.address.startswith(_LOOPBACK)]
     for host in facts.hosts:
         if remote and host.startswith(_LOOPBACK):
             told = f"brokers such as {remote[0]} are on other machines and would look for us at {host}"
-            yield Finding(Level.OBSTACLE, "listener", told, "say an address that they reach, with advertised_listener")
+            yield ControllerFinding(
+                Severity.OBSTACLE, "listener", told, "say an address that they reach, with advertised_listener"
+            )
     if facts.kraft is not None:
-        yield Finding(
-            Level.OBSTACLE,
+        yield ControllerFinding(
+            Severity.OBSTACLE,
             "migration",
             facts.kraft,
             "a cluster that migrates to KRaft is left alone: finish or revert it",
         )
     if facts.id_taken is not None:
-        yield Finding(Level.OBSTACLE, "broker id", facts.id_taken, "say a --broker-id that no broker has")
+        yield ControllerFinding(Severity.OBSTACLE, "broker id", facts.id_taken, "say a --broker-id that no broker has")
     if facts.controller is not None and facts.kraft is None:
-        yield Finding(
-            Level.WARNING,
+        yield ControllerFinding(
+            Severity.WARNING,
             "controller",
             f"{facts.controller} leads now, and would go on",
             "stop that broker, or start Shunter with --takeover preempt",
         )
 
 
-def _brokers(facts: Facts) -> Iterator[Finding]:
+def _brokers(facts: Facts) -> Iterator[ControllerFinding]:
     if not facts.brokers:
         told = "no broker is registered in this ZooKeeper"
-        yield Finding(Level.OBSTACLE, "brokers", told, "check --zookeeper and its chroot, or start the brokers")
+        yield ControllerFinding(
+            Severity.OBSTACLE, "brokers", told, "check --zookeeper and its chroot, or start the brokers"
+        )
         return
     unreachable = [broker for broker in facts.brokers if broker.unreachable is not None]
     for broker in unreachable:
         told = f"broker {broker.id} at {broker.address}: {broker.unreachable}"
-        level = Level.OBSTACLE if len(unreachable) == len(facts.brokers) else Level.WARNING
-        yield Finding(level, "reachability", told, "give it a PLAINTEXT listener that this machine reaches")
+        level = Severity.OBSTACLE if len(unreachable) == len(facts.brokers) else Severity.WARNING
+        yield ControllerFinding(level, "reachability", told, "give it a PLAINTEXT listener that this machine reaches")
     silent = [broker.id for broker in facts.brokers if broker.settings is None and broker.unreachable is None]
     if silent:
         told = f"brokers {_listed(silent)} do not tell their settings"
-        yield Finding(Level.WARNING, "brokers", told, "allow DescribeConfigs for ANONYMOUS, or compare them by hand")
+        yield ControllerFinding(
+            Severity.WARNING, "brokers", told, "allow DescribeConfigs for ANONYMOUS, or compare them by hand"
+        )
     reached = len(facts.brokers) - len(unreachable)
     if reached:
-        yield Finding(Level.GOOD, "reachability", f"{reached} of {len(facts.brokers)} brokers answer us")
+        yield ControllerFinding(Severity.GOOD, "reachability", f"{reached} of {len(facts.brokers)} brokers answer us")
     without = [broker.id for broker in facts.brokers if broker.rack is None]
     if without and len(without) < len(facts.brokers):
         told = f"brokers {_listed(without)} have no rack and others have one: no broker creates internal topics then"
-        yield Finding(Level.WARNING, "racks", told, "give every broker a broker.rack, or none")
+        yield ControllerFinding(Severity.WARNING, "racks", told, "give every broker a broker.rack, or none")
     yield from _listeners(facts)
 
 
-def _listeners(facts: Facts) -> Iterator[Finding]:
+def _listeners(facts: Facts) -> Iterator[ControllerFinding]:
     missing: dict[str, list[BrokerId]] = defaultdict(list)
     for broker in facts.brokers:
         if broker.settings is None:
@@ -162,10 +170,12 @@ def _listeners(facts: Facts) -> Iterator[Finding]:
                 missing[name].append(broker.id)
     for name, brokers in sorted(missing.items()):
         told = f"brokers {_listed(brokers)} look for their controller on a listener {name}, and we have none"
-        yield Finding(Level.OBSTACLE, "listener", told, f"start Shunter with --listener {name}://HOST:PORT as well")
+        yield ControllerFinding(
+            Severity.OBSTACLE, "listener", told, f"start Shunter with --listener {name}://HOST:PORT as well"
+        )
 
 
-def _settings(facts: Facts, settings: ControllerSettings) -> Iterator[Finding]:
+def _settings(facts: Facts, settings: ControllerSettings) -> Iterator[ControllerFinding]:
     told = [(broker.id, broker.settings) for broker in facts.brokers if broker.settings is not None]
     for name in (PROTOCOL, *_DEFAULTS):
         values: dict[str, list[BrokerId]] = defaultdict(list)
@@ -175,7 +185,7 @@ def _settings(facts: Facts, settings: ControllerSettings) -> Iterator[Finding]:
                 values[value].append(broker)
         if len(values) > 1:
             which = "; ".join(f"{value} on {_listed(brokers)}" for value, brokers in sorted(values.items()))
-            yield Finding(Level.WARNING, name, f"brokers differ: {which}", "set it alike on all brokers")
+            yield ControllerFinding(Severity.WARNING, name, f"brokers differ: {which}", "set it alike on all brokers")
         elif values and name in _DEFAULTS:
             yield from _compared(name, next(iter(values)), settings)
     for name, todo in (
@@ -184,40 +194,44 @@ def _settings(facts: Facts, settings: ControllerSettings) -> Iterator[Finding]:
     ):
         brokers = [broker for broker, known in told if known.get(name)]
         if brokers:
-            yield Finding(Level.WARNING, name, f"brokers {_listed(brokers)} have one", todo)
+            yield ControllerFinding(Severity.WARNING, name, f"brokers {_listed(brokers)} have one", todo)
 
 
-def _compared(name: str, theirs: str, settings: ControllerSettings) -> Iterator[Finding]:
+def _compared(name: str, theirs: str, settings: ControllerSettings) -> Iterator[ControllerFinding]:
     setting, value = _DEFAULTS[name]
     ours = str(value(settings))
     ours = ours.lower() if ours in {"True", "False"} else ours
     if ours == theirs:
-        yield Finding(Level.GOOD, name, f"{theirs}, as the brokers have it")
+        yield ControllerFinding(Severity.GOOD, name, f"{theirs}, as the brokers have it")
     else:
         told = f"the brokers have {theirs}, and Shunter would decide by {ours}"
-        yield Finding(Level.WARNING, name, told, f"set {setting}={theirs}")
+        yield ControllerFinding(Severity.WARNING, name, told, f"set {setting}={theirs}")
 
 
-def _znodes(facts: Facts) -> Iterator[Finding]:
+def _znodes(facts: Facts) -> Iterator[ControllerFinding]:
     for path, missing in facts.refused:
         told = f"{path}: ZooKeeper's ACL does not let us {missing}"
-        yield Finding(
-            Level.OBSTACLE, "ZooKeeper", told, "give world:anyone that right, as a cluster without SASL has it"
+        yield ControllerFinding(
+            Severity.OBSTACLE, "ZooKeeper", told, "give world:anyone that right, as a cluster without SASL has it"
         )
     for path, why in facts.unreadable:
-        yield Finding(Level.WARNING, "ZooKeeper", f"{path} can't be read: {why}", "mend it: it would be left alone")
+        yield ControllerFinding(
+            Severity.WARNING, "ZooKeeper", f"{path} can't be read: {why}", "mend it: it would be left alone"
+        )
     path, size = facts.largest
     if size > ZNODE_LIMIT // 2:
         told = f"{path} has {size} bytes, of {ZNODE_LIMIT} that ZooKeeper takes where jute.maxbuffer is not set"
-        yield Finding(Level.WARNING, "ZooKeeper", told, "give that topic no more partitions")
+        yield ControllerFinding(Severity.WARNING, "ZooKeeper", told, "give that topic no more partitions")
     if facts.moves:
         told = f"{len(facts.moves)} partitions are being moved, {facts.moves[0]} for one: Shunter would go on with them"
-        yield Finding(Level.WARNING, "moves", told, "wait for them, or go on")
+        yield ControllerFinding(Severity.WARNING, "moves", told, "wait for them, or go on")
     for path in facts.requests:
-        yield Finding(Level.WARNING, "moves", f"a tool has asked for moves in {path}", "Shunter would take them over")
+        yield ControllerFinding(
+            Severity.WARNING, "moves", f"a tool has asked for moves in {path}", "Shunter would take them over"
+        )
     if not facts.refused and not facts.unreadable:
         told = f"{facts.topics} topics with {facts.partitions} partitions can be read"
-        yield Finding(Level.GOOD, "ZooKeeper", told)
+        yield ControllerFinding(Severity.GOOD, "ZooKeeper", told)
 
 
 def _listed(brokers: Iterable[BrokerId]) -> str:

@@ -1,0 +1,14 @@
+"""What is told to people: by the controller, and by the executor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something worth telling a person: `kind` is a stable name, `about` what it concerns, `text` the sentence."""
+
+    kind: str
+    about: str
+    text: str
