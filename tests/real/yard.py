@@ -85,7 +85,7 @@ class Yard:
                     return False
             return True
 
-        wait_until(answered, what="whoever the brokers name is the controller", timeout_s=30)
+        wait_until(answered, what="whoever the brokers name is the controller", timeout_s=60)
 
     def create(self, topic, replicas, partitions=4, **configs):
         placed = {number: list(replicas) for number in range(partitions)}
@@ -100,7 +100,7 @@ class Yard:
         them the topic's settings have arrived.
         """
         # A broker that has just come back is not known to all others yet.
-        wait_until(lambda: not self._refusals(topic, bytes_per_s), what="all live brokers are throttled", timeout_s=40)
+        wait_until(lambda: not self._refusals(topic, bytes_per_s), what="all live brokers are throttled", timeout_s=60)
 
     def _refusals(self, topic, bytes_per_s):
         """Set throttles, or remove them; tells which brokers could not be asked."""
@@ -134,7 +134,7 @@ class Yard:
                 timeout_s=timeout_s,
             )
             with suppress(PartFailed):
-                wait_until(lambda: leftovers.check_znodes().holds, what="no znode is left over", timeout_s=30)
+                wait_until(lambda: leftovers.check_znodes().holds, what="no znode is left over", timeout_s=60)
             left = leftovers.check_znodes()
             assert left.holds, left
         finally:

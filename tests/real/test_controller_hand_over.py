@@ -1,0 +1,120 @@
+"""The controllership goes from Apache to one Shunter, to another of another id, and back to Apache, under moves.
+
+What one controller has made or begun, the next one finds and ends, while producers with acks=all go on.
+"""
+
+from contextlib import ExitStack
+
+import pytest
+from yard import Yard, cli
+
+from shunter.app.demo.proof import Leftovers
+from shunter.testbed.cluster import ZooKeeperCluster
+from shunter.testbed.controller import ShunterController
+from shunter.testbed.probes import brokers_known_at
+from shunter.testbed.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.timeout(900),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+BOUND_S = 120
+IDS = (1, 2, 3)
+RECORDS = 60
+# Once in eleven seconds a throttled follower may fetch 64 KiB of the 3.6 MB: a move lasts until the throttle goes.
+HELD_BACK = {"replica.fetch.max.bytes": 2**16, "replica.fetch.response.max.bytes": 2**16}
+
+
+@pytest.fixture
+def yard(tmp_path):
+    """Three brokers, of which one is the controller."""
+    with ZooKeeperCluster(tmp_path, broker_ids=IDS, properties=HELD_BACK, heap_mib=160) as cluster:
+        yield Yard(cluster, None, None)
+
+
+def shunter(yard, broker_id):
+    """A controller that takes the seat from whoever has it, once: it lets alone who takes the seat from it."""
+    options = ("--takeover", "preempt", "--set", "takeover-cool-down-ms=600000")
+    folder = yard.cluster.folder / f"controller-{broker_id}"
+    return ShunterController(
+        folder, yard.cluster.zookeeper_connect, broker_id=broker_id, options=options, start_timeout_s=BOUND_S
+    )
+
+
+def take_the_seat(yard, controller):
+    controller.start()
+    for broker in yard.cluster.brokers.values():
+        wait_until(
+            lambda port=broker.port: brokers_known_at(port) == {*IDS, controller.broker_id},
+            what=f"{broker.name} follows {controller.name}",
+            timeout_s=BOUND_S,
+        )
+    yard.controller = controller
+
+
+def begin(yard, topic, replicas, target, stack):
+    """Make a topic, write to it until `stack` ends, and begin a move of it that a throttle holds back."""
+    partitions = yard.create(topic, replicas, partitions=2)
+    stack.enter_context(yard.traffic(partitions, records=RECORDS))
+    yard.throttle(topic, 1)
+    yard.move(partitions, target)
+    wait_until(lambda: under_way(yard, partitions), what=f"{topic} is under way", timeout_s=BOUND_S)
+    return partitions
+
+
+def under_way(yard, partitions):
+    """Whether ZooKeeper says of all these partitions of one topic that they are being moved."""
+    leftovers = Leftovers(yard.cluster.zookeeper_connect)
+    try:
+        found = leftovers.assignments([partitions[0].topic])
+    finally:
+        leftovers.close()
+    return all(found[tp].in_motion for tp in partitions)
+
+
+def wait_deleted(yard, broker_id, partitions):
+    folder = yard.cluster.brokers[broker_id].data_folder
+    wait_until(
+        lambda: not any((folder / f"{tp.topic}-{tp.partition}").exists() for tp in partitions),
+        what=f"broker {broker_id} has deleted {partitions}",
+        timeout_s=BOUND_S,
+    )
+
+
+def test_apache_and_two_shunters_take_turns_under_moves(yard):
+    with ExitStack() as stack:
+        first, second = shunter(yard, 1000), shunter(yard, 1001)
+        for controller in (first, second):
+            stack.callback(controller.stop)
+        of_apache = begin(yard, "apache", (1, 2), (2, 3), stack)
+        take_the_seat(yard, first)
+        assert under_way(yard, of_apache)
+        of_first = begin(yard, "first", (2, 3), (3, 1), stack)
+        take_the_seat(yard, second)  # The first lives, and learns from ZooKeeper that it leads no more.
+        assert under_way(yard, of_apache)
+        assert under_way(yard, of_first)
+        moves = {*of_apache, *of_first}
+        wait_until(lambda: yard.moving() == moves, what=f"the second lists {moves}", timeout_s=BOUND_S)
+        told = "standing by: broker 1001 became the controller"
+        wait_until(lambda: told in first.log_tail(10_000), what="the first stands by", timeout_s=BOUND_S)
+        of_second = begin(yard, "second", (3, 1), (1, 2), stack)
+
+        ends = ((of_apache, (2, 3), 1), (of_first, (3, 1), 2), (of_second, (1, 2), 3))
+        for partitions, _, _ in ends:
+            yard.throttle(partitions[0].topic, None)
+        for partitions, target, left in ends:
+            yard.wait_moved(partitions, target, timeout_s=BOUND_S)
+            wait_deleted(yard, left, partitions)
+
+        first.stop()
+        yard.move(of_apache, (3, 1))
+        at = ("--zookeeper", yard.cluster.zookeeper_connect, "--bootstrap-server", yard.bootstrap)
+        status, said = cli("hand-back", *at, "--timeout", "300")
+        assert status == 0, said
+        yard.wait_moved(of_apache, (3, 1), timeout_s=BOUND_S)
+        apache = yard.create("apache-again", (1, 2))
+        stack.enter_context(yard.traffic(apache))
+        yard.move(apache, (2, 3))
+        yard.wait_moved(apache, (2, 3), timeout_s=BOUND_S)
