@@ -187,6 +187,12 @@ def throttles_of_others_overwritten(original, found, before, ours):
     return False
 
 
+@mutant(throttles, "is_doubtful", within=900)
+def late_words_believed(original, state, key, found, now_ms):
+    """The bug that was found: what a late broker shows of a throttle that was given back is somebody else's."""
+    return False
+
+
 @mutant(ThrottleBook, "fresh", within=150)
 def settings_read_once(original, self, key, now_ms, within_ms=0):
     """The bug that was found: a daemon remembers what it read long ago."""

@@ -57,6 +57,7 @@ def test_executor_worlds_keep_every_rule_for_hours(record_property):
     "seed",
     [
         91000494,  # The journal was damaged after it had been read, and before its reader heard what was in it.
+        96000300,  # A list that a process with another clock had given back was remembered as somebody else's.
     ],
 )
 def test_an_executor_seed_that_failed_once_fails_no_more(seed):

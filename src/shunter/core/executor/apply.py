@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shunter.core.executor.state import CurrentStep, ExecutorState, GivenBack, Move, Throttle, Watch, yield_of
+from shunter.core.executor.state import (
+    LATE_MS,
+    CurrentStep,
+    ExecutorState,
+    GivenBack,
+    Move,
+    Throttle,
+    Watch,
+    yield_of,
+)
 from shunter.errors import InvariantViolation
 from shunter.model.execution import (
     CommandTaken,
@@ -28,8 +37,6 @@ from shunter.model.execution import (
 )
 from shunter.model.partition import TopicPartition
 
-LATE_MS = 30_000
-"""So late brokers may be to show a setting as it is."""
 RATES_KEPT = 64
 """Observed rates kept per broker: enough for a median, little enough to follow a changed cluster."""
 
@@ -203,10 +210,7 @@ def _throttle_remembered(state: ExecutorState, entry: JournalEntry) -> None:
     record = entry.record
     assert isinstance(record, ThrottleRemembered)
     if record.key not in state.throttles:
-        given = state.given_back.get(record.key)
-        # What an execution before this one asked for may still be shown by who is late.
-        ours = set(given.ours) if given is not None and abs(entry.at_ms - given.at_ms) <= LATE_MS else set[str]()
-        state.throttles[record.key] = Throttle(record.value, ours=ours)
+        state.throttles[record.key] = Throttle(record.value)
 
 
 def _throttle_set(state: ExecutorState, entry: JournalEntry) -> None:
@@ -223,8 +227,13 @@ def _throttle_restored(state: ExecutorState, entry: JournalEntry) -> None:
     record = entry.record
     assert isinstance(record, ThrottleRestored)
     throttle = state.throttles.pop(record.key, None)
-    if throttle is not None and not record.left:
-        state.given_back[record.key] = GivenBack(throttle.before, throttle.ours, entry.at_ms)
+    if throttle is None:
+        return
+    former = state.given_back.get(record.key)
+    ours = throttle.ours
+    if former is not None and abs(entry.at_ms - former.at_ms) <= LATE_MS:
+        ours |= former.ours
+    state.given_back[record.key] = GivenBack(ours, entry.at_ms)
 
 
 def _limit_changed(state: ExecutorState, entry: JournalEntry) -> None:

@@ -161,6 +161,8 @@ class Executor:
             apply(self.state, entry)
         for move in self.state.open_moves():
             move.begun_before(self._now_ms)
+        for given in self.state.given_back.values():
+            given.at_ms = self._now_ms  # By the clock of another process it may have been hours ago, or yet to come.
         if self.state.cluster_id and event.cluster_id != self.state.cluster_id:
             told = f"the journal belongs to cluster {self.state.cluster_id}, and this is {event.cluster_id}"
             self._fatal = Finish(fatal=f"{told}: nothing was touched", kind=ev.Fatal.JOURNAL)

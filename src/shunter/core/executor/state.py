@@ -23,6 +23,8 @@ from shunter.model.execution import (
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
 
+LATE_MS = 30_000
+"""So late brokers may be to show a setting as it is."""
 LEAST_YIELD = 0.5
 """Where less of a throttle came through, it was not the throttle that held."""
 
@@ -183,9 +185,13 @@ class Throttle:
 class GivenBack:
     """A setting that was ours until lately: brokers that are late may still show one of `ours`."""
 
-    before: str | None
     ours: set[str]
     at_ms: int
+    """When that was journalled; when this process read of it, if another one wrote it: their clocks may differ."""
+
+    def may_be_shown(self, value: str | None, now_ms: int) -> bool:
+        """Whether a broker that is late may still answer with this value, which somebody else may have set as well."""
+        return value in self.ours and abs(now_ms - self.at_ms) <= LATE_MS
 
 
 @dataclass(slots=True)
@@ -244,7 +250,7 @@ class ExecutorState:
     throttles: dict[ThrottleKey, Throttle] = field(default_factory=dict[ThrottleKey, Throttle])
     """Settings that are not restored yet; those that no execution needs any more are owed to their brokers."""
     given_back: dict[ThrottleKey, GivenBack] = field(default_factory=dict[ThrottleKey, GivenBack])
-    """The last time that each setting was restored."""
+    """The last time that each setting was restored, or left to somebody else."""
     limit: int | None = None
     """Bytes per second in force, as durable."""
     next_sequence: int = 1

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from shunter.core.executor.apply import LATE_MS
 from shunter.core.executor.pausing import held_brokers, paused_copies
 from shunter.core.executor.ready import AlterSettings, Collected, ReadSettings
-from shunter.core.executor.state import ExecutorState, Move, Throttle
+from shunter.core.executor.state import LATE_MS, ExecutorState, Move, Throttle
 from shunter.core.throttles import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
@@ -80,17 +79,19 @@ class ThrottleBook:
         effective: dict[ThrottleKey, str | None],
         now_ms: int,
     ) -> None:
-        """Take in what was read."""
+        """Take in what was read; what may be late is asked for again a little later."""
         for key, found in own.items():
             self.reading.discard(key)
-            self.retry_at_ms.pop(key, None)
             self.apart.discard(key)
+            if is_doubtful(state, key, found, now_ms):
+                self.retry_at_ms[key] = now_ms + RETRY_MS
+                continue
+            self.retry_at_ms.pop(key, None)
             self.read_at_ms[key] = now_ms
+            self.own[key], self.effective[key] = found, effective.get(key)
             throttle = state.throttles.get(key)
             if throttle is not None and throttle.applied == found:
                 throttle.seen_at_ms = now_ms
-        self.own.update(own)
-        self.effective.update(effective)
 
     def keep(self, keys: Collection[ThrottleKey]) -> None:
         """Forget what is not owed: what settings are is read anew when the next plan comes, be it days later."""
@@ -137,6 +138,18 @@ class ThrottleBook:
             throttle = state.throttles.get(key)
             if throttle is not None:
                 throttle.request_id, throttle.retry_at_ms = 0, now_ms + RETRY_MS
+
+
+def is_doubtful(state: ExecutorState, key: ThrottleKey, found: str | None, now_ms: int) -> bool:
+    """Whether a value is either somebody else's, or ours from before we gave the setting back, told by who is late.
+
+    Nothing is decided by it, for both mistakes are bad: ours would be given back as theirs, or theirs be overwritten.
+    When everybody has heard that we gave it back, it is theirs.
+    """
+    given, throttle = state.given_back.get(key), state.throttles.get(key)
+    if given is None or (throttle is not None and not is_theirs(found, throttle.before, throttle.ours)):
+        return False
+    return given.may_be_shown(found, now_ms)
 
 
 def desired_settings(state: ExecutorState) -> dict[ThrottleKey, str]:
@@ -224,7 +237,7 @@ def decide_throttles(
     for key, value in wanted.items():
         throttle = state.throttles.get(key)
         if throttle is None:
-            records += _take(state, book, key, value, now_ms, unread, theirs)
+            records += _take(book, key, value, now_ms, unread, theirs)
         else:
             records += _adapt(book, key, throttle, value, now_ms, unread, out)
     for key, throttle in state.throttles.items():
@@ -237,7 +250,6 @@ def decide_throttles(
 
 
 def _take(
-    state: ExecutorState,
     book: ThrottleBook,
     key: ThrottleKey,
     value: str,
@@ -250,9 +262,6 @@ def _take(
         unread.append(key)
         return []
     before = book.own[key]
-    given = state.given_back.get(key)
-    if given is not None and before in given.ours and abs(now_ms - given.at_ms) <= LATE_MS:
-        before = given.before  # The broker that answered is late: it still shows what we gave back.
     chosen = respectful(key, value, before, book.effective.get(key))
     if chosen is None:
         theirs.append(key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from apache_yard import Rig, Yard
 
 from shunter.core.executor import events as ev
@@ -156,18 +157,109 @@ def test_an_older_value_of_ours_is_not_somebody_elses() -> None:
     assert not [notice for notice in rig.notices if notice.kind == "throttle-left"]
 
 
-def test_what_was_ours_until_a_moment_ago_is_not_remembered_as_theirs() -> None:
-    rig = LateRig(Yard({"t": [(1, 2)]}))
+def shown_what_was_given_back(rig: LateRig) -> None:
+    """A throttled plan ends, and from then on whoever is asked shows its throttles as if they were there still."""
     rig.submit(("t", 0, (4, 2)), options=THROTTLED)
     until_asked(rig)
     ours = dict(rig.yard.settings)
     rig.settle()
+    assert rig.yard.settings == {}
     rig.shown = ours
+
+
+def go_on(rig: Rig, turns: int) -> None:
+    for _turn in range(turns):
+        if rig.pending:
+            rig.deliver()
+        else:
+            rig.pass_time(250)
+
+
+def none_begins_within(rig: Rig, turns: int) -> None:
+    go_on(rig, turns)
+    assert len(rig.asked) == 1, "a copy began under a throttle that was given back"
+
+
+def test_what_was_ours_until_a_moment_ago_is_not_remembered_as_theirs() -> None:
+    rig = LateRig(Yard({"t": [(1, 2)]}))
+    shown_what_was_given_back(rig)
     rig.submit(("t", 0, (1, 2)), options=THROTTLED)
+    none_begins_within(rig, 40)
+    rig.shown = None
     until_asked(rig, 2)
+    rig.settle()
+    assert rig.yard.settings == {}
+
+
+@pytest.mark.parametrize("clock_ms", [-600_000, 0, 3_600_000])
+def test_what_a_process_with_another_clock_gave_back_is_not_remembered_as_theirs(clock_ms: int) -> None:
+    """Found by simulation (seed 96000300): its journal spoke of another hour, though it was twelve seconds ago."""
+    rig = LateRig(Yard({"t": [(1, 2)]}))
+    shown_what_was_given_back(rig)
+    rig.now_ms += clock_ms
+    rig.crash()
+    rig.submit(("t", 0, (1, 2)), options=THROTTLED)
+    none_begins_within(rig, 40)
+    rig.shown = None
+    until_asked(rig, 2)
+    rig.settle()
+    assert rig.yard.settings == {}
+    assert not [notice for notice in rig.notices if notice.kind in ("throttle-left", "throttle-theirs-again")]
+
+
+def test_a_late_broker_shows_what_was_given_back_after_another_told_that_it_is_gone() -> None:
+    rig = LateRig(Yard({"t": [(1, 2)]}))
+    shown_what_was_given_back(rig)
+    late, rig.shown = rig.shown, None
+    rig.now_ms += 3_600_000
+    rig.crash()
+    rig.submit(("t", 0, (1, 2)), options=ExecutionOptions(throttle=2_000))
+    until(rig, lambda: RATE in rig.yard.settings, 80, "no throttle was set")
+    rig.shown = late
+    rig.pass_time(3_000)
+    rig.command(CommandKind.LIMIT, rate=3_000)
+    go_on(rig, 40)
     rig.shown = None
     rig.settle()
     assert rig.yard.settings == {}
+    assert not [notice for notice in rig.notices if notice.kind == "throttle-left"]
+
+
+def test_what_was_left_to_somebody_is_not_given_back_as_ours_by_the_word_of_a_late_broker() -> None:
+    rig = LateRig(Yard({"t": [(1, 2)]}))
+    rig.submit(("t", 0, (4, 2)), options=THROTTLED)
+    until_asked(rig)
+    late = dict(rig.yard.settings)
+    rig.yard.settings[RATE] = "123"
+    rig.command(CommandKind.LIMIT, rate=900)
+    rig.settle(catching_up=False, rounds=12)
+    assert [notice for notice in rig.notices if notice.kind == "throttle-left"]
+    rig.shown = late
+    rig.command(CommandKind.LIMIT, rate=100)
+    rig.settle(catching_up=False, rounds=20)
+    rig.shown = None
+    rig.settle()
+    assert rig.yard.settings == {RATE: "123"}
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("later_ms", [0, 10_000, 3_600_000])
+def test_what_somebody_sets_to_a_value_of_ours_between_two_executions_is_theirs(later_ms: int, again: bool) -> None:
+    """An operator who keeps our throttle, or sets the same: it may not vanish with the next execution."""
+    rig = LateRig(Yard({"t": [(1, 2)]}))
+    shown_what_was_given_back(rig)
+    assert rig.shown is not None
+    theirs, rig.shown = dict(rig.shown), None
+    rig.yard.settings.update(theirs)
+    rig.now_ms += later_ms
+    if again:
+        rig.crash()
+    rig.submit(("t", 0, (1, 2)), options=ExecutionOptions(throttle=500))
+    until(rig, lambda: len(rig.asked) == 2, 300, "it waits for more than the thirty seconds that a broker may be late")
+    assert rig.yard.settings[RATE] == "500"
+    rig.settle()
+    assert rig.yard.settings == theirs
+    assert set(rig.outcomes().values()) == {Outcome.DONE}
 
 
 def test_a_change_of_somebody_else_is_not_overwritten_by_another_limit() -> None:
