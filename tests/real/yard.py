@@ -109,7 +109,11 @@ class Yard:
         settings = {ThrottleKey("topic", topic, setting): everyone for setting in LISTS}
         settings |= {ThrottleKey("broker", id_, each): rate for id_ in live for each in (LEADER_RATE, FOLLOWER_RATE)}
         with BlockingAdmin({"bootstrap_servers": self.bootstrap}) as cluster:
-            return cluster.write_settings(settings) | cluster.not_in_force(settings)
+            refused = cluster.write_settings(settings)
+            if not bytes_per_s:  # The topic may be gone, and its settings with it.
+                refused = {key: why for key, why in refused.items() if key.kind == "broker"}
+                settings = {key: value for key, value in settings.items() if key.kind == "broker"}
+            return refused | cluster.not_in_force(settings)
 
     def move(self, partitions, target):
         wanted = {ClientPartition(*tp): list(target) for tp in partitions}

@@ -333,6 +333,16 @@ async def test_a_reassignment_without_a_usable_timeout_is_answered_when_it_is_do
         )
 
 
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize("asked", [{"name": None, "topic_id": UUID(int=77)}, {"name": "t", "topic_id": UUID(int=1)}])
+async def test_topics_are_not_asked_for_by_id_in_versions_that_can_not_answer(version, asked):
+    async with rpc_world() as w:
+        w.add_topic(topic("t", 1, partition([1], 1)))
+        client = await w.client()
+        answer = await client.ask(3, version, topics=[asked])
+        assert [(one.name, int(one.error_code)) for one in answer.topics] == [(asked["name"] or "", 42)]
+
+
 async def test_null_topics_cancel_everything_and_a_standby_refuses():
     async with rpc_world() as w:
         w.core.answers[ReassignmentsSubmitted] = lambda _: PartitionResultsReply(ErrorCode.NONE)

@@ -25,12 +25,16 @@ UNSUPPORTED_ENDPOINT_TYPE = 115
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 """Bits of Kafka's AclOperation: what everybody may do where no authorizer is."""
+_IDS_WITHOUT_MEANING = frozenset({10, 11})
+"""Versions of Metadata that name topics' ids, which Apache refuses there."""
 _RELAYED_VERSION = 4
 """The oldest version of Metadata that says whether topics may be created."""
 
 
 async def metadata(request: Any, call: Call) -> Any:
     """Answer Metadata for clients of the listener on which it came in."""
+    if call.version in _IDS_WITHOUT_MEANING and _names_by_id(request):
+        return _refuse_ids(request, call)
     names, ids = _asked(request, call.version)
     operations = TOPIC_OPERATIONS if getattr(request, "include_topic_authorized_operations", False) else NOT_ASKED_FOR
     audience = Audience(call.version, call.listener, operations)
@@ -51,6 +55,21 @@ async def metadata(request: Any, call: Call) -> Any:
     )
     tail = metadata_tail(call.version, CLUSTER_OPERATIONS if asked else NOT_ASKED_FOR)
     return PiecedBody(head, topics.pieces, tail, topics.size)
+
+
+def _names_by_id(request: Any) -> bool:
+    return any(topic.name is None or topic.topic_id for topic in request.topics or ())
+
+
+def _refuse_ids(request: Any, call: Call) -> Any:
+    """Refuse ids in versions that have a place for them, and can't answer by them. Source: Apache's `KafkaApis`."""
+    view = call.view
+    return call.answer(
+        brokers=_brokers(view, call.listener),
+        cluster_id=view.cluster_id,
+        controller_id=_controller(view),
+        topics=[{"error_code": ErrorCode.INVALID_REQUEST, "name": topic.name or ""} for topic in request.topics],
+    )
 
 
 async def _some(names: list[str], ids: list[UUID], audience: Audience, call: Call, *, may_create: bool) -> Topics:
