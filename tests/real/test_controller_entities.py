@@ -109,6 +109,7 @@ def test_the_check_says_what_would_be_in_the_way_and_changes_nothing(yard, zk):
     [("/brokers/topics", ("read",), "create children, delete children"), ("/feature", ("read", "write"), None)],
 )
 def test_the_check_sees_what_zookeepers_acls_forbid(yard, zk, path, rights, lacking):
+    wait_until(lambda: zk.exists(path), what=f"the controller has made {path}", timeout_s=60)
     before, _ = zk.get_acls(path)
     granted = make_acl("world", "anyone", admin=True, **dict.fromkeys(rights, True))
     zk.set_acls(path, [granted])
