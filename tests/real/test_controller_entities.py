@@ -88,6 +88,7 @@ def check(yard, *changed, listener="PLAINTEXT://127.0.0.1:0"):
 
 
 def test_the_check_says_what_would_be_in_the_way_and_changes_nothing(yard, zk):
+    wait_until(lambda: zk.exists("/feature"), what="the controller has made /feature", timeout_s=60)
     before = sorted(zk.get_children("/")), zk.get("/controller")
     status, found = check(yard)
     assert status == 0, found

@@ -226,11 +226,11 @@ def test_extra_reassignments_from_their_generation_to_their_end(yard, topic, tmp
         yard.throttle(topic, 50_000)
         before = watches(yard)
         assert ours(*by, "--execute-extra", "--reassignment-json-file", extra)[0] == 0
-        wait_until(lambda: yard.moving() == set(partitions), what="they are taken", timeout_s=20)
+        wait_until(lambda: yard.moving() == set(partitions), what="they are taken", timeout_s=60)
         told = ours(*by, "--verify-extra", "--reassignment-json-file", extra)[1]
         assert told.count("is still in progress.") == 3, told
         # However many are under way, there is no watch for each of them.
-        wait_until(lambda: watches(yard) == before, what=f"there are {before} watches, as before", timeout_s=20)
+        wait_until(lambda: watches(yard) == before, what=f"there are {before} watches, as before", timeout_s=60)
         yard.throttle(topic, None)
         wait_until(lambda: yard.moving() == set(), what="they are moved", timeout_s=60)
     told = ours(*by, "--verify-extra", "--reassignment-json-file", extra)[1]

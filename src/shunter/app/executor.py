@@ -201,10 +201,14 @@ async def claimed_by(target: Target, place: JournalPlace) -> str:
     """Who drives the cluster under another journal; "" where nobody does, or where we can't know."""
     if not target.bootstrap:
         return ""
+    from shunter.drivers.admin.bootstrap_probe import probe  # noqa: PLC0415 - as above
     from shunter.drivers.cluster_claim import see_claim  # noqa: PLC0415 - as above
 
     with contextlib.suppress(DriverError):
         configuration = configuration_of(target.bootstrap, target.properties)
+        # The group's client would try for many seconds what refuses connections at once.
+        protocol = str(configuration.get("security_protocol", "PLAINTEXT"))
+        await asyncio.to_thread(probe, target.bootstrap.split(","), protocol)
         return (await see_claim(configuration, claim_name(place))).claimant
     return ""
 
