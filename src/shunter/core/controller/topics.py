@@ -189,19 +189,19 @@ def grow_topic(
     try:
         topic, have = _growing(draft, name, total)
         brokers = candidates(draft.state)
-        first = topic.partitions[0].assignment.original
+        first, factor = topic.partitions[0].assignment.original, _factor(draft.state, topic)
         if asked is None:
-            _check_factor(len(first), brokers)
+            _check_factor(factor, brokers)
         highest = brokers[-1].id if asked is None else max((max(row, default=0) for row in asked), default=0)
-        added = placed_weight(total - have, len(first), highest)
+        added = placed_weight(total - have, factor, highest)
         weight = known_topic_weight(topic) + added
         if weight > DECISION_AT_MOST:
             raise RequestRejected(ErrorCode.INVALID_PARTITIONS, too_great(name, total, weight))
         if asked is not None:
-            placed = _check_new_assignments(asked, have, total - have, len(first), {broker.id for broker in brokers})
+            placed = _check_new_assignments(asked, have, total - have, factor, {broker.id for broker in brokers})
         else:
             start = continued_from(brokers, first[0])
-            placed = place_partitions(brokers, total - have, len(first), start=start, shift=start, first=have)
+            placed = place_partitions(brokers, total - have, factor, start=start, shift=start, first=have)
         check_partition_policy(settings.topic_policy, name, total)
     except RequestRejected as refused:
         return TopicResult(name, refused.error_code, refused.message)
@@ -211,6 +211,14 @@ def grow_topic(
         for number, replicas in enumerate(placed, start=have):
             draft.place(TopicPartition(name, number), ReplicaAssignment(replicas))
     return TopicResult(name, ErrorCode.NONE)
+
+
+def _factor(state: ControllerState, topic: TopicState) -> int:
+    """How many replicas a topic's new partitions get: as many as its first has, and is owed (docs/decisions/0026)."""
+    first = topic.partitions[0].assignment.original
+    known = state.owed_replicas.get(topic.name)
+    owed = known.partitions if known is not None else ()
+    return next((wanted for number, wanted, replicas in owed if number == 0 and replicas == first), len(first))
 
 
 def _growing(draft: Draft, name: str, total: int) -> tuple[TopicState, int]:

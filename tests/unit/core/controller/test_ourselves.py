@@ -8,10 +8,12 @@ from harness import US, Harness, broker
 from shunter.core.controller.events import (
     BrokerIdentified,
     Elected,
+    PartitionsSubmitted,
     TopicDeletionsSubmitted,
     TopicsRead,
 )
 from shunter.core.controller.ready import SendUpdateMetadata
+from shunter.errors import ErrorCode
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import Phase, Reassignment, Strategy
 from shunter.model.records import PutPartition, PutTopic
@@ -141,6 +143,21 @@ def test_a_replica_that_nobody_can_take_is_owed_and_told():
         ("t-0", True),
         ("t-1", True),
     ]
+
+
+def test_a_topic_that_is_owed_a_replica_does_not_grow_with_fewer():
+    """Found by world 95200960: its third partition stayed with one replica less than was asked for, for ever."""
+    world = owing()
+    world.feed(PartitionsSubmitted({"t": (3, None)}, False, 7))
+    (result,) = world.replies[7].topics
+    assert (result.error, world.store.topics["t"].assignments.keys()) == (
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        {0, 1},
+    )
+    world.revive(3)
+    world.feed(PartitionsSubmitted({"t": (3, None)}, False, 8))
+    assert world.replies[8].topics[0].error is ErrorCode.NONE
+    assert len(world.replicas(("t", 2))) == 3
 
 
 def test_what_is_owed_is_placed_as_soon_as_a_broker_is_there():
