@@ -1,4 +1,4 @@
-"""Seed 003 on running brokers: one epoch for all of them fences what was decided before a restart.
+"""The KIP on the max broker epoch, on running brokers: one epoch for all fences what was decided before a restart.
 
 "In order for this to work, ZK and the controller must work together to ensure Message 5 carries the info e0 → e1 → e2."
 """

@@ -238,7 +238,7 @@ class ClusterReader:
         return states
 
     async def brokers(self, unreadable: Unreadable | None = None, *, watch: bool = False) -> BrokersFound:
-        """Read all registrations of ONE moment (seed 003: a torn read of the epochs breaks the fence).
+        """Read all registrations of ONE moment: a maximum over a torn read of the epochs would break the fence (0007).
 
         Another Shunter's registration, which a controller that was deposed may keep for a while, is left out: it holds
         no data, and would be given some.

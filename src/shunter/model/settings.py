@@ -17,7 +17,10 @@ class Takeover(Enum):
 
 
 class ControlRequestEpoch(Enum):
-    """What goes into the BrokerEpoch field of control requests: the two passes of seed 003's upgrade."""
+    """What goes into the BrokerEpoch field of control requests: the two passes of an upgrade to one epoch for all.
+
+    Source: the KIP on the max broker epoch (docs/decisions/0007-max-broker-epoch.md).
+    """
 
     MAX = "max"
     PER_BROKER = "per-broker"

@@ -274,7 +274,7 @@ class Safety:
     def control_request_accepted(self, broker: ObservedBroker, decided: DecidedRequest) -> None:
         """A request decided before a bounce never takes effect after it; one controller per epoch.
 
-        Source: KIP-380 and seed 003, "obsolete control requests can be rejected by a broker": e0 → e1 → e2.
+        Source: KIP-380, and the KIP on the max broker epoch, "obsolete control requests can be rejected by a broker".
         """
         self.checks += 1
         request = decided.request

@@ -82,7 +82,7 @@ class BrokerRequests:
         return known is None or epoch != known.epoch
 
     def on_controlled_shutdown_requested(self, event: ControlledShutdownRequested) -> list[tuple[ReplyToken, Reply]]:
-        """A broker leaves: fence an obsolete request by its epoch (seed 003), then relieve it of its leaderships."""
+        """A broker leaves: fence an obsolete request by its epoch (KIP-380), then relieve it of its leaderships."""
         if self._stale(event.broker, event.broker_epoch):
             return [(event.reply_to, ControlledShutdownReply(ErrorCode.STALE_BROKER_EPOCH))]
         self.state.shutting_down.add(event.broker)

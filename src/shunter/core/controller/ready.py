@@ -34,7 +34,7 @@ class TopicSlice(NamedTuple):
 class SendUpdateMetadata:
     """The same metadata to each of `brokers`, with all live brokers (a broker replaces its list by it).
 
-    `broker_epoch` is the greatest of all brokers' epochs at the moment of the decision (seed 003).
+    `broker_epoch` is the greatest of all brokers' epochs at the moment of the decision (decision record 0007).
     `full` says that `topics` is the whole cluster.
     `offline` has (topic, partition) -> offline replicas, where there are any.
     """

@@ -67,7 +67,7 @@ class PretendedBroker:
     """Listens while it lives. Fences as a real broker does.
 
     An older controller epoch than the newest heard of by any is refused with error 11, a broker epoch below its own
-    with error 77; a greater one is taken (seed 003's premise, which unmodified brokers fulfil).
+    with error 77; a greater one is taken (the premise of the KIP on the max broker epoch).
     """
 
     def __init__(self, broker_id: BrokerId, ears: Ears, tally: Tally) -> None:

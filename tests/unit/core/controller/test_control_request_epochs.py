@@ -1,4 +1,4 @@
-"""Seed 003: which broker epoch goes into control requests, and the two passes of its upgrade."""
+"""The KIP on the max broker epoch: which broker epoch goes into control requests, and the two passes of its upgrade."""
 
 from dataclasses import replace
 
