@@ -23,6 +23,7 @@ from shunter.drivers.house import DECODED_HERE_BYTES, House
 from shunter.drivers.memory_pool import READ_BYTES
 from shunter.errors import DriverError, FormatError
 from shunter.model.partition import BrokerId
+from shunter.model.principal import ANONYMOUS
 from shunter.wire.framing import SIZE_BYTES, frame_length, read_request_head
 from shunter.wire.requests import (
     ALLOCATE_PRODUCER_IDS,
@@ -79,6 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         self.address = address
         self.kind = kind
         self.broker: BrokerId | None = None
+        self.principal = ANONYMOUS
         self.last_active = time.monotonic()
         self._house = house
         self._listener = listener
@@ -350,7 +352,7 @@ class Connection(asyncio.BufferedProtocol):
             # What comes behind it is begun in a later pass, after the handler has been called.
             self._decoding = False
             asyncio.get_running_loop().call_soon(self._go_on)
-        slot.answer = await respond(Call(self._house.node, parsed, self._listener, self._peer))
+        slot.answer = await respond(Call(self._house.node, parsed, self._listener, self._peer, self.principal))
         self._house.stats.answered(parsed.api_key, time.perf_counter() - began)
 
     def _recognise(self, parsed: ParsedRequest) -> None:

@@ -23,6 +23,7 @@ from shunter.drivers.relay import Relay
 from shunter.drivers.user_configs import UserConfigs
 from shunter.errors import ErrorCode, InvariantViolation, RequestRejected
 from shunter.model.partition import BrokerId
+from shunter.model.principal import ANONYMOUS, Principal
 from shunter.wire.requests import ParsedRequest, response_entity
 
 
@@ -67,12 +68,13 @@ class PiecedBody(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. `listener` is the name of the listener on which it came in."""
+    """One request. `listener` is the name of the listener on which it came in; `principal` is who asks."""
 
     node: Node
     parsed: ParsedRequest
     listener: str
     peer: str
+    principal: Principal = ANONYMOUS
 
     @property
     def view(self) -> ClusterView:
@@ -88,7 +90,8 @@ class Call:
     def origin(self) -> str:
         """Whose request it is, for people."""
         api = type(self.parsed.message).__name__
-        return f"{api} v{self.version} from {self.peer}, client {self.parsed.client_id!r}"
+        who = "" if self.principal == ANONYMOUS else f"{self.principal} at "
+        return f"{api} v{self.version} from {who}{self.peer}, client {self.parsed.client_id!r}"
 
     def answer(self, **values: Any) -> Any:
         """Make the response in the request's version; see `messages.filled`."""

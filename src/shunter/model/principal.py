@@ -1,0 +1,34 @@
+"""Who asks: a Kafka principal, `User:alice`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from shunter.errors import SettingsError
+
+
+class Principal(NamedTuple):
+    """Somebody, as permissions and super users name them."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+
+USER = "User"
+ANONYMOUS = Principal(USER, "ANONYMOUS")
+"""Everybody who comes by a listener that asks nobody who he is."""
+
+
+def parse_principal(text: str) -> Principal:
+    """Read `TYPE:NAME`; a name may hold colons, and either may be empty, as in Kafka.
+
+    Raises:
+        SettingsError: of another form. Source: Apache's `SecurityUtils.parseKafkaPrincipal`.
+    """
+    kind, colon, name = text.partition(":")
+    if not colon:
+        raise SettingsError(f"principal {text!r} is not of the form TYPE:NAME, for instance User:alice")
+    return Principal(kind, name)
