@@ -133,13 +133,13 @@ class Adoption:
             return
         if decided.row is Row.CONTINUE and record is not None:
             if decided.legacy != record.legacy:
-                draft.turn(tp, Trigger.AMENDED, record._replace(legacy=decided.legacy))
+                draft.transition(tp, Trigger.AMENDED, record._replace(legacy=decided.legacy))
         elif decided.row is Row.LEGACY_WINS and record is not None:
             change = ReassignmentChange(tp, decided.target, forced=True)
             self.moves.submit(draft, change, legacy_original=record.original)
             changed = draft.reassignment(tp)
             if changed is not None and not changed.legacy:
-                draft.turn(tp, Trigger.AMENDED, changed._replace(legacy=True))
+                draft.transition(tp, Trigger.AMENDED, changed._replace(legacy=True))
         else:
             self.moves.make_room(draft, tp, partition)
             adopted = Reassignment(
@@ -154,6 +154,6 @@ class Adoption:
                 legacy=decided.legacy,
                 forced=True,
             )
-            draft.turn(tp, Trigger.ADOPTED if partition.assignment.in_motion else Trigger.INHERITED, adopted)
+            draft.transition(tp, Trigger.ADOPTED if partition.assignment.in_motion else Trigger.INHERITED, adopted)
         if decided.row is Row.LEGACY_IGNORED:
             self.moves.forget_legacy(draft, {tp})

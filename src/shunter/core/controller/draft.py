@@ -242,7 +242,7 @@ class Draft:
             self.weighed += 0 if topic is None else known_topic_weight(topic)
         return changes
 
-    def turn(
+    def transition(
         self, tp: TopicPartition, trigger: Trigger, record: Reassignment, *, step: Step | None = None
     ) -> Reassignment:
         """Write the durable record of a partition's move, in the phase that the table gives for the trigger.
@@ -257,7 +257,7 @@ class Draft:
         Raises:
             InvariantViolation: The table has no such pair of phase and trigger, or it closes the record.
         """
-        after = self._transit(tp, trigger, step, record)
+        after = self._note_transition(tp, trigger, step, record)
         if after is None:
             raise InvariantViolation("a record is closed by `close` alone", tp=tp, trigger=trigger)
         known = self.state.reassignments.get(tp)
@@ -274,7 +274,7 @@ class Draft:
         Raises:
             InvariantViolation: There is no record.
         """
-        self._transit(tp, Trigger.ENDED, step, self.reassignment(tp))
+        self._note_transition(tp, Trigger.ENDED, step, self.reassignment(tp))
         self.ended = True
         if tp in self.state.reassignments:
             self.reassignments[tp] = None
@@ -282,7 +282,7 @@ class Draft:
         else:
             self.reassignments.pop(tp, None)
 
-    def _transit(
+    def _note_transition(
         self, tp: TopicPartition, trigger: Trigger, step: Step | None, record: Reassignment | None
     ) -> Phase | None:
         known = self.reassignment(tp)

@@ -1,6 +1,6 @@
 """The life of a move: one table says which phase follows which, and why. Nothing else writes a phase.
 
-A decision calls `Draft.turn` with a trigger. The draft looks the trigger up here, writes the record with its new phase,
+A decision calls `Draft.transition` with a trigger. The draft looks the trigger up here, writes the record with its new phase,
 and keeps the `Transition`. When the draft is durable, `Ready.transitions` tells what happened; a refused draft tells
 nothing. `None` stands for "there is no record": before a move is accepted, and after it has ended.
 

@@ -128,7 +128,7 @@ class Moves:
         )
         if paused:
             return tp, *pauses.stand_still(draft, tp, accepted, Trigger.ACCEPTED_PAUSED)
-        draft.turn(tp, Trigger.ACCEPTED, accepted)
+        draft.transition(tp, Trigger.ACCEPTED, accepted)
         self.advance(draft, tp)
         return tp, ErrorCode.NONE, None
 
@@ -202,25 +202,25 @@ class Moves:
         changed = known._replace(target=target, strategy=strategy, forced=forced, relaxed_since_ms=None)
         if forced and not known.legacy and target == known.target and known.phase is Phase.MOVING:
             # Forced again, same target: the operator relaxes the floor for a move that waits for it (KAFKA-19975).
-            draft.turn(tp, Trigger.RELAXED, changed._replace(relaxed_since_ms=draft.now_ms))
+            draft.transition(tp, Trigger.RELAXED, changed._replace(relaxed_since_ms=draft.now_ms))
             self.advance(draft, tp)
             return tp, ErrorCode.NONE, None
         if known.phase is Phase.PENDING:
             partition = draft.partition(tp)
             if partition is not None and partition.assignment.in_motion:
                 # Somebody else has begun it meanwhile: there is something to finish, or to take back.
-                draft.turn(tp, Trigger.BEGUN, changed._replace(written=partition.assignment))
+                draft.transition(tp, Trigger.BEGUN, changed._replace(written=partition.assignment))
             elif partition is not None and target == partition.assignment.replicas:
                 self.end(draft, tp, known)
             else:
-                draft.turn(tp, Trigger.AMENDED, changed)
+                draft.transition(tp, Trigger.AMENDED, changed)
             return tp, ErrorCode.NONE, None
         if target == known.target and known.phase is Phase.MOVING:
-            draft.turn(tp, Trigger.AMENDED, changed)
+            draft.transition(tp, Trigger.AMENDED, changed)
             return tp, ErrorCode.NONE, None
         situation = self._situation(draft, tp)
         if situation is None:
-            draft.turn(tp, Trigger.RETARGETED, changed)
+            draft.transition(tp, Trigger.RETARGETED, changed)
             return tp, ErrorCode.NONE, None
         step = supersede(
             situation,
@@ -229,7 +229,7 @@ class Moves:
             top=known.top,
             strategy=strategy,
         )
-        self._follow(draft, tp, draft.turn(tp, Trigger.RETARGETED, changed), step)
+        self._follow(draft, tp, draft.transition(tp, Trigger.RETARGETED, changed), step)
         return tp, ErrorCode.NONE, None
 
     # ---- ending early
@@ -258,7 +258,7 @@ class Moves:
             if situation is not None:
                 self._follow(draft, tp, known, stop(situation, original=known.original))
                 return tp, ErrorCode.NONE, None
-        draft.turn(tp, Trigger.ROLLED_BACK, known._replace(relaxed_since_ms=None))
+        draft.transition(tp, Trigger.ROLLED_BACK, known._replace(relaxed_since_ms=None))
         self.advance(draft, tp)
         return tp, ErrorCode.NONE, None
 
@@ -295,7 +295,7 @@ class Moves:
             )
         if move.phase is Phase.PENDING and not isinstance(outcome, Waiting):
             self._count(draft).add(_added(move))
-            move = draft.turn(tp, Trigger.BEGUN, move)
+            move = draft.transition(tp, Trigger.BEGUN, move)
         self._follow(draft, tp, move, outcome)
 
     def _await_first_leader(self, draft: Draft, tp: TopicPartition, move: Reassignment) -> None:
@@ -321,11 +321,11 @@ class Moves:
             for broker in outcome.dropped:
                 if broker not in move.original:
                     draft.owe(broker, tp, partition.leadership.leader_epoch + 1)
-            draft.turn(tp, Trigger.STEPPED, move._replace(written=outcome.assignment), step=outcome)
+            draft.transition(tp, Trigger.STEPPED, move._replace(written=outcome.assignment), step=outcome)
         elif draft.dropped.get(tp) or self.undeleted.get(tp):
             self._uncount(draft, move)
             self._drop_legacy(draft, tp, move)
-            draft.turn(tp, Trigger.DELETIONS_LEFT, move._replace(written=partition.assignment), step=outcome)
+            draft.transition(tp, Trigger.DELETIONS_LEFT, move._replace(written=partition.assignment), step=outcome)
         else:
             self.end(draft, tp, move, step=outcome)
 
@@ -359,7 +359,7 @@ class Moves:
         self._drop_legacy(draft, tp, move)
         self._drop_target_replicas(draft, tp)
         if keep:
-            draft.turn(tp, Trigger.DELETIONS_LEFT, move, step=step)
+            draft.transition(tp, Trigger.DELETIONS_LEFT, move, step=step)
         else:
             draft.close(tp, step=step)
 
@@ -501,7 +501,7 @@ class Moves:
             return
         if draft.now_ms - waiting[1] >= self.settings.relax_after_ms:
             draft.notices.append(Notice("floor-relaxed", str(tp), describe_waiting(waiting[0])))
-            draft.turn(tp, Trigger.RELAXED, move._replace(relaxed_since_ms=draft.now_ms))
+            draft.transition(tp, Trigger.RELAXED, move._replace(relaxed_since_ms=draft.now_ms))
             self.advance(draft, tp)
 
     def _roll_back_overdue(self, draft: Draft, tp: TopicPartition, waiting: Waiting, since_ms: int) -> None:

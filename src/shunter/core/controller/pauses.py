@@ -28,7 +28,7 @@ def pause(draft: Draft, tp: TopicPartition, move: Reassignment) -> tuple[ErrorCo
 def stand_still(draft: Draft, tp: TopicPartition, move: Reassignment, trigger: Trigger) -> tuple[ErrorCode, str | None]:
     """Write a move as paused, new or as it was, and stop what it has being fetched."""
     if draft.reassignment(tp) != move._replace(phase=Phase.PAUSED):
-        draft.turn(tp, trigger, move)
+        draft.transition(tp, trigger, move)
     for broker in fetching(draft.state, tp):
         if broker in draft.state.brokers:
             draft.stopped.setdefault(tp, set()).add(broker)
@@ -45,7 +45,7 @@ def resume(draft: Draft, tp: TopicPartition, move: Reassignment) -> bool:
     if move.phase is not Phase.PAUSED or partition is None:
         return False
     begun = partition.assignment.in_motion or partition.assignment.replicas != move.original
-    draft.turn(tp, Trigger.RESUMED if begun else Trigger.REQUEUED, move)
+    draft.transition(tp, Trigger.RESUMED if begun else Trigger.REQUEUED, move)
     leadership = partition.leadership
     if leadership is not None and begun:
         draft.lead(tp, leadership.in_new_epoch())

@@ -31,7 +31,7 @@ def test_a_draft_writes_the_phase_that_the_table_gives_and_nothing_else(before, 
     draft = Draft(state, 1_000, cause="client-7")
 
     def turn():
-        return draft.close(TP) if trigger is Trigger.ENDED else draft.turn(TP, trigger, record(Phase.PENDING))
+        return draft.close(TP) if trigger is Trigger.ENDED else draft.transition(TP, trigger, record(Phase.PENDING))
 
     if trigger not in TABLE[before]:
         with pytest.raises(InvariantViolation, match="by the table alone"):
