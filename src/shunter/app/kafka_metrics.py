@@ -80,14 +80,14 @@ _STATE = (
     ),
     _controller("GlobalTopicCount", "Topics", lambda s: s.cluster.topics),
     _controller("GlobalPartitionCount", "Partitions", lambda s: s.census.partitions),
-    _controller("TopicsToDeleteCount", "Topics that are being deleted", lambda s: s.doomed.topics),
-    _controller("ReplicasToDeleteCount", "Replicas of theirs that are not deleted yet", lambda s: s.doomed.replicas),
+    _controller("TopicsToDeleteCount", "Topics that are being deleted", lambda s: s.deletions.topics),
+    _controller("ReplicasToDeleteCount", "Replicas of theirs that are not deleted yet", lambda s: s.deletions.replicas),
     _controller(
         "TopicsIneligibleToDeleteCount",
         "Topics whose deletion waits for a dead broker",
-        lambda s: s.doomed.stuck_topics,
+        lambda s: s.deletions.stuck_topics,
     ),
-    _controller("ReplicasIneligibleToDeleteCount", "Replicas on such brokers", lambda s: s.doomed.stuck_replicas),
+    _controller("ReplicasIneligibleToDeleteCount", "Replicas on such brokers", lambda s: s.deletions.stuck_replicas),
     _controller("ActiveBrokerCount", "Live brokers, this node not included", lambda s: max(0, s.cluster.brokers - 1)),
     _controller("FencedBrokerCount", "Always 0 in ZooKeeper mode", lambda _: 0.0),
 )

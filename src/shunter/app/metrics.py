@@ -33,7 +33,7 @@ from shunter.views.metrics import (
     Timing,
     Workload,
     cluster_metrics,
-    doomed_metrics,
+    pending_deletions,
 )
 from shunter.wire.versions import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 
@@ -103,7 +103,7 @@ def collect_metrics(
         ),
         peers=Peers() if server is None else _peers_of(server),
         census=Census() if census is None else census,
-        doomed=doomed_metrics(machine.intake.deletions.doomed, machine.view.brokers.keys()),
+        deletions=pending_deletions(machine.intake.deletions.remaining, machine.view.brokers.keys()),
     )
 
 

@@ -197,7 +197,7 @@ class ClusterReader:
                 owed_replicas=broken_missing,
                 producer_ids=producer_ids is None,
                 legacy=legacy is None and legacy_written != 0,
-                doomed=found.unreadable.intersection(deleting),
+                deleting=found.unreadable.intersection(deleting),
             ),
         )
         return ClusterFound(snapshot, zxid, found.written, legacy_written, extra_written)

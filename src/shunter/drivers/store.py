@@ -302,7 +302,7 @@ class ZooKeeperStore:
             record.topic.name for record in batch.records if type(record) is PutTopic and record.topic.version < 0
         )
         self._watches.look_again(record.name for record in batch.records if type(record) is DeleteTopic)
-        self._watches.look_again_whether_doomed(planned.kept)
+        self._watches.look_again_at_deletions(planned.kept)
         return BatchWritten(batch.batch_id, tuple(versions), tuple(czxids))
 
     def _still(self, fence: int) -> None:

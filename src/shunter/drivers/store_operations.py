@@ -247,9 +247,9 @@ def _check_topic(planned: MultiPlan, record: CheckTopic) -> None:
 
 
 def _delete_topic(planned: MultiPlan, record: DeleteTopic) -> None:
-    """Delete a topic together with its entry in the deletion queue; without that it is not the topic that was doomed.
+    """Delete a topic together with its entry in the deletion queue; without that entry it is another topic.
 
-    So it is when the answer to a first attempt was lost and somebody has made a topic of that name since.
+    That happens when the answer to a first attempt was lost and somebody has created a topic of that name since.
     """
     planned.nothing_own()
     name = record.name

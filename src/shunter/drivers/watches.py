@@ -193,11 +193,11 @@ class ClusterWatches:
             self._mark(znodes.TOPICS)
             self._mark(znodes.DELETE_TOPICS)
 
-    def look_again_whether_doomed(self, names: Iterable[str]) -> None:
+    def look_again_at_deletions(self, names: Iterable[str]) -> None:
         """What is queued for deletion has become readable, was made anew, or is gone: its entry has a meaning now."""
-        doomed = self._known_deletions.intersection(names)
-        if doomed:
-            self._known_deletions -= doomed
+        known = self._known_deletions.intersection(names)
+        if known:
+            self._known_deletions -= known
             self._mark(znodes.DELETE_TOPICS)
 
     def _on_watch(self, event: WatchEvent) -> None:
@@ -335,7 +335,7 @@ class ClusterWatches:
         known.update({name: max(zxid, known.get(name, 0)) for name, zxid in found.written.items()})
         if newer or lost or found.unreadable:
             self._post(TopicsRead(newer, tuple(lost), tuple(sorted(found.unreadable))))
-            self.look_again_whether_doomed({*lost, *(each.topic.name for each in newer)})
+            self.look_again_at_deletions({*lost, *(each.topic.name for each in newer)})
         self.watch_new_topics(fresh)
 
     async def _read_withheld(self) -> None:
@@ -408,7 +408,7 @@ class ClusterWatches:
         self._known_deletions = names
         if new - self._seen.topics.keys():
             try:
-                await self._read_topics()  # It may have been made, and doomed, since they were read.
+                await self._read_topics()  # Somebody may have created and deleted a topic since.
             except ZooKeeperRefused:
                 self._known_deletions -= new
                 raise

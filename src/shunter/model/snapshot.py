@@ -66,7 +66,7 @@ class LeftOut(NamedTuple):
     """Whether `/admin/reassign_partitions` can't be read."""
     owed_replicas: frozenset[str] = frozenset()
     """Topics whose list of owed replicas can't be read."""
-    doomed: frozenset[str] = frozenset()
+    deleting: frozenset[str] = frozenset()
     """Of `topics`, those that the deletion queue names: when they can be read, nobody is told to serve them."""
 
 

@@ -338,7 +338,7 @@ class ApacheController:
             holders = {broker for each in topic.assignments.values() for broker in each.replicas}
             done = self._deletions.setdefault(name, set())
             if holders <= done:
-                self._bury(name)
+                self._finish_deletion(name)
                 continue
             for broker in sorted(holders - done):
                 if broker in truth.brokers and (name, broker) not in self._asked.values():
@@ -351,7 +351,7 @@ class ApacheController:
                     self._asked[self._request] = (name, broker)
                     self._send(SendStopReplica(self._request, broker, self.epoch, self._known.get(broker, 0), stops))
 
-    def _bury(self, name: str) -> None:
+    def _finish_deletion(self, name: str) -> None:
         tree = self.world.tree
         paths: list[str] = []
         folder = znodes.partitions(name)

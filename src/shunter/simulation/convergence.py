@@ -247,9 +247,9 @@ def _remembered(process: ShunterProcess) -> list[str]:
     told = [
         f"the controller still remembers as {what} {stale}" for what, each in kept.items() if (stale := sorted(each))
     ]
-    doomed = sorted({*intake.deletions.doomed, *state.deleting})
-    if doomed:
-        told.append(f"the controller is still deleting {doomed}")
+    deleting = sorted({*intake.deletions.remaining, *state.deleting})
+    if deleting:
+        told.append(f"the controller is still deleting {deleting}")
     replies = intake.topic_replies
     if replies.unled or replies.unannounced or replies.announced:
         told.append(f"answers about topics are still held back: {replies.unled or replies.announced}")

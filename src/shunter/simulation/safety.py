@@ -83,7 +83,7 @@ class Safety:
         epoch = truth.controller_epoch
         writer = self.world.owner_of(transaction.session)
         self._writer(transaction, writer, owner)
-        self._doomed(transaction, writer)
+        self._deleted_topics(transaction, writer)
         self._left_alone(transaction, writer)
         try:
             touched = truth.apply(transaction)
@@ -121,7 +121,7 @@ class Safety:
                 self.violate("a fenced controller changes nothing", told)
                 return
 
-    def _doomed(self, transaction: Transaction, writer: str) -> None:
+    def _deleted_topics(self, transaction: Transaction, writer: str) -> None:
         """A controller deletes a topic that is queued for deletion, and no other; another of its name is not the same.
 
         Source: Apache's TopicDeletionManager, "the controller ... removes the admin/delete_topics path" as the last.
@@ -131,7 +131,7 @@ class Safety:
         for change in transaction.changes:
             name = change.path.removeprefix(f"{znodes.TOPICS}/")
             if change.after is None and "/" not in name and name not in self.truth.deleting:
-                self.violate("what is not doomed is not deleted", f"{writer} deleted topic {name}")
+                self.violate("what is not marked for deletion is not deleted", f"{writer} deleted topic {name}")
 
     def _left_alone(self, transaction: Transaction, writer: str) -> None:
         """What can't be read is neither written over nor removed, but with the topic that it belongs to.

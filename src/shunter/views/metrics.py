@@ -30,7 +30,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Doomed:
+class PendingDeletions:
     """Topics that are being deleted, and replicas of theirs that are not deleted yet; some of them on dead brokers."""
 
     topics: int = 0
@@ -178,15 +178,17 @@ class ControllerMetrics:
     queues: tuple[BrokerQueue, ...] = field(default=())
     peers: Peers = field(default_factory=Peers)
     census: Census = field(default_factory=Census)
-    doomed: Doomed = field(default_factory=Doomed)
+    deletions: PendingDeletions = field(default_factory=PendingDeletions)
 
 
-def doomed_metrics(
-    doomed: Mapping[str, AbstractSet[tuple[TopicPartition, BrokerId]]], live: AbstractSet[BrokerId]
-) -> Doomed:
+def pending_deletions(
+    deletions: Mapping[str, AbstractSet[tuple[TopicPartition, BrokerId]]], live: AbstractSet[BrokerId]
+) -> PendingDeletions:
     """Count what has to be deleted. Cost: O(replicas of topics that are being deleted)."""
-    stuck = [sum(broker not in live for _, broker in replicas) for replicas in doomed.values()]
-    return Doomed(len(doomed), sum(map(len, doomed.values())), sum(count > 0 for count in stuck), sum(stuck))
+    stuck = [sum(broker not in live for _, broker in replicas) for replicas in deletions.values()]
+    return PendingDeletions(
+        len(deletions), sum(map(len, deletions.values())), sum(count > 0 for count in stuck), sum(stuck)
+    )
 
 
 def cluster_metrics(view: ClusterView) -> Cluster:

@@ -89,7 +89,7 @@ async def test_kafkas_names_tell_the_same_cluster() -> None:
     led = PartitionState(ReplicaAssignment((1, 2)), LeaderAndIsr(1, 0, (1,), 0))
     dead = PartitionState(ReplicaAssignment((2, 1)), LeaderAndIsr(2, 0, (2,), 0))
     ours.machine.state.topics["t"] = TopicState("t", None, 0, dict.fromkeys(range(5_000), led) | {5_000: dead})
-    ours.machine.intake.deletions.doomed["gone"] = {(TopicPartition("gone", 0), 2)}
+    ours.machine.intake.deletions.remaining["gone"] = {(TopicPartition("gone", 0), 2)}
     for seconds in (0.25, 0.75):
         ours.loop.stats.handled("BrokersRead", seconds, 0)
     ours.loop.stats.noticed("unclean-election")

@@ -88,8 +88,8 @@ class Place:
         below = [path for path in self.tree.paths() if path == folder or path.startswith(f"{folder}/")]
         self.act(*(Remove(path) for path in sorted(below, reverse=True)))
 
-    def make(self, number, *, doomed):
-        mark = [Create(znodes.deletion("t"), None)] if doomed else []
+    def make(self, number, *, marked):
+        mark = [Create(znodes.deletion("t"), None)] if marked else []
         self.act(Create(CONFIG, b'{"version":1,"config":{}}'), Create(znodes.topic("t"), encode_topic(topic(number))))
         for operation in mark:
             self.act(operation)
@@ -134,30 +134,30 @@ def place():
     return Place().begin()
 
 
-def test_a_topic_made_anew_and_doomed_again_before_anybody_looked_is_told(place):
-    place.make(1, doomed=True)
+def test_a_topic_made_anew_and_marked_again_before_anybody_looked_is_told(place):
+    place.make(1, marked=True)
     place.settle()
     assert place.told(TopicDeletionsFound) == [TopicDeletionsFound(("t",))]
-    place.then[znodes.deletion("t")] = lambda: place.make(2, doomed=True)
+    place.then[znodes.deletion("t")] = lambda: place.make(2, marked=True)
     place.write(DeleteTopic("t", (0,)))
     assert place.told(TopicDeletionsFound) == [TopicDeletionsFound(("t",))] * 2
     assert place.told(TopicsRead)[-1].topics[0].topic.topic_id == UUID(int=2)
 
 
-@pytest.mark.parametrize("doomed", [False, True])
-def test_a_deletion_whose_answer_was_lost_does_not_hit_the_topic_made_anew(place, doomed):
-    place.make(1, doomed=True)
+@pytest.mark.parametrize("marked", [False, True])
+def test_a_deletion_whose_answer_was_lost_does_not_hit_the_topic_made_anew(place, marked):
+    place.make(1, marked=True)
     place.settle()
 
     def lose_the_answer():
-        place.make(2, doomed=doomed)
+        place.make(2, marked=marked)
         place.kazoo.drop()
 
     place.then[znodes.topic("t")] = lose_the_answer
     place.write(DeleteTopic("t", (0,)))
-    assert (place.tree.get(znodes.topic("t")) is None) == doomed
+    assert (place.tree.get(znodes.topic("t")) is None) == marked
     assert place.tree.get(znodes.deletion("t")) is None
-    if not doomed:
+    if not marked:
         assert place.told(TopicsRead)[-1].topics[0].topic.topic_id == UUID(int=2)
 
 
@@ -174,7 +174,7 @@ def test_the_entry_of_a_topic_that_becomes_readable_is_told_again(place):
 
 
 def test_the_entry_of_a_topic_that_somebody_removed_is_told_again(place):
-    place.make(1, doomed=True)
+    place.make(1, marked=True)
     place.settle()
     place.act(Remove(znodes.topic("t")))
     place.settle()
@@ -183,7 +183,7 @@ def test_the_entry_of_a_topic_that_somebody_removed_is_told_again(place):
 
 
 def test_an_entry_whose_topic_came_meanwhile_is_not_struck_off(place):
-    place.make(1, doomed=True)
+    place.make(1, marked=True)
     place.settle()
     place.write(DeleteQueueEntry("delete_topics", "t"))
     place.settle()
@@ -194,7 +194,7 @@ def test_an_entry_whose_topic_came_meanwhile_is_not_struck_off(place):
 def test_an_entry_that_is_older_than_its_topic_is_struck_off(place):
     place.act(Create(znodes.deletion("t"), None))
     place.settle()
-    place.make(1, doomed=False)
+    place.make(1, marked=False)
     place.write(DeleteQueueEntry("delete_topics", "t"))
     place.settle()
     assert place.tree.get(znodes.deletion("t")) is None
@@ -346,7 +346,7 @@ def test_watches_are_armed_again_though_a_connection_breaks_right_after_they_wer
 )
 def test_a_folder_that_somebody_deleted_is_watched_when_it_is_there_again(place, folder, child, kind):
     """`deleteall /admin/delete_topics` is what an operator may do; brokers make it anew when they need it."""
-    place.make(1, doomed=False)
+    place.make(1, marked=False)
     place.settle()
     place.act(Remove(folder))
     place.settle()
@@ -360,7 +360,7 @@ def test_a_folder_that_somebody_deleted_is_watched_when_it_is_there_again(place,
 
 def test_configuration_changes_are_heard_of_after_their_folder_was_made_anew(place):
     """Its sequence begins at 0 again, below what was read before."""
-    place.make(1, doomed=False)
+    place.make(1, marked=False)
     change = b'{"version":2,"entity_path":"topics/t"}'
     place.act(Create(f"{znodes.CONFIG_CHANGES}/config_change_0000000007", change))
     place.settle()
@@ -377,7 +377,7 @@ def test_configuration_changes_are_heard_of_after_their_folder_was_made_anew(pla
 
 @pytest.mark.parametrize("folder", [znodes.DELETE_TOPICS, "/admin"])
 def test_what_is_written_below_a_folder_that_somebody_deleted_is_written(place, folder):
-    place.make(1, doomed=False)
+    place.make(1, marked=False)
     place.settle()
     place.delete_all(folder)
     place.write(PutDeletionMark("t"))

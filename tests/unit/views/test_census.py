@@ -3,7 +3,7 @@
 from shunter.core.controller.state import TopicState
 from shunter.model.partition import LeaderAndIsr, PartitionState, ReplicaAssignment, TopicPartition
 from shunter.views.census import Census, count_topic
-from shunter.views.metrics import Doomed, Timing, doomed_metrics
+from shunter.views.metrics import PendingDeletions, Timing, pending_deletions
 
 
 def partition(replicas, leader):
@@ -35,12 +35,14 @@ def test_a_topic_that_goes_is_neither_offline_nor_out_of_balance():
 
 
 def test_deletions_that_wait_for_a_dead_broker_are_told_apart():
-    doomed = {
+    deletions = {
         "a": {(TopicPartition("a", 0), 1), (TopicPartition("a", 0), 2)},
         "b": {(TopicPartition("b", 0), 9), (TopicPartition("b", 1), 9)},
         "c": set(),
     }
-    assert doomed_metrics(doomed, {1, 2}) == Doomed(topics=3, replicas=4, stuck_topics=1, stuck_replicas=2)
+    assert pending_deletions(deletions, {1, 2}) == PendingDeletions(
+        topics=3, replicas=4, stuck_topics=1, stuck_replicas=2
+    )
 
 
 def test_quantiles_are_of_what_was_measured():

@@ -122,7 +122,7 @@ def apply_topic_read(state: ControllerState, read: TopicSnapshot) -> Changes:
             _forget_topic(state, known, changes)
         known = TopicState(topic.name, topic.topic_id, topic.version)
         state.topics[topic.name] = known
-        if topic.name in state.left_out.doomed:
+        if topic.name in state.left_out.deleting:
             state.deleting.add(topic.name)
         if topic.name in state.left_out.topics:
             changes.mended += [TopicPartition(topic.name, number) for number in sorted(topic.assignments)]
@@ -172,7 +172,7 @@ def _read_at_last(state: ControllerState, name: str) -> None:
     """A topic that could not be read has been mended, or removed."""
     if name in state.left_out.topics:
         left_out = state.left_out
-        state.left_out = left_out._replace(topics=left_out.topics - {name}, doomed=left_out.doomed - {name})
+        state.left_out = left_out._replace(topics=left_out.topics - {name}, deleting=left_out.deleting - {name})
 
 
 def _forget_topic(state: ControllerState, topic: TopicState, changes: Changes) -> None:

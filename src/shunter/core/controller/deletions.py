@@ -32,16 +32,16 @@ class Deletions:
     queue: TaskQueue
     moves: Moves
     reviews: Reviews
-    doomed: dict[str, set[tuple[TopicPartition, BrokerId]]] = field(
+    remaining: dict[str, set[tuple[TopicPartition, BrokerId]]] = field(
         default_factory=dict[str, set[tuple[TopicPartition, BrokerId]]]
     )
-    """By topic that is being deleted: replicas that have not been acknowledged as gone, dead brokers' included."""
-    begun: list[tuple[TopicPartition, PartitionState]] = field(
+    """By topic that is being deleted: replicas whose deletion no broker has acknowledged, those on dead brokers included."""
+    untold: list[tuple[TopicPartition, PartitionState]] = field(
         default_factory=list[tuple[TopicPartition, PartitionState]]
     )
-    """Partitions of topics that are to go, of which no broker was told yet."""
-    unburied: list[str] = field(default_factory=list[str])
-    """Their topics, which may turn out to have no replica at all."""
+    """Partitions of topics that are to go, whose brokers were not told yet."""
+    untold_topics: list[str] = field(default_factory=list[str])
+    """The topics of these partitions; some may have no replica at all."""
 
     # ---- topics
 
@@ -50,34 +50,34 @@ class Deletions:
 
         Of many partitions the first are told of at once, and the others by `go_on`, before anything else is taken in.
         """
-        fresh = [name for name in sorted(set(names) - set(self.doomed)) if name in self.state.topics]
+        fresh = [name for name in sorted(set(names) - set(self.remaining)) if name in self.state.topics]
         for name in fresh:
             self.state.deleting.add(name)
             self.close_moves(name)
-            self.doomed[name] = set()
+            self.remaining[name] = set()
             topic = self.state.topics[name]
-            self.begun += [(TopicPartition(name, number), partition) for number, partition in topic.partitions.items()]
-        self.unburied += fresh
+            self.untold += [(TopicPartition(name, number), partition) for number, partition in topic.partitions.items()]
+        self.untold_topics += fresh
         return self.go_on(now_ms) if fresh else []
 
     @property
     def under_way(self) -> bool:
         """Whether brokers still have to be told of partitions of topics that are to go."""
-        return bool(self.begun)
+        return bool(self.untold)
 
     def go_on(self, now_ms: int) -> list[Request]:
         """Tell brokers of some more partitions that have to go."""
-        some, self.begun = self.begun[:BEGUN_AT_ONCE], self.begun[BEGUN_AT_ONCE:]
+        some, self.untold = self.untold[:BEGUN_AT_ONCE], self.untold[BEGUN_AT_ONCE:]
         stop = {tp: self._holders(tp, partition) for tp, partition in some}
         for tp, holders in stop.items():
-            self.doomed[tp.topic].update((tp, broker) for broker in holders)
+            self.remaining[tp.topic].update((tp, broker) for broker in holders)
         requests = self.outbox.note_metadata(Changes(isr=set(stop), urgent=True), now_ms)
         requests += self.outbox.stop_replicas(stop, now_ms, delete=True)
-        if not self.begun:
-            for name in self.unburied:
-                if not self.doomed[name]:
-                    self._bury(name)
-            self.unburied.clear()
+        if not self.untold:
+            for name in self.untold_topics:
+                if not self.remaining[name]:
+                    self._queue_deletion(name)
+            self.untold_topics.clear()
         return requests
 
     def extend(self, placed: Mapping[TopicPartition, Replicas], now_ms: int) -> list[Request]:
@@ -88,7 +88,7 @@ class Deletions:
         """
         stop: dict[TopicPartition, set[BrokerId]] = {}
         for tp, before in placed.items():
-            left, partition = self.doomed.get(tp.topic), self.state.partition(tp)
+            left, partition = self.remaining.get(tp.topic), self.state.partition(tp)
             if left is None or partition is None:
                 continue
             come = set(partition.assignment.replicas) - self.state.controllers.union(before)
@@ -101,7 +101,7 @@ class Deletions:
         """The deletion queue names topics: delete those that there are, and strike the others off it."""
         marked = set(names)
         left_out = self.state.left_out
-        self.state.left_out = left_out._replace(doomed=left_out.doomed | marked & left_out.topics)
+        self.state.left_out = left_out._replace(deleting=left_out.deleting | marked & left_out.topics)
         self.strike_off(marked)
         return self.begin(marked & self.state.topics.keys(), now_ms)
 
@@ -128,12 +128,12 @@ class Deletions:
         """A topic goes, and with it whatever moved its partitions."""
         self.reviews.mark(Reason.TOPIC_GOES, [tp for tp in self.state.reassignments if tp.topic == name])
 
-    def _bury(self, name: str) -> None:
+    def _queue_deletion(self, name: str) -> None:
         self.queue.add(Task(Priority.NORMAL, (name,), self._delete_topic))
 
     def _delete_topic(self, draft: Draft, name: str) -> None:
         topic = self.state.topics.get(name)
-        if topic is not None and name in self.state.deleting and not self.doomed.get(name):
+        if topic is not None and name in self.state.deleting and not self.remaining.get(name):
             record = DeleteTopic(name, tuple(sorted(topic.partitions)))
             if record in draft.other_records:
                 return  # Replicas came and went after the last of the others had gone.
@@ -183,7 +183,7 @@ class Deletions:
         """These partitions exist no more."""
         for name in sorted({tp.topic for tp in deleted}):
             if name not in self.state.deleting:  # Gone; or made anew by somebody, which is another topic.
-                self.doomed.pop(name, None)
+                self.remaining.pop(name, None)
         for tp in deleted:
             if tp.topic not in self.state.topics:
                 self.state.waiting.pop(tp, None)
@@ -200,7 +200,7 @@ class Deletions:
             return
         gone = tuple(tp for tp in asked if tp not in event.partition_errors)
         failed = [tp for tp in asked if tp in event.partition_errors]
-        self._buried(event.broker, gone)
+        self._note_deleted(event.broker, gone)
         self.reviews.mark(Reason.DELETED, self.moves.deleted(event.broker, gone))
         owed = self.state.owed_deletions.get(event.broker)
         settled = tuple(tp for tp in gone if owed is not None and any(tp == known for known, _ in owed.partitions))
@@ -215,35 +215,35 @@ class Deletions:
         self.moves.refused.update((broker, tp) for tp in partitions)
         self.on_brokers_lost({broker: partitions})
 
-    def _buried(self, broker: BrokerId, gone: tuple[TopicPartition, ...]) -> None:
+    def _note_deleted(self, broker: BrokerId, gone: tuple[TopicPartition, ...]) -> None:
         for tp in gone:
-            left = self.doomed.get(tp.topic)
+            left = self.remaining.get(tp.topic)
             if left is not None and (tp, broker) in left:
                 left.discard((tp, broker))
                 if not left:
-                    self._bury(tp.topic)
+                    self._queue_deletion(tp.topic)
 
     def on_brokers_lost(self, lost: dict[BrokerId, list[TopicPartition]]) -> None:
         """Brokers died (or failed) before they acknowledged deletions: moves' are owed durably, topics' wait."""
         for broker in sorted(lost):
             over = [(tp, broker) for tp in lost[broker] if not self._waited_for(broker, tp)]
             for tp, _ in over:
-                self._buried(broker, (tp,))
+                self._note_deleted(broker, (tp,))
             self.reviews.mark(Reason.NOT_DELETED, over)
 
     def _waited_for(self, broker: BrokerId, tp: TopicPartition) -> bool:
         """Whether a topic's deletion waits for a broker's return: for those that are assigned, as in Apache."""
         partition = self.state.partition(tp)
-        return tp.topic in self.doomed and partition is not None and broker in partition.assignment.replicas
+        return tp.topic in self.remaining and partition is not None and broker in partition.assignment.replicas
 
     # ---- brokers that came (back), and our own start
 
     def resume(self, came: tuple[BrokerId, ...], now_ms: int) -> list[Request]:
-        """Ask brokers for what they owe: replicas of doomed topics, of former steps, of moves while they were dead."""
+        """Ask brokers for the deletions that they owe: of topics that go, of former steps, of moves while they were dead."""
         requests = self.begin(self.state.deleting, now_ms)
         self.moves.refused = {each for each in self.moves.refused if each[0] not in came}
         stop: dict[TopicPartition, set[BrokerId]] = {}
-        for name, left in sorted(self.doomed.items()):
+        for name, left in sorted(self.remaining.items()):
             if name in self.state.topics:
                 for tp, broker in sorted(left):
                     if broker in came:
@@ -265,8 +265,8 @@ class Deletions:
                 if broker in came:
                     stop.setdefault(tp, set()).add(broker)
                     self.moves.undeleted.setdefault(tp, set()).add(broker)
-                    if tp.topic in self.doomed:
-                        self.doomed[tp.topic].add((tp, broker))
+                    if tp.topic in self.remaining:
+                        self.remaining[tp.topic].add((tp, broker))
                 elif broker not in self.state.brokers and not self._owes(broker, tp):
                     dead.append((tp, broker))
         # These brokers may have died before they heard of the drop, and our predecessor before it noted the debt.

@@ -392,9 +392,9 @@ class Intake:
         requests += self.outbox.stop_replicas(draft.dropped, now_ms, delete=True)
         self.deletions.on_brokers_lost(draft.dropped_of_the_dead())
         requests += self.deletions.ask_who_is_back(records, now_ms)
-        doomed = [record.name for record in records if isinstance(record, PutDeletionMark)]
-        if doomed:
-            requests += self.deletions.begin(doomed, now_ms)
+        marked = [record.name for record in records if isinstance(record, PutDeletionMark)]
+        if marked:
+            requests += self.deletions.begin(marked, now_ms)
         self.departures.handed_out(now_ms)
         self.submissions.on_committed(draft)
         self.znodes.on_committed(draft)

@@ -168,7 +168,7 @@ class SimulatedExecutor:
         if self.alive:
             self.dead = True
             self.driving = False
-            self.loop.bury()
+            self.loop.clean_up()
 
     def cross(self) -> None:
         """Something leaves or enters it: it may die at that."""
@@ -178,7 +178,7 @@ class SimulatedExecutor:
                 self.die()
 
     def die(self) -> None:
-        """SIGKILL at once; it is buried when this event is over."""
+        """SIGKILL at once; its tasks are cleaned up when this event is over."""
         self.loop.dead = True
         self.world.scheduler.after(0, self.world.kill_executor, self)
 

@@ -33,10 +33,10 @@ class ThreadLoop(ProcessLoop):
         super().__init__(scheduler, name, on_failure)
         self._thread_us = thread_us
         self._tasks: list[asyncio.Task[Any]] = []
-        self._buried = False
+        self._cleaned_up = False
 
     def create_task(self, coro: Coroutine[Any, Any, _T], **options: Any) -> asyncio.Task[_T]:  # type: ignore[override]
-        """Start a task, and remember it for `bury`."""
+        """Start a task, and remember it for `clean_up`."""
         task = super().create_task(coro, **options)
         if len(self._tasks) > 64:
             self._tasks = [each for each in self._tasks if not each.done()]
@@ -46,9 +46,9 @@ class ThreadLoop(ProcessLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        """Run a callback after what is ready now; what a dying process still hands in is kept for `bury`."""
+        """Run a callback after what is ready now; what a dying process still hands in is kept for `clean_up`."""
         handle = super().call_soon(callback, *args, context=context)
-        if self.dead and not self._buried:
+        if self.dead and not self._cleaned_up:
             self._ready.append(handle)
         return handle
 
@@ -76,7 +76,7 @@ class ThreadLoop(ProcessLoop):
             result, failure = None, error
         self._scheduler.after(self._thread_us(), self.deliver, _tell, future, result, failure)
 
-    def bury(self) -> None:
+    def clean_up(self) -> None:
         """Cancel what a dead process left standing, so that nothing of it runs when Python's collector comes by."""
         self.dead, self.paused, self._draining = False, False, False
         self._on_failure = _ignore
@@ -88,7 +88,7 @@ class ThreadLoop(ProcessLoop):
                 task.cancel()
             self._woken = True  # Nothing of it goes to the scheduler any more.
             self._drain()
-        self._buried = True
+        self._cleaned_up = True
         self.kill()
         self._tasks.clear()
 

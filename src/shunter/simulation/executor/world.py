@@ -130,10 +130,10 @@ class ExecutorWorld:
         """SIGKILL; somebody starts it again later."""
         if process.alive:
             self.scheduler.note(f"{process.name} is killed")
-            self._bury(process)
+            self._end(process)
             self.scheduler.after(again_us, self._start_again)
 
-    def _bury(self, process: SimulatedExecutor) -> None:
+    def _end(self, process: SimulatedExecutor) -> None:
         process.kill()
         self.processes.remove(process)
         self.hindered(SECOND)
@@ -144,7 +144,7 @@ class ExecutorWorld:
             self.last_end = f"{process.name}: {process.ended}"
             self.scheduler.note(f"{self.last_end}")
             self.coverage.count("end", process.ended.split(":")[0] if ":" in process.ended else process.ended)
-            self._bury(process)
+            self._end(process)
 
     def _start_again(self) -> None:
         owed = self.phase_two and self.rules.ledger.throttles  # Somebody resumes, once everybody is there again.

@@ -139,7 +139,7 @@ def test_a_move_that_is_found_owes_what_the_one_before_it_has_not_deleted():
     assert world.store.owed[2].partitions[0][0] == TP
 
 
-def test_a_doomed_topic_that_somebody_made_anew_is_another_one():
+def test_a_deleted_topic_that_somebody_made_anew_is_another_one():
     world = Harness().start()
     world.create("t", [(1, 2)])
     world.kill(2)

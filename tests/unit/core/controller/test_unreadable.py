@@ -199,7 +199,7 @@ def test_a_topic_that_can_not_be_read_exists():
     assert world.result(2) == {SOUND: "NONE"}
 
 
-def test_a_doomed_topic_that_can_not_be_read_is_deleted_when_it_can():
+def test_a_topic_marked_for_deletion_that_can_not_be_read_is_deleted_when_it_can():
     world = with_a_broken_state()
     world.store.broken.clear()
     made = Topic("u", UUID(int=7), {0: ReplicaAssignment((1, 2))}, 0)
@@ -247,7 +247,7 @@ def test_a_broken_record_of_a_move_is_not_written_over():
     assert world.replicas(SOUND) == (4, 5, 6)
 
 
-def test_a_doomed_topic_that_can_be_read_again_is_led_by_nobody():
+def test_a_topic_marked_for_deletion_that_can_be_read_again_has_no_leader():
     """Some of its replicas may be gone already, and would begin empty."""
     world = left_out_topic()
     world.store.deleting = {"t"}
@@ -259,10 +259,10 @@ def test_a_doomed_topic_that_can_be_read_again_is_led_by_nobody():
     assert not world.store.deleting
 
 
-def test_nor_is_one_that_was_doomed_before_we_came():
+def test_nor_has_a_topic_that_was_marked_before_we_came():
     world = left_out_topic()
     world.store.deleting = {"t"}
-    world.store.left_out = world.store.left_out._replace(doomed=frozenset({"t"}))
+    world.store.left_out = world.store.left_out._replace(deleting=frozenset({"t"}))
     world.fail_over()
     world.sent.clear()
     mend_the_topic(world)
