@@ -201,7 +201,7 @@ class Deletions:
         gone = tuple(tp for tp in asked if tp not in event.partition_errors)
         failed = [tp for tp in asked if tp in event.partition_errors]
         self._note_deleted(event.broker, gone)
-        self.reviews.mark(Reason.DELETED, self.moves.deleted(event.broker, gone))
+        self.reviews.mark(Reason.DELETED, self.moves.note_deleted(event.broker, gone))
         owed = self.state.owed_deletions.get(event.broker)
         settled = tuple(tp for tp in gone if owed is not None and any(tp == known for known, _ in owed.partitions))
         if settled:

@@ -426,23 +426,23 @@ class Moves:
 
     # ---- after the write
 
-    def told_to_delete(self, draft: Draft) -> list[TopicPartition]:
+    def wait_for_deletions(self, draft: Draft) -> list[TopicPartition]:
         """The draft is durable: its dropped replicas are being deleted, and what it wrote off is not waited for.
 
         Returns:
             Partitions with nothing left to delete whose record is open still: another broker answered meanwhile.
         """
-        over = [tp for broker, tp in sorted(draft.written_off) if self._answered(broker, tp)]
+        over = [tp for broker, tp in sorted(draft.written_off) if self._stop_waiting(broker, tp)]
         for tp, brokers in draft.dropped.items():
             if brokers:
                 self.undeleted.setdefault(tp, set()).update(brokers)
         return [tp for tp in over if tp in self.state.reassignments and tp not in self.undeleted]
 
-    def deleted(self, broker: BrokerId, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
+    def note_deleted(self, broker: BrokerId, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
         """A broker acknowledged deletions; returns the partitions with nothing left to delete."""
-        return [tp for tp in partitions if self._answered(broker, tp)]
+        return [tp for tp in partitions if self._stop_waiting(broker, tp)]
 
-    def _answered(self, broker: BrokerId, tp: TopicPartition) -> bool:
+    def _stop_waiting(self, broker: BrokerId, tp: TopicPartition) -> bool:
         """Stop waiting for a broker's deletion; returns whether it was the partition's last."""
         left = self.undeleted.get(tp)
         if left is None:

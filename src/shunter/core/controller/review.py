@@ -207,7 +207,7 @@ class Reviews:
         Changes of brokers or configuration while it was written were compared with the state before it.
         """
         self.adoption.on_committed(draft)
-        self.mark(Reason.DELETED, self.moves.told_to_delete(draft))
+        self.mark(Reason.DELETED, self.moves.wait_for_deletions(draft))
         stepped = [tp for tp in draft.reassignments if self._stepped_in_sync(draft, tp)]
         stepped += [tp for tp in draft.leaderships if self._led_at_last(tp)]
         stepped += self._passed_by(draft)
