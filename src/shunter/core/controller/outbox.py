@@ -57,8 +57,8 @@ class Outbox:
         default_factory=dict[tuple[int, BrokerId], frozenset[TopicPartition]]
     )
     """Replicas that an unanswered LeaderAndIsr calls new."""
-    unmade: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict[BrokerId, set[TopicPartition]])
-    """New replicas that their brokers, in this life, have not acknowledged: they are new until they have."""
+    not_created: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict[BrokerId, set[TopicPartition]])
+    """New replicas that their brokers have not acknowledged since they registered; they are called new until then."""
     stops: set[tuple[int, BrokerId]] = field(default_factory=set[tuple[int, BrokerId]])
     """StopReplicas among the unanswered requests."""
     pending_metadata: set[TopicPartition] = field(default_factory=set[TopicPartition])
@@ -156,11 +156,11 @@ class Outbox:
         }
         request_id = self._handed_out((broker,), now_ms)
         if new:
-            self.unmade.setdefault(broker, set()).update(new)
-        if unmade := self.unmade.get(broker):
-            # Whoever refused a new replica once has no log of it: told as any other, it could lie on a failed log dir.
+            self.not_created.setdefault(broker, set()).update(new)
+        if awaited := self.not_created.get(broker):
+            # A broker that refused a new replica has no log of it; with a failed log dir it makes logs of new ones only.
             named = (TopicPartition(topic.name, number) for topic in topics for number, _ in topic.partitions)
-            new = self.told_new[request_id, broker] = frozenset(unmade.intersection(named))
+            new = self.told_new[request_id, broker] = frozenset(awaited.intersection(named))
         return SendLeaderAndIsr(
             request_id=request_id,
             broker=broker,
@@ -328,15 +328,17 @@ class Outbox:
             del self.barrier[broker]
         return self.deletions.pop((request_id, broker), ())
 
-    def made(self, request_id: int, broker: BrokerId, error: ErrorCode, refused: Collection[TopicPartition]) -> None:
+    def note_created(
+        self, request_id: int, broker: BrokerId, error: ErrorCode, refused: Collection[TopicPartition]
+    ) -> None:
         """A broker answered a LeaderAndIsr: what it did not refuse is new no longer."""
         new = self.told_new.pop((request_id, broker), None)
-        known = self.unmade.get(broker)
+        known = self.not_created.get(broker)
         if new is None or known is None or error is not ErrorCode.NONE:
             return
         known -= new.difference(refused)
         if not known:
-            del self.unmade[broker]
+            del self.not_created[broker]
 
     def heard(self, request_id: int, among: Collection[BrokerId] | None = None) -> bool:
         """Whether every broker that can be waited for, or each of `among`, has answered all requests up to this one."""
@@ -356,7 +358,7 @@ class Outbox:
             self.slow.discard(broker)
             self.tardy.discard(broker)
             self.unreachable.discard(broker)
-            self.unmade.pop(broker, None)
+            self.not_created.pop(broker, None)
         self.releases += 1
         self.told_new = {key: new for key, new in self.told_new.items() if key[1] not in gone}
         self.stops = {each for each in self.stops if each[1] not in gone}

@@ -299,21 +299,21 @@ def test_a_new_replica_that_was_refused_is_still_new_when_it_is_told_again(refus
     world.sent.clear()
     world.create("t", [(1, 2, 3)])
 
-    def told_new():
+    def called_new():
         told = [TP in request.new for request in world.sent_to(2, SendLeaderAndIsr)]
         world.sent.clear()
         return told
 
-    assert told_new() == [True]
+    assert called_new() == [True]
     world.pass_time(AGAIN_MS)
-    assert told_new() == [True]
+    assert called_new() == [True]
     world.kill(1)  # Another epoch, before it is told again.
-    assert told_new() == [True]
+    assert called_new() == [True]
     del world.errors[2]
     world.pass_time(2 * AGAIN_MS)
-    assert told_new() == [True]
+    assert called_new() == [True]
     world.kill(3)
-    assert told_new() == [False], "it has made its log"
+    assert called_new() == [False], "it has made its log"
 
 
 def test_a_broker_that_was_restarted_since_it_refused_is_told_of_no_new_replica():
