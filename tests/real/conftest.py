@@ -38,9 +38,25 @@ def kraft(tmp_path_factory):
         yield cluster
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    """Remember that a test failed, for the fixtures that tidy up after it."""
+    report = yield
+    item.failed_once = getattr(item, "failed_once", False) or report.failed
+    return report
+
+
+@pytest.fixture
+def yard(shared_yard, request):
+    """The cluster of all tests that leave it as they found it; a test that fails is tidied up after."""
+    yield shared_yard
+    if getattr(request.node, "failed_once", False):
+        shared_yard.tidy_up()
+
+
 @pytest.fixture(scope="session")
-def yard(tmp_path_factory):
-    """One cluster for all tests that leave it as they found it."""
+def shared_yard(tmp_path_factory):
+    """The one cluster behind `yard`."""
     from yard import running_yard
 
     with running_yard(tmp_path_factory.mktemp("yard")) as started:

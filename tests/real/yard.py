@@ -147,6 +147,19 @@ class Yard:
         finally:
             leftovers.close()
 
+    def tidy_up(self):
+        """After a test that failed: no broker dead, no throttle, no move, so that the next test fails by itself only."""
+        with suppress(PartFailed):
+            for broker in self.cluster.brokers.values():
+                if not broker.alive:
+                    broker.start()
+            wait_until(
+                lambda: cli("throttles", "clear", "--bootstrap-server", self.bootstrap, "--yes")[0] == 0,
+                what="no throttle is left",
+                timeout_s=60,
+            )
+            wait_until(lambda: self.moving() == set(), what="nothing moves", timeout_s=60)
+
     @contextmanager
     def traffic(self, partitions, records=20):
         """Write while the test does its worst; at the end everything acknowledged must be there, once, in order."""
