@@ -199,12 +199,15 @@ def _placed(world: World, broker: SimulatedBroker) -> list[str]:
     if all(real.values()) is not all(racks.values()) or any(real.values()) is not any(racks.values()):
         told.append(f"broker {broker.id} can't place topics: it believes in racks {racks}, and there are {real}")
     for name, topic in world.truth.topics.items():
-        factor = None if topic.topic_id is None else world.asked_factors.get(topic.topic_id)
-        for number, placed in (
-            topic.assignments.items() if factor is not None and name not in world.truth.deleting else ()
-        ):
+        asked = None if topic.topic_id is None else world.asked_factors.get(topic.topic_id)
+        if asked is None or name in world.truth.deleting:
+            continue
+        factor, first_ones = asked
+        for number, placed in topic.assignments.items():
             if _kept(world, TopicPartition(name, number)) or (topic.topic_id, number) in world.decided_anew:
                 continue
+            if number >= first_ones and (topic.topic_id, 0) in world.decided_anew:
+                continue  # A topic grows with as many replicas as its first partition has.
             if len(placed.replicas) != factor or not set(placed.replicas) <= set(world.brokers):
                 told.append(f"{name}-{number} is on {list(placed.replicas)}, {factor} brokers were asked for")
     return told

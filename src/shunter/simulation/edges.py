@@ -321,7 +321,7 @@ class Edges:
             broker.session,
         )
         if isinstance(done, Transaction):
-            self.world.asked_factors[topic_id] = factor
+            self.world.asked_factors[topic_id] = factor, len(placed)
             self.world.auto_created.add(topic_id)
             if random.random() < 0.3:
                 self.world.faults.apache_takes_over(random)  # Who elects whomever it finds, the former controller too.

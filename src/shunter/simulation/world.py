@@ -103,8 +103,8 @@ class World:
         self.refusals = Refusals(self)
         self.edge_rules = EdgeRules(self)
         self._value = 0
-        self.asked_factors: dict[UUID, int] = {}
-        """How many replicas the topics that brokers made were asked to have."""
+        self.asked_factors: dict[UUID, tuple[int, int]] = {}
+        """How many replicas the topics that brokers made were asked to have, and with how many partitions they began."""
         self.decided_anew: set[tuple[UUID | None, int]] = set()
         """Partitions that somebody has moved since."""
         self.auto_created: set[UUID | None] = set()
