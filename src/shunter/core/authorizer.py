@@ -1,0 +1,239 @@
+"""Who may do what, by the ACLs of a cluster: the rules of Apache's `AclAuthorizer`.
+
+Super users may do everything. Otherwise the ACLs of the resource itself, of `*` and of every prefix of its name count
+together: one that denies is stronger than any that allows. A test holds each answer against Apache's own class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+from shunter.model.acl import (
+    ANY_HOST,
+    ANY_NAME,
+    ANY_PRINCIPAL,
+    Acl,
+    AclResource,
+    Operation,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
+from shunter.model.principal import Principal
+
+Network: TypeAlias = IPv4Network | IPv6Network
+
+_IMPLIED_BY: Final[Mapping[Operation, tuple[Operation, ...]]] = {
+    Operation.DESCRIBE: (
+        Operation.DESCRIBE,
+        Operation.READ,
+        Operation.WRITE,
+        Operation.DELETE,
+        Operation.ALTER,
+    ),
+    Operation.DESCRIBE_CONFIGS: (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS),
+}
+"""Whoever is allowed one of these is allowed the operation. Denying one of them does not deny it."""
+
+SUPPORTED: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
+    ResourceType.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (Operation.READ, Operation.DELETE, Operation.DESCRIBE),
+    ResourceType.CLUSTER: (
+        Operation.CREATE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.CLUSTER_ACTION,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+    ),
+    ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE),
+    ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
+    ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
+}
+"""What can be done with a resource. Source: Apache's `AclEntry.supportedOperations`."""
+
+CHANGES: Final = frozenset(
+    {Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.ALTER_CONFIGS, Operation.WRITE}
+)
+"""What administrators do."""
+
+
+class Requester(NamedTuple):
+    """Who asks, and from which address."""
+
+    principal: Principal
+    host: str
+
+
+class Authorizer(Protocol):
+    """Tells who may do what."""
+
+    def allows(self, asker: Requester, operation: Operation, resource: AclResource) -> bool:
+        """Tell whether somebody may do something with a resource."""
+        ...
+
+    def allows_any(self, asker: Requester, operation: Operation, kind: ResourceType) -> bool:
+        """Tell whether there may be a resource of a type with which somebody may do something."""
+        ...
+
+    def unlimited(self, asker: Requester) -> bool:
+        """Tell whether somebody may do everything with every resource, so that nobody need ask for each."""
+        ...
+
+
+def authorized_operations(authorizer: Authorizer, asker: Requester, resource: AclResource) -> int:
+    """Tell what somebody may do with a resource, as the bits of Kafka's answers."""
+    supported = SUPPORTED[resource.type]
+    return sum(1 << operation for operation in supported if authorizer.allows(asker, operation, resource))
+
+
+class AclAuthorizer:
+    """Knows the ACLs of a cluster; nobody but super users may do anything while they are `unknown`.
+
+    Args:
+        super_users: may do everything.
+        everyone_if_no_acl: whether everybody may do what no ACL is for (`allow.everyone.if.no.acl.found`).
+    """
+
+    def __init__(self, super_users: Iterable[Principal] = (), *, everyone_if_no_acl: bool = False) -> None:
+        self.unknown = False
+        self.version = 0
+        """Another one whenever an answer may be another one."""
+        self._super_users = frozenset(super_users)
+        self._everyone_if_no_acl = everyone_if_no_acl
+        self._literal: dict[AclResource, frozenset[Acl]] = {}
+        self._prefixed: dict[AclResource, frozenset[Acl]] = {}
+
+    def replace(self, acls: Mapping[ResourcePattern, Iterable[Acl]]) -> None:
+        """Know these ACLs and no others."""
+        self._literal.clear()
+        self._prefixed.clear()
+        for pattern, entries in acls.items():
+            self.update(pattern, entries)
+        self.unknown = False
+        self.version += 1
+
+    def update(self, pattern: ResourcePattern, acls: Iterable[Acl]) -> None:
+        """The ACLs of a pattern are these from now on; none: it has no ACLs any more."""
+        of = self._prefixed if pattern.prefixed else self._literal
+        entries = frozenset(acls)
+        if entries:
+            of[AclResource(pattern.type, pattern.name)] = entries
+        else:
+            of.pop(AclResource(pattern.type, pattern.name), None)
+        self.version += 1
+
+    def unlimited(self, asker: Requester) -> bool:
+        """See `Authorizer`."""
+        return asker.principal in self._super_users
+
+    def allows(self, asker: Requester, operation: Operation, resource: AclResource) -> bool:
+        """See `Authorizer`. Cost: O(length of the name + ACLs of what matches it)."""
+        if self.unlimited(asker):
+            return True
+        if self.unknown:
+            return False
+        found = [acl for acls in self._matching(resource) for acl in acls]
+        if not found:
+            return self._everyone_if_no_acl
+        if any(_applies(acl, asker, operation, Permission.DENY) for acl in found):
+            return False
+        implying = _IMPLIED_BY.get(operation, (operation,))
+        return any(_applies(acl, asker, one, Permission.ALLOW) for one in implying for acl in found)
+
+    def allows_any(self, asker: Requester, operation: Operation, kind: ResourceType) -> bool:
+        """See `Authorizer`. What implies the operation does not count here, as in Apache. Cost: O(ACLs)."""
+        if self.unlimited(asker):
+            return True
+        if self.unknown:
+            return False
+        denied = self._names(asker, operation, kind, Permission.DENY)
+        if ANY_NAME in denied.literal:
+            return False
+        if self._everyone_if_no_acl:
+            return True
+        allowed = self._names(asker, operation, kind, Permission.ALLOW)
+        return any(not denied.below_a_prefix(prefix) for prefix in allowed.prefixed) or any(
+            name == ANY_NAME or (name not in denied.literal and not denied.below_a_prefix(name))
+            for name in allowed.literal
+        )
+
+    def _matching(self, resource: AclResource) -> Iterator[frozenset[Acl]]:
+        kind, name = resource
+        for pattern in dict.fromkeys((resource, AclResource(kind, ANY_NAME))):
+            if pattern in self._literal:
+                yield self._literal[pattern]
+        if self._prefixed:
+            for length in range(1, len(name) + 1):
+                acls = self._prefixed.get(AclResource(kind, name[:length]))
+                if acls is not None:
+                    yield acls
+
+    def _names(self, asker: Requester, operation: Operation, kind: ResourceType, permission: Permission) -> _Names:
+        def named(of: Mapping[AclResource, frozenset[Acl]]) -> frozenset[str]:
+            return frozenset(
+                resource.name
+                for resource, acls in of.items()
+                if resource.type is kind and any(_applies(acl, asker, operation, permission) for acl in acls)
+            )
+
+        return _Names(named(self._literal), named(self._prefixed))
+
+
+class _Names(NamedTuple):
+    literal: frozenset[str]
+    prefixed: frozenset[str]
+
+    def below_a_prefix(self, name: str) -> bool:
+        return any(name[:length] in self.prefixed for length in range(1, len(name) + 1))
+
+
+def _applies(acl: Acl, asker: Requester, operation: Operation, permission: Permission) -> bool:
+    return (
+        acl.permission is permission
+        and (acl.operation is operation or acl.operation is Operation.ALL)
+        and acl.principal in {asker.principal, ANY_PRINCIPAL}
+        and acl.host in {asker.host, ANY_HOST}
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkAuthorizer:
+    """For clusters without ACLs: who may act as a broker, and who may administer, by address. Empty: everybody."""
+
+    cluster_actions: tuple[Network, ...] = ()
+    administration: tuple[Network, ...] = ()
+
+    def allows(self, asker: Requester, operation: Operation, resource: AclResource) -> bool:  # noqa: ARG002 - see `Authorizer`
+        """See `Authorizer`. Whoever reaches us may describe."""
+        if operation is Operation.CLUSTER_ACTION:
+            return _within(asker.host, self.cluster_actions)
+        return operation not in CHANGES or _within(asker.host, self.administration)
+
+    def allows_any(self, asker: Requester, operation: Operation, kind: ResourceType) -> bool:
+        """See `Authorizer`."""
+        return self.allows(asker, operation, AclResource(kind, ANY_NAME))
+
+    def unlimited(self, asker: Requester) -> bool:
+        """See `Authorizer`."""
+        return _within(asker.host, self.cluster_actions) and _within(asker.host, self.administration)
+
+
+def _within(host: str, networks: tuple[Network, ...]) -> bool:
+    if not networks:
+        return True
+    address = ip_address(host.partition("%")[0])
+    return any(address in network for network in networks)
