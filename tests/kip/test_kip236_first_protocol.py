@@ -216,12 +216,12 @@ def test_a_paused_move_is_rolled_back_too(world):
     from shunter.model.reassignment import Intervention
 
     world.reassign({TP: (4, 5, 6)})
-    world.reassign({TP: None}, token=2, cancel_mode=Intervention.PAUSE)
+    world.reassign({TP: None}, token=2, intervention=Intervention.PAUSE)
     assert world.store.reassignments[TP].phase is Phase.PAUSED
     world.write_cancel()
     assert world.replicas(TP) == (1, 2, 3)
     assert not world.store.reassignments
-    world.reassign({TP: None}, token=3, cancel_mode=Intervention.RESUME)
+    world.reassign({TP: None}, token=3, intervention=Intervention.RESUME)
     assert world.result(3) == {TP: "NO_REASSIGNMENT_IN_PROGRESS"}
 
 

@@ -33,7 +33,7 @@ def world():
 
 def cancel_whole(world, topics=None, mode=Intervention.STOP, token=90):
     world.feed(
-        ReassignmentsSubmitted((), tuple(topics or ()), cancel_all=topics is None, cancel_mode=mode, reply_to=token)
+        ReassignmentsSubmitted((), tuple(topics or ()), cancel_all=topics is None, intervention=mode, reply_to=token)
     )
     return world.result(token)
 
@@ -209,7 +209,7 @@ def test_a_stop_is_not_a_revert(world):
     """'a cancellation of a rebalance means stopping on-going partition movements': what is in the ISR stays."""
     world.reassign({TP: (4, 5, 6)})
     world.catch_up(TP, 4)
-    world.reassign({TP: None}, token=2, cancel_mode=Intervention.STOP)
+    world.reassign({TP: None}, token=2, intervention=Intervention.STOP)
     assert set(world.replicas(TP)) == {1, 2, 3, 4}
     assert set(world.leadership(TP).isr) == {1, 2, 3, 4}
 
@@ -231,7 +231,7 @@ def test_a_cancel_before_the_start_forgets_the_move(mode):
     world = yard(max_concurrent=1)
     world.reassign({TP: (4, 5, 6), SECOND: (4, 5, 6)})
     assert world.store.reassignments[SECOND].phase is Phase.PENDING
-    world.reassign({SECOND: None}, token=2, cancel_mode=mode)
+    world.reassign({SECOND: None}, token=2, intervention=mode)
     assert world.result(2) == {SECOND: "NONE"}
     assert SECOND not in world.store.reassignments
     assert world.replicas(SECOND) == (2, 1, 3)
@@ -244,8 +244,8 @@ def test_a_rollback_restores_the_order_from_any_point(caught_up):
     world.reassign({SECOND: (4, 5, 6)})
     for broker in caught_up:
         world.catch_up(SECOND, broker)
-    world.reassign({SECOND: None}, token=2, cancel_mode=Intervention.ROLL_BACK)
-    world.reassign({SECOND: None}, token=3, cancel_mode=Intervention.ROLL_BACK)
+    world.reassign({SECOND: None}, token=2, intervention=Intervention.ROLL_BACK)
+    world.reassign({SECOND: None}, token=3, intervention=Intervention.ROLL_BACK)
     assert world.result(2) == {SECOND: "NONE"}
     assert world.result(3)[SECOND] in {"NONE", "NO_REASSIGNMENT_IN_PROGRESS"}
     world.catch_up_all()
@@ -403,7 +403,7 @@ def test_a_pause_stops_what_is_fetched_and_forgets_nothing():
     world.reassign({TP: (4, 5, 6)})
     world.catch_up(TP, 4)
     sent = len(world.sent)
-    world.reassign({TP: None}, token=2, cancel_mode=Intervention.PAUSE)
+    world.reassign({TP: None}, token=2, intervention=Intervention.PAUSE)
     stops = [
         (r.broker, s.delete) for r in world.sent[sent:] if type(r).__name__ == "SendStopReplica" for s in r.partitions
     ]
@@ -413,7 +413,7 @@ def test_a_pause_stops_what_is_fetched_and_forgets_nothing():
     assert world.store.reassignments[TP].phase is Phase.PAUSED
     world.fail_over()
     assert world.store.reassignments[TP].phase is Phase.PAUSED
-    world.reassign({TP: None}, token=3, cancel_mode=Intervention.RESUME)
+    world.reassign({TP: None}, token=3, intervention=Intervention.RESUME)
     world.catch_up_all()
     assert world.replicas(TP) == (4, 5, 6)
 
@@ -422,7 +422,7 @@ def test_a_paused_replica_that_is_told_again_is_stopped_again():
     """Decision 0111: whoever bounces, or hears of another leader, must not go on fetching."""
     world = yard()
     world.reassign({TP: (4, 5, 6)})
-    world.reassign({TP: None}, token=2, cancel_mode=Intervention.PAUSE)
+    world.reassign({TP: None}, token=2, intervention=Intervention.PAUSE)
     sent = len(world.sent)
     world.bounce(5)
     stops = [r.broker for r in world.sent[sent:] if type(r).__name__ == "SendStopReplica"]
@@ -436,11 +436,11 @@ def test_a_paused_replica_that_is_told_again_is_stopped_again():
 def test_a_paused_pending_move_begins_when_it_is_resumed():
     world = yard(max_concurrent=1)
     world.reassign({TP: (4, 5, 6), SECOND: (4, 5, 6)})
-    world.reassign({SECOND: None}, token=2, cancel_mode=Intervention.PAUSE)
+    world.reassign({SECOND: None}, token=2, intervention=Intervention.PAUSE)
     world.catch_up_all()
     assert world.store.reassignments[SECOND].phase is Phase.PAUSED
     assert world.replicas(SECOND) == (2, 1, 3)
-    world.reassign({SECOND: None}, token=3, cancel_mode=Intervention.RESUME)
+    world.reassign({SECOND: None}, token=3, intervention=Intervention.RESUME)
     world.catch_up_all()
     assert world.replicas(SECOND) == (4, 5, 6)
 
@@ -450,9 +450,9 @@ def test_a_rollback_is_not_paused():
     world.reassign({TP: (4, 5, 6)})
     for broker in (4, 5):
         world.catch_up(TP, broker)
-    world.reassign({TP: None}, token=2, cancel_mode=Intervention.ROLL_BACK)
+    world.reassign({TP: None}, token=2, intervention=Intervention.ROLL_BACK)
     assert world.store.reassignments[TP].phase is Phase.ROLLING_BACK
-    world.reassign({TP: None}, token=3, cancel_mode=Intervention.PAUSE)
+    world.reassign({TP: None}, token=3, intervention=Intervention.PAUSE)
     assert world.result(3) == {TP: "INVALID_REQUEST"}
 
 

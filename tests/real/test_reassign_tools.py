@@ -489,7 +489,7 @@ def test_the_admin_client_of_the_kip(yard, topic):
             assert admin.list_partition_reassignments(partitions[1:]).reassignments.result(timeout=20) == {}
             assert set(admin.list_partition_reassignments([topic]).reassignments.result(timeout=20)) == {partitions[0]}
             assert admin.list_partition_reassignments(["absent"]).reassignments.result(timeout=20) == {}
-            stopping = AlterPartitionReassignmentsOptions(cancel_mode=Intervention.STOP)
+            stopping = AlterPartitionReassignmentsOptions(intervention=Intervention.STOP)
             assert admin.cancel_whole(None, stopping) == {partitions[0]: None}
             yard.throttle(topic, None)
     finally:

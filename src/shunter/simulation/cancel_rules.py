@@ -55,8 +55,8 @@ class CancelRules:
         paused = self._covered(who, event, pauses=True)
         for request, tp in covered:
             request.cancelled.add(tp)
-        if event.cancel_mode is Intervention.RESUME or any(
-            change.cancel_mode is Intervention.RESUME for change in event.changes
+        if event.intervention is Intervention.RESUME or any(
+            change.intervention is Intervention.RESUME for change in event.changes
         ):
             self._held.clear()
             self._resumes += 1
@@ -84,12 +84,14 @@ class CancelRules:
         self, who: tuple[str, int], event: ReassignmentsSubmitted, *, pauses: bool
     ) -> list[tuple[ObservedRequest, TopicPartition]]:
         """What the same process was asked for before and has not answered, and is cancelled (or paused) now."""
-        modes = {change.tp: change.cancel_mode or event.cancel_mode for change in event.changes if not change.replicas}
+        modes = {
+            change.tp: change.intervention or event.intervention for change in event.changes if not change.replicas
+        }
         covered: list[tuple[ObservedRequest, TopicPartition]] = []
         for request in self._open:
             for tp in request.targets if request.who == who else ():
                 whole = event.cancel_all or tp.topic in event.cancel_topics
-                mode = modes.get(tp, event.cancel_mode)
+                mode = modes.get(tp, event.intervention)
                 wanted = mode is Intervention.PAUSE if pauses else mode not in (Intervention.PAUSE, Intervention.RESUME)
                 if (tp in modes or whole) and wanted:
                     covered.append((request, tp))
@@ -120,7 +122,7 @@ class CancelRules:
 
     def _moving(self, name: str, event: ReassignmentsSubmitted) -> Seen:
         """What a process knows to be in motion, of what a cancel of everything or of whole topics is for."""
-        if event.cancel_mode in (Intervention.PAUSE, Intervention.RESUME):
+        if event.intervention in (Intervention.PAUSE, Intervention.RESUME):
             return {}
         return {
             TopicPartition(topic, number): (known.assignment, known.leadership.leader_epoch)

@@ -92,16 +92,16 @@ class Operators:
                 self.world.safety.cancels.named(change.tp, change.replicas)
             if change.replicas and change.tp in self.world.truth.records:
                 self.world.safety.moves.asked(change.tp)
-        cancels = {change.tp: change.cancel_mode for change in event.changes if not change.replicas}
+        cancels = {change.tp: change.intervention for change in event.changes if not change.replicas}
         if event.cancel_all or event.cancel_topics:
-            cancels.update(dict.fromkeys(self.world.truth.records, event.cancel_mode))
+            cancels.update(dict.fromkeys(self.world.truth.records, event.intervention))
         for tp, mode in cancels.items():
             if (mode or self.world.shape.settings.cancel_mode) is Intervention.STOP:
                 self.world.safety.moves.asked(tp)  # A rollback may be stopped where it stands.
 
         def with_token(token: int) -> ReassignmentsSubmitted:
             return ReassignmentsSubmitted(
-                event.changes, event.cancel_topics, event.cancel_all, event.cancel_mode, reply_to=token
+                event.changes, event.cancel_topics, event.cancel_all, event.intervention, reply_to=token
             )
 
         targets = {
@@ -173,7 +173,7 @@ class Operators:
             return False
         if self.world.apache.active:
             return self.world.apache.cancel(tp)
-        change = ReassignmentChange(tp, None, cancel_mode=random.choice((None, *Intervention)))
+        change = ReassignmentChange(tp, None, intervention=random.choice((None, *Intervention)))
         return self._submit_perhaps_twice(ReassignmentsSubmitted((change,)), "cancel", random)
 
     def change_mind(self, random: Random) -> bool:
@@ -185,8 +185,8 @@ class Operators:
             return False
         mode = random.choice((None, Intervention.STOP, Intervention.ROLL_BACK, Intervention.PAUSE))
         if random.random() < 0.5:
-            return self.submit(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=mode), "cancel")
-        cancels = tuple(ReassignmentChange(tp, None, cancel_mode=mode) for tp in chosen if random.random() < 0.5)
+            return self.submit(ReassignmentsSubmitted((), cancel_all=True, intervention=mode), "cancel")
+        cancels = tuple(ReassignmentChange(tp, None, intervention=mode) for tp in chosen if random.random() < 0.5)
         return self.submit(ReassignmentsSubmitted(cancels), "cancel")
 
     def roll_back_from(self, broker: BrokerId) -> None:
@@ -194,7 +194,7 @@ class Operators:
         records = self.world.truth.records.items()
         moving = [tp for tp, record in records if broker in record.original and record.phase is Phase.MOVING]
         if moving and not self.world.apache.active:
-            changes = tuple(ReassignmentChange(tp, None, cancel_mode=Intervention.ROLL_BACK) for tp in moving)
+            changes = tuple(ReassignmentChange(tp, None, intervention=Intervention.ROLL_BACK) for tp in moving)
             self.submit(ReassignmentsSubmitted(changes), "cancel")
 
     def cancel_topic(self, random: Random) -> bool:
@@ -202,13 +202,13 @@ class Operators:
         tp = self._partition(random)
         mode = random.choice((None, *Intervention))
         return tp is not None and self.submit(
-            ReassignmentsSubmitted((), cancel_topics=(tp.topic,), cancel_mode=mode), "cancel"
+            ReassignmentsSubmitted((), cancel_topics=(tp.topic,), intervention=mode), "cancel"
         )
 
     def cancel_all(self, random: Random) -> bool:
         """Cancel everything."""
         mode = random.choice((None, *Intervention))
-        return self.submit(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=mode), "cancel")
+        return self.submit(ReassignmentsSubmitted((), cancel_all=True, intervention=mode), "cancel")
 
     def cancel_at_start(self, random: Random) -> bool:
         """Begin moves under Apache's controller, depose it, and cancel everything as soon as one of ours is there."""
@@ -226,7 +226,7 @@ class Operators:
         """A controller of ours is there, and has not looked yet at who is right about everything that moves."""
         mode, self._at_start = self._at_start, None
         if mode is not None and not self.world.phase_two:
-            self.submit(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=mode), "cancel")
+            self.submit(ReassignmentsSubmitted((), cancel_all=True, intervention=mode), "cancel")
 
     def legacy_znode(self, random: Random) -> bool:
         """Write `/admin/reassign_partitions` as Apache's tool does; refused while it is there."""
@@ -252,7 +252,7 @@ class Operators:
     def resume(self, random: Random) -> bool:
         """Let paused moves go on."""
         del random
-        return self.submit(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=Intervention.RESUME), "resume")
+        return self.submit(ReassignmentsSubmitted((), cancel_all=True, intervention=Intervention.RESUME), "resume")
 
     def extra_znode(self, random: Random) -> bool:
         """Write KIP-236's `/admin/reassign_partitions_extra`."""

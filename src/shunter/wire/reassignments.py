@@ -38,7 +38,7 @@ ALTER_PARTITION_REASSIGNMENTS: Final = 45
 LIST_PARTITION_REASSIGNMENTS: Final = 46
 
 TAG_STRATEGY: Final = 10_000
-TAG_CANCEL_MODE: Final = 10_001
+TAG_INTERVENTION: Final = 10_001
 TAG_FORCE: Final = 10_002
 TAG_DETAILED: Final = 10_003
 """Of a request 46: tell of each move what the shipped response has no room for."""
@@ -61,7 +61,7 @@ class AlteredPartition(NamedTuple):
     partition: int
     replicas: Replicas | None
     strategy: Strategy | None = None
-    cancel_mode: Intervention | None = None
+    intervention: Intervention | None = None
     forced: bool = False
 
 
@@ -78,7 +78,7 @@ class AlterReassignmentsRequest(NamedTuple):
     topics: tuple[AlteredTopic, ...] | None
     timeout_ms: int = 60_000
     strategy: Strategy | None = None
-    cancel_mode: Intervention | None = None
+    intervention: Intervention | None = None
     forced: bool = False
 
 
@@ -169,9 +169,9 @@ def encode_alter_request(request: AlterReassignmentsRequest) -> bytes:
                 for one in topic.partitions:
                     parts.append(INT32.pack(one.partition))
                     parts.append(compact_int32s(one.replicas))
-                    parts.append(_choice_tags(one.strategy, one.cancel_mode, one.forced))
+                    parts.append(_choice_tags(one.strategy, one.intervention, one.forced))
             parts.append(NO_TAGS)
-    parts.append(_choice_tags(request.strategy, request.cancel_mode, request.forced))
+    parts.append(_choice_tags(request.strategy, request.intervention, request.forced))
     return b"".join(parts)
 
 
@@ -389,9 +389,9 @@ def _replicas_and_tags(count: int) -> struct.Struct:
 
 
 @lru_cache(maxsize=32)
-def _choice_tags(strategy: Strategy | None, cancel_mode: Intervention | None, forced: bool) -> bytes:
+def _choice_tags(strategy: Strategy | None, intervention: Intervention | None, forced: bool) -> bytes:
     """Encode tagged fields; what is as configured is left out."""
-    chosen = ((TAG_STRATEGY, strategy), (TAG_CANCEL_MODE, cancel_mode), (TAG_FORCE, 1 if forced else None))
+    chosen = ((TAG_STRATEGY, strategy), (TAG_INTERVENTION, intervention), (TAG_FORCE, 1 if forced else None))
     return _tags((tag, value) for tag, value in chosen if value is not None)
 
 
@@ -407,7 +407,7 @@ def _choices(cursor: Cursor) -> tuple[Strategy | None, Intervention | None, bool
         return None, None, False
     return (
         _choice(cursor, tags, TAG_STRATEGY, Strategy),
-        _choice(cursor, tags, TAG_CANCEL_MODE, Intervention),
+        _choice(cursor, tags, TAG_INTERVENTION, Intervention),
         _byte(cursor, tags, TAG_FORCE, highest=1) == 1,
     )
 

@@ -64,7 +64,7 @@ def test_a_controller_that_died_is_told_and_forgotten() -> None:
 
 
 def test_what_only_shunters_controller_understands_is_refused(admin: ReassignmentAdmin) -> None:
-    stopping = AlterPartitionReassignmentsOptions(cancel_mode=Intervention.STOP)
+    stopping = AlterPartitionReassignmentsOptions(intervention=Intervention.STOP)
     result = admin.alter_partition_reassignments({TopicPartition("t", 0): None}, stopping)
     assert "not Shunter's" in str(result.all().exception(timeout=20))
     with pytest.raises(DriverError, match="not Shunter's"):

@@ -310,7 +310,7 @@ async def test_reassignments_reach_the_core_with_the_choices_of_the_request_and_
             ReassignmentChange(TopicPartition("t", 0), (1, 2), Strategy.ALL_AT_ONCE, None, False),
             ReassignmentChange(TopicPartition("t", 1), None, Strategy.ALL_AT_ONCE, Intervention.ROLL_BACK, False),
         )
-        assert (event.cancel_topics, event.cancel_all, event.cancel_mode) == (("u",), False, Intervention.STOP)
+        assert (event.cancel_topics, event.cancel_all, event.intervention) == (("u",), False, Intervention.STOP)
         assert [(one.partition, int(one.error), one.message) for one in answer.topics[0].partitions] == [
             (0, 0, None),
             (1, 39, "broker 8 is unknown"),
@@ -349,7 +349,7 @@ async def test_null_topics_cancel_everything_and_a_standby_refuses():
         body = encode_alter_request(AlterReassignmentsRequest(None, 5000, None, Intervention.ROLL_BACK))
         answer = decode_alter_response(await raw(w, 45, body))
         assert answer.error == 0
-        assert (w.core.events[0].cancel_all, w.core.events[0].cancel_mode) == (True, Intervention.ROLL_BACK)
+        assert (w.core.events[0].cancel_all, w.core.events[0].intervention) == (True, Intervention.ROLL_BACK)
         w.state.active = False
         answer = decode_alter_response(await raw(w, 45, body))
         assert answer.error == ErrorCode.NOT_CONTROLLER

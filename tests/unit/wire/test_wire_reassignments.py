@@ -41,12 +41,12 @@ from shunter.wire.requests import ParsedRequest, decode_request, encode_response
 
 names = peer.names
 strategies = st.none() | st.sampled_from(Strategy)
-cancel_modes = st.none() | st.sampled_from(Intervention)
+interventions = st.none() | st.sampled_from(Intervention)
 replicas = st.none() | st.lists(st.integers(-1, 2**31 - 1), max_size=4).map(tuple) | st.just(tuple(range(130)))
 plain_partitions = st.builds(
-    AlteredPartition, peer.int32s, replicas, strategy=st.none(), cancel_mode=st.none(), forced=st.just(False)
+    AlteredPartition, peer.int32s, replicas, strategy=st.none(), intervention=st.none(), forced=st.just(False)
 )
-partitions = st.builds(AlteredPartition, peer.int32s, replicas, strategies, cancel_modes, st.booleans())
+partitions = st.builds(AlteredPartition, peer.int32s, replicas, strategies, interventions, st.booleans())
 plain_topics = st.builds(AlteredTopic, names, st.lists(plain_partitions, max_size=4).map(tuple))
 topics = st.builds(AlteredTopic, names, st.none() | st.lists(partitions, max_size=4).map(tuple))
 requests = st.builds(
@@ -54,7 +54,7 @@ requests = st.builds(
     st.none() | st.lists(topics, max_size=3).map(tuple),
     peer.int32s,
     strategies,
-    cancel_modes,
+    interventions,
     st.booleans(),
 )
 timeouts = st.integers(0, 2**31 - 1)
@@ -63,7 +63,7 @@ plain_requests = st.builds(
     st.lists(plain_topics, max_size=3).map(tuple),
     timeouts,
     strategy=st.none(),
-    cancel_mode=st.none(),
+    intervention=st.none(),
     forced=st.just(False),
 )
 codes = st.sampled_from(ErrorCode)

@@ -235,7 +235,7 @@ def _cancel_one(yard: Yard, gauge: Gauge, mode: Intervention) -> TopicPartition:
         if not begun:
             break
         tp = begun[-1]
-        partition = AlteredPartition(tp.partition, None, cancel_mode=mode)
+        partition = AlteredPartition(tp.partition, None, intervention=mode)
         request = AlterReassignmentsRequest((AlteredTopic(tp.topic, (partition,)),))
         answer = alter_reassignments("127.0.0.1", yard.shunter.port, request)
         result = answer.topics[0].partitions[0] if answer.topics else None

@@ -217,7 +217,7 @@ class ReassignPartitions:
         self._throttle(rates, asked, under_way, proposed, current)
         self._start(proposed)
         if cancelled:
-            self._cancel(cancelled, _cancel_mode(options))
+            self._cancel(cancelled, _intervention(options))
         if asked.log_dirs:
             log_dirs.execute(self.cluster, asked.log_dirs, timeout_ms, self.echo)
 
@@ -276,7 +276,7 @@ class ReassignPartitions:
         # As Apache asks it: what only adds is passed over (KAFKA-15653 is not fixed in 3.9).
         active = [tp for tp, move in sorted(under_way.items()) if not move.adding or move.removing]
         if active:
-            self._cancel(active, _cancel_mode(options))
+            self._cancel(active, _intervention(options))
         else:
             self.echo("None of the specified partition reassignments are active.")
         told = log_dirs.cancel(self.cluster, asked.log_dirs, timeout_ms, self.echo)
@@ -286,7 +286,7 @@ class ReassignPartitions:
             self.echo(told)
 
     def _cancel(self, partitions: Iterable[TopicPartition], mode: Intervention | None) -> None:
-        chosen = AlterOptions(cancel_mode=self._sayable(mode))
+        chosen = AlterOptions(intervention=self._sayable(mode))
         cancelled = sorted(partitions)
         errors = _errors(self.cluster.alter_moves(dict.fromkeys(cancelled), chosen))
         if errors:
@@ -305,12 +305,12 @@ class ReassignPartitions:
 
     def cancel_all(self, options: Options) -> None:
         """Cancel everything: stop it where it stands (KIP-455's draft), or roll it back."""
-        mode = _cancel_mode(options) or Intervention.STOP
+        mode = _intervention(options) or Intervention.STOP
         under_way = self._under_way()
         if not under_way:
             self.echo("None of the specified partition reassignments are active.")
         elif self.cluster.is_shunter():
-            results = self.cluster.cancel_whole(None, AlterOptions(cancel_mode=mode))
+            results = self.cluster.cancel_whole(None, AlterOptions(intervention=mode))
             errors = _errors(results)
             if errors:
                 raise ToolFailed(
@@ -329,7 +329,7 @@ def hash_set_order_of(partitions: Iterable[TopicPartition]) -> list[TopicPartiti
     return sorted(partitions)
 
 
-def _cancel_mode(options: Options) -> Intervention | None:
+def _intervention(options: Options) -> Intervention | None:
     if "stop" in options:
         return Intervention.STOP
     return Intervention.ROLL_BACK if "rollback" in options else None

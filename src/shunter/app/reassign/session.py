@@ -190,7 +190,7 @@ class ReassignSession:
             by_strategy.setdefault(order.strategy or strategy, {})[order.tp] = order.target or None
         refused: dict[TopicPartition, str] = {}
         for chosen, moves in by_strategy.items():
-            options = AlterOptions(strategy=chosen, cancel_mode=Intervention.ROLL_BACK, forced=forced)
+            options = AlterOptions(strategy=chosen, intervention=Intervention.ROLL_BACK, forced=forced)
             for tp, error in self.cluster.alter_moves(moves, options).items():
                 if error is not None:
                     refused[tp] = _told(error)
@@ -204,7 +204,7 @@ class ReassignSession:
         Returns:
             What became of each partition: None, or why it was refused.
         """
-        options = AlterOptions(cancel_mode=mode)
+        options = AlterOptions(intervention=mode)
         if partitions:
             found = self.cluster.alter_moves(dict.fromkeys(partitions), options)
         else:

@@ -128,7 +128,7 @@ class ReassignmentChange:
     tp: TopicPartition
     replicas: Replicas | None
     strategy: Strategy | None = None
-    cancel_mode: Intervention | None = None
+    intervention: Intervention | None = None
     forced: bool = False
 
 
@@ -139,7 +139,7 @@ class ReassignmentsSubmitted:
     changes: tuple[ReassignmentChange, ...]
     cancel_topics: tuple[str, ...] = ()
     cancel_all: bool = False
-    cancel_mode: Intervention | None = None
+    intervention: Intervention | None = None
     reply_to: ReplyToken = 0
 
 

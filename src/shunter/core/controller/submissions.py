@@ -76,9 +76,9 @@ class Submissions:
         last word counts, as with Apache's controller.
         """
         named = {change.tp: change for change in event.changes}
-        cancels = {tp: change.cancel_mode for tp, change in named.items() if change.replicas is None}
+        cancels = {tp: change.intervention for tp, change in named.items() if change.replicas is None}
         for tp in self._whole(event):
-            cancels.setdefault(tp, event.cancel_mode)
+            cancels.setdefault(tp, event.intervention)
         changes = [change for change in named.values() if change.replicas is not None]
         tasks = bool(cancels) + bool(changes)
         if not tasks:
@@ -86,7 +86,7 @@ class Submissions:
         order = tuple(dict.fromkeys((*named, *cancels)))
         gathered = PartitionResults(event.reply_to, order, tasks)
         if cancels:
-            mode = event.cancel_mode
+            mode = event.intervention
             items = [(tp, cancel or mode) for tp, cancel in cancels.items()]
             # It concerns what was asked for before it; what comes after it may be open too when its turn comes.
             decide = partial(self._cancel, before=self._asked_before())

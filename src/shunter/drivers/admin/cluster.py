@@ -225,7 +225,7 @@ class KafkaPythonAdmin:
             # Whoever asks takes the steps himself: each all at once, and null gives the originals back.
             from shunter.drivers.admin.reassignments import AlterOptions  # noqa: PLC0415  as in `alter_moves`
 
-            options = AlterOptions(strategy=Strategy.ALL_AT_ONCE, cancel_mode=Intervention.ROLL_BACK)
+            options = AlterOptions(strategy=Strategy.ALL_AT_ONCE, intervention=Intervention.ROLL_BACK)
             outcomes = await self.alter_moves(dict(targets), options)
             return {tp: _code(outcome) for tp, outcome in outcomes.items()}
         asked = {

@@ -72,13 +72,13 @@ class AlterOptions:
 
     timeout_ms: int = 60_000
     strategy: Strategy | None = None
-    cancel_mode: Intervention | None = None
+    intervention: Intervention | None = None
     forced: bool = False
 
     @property
     def plain(self) -> bool:
         """Whether any controller understands it."""
-        return self.strategy is None and self.cancel_mode is None and not self.forced
+        return self.strategy is None and self.intervention is None and not self.forced
 
 
 class _Alter(AlterPartitionReassignmentsRequest, init=False):  # type: ignore[call-arg,misc]
@@ -163,7 +163,7 @@ def _alter(
         raise DriverError(told, retriable=False)
     request = _Alter(max_version=0)
     request.body = encode_alter_request(
-        AlterReassignmentsRequest(topics, options.timeout_ms, options.strategy, options.cancel_mode, options.forced)
+        AlterReassignmentsRequest(topics, options.timeout_ms, options.strategy, options.intervention, options.forced)
     )
     return {
         TopicPartition(topic.name, result.partition_index): _rejection(result.error_code, result.error_message)

@@ -43,12 +43,12 @@ async def alter_partition_reassignments(request: AlterReassignmentsRequest, call
         changes=tuple(change for topic in topics for change in _changes(topic, request)),
         cancel_topics=tuple(topic.name for topic in topics if topic.partitions is None),
         cancel_all=request.topics is None,
-        cancel_mode=_draft_cancel_mode(request),
+        intervention=_draft_intervention(request),
     )
     try:
         reply = await call.submit(
             lambda token: ReassignmentsSubmitted(
-                event.changes, event.cancel_topics, event.cancel_all, event.cancel_mode, token
+                event.changes, event.cancel_topics, event.cancel_all, event.intervention, token
             ),
             # Apache answers when it is done, whatever the timeout; a client can't mean that it wants no answer.
             request.timeout_ms if request.timeout_ms > 0 else UNTIMED_MS,
@@ -73,10 +73,10 @@ async def _by_topic(reply: PartitionResultsReply) -> tuple[TopicResults, ...]:
     )
 
 
-def _draft_cancel_mode(request: AlterReassignmentsRequest) -> Intervention | None:
+def _draft_intervention(request: AlterReassignmentsRequest) -> Intervention | None:
     """Tell what null topics or null partitions mean: the draft stops, unless the request says otherwise."""
     drafted = request.topics is None or any(topic.partitions is None for topic in request.topics)
-    return Intervention.STOP if drafted and request.cancel_mode is None else request.cancel_mode
+    return Intervention.STOP if drafted and request.intervention is None else request.intervention
 
 
 def _changes(topic: AlteredTopic, request: AlterReassignmentsRequest) -> Iterable[ReassignmentChange]:
@@ -86,7 +86,7 @@ def _changes(topic: AlteredTopic, request: AlterReassignmentsRequest) -> Iterabl
             TopicPartition(topic.name, altered.partition),
             altered.replicas,
             altered.strategy or request.strategy,
-            altered.cancel_mode or request.cancel_mode,
+            altered.intervention or request.intervention,
             altered.forced or request.forced,
         )
 

@@ -33,4 +33,4 @@ def let_write(world):
 
 
 def everything(token, mode):
-    return ReassignmentsSubmitted((), cancel_all=True, cancel_mode=mode, reply_to=token)
+    return ReassignmentsSubmitted((), cancel_all=True, intervention=mode, reply_to=token)

@@ -111,7 +111,7 @@ def test_a_cancel_that_overtakes_the_row_of_a_start_up_begins_nothing_before_it_
     world.settings = replace(world.settings, max_concurrent=0)
     world.silent.add(4)
     world.fail_over()
-    world.reassign({TP: None}, token=3, cancel_mode=Intervention.STOP)
+    world.reassign({TP: None}, token=3, intervention=Intervention.STOP)
     assert TP not in world.store.reassignments
     assert world.replicas(TP) == (1, 2)
     assert world.leadership(TP)[:3] == before[:3]

@@ -41,7 +41,7 @@ def adopting(*, begun):
 def test_a_request_to_cancel_everything_ends_what_nobody_has_looked_at_and_nothing_that_comes_after(mode, begun, whole):
     world = adopting(begun=begun)
     after = ReassignmentsSubmitted((ReassignmentChange(TP, (2, 3)),), reply_to=3)
-    world.feed(ReassignmentsSubmitted((), **whole, cancel_mode=mode, reply_to=2), after)
+    world.feed(ReassignmentsSubmitted((), **whole, intervention=mode, reply_to=2), after)
     assert world.result(2) == {TP: "NONE"}
     assert world.replicas(TP) == (1, 2)
     assert not world.store.reassignments, "what comes after it waits for broker 4"
@@ -53,7 +53,7 @@ def test_a_request_to_cancel_everything_ends_what_nobody_has_looked_at_and_nothi
 
 def test_a_pause_of_everything_holds_it_too():
     world = adopting(begun=True)
-    world.feed(ReassignmentsSubmitted((), cancel_all=True, cancel_mode=Intervention.PAUSE, reply_to=2))
+    world.feed(ReassignmentsSubmitted((), cancel_all=True, intervention=Intervention.PAUSE, reply_to=2))
     assert world.result(2) == {TP: "NONE"}
     world.answer_all()
     world.catch_up_all()

@@ -146,7 +146,7 @@ def test_a_cancel_that_is_refused_has_cancelled_nothing_that_waits():
     world.feed(ReassignmentsSubmitted(changes, reply_to=1))
     [first] = world.held_batches
     submission = world.machine.intake.submissions.open[0]
-    world.feed(ReassignmentsSubmitted((ReassignmentChange(other, None, cancel_mode=Intervention.STOP),), reply_to=2))
+    world.feed(ReassignmentsSubmitted((ReassignmentChange(other, None, intervention=Intervention.STOP),), reply_to=2))
     world.release_writes()
     assert first is not None
     assert world.result(2) == {other: "NONE"}

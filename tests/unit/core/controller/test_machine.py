@@ -77,7 +77,7 @@ def test_a_stop_keeps_what_is_in_sync():
     world.create("t", [(1, 2, 3)])
     world.reassign({TP: (4, 5, 6)})
     world.catch_up(TP, 4)
-    world.reassign({TP: None}, token=2, cancel_mode=Intervention.STOP)
+    world.reassign({TP: None}, token=2, intervention=Intervention.STOP)
     assert set(world.replicas(TP)) == {1, 2, 3, 4}
     assert not world.store.reassignments
     world.check()

@@ -64,7 +64,7 @@ class Yard(RuleBasedStateMachine):
 
     @rule(tp=partitions, mode=st.sampled_from([None, *Intervention]))
     def cancel(self, tp, mode):
-        self.world.reassign({tp: None}, token=self.next_token(), cancel_mode=mode)
+        self.world.reassign({tp: None}, token=self.next_token(), intervention=mode)
 
     @rule(tp=partitions, data=st.data())
     def isr_changes(self, tp, data):
@@ -168,7 +168,7 @@ class Yard(RuleBasedStateMachine):
         world.answer_all()
         # Only now: what was paused while it waited for a silent broker is taken on with that one's answer.
         paused = [tp for tp, move in world.machine.state.reassignments.items() if move.phase is Phase.PAUSED]
-        world.reassign(dict.fromkeys(paused), token=self.next_token(), cancel_mode=Intervention.RESUME)
+        world.reassign(dict.fromkeys(paused), token=self.next_token(), intervention=Intervention.RESUME)
         world.pass_time(1_000_000)
         for _ in range(8):
             world.catch_up_all()

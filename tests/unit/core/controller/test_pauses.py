@@ -14,11 +14,11 @@ def test_a_resumed_addition_fetches_again_though_it_joined_the_isr_before_it_was
     world = Harness().start()
     world.create("t", [(1, 2)])
     world.reassign({TP: (1, 2, 3, 4)})
-    world.reassign({TP: None}, token=2, cancel_mode=Intervention.PAUSE)
+    world.reassign({TP: None}, token=2, intervention=Intervention.PAUSE)
     world.catch_up(TP, 3)
     world.kill(4)
     epoch = world.leadership(TP).leader_epoch
-    world.reassign({TP: None}, token=3, cancel_mode=Intervention.RESUME)
+    world.reassign({TP: None}, token=3, intervention=Intervention.RESUME)
     assert world.leadership(TP).leader_epoch > epoch
 
 
@@ -26,7 +26,7 @@ def test_a_paused_move_that_somebody_else_moved_on_holds_nobody_back():
     world = Harness().start()
     world.create("t", [(1, 2)])
     world.reassign({TP: (1, 3)})
-    world.reassign({TP: None}, token=2, cancel_mode=Intervention.PAUSE)
+    world.reassign({TP: None}, token=2, intervention=Intervention.PAUSE)
     topic = world.store.topics["t"]
     theirs = ReplicaAssignment((1, 2, 4), (4,), (2,))
     world.store.topics["t"] = topic._replace(assignments={0: theirs}, version=topic.version + 1)
@@ -67,7 +67,7 @@ def test_what_takes_the_place_of_a_paused_move_sets_its_replicas_going_again():
     world = Harness().start()
     world.create("t", [(1, 2)])
     world.reassign({TP: (1, 2, 3)}, strategy=Strategy.ALL_AT_ONCE)
-    world.reassign({TP: None}, token=2, cancel_mode=Intervention.PAUSE)
+    world.reassign({TP: None}, token=2, intervention=Intervention.PAUSE)
     before = world.leadership(TP).leader_epoch
     topic = world.store.topics["t"]
     reordered = ReplicaAssignment((3, 2, 1), (3,))

@@ -50,7 +50,7 @@ def test_a_rollback_goes_on_when_min_insync_replicas_is_lowered():
     world.catch_up(TP, 3)
     assert world.replicas(TP) == (1, 3, 4)
     world.kill(2)
-    world.reassign({TP: None}, token=2, cancel_mode=Intervention.ROLL_BACK)
+    world.reassign({TP: None}, token=2, intervention=Intervention.ROLL_BACK)
     assert 3 in world.replicas(TP)
     world.feed(ConfigsRead({"t": {"min.insync.replicas": "1"}}, {}))
     assert 3 not in world.replicas(TP)

@@ -143,7 +143,7 @@ def act(world, verb, *words):
             mode = {"stop": Intervention.STOP, "roll-back": Intervention.ROLL_BACK}.get(how)
             mode = mode or {"pause": Intervention.PAUSE, "resume": Intervention.RESUME}[how]
             world.tokens += 1
-            world.reassign({parse(tp): None}, token=world.tokens, cancel_mode=mode)
+            world.reassign({parse(tp): None}, token=world.tokens, intervention=mode)
         case "catches-up", tp, broker:
             world.catch_up(parse(tp), int(broker))
         case "dies", broker:
