@@ -41,7 +41,7 @@ class Watched:
 
     @property
     def status(self):
-        return cli("reassign", "status", "--bootstrap-server", self.yard.bootstrap, self.name)[1]
+        return cli("status", "--bootstrap-server", self.yard.bootstrap, self.name)[1]
 
     def wait(self, *words):
         """Until its status has these words."""
@@ -57,7 +57,7 @@ class Watched:
             raise AssertionError(f"{failed}: {self.replicas}, {self.state}, {self.status}") from failed
 
     def roll_back(self):
-        status, out = cli("reassign", "rollback", "--yes", "--bootstrap-server", self.yard.bootstrap, self.name)
+        status, out = cli("rollback", "--yes", "--bootstrap-server", self.yard.bootstrap, self.name)
         assert status == 0, out
 
 
@@ -220,11 +220,11 @@ def test_a_target_below_min_insync_replicas(yard, create, tmp_path):
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(plan_of([moved.tp], (4,))))
     at = ("--bootstrap-server", yard.bootstrap)
-    status, out = cli("reassign", "execute", *at, plan)
+    status, out = cli("execute", *at, "--yes", plan)
     assert status != 0
     assert "min.insync.replicas" in out, out
     assert moved.replicas == (1, 2, 3)
-    status, out = cli("reassign", "execute", *at, "--force", plan)
+    status, out = cli("execute", *at, "--yes", "--force", plan)
     assert status == 0, out
     yard.wait_moved([moved.tp], (4,))
 

@@ -198,16 +198,16 @@ def test_a_pause_of_one_move_holds_whatever_else_moves(yard: Yard) -> None:
         return next((int(row["copied_bytes"]) for row in rows if row["partition"] == first), 0)
 
     running.wait_for(lambda: copied() > 0, about="some of it being copied")
-    unasked = yard.shunter.run("pause", "--partition", first)
+    unasked = yard.shunter.run("pause", first)
     assert unasked.returncode == ExitCode.USAGE, unasked.stdout
     assert "are copied again: 1 paused copies are cancelled" in unasked.stderr, "its cost is told first"
-    assert yard.shunter.run("pause", "--partition", first, "--yes").returncode == ExitCode.DONE
+    assert yard.shunter.run("pause", first, "--yes").returncode == ExitCode.DONE
     running.wait_for(lambda: yard.cluster.ongoing() == PARTITIONS - 1, about="the paused copy being cancelled")
     assert set(yard.cluster.replicas(yard.topic)[0]) == set(ORIGINAL[0])
     assert yard.shunter.run("limit", "20M").returncode == ExitCode.DONE
     running.wait_for(lambda: running.progress["counts"] == {"done": 3, "paused": 1}, about="the others' end")
     assert set(yard.cluster.replicas(yard.topic)[0]) == set(ORIGINAL[0]), "a pause holds"
-    assert yard.shunter.run("resume", "--partition", first).returncode == ExitCode.DONE
+    assert yard.shunter.run("resume", first).returncode == ExitCode.DONE
     assert running.end(240) == ExitCode.DONE, running.lines[-3:]
     yard.ended_in(TARGET)
 
@@ -246,10 +246,9 @@ def test_what_of_a_plan_does_not_fit_is_refused_by_partition_and_the_rest_is_mov
     ]
     plan = tmp_path / "misfit.json"
     plan.write_text(json.dumps({"version": 1, "partitions": entries}))
-    # By the name that works under Shunter's controller too.
-    done = yard.shunter.run("reassign", "execute", str(plan), "--yes", "--throttle", "5M", timeout_s=240)
+    done = yard.shunter.run("execute", str(plan), "--yes", "--throttle", "5M", timeout_s=240)
     assert done.returncode == ExitCode.PARTLY, done.stdout + done.stderr
-    assert "moving from here, as `shunter execute` does" in done.stderr
+    assert "by the executor: --journal is an option of its own" in done.stderr
     for told in (
         f"{yard.topic}-1 was not taken on: the plan was made when {yard.topic}-1 was on [1, 2]; now it is on [2, 1]",
         "name broker 99, which is not a live broker; known are [1, 2, 3]",

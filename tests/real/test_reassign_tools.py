@@ -26,6 +26,7 @@ from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Intervention
 from shunter.testbed.waiting import wait_until
 
+BY = "by the controller: it is Shunter's\n"
 NO_THROTTLE = (0, "no throttle is set\n")
 
 pytestmark = [
@@ -251,37 +252,48 @@ def test_a_request_znode_on_real_brokers(yard, topic, zk):
         yard.wait_moved(partitions, (2, 3, 4))
 
 
-def test_reassign_turns_moves_of_our_controller(yard, topic, tmp_path):
+def test_the_verbs_turn_moves_of_our_controller(yard, topic, tmp_path):
     """plan, execute, status, pause, resume, stop, rollback, list, verify, throttles; nothing is lost meanwhile."""
     partitions = yard.create(topic, (1, 2, 3), partitions=3)
     at = ("--bootstrap-server", yard.bootstrap)
     plan = written(tmp_path, plan_of(partitions, (4, 3, 2)))
     with yard.traffic(partitions, records=200):
-        status, out = cli("reassign", "plan", *at, plan)
+        status, out = cli("execute", *at, "--dry-run", plan)
         assert status == 0, out
         assert "3 partitions" in out
-        status, out = cli("reassign", "execute", *at, "--throttle", "20K", plan)
+        status, out = cli("execute", *at, "--yes", "--throttle", "20K", plan)
         assert (status, "3 of 3 partitions taken on" in out) == (0, True), out
-        status, out = cli("reassign", "status", *at)
+        assert "by the controller: it is Shunter's\n" in out
+        status, out = cli("status", *at)
         assert status == 0, out
         assert f"{topic}-0: moving, on [1, 2, 3, 4], to [4, 3, 2] from [1, 2, 3]; waits for broker 4 to catch up" in out
         assert "a rollback is instant" in out
-        assert cli("reassign", "pause", *at, "--all") == (0, "3 of 3 partitions: pause taken on\n")
-        assert "paused, on [1, 2, 3, 4]" in cli("reassign", "status", *at, f"{topic}-1")[1]
-        assert cli("reassign", "resume", *at, f"{topic}-1") == (0, "1 of 1 partitions: resume taken on\n")
-        assert "moving, on [1, 2, 3, 4]" in cli("reassign", "status", *at, f"{topic}-1")[1]
-        assert cli("reassign", "stop", *at, f"{topic}-0")[0] == 0
-        assert cli("reassign", "rollback", *at, "--topic", topic)[0] == 0
+        assert cli("pause", *at) == (0, f"{BY}3 of 3 partitions: pause taken on\n")
+        assert "paused, on [1, 2, 3, 4]" in cli("status", *at, f"{topic}-1")[1]
+        assert cli("resume", *at, f"{topic}-1") == (0, f"{BY}1 of 1 partitions: resume taken on\n")
+        assert "moving, on [1, 2, 3, 4]" in cli("status", *at, f"{topic}-1")[1]
+        status, out = cli("relax", *at, "--plan", plan)
+        assert (status, "1 of 3 partitions: relax taken on" in out) == (1, True), out
+        assert "it is paused: only a move that goes on has a floor to relax" in out
+        assert cli("limit", *at, "30K")[0] == 0
+        assert (
+            "broker 4 follower.replication.throttled.rate = 30000  (in the journal: "
+            in cli("throttles", "list", *at)[1]
+        )
+        assert cli("stop", *at, f"{topic}-0")[0] == 0
+        assert cli("rollback", *at, "--topic", topic)[0] == 0
         wait_until(lambda: yard.moving() == set(), what="everything ended", timeout_s=20)
-        assert cli("reassign", "list", *at, "--json") == (0, "{}\n")
-        assert cli("reassign", "rollback", *at, f"{topic}-0")[0] == 1
-        assert cli("reassign", "verify", *at, plan)[0] == 1
+        assert cli("list", *at, "--json") == (0, "{}\n")
+        assert cli("rollback", *at, f"{topic}-0")[0] == 1
+        assert cli("verify", *at, plan)[0] == 1
         misfit = written(tmp_path, plan_of(partitions[:1], (4, 3, 2), original=(3, 2, 1)), "misfit.json")
-        status, out = cli("reassign", "execute", *at, misfit)
-        assert (status, "the plan was made when" in out, "0 of 1 partitions taken on" in out) == (1, True, True), out
+        status, out = cli("execute", *at, "--yes", misfit)
+        assert (status, "the plan was made when" in out, "0 of 1 partitions taken on" in out) == (7, True, True), out
         status, out = cli("throttles", "list", *at)
         assert f"topic {topic} leader.replication.throttled.replicas = " in out, out
-        assert "broker 4 follower.replication.throttled.rate = 20000  (in the journal: " in out
+        assert "broker 4 follower.replication.throttled.rate = 30000  (in the journal: " in out
+        assert cli("limit", *at, "none")[0] == 0
+        assert cli("throttles", "list", *at) == NO_THROTTLE, "what a limit of none gives back"
         assert cli("throttles", "clear", *at, "--yes")[0] == 0
         assert cli("throttles", "list", *at) == NO_THROTTLE
     yard.wait_moved(partitions, (1, 2, 3))
@@ -293,8 +305,8 @@ def test_moves_of_our_controller_are_written_down_for_an_account(yard, topic, tm
     journal, plan = tmp_path / "yard.jsonl", written(tmp_path, plan_of(partitions, (4, 1, 3), original=(1, 2, 3)))
     with yard.traffic(partitions, records=60):
         status, out = cli(
-            "reassign", "execute", "--bootstrap-server", yard.bootstrap, "--throttle", "200K", "--wait",
-            "--journal", journal, "--plan-id", "p1", plan,
+            "execute", "--bootstrap-server", yard.bootstrap, "--throttle", "200K", "--wait", "--yes",
+            "--record", journal, "--plan-id", "p1", plan,
         )  # fmt: skip
     assert status == 0, out
     entries = [json.loads(line) for line in journal.read_text().splitlines()]
@@ -408,7 +420,7 @@ def test_throttles_of_others_are_put_back(yard, topic, tmp_path):
     try:
         with yard.traffic(partitions):
             plan = written(tmp_path, plan_of(partitions, (1, 3)))
-            status, out = cli("reassign", "execute", *at, "--throttle", "5M", "--wait", plan)
+            status, out = cli("execute", *at, "--yes", "--throttle", "5M", "--wait", plan)
             assert status == 0, out
         status, out = cli("throttles", "list", *at)
         assert f"broker 1 {rate} = 7654321" in out, out
@@ -428,7 +440,7 @@ def test_a_killed_command_leaves_a_record_of_its_throttles(yard, topic, tmp_path
     with yard.traffic(partitions, records=60), BlockingAdmin({"bootstrap_servers": yard.bootstrap}) as admin:
         admin.write_settings({rate: "7654321"})
         wait_until(lambda: admin.read_settings([rate]) == {rate: "7654321"}, what="it is set", timeout_s=20)
-        command = [*SHUNTER, "reassign", "execute", *at, "--throttle", "20K", "--wait", str(plan)]
+        command = [*SHUNTER, "execute", *at, "--yes", "--throttle", "20K", "--wait", str(plan)]
         waiting = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         try:
             wait_until(lambda: len(yard.moving() or ()) == len(partitions), what="both move", timeout_s=60)
@@ -456,10 +468,10 @@ def test_topics_are_described_with_their_targets(yard, topic, tmp_path):
     assert mine == (apache.returncode, apache.stdout)
     with yard.traffic(partitions, records=60):
         plan = written(tmp_path, plan_of(partitions, (4, 3, 2)))
-        assert cli("reassign", "execute", *at, "--throttle", "20K", plan)[0] == 0
+        assert cli("execute", *at, "--yes", "--throttle", "20K", plan)[0] == 0
         described = cli("kafka-topics", *at, "--describe", "--topic", topic)[1]
         assert described.count("targetReplicas: 4,3,2") == 2, described
-        assert cli("reassign", "rollback", *at, "--all")[0] == 0
+        assert cli("rollback", *at)[0] == 0
         assert cli("throttles", "clear", *at, "--yes")[0] == 0
     yard.wait_moved(partitions, (1, 2, 3))
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from shunter.app.reassign.session import ReassignSession
+from shunter.core.doers import Doer, Ground, asked_for
 from shunter.drivers.seat_view import SeatHolder, SeatView, end_here
 from shunter.errors import DriverError, RequestRejected
 from shunter.model.reassignment import Intervention
@@ -54,7 +55,7 @@ class HandBack:
             return 0 if holder is not None else 1
         self._end_moves(bootstrap, properties, ending)
         if not self._await("moves have ended", lambda: not view.left(), lambda: ", ".join(view.left()[:3])):
-            self._show("Shunter goes on leading: nothing was handed back. See `shunter reassign status`")
+            self._show("Shunter goes on leading: nothing was handed back. See `shunter status`")
             return 1
         self._show("no move is under way, and no broker owes anything")
         before = view.under_replicated()
@@ -78,7 +79,7 @@ class HandBack:
         if mode is None:
             return
         with ReassignSession(bootstrap, properties) as session:
-            session.require_shunter()
+            asked_for(Ground(shunters=session.is_shunters()), Doer.CONTROLLER)
             if not session.rows():
                 return
             refused = {tp: why for tp, why in session.turn(mode, None, None).items() if why is not None}

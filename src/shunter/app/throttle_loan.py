@@ -20,6 +20,7 @@ from shunter.drivers.clock import SystemClock
 from shunter.drivers.journals import LeasedJournal
 from shunter.errors import DriverError
 from shunter.model.execution import (
+    LOAN,
     JournalEntry,
     JournalRecord,
     ThrottleKey,
@@ -42,7 +43,7 @@ class JournalInHand:
             FormatError: it is damaged, or can't be made.
         """
         self._cause = cause
-        self._journal: LeasedJournal = place.open(uuid.uuid4().hex)
+        self._journal: LeasedJournal = place.open(LOAN + uuid.uuid4().hex)
         try:
             self._journal.acquire(SystemClock().now_ms())
             self.state = ExecutorState()

@@ -160,7 +160,12 @@ def demo(*, kraft: bool, keep: bool, no_pipeline: bool, report: Path) -> None:
     one that is killed. There is no second half then.
 
     Exit status: 0 only if every claim was true.
-    """
+
+    \b
+    Examples:
+      shunter demo --no-pipeline --keep
+      shunter demo --kraft
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     screen = TerminalScreen(Console())
     try:
         if kraft:

@@ -7,9 +7,9 @@ import click
 from shunter.app.doctor import examine
 from shunter.app.executor import Target
 from shunter.app.exit_codes import ExitCode
-from shunter.cli.execute import run
 from shunter.cli.execution_display import say_json
 from shunter.cli.execution_options import cluster_options
+from shunter.cli.leaving import run
 from shunter.model.check_up import Finding, Level
 
 _MARKS = {Level.FINE: "ok", Level.NOTE: "note", Level.WARNING: "warning", Level.PROBLEM: "PROBLEM"}

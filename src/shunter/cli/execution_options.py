@@ -87,9 +87,7 @@ WINDOW = Written("WINDOW", parse_window)
 PARTITION = Written("PARTITION", lambda text: parse_partitions((text,))[0])
 
 
-partition_option = click.option(
-    "--partition", "partitions", type=PARTITION, multiple=True, help="topic-number; may be repeated; all without it."
-)
+PLAN = click.Path(exists=True, dir_okay=False, path_type=Path)
 yes_option = click.option("--yes", is_flag=True, help="Don't ask; needed where nobody can be asked.")
 
 
@@ -101,6 +99,25 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def journal_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The same for a command that may do without the cluster."""
     return _cluster_options(command, required=False)
+
+
+def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Which cluster, as whom, for a command that has nothing to do with a journal; hands the command a `target`."""
+
+    @click.option("--bootstrap-server", required=True, help="HOST:PORT, several with commas.")
+    @click.option("--command-config", type=PLAN, help="Client properties file, as Apache's tools take it.")
+    @functools.wraps(command)
+    def wrapped(*args: Any, bootstrap_server: str, command_config: Path | None, **rest: Any) -> Any:
+        return command(*args, target=Target(bootstrap_server, command_config), **rest)
+
+    return wrapped
+
+
+def carrying_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Whether to look only, whether to ask, and for whom output is."""
+    dry_run = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+    as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+    return dry_run(as_json(yes_option(command)))
 
 
 def _cluster_options(command: Callable[..., Any], *, required: bool) -> Callable[..., Any]:

@@ -35,6 +35,10 @@ def hand_back(zookeeper: str, bootstrap_server: str, command_config: Path | None
 
     \b
     Exit status: 0 an Apache broker leads, and nothing is left; 1 not within the timeout; Shunter may lead on.
+
+    \b
+    Example:
+      shunter hand-back --zookeeper zk1:2181/kafka --bootstrap-server kafka1:9092 --moves stop
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app.hand_back import HandBack  # noqa: PLC0415 - other commands need not wait for it
 

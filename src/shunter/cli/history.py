@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from time import localtime, strftime
+from typing import Any
 
 import click
 
 from shunter.app.executor import Target
 from shunter.app.executor_history import counts_of, execution_to_json, past_executions, undoing
 from shunter.app.exit_codes import ExitCode
-from shunter.cli.execute import carry_out, run
+from shunter.cli.choosing import by_option
+from shunter.cli.execute import Carrying, carry_out
 from shunter.cli.execution_display import say_json, told_bytes, told_ms
-from shunter.cli.execution_options import cluster_options, driver_options, execution_options, yes_option
+from shunter.cli.execution_options import carrying_options, cluster_options, driver_options, execution_options
+from shunter.cli.leaving import leave_with, run
+from shunter.core.doers import Doer
 from shunter.core.executor.history import Execution
 from shunter.model.execution import ExecutionOptions
 
@@ -65,17 +70,15 @@ def told_execution(execution: Execution) -> str:
 @click.argument("execution", type=click.IntRange(1), required=False)
 @driver_options
 @execution_options
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@yes_option
-def undo(
-    execution: int | None, target: Target, options: ExecutionOptions, *, dry_run: bool, as_json: bool, yes: bool
-) -> None:
+@by_option
+@carrying_options
+def undo(execution: int | None, target: Target, options: ExecutionOptions, **carrying: Any) -> None:
     """Move back what an execution that has ended moved: the last one, or the one of this number.
 
     Its partitions get their original replicas back, in their order. What was dropped is copied again: how much that is,
     is said first, and asked. A partition that somebody moved since stays where it is. It is an execution of its own, and
-    can be undone in its turn.
+    can be undone in its turn. The executor does it, so that the undoing stands in the journal, too; --by controller
+    hands it to Shunter's controller.
 
     \b
     See what there is, what it would cost, and do it:
@@ -83,14 +86,13 @@ def undo(
         shunter undo --bootstrap-server kafka1:9092 --dry-run
         shunter undo --bootstrap-server kafka1:9092 --throttle 50M
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    run(_undo(execution, target, options, dry_run=dry_run, as_json=as_json, yes=yes))
+    how = Carrying(**carrying)
+    leave_with(lambda: _undo(execution, target, options, how._replace(by=how.by or Doer.EXECUTOR)))
 
 
-async def _undo(
-    number: int | None, target: Target, options: ExecutionOptions, *, dry_run: bool, as_json: bool, yes: bool
-) -> int:
-    execution, wanted = await undoing(target, number)
-    if as_json:
+def _undo(number: int | None, target: Target, options: ExecutionOptions, how: Carrying) -> int:
+    execution, wanted = asyncio.run(undoing(target, number))
+    if how.as_json:
         told_json = {"told": list(wanted.told), "copied_bytes": wanted.copied_bytes}
         say_json({"event": "undo", "execution": execution.number, **told_json})
     else:
@@ -101,4 +103,4 @@ async def _undo(
     if not wanted.moves:
         click.echo("nothing of it is to be moved back", err=True)
         return int(ExitCode.DONE)
-    return await carry_out(wanted.moves, target, options, dry_run=dry_run, as_json=as_json, yes=yes)
+    return carry_out(wanted.moves, target, options, how)

@@ -84,7 +84,12 @@ def plan(
     Reads the cluster from a file, or once from its brokers, and moves nothing. Prints the JSON that
     kafka-reassign-partitions takes; the summary goes to standard error. Planning the result again changes nothing. Bad
     input ends with status 2, a cluster that does not answer with 3.
-    """
+
+    \b
+    Examples:
+      shunter plan --bootstrap-server kafka1:9092 --save yard.json
+      shunter plan --from yard.json --scope drain --brokers 3
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     if (source is None) == (bootstrap_server is None):
         raise click.UsageError("say what to plan: --from FILE, or a live cluster by --bootstrap-server HOST:PORT")
     words = {_FIELDS.get(name, name): value for name, value in chosen.items()}

@@ -22,7 +22,12 @@ class Verbatim(click.Command):
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def kafka_reassign_partitions(arguments: tuple[str, ...]) -> None:
-    """Move partitions as Apache 3.9's `kafka-reassign-partitions` does; call it with --help for its options."""
+    """Move partitions as Apache 3.9's `kafka-reassign-partitions` does; call it with --help for its options.
+
+    \b
+    Example:
+      shunter kafka-reassign-partitions --bootstrap-server kafka1:9092 --list
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app.drop_in.tool import run  # noqa: PLC0415 - other commands need not wait for it
 
     raise SystemExit(run(arguments, click.echo, lambda line: click.echo(line, err=True)))

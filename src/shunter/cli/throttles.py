@@ -8,9 +8,9 @@ from shunter.app.executor import Target
 from shunter.app.exit_codes import ExitCode
 from shunter.app.throttles import clear_throttles, forget_throttles, list_throttles, owed_settings
 from shunter.cli.consent import agreed
-from shunter.cli.execute import run
 from shunter.cli.execution_display import say_json
 from shunter.cli.execution_options import cluster_options, yes_option
+from shunter.cli.leaving import run
 
 
 @click.group()

@@ -19,7 +19,12 @@ import click
 )
 @click.option("--topic", help="Name, or a regular expression; all topics without it.")
 def kafka_topics(*, bootstrap_server: str, command_config: Path | None, describing: bool, topic: str | None) -> None:
-    """Describe topics as Apache's tool does, with `targetReplicas` for what is being moved (KIP-455)."""
+    """Describe topics as Apache's tool does, with `targetReplicas` for what is being moved (KIP-455).
+
+    \b
+    Example:
+      shunter kafka-topics --bootstrap-server kafka1:9092 --describe --topic orders
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app.drop_in.topics import describe  # noqa: PLC0415 - other commands need not wait for it
     from shunter.errors import ShunterError  # noqa: PLC0415
 

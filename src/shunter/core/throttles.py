@@ -6,7 +6,7 @@ replica is listed and whose broker has a rate.
 | who | sets | takes away |
 | --- | --- | --- |
 | the executor (`core/executor/throttles.py`) | what `desired_settings` says, for every open move; journalled before | itself, as soon as no move needs it, or whoever drives the journal next: `shunter resume` |
-| `shunter reassign execute --throttle` (`app/throttle_loan.py`) | `limited`, for the plan that it hands to the controller; journalled before, in the cluster's journal | itself, at the end of `--wait`; without it, or after its death, `shunter throttles clear`, or whoever drives the journal next |
+| `shunter execute --throttle`, by the controller (`app/throttle_loan.py`) | `limited`, for the plan that it hands to the controller; journalled before, in the cluster's journal | itself, at the end of `--wait`; without it, or after its death, `shunter limit none`, `shunter throttles clear`, or whoever drives the journal next |
 | `shunter kafka-reassign-partitions --execute --throttle` (`app/drop_in/throttles.py`) | `limited` and `log_dirs_limited`, as Apache's tool; keeps no record, as Apache's tool | its `--verify` and `--cancel`: `cleared` |
 | anybody else (Apache's tool, a person) | anything | `shunter throttles clear`: what is in no journal is deleted |
 

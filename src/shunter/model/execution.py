@@ -304,6 +304,10 @@ class JournalEntry(NamedTuple):
     record: JournalRecord
 
 
+LOAN = "loan-"
+"""How an owner of a lease begins who has set throttles for the controller's moves, and takes no orders."""
+
+
 class LeaseHolder(NamedTuple):
     """Who drives the journal, until when."""
 
@@ -311,6 +315,11 @@ class LeaseHolder(NamedTuple):
     host: str
     process: int
     expires_at_ms: int
+
+    @property
+    def takes_orders(self) -> bool:
+        """Whether it is an executor, which takes orders from other shells."""
+        return not self.owner.startswith(LOAN)
 
     def __str__(self) -> str:
         return f"process {self.process} on {self.host} (lease {self.owner})"

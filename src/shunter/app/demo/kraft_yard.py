@@ -224,7 +224,7 @@ def _turn_one(yard: KRaftYard, traffic: Traffic, verb: str, sparing: tuple[Topic
             break
         tp = moving[-1]
         consent = ("--yes",) if verb == "rollback" else ()
-        if yard.executor.order(verb, "--partition", str(tp), *consent)["accepted"]:
+        if yard.executor.order(verb, str(tp), *consent)["accepted"]:
             return tp
     raise DriverError("all moves were over before one could be stopped and one rolled back", retriable=True)
 

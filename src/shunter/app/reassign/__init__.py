@@ -1,1 +1,1 @@
-"""`shunter reassign`: moves that Shunter's controller carries out, asked for, turned and watched from outside."""
+"""Moves that Shunter's controller carries out, asked for, turned and watched from outside."""

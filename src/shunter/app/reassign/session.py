@@ -1,6 +1,6 @@
-"""`shunter reassign`: moves that Shunter's controller carries out, asked for and turned through the Admin API.
+"""Moves that Shunter's controller carries out, asked for and turned through the Admin API.
 
-Everything but `list` and `verify` is said with tagged fields, and therefore only to a controller that names
+Everything but what is listed and compared is said with tagged fields, and therefore only to a controller that names
 the feature `shunter`: Apache's would take a stop, or a pause, for a plain cancel, and revert in silence.
 """
 
@@ -12,16 +12,16 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from shunter.app.client_configuration import configuration_of
-from shunter.app.executor import Target, journal_place
+from shunter.app.executor import Target, journal_place, read_journal
 from shunter.app.journals import JournalPlace
 from shunter.app.throttle_loan import JournalInHand, LoanTaken, give_back, set_throttles
+from shunter.core.doers import Ground
 from shunter.core.reassignment import no_longer_fits
 from shunter.core.throttles import limited, traffic_of
 from shunter.drivers.admin.blocking import BlockingAdmin
 from shunter.drivers.admin.cluster import KafkaPythonAdmin
 from shunter.drivers.admin.reassignments import AlterOptions, PartitionReassignment
-from shunter.errors import RequestRejected, ShunterError
-from shunter.formats.reassignment_json import decode_plan
+from shunter.errors import RequestRejected
 from shunter.model.execution import MoveOrder, ThrottleKey
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.reassignment import Intervention, Strategy
@@ -32,10 +32,6 @@ TURNS = {
     "pause": Intervention.PAUSE,
     "resume": Intervention.RESUME,
 }
-
-
-class ReassignRefused(ShunterError):
-    """The command can't be carried out as asked."""
 
 
 class MoveUnderWay(NamedTuple):
@@ -88,6 +84,11 @@ class ThrottleLoan:
         """Put settings back exactly as they were; tells which could not be, which stay in the journal."""
         return self._admin.run(lambda admin: give_back(self._journal, admin, self._keys))
 
+    def give_back_all(self) -> dict[ThrottleKey, str]:
+        """The same for everything that the journal owes and no open move of it needs."""
+        self._keys = sorted(self._journal.state.owed())
+        return self.give_back()
+
     def leave(self) -> None:
         """Give the lease back; what is journalled is given back by whoever has it next."""
         self._journal.close()
@@ -121,17 +122,31 @@ class ReassignSession:
         """Whether the controller is one of ours."""
         return self.cluster.is_shunter()
 
-    def require_shunter(self) -> None:
-        """Go on only with Shunter's controller.
+    def ground(self) -> tuple[Ground, JournalPlace]:
+        """What tells who carries a verb out; and where the cluster's journal is.
 
         Raises:
-            ReassignRefused: it is somebody else's.
+            DriverError: the cluster does not answer.
+            FormatError: the journal can't be read.
         """
+        place = self._place()
         if not self.is_shunters():
-            raise ReassignRefused(
-                "the controller is not Shunter's: it knows no stop, no pause and no steps. `shunter execute` moves"
-                " partitions under any controller, and `shunter kafka-reassign-partitions` does what Apache's tool does"
-            )
+            return Ground(shunters=False), place
+        if not place.exists():
+            return Ground(shunters=True, controlled=frozenset(row.tp for row in self.rows())), place
+        state, holder = read_journal(place)
+        journalled = frozenset(move.tp for move in state.open_moves())
+        driver = str(holder) if holder is not None and holder.takes_orders else ""
+        controlled = frozenset(row.tp for row in self.rows()) - journalled
+        return Ground(shunters=True, driver=driver, journalled=journalled, controlled=controlled), place
+
+    def _place(self) -> JournalPlace:
+        target = Target(self.bootstrap, self.properties_file)
+
+        async def place(admin: KafkaPythonAdmin) -> JournalPlace:
+            return await journal_place(target, admin)
+
+        return self.cluster.run(place)
 
     # ---- what there is
 
@@ -214,7 +229,7 @@ class ReassignSession:
     # ---- throttles
 
     def wanted_throttles(self, orders: Sequence[MoveOrder], rate: int) -> dict[ThrottleKey, str]:
-        """The settings that hold what a plan moves, and what moves already, to a rate; of live brokers."""
+        """The settings that hold what a plan moves to a rate, or (no orders) all that moves; of live brokers."""
         known = self.cluster.topics({order.tp.topic for order in orders})
         current = {
             TopicPartition(name, number): info.replicas
@@ -222,39 +237,19 @@ class ReassignSession:
             for number, info in (partitions or {}).items()
         }
         proposed = {order.tp: order.target for order in orders if order.target and order.tp in current}
-        moving = {tp: move.traffic for tp, move in self.cluster.list_moves(list(proposed)).items()}
+        moving = {tp: move.traffic for tp, move in self.cluster.list_moves(list(proposed) if orders else None).items()}
         live = {str(node.id) for node in self.cluster.nodes()}
         wanted = limited(traffic_of(moving, proposed, current), rate)
         return {key: value for key, value in wanted.items() if key.kind == "topic" or key.name in live}
 
-    def throttle_loan(self) -> ThrottleLoan:
+    def throttle_loan(self, cause: str) -> ThrottleLoan:
         """Take the lease of the cluster's journal, to set throttles under it.
 
         Raises:
             JournalHeld: an executor drives the journal: it has throttles of its own.
             FormatError: the journal is damaged, or can't be made.
         """
-        target = Target(self.bootstrap, self.properties_file)
-
-        async def place(admin: KafkaPythonAdmin) -> JournalPlace:
-            return await journal_place(target, admin)
-
-        return ThrottleLoan(self.cluster, JournalInHand(self.cluster.run(place), "reassign execute"))
-
-
-def read_orders(path: Path) -> tuple[MoveOrder, ...]:
-    """Read a plan file.
-
-    Raises:
-        FormatError: it can't be read.
-    """
-    return decode_plan(path.read_bytes(), str(path))
-
-
-def named_partitions(rows: Iterable[MoveUnderWay], orders: Iterable[MoveOrder]) -> list[TopicPartition]:
-    """Partitions of a plan that are under way."""
-    moving = {row.tp for row in rows}
-    return [order.tp for order in orders if order.tp in moving]
+        return ThrottleLoan(self.cluster, JournalInHand(self._place(), cause))
 
 
 def _row(tp: TopicPartition, move: PartitionReassignment) -> MoveUnderWay:

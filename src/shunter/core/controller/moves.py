@@ -97,7 +97,8 @@ class Moves:
                 self._tell_dead(draft, tp, target, partition)
         if refused is not None:
             return tp, *refused
-        strategy = change.strategy or self.settings.strategy
+        # The same target once more, with no strategy named, is not meant to change the one that the move has.
+        strategy = change.strategy or (moving.strategy if moving is not None and again else self.settings.strategy)
         if moving is not None:
             moving = moving._replace(
                 legacy=legacy_original is not None,

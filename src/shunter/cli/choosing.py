@@ -1,0 +1,166 @@
+"""Who carries a verb out, and which moves it is about: options that verbs share, and the look that decides."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+from click.core import ParameterSource
+
+from shunter.app.executor import Target, is_named, read_journal, read_plan
+from shunter.app.journals import JournalPlace
+from shunter.cli.execution_options import PARTITION, PLAN
+from shunter.cli.leaving import told_error
+from shunter.core.doers import (
+    Choice,
+    Doer,
+    DoerRefused,
+    Ground,
+    Wanted,
+    asked_for,
+    who_begins,
+    who_turns,
+)
+from shunter.errors import FormatError
+from shunter.model.partition import TopicPartition
+
+if TYPE_CHECKING:
+    from shunter.app.reassign.session import ReassignSession
+
+_EXECUTORS = frozenset(
+    {
+        "journal", "journal_topic", "take_over_cluster", "take_over", "throttle_floor", "log_dir_throttle",
+        "max_concurrent", "max_in", "max_out", "max_per_rack", "max_per_log_dir", "orders", "disk_share", "only_between",
+        "relax_after", "leave",
+    }
+)  # fmt: skip
+"""Parameters that only the executor knows: one of them on the command line says who does it."""
+
+
+class Doing(NamedTuple):
+    """What was found out. `session` is open where the controller does it, `ground` is None where nobody was asked."""
+
+    choice: Choice
+    target: Target
+    ground: Ground | None = None
+    session: ReassignSession | None = None
+
+    @property
+    def by(self) -> str:
+        """Who does it, as JSON says it."""
+        return self.choice.doer.value
+
+
+def by_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a command be told who does it; hands it `by`, a doer or None."""
+
+    @click.option(
+        "--by",
+        type=click.Choice([doer.value for doer in Doer]),
+        help="Who does it: Shunter's controller, or the executor from outside; found out without it.",
+    )
+    @functools.wraps(command)
+    def wrapped(*args: Any, by: str | None, **rest: Any) -> Any:
+        return command(*args, by=None if by is None else Doer(by), **rest)
+
+    return wrapped
+
+
+def wanted_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a command be about some moves; hands it `wanted`."""
+
+    @click.argument("partitions", nargs=-1, type=PARTITION)
+    @click.option("--topic", "topics", multiple=True, help="All moves of a topic; repeat for several.")
+    @click.option(
+        "--plan",
+        type=PLAN,
+        help="What of this plan is under way.",
+    )
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any, partitions: tuple[TopicPartition, ...], topics: tuple[str, ...], plan: Path | None, **rest: Any
+    ) -> Any:
+        if sum(map(bool, (topics, plan, partitions))) > 1:
+            raise click.UsageError("name partitions, or --topic, or --plan: one of them")
+        try:
+            planned = () if plan is None else tuple(order.tp for order in read_plan(plan))
+        except FormatError as error:
+            sys.exit(told_error(error))
+        return command(*args, wanted=Wanted(partitions, topics, planned), **rest)
+
+    return wrapped
+
+
+@contextmanager
+def found_out(
+    target: Target, by: Doer | None, *, wanted: Wanted | None = None, as_json: bool = False
+) -> Iterator[Doing]:
+    """Find out who carries a verb out, and say so; `wanted` None: the verb begins moves.
+
+    Raises:
+        DoerRefused: nobody can do it as it was asked.
+        DriverError: the cluster does not answer.
+        FormatError: the cluster's journal can't be read.
+    """
+    word = _executors_word()
+    if by is Doer.EXECUTOR or (by is None and (word or is_named(target))):
+        why = "as --by executor says" if by is not None else f"{word or '--journal'} is an option of its own"
+        yield _told(Doing(Choice(Doer.EXECUTOR, why), target), as_json=as_json)
+        return
+    if by is Doer.CONTROLLER and word:
+        raise DoerRefused(f"{word} is an option of the executor: leave it out, or say --by executor")
+    from shunter.app.reassign.session import ReassignSession  # noqa: PLC0415 - brings the client library with it
+
+    session = ReassignSession(target.bootstrap, target.properties)
+    try:
+        ground, place = session.ground()
+        choice = asked_for(ground, by) if by is not None else _choice(ground, wanted)
+        if choice.doer is Doer.EXECUTOR:
+            session.close()
+            target = replace(target, journal=place.path)
+        yield _told(Doing(choice, target, ground, session), as_json=as_json)
+    finally:
+        session.close()
+
+
+def _choice(ground: Ground, wanted: Wanted | None) -> Choice:
+    return who_begins(ground) if wanted is None else who_turns(ground, wanted)
+
+
+def _told(doing: Doing, *, as_json: bool) -> Doing:
+    if not as_json:
+        click.echo(f"by the {doing.by}: {doing.choice.why}", err=True)
+    return doing
+
+
+def _executors_word() -> str:
+    """The first option on the command line that only the executor has; "" for none."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        named = context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
+        if named and parameter.name in _EXECUTORS:
+            return parameter.opts[0]
+    return ""
+
+
+def is_said(name: str) -> bool:
+    """Whether an option has a value from anywhere but its default."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source not in (None, ParameterSource.DEFAULT)
+
+
+def journalled_moves(place: JournalPlace, wanted: Wanted) -> tuple[TopicPartition, ...]:
+    """The partitions that an order names to the executor: of topics and plans those that are open in its journal."""
+    if wanted.everything or wanted.partitions or not place.exists():
+        return wanted.partitions
+    state, _holder = read_journal(place)
+    return tuple(wanted.of([move.tp for move in state.open_moves()]))
+
+
+__all__ = ["Doing", "by_option", "found_out", "is_said", "journalled_moves", "wanted_options"]

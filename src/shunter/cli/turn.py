@@ -1,0 +1,233 @@
+"""`shunter stop`, `rollback`, `pause`, `resume`, `limit`, `relax`: turn or slow down what is under way."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from shunter.app.executor import SessionStart, Target, claimed_by, no_journal
+from shunter.app.executor_orders import HolderGone, holder_of, order_command
+from shunter.app.exit_codes import ExitCode
+from shunter.app.journals import JournalPlace
+from shunter.app.order_costs import bytes_again
+from shunter.cli.choosing import Doing, by_option, found_out, journalled_moves, wanted_options
+from shunter.cli.consent import agreed
+from shunter.cli.execute import run_session, told_order
+from shunter.cli.execution_display import say_json, told_bytes
+from shunter.cli.execution_options import LIMIT, cluster_options, driver_options, yes_option
+from shunter.cli.leaving import leave_with
+from shunter.core.doers import Doer, Wanted
+from shunter.errors import ShunterError
+from shunter.model.execution import Command, CommandKind
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+
+
+class NobodyDrives(ShunterError):
+    """An order that whoever drives a journal carries out, and nobody does."""
+
+
+@click.command()
+@wanted_options
+@driver_options
+@by_option
+@yes_option
+@json_option
+def resume(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_json: bool) -> None:
+    """Go on: after a pause, or after a crash from the executor's journal.
+
+    With partitions, topics or a plan these moves go on, and what else is paused stays so.
+
+    \b
+    Examples:
+      shunter resume --bootstrap-server kafka1:9092
+      shunter resume orders-3 --bootstrap-server kafka1:9092
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    _turn("resume", CommandKind.RESUME, target, wanted, by, yes=yes, as_json=as_json)
+
+
+@click.command()
+@wanted_options
+@driver_options
+@by_option
+@yes_option
+@json_option
+def rollback(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_json: bool) -> None:
+    """Bring the original replicas back, in their order; asks first where they have to be copied.
+
+    \b
+    Examples:
+      shunter rollback --bootstrap-server kafka1:9092
+      shunter rollback orders-3 orders-4 --bootstrap-server kafka1:9092 --yes
+      shunter rollback --topic orders --bootstrap-server kafka1:9092
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    _turn("rollback", CommandKind.ROLL_BACK, target, wanted, by, yes=yes, as_json=as_json)
+
+
+@click.command()
+@wanted_options
+@driver_options
+@by_option
+@click.option("--leave", is_flag=True, help="Wait for nothing: leave to the cluster what it was told last (executor).")
+@json_option
+def stop(target: Target, wanted: Wanted, by: Doer | None, *, leave: bool, as_json: bool) -> None:
+    """End moves where they stand: what is in sync stays, what is not goes.
+
+    With --leave the executor's moves end at once, also where a dead broker keeps them from ending: the cluster goes on
+    with the step that it was told last, without our throttle, and nobody looks after it any more.
+
+    \b
+    Examples:
+      shunter stop --bootstrap-server kafka1:9092
+      shunter stop orders-3 --bootstrap-server kafka1:9092 --leave
+      shunter stop --plan plan.json --bootstrap-server kafka1:9092 --by controller
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    kind = CommandKind.LEAVE if leave else CommandKind.STOP
+    _turn("stop", kind, target, wanted, by, yes=False, as_json=as_json)
+
+
+@click.command()
+@wanted_options
+@cluster_options
+@by_option
+@yes_option
+@json_option
+def pause(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_json: bool) -> None:
+    """Let moves stand still: no step begins, and what is copied stays.
+
+    The executor lets running copies trickle. With partitions, topics or a plan the others go on; a copy that no throttle
+    can hold without them is cancelled, and begun again at `shunter resume`: how much is copied again is said first, and
+    asked. The controller stops copies; what they have stays.
+
+    \b
+    Examples:
+      shunter pause --bootstrap-server kafka1:9092
+      shunter pause orders-3 --bootstrap-server kafka1:9092
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    _turn("pause", CommandKind.PAUSE, target, wanted, by, yes=yes, as_json=as_json)
+
+
+@click.command()
+@wanted_options
+@cluster_options
+@by_option
+@json_option
+def relax(target: Target, wanted: Wanted, by: Doer | None, *, as_json: bool) -> None:
+    """Relax the floor now: let moves go on without replicas that are out of sync.
+
+    \b
+    Example:
+      shunter relax orders-3 --bootstrap-server kafka1:9092
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    _turn("relax", CommandKind.RELAX, target, wanted, by, yes=False, as_json=as_json)
+
+
+@click.command()
+@click.argument("rate", type=LIMIT)
+@cluster_options
+@by_option
+@yes_option
+@json_option
+def limit(rate: int, target: Target, by: Doer | None, *, yes: bool, as_json: bool) -> None:
+    """Set the rate in force to RATE bytes per second and broker (50M, 1G; none lifts it).
+
+    \b
+    Examples:
+      shunter limit 20M --bootstrap-server kafka1:9092
+      shunter limit none --bootstrap-server kafka1:9092
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+
+    def work() -> int:
+        with found_out(target, by, wanted=Wanted(), as_json=as_json) as doing:
+            if doing.session is not None and doing.choice.doer is Doer.CONTROLLER:
+                from shunter.cli import by_controller  # noqa: PLC0415 - brings the client library with it
+
+                return by_controller.limit(doing.session, rate, as_json=as_json)
+        command = Command(CommandKind.LIMIT, bytes_per_s=rate or None, given_by="limit")
+        return asyncio.run(_order(doing.target, command, yes=yes, as_json=as_json))
+
+    leave_with(work)
+
+
+def _turn(
+    verb: str, kind: CommandKind, target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_json: bool
+) -> None:
+    """Turn moves by whoever does it, and leave with the exit status."""
+
+    def work() -> int:
+        with found_out(target, by, wanted=wanted, as_json=as_json) as doing:
+            if doing.session is not None and doing.ground is not None and doing.choice.doer is Doer.CONTROLLER:
+                from shunter.cli import by_controller  # noqa: PLC0415 - brings the client library with it
+
+                return by_controller.turn(doing.session, doing.ground, verb, wanted, yes=yes, as_json=as_json)
+        return asyncio.run(_by_executor(verb, kind, doing, wanted, yes=yes, as_json=as_json))
+
+    leave_with(work)
+
+
+async def _by_executor(verb: str, kind: CommandKind, doing: Doing, wanted: Wanted, *, yes: bool, as_json: bool) -> int:
+    partitions = wanted.partitions
+    if not (wanted.everything or partitions):
+        place, _holder = await holder_of(doing.target)
+        partitions = await asyncio.to_thread(journalled_moves, place, wanted)
+        if not partitions:
+            return _nothing_of_it(as_json=as_json)
+    command = Command(kind, partitions, given_by=verb)
+    if kind in (CommandKind.PAUSE, CommandKind.RELAX):
+        return await _order(doing.target, command, yes=yes, as_json=as_json)
+    return await _go_on(doing.target, command, yes=yes, as_json=as_json)
+
+
+def _nothing_of_it(*, as_json: bool) -> int:
+    if as_json:
+        say_json({"event": "order", "by": "executor", "accepted": True, "text": "nothing of it moves"})
+    else:
+        click.echo("nothing of it moves")
+    return int(ExitCode.DONE)
+
+
+async def _go_on(target: Target, command: Command, *, yes: bool = False, as_json: bool) -> int:
+    """Give a command to whoever drives the journal, or drive it here if nobody does."""
+    place, holder = await holder_of(target)
+    if not await _cost_agreed(target, place, command, yes=yes, as_json=as_json):
+        return int(ExitCode.REFUSED)
+    if holder is not None and holder.takes_orders:
+        try:
+            return told_order(await order_command(place, command), as_json=as_json)
+        except HolderGone as gone:
+            click.echo(f"shunter: {gone}: it is done here", err=True)
+    if not place.exists():
+        raise await no_journal(target, place)
+    unpause = command.kind is CommandKind.RESUME and not command.partitions
+    work = SessionStart(unpause=True) if unpause else SessionStart(command=command)
+    return await run_session(target, work, as_json=as_json)
+
+
+async def _order(target: Target, command: Command, *, yes: bool = False, as_json: bool) -> int:
+    """Give a command to whoever drives the journal; nothing can be done where nobody does."""
+    place, holder = await holder_of(target)
+    if holder is None and not place.exists():
+        raise await no_journal(target, place)
+    if holder is None:
+        claimant = await claimed_by(target, place)
+        other = f"; under another journal the cluster is driven by {claimant}" if claimant else ""
+        raise NobodyDrives(f"{place}: nobody drives it{other or '; `shunter resume` does'}")
+    if not holder.takes_orders:
+        raise NobodyDrives(f"{place}: {holder} holds it for the throttles of the controller's moves: --by controller")
+    if not await _cost_agreed(target, place, command, yes=yes, as_json=as_json):
+        return int(ExitCode.REFUSED)
+    try:
+        return told_order(await order_command(place, command), as_json=as_json)
+    except HolderGone as gone:
+        raise NobodyDrives(f"{gone}; `shunter resume` drives what is left") from gone
+
+
+async def _cost_agreed(target: Target, place: JournalPlace, command: Command, *, yes: bool, as_json: bool) -> bool:
+    """Say what an order makes be copied again before it is given; ask where that is not nothing."""
+    cost, why, at_most = await bytes_again(target, place, command)
+    told = f"{'at most ' if at_most else ''}{told_bytes(cost)} are copied again: {why}"
+    return not cost or agreed(told, "Do it?", yes=yes, as_json=as_json)
+
+
+__all__ = ["NobodyDrives", "limit", "pause", "relax", "resume", "rollback", "stop"]

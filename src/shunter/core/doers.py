@@ -1,0 +1,140 @@
+"""Who carries a verb out: Shunter's controller, or the executor under its journal.
+
+docs/decisions/0214-one-family-of-verbs.md has the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import Enum
+from typing import NamedTuple
+
+from shunter.errors import ShunterError
+from shunter.model.partition import TopicPartition
+
+
+class DoerRefused(ShunterError):
+    """Nobody can carry the verb out as it was asked; says who could, and how to ask."""
+
+
+class Doer(Enum):
+    """Who does it."""
+
+    CONTROLLER = "controller"
+    EXECUTOR = "executor"
+
+
+class Ground(NamedTuple):
+    """What a doer is chosen by.
+
+    `driver` names the executor that drives the cluster's journal, "" for nobody. `journalled` are the moves that are open
+    in the journal, `controlled` those that the controller lists and the journal does not have; both are read only where
+    the controller is Shunter's.
+    """
+
+    shunters: bool
+    driver: str = ""
+    journalled: frozenset[TopicPartition] = frozenset()
+    controlled: frozenset[TopicPartition] = frozenset()
+
+
+class Wanted(NamedTuple):
+    """Which moves a verb is about. Nothing named: all."""
+
+    partitions: tuple[TopicPartition, ...] = ()
+    topics: tuple[str, ...] = ()
+    planned: tuple[TopicPartition, ...] = ()
+    """What a plan names; some of it may not be under way."""
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing is named."""
+        return not (self.partitions or self.topics or self.planned)
+
+    def of(self, moves: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Those of some moves that are meant, sorted."""
+        named = {*self.partitions, *self.planned}
+        return sorted(tp for tp in moves if self.everything or tp in named or tp.topic in self.topics)
+
+
+class Choice(NamedTuple):
+    """Who does it, and why, as the end of a sentence."""
+
+    doer: Doer
+    why: str
+
+
+def asked_for(ground: Ground, asked: Doer) -> Choice:
+    """The doer that somebody named.
+
+    Raises:
+        DoerRefused: the controller was named, and it is not Shunter's.
+    """
+    if asked is Doer.CONTROLLER and not ground.shunters:
+        raise DoerRefused(
+            "--by controller: the controller is not Shunter's, so it knows no stop, no pause and no steps;"
+            " --by executor, or no --by, does it from outside"
+        )
+    return Choice(asked, f"as --by {asked.value} says")
+
+
+def who_begins(ground: Ground) -> Choice:
+    """Who carries out a verb that begins moves."""
+    if not ground.shunters:
+        return Choice(Doer.EXECUTOR, "the controller is not Shunter's")
+    if ground.driver:
+        return Choice(Doer.EXECUTOR, f"{ground.driver} drives this cluster's journal")
+    if ground.journalled:
+        return Choice(Doer.EXECUTOR, f"its journal has {len(ground.journalled)} open moves, which this plan joins")
+    return Choice(Doer.CONTROLLER, "it is Shunter's")
+
+
+def who_turns(ground: Ground, wanted: Wanted) -> Choice:
+    """Who carries out a verb that turns or shows moves.
+
+    Raises:
+        DoerRefused: partitions were named of which some belong to the one and some to the other.
+    """
+    if not ground.shunters:
+        return Choice(Doer.EXECUTOR, "the controller is not Shunter's")
+    mine, theirs = wanted.of(ground.journalled), wanted.of(ground.controlled)
+    if mine and theirs and wanted.partitions:
+        raise DoerRefused(
+            f"{_told(mine)} {'is' if len(mine) == 1 else 'are'} moved by the executor, {_told(theirs)} by the controller:"
+            " name the ones, and then the others"
+        )
+    if mine:
+        beside = f"; {len(theirs)} moves of the controller go on beside them: --by controller" if theirs else ""
+        return Choice(Doer.EXECUTOR, f"its journal has {len(mine)} open moves{beside}")
+    return Choice(Doer.CONTROLLER, "it is Shunter's")
+
+
+def foreign_to_controller(ground: Ground, wanted: Wanted) -> list[TopicPartition]:
+    """Moves that the controller must not be asked to turn: the executor has them in its journal.
+
+    Raises:
+        DoerRefused: such a partition was named.
+    """
+    named = sorted(ground.journalled.intersection(wanted.partitions))
+    if named:
+        raise DoerRefused(f"{_told(named)}: moved by the executor, whose step it is: --by executor turns it")
+    return wanted.of(ground.journalled)
+
+
+def _told(moves: Collection[TopicPartition], shown: int = 3) -> str:
+    names = sorted(moves)
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(map(str, names[:shown])) + more
+
+
+__all__ = [
+    "Choice",
+    "Doer",
+    "DoerRefused",
+    "Ground",
+    "Wanted",
+    "asked_for",
+    "foreign_to_controller",
+    "who_begins",
+    "who_turns",
+]
