@@ -17,6 +17,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from shunter.app.profiles import VARIABLES
 from shunter.errors import SettingsError
 from shunter.model.reassignment import Intervention, Strategy
 from shunter.model.settings import ControllerSettings, ControlRequestEpoch, Takeover, TopicPolicy, WireLimits
@@ -227,7 +228,7 @@ def load_controller_config(file: Path | None, given: dict[str, Any]) -> Controll
         raise SettingsError(f"settings can't be used: {told}") from error
 
 
-OTHER_VARIABLES = frozenset({"SHUNTER_CACHE", "SHUNTER_STATE", "SHUNTER_LAKE", "SHUNTER_IVY_SETTINGS"})
+OTHER_VARIABLES = VARIABLES | {"SHUNTER_CACHE", "SHUNTER_STATE", "SHUNTER_LAKE", "SHUNTER_IVY_SETTINGS"}
 """Of Shunter's other commands."""
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+
 import click
 
 from shunter.app.doctor import examine
 from shunter.app.executor import Target
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.execution_display import say_json
-from shunter.cli.execution_options import cluster_options
-from shunter.cli.leaving import run
+from shunter.cli.execution_options import journal_options
+from shunter.cli.leaving import leave_with
+from shunter.cli.profiles import fleet_option, for_each_cluster, the_bootstrap
 from shunter.model.check_up import Finding, Level
 
 _MARKS = {Level.FINE: "ok", Level.NOTE: "note", Level.WARNING: "warning", Level.PROBLEM: "PROBLEM"}
@@ -17,9 +21,10 @@ _BAD = (Level.WARNING, Level.PROBLEM)
 
 
 @click.command()
-@cluster_options
+@journal_options
+@fleet_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line: each finding, then the end.")
-def doctor(target: Target, *, as_json: bool) -> None:
+def doctor(target: Target, *, fleet: bool, as_json: bool) -> None:
     """Examine a cluster before you move anything; nothing is changed.
 
     It looks at brokers and each of their listeners, versions, partitions out of sync, min.insync.replicas against
@@ -33,8 +38,15 @@ def doctor(target: Target, *, as_json: bool) -> None:
     Examples:
       shunter doctor --bootstrap-server kafka1:9092
       shunter doctor --bootstrap-server kafka1:9092 --json
+      shunter doctor --all
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    run(_doctor(target, as_json=as_json))
+
+    def look(at: Target) -> int:
+        return asyncio.run(_doctor(at, as_json=as_json))
+
+    if fleet:
+        leave_with(lambda: for_each_cluster(target, look, as_json=as_json))
+    leave_with(lambda: look(replace(target, bootstrap=the_bootstrap(target.bootstrap))))
 
 
 async def _doctor(target: Target, *, as_json: bool) -> int:

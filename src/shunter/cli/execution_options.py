@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from shunter.app.executor import Target
+from shunter.cli.profiles import settable, the_bootstrap
 from shunter.model.execution import ExecutionOptions, Order
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
@@ -104,11 +105,12 @@ def journal_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Which cluster, as whom, for a command that has nothing to do with a journal; hands the command a `target`."""
 
-    @click.option("--bootstrap-server", required=True, help="HOST:PORT, several with commas.")
+    @settable
+    @click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="Brokers to ask first.")
     @click.option("--command-config", type=PLAN, help="Client properties file, as Apache's tools take it.")
     @functools.wraps(command)
-    def wrapped(*args: Any, bootstrap_server: str, command_config: Path | None, **rest: Any) -> Any:
-        return command(*args, target=Target(bootstrap_server, command_config), **rest)
+    def wrapped(*args: Any, bootstrap_server: str | None, command_config: Path | None, **rest: Any) -> Any:
+        return command(*args, target=Target(the_bootstrap(bootstrap_server), command_config), **rest)
 
     return wrapped
 
@@ -121,7 +123,8 @@ def carrying_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _cluster_options(command: Callable[..., Any], *, required: bool) -> Callable[..., Any]:
-    @click.option("--bootstrap-server", required=required, help="HOST:PORT, several with commas.")
+    @settable
+    @click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="Brokers to ask first.")
     @click.option(
         "--command-config",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -140,7 +143,7 @@ def _cluster_options(command: Callable[..., Any], *, required: bool) -> Callable
     ) -> Any:
         if journal is not None and journal_topic is not None:
             raise click.UsageError("--journal and --journal-topic: a journal is in one place, name one")
-        target = Target(bootstrap_server or "", command_config, journal, journal_topic)
+        target = Target(the_bootstrap(bootstrap_server, required=required), command_config, journal, journal_topic)
         return command(*args, target=target, **rest)
 
     return wrapped

@@ -16,6 +16,7 @@ from shunter.cli.choosing import by_option, found_out, wanted_options
 from shunter.cli.execution_display import say_json, told_view
 from shunter.cli.execution_options import PLAN, cluster_options, journal_options, session_options
 from shunter.cli.leaving import leave_with
+from shunter.cli.profiles import fleet_option, for_each_cluster
 from shunter.core.doers import Doer, Wanted
 from shunter.errors import SettingsError
 from shunter.views.execution import ExecutionView, view_to_json
@@ -32,9 +33,10 @@ _OPEN = ("pending", "moving", "paused")
 @wanted_options
 @journal_options
 @by_option
+@fleet_option
 @click.option("--offline", is_flag=True, help="Read the journal alone: that of --journal, or the only one here.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def status(target: Target, wanted: Wanted, by: Doer | None, *, offline: bool, as_json: bool) -> None:
+def status(target: Target, wanted: Wanted, by: Doer | None, *, fleet: bool, offline: bool, as_json: bool) -> None:
     """Tell how moves stand: what they wait for, how much is copied, what a rollback would copy.
 
     The executor's moves are told from its journal, checked against the cluster; the controller's as it tells them.
@@ -43,27 +45,30 @@ def status(target: Target, wanted: Wanted, by: Doer | None, *, offline: bool, as
     Examples:
       shunter status --bootstrap-server kafka1:9092
       shunter status orders-3 --bootstrap-server kafka1:9092
+      shunter status --all
       shunter status --offline --json
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
 
-    def work() -> int:
-        if offline or not target.bootstrap:
-            return asyncio.run(_offline(target, wanted, offline=offline, as_json=as_json))
-        with found_out(target, by, wanted=wanted, as_json=as_json) as doing:
+    def look(at: Target) -> int:
+        with found_out(at, by, wanted=wanted, as_json=as_json) as doing:
             if doing.session is not None and doing.choice.doer is Doer.CONTROLLER:
                 from shunter.cli import by_controller  # noqa: PLC0415 - brings the client library with it
 
                 return by_controller.status(doing.session, wanted, as_json=as_json)
         return asyncio.run(_status(doing.target, wanted, check=True, as_json=as_json))
 
-    leave_with(work)
+    if fleet:
+        leave_with(lambda: for_each_cluster(target, look, as_json=as_json))
+    if offline or not target.bootstrap:
+        leave_with(lambda: asyncio.run(_offline(target, wanted, offline=offline, as_json=as_json)))
+    leave_with(lambda: look(target))
 
 
 async def _offline(target: Target, wanted: Wanted, *, offline: bool, as_json: bool) -> int:
     if not target.bootstrap:
         if not offline or target.journal_topic is not None:
             raise SettingsError(
-                "Missing option '--bootstrap-server': only with --offline a journal file can be read alone"
+                "Missing option '--bootstrap-server' (or --cluster): only with --offline a journal file can be read alone"
             )
         target = replace(target, journal=target.journal or only_journal())
     return await _status(target, wanted, check=False, as_json=as_json)

@@ -9,6 +9,7 @@ import click
 from shunter import __version__
 
 _VERBS = {
+    "config": "shunter.cli.config:config",
     "controller": "shunter.cli.controller:controller",
     "demo": "shunter.cli.demo:demo",
     "doctor": "shunter.cli.doctor:doctor",
@@ -41,7 +42,7 @@ _VERBS = {
 _GROUPS = {
     "Plan": ("steps", "plan"),
     "Move": ("execute", "executor", "resume", "rollback", "stop", "pause", "limit", "relax", "undo"),
-    "Look": ("doctor", "status", "watch", "list", "verify", "history", "throttles"),
+    "Look": ("doctor", "status", "watch", "list", "verify", "history", "throttles", "config"),
     "Run a controller": ("controller", "hand-back"),
     "Data pipeline": ("pipeline",),
     "Apache's tools, replaced": ("kafka-reassign-partitions", "kafka-topics"),

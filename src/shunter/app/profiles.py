@@ -1,0 +1,128 @@
+"""The operator's settings file: what options are where nobody says, for all clusters and for each by its name.
+
+Command line over environment over this file over defaults. docs/settings.md describes it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shunter.errors import SettingsError
+
+SETTINGS = {
+    "bootstrap-server": "bootstrap_server",
+    "command-config": "command_config",
+    "journal": "journal",
+    "journal-topic": "journal_topic",
+    "by": "by",
+    "incremental": "incremental",
+    "throttle": "throttle",
+    "throttle-floor": "throttle_floor",
+    "log-dir-throttle": "log_dir_throttle",
+    "max-concurrent": "max_concurrent",
+    "max-in": "max_in",
+    "max-out": "max_out",
+    "max-per-rack": "max_per_rack",
+    "max-per-log-dir": "max_per_log_dir",
+    "order": "orders",
+    "disk-share": "disk_share",
+    "bandwidth": "bandwidth",
+    "only-between": "only_between",
+    "relax-after": "relax_after",
+}
+"""What the file may say: the name there, which is the flag's, and the parameter's name. What adopts, forces or agrees
+(`--yes`, `--force`, `--take-over`) is said each time, and is none of them."""
+_FILES = ("command-config", "journal")
+_VALUES = (str, int, float, bool)
+
+
+def variable_of(setting: str) -> str:
+    """The environment variable of a setting: `max-in` is `SHUNTER_MAX_IN`."""
+    return f"SHUNTER_{setting.replace('-', '_').upper()}"
+
+
+VARIABLES = frozenset({"SHUNTER_CONFIG", "SHUNTER_CLUSTER", *map(variable_of, SETTINGS)})
+"""Every environment variable that this is read from."""
+
+
+def settings_file() -> Path:
+    """Where it is: `$SHUNTER_CONFIG`, else `$XDG_CONFIG_HOME/shunter/config.toml`, else in `~/.config`."""
+    named = os.environ.get("SHUNTER_CONFIG")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "shunter" / "config.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Profiles:
+    """What the file says; by parameters' names."""
+
+    path: Path
+    common: dict[str, Any] = field(default_factory=dict[str, Any])
+    clusters: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+
+    def of(self, cluster: str) -> dict[str, Any]:
+        """The settings of a cluster, those for all clusters left out.
+
+        Raises:
+            SettingsError: the file names no such cluster.
+        """
+        if cluster not in self.clusters:
+            known = ", ".join(sorted(self.clusters)) or "none"
+            raise SettingsError(f"{self.path} names no cluster {cluster!r}; it names {known}: [cluster.NAME] adds one")
+        return self.clusters[cluster]
+
+
+def read_profiles() -> Profiles:
+    """Read the file; one that is not there says nothing, unless `$SHUNTER_CONFIG` names it.
+
+    Raises:
+        SettingsError: it can't be read, or has a name or a value that it can't have; says which.
+    """
+    path = settings_file()
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        if os.environ.get("SHUNTER_CONFIG"):
+            raise SettingsError(f"settings file {path}, which SHUNTER_CONFIG names, is not there") from error
+        return Profiles(path)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"settings file {path}: {error}") from error
+    clusters = document.pop("cluster", {})
+    if not isinstance(clusters, dict) or not all(isinstance(each, dict) for each in clusters.values()):
+        raise SettingsError(
+            f"settings file {path}: `cluster` is no table: write [cluster.NAME] above a cluster's settings"
+        )
+    common = _settings(path, "", document)
+    if "bootstrap_server" in common and clusters:
+        raise SettingsError(
+            f"settings file {path}: bootstrap-server stands above all clusters: put it under [cluster.NAME]"
+        )
+    return Profiles(
+        path, common, {name: _settings(path, f"[cluster.{name}] ", each) for name, each in clusters.items()}
+    )
+
+
+def _settings(path: Path, where: str, table: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        if name not in SETTINGS:
+            near = difflib.get_close_matches(name, SETTINGS, n=1)
+            meant = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(SETTINGS)}"
+            raise SettingsError(f"settings file {path}: {where}{name} is no setting{meant}")
+        values = value if isinstance(value, list) and name == "order" else [value]
+        if not all(isinstance(each, _VALUES) for each in values):
+            raise SettingsError(
+                f"settings file {path}: {where}{name} = {value!r}: a text, a number, or true or false is wanted"
+            )
+        # A file is looked for beside the settings file, wherever the command was called.
+        found[SETTINGS[name]] = str(path.parent / Path(str(value)).expanduser()) if name in _FILES else value
+    return found
+
+
+__all__ = ["SETTINGS", "VARIABLES", "Profiles", "read_profiles", "settings_file", "variable_of"]

@@ -1,0 +1,154 @@
+"""Where an option's value comes from: command line, environment, settings file, default; and which cluster is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+from click.shell_completion import CompletionItem
+
+from shunter.app.executor import Target
+from shunter.app.exit_codes import ExitCode
+from shunter.app.profiles import SETTINGS, Profiles, read_profiles, settings_file, variable_of
+from shunter.cli.execution_display import say_json
+from shunter.cli.leaving import told_error
+from shunter.errors import SettingsError, ShunterError
+
+_PROFILES = "shunter.profiles"
+_VARIABLES = {parameter: variable_of(setting) for setting, parameter in SETTINGS.items()}
+_GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+_WORST_FIRST = (
+    ExitCode.CLUSTER, ExitCode.HELD, ExitCode.JOURNAL, ExitCode.USAGE, ExitCode.REFUSED, ExitCode.PARTLY,
+    ExitCode.TURNED, ExitCode.LEFT, ExitCode.DONE,
+)  # fmt: skip
+"""Which exit status counts where several clusters were asked."""
+
+
+def settable(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Let each option of a command that is a setting be one of environment and file, too; and take `--cluster`.
+
+    To be put above the options of a command.
+    """
+    for parameter in getattr(command, "__click_params__", ()):
+        if parameter.name in _VARIABLES:
+            parameter.envvar = _VARIABLES[parameter.name]
+            # Whether a bootstrap server was named on the command line is known before a profile is looked for.
+            parameter.is_eager = parameter.name == "bootstrap_server"
+    return click.option(
+        "--cluster",
+        metavar="NAME",
+        envvar="SHUNTER_CLUSTER",
+        is_eager=True,
+        expose_value=False,
+        callback=_take_settings,
+        shell_complete=_names,
+        help="A cluster of the settings file, instead of --bootstrap-server.",
+    )(command)
+
+
+def _take_settings(context: click.Context, _parameter: click.Parameter, cluster: str | None) -> None:
+    """Let options that nobody gave have the values of the settings file."""
+    try:
+        profiles = read_profiles()
+        named = context.get_parameter_source("bootstrap_server") is ParameterSource.COMMANDLINE
+        # A flag goes before the environment: what SHUNTER_CLUSTER names is another cluster than the flag's.
+        own = profiles.of(cluster) if cluster and not named else {}
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from error
+    context.meta[_PROFILES] = (profiles, cluster if own else None)
+    context.default_map = {**profiles.common, **own}
+
+
+def the_bootstrap(bootstrap: str | None, *, required: bool = True) -> str:
+    """The bootstrap server that somebody named.
+
+    Raises:
+        click.UsageError: nobody did, or environment and `--cluster` name two.
+    """
+    context = click.get_current_context()
+    source, profile = context.get_parameter_source("bootstrap_server"), context.get_parameter_source("cluster")
+    if source is profile is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--cluster and --bootstrap-server name a cluster each: leave one out")
+    if source is ParameterSource.ENVIRONMENT and profile in _GIVEN:
+        raise click.UsageError(
+            "--cluster (or SHUNTER_CLUSTER) and SHUNTER_BOOTSTRAP_SERVER name a cluster each: unset one"
+        )
+    if required and bootstrap is None:
+        raise click.UsageError(
+            f"Missing option '--bootstrap-server': HOST:PORT, or a cluster of {settings_file()} by --cluster"
+        )
+    return bootstrap or ""
+
+
+def _names(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Names of clusters, for the shell's completion."""
+    with suppress(ShunterError):
+        return [CompletionItem(name) for name in sorted(read_profiles().clusters) if name.startswith(begun)]
+    return []
+
+
+# ---- a fleet
+
+
+def fleet_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a command look at all clusters; hands it `fleet`."""
+    told = "Every cluster of the settings file, one after the other; the worst exit status counts."
+    return click.option("--all", "fleet", is_flag=True, help=told)(command)
+
+
+def for_each_cluster(target: Target, look: Callable[[Target], int], *, as_json: bool) -> int:
+    """Look at every cluster of the settings file; a cluster that fails keeps nobody from the next.
+
+    Raises:
+        SettingsError: the file names none, or a cluster is named beside it.
+    """
+    profiles = read_profiles()
+    if target.bootstrap:
+        raise SettingsError("--all is every cluster of the settings file: name none beside it")
+    if not profiles.clusters:
+        raise SettingsError(f"--all: {profiles.path} names no cluster: [cluster.NAME] adds one")
+    codes = [_look(profiles, name, look, as_json=as_json) for name in profiles.clusters]
+    return int(next(code for code in _WORST_FIRST if code in codes))
+
+
+def _look(profiles: Profiles, name: str, look: Callable[[Target], int], *, as_json: bool) -> int:
+    if as_json:
+        say_json({"event": "cluster", "cluster": name})
+    else:
+        click.echo(click.style(f"== {name}", bold=True))
+    try:
+        return look(_target_of(profiles, name))
+    except ShunterError as error:
+        return told_error(error)
+
+
+def _target_of(profiles: Profiles, name: str) -> Target:
+    own = {**profiles.common, **profiles.clusters[name]}
+    if not own.get("bootstrap_server"):
+        raise SettingsError(f"{profiles.path}: [cluster.{name}] has no bootstrap-server")
+    files = {key: Path(own[key]) if own.get(key) else None for key in ("command_config", "journal")}
+    return Target(own["bootstrap_server"], files["command_config"], files["journal"], own.get("journal_topic"))
+
+
+# ---- `shunter config`
+
+
+def told_source(context: click.Context, name: str) -> str:
+    """Where an option's value came from, for people."""
+    source = context.get_parameter_source(name)
+    profiles, cluster = context.meta.get(_PROFILES, (None, None))
+    if source is ParameterSource.COMMANDLINE:
+        return "command line"
+    if source is ParameterSource.ENVIRONMENT:
+        return f"environment, {_VARIABLES[name]}"
+    if source is ParameterSource.DEFAULT_MAP and profiles is not None:
+        own = cluster is not None and name in profiles.clusters[cluster]
+        return f"{profiles.path}, [cluster.{cluster}]" if own else str(profiles.path)
+    return "default"
+
+
+__all__ = ["fleet_option", "for_each_cluster", "settable", "the_bootstrap", "told_source"]
