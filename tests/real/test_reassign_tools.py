@@ -431,6 +431,22 @@ def test_throttles_of_others_are_put_back(yard, topic, tmp_path):
     yard.wait_moved(partitions, (1, 3))
 
 
+def test_a_refused_throttle_moves_nothing(yard, topic, tmp_path):
+    """A rate that no broker takes: what was set before the refusal is given back, and the controller is not asked."""
+    partitions = yard.create(topic, (1, 2), partitions=2)
+    at = ("--bootstrap-server", yard.bootstrap)
+    plan = written(tmp_path, plan_of(partitions, (1, 3)))
+    beyond = f"{2**63}B"
+    status, out = cli("execute", *at, "--yes", "--throttle", beyond, plan)
+    assert status == 7, out
+    assert "were refused, so nothing was done" in out, out
+    assert yard.moving() == set()
+    assert cli("throttles", "list", *at) == NO_THROTTLE
+    status, out = cli("limit", *at, beyond)
+    assert status in (0, 7), out
+    assert cli("throttles", "list", *at) == NO_THROTTLE
+
+
 def test_a_killed_command_leaves_a_record_of_its_throttles(yard, topic, tmp_path):
     """SIGKILL during `--wait`: the journal knows what was there before, and `throttles clear` gives exactly that back."""
     partitions = yard.create(topic, (1, 2), partitions=2)

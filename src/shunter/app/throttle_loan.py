@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from shunter.app.journals import JournalPlace
 from shunter.core.executor.apply import apply
 from shunter.core.executor.state import ExecutorState
+from shunter.core.executor.throttles import is_doubtful
 from shunter.core.throttles import Loan, borrow, repay
 from shunter.drivers.clock import SystemClock
 from shunter.drivers.journals import LeasedJournal
@@ -29,7 +30,12 @@ from shunter.model.execution import (
 )
 
 if TYPE_CHECKING:
+    from shunter.drivers.admin.answers import SettingsSeen
     from shunter.drivers.admin.cluster import KafkaPythonAdmin
+
+
+LATE_EVERY_S = 2.0
+"""How often a setting is read again that a late broker may show."""
 
 
 class JournalInHand:
@@ -106,6 +112,21 @@ class LoanTaken(NamedTuple):
     late: dict[ThrottleKey, str]
 
 
+async def _read_surely(journal: JournalInHand, admin: KafkaPythonAdmin, keys: Sequence[ThrottleKey]) -> SettingsSeen:
+    """Read settings; what a broker that is late may still show of ours is read again until nobody can be late.
+
+    Taken for somebody else's, a value that we gave back a moment ago would be journalled as what was there before us,
+    and given back in the end: a throttle that nobody set for good.
+    """
+    while True:
+        seen = await admin.read_settings(keys)
+        now_ms = SystemClock().now_ms()
+        if not any(is_doubtful(journal.state, key, seen.own[key], now_ms) for key in keys):
+            return seen
+        await asyncio.sleep(LATE_EVERY_S)
+        await asyncio.to_thread(journal.renew)
+
+
 async def set_throttles(
     journal: JournalInHand, admin: KafkaPythonAdmin, wanted: Mapping[ThrottleKey, str]
 ) -> LoanTaken:
@@ -114,7 +135,7 @@ async def set_throttles(
     Raises:
         DriverError: the cluster does not answer, or a permission is missing.
     """
-    seen = await admin.read_settings(list(wanted))
+    seen = await _read_surely(journal, admin, list(wanted))
     records = borrow(wanted, seen.own, seen.effective, _loans(journal.state, wanted))
     await asyncio.to_thread(journal.append, records)
     changes: list[tuple[ThrottleKey, str | None]]
