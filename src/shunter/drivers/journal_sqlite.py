@@ -100,8 +100,9 @@ class SqliteJournal:
             self._rebuild()
             _sync_folder(path.parent)
         self._identity = None if database is not None else _identity(path)
-        self._size = 0 if database is not None else path.stat().st_size
-        """Bytes that the file had at least: a journal never becomes smaller."""
+        self._size, self._written_ns = (0, 0) if database is not None else _shape(path)
+        """Bytes that the file had at least: a journal never becomes smaller. When it was written last: in WAL mode that is
+        seldom, when SQLite takes over what is in the log beside it; and then it is read once, as another shell would."""
 
     def _rebuild(self) -> None:
         """A journal that is gone while its copy is there was lost, or moved away for being damaged: it is made anew."""
@@ -302,22 +303,26 @@ class SqliteJournal:
             self._connection = _open_file(self.path)
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=FULL")
-        self._identity, self._size = _identity(self.path), self.path.stat().st_size
+        self._identity = _identity(self.path)
+        self._size, self._written_ns = _shape(self.path)
         if self._copy is not None:
             self._copy.make_whole(self._rows())
 
     def _still_whole(self) -> None:
-        """See that nobody cut the file off: SQLite goes on with what it remembers, and nobody else can read it.
+        """See that nobody cut the file off or wrote over it: SQLite goes on with what it remembers, and nobody else can read it.
 
         Raises:
-            JournalRestored: it was cut off, and is whole again: try again.
-            JournalUnusable: it was cut off, and can't be made whole.
+            JournalRestored: it was damaged, and is whole again: try again.
+            JournalUnusable: it was damaged, and can't be made whole.
         """
-        size = self.path.stat().st_size
-        if size >= self._size:
-            self._size = size
+        size, written_ns = _shape(self.path)
+        if size < self._size:
+            told = f"{self.path} was cut off from {self._size} to {size} bytes while we drove it"
+        elif written_ns != self._written_ns and not self._reads_whole():
+            told = f"{self.path} was written over while we drove it"
+        else:
+            self._size, self._written_ns = size, written_ns
             return
-        told = f"{self.path} was cut off from {self._size} to {size} bytes while we drove it"
         rows = self._remembered()
         if rows is None:
             raise JournalUnusable(f"{told}, and the copy beside it is not whole", retriable=False)
@@ -335,12 +340,25 @@ class SqliteJournal:
         self._reopen()
         raise JournalRestored(f"{told}: it was written again, whole", retriable=True)
 
+    def _reads_whole(self) -> bool:
+        """Whether somebody else finds every entry in the file as it was written."""
+        try:
+            with contextlib.closing(_open_file(self.path)) as fresh:
+                rows = fresh.execute("SELECT sequence, body, checksum FROM entries ORDER BY sequence")
+                found = sum(JournalRow(*row).fits for row in rows)
+                fresh.execute("SELECT * FROM lease").fetchall()
+        except sqlite3.DatabaseError as error:
+            return _is_locked(error)  # Somebody works on it; the next look tells.
+        except (TypeError, AttributeError):
+            return False  # What stands there is no text any more.
+        return found >= self._last_sequence
+
     def _remembered(self) -> list[JournalRow] | None:
         """All entries that were ever written, as SQLite remembers them or as the copy has them; None: neither has all."""
         last = self._last_sequence
         with contextlib.suppress(DriverError):
             rows = self._rows()
-            if len(rows) == last:
+            if len(rows) == last and all(row.fits for row in rows):
                 return rows
         copied = () if self._copy is None else self._copy.read()
         return [encode_entry(entry) for entry in copied] if len(copied) == last else None
@@ -429,6 +447,12 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _shape(path: Path) -> tuple[int, int]:
+    """Bytes of a file, and when it was written last, in nanoseconds."""
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
 
 
 def _is_replaceable(path: Path, ours: Sequence[JournalRow]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import socket
 import sqlite3
@@ -271,6 +272,40 @@ def test_a_journal_that_is_cut_off_while_it_is_driven_is_written_again(
     assert held.owner == "first"
     assert JournalCopy(path).read() == tuple(entries(count=12))
     journal.renew(NOW)
+
+
+@pytest.mark.parametrize("first", [0, 4_096], ids=["from its head on", "behind its head"])
+def test_a_journal_that_is_written_over_while_it_is_driven_is_written_again(
+    journal: SqliteJournal, path: Path, first: int
+) -> None:
+    """With garbage, in place, to its full size: SQLite itself would go on with the pages that it remembers."""
+    journal.append(entries(), NOW)
+    with closing(sqlite3.connect(path)) as somebody:
+        somebody.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    journal.check()
+    size = path.stat().st_size
+    with path.open("r+b") as stream:
+        stream.seek(first)
+        stream.write(random.Random(7).randbytes(size - first))
+    assert path.stat().st_size == size
+    with pytest.raises(JournalRestored, match="was written over while we drove it: it was written again, whole"):
+        journal.check()
+    journal.append(entries(11, 2), NOW)
+    with closing(SqliteJournal(path, "reader")) as reader:
+        assert reader.load() == tuple(entries(count=12))
+        held = reader.holder(NOW)
+    assert held is not None
+    assert held.owner == "first"
+    journal.renew(NOW)
+
+
+def test_a_checkpoint_is_no_damage(journal: SqliteJournal, path: Path) -> None:
+    for first in range(1, 400, 10):
+        journal.append(entries(first, 10), NOW)
+        with closing(sqlite3.connect(path)) as somebody:
+            somebody.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        journal.check()
+    assert len(journal.load()) == 400
 
 
 def test_a_journal_that_is_cut_off_with_its_copy_and_forgotten_can_not_be_used(
