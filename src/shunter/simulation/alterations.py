@@ -6,16 +6,15 @@ the request's versions: 0 (2.7), 1 (3.2), 2 (3.3), 3 (3.5).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from shunter.errors import ErrorCode
-from shunter.model.partition import LeaderAndIsr, TopicPartition
-from shunter.simulation.replica import Role
-from shunter.simulation.scheduler import MS, SECOND
-
-if TYPE_CHECKING:
-    from shunter.simulation.broker import SimulatedBroker
+from shunter.model.partition import BrokerId, LeaderAndIsr, TopicPartition
+from shunter.simulation.replica import Replica, Role
+from shunter.simulation.scheduler import MS, SECOND, Scheduler
+from shunter.simulation.surroundings import Surroundings
 
 RETRY_US = 50 * MS
 PATIENCE_US = 30 * SECOND
@@ -33,10 +32,40 @@ GIVEN_UP: dict[int, int] = {
 """Errors after which it keeps what it proposed, and waits for new metadata. After any other it asks again at once."""
 
 
+class AlteringBroker(Protocol):
+    """A broker in the eyes of its AlterPartition requests."""
+
+    id: BrokerId
+    scheduler: Scheduler
+    epoch: int
+    incarnation: int
+    running: bool
+    paused: bool
+    controller: str | None
+
+    @property
+    def world(self) -> Surroundings:
+        """Where it lives."""
+        ...
+
+    @property
+    def replicas(self) -> Mapping[TopicPartition, Replica]:
+        """Its replicas."""
+        ...
+
+    def alter_partition(self, proposals: tuple[Any, ...], answered: Callable[[SimpleNamespace | None], None]) -> None:
+        """Send a request to the controller that the broker knows."""
+        ...
+
+    def after_progress(self, replica: Replica) -> None:
+        """What a leader does when its ISR has changed."""
+        ...
+
+
 class Alterations:
     """One broker's, in one life of its process."""
 
-    def __init__(self, broker: SimulatedBroker) -> None:
+    def __init__(self, broker: AlteringBroker) -> None:
         """Begin with nothing to ask for."""
         self._broker = broker
         self.unsent: dict[TopicPartition, None] = {}
@@ -59,11 +88,8 @@ class Alterations:
         self._request += 1
         self._altering = self._request
         number, incarnation = self._request, self._broker.incarnation
-        self._broker.world.alter_partition(
-            self._broker,
-            self._broker.epoch,
-            tuple(proposals),
-            lambda answer: self._altered(number, incarnation, proposals, answer),
+        self._broker.alter_partition(
+            tuple(proposals), lambda answer: self._altered(number, incarnation, proposals, answer)
         )
         self._broker.scheduler.after(PATIENCE_US, self._alter_timed_out, number, incarnation, proposals)
 

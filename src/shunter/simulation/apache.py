@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from shunter.core import election
 from shunter.core.controller.events import Event, RequestAnswered
@@ -37,13 +37,12 @@ from shunter.model.partition import (
     Replicas,
     TopicPartition,
 )
+from shunter.simulation.broker import SimulatedBroker
 from shunter.simulation.channels import SimulatedChannels
 from shunter.simulation.event_loop import ProcessLoop
 from shunter.simulation.scheduler import MS
+from shunter.simulation.surroundings import Surroundings
 from shunter.simulation.zookeeper_tree import Transaction
-
-if TYPE_CHECKING:
-    from shunter.simulation.world import World
 
 LOOK_US = (100 * MS, 400 * MS)
 
@@ -51,10 +50,24 @@ INELIGIBLE_SINCE = 2
 """The version of AlterPartition from which a broker knows INELIGIBLE_REPLICA; older ones are told another error."""
 
 
+class ApachesWorld(Surroundings, Protocol):
+    """A world in the eyes of Apache's controller."""
+
+    brokers: dict[BrokerId, SimulatedBroker]
+
+    def unclean_allowed(self, tp: TopicPartition) -> bool:
+        """Whether an operator allowed a leader that is out of sync."""
+        ...
+
+    def forget_asked_factor(self, tp: TopicPartition) -> None:
+        """Somebody moves it: how many replicas it was asked to have counts no more."""
+        ...
+
+
 class ApacheController:
     """Whichever broker is the controller, if one is."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ApachesWorld) -> None:
         """Begin as nobody."""
         self.world = world
         self.loop = ProcessLoop(world.scheduler, "apache", world.process_failed)  # type: ignore[abstract]

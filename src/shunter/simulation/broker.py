@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any, Protocol
 from uuid import UUID
 
 from shunter.core.controller.ready import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata, StopPartition
@@ -27,10 +28,8 @@ from shunter.simulation.channels import Answered, DecidedRequest
 from shunter.simulation.log import Log
 from shunter.simulation.replica import FetchAnswer, Replica, Role
 from shunter.simulation.scheduler import MS, SECOND, Timer
+from shunter.simulation.surroundings import Surroundings
 from shunter.simulation.zookeeper_tree import Transaction
-
-if TYPE_CHECKING:
-    from shunter.simulation.world import World
 
 DIRECTORIES = 2
 FETCH_US = (30 * MS, 60 * MS)
@@ -41,10 +40,54 @@ CONTROL_US = (MS // 5, 2 * MS)
 _NO_ERRORS: Mapping[TopicPartition, ErrorCode] = {}
 
 
+class BrokersWorld(Surroundings, Protocol):
+    """A world in the eyes of its brokers."""
+
+    brokers: dict[BrokerId, SimulatedBroker]
+
+    def slowness(self, broker: BrokerId) -> float:
+        """How many times slower than usual a broker works."""
+        ...
+
+    def connected(self, one: BrokerId, other: BrokerId) -> bool:
+        """Whether two brokers reach each other."""
+        ...
+
+    def rack(self, broker: BrokerId) -> str | None:
+        """Where a broker stands when it registers next."""
+        ...
+
+    def min_isr(self, topic: str) -> int:
+        """min.insync.replicas of a topic."""
+        ...
+
+    def is_poisoned(self, topic: str) -> bool:
+        """Whether no broker can read a topic's configuration."""
+        ...
+
+    def broker_stopped(self, broker: BrokerId) -> None:
+        """A broker's process ended: connections to it break."""
+        ...
+
+    def alter_partition(
+        self,
+        broker: SimulatedBroker,
+        epoch: int,
+        proposals: tuple[Any, ...],
+        answered: Callable[[SimpleNamespace | None], None],
+    ) -> None:
+        """Carry an AlterPartition to the controller that the broker knows, and its answer back."""
+        ...
+
+    def controlled_shutdown(self, broker: SimulatedBroker, epoch: int, answered: Callable[[int | None], None]) -> None:
+        """Carry a ControlledShutdown to the controller, and the count of what is still led back."""
+        ...
+
+
 class SimulatedBroker:
     """One broker id. `disk` outlives its process, everything else does not."""
 
-    def __init__(self, world: World, broker_id: BrokerId) -> None:
+    def __init__(self, world: BrokersWorld, broker_id: BrokerId) -> None:
         """Begin stopped, with empty disks."""
         self.world = world
         self.scheduler = world.scheduler
@@ -89,6 +132,10 @@ class SimulatedBroker:
         """The id of a partition's topic as this broker has it, which may be an older topic's."""
         replica = self.replicas.get(tp)
         return None if replica is None else replica.log.topic_id
+
+    def alter_partition(self, proposals: tuple[Any, ...], answered: Callable[[SimpleNamespace | None], None]) -> None:
+        """Send an AlterPartition to the controller that this broker knows."""
+        self.world.alter_partition(self, self.epoch, proposals, answered)
 
     # ---- its process
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from random import Random
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from shunter.core.controller.events import ReassignmentChange, ReassignmentsSubmitted
@@ -26,6 +26,9 @@ from shunter.formats.topic_znodes import encode_topic
 from shunter.model.partition import BrokerId, ReplicaAssignment, TopicPartition
 from shunter.model.topic import Topic
 from shunter.simulation.broker import SimulatedBroker
+from shunter.simulation.faults import Faults
+from shunter.simulation.inhabited import InhabitedWorld
+from shunter.simulation.operators import Operators
 from shunter.simulation.poison import POISONS
 from shunter.simulation.process import ShunterProcess
 from shunter.simulation.replica import Role
@@ -38,9 +41,6 @@ from shunter.wire.reassignments import (
     AlterReassignmentsRequest,
     AlterReassignmentsResult,
 )
-
-if TYPE_CHECKING:
-    from shunter.simulation.world import World
 
 TOPICS_AT_MOST = 8
 PATIENCE_MS = 20_000
@@ -70,10 +70,23 @@ HARMLESS = {
 """Refusals for another reason, which come before a look at what was asked for."""
 
 
+class EdgesWorld(InhabitedWorld, Protocol):
+    """A world in the eyes of what comes from outside."""
+
+    operators: Operators
+    faults: Faults
+    racks: dict[BrokerId, str | None]
+    """Where brokers stand when they start next."""
+    asked_factors: dict[UUID, tuple[int, int]]
+    """How many replicas the topics that brokers made were asked to have, and with how many partitions they began."""
+    auto_created: set[UUID | None]
+    """Topics that brokers made."""
+
+
 class Edges:
     """Does what no core is asked for by a well-behaved cluster."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: EdgesWorld) -> None:
         """Begin with nothing done."""
         self.world = world
         self._made = 0

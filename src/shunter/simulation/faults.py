@@ -6,22 +6,32 @@ Every method takes a PRNG of its own and says whether it did anything.
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from shunter.drivers.zookeeper_requests import Remove
 from shunter.formats import znodes
+from shunter.model.partition import BrokerId
 from shunter.simulation.broker import DIRECTORIES, SimulatedBroker
+from shunter.simulation.garbling import Garbling
+from shunter.simulation.inhabited import InhabitedWorld
+from shunter.simulation.operators import Operators
 from shunter.simulation.process import ShunterProcess
 from shunter.simulation.scheduler import MS, SECOND
 
-if TYPE_CHECKING:
-    from shunter.simulation.world import World
+
+class FaultsWorld(InhabitedWorld, Protocol):
+    """A world in the eyes of its faults."""
+
+    operators: Operators
+    garbling: Garbling
+    parted: set[tuple[BrokerId, BrokerId]]
+    """Pairs of brokers that do not reach each other."""
 
 
 class Faults:
     """Breaks things."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: FaultsWorld) -> None:
         """Begin with everything whole."""
         self.world = world
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import orjson
 
@@ -23,21 +23,39 @@ from shunter.formats.admin_znodes import (
 from shunter.formats.config_znodes import ConfigChange, encode_config_change
 from shunter.formats.request_znodes import encode_request
 from shunter.simulation.garbled_znodes import GARBLED, READ_AT_START, READERS, WEIGHTS, last_name
+from shunter.simulation.inhabited import InhabitedWorld
+from shunter.simulation.operators import Operators
 from shunter.simulation.scheduler import SECOND
 from shunter.simulation.truth import Garbled
 from shunter.simulation.zookeeper_tree import Transaction
-
-if TYPE_CHECKING:
-    from shunter.simulation.world import World
 
 OWED_SHARE = 0.7
 ANNOUNCEMENTS = (f"{znodes.ISR_CHANGES}/isr_change_", f"{znodes.LOG_DIR_EVENTS}/log_dir_event_")
 
 
+class Deposing(Protocol):
+    """Faults in the eyes of those who garble."""
+
+    def controller_deposed(self, random: Random) -> bool:
+        """Somebody removes `/controller`."""
+        ...
+
+
+class GarblingWorld(InhabitedWorld, Protocol):
+    """A world in the eyes of those who garble its znodes."""
+
+    operators: Operators
+
+    @property
+    def faults(self) -> Deposing:
+        """Who deposes controllers."""
+        ...
+
+
 class Garbling:
     """Overwrites znodes, and puts them right again."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: GarblingWorld) -> None:
         """Begin with nothing garbled."""
         self.world = world
         self._last: str | None = None

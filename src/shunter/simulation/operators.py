@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from shunter.core.controller.events import (
@@ -30,11 +29,9 @@ from shunter.formats.topic_znodes import encode_state, encode_topic
 from shunter.model.partition import BrokerId, ReplicaAssignment, Replicas, TopicPartition
 from shunter.model.reassignment import Intervention, Phase, Strategy
 from shunter.model.settings import ControlRequestEpoch
+from shunter.simulation.inhabited import InhabitedWorld
 from shunter.simulation.scheduler import MS, SECOND
 from shunter.simulation.zookeeper_tree import Transaction
-
-if TYPE_CHECKING:
-    from shunter.simulation.world import World
 
 TOPICS_AT_MOST = 6
 NO_TARGETS: Mapping[TopicPartition, Replicas] = {}
@@ -43,7 +40,7 @@ NO_TARGETS: Mapping[TopicPartition, Replicas] = {}
 class Operators:
     """Ask for things, of whoever is the controller, or by znode."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: InhabitedWorld) -> None:
         """Begin."""
         self.world = world
         self._created = 0

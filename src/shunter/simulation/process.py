@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from shunter.core.controller.events import Envelope, Event, ReplyToken
@@ -22,13 +22,12 @@ from shunter.model.broker import Broker, Endpoint
 from shunter.model.notice import Notice
 from shunter.model.partition import BrokerId, LeaderAndIsr, TopicPartition
 from shunter.model.settings import ControllerSettings, Takeover
+from shunter.simulation.broker import SimulatedBroker
 from shunter.simulation.channels import SimulatedChannels
 from shunter.simulation.event_loop import ProcessLoop
 from shunter.simulation.scheduler import SECOND
+from shunter.simulation.surroundings import Surroundings
 from shunter.simulation.zookeeper_session import SimulatedKazoo
-
-if TYPE_CHECKING:
-    from shunter.simulation.world import World
 
 CALL_TIMEOUT_MS = 20_000
 ALTER_PARTITION_VERSION = 3
@@ -38,7 +37,7 @@ BY_NAME_VERSION = 1
 class SkewedClock:
     """A process's wall clock: wrong by as much as it was when the process started, as `drivers.clock` keeps it."""
 
-    def __init__(self, world: World, skew_ms: int) -> None:
+    def __init__(self, world: ProcessesWorld, skew_ms: int) -> None:
         """Remember how wrong it is."""
         self._scheduler = world.scheduler
         self._skew_ms = skew_ms
@@ -80,10 +79,42 @@ class Service(Supervisor):
         super().fail(failure)
 
 
+class ProcessesWorld(Surroundings, Protocol):
+    """A world in the eyes of its controllers' processes."""
+
+    brokers: dict[BrokerId, SimulatedBroker]
+
+    def draw_skew_ms(self) -> int:
+        """How wrong a process's clock is."""
+        ...
+
+    def settings_of(self, broker_id: BrokerId, takeover: Takeover) -> ControllerSettings:
+        """A controller's settings."""
+        ...
+
+    def looks_controllers_up(self, broker: BrokerId) -> bool | None:
+        """Whether a broker is so old that it looks a controller up in ZooKeeper; None where nobody is asked."""
+        ...
+
+    def machine_handled(
+        self, process: ShunterProcess, machine: ObservedMachine, envelope: Envelope, ready: Ready
+    ) -> None:
+        """A machine handled an event."""
+        ...
+
+    def refused(self, process: str) -> None:
+        """ZooKeeper forbids a process something."""
+        ...
+
+    def controller_stopped(self, name: str) -> None:
+        """A controller's process ended."""
+        ...
+
+
 class ShunterProcess:
     """One controller process of broker id `broker_id`; started, paused, killed and started again."""
 
-    def __init__(self, world: World, broker_id: int, takeover: Takeover) -> None:
+    def __init__(self, world: ProcessesWorld, broker_id: int, takeover: Takeover) -> None:
         """Begin stopped."""
         self.world = world
         self.id = broker_id

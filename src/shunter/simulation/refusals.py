@@ -10,14 +10,12 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from random import Random
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from shunter.drivers.handlers.topics import create_partitions, create_topics
 from shunter.errors import ErrorCode, RequestRejected
 from shunter.model.partition import Replicas
-
-if TYPE_CHECKING:
-    from shunter.simulation.world import World
+from shunter.simulation.inhabited import InhabitedWorld
 
 TOPICS_AT_MOST = 8
 PATIENCE = timedelta(seconds=20)
@@ -94,7 +92,7 @@ GROWTHS = {
 class Refusals:
     """Asks for what Apache refuses, and compares the answer."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: InhabitedWorld) -> None:
         """Begin with nothing asked."""
         self.world = world
         self._made = 0

@@ -1,0 +1,23 @@
+"""A world with those who live in it, as operators and faults see it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from shunter.model.partition import BrokerId
+from shunter.simulation.apache import ApacheController
+from shunter.simulation.broker import SimulatedBroker
+from shunter.simulation.process import ShunterProcess
+from shunter.simulation.surroundings import Surroundings
+
+
+class InhabitedWorld(Surroundings, Protocol):
+    """Brokers, controllers' processes, and Apache's controller."""
+
+    brokers: dict[BrokerId, SimulatedBroker]
+    processes: dict[int, ShunterProcess]
+    apache: ApacheController
+
+    def active_process(self) -> ShunterProcess | None:
+        """The Shunter that clients would find: one that thinks it is the controller, the newest epoch first."""
+        ...
