@@ -1,4 +1,8 @@
-"""The durable part of the state changes only here, by durable entries; a restart applies the same entries again."""
+"""The durable part of the state changes here, by durable entries; a restart applies the same entries again.
+
+One thing is changed elsewhere: once a journal was read, times that lie in the future are set to now (`begun_before`).
+The status of a step is soft; entries move it, for they tell that a step was begun, taken on or ended.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,9 @@ from shunter.core.executor.state import (
     GivenBack,
     Move,
     Throttle,
-    Watch,
     yield_of,
 )
+from shunter.core.executor.step_status import StepTrigger
 from shunter.errors import InvariantViolation
 from shunter.model.execution import (
     CommandTaken,
@@ -96,7 +100,7 @@ def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
     if before is not None and before.open and before.steps:
         # A second plan for a partition in motion keeps the first original, and its running step.
         move.original, move.current = before.original, before.current
-        move.step, move.steps, move.watch = before.step, before.steps, before.watch
+        move.step, move.steps, move.status = before.step, before.steps, before.status
         move.copied_bytes, move.began_at_ms = before.copied_bytes, before.began_at_ms
         move.relaxed, move.again = before.relaxed, before.again
         _turn(move, entry)
@@ -106,9 +110,8 @@ def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
 def _turn(move: Move, entry: JournalEntry) -> None:
     """It heads elsewhere now: what of its step was not asked for yet is looked at again before it is."""
     _want_again(move)
-    move.turned, move.turned_at_ms = move.step is not None, entry.at_ms
-    if not move.watch.asked:
-        move.watch.ours = False
+    move.turned_at_ms = None if move.step is None else entry.at_ms
+    move.note(StepTrigger.TURNED)
 
 
 def _want_again(move: Move) -> None:
@@ -132,10 +135,9 @@ def _step_begun(state: ExecutorState, entry: JournalEntry) -> None:
     move.steps = record.number
     move.passed |= {frozenset(record.before), frozenset(record.after), frozenset(record.before + record.after)}
     # What somebody else began may lead elsewhere than our plan: then it is looked at as a step of a turned move.
-    move.turned = move.adopted and record.number == 1 and record.after != move.target
-    move.turned_at_ms = entry.at_ms if move.turned else move.turned_at_ms
+    move.turned_at_ms = entry.at_ms if move.adopted and record.number == 1 and record.after != move.target else None
     move.order = ()
-    move.watch = Watch()
+    move.note(StepTrigger.BEGUN)
     if move.began_at_ms is None:
         move.began_at_ms = entry.at_ms
 
@@ -152,19 +154,21 @@ def _running_step(
 def _step_accepted(state: ExecutorState, entry: JournalEntry) -> None:
     record = entry.record
     assert isinstance(record, StepAccepted)
-    _move_of_it, step = _running_step(state, record.tp, record.number, entry)
+    move, step = _running_step(state, record.tp, record.number, entry)
     step.accepted = True
+    move.note(StepTrigger.RECORDED)
 
 
 def _step_finished(state: ExecutorState, entry: JournalEntry) -> None:
     record = entry.record
     assert isinstance(record, StepFinished)
     move, step = _running_step(state, record.tp, record.number, entry)
-    move.current, move.turned = record.replicas, False
+    move.current, move.turned_at_ms = record.replicas, None
     if step.cancels and record.replicas != step.after and set(record.replicas) == set(step.after):
         move.order = step.after
     move.copied_bytes += record.copied_bytes
-    move.step, move.watch = None, Watch()
+    move.step = None
+    move.note(StepTrigger.FINISHED)
     _want_again(move)
     move.blocked_since_ms = move.log_dirs_asked_at_ms = None
 
@@ -173,9 +177,8 @@ def _step_dropped(state: ExecutorState, entry: JournalEntry) -> None:
     record = entry.record
     assert isinstance(record, StepDropped)
     move, _step = _running_step(state, record.tp, record.number, entry)
-    attempts = move.watch.attempts
-    move.step, move.watch = None, Watch()
-    move.watch.attempts = attempts
+    move.step = None
+    move.note(StepTrigger.DROPPED)
 
 
 def _direction_changed(state: ExecutorState, entry: JournalEntry) -> None:
@@ -204,6 +207,7 @@ def _move_closed(state: ExecutorState, entry: JournalEntry) -> None:
     move = _move(state, record.tp, entry)
     move.outcome, move.reason, move.closed_at_ms = record.outcome, record.reason, entry.at_ms
     move.current, move.step, move.waits = record.replicas, None, ""
+    move.note(StepTrigger.CLOSED)
 
 
 def _throttle_remembered(state: ExecutorState, entry: JournalEntry) -> None:

@@ -1,4 +1,4 @@
-"""What every open move does next: one pass over all of them writes entries, and notes soft state (`Watch`, `waits`)."""
+"""What every open move does next: one pass over all of them writes entries, and notes soft state (`StepStatus`, `waits`)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from shunter.core.executor.judgement import CONFIRM_MS, LAG_MS, Verdict, judge, 
 from shunter.core.executor.pausing import unheld
 from shunter.core.executor.ready import Collected
 from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.step_status import Standing, StepTrigger
 from shunter.core.executor.throttles import Gate
 from shunter.model.execution import (
     Direction,
@@ -83,12 +84,12 @@ def decide_moves(work: Pass) -> None:
 
 def _goes_on(work: Pass, move: Move) -> bool:
     """Whether a step under way looks as it looked when it was found to go on: with thousands, looking again is dear."""
-    step, watch, cluster = move.step, move.watch, work.state.cluster
+    step, cluster = move.step, work.state.cluster
     return (
         step is not None
-        and watch.goes_on is not None
-        and watch.goes_on == (cluster.topics_at_ms.get(move.tp.topic), cluster.ongoing.get(move.tp))
-        and not move.turned
+        and step.goes_on is not None
+        and step.goes_on == (cluster.topics_at_ms.get(move.tp.topic), cluster.ongoing.get(move.tp))
+        and move.turned_at_ms is None
         and move.tp not in work.unheld
     )
 
@@ -107,10 +108,9 @@ def _gone(work: Pass, move: Move) -> bool:
         reason = f"{move.tp} does not exist any more"
     else:
         return False
-    watch = move.watch
-    if watch.unexplained_since_ms is None:
-        watch.unexplained_since_ms = work.now_ms
-    if work.now_ms - watch.unexplained_since_ms < CONFIRM_MS:
+    doubt = move.note(StepTrigger.GONE, work.now_ms).doubt
+    assert doubt is not None
+    if work.now_ms - doubt.since_ms < CONFIRM_MS:
         work.stale_topics.add(move.tp.topic)
         work.out.wake(work.now_ms + CONFIRM_MS)
         return True
@@ -125,16 +125,12 @@ def _close(work: Pass, move: Move, outcome: Outcome, reason: str, replicas: Repl
 
 
 def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
-    step, watch = move.step, move.watch
+    step, standing = move.step, move.status.standing
     assert step is not None
-    if watch.request_id:
+    if standing in (Standing.UNASKED, Standing.ASKED):
         return
-    if watch.accepted_at_ms >= 0 and not step.accepted:
+    if standing in (Standing.ACCEPTED, Standing.SEEN) and not step.accepted:
         work.write(move, StepAccepted(move.tp, step.number))
-        return
-    if step.accepted and watch.accepted_at_ms < 0:
-        watch.accepted_at_ms = step.begun_at_ms  # Taken on before this process began.
-    if watch.ours and not watch.asked:
         return
     seen = _fresh(work, move)
     if seen is None:
@@ -148,9 +144,9 @@ def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
     elif verdict is Verdict.TAKEN:
         work.write(move, StepAccepted(move.tp, step.number))
     elif verdict is Verdict.SEND:
-        if move.turned and _decide_turned(work, move, seen, live, running=False):
+        if move.turned_at_ms is not None and _decide_turned(work, move, seen, live, running=False):
             return  # What was never taken on, and is not wanted any more, is not asked for now.
-        watch.ours, watch.asked, watch.accepted_at_ms = True, False, -1
+        move.note(StepTrigger.DUE)
     elif verdict is Verdict.CANCELLED:
         _close(work, move, Outcome.SUPERSEDED, "somebody else cancelled the step under way", seen.replicas)
     elif verdict is Verdict.CHANGED:
@@ -159,20 +155,20 @@ def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
     elif verdict is Verdict.DOUBT:
         work.stale_topics.add(move.tp.topic)
     else:
-        if watch.unexplained_since_ms is not None:
+        if move.status.doubt is not None:
             work.stale_topics.add(move.tp.topic)
         _decide_running(work, move, seen, live)
 
 
 def _lags(work: Pass, move: Move, seen: ObservedPartition) -> bool:
     """Whether metadata show the step's end but not yet the ISR that it ended with: the next step is chosen from it."""
-    step, watch = move.step, move.watch
+    step = move.step
     assert step is not None
     if all(broker in seen.isr for broker in step.adding):
         return False
-    if watch.lagging_since_ms is None:
-        watch.lagging_since_ms = work.now_ms
-    if work.now_ms - watch.lagging_since_ms >= LAG_MS:
+    doubt = move.note(StepTrigger.LAGS, work.now_ms).doubt
+    assert doubt is not None
+    if work.now_ms - doubt.since_ms >= LAG_MS:
         return False
     work.stale_topics.add(move.tp.topic)
     return True
@@ -180,17 +176,19 @@ def _lags(work: Pass, move: Move, seen: ObservedPartition) -> bool:
 
 def _fresh(work: Pass, move: Move) -> ObservedPartition | None:
     """The partition as seen after the step's last request; None: not seen since, or only by half."""
-    cluster, watch = work.state.cluster, move.watch
-    asked_since = max(watch.accepted_at_ms, watch.retry_at_ms)
+    cluster, step = work.state.cluster, move.step
+    assert step is not None
+    # What was taken on before this process began was so when it was begun, or later.
+    asked_since = max(move.status.blind_until_ms, step.begun_at_ms if step.accepted else 0)
     if cluster.listed_at_ms <= asked_since or cluster.listed_at_ms < 0:
         return None
     seen = cluster.partition(move.tp)
     if move.tp in cluster.ongoing:
-        watch.vanished_at_ms = None
+        step.unlisted_at_ms = None
         return seen
-    if watch.vanished_at_ms is None or watch.vanished_at_ms <= asked_since:
-        watch.vanished_at_ms = cluster.listed_at_ms
-    if cluster.topics_at_ms.get(move.tp.topic, -1) <= watch.vanished_at_ms:
+    if step.unlisted_at_ms is None or step.unlisted_at_ms <= asked_since:
+        step.unlisted_at_ms = cluster.listed_at_ms
+    if cluster.topics_at_ms.get(move.tp.topic, -1) <= step.unlisted_at_ms:
         work.stale_topics.add(move.tp.topic)
         return None
     return seen
@@ -212,6 +210,7 @@ def _decide_turned(
 ) -> bool:
     """See what becomes of a step that was begun before its move was turned; says whether that is all for now."""
     cluster = work.state.cluster
+    assert move.turned_at_ms is not None
     if cluster.topics_at_ms.get(move.tp.topic, -1) <= move.turned_at_ms:
         work.stale_topics.add(move.tp.topic)  # Who is alive and in sync is looked at before anything is undone.
         return True
@@ -226,7 +225,7 @@ def _decide_turned(
 def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: frozenset[BrokerId]) -> None:
     step = move.step
     assert step is not None
-    if move.turned and _decide_turned(work, move, seen, live, running=True):
+    if move.turned_at_ms is not None and _decide_turned(work, move, seen, live, running=True):
         return
     if step.cancels or (move.tp in work.unheld and _put_off(work, move, seen, live)):
         return
@@ -235,9 +234,9 @@ def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: froze
     if not holding:
         move.blocked_since_ms = None
         move.waits = _catching_up(work, copying, live)
-        cluster, watch = work.state.cluster, move.watch
-        if step.accepted and watch.unexplained_since_ms is None and move.tp in cluster.ongoing:
-            watch.goes_on = (cluster.topics_at_ms[move.tp.topic], cluster.ongoing[move.tp])
+        cluster = work.state.cluster
+        if step.accepted and move.status.doubt is None and move.tp in cluster.ongoing:
+            step.goes_on = (cluster.topics_at_ms[move.tp.topic], cluster.ongoing[move.tp])
         return
     if move.blocked_since_ms is None:
         move.blocked_since_ms = work.now_ms
@@ -346,15 +345,14 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
 
 def _unexplained(work: Pass, move: Move, seen: ObservedPartition) -> bool:
     """Whether an idle partition is not as we left it: others are at it, or metadata lag."""
-    cluster, watch = work.state.cluster, move.watch
-    foreign = cluster.ongoing.get(move.tp)
+    foreign = work.state.cluster.ongoing.get(move.tp)
     moved = seen.replicas != move.current
     if foreign is None and not moved:
-        watch.unexplained_since_ms = None
+        move.note(StepTrigger.SETTLED)
         return False
-    if watch.unexplained_since_ms is None:
-        watch.unexplained_since_ms = work.now_ms
-    if work.now_ms - watch.unexplained_since_ms < patience(move, seen, foreign):
+    doubt = move.note(StepTrigger.STRANGE, work.now_ms).doubt
+    assert doubt is not None
+    if work.now_ms - doubt.since_ms < patience(move, seen, foreign):
         work.stale_topics.add(move.tp.topic)
         return True
     if foreign is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from shunter.core.executor.state import CurrentStep, Move
+from shunter.core.executor.step_status import Standing, StepTrigger
 from shunter.model.execution import ObservedPartition, OngoingReassignment
 from shunter.model.partition import Replicas
 
@@ -67,41 +68,46 @@ def sight(step: CurrentStep, seen: ObservedPartition, ongoing: OngoingReassignme
 
 
 def judge(move: Move, seen: ObservedPartition, ongoing: OngoingReassignment | None, now_ms: int) -> Verdict:
-    """Say what to do about the step under way; keeps in `move.watch` since when something is unexplained.
+    """Say what to do about the step under way; its status learns what was seen, and since when that is doubtful.
 
     Pre: what was seen is newer than the step's last request, and metadata are newer than the list.
     """
-    step, watch = move.step, move.watch
+    step, status = move.step, move.status
     assert step is not None
     looks = sight(step, seen, ongoing)
     if looks is Sight.RUNNING:
-        watch.seen_ongoing, watch.unexplained_since_ms, watch.unseen_since_ms = True, None, None
+        move.note(StepTrigger.RUNS)
         return Verdict.KEEP if step.accepted else Verdict.TAKEN
-    if looks is Sight.REACHED and step.returns and not step.accepted:
-        # We don't know that it was ever taken on: the partition may have moved since, or these metadata may be late.
-        watch.unexplained_since_ms = None
-        return Verdict.SEND
-    if looks is Sight.REACHED:
+    # Where we don't know that it was ever taken on, the partition may have moved since, or these metadata may be late.
+    believed = step.accepted or not step.returns
+    if looks is Sight.REACHED and believed:
         # There was nothing to cancel: the former step may be done, and metadata that show the state before it late.
-        done = not watch.nothing_left or seen.replicas in step.redirected_from[-1:]
-        return Verdict.FINISHED if done or now_ms - watch.accepted_at_ms >= LAG_MS else Verdict.DOUBT
-    if looks is Sight.BEFORE and not step.accepted:
-        watch.unexplained_since_ms = None
+        done = not status.nothing_left or seen.replicas in step.redirected_from[-1:]
+        return Verdict.FINISHED if done or now_ms - status.blind_until_ms >= LAG_MS else Verdict.DOUBT
+    if looks is not Sight.OTHER and not step.accepted:
+        move.note(StepTrigger.SETTLED)
         return Verdict.SEND
-    if watch.unexplained_since_ms is None:
-        watch.unexplained_since_ms = now_ms
-    lasted = now_ms - watch.unexplained_since_ms
+    return _judge_doubtful(move, looks, seen, ongoing, now_ms)
+
+
+def _judge_doubtful(
+    move: Move, looks: Sight, seen: ObservedPartition, ongoing: OngoingReassignment | None, now_ms: int
+) -> Verdict:
+    """Say how long to look at a step that looks as it should not."""
+    status = move.note(StepTrigger.STRANGE if looks is Sight.OTHER else StepTrigger.MISSED, now_ms)
+    assert status.doubt is not None
+    lasted = now_ms - status.doubt.since_ms
     if looks is Sight.OTHER:
         return Verdict.CHANGED if lasted >= patience(move, seen, ongoing) else Verdict.DOUBT
-    if watch.seen_ongoing:
+    if status.standing is Standing.SEEN:
         return Verdict.CANCELLED if lasted >= LAG_MS else Verdict.KEEP
-    if watch.unseen_since_ms is None:
-        watch.unseen_since_ms = watch.unexplained_since_ms
     if lasted < RESEND_MS:
         return Verdict.KEEP
-    watch.unexplained_since_ms = None
-    hopeless = watch.attempts >= RESENDS and now_ms - watch.unseen_since_ms >= LAG_MS
-    return Verdict.CANCELLED if hopeless else Verdict.SEND
+    assert status.missed_since_ms is not None
+    if status.requests >= RESENDS and now_ms - status.missed_since_ms >= LAG_MS:
+        return Verdict.CANCELLED
+    move.note(StepTrigger.SETTLED)
+    return Verdict.SEND
 
 
 def patience(move: Move, seen: ObservedPartition, ongoing: OngoingReassignment | None) -> int:

@@ -1,9 +1,9 @@
-"""The executor: events in, `Ready` out. Everything that is durable changes by `apply` alone."""
+"""The executor: events in, `Ready` out. What the journal says of moves and throttles changes by `apply`."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from shunter.core.executor import events as ev
@@ -17,6 +17,7 @@ from shunter.core.executor.pressure import Pressure, decide_limit, window_is_ope
 from shunter.core.executor.rates import Meter, observe_rates
 from shunter.core.executor.ready import AlterReassignments, Collected, CommandReply, Finish, JournalBatch, Ready, Reply
 from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.step_status import Standing, StepTrigger
 from shunter.core.executor.submission import SubmittedPlan, close_ended, judge_submission, outcomes
 from shunter.core.executor.throttles import (
     ThrottleBook,
@@ -61,13 +62,6 @@ _RETRIABLE = (
 
 
 @dataclass(slots=True)
-class _Asked:
-    """A request under way: which steps it carries."""
-
-    steps: tuple[tuple[TopicPartition, int], ...]
-
-
-@dataclass(slots=True)
 class _Outstanding:
     batch: JournalBatch
     replies: list[tuple[ev.ReplyToken, Reply]]
@@ -86,7 +80,8 @@ class Executor:
     polls: Polls = field(default_factory=Polls)
     meter: Meter = field(default_factory=Meter)
     pressure: Pressure = field(default_factory=Pressure)
-    _requests: dict[int, _Asked] = field(default_factory=dict[int, _Asked])
+    _requests: dict[int, tuple[TopicPartition, ...]] = field(default_factory=dict[int, tuple[TopicPartition, ...]])
+    """Requests under way, and the partitions whose steps each carries."""
     _submissions: deque[SubmittedPlan] = field(default_factory=deque[SubmittedPlan])
     _commands: deque[ev.CommandReceived] = field(default_factory=deque[ev.CommandReceived])
     _refusals: list[JournalRecord] = field(default_factory=list[JournalRecord])
@@ -194,7 +189,7 @@ class Executor:
         if isinstance(record, StepBegun):
             move = self.state.moves[record.tp]
             if move.step is not None and move.step.number == record.number and not move.step.accepted:
-                move.watch.ours = True
+                move.note(StepTrigger.OURS)
         self.polls.hurry(self._now_ms)
 
     def _on_refused(self, event: ev.JournalRefused) -> None:
@@ -280,22 +275,24 @@ class Executor:
         self.book.on_altered(self.state, event.request_id, dict(event.errors), self._now_ms)
 
     def _on_answered(self, event: ev.ReassignmentsAnswered, out: Collected) -> None:
-        asked = self._requests.pop(event.request_id)
-        for tp, number in asked.steps:
-            move = self.state.moves.get(tp)
-            if move is None or move.step is None or move.step.number != number:
-                continue
-            move.watch.request_id = 0
-            code, told = event.results.get(tp, (ErrorCode.UNKNOWN_SERVER_ERROR, "the answer does not name it"))
+        for move in self._carried(self._requests.pop(event.request_id), event.request_id):
+            code, told = event.results.get(move.tp, (ErrorCode.UNKNOWN_SERVER_ERROR, "the answer does not name it"))
             self._take_answer(move, code, told, out)
         self.polls.hurry(self._now_ms)
 
+    def _carried(self, partitions: Iterable[TopicPartition], request_id: int) -> list[Move]:
+        """Moves whose step a request carries, but for those that have ended since: another plan may move them now."""
+        moves = [self.state.moves.get(tp) for tp in partitions]
+        return [move for move in moves if move is not None and move.status.request_id == request_id]
+
     def _take_answer(self, move: Move, code: ErrorCode, told: str, out: Collected) -> None:
-        step, watch = move.step, move.watch
+        step = move.step
         assert step is not None
-        nothing_left = step.cancels and code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-        if code is ErrorCode.NONE or nothing_left:
-            watch.accepted_at_ms, watch.nothing_left = self._now_ms, nothing_left
+        if code is ErrorCode.NONE:
+            move.note(StepTrigger.TAKEN_ON, self._now_ms)
+            return
+        if step.cancels and code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
+            move.note(StepTrigger.NOTHING_LEFT, self._now_ms)
             return
         self._retry_later(move)
         if code in _RETRIABLE:
@@ -304,7 +301,7 @@ class Executor:
         if code in _GONE:
             return  # Metadata will tell whether it is gone.
         out.notices.append(Notice("step-refused", str(move.tp), move.waits))
-        if watch.attempts >= PATIENCE:
+        if move.status.requests >= PATIENCE:
             replicas = self._seen_replicas(move)
             self._refusals += [StepDropped(move.tp, step.number, told)]
             self._refusals += [MoveClosed(move.tp, Outcome.REFUSED, move.waits, replicas, move.copied_bytes)]
@@ -314,8 +311,8 @@ class Executor:
         return move.current if seen is None else seen.replicas
 
     def _retry_later(self, move: Move) -> None:
-        watch = move.watch
-        watch.retry_at_ms = self._now_ms + min(RETRY_MAX_MS, RETRY_MS << min(watch.attempts, 10))
+        wait_ms = min(RETRY_MAX_MS, RETRY_MS << min(move.status.requests, 10))
+        move.note(StepTrigger.UNANSWERED, self._now_ms + wait_ms)
 
     def _on_log_dirs_altered(self, event: ev.LogDirsAltered, out: Collected) -> None:
         for (broker, tp), code in sorted(event.results.items()):
@@ -334,11 +331,8 @@ class Executor:
             return
         asked = self._requests.pop(event.request_id, None)
         if asked is not None:
-            for tp, number in asked.steps:
-                move = self.state.moves.get(tp)
-                if move is not None and move.step is not None and move.step.number == number:
-                    move.watch.request_id = 0
-                    self._retry_later(move)
+            for move in self._carried(asked, event.request_id):
+                self._retry_later(move)
         elif event.request_id:
             self.book.on_alter_failed(self.state, event.request_id, self._now_ms)
         self.polls.on_failed(self._now_ms, event.what)
@@ -464,33 +458,19 @@ class Executor:
         return window_is_open(self.state.options.window, self._now_ms, self._utc_offset_minutes)
 
     def _send_steps(self, held: set[TopicPartition | None], out: Collected) -> None:
-        due: list[Move] = []
-        for move in self.state.stepping():
-            step, watch = move.step, move.watch
-            assert step is not None
-            if move.tp in held:
-                continue
-            if watch.request_id or not watch.ours or watch.asked or watch.accepted_at_ms >= 0:
-                continue
-            if watch.retry_at_ms > self._now_ms:
-                out.wake(watch.retry_at_ms)
-                continue
-            due.append(move)
+        stepping = self.state.stepping()
+        due = [move for move in stepping if move.status.standing is Standing.UNASKED and move.tp not in held]
         for first in range(0, len(due), REQUEST_PARTITIONS):
             self._ask(due[first : first + REQUEST_PARTITIONS], out)
 
     def _ask(self, moves: Sequence[Move], out: Collected) -> None:
         request_id = self._new_id()
         targets: list[tuple[TopicPartition, Replicas | None]] = []
-        steps: list[tuple[TopicPartition, int]] = []
         for move in moves:
             assert move.step is not None
-            move.watch.request_id = request_id
-            move.watch.asked = True
-            move.watch.attempts += 1
+            move.note(StepTrigger.SENT, request_id=request_id)
             targets.append((move.tp, None if move.step.cancels else move.step.after))
-            steps.append((move.tp, move.step.number))
-        self._requests[request_id] = _Asked(tuple(steps))
+        self._requests[request_id] = tuple(tp for tp, _replicas in targets)
         out.requests.append(AlterReassignments(request_id, tuple(targets)))
 
     def _maybe_close(self, out: Collected) -> list[JournalRecord]:

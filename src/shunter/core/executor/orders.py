@@ -144,11 +144,6 @@ def told_rollback(moves: list[Move]) -> str:
     return "it is instant" if copies == 0 else f"{copies} bytes of dropped originals are copied again"
 
 
-def _watched(move: Move) -> bool:
-    """Whether this process began the step under way, or saw it run: its end would be known."""
-    return move.watch.ours or move.watch.seen_ongoing
-
-
 def rollback_bytes(move: Move) -> int:
     """Bytes that a rollback of one move copies, from where it stands."""
     return move.size_bytes * sum(broker not in move.held for broker in move.original)
@@ -158,7 +153,7 @@ def rollback_cost(move: Move) -> int:
     """What a rollback would copy now, at most; 0 for a move that has ended, for it is not rolled back any more."""
     if not move.open:
         return 0
-    return rollback_bytes(move) if _watched(move) else most_rollback_bytes(move)
+    return rollback_bytes(move) if move.status.watched else most_rollback_bytes(move)
 
 
 def most_rollback_bytes(move: Move) -> int:

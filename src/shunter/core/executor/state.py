@@ -1,7 +1,7 @@
 """The executor's one mutable container: what the journal says (durable), and what was seen since (soft).
 
-The durable part changes only by applying journal entries (`apply`); the soft part is lost with the process and is
-found again by observing the cluster.
+The durable part changes by applying journal entries (`apply`). The soft part changes by what is seen and asked. It is
+lost with the process, and is found again by observing the cluster.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from shunter.core.executor.step_status import StepStatus, StepTrigger, status_after
 from shunter.model.execution import (
     Direction,
     ExecutionOptions,
@@ -52,37 +53,16 @@ class CurrentStep:
     accepted: bool = False
     redirected_from: tuple[Replicas, ...] = ()
     returns: bool = False
+    # Soft from here on.
+    unlisted_at_ms: int | None = None
+    """When the question was put whose answer first did not name the partition."""
+    goes_on: tuple[int, OngoingReassignment] | None = None
+    """What was seen (of which moment's metadata) when the step was found to go on with nothing to be done about it."""
 
     @property
     def adding(self) -> Replicas:
         """Replicas that are copied in this step."""
         return tuple(broker for broker in self.after if broker not in self.before)
-
-
-@dataclass(slots=True)
-class Watch:
-    """What this process saw of a running step; begins anew with each step and each process."""
-
-    ours: bool = False
-    """This process began the step, so it need not look before asking."""
-    request_id: int = 0
-    """The request under way; 0: none."""
-    asked: bool = False
-    """The step was asked for by this process; asking again is for `judge` to say."""
-    accepted_at_ms: int = -1
-    nothing_left: bool = False
-    """There was nothing to cancel: the step that this one takes the place of never ran, or is done."""
-    retry_at_ms: int = 0
-    attempts: int = 0
-    seen_ongoing: bool = False
-    unexplained_since_ms: int | None = None
-    unseen_since_ms: int | None = None
-    """Since when a step that was taken on looks as if it had never been."""
-    lagging_since_ms: int | None = None
-    goes_on: tuple[int, OngoingReassignment] | None = None
-    """What was seen (of which moment's metadata) when the step was found to go on with nothing to be done about it."""
-    vanished_at_ms: int | None = None
-    """When the question was put whose answer first did not name the partition."""
 
 
 @dataclass(slots=True)
@@ -104,9 +84,8 @@ class Move:
     direction: Direction = Direction.FORWARD
     paused: bool = False
     relaxed: bool = False
-    turned_at_ms: int = -1
-    turned: bool = False
-    """The step under way was begun before the move was turned or given another target: it may have to be undone."""
+    turned_at_ms: int | None = None
+    """When the move was turned or given another target, if its step was begun before that: it may have to be undone."""
     order: Replicas = ()
     """The order to give back after a cancel by null, which Apache's KRaft controller does not keep; () when kept."""
     again: set[BrokerId] = field(default_factory=set[BrokerId])
@@ -123,7 +102,8 @@ class Move:
     placing: Replicas = ()
     """Brokers that copy it from one of their log dirs to another."""
     # Soft from here on.
-    watch: Watch = field(default_factory=Watch)
+    status: StepStatus = field(default_factory=StepStatus)
+    """Where its step stands, or whether it is idle. `note` alone writes it."""
     waits: str = ""
     blocked_since_ms: int | None = None
     log_dirs_asked_at_ms: int | None = None
@@ -136,9 +116,19 @@ class Move:
 
     def begun_before(self, now_ms: int) -> None:
         """A clock that was set back since makes the journal speak of the future: nothing waits until that comes."""
-        self.turned_at_ms = min(self.turned_at_ms, now_ms)
+        if self.turned_at_ms is not None:
+            self.turned_at_ms = min(self.turned_at_ms, now_ms)
         if self.step is not None:
             self.step.begun_at_ms = min(self.step.begun_at_ms, now_ms)
+
+    def note(self, trigger: StepTrigger, at_ms: int = 0, *, request_id: int = 0) -> StepStatus:
+        """Move the status of its step by the table.
+
+        Raises:
+            InvariantViolation: The table has no such pair.
+        """
+        self.status = status_after(self.status, trigger, self.tp, at_ms=at_ms, request_id=request_id)
+        return self.status
 
     @property
     def open(self) -> bool:

@@ -44,7 +44,7 @@ def _what_it_waits_for(move: Move, seen: ObservedPartition, live: frozenset[Brok
     if step is None:
         chosen = choose(move, seen, live, min_isr)
         return chosen.reason if isinstance(chosen, Waits) else None
-    if move.turned:
+    if move.turned_at_ms is not None:
         turned = undo(move, seen, live, min_isr)
         if turned is not None:
             return turned.reason if isinstance(turned, Waits) else None
@@ -74,4 +74,4 @@ def told_stuck(state: ExecutorState, moves: list[Move], *, direction: Direction 
 
 def _turned(move: Move, direction: Direction) -> Move:
     """The move as it would be after such an order. A step's undoing is decided from the step, so it may be shared."""
-    return replace(move, direction=direction, turned=move.step is not None, paused=False)
+    return replace(move, direction=direction, turned_at_ms=None if move.step is None else 0, paused=False)

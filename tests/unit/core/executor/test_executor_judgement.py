@@ -6,6 +6,7 @@ import pytest
 
 from shunter.core.executor.judgement import LAG_MS, RESENDS, Sight, Verdict, judge, sight
 from shunter.core.executor.state import CurrentStep, Move
+from shunter.core.executor.step_status import StepTrigger
 from shunter.model.execution import ObservedPartition, OngoingReassignment
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
@@ -43,7 +44,7 @@ def test_the_order_counts_once_it_is_written() -> None:
     assert sight(step((4, 3), (1, 3)), seen((3, 1, 4)), listed) is Sight.OTHER
 
 
-def move(under_way: CurrentStep) -> Move:
+def move(under_way: CurrentStep, *, nothing_left: bool = False) -> Move:
     """A move whose step was taken on, and asked for, at 0."""
     original = under_way.before
     found = Move(
@@ -51,7 +52,9 @@ def move(under_way: CurrentStep) -> Move:
     )
     found.passed |= {frozenset(under_way.before), frozenset(under_way.after)}
     found.step, under_way.accepted = under_way, True
-    found.watch.accepted_at_ms = 0
+    for trigger in (StepTrigger.BEGUN, StepTrigger.OURS, StepTrigger.SENT):
+        found.note(trigger)
+    found.note(StepTrigger.NOTHING_LEFT if nothing_left else StepTrigger.TAKEN_ON)
     return found
 
 
@@ -62,20 +65,20 @@ def test_a_change_of_order_alone_is_blamed_on_nobody_before_metadata_can_no_long
     for now_ms in range(0, LAG_MS + 10_000, 500):
         verdicts[now_ms] = judge(ordering, seen((1, 2)), None, now_ms)
         if verdicts[now_ms] is Verdict.SEND:
-            ordering.watch.attempts += 1
+            for trigger in (StepTrigger.DUE, StepTrigger.SENT, StepTrigger.TAKEN_ON):
+                ordering.note(trigger, now_ms)
         if verdicts[now_ms] is Verdict.CANCELLED:
             break
     cancelled = [now_ms for now_ms, verdict in verdicts.items() if verdict is Verdict.CANCELLED]
     assert cancelled
     assert min(cancelled) >= LAG_MS
-    assert ordering.watch.attempts >= RESENDS
+    assert ordering.status.requests >= RESENDS
 
 
 def test_where_there_was_nothing_to_cancel_late_metadata_do_not_end_a_rollback() -> None:
     """Found by simulation (seed 10668): the step was done, and a late broker showed what had been before it."""
     cancelling = CurrentStep(2, (1, 2), (1, 2), "roll back", cancels=True, begun_at_ms=0, redirected_from=((3, 2),))
-    turned = move(cancelling)
-    turned.watch.nothing_left = True
+    turned = move(cancelling, nothing_left=True)
     assert judge(turned, seen((1, 2)), None, 1_000) is Verdict.DOUBT
     assert judge(turned, seen((1, 2)), None, LAG_MS - 1) is Verdict.DOUBT
     assert judge(turned, seen((3, 2)), None, 1_000) is Verdict.FINISHED, "what it took the place of is done"
