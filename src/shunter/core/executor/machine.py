@@ -360,7 +360,7 @@ class Executor:
         if self._outstanding is None:
             writes = self._decide(wanted, stale, out)
         # An entry that is being written may turn its move: until it is durable, no step of that move is asked for.
-        entries = () if writes is None else writes.entries
+        entries = () if self._outstanding is None else self._outstanding.batch.entries
         held: set[TopicPartition | None] = {getattr(entry.record, "tp", None) for entry in entries}
         self._send_steps(held, out)
         send_settings(self.state, self.book, wanted, self._now_ms, self._new_id, out)
