@@ -235,8 +235,9 @@ def one_refused_log_dir_ends_all(original, self, event, out):
     """The bug that was found: when one broker refuses its log dir, the others are not waited for."""
     original(self, event, out)
     for move in self.state.open_moves():
-        if move.log_dirs_refused:
-            move.log_dirs_refused |= dict.fromkeys((broker for broker, _path in move.log_dirs), "ALL")
+        if move.log_dir_status.refused:
+            everybody = dict.fromkeys((broker for broker, _path in move.log_dirs), "ALL")
+            move.log_dir_status = replace(move.log_dir_status, refused=everybody)
 
 
 @mutant(machine, "window_is_open", within=60)

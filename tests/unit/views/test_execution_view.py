@@ -17,7 +17,7 @@ T0 = TopicPartition("t", 0)
 def waiting_for_a_dead_broker() -> ExecutorState:
     """One move to broker 5, which is down, and a throttle that broker 9 is owed."""
     state = ExecutorState(running=True)
-    state.moves[T0] = Move(T0, "p", None, (1,), (5,), Strategy.INCREMENTAL, 1_000, (), False, 0, current=(1,))
+    state.moves[T0] = Move(T0, None, (1,), (5,), Strategy.INCREMENTAL, 1_000, (), False, 0, current=(1,))
     state.cluster.brokers = {1: None}
     state.cluster.topics["t"] = ObservedTopic(None, {0: ObservedPartition((1,), (1,), 1)})
     for broker in (1, 9):

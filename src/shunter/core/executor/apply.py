@@ -7,6 +7,7 @@ The status of a step is soft; entries move it, for they tell that a step was beg
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from shunter.core.executor.state import (
     LATE_MS,
@@ -14,6 +15,7 @@ from shunter.core.executor.state import (
     ExecutorState,
     GivenBack,
     Move,
+    MoveEnd,
     Throttle,
     yield_of,
 )
@@ -81,7 +83,6 @@ def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
     assert isinstance(record, MoveAccepted)
     move = Move(
         record.tp,
-        state.plan_id,
         record.topic_id,
         record.original,
         record.target,
@@ -170,7 +171,8 @@ def _step_finished(state: ExecutorState, entry: JournalEntry) -> None:
     move.step = None
     move.note(StepTrigger.FINISHED)
     _want_again(move)
-    move.blocked_since_ms = move.log_dirs_asked_at_ms = None
+    move.blocked_since_ms = None
+    move.log_dir_status = replace(move.log_dir_status, asked_at_ms=None)
 
 
 def _step_dropped(state: ExecutorState, entry: JournalEntry) -> None:
@@ -205,7 +207,7 @@ def _move_closed(state: ExecutorState, entry: JournalEntry) -> None:
     record = entry.record
     assert isinstance(record, MoveClosed)
     move = _move(state, record.tp, entry)
-    move.outcome, move.reason, move.closed_at_ms = record.outcome, record.reason, entry.at_ms
+    move.ended = MoveEnd(record.outcome, record.reason, entry.at_ms)
     move.current, move.step, move.waits = record.replicas, None, ""
     move.note(StepTrigger.CLOSED)
 

@@ -70,7 +70,7 @@ def decide_moves(work: Pass) -> None:
     work.unheld = unheld(work.state)
     idle: list[Move] = []
     for move in work.state.moves.values():
-        if move.outcome is not None or move.tp in work.touched or _goes_on(work, move):
+        if not move.open or move.tp in work.touched or _goes_on(work, move):
             continue
         if _gone(work, move):
             continue
@@ -324,11 +324,11 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
         move.waits = choice.reason
         return
     if isinstance(choice, Reached):
-        if move.direction is Direction.FORWARD and move.log_dirs and not move.log_dirs_done:
+        if move.direction is Direction.FORWARD and move.log_dirs and not move.log_dir_status.done:
             move.waits = "waits for its log dirs"
             return
         outcome, reason = _REACHED[move.direction]
-        refused = [each for each in sorted(move.log_dirs_refused.items()) if each[0] in move.goal]
+        refused = [each for each in sorted(move.log_dir_status.refused.items()) if each[0] in move.goal]
         if move.direction is Direction.FORWARD and refused:
             outcome = Outcome.REFUSED
             reason = f"{reason}, but broker {refused[0][0]} refuses its log dir: {refused[0][1]}"

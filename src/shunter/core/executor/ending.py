@@ -103,7 +103,7 @@ def _estimate(
 
 def estimate_by_count(state: ExecutorState, left: int, now_ms: int) -> Estimate | None:
     """The end of so many moves by how fast others ended lately: for moves that copy next to nothing, or an order alone."""
-    ended = sorted(move.closed_at_ms for move in state.moves.values() if not move.open)[-COUNTED:]
+    ended = sorted(move.ended.at_ms for move in state.moves.values() if move.ended is not None)[-COUNTED:]
     began = min((move.began_at_ms for move in state.moves.values() if move.began_at_ms is not None), default=now_ms)
     since = began if len(ended) < COUNTED else ended[0]
     if len(ended) < FEWEST_ENDED or now_ms - since < LEAST_MS:

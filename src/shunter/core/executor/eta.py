@@ -83,7 +83,7 @@ def placing_left(state: ExecutorState, move: Move) -> dict[BrokerId, int]:
         key = (broker, move.tp)
         there = key in cluster.sizes and cluster.sizes[key].log_dir == paths[broker] and key not in cluster.futures
         future = cluster.futures.get(key)
-        if not there and broker not in move.log_dirs_refused:
+        if not there and broker not in move.log_dir_status.refused:
             left[broker] = max(0, move.size_bytes - (0 if future is None else future.bytes))
     return left
 

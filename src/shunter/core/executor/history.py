@@ -39,8 +39,8 @@ class Execution:
     @property
     def ended_at_ms(self) -> int | None:
         """When its last move ended; None: it goes on."""
-        moves = self.moves.values()
-        return None if any(move.open for move in moves) else max((move.closed_at_ms for move in moves), default=0)
+        ends = [move.ended for move in self.moves.values()]
+        return None if None in ends else max((ended.at_ms for ended in ends if ended is not None), default=0)
 
     @property
     def copied_bytes(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
@@ -318,12 +318,13 @@ class Executor:
         for (broker, tp), code in sorted(event.results.items()):
             move = self.state.moves.get(tp)
             absent = code is ErrorCode.REPLICA_NOT_AVAILABLE
-            if move is None or move.log_dirs_request_id != event.request_id:
+            if move is None or move.log_dir_status.request_id != event.request_id:
                 continue
             if code is ErrorCode.NONE or absent or code in _RETRIABLE:
                 continue  # Not there yet: the broker remembers the log dir for the replica that comes.
             out.notices.append(Notice("log-dir-refused", str(tp), f"broker {broker} refuses its log dir: {code.name}"))
-            move.log_dirs_refused[broker] = code.name
+            status = move.log_dir_status
+            move.log_dir_status = replace(status, refused={**status.refused, broker: code.name})
 
     def _on_failed(self, event: ev.AdminFailed, out: Collected) -> None:
         if not event.retriable and event.what != "log-dirs":

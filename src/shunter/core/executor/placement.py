@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from shunter.core.executor.ready import AlterLogDirs, Collected
 from shunter.core.executor.state import ExecutorState, Move
@@ -16,18 +17,18 @@ ASK_AGAIN_MS = 10_000
 def decide_log_dirs(state: ExecutorState) -> None:
     """See which moves have all their replicas in the log dirs that the plan names."""
     for move in state.open_moves():
-        if move.log_dirs and not move.log_dirs_done and move.step is None and _placed(state, move):
-            move.log_dirs_done = True
+        if move.log_dirs and not move.log_dir_status.done and move.step is None and _placed(state, move):
+            move.log_dir_status = replace(move.log_dir_status, done=True)
 
 
 def _placed(state: ExecutorState, move: Move) -> bool:
     """Whether each replica was seen in its log dir since that was asked for: where one was before, it may not be any more."""
-    cluster, asked_ms = state.cluster, move.log_dirs_asked_at_ms
+    cluster, status = state.cluster, move.log_dir_status
     for broker, path in move.log_dirs:
         key = (broker, move.tp)
-        if broker not in move.goal or broker in move.log_dirs_refused:
+        if broker not in move.goal or broker in status.refused:
             continue
-        seen = asked_ms is not None and cluster.sizes_at_ms.get(key, -1) > asked_ms
+        seen = status.asked_at_ms is not None and cluster.sizes_at_ms.get(key, -1) > status.asked_at_ms
         if not seen or cluster.sizes[key].log_dir != path or key in cluster.futures:
             return False
     return True
@@ -52,12 +53,12 @@ def send_log_dirs(
     due: list[tuple[BrokerId, TopicPartition, str]] = []
     asking: list[Move] = []
     for move in state.open_moves():
-        if not move.log_dirs or move.log_dirs_done or move.paused or move.direction is not Direction.FORWARD:
+        if not move.log_dirs or move.log_dir_status.done or move.paused or move.direction is not Direction.FORWARD:
             continue
         wanted = [each for each in move.log_dirs if _askable(state, move, each[0])]
         if move.tp in held:
             continue
-        asked = move.log_dirs_asked_at_ms
+        asked = move.log_dir_status.asked_at_ms
         again = None if asked is None else asked + _ask_again_ms(move)
         if again is not None and now_ms < again:
             out.wake(again)
@@ -66,17 +67,17 @@ def send_log_dirs(
             wanted = [each for each in wanted if not _is_there(state, move, *each)]
         if wanted and throttled.refusal([f"broker {broker}" for broker, _path in wanted]) is None:
             due += [(broker, move.tp, path) for broker, path in wanted]
-            move.log_dirs_asked_at_ms = now_ms
             asking.append(move)
     if due:
         request = AlterLogDirs(new_id(), tuple(due))
         for move in asking:
-            move.log_dirs_request_id = request.request_id
+            status = move.log_dir_status
+            move.log_dir_status = replace(status, asked_at_ms=now_ms, request_id=request.request_id)
         out.requests.append(request)
 
 
 def _askable(state: ExecutorState, move: Move, broker: BrokerId) -> bool:
-    return broker in state.cluster.brokers and broker not in move.log_dirs_refused
+    return broker in state.cluster.brokers and broker not in move.log_dir_status.refused
 
 
 def _is_there(state: ExecutorState, move: Move, broker: BrokerId, path: str) -> bool:

@@ -180,7 +180,7 @@ def _poll_log_dirs(state: ExecutorState, polls: Polls, now_ms: int, out: Collect
                 first = begun if first is None else min(first, begun)
             else:
                 wanted = step.adding
-        elif move.log_dirs and not move.log_dirs_done and move.log_dirs_asked_at_ms is not None:
+        elif move.log_dirs and not move.log_dir_status.done and move.log_dir_status.asked_at_ms is not None:
             wanted = tuple(broker for broker, _path in move.log_dirs)
         for broker in wanted:
             if broker in state.cluster.brokers:

@@ -6,7 +6,9 @@ lost with the process, and is found again by observing the cluster.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from uuid import UUID
 
 from shunter.core.executor.step_status import StepStatus, StepTrigger, status_after
@@ -65,12 +67,36 @@ class CurrentStep:
         return tuple(broker for broker in self.after if broker not in self.before)
 
 
+class MoveEnd(NamedTuple):
+    """How a move ended, why, and when."""
+
+    outcome: Outcome
+    reason: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirStatus:
+    """How far a move's replicas have got into the log dirs that its plan names.
+
+    Attributes:
+        asked_at_ms: When brokers were asked last to put them there; None: not since the last step ended.
+        request_id: The request that asked them last; what another one is answered was meant for a former plan's log dirs.
+        done: All are where they shall be, or their brokers will not have them there.
+        refused: Brokers that will not have their replica in its log dir, and Kafka's name for why.
+    """
+
+    asked_at_ms: int | None = None
+    request_id: int = 0
+    done: bool = False
+    refused: Mapping[BrokerId, str] = field(default_factory=dict[BrokerId, str])
+
+
 @dataclass(slots=True)
 class Move:
     """One partition's move."""
 
     tp: TopicPartition
-    plan_id: str
     topic_id: UUID | None
     original: Replicas
     target: Replicas
@@ -95,9 +121,7 @@ class Move:
     step: CurrentStep | None = None
     steps: int = 0
     copied_bytes: int = 0
-    outcome: Outcome | None = None
-    reason: str = ""
-    closed_at_ms: int = 0
+    ended: MoveEnd | None = None
     began_at_ms: int | None = None
     placing: Replicas = ()
     """Brokers that copy it from one of their log dirs to another."""
@@ -106,13 +130,7 @@ class Move:
     """Where its step stands, or whether it is idle. `note` alone writes it."""
     waits: str = ""
     blocked_since_ms: int | None = None
-    log_dirs_asked_at_ms: int | None = None
-    """When brokers were asked last to put the replicas where they shall be; None: not since the last step ended."""
-    log_dirs_request_id: int = 0
-    """The request that asked them last; what another one is answered was meant for a former plan's log dirs."""
-    log_dirs_done: bool = False
-    log_dirs_refused: dict[BrokerId, str] = field(default_factory=dict[BrokerId, str])
-    """Brokers that will not have their replica in its log dir, and Kafka's name for why."""
+    log_dir_status: LogDirStatus = field(default_factory=LogDirStatus)
 
     def begun_before(self, now_ms: int) -> None:
         """A clock that was set back since makes the journal speak of the future: nothing waits until that comes."""
@@ -133,7 +151,17 @@ class Move:
     @property
     def open(self) -> bool:
         """Whether it has not ended."""
-        return self.outcome is None
+        return self.ended is None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How it ended; None: it is open."""
+        return None if self.ended is None else self.ended.outcome
+
+    @property
+    def reason(self) -> str:
+        """Why it ended so; "" while it is open."""
+        return "" if self.ended is None else self.ended.reason
 
     @property
     def held(self) -> frozenset[BrokerId]:
@@ -255,7 +283,7 @@ class ExecutorState:
     @property
     def at_work(self) -> bool:
         """Whether a move is open: what comes now joins the execution, else it begins one of its own."""
-        return any(move.outcome is None for move in self.moves.values())
+        return any(move.open for move in self.moves.values())
 
     def owed(self) -> list[ThrottleKey]:
         """Settings that are to be given back and that no open move needs."""
@@ -266,8 +294,8 @@ class ExecutorState:
 
     def open_moves(self) -> list[Move]:
         """Moves that have not ended, in order of acceptance."""
-        return [move for move in self.moves.values() if move.outcome is None]
+        return [move for move in self.moves.values() if move.open]
 
     def stepping(self) -> list[Move]:
         """Moves with a step under way."""
-        return [move for move in self.moves.values() if move.step is not None and move.outcome is None]
+        return [move for move in self.moves.values() if move.step is not None and move.open]

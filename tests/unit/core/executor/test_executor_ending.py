@@ -9,7 +9,7 @@ from shunter.cli.execution_display import told_eta
 from shunter.core.executor.ending import Ending, estimate_by_count, when_it_ends
 from shunter.core.executor.eta import estimate
 from shunter.core.executor.rates import Meter
-from shunter.core.executor.state import CurrentStep, ExecutorState, Move
+from shunter.core.executor.state import CurrentStep, ExecutorState, Move, MoveEnd
 from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE
 from shunter.model.execution import (
     CommandKind,
@@ -38,7 +38,7 @@ def copying(count: int, *, size: int, limit: int | None = None) -> tuple[Executo
     state.cluster.brokers = {1: None, **{10 + number: None for number in range(count)}}
     for number in range(count):
         tp = TopicPartition("t", number)
-        move = Move(tp, "p", None, (1,), (10 + number,), Strategy.INCREMENTAL, size, (), False, 0, current=(1,))
+        move = Move(tp, None, (1,), (10 + number,), Strategy.INCREMENTAL, size, (), False, 0, current=(1,))
         move.step, move.began_at_ms = CurrentStep(1, (1,), (10 + number,), "", False, 0), 0
         state.moves[tp] = move
     meter = Meter()
@@ -98,9 +98,9 @@ def test_moves_without_bytes_end_by_their_count() -> None:
     state = ExecutorState(running=True)
     for number in range(100):
         tp = TopicPartition("t", number)
-        move = Move(tp, "p", None, (1,), (2,), Strategy.INCREMENTAL, 0, (), False, 0, current=(1,))
+        move = Move(tp, None, (1,), (2,), Strategy.INCREMENTAL, 0, (), False, 0, current=(1,))
         if number < 50:
-            move.began_at_ms, move.closed_at_ms, move.outcome = 0, 200 * (number + 1), Outcome.DONE
+            move.began_at_ms, move.ended = 0, MoveEnd(Outcome.DONE, "", 200 * (number + 1))
         state.moves[tp] = move
     found = when_it_ends(state, Meter(), 10_000, {})
     assert found.held == ""

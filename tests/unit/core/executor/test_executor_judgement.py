@@ -48,7 +48,7 @@ def move(under_way: CurrentStep, *, nothing_left: bool = False) -> Move:
     """A move whose step was taken on, and asked for, at 0."""
     original = under_way.before
     found = Move(
-        TopicPartition("t", 0), "p", None, original, under_way.after, Strategy.INCREMENTAL, 0, (), False, 0, original
+        TopicPartition("t", 0), None, original, under_way.after, Strategy.INCREMENTAL, 0, (), False, 0, original
     )
     found.passed |= {frozenset(under_way.before), frozenset(under_way.after)}
     found.step, under_way.accepted = under_way, True

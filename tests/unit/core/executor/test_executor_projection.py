@@ -69,7 +69,7 @@ def test_ten_thousand_moves_are_estimated_in_a_moment() -> None:
         tp = TopicPartition("many", number)
         brokers = tuple(dice.sample(range(30), 6))
         state.moves[tp] = Move(
-            tp, "p", None, brokers[:3], brokers[3:], Strategy.INCREMENTAL, SIZE, (), False, 0, current=brokers[:3]
+            tp, None, brokers[:3], brokers[3:], Strategy.INCREMENTAL, SIZE, (), False, 0, current=brokers[:3]
         )
     began = time.process_time()
     found = estimate(state, meter, 20_000)
@@ -86,7 +86,7 @@ def pair_moving() -> ExecutorState:
     state.cluster.brokers = dict.fromkeys((1, 2, 3, 4))
     for number in range(2):
         tp = TopicPartition("t", number)
-        state.moves[tp] = Move(tp, "p", None, (1, 2), (3, 4), Strategy.INCREMENTAL, SIZE, (), False, 0, current=(1, 2))
+        state.moves[tp] = Move(tp, None, (1, 2), (3, 4), Strategy.INCREMENTAL, SIZE, (), False, 0, current=(1, 2))
     return state
 
 

@@ -183,7 +183,7 @@ def moving(*moves: tuple[Replicas, Replicas, int], limit: int | None = None) -> 
     state = ExecutorState(running=True, limit=limit)
     for number, (original, target, size) in enumerate(moves):
         tp = TopicPartition("t", number)
-        state.moves[tp] = Move(tp, "p", None, original, target, Strategy.INCREMENTAL, size, (), False, 0, original)
+        state.moves[tp] = Move(tp, None, original, target, Strategy.INCREMENTAL, size, (), False, 0, original)
     return state
 
 

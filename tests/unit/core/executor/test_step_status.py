@@ -26,7 +26,7 @@ ENDS = {StepTrigger.FINISHED, StepTrigger.DROPPED, StepTrigger.CLOSED}
 
 
 def move(status: StepStatus) -> Move:
-    return Move(TP, "p", None, (1, 2), (3, 4), Strategy.INCREMENTAL, 0, (), False, 0, (1, 2), status=status)
+    return Move(TP, None, (1, 2), (3, 4), Strategy.INCREMENTAL, 0, (), False, 0, (1, 2), status=status)
 
 
 @pytest.mark.parametrize(
