@@ -6,7 +6,7 @@ it removes last, and a cancel by null leaves that order (PartitionReassignmentRe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -364,3 +364,61 @@ class Rig:
 
     def outcomes(self) -> dict[TopicPartition, Outcome | None]:
         return {tp: move.outcome for tp, move in self.core.state.moves.items()}
+
+
+class LateRig(Rig):
+    """Brokers show other settings and replicas than there are, as long as it is said; a topic that is gone has none."""
+
+    shown: dict[ThrottleKey, str] | None = None
+    silent: str | None = None
+    """A broker that tells nothing of its settings, nor changes them."""
+    topic_shown: ObservedTopic | None = None
+
+    def _carry_out(self, work: Request | Read) -> ev.Event:
+        if isinstance(work, ObserveTopics) and self.topic_shown is not None:
+            return ev.TopicsObserved({"t": self.topic_shown}, dict.fromkeys(self.yard.up), 1, self.now_ms)
+        if isinstance(work, ReadSettings) and any(key.name == self.silent for key in work.keys):
+            return ev.AdminFailed(0, "settings", "not answered", retriable=True, settings=work.keys)
+        if isinstance(work, ReadSettings) and self.shown is not None:
+            own = {key: self.shown.get(key) for key in work.keys}
+            return ev.SettingsRead(own, own)
+        if isinstance(work, AlterSettings):
+            known = {*self.yard.topic_ids, *(str(broker) for broker in self.yard.up)} - {self.silent}
+            gone = {key for key, _value in work.settings if key.name not in known}
+            kept = AlterSettings(work.request_id, tuple(item for item in work.settings if item[0] not in gone))
+            super()._carry_out(kept)
+            return ev.SettingsAltered(work.request_id, dict.fromkeys(gone, "UnknownTopicOrPartitionError"))
+        return super()._carry_out(work)
+
+
+def until(rig: Rig, reached: Callable[[], bool], turns: int, told: str) -> None:
+    for _turn in range(turns):
+        if reached():
+            return
+        if rig.pending:
+            rig.deliver()
+        else:
+            rig.pass_time(250)
+    raise AssertionError(told)
+
+
+def until_asked(rig: Rig, count: int = 1) -> None:
+    until(rig, lambda: len(rig.asked) >= count, 80, "nothing was asked for")
+
+
+def until_begun(rig: Rig, number: int) -> None:
+    """Until the journal has the step, and nobody has asked for it."""
+    until(
+        rig,
+        lambda: any(isinstance(entry.record, StepBegun) and entry.record.number == number for entry in rig.journal),
+        400,
+        "the step was not begun",
+    )
+
+
+def go_on(rig: Rig, turns: int) -> None:
+    for _turn in range(turns):
+        if rig.pending:
+            rig.deliver()
+        else:
+            rig.pass_time(250)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from apache_yard import SIZE, Rig, Yard
+from apache_yard import SIZE, Rig, Yard, until_asked
 
 from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
@@ -296,3 +296,16 @@ def test_a_forecast_is_each_brokers_bytes_or_the_longest_chain() -> None:
     assert forecast(moves, bandwidth=0, learnt={1: [100, 300, 200]}).bandwidth == 200
     guess = forecast(moves, bandwidth=0, learnt={})
     assert (guess.bandwidth, guess.guessed) == (GUESSED_BANDWIDTH, True)
+
+
+def test_a_step_that_copies_twice_counts_twice() -> None:
+    yard = Yard({"t": [(1, 2), (1, 2)]})
+    yard.racks = {1: "a", 2: "a", 3: "b", 4: "b", 5: "b", 6: "b"}
+    rig = Rig(yard)
+    options = ExecutionOptions(strategy=Strategy.ALL_AT_ONCE, max_per_rack=2)
+    rig.submit(("t", 0, (1, 3)), ("t", 1, (4, 5)), options=options)
+    until_asked(rig)
+    rig.settle(catching_up=False, rounds=6)
+    assert len(rig.asked) == 1, "three copies would go to rack b at once"
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.DONE, TopicPartition("t", 1): Outcome.DONE}
