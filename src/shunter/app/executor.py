@@ -131,6 +131,8 @@ class Session:
     core: Executor
     driver: ExecutionDriver
     view_path: Path
+    bootstrap: str = ""
+    """As it was named to this process; a shell that names it alike finds us by it, without asking the cluster."""
 
     def view(self) -> ExecutionView:
         """How it stands."""
@@ -147,7 +149,7 @@ class Session:
         while True:
             began = time.process_time()
             view = self.view()
-            text = orjson.dumps(view_to_json(view, most_moves=VIEW_MOVES))
+            text = orjson.dumps({**view_to_json(view, most_moves=VIEW_MOVES), "bootstrap": self.bootstrap})
             if listener is not None:
                 listener(view)
             cost_s = time.process_time() - began
@@ -250,7 +252,7 @@ async def open_session(target: Target, listener: Callable[[Notice], None]) -> As
         keeping.add_done_callback(lambda ended: _claim_lost(driver, ended))
         entries = await asyncio.to_thread(journal.load)
         driver.post("start", ev.JournalLoaded(entries, cluster_id))
-        yield Session(admin, journal, core, driver, place.view_path)
+        yield Session(admin, journal, core, driver, place.view_path, target.bootstrap)
     finally:
         if claim is not None:
             await _give_back(claim, keeping)
@@ -472,6 +474,17 @@ def read_view(place: JournalPlace) -> ExecutionView | None:
     return None if view is None or abs(SystemClock().now_ms() - view.at_ms) > VIEW_FRESH_MS else view
 
 
+def journals_reached_by(bootstrap: str) -> list[JournalPlace]:
+    """Journals in our state folder whose driver left a glance a moment ago and was started by the same words."""
+    found: list[JournalPlace] = []
+    for path in sorted(state_folder().glob("*.journal.view")):
+        place = JournalPlace(path.with_suffix(""))
+        with contextlib.suppress(OSError, orjson.JSONDecodeError):
+            if orjson.loads(path.read_bytes()).get("bootstrap") == bootstrap and read_view(place) is not None:
+                found.append(place)
+    return found
+
+
 def read_plan(path: Path) -> tuple[MoveOrder, ...]:
     """Read a plan file.
 
@@ -520,6 +533,7 @@ __all__ = [
     "connect",
     "drive",
     "journal_place",
+    "journals_reached_by",
     "lay_out",
     "no_journal",
     "only_journal",

@@ -8,8 +8,9 @@ from typing import Any
 
 import orjson
 
-from shunter.app.executor import Target, connect, is_named, journal_place
+from shunter.app.executor import Target, connect, is_named, journal_place, journals_reached_by, read_journal
 from shunter.app.journals import JournalPlace
+from shunter.core.doers import Wanted
 from shunter.drivers.clock import SystemClock
 from shunter.drivers.order_taker import ANSWER_WITHIN_S, ORDERS_EVERY_S
 from shunter.errors import DriverError, ShunterError
@@ -34,6 +35,27 @@ async def holder_of(target: Target) -> tuple[JournalPlace, LeaseHolder | None]:
         if admin is not None:
             await admin.close()
     return place, await asyncio.to_thread(_holder, place)
+
+
+def driven_here(bootstrap: str, wanted: Wanted | None) -> tuple[JournalPlace, LeaseHolder] | None:
+    """The executor of this host that a verb is for, whoever controls the cluster; None: the cluster has to be asked.
+
+    Asking a cluster takes the client library and a few requests, more than an order itself.
+
+    Args:
+        bootstrap: As the verb was told; the executor was started by the same words.
+        wanted: Which moves a verb turns; None: it begins some.
+    """
+    found = [(place, holder) for place in journals_reached_by(bootstrap) if (holder := _holder(place)) is not None]
+    if len(found) != 1 or not found[0][1].takes_orders:
+        return None
+    if wanted is not None:
+        # Moves that are not the journal's may be the controller's.
+        state, _holder_now = read_journal(found[0][0])
+        mine = wanted.of([move.tp for move in state.open_moves()])
+        if not mine or not set(wanted.partitions) <= set(mine):
+            return None
+    return found[0]
 
 
 def _holder(place: JournalPlace) -> LeaseHolder | None:

@@ -14,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from shunter.app.executor import Target, is_named, read_journal, read_plan
+from shunter.app.executor_orders import driven_here
 from shunter.app.journals import JournalPlace
 from shunter.cli.execution_options import PARTITION, PLAN
 from shunter.cli.leaving import told_error
@@ -112,6 +113,12 @@ def found_out(
     if by is Doer.EXECUTOR or (by is None and (word or is_named(target))):
         why = "as --by executor says" if by is not None else f"{word or '--journal'} is an option of its own"
         yield _told(Doing(Choice(Doer.EXECUTOR, why), target), as_json=as_json)
+        return
+    driven = driven_here(target.bootstrap, wanted) if by is None else None
+    if driven is not None:
+        place, holder = driven
+        choice = Choice(Doer.EXECUTOR, f"{holder} drives this cluster's journal")
+        yield _told(Doing(choice, replace(target, journal=place.path)), as_json=as_json)
         return
     if by is Doer.CONTROLLER and word:
         raise DoerRefused(f"{word} is an option of the executor: leave it out, or say --by executor")

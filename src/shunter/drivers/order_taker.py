@@ -17,7 +17,7 @@ from shunter.errors import ShunterError
 from shunter.formats.journal import command_from_json, options_from_json
 from shunter.formats.reassignment_json import decode_plan
 
-ORDERS_EVERY_S = 0.5
+ORDERS_EVERY_S = 0.25
 ANSWER_WITHIN_S = 30.0
 """How long who gives an order waits for its answer."""
 
