@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from shunter.core.executor.capacity import Capacity, in_order
 from shunter.core.executor.choice import Begin, Reached, Waits, blockers, choose, relax, undo
-from shunter.core.executor.judgement import CONFIRM_MS, LAG_MS, Verdict, judge, patience
+from shunter.core.executor.judgement import CONFIRM_MS, LAG_MS, PATIENCE, Verdict, judge, patience, told_refusal
 from shunter.core.executor.pausing import unheld
 from shunter.core.executor.ready import Collected
-from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.state import CurrentStep, ExecutorState, Move
 from shunter.core.executor.step_status import Standing, StepTrigger
 from shunter.core.executor.throttles import Gate
 from shunter.model.execution import (
@@ -22,6 +22,7 @@ from shunter.model.execution import (
     Outcome,
     StepAccepted,
     StepBegun,
+    StepDropped,
     StepFinished,
 )
 from shunter.model.notice import Notice
@@ -129,6 +130,9 @@ def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
     assert step is not None
     if standing in (Standing.UNASKED, Standing.ASKED):
         return
+    if move.status.refused and move.status.requests >= PATIENCE:
+        _give_up(work, move, step)
+        return
     if standing in (Standing.ACCEPTED, Standing.SEEN) and not step.accepted:
         work.write(move, StepAccepted(move.tp, step.number))
         return
@@ -158,6 +162,15 @@ def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
         if move.status.doubt is not None:
             work.stale_topics.add(move.tp.topic)
         _decide_running(work, move, seen, live)
+
+
+def _give_up(work: Pass, move: Move, step: CurrentStep) -> None:
+    """End a move whose step the cluster refuses for good."""
+    seen = work.state.cluster.partition(move.tp)
+    why = move.status.refused
+    work.write(move, StepDropped(move.tp, step.number, why))
+    replicas = move.current if seen is None else seen.replicas
+    _close(work, move, Outcome.REFUSED, told_refusal(step, why), replicas)
 
 
 def _lags(work: Pass, move: Move, seen: ObservedPartition) -> bool:

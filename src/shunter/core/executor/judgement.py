@@ -20,6 +20,10 @@ RESENDS = 3
 """A step is given up after so many requests and `LAG_MS`, not before: one that only reorders is never seen to run."""
 
 
+PATIENCE = 5
+"""Times that a step is asked for before its move is given up, where Kafka calls the last error final."""
+
+
 class Verdict(Enum):
     """What to do about a step."""
 
@@ -108,6 +112,11 @@ def _judge_doubtful(
         return Verdict.CANCELLED
     move.note(StepTrigger.SETTLED)
     return Verdict.SEND
+
+
+def told_refusal(step: CurrentStep, why: str) -> str:
+    """What people are told of a step that the cluster refuses; `why` is Kafka's name of the error, and its message."""
+    return f"the cluster refuses the step to {list(step.after)}: {why}"
 
 
 def patience(move: Move, seen: ObservedPartition, ongoing: OngoingReassignment | None) -> int:

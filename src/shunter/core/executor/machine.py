@@ -10,6 +10,7 @@ from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
 from shunter.core.executor.debts import told_debts, told_way_out, waited_until_ms
 from shunter.core.executor.decisions import Pass, decide_moves
+from shunter.core.executor.judgement import told_refusal
 from shunter.core.executor.orders import decide_command
 from shunter.core.executor.placement import decide_log_dirs, send_log_dirs
 from shunter.core.executor.polling import Polls, poll
@@ -34,10 +35,7 @@ from shunter.model.execution import (
     JournalEntry,
     JournalRecord,
     MoveAccepted,
-    MoveClosed,
-    Outcome,
     StepBegun,
-    StepDropped,
     ThrottleKey,
     ThrottleRestored,
 )
@@ -48,8 +46,6 @@ REQUEST_PARTITIONS = 1_000
 """Partitions in one AlterPartitionReassignments: Apache's KRaft controller refuses more than 10,000 records at once."""
 RETRY_MS = 500
 RETRY_MAX_MS = 30_000
-PATIENCE = 5
-"""Times that a partition is asked for again after an error that Kafka calls final, before its move is given up."""
 
 _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _RETRIABLE = (
@@ -84,8 +80,6 @@ class Executor:
     """Requests under way, and the partitions whose steps each carries."""
     _submissions: deque[SubmittedPlan] = field(default_factory=deque[SubmittedPlan])
     _commands: deque[ev.CommandReceived] = field(default_factory=deque[ev.CommandReceived])
-    _refusals: list[JournalRecord] = field(default_factory=list[JournalRecord])
-    """Entries for steps that the cluster refused; written with the next batch."""
     _outstanding: _Outstanding | None = None
     _replies: list[tuple[ev.ReplyToken, Reply]] = field(default_factory=list[tuple[ev.ReplyToken, Reply]])
     """Answers that go out once the batch that is being made is durable."""
@@ -294,25 +288,19 @@ class Executor:
         if step.cancels and code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
             move.note(StepTrigger.NOTHING_LEFT, self._now_ms)
             return
-        self._retry_later(move)
-        if code in _RETRIABLE:
+        why = f"{code.name}: {told}"
+        if code not in _RETRIABLE:
+            move.waits = told_refusal(step, why)
+        if code in (*_RETRIABLE, *_GONE):
+            self._retry_later(move)  # Metadata will tell whether it is gone.
             return
-        move.waits = f"the cluster refuses the step to {list(step.after)}: {code.name}: {told}"
-        if code in _GONE:
-            return  # Metadata will tell whether it is gone.
+        self._retry_later(move, refused=why)
         out.notices.append(Notice("step-refused", str(move.tp), move.waits))
-        if move.status.requests >= PATIENCE:
-            replicas = self._seen_replicas(move)
-            self._refusals += [StepDropped(move.tp, step.number, told)]
-            self._refusals += [MoveClosed(move.tp, Outcome.REFUSED, move.waits, replicas, move.copied_bytes)]
 
-    def _seen_replicas(self, move: Move) -> Replicas:
-        seen = self.state.cluster.partition(move.tp)
-        return move.current if seen is None else seen.replicas
-
-    def _retry_later(self, move: Move) -> None:
+    def _retry_later(self, move: Move, *, refused: str = "") -> None:
         wait_ms = min(RETRY_MAX_MS, RETRY_MS << min(move.status.requests, 10))
-        move.note(StepTrigger.UNANSWERED, self._now_ms + wait_ms)
+        trigger = StepTrigger.REFUSED if refused else StepTrigger.UNANSWERED
+        move.note(trigger, self._now_ms + wait_ms, why=refused)
 
     def _on_log_dirs_altered(self, event: ev.LogDirsAltered, out: Collected) -> None:
         for (broker, tp), code in sorted(event.results.items()):
@@ -401,8 +389,7 @@ class Executor:
 
     def _decide_orders(self, out: Collected) -> list[JournalRecord]:
         """What others asked for comes first, alone: the moves are looked at again when it is durable."""
-        refusals, self._refusals = self._refusals, []
-        records = [record for record in refusals if self._still_open(record)]
+        records: list[JournalRecord] = []
         while not records and self._commands:
             event = self._commands.popleft()
             decided = decide_command(self.state, event.command)
@@ -415,13 +402,6 @@ class Executor:
             out.notices += [Notice("retargeted", str(each.tp), each.instead) for each in judged.results if each.instead]
             self._replies.append((submission.event.reply_to, judged.reply()))
         return records
-
-    def _still_open(self, record: JournalRecord) -> bool:
-        tp = getattr(record, "tp", None)
-        move = None if tp is None else self.state.moves.get(tp)
-        if move is None or not move.open:
-            return False
-        return not isinstance(record, StepDropped) or (move.step is not None and move.step.number == record.number)
 
     def _seen_for(self, submission: SubmittedPlan) -> bool:
         cluster = self.state.cluster

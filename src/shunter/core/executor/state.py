@@ -139,13 +139,13 @@ class Move:
         if self.step is not None:
             self.step.begun_at_ms = min(self.step.begun_at_ms, now_ms)
 
-    def note(self, trigger: StepTrigger, at_ms: int = 0, *, request_id: int = 0) -> StepStatus:
+    def note(self, trigger: StepTrigger, at_ms: int = 0, *, request_id: int = 0, why: str = "") -> StepStatus:
         """Move the status of its step by the table.
 
         Raises:
             InvariantViolation: The table has no such pair.
         """
-        self.status = status_after(self.status, trigger, self.tp, at_ms=at_ms, request_id=request_id)
+        self.status = status_after(self.status, trigger, self.tp, at_ms=at_ms, request_id=request_id, why=why)
         return self.status
 
     @property

@@ -54,8 +54,10 @@ class StepTrigger(Enum):
     """The cluster answered that it has it."""
     NOTHING_LEFT = "nothing-left"
     """The cluster answered that there is nothing to cancel: what was to be cancelled never ran, or is done."""
+    REFUSED = "refused"
+    """The cluster answered with an error that Kafka calls final."""
     UNANSWERED = "unanswered"
-    """The request was refused, or no answer came."""
+    """No answer came, or one that says nothing about the step."""
     RECORDED = "recorded"
     """The journal says that the cluster has it."""
     RUNS = "runs"
@@ -117,6 +119,7 @@ TABLE: Mapping[Standing, Mapping[StepTrigger, Standing]] = MappingProxyType(
             **_stays(Standing.ASKED),
             StepTrigger.TAKEN_ON: Standing.ACCEPTED,
             StepTrigger.NOTHING_LEFT: Standing.ACCEPTED,
+            StepTrigger.REFUSED: Standing.UNSURE,
             StepTrigger.UNANSWERED: Standing.UNSURE,
             StepTrigger.CLOSED: Standing.IDLE,
         },
@@ -143,7 +146,7 @@ DOUBTS = frozenset({StepTrigger.MISSED, StepTrigger.STRANGE, StepTrigger.GONE, S
 SETTLES = frozenset({StepTrigger.SETTLED, StepTrigger.RUNS, StepTrigger.DUE})
 """Triggers that end a doubt. A new step, and the end of one, do so as well."""
 _ANEW = frozenset({StepTrigger.BEGUN, StepTrigger.FINISHED, StepTrigger.DROPPED, StepTrigger.CLOSED})
-_ANSWERS = frozenset({StepTrigger.TAKEN_ON, StepTrigger.NOTHING_LEFT, StepTrigger.UNANSWERED})
+_ANSWERS = frozenset({StepTrigger.TAKEN_ON, StepTrigger.NOTHING_LEFT, StepTrigger.REFUSED, StepTrigger.UNANSWERED})
 
 
 class Doubt(NamedTuple):
@@ -163,6 +166,7 @@ class StepStatus:
         requests: How often this process asked for it.
         blind_until_ms: What was seen before this moment says nothing about the last request.
         nothing_left: The answer was that there is nothing to cancel.
+        refused: Why the cluster refused the last request; "": it did not, or the move was turned since.
         missed_since_ms: Since when it was accepted and not seen, however often it was asked for again; None: it was seen.
     """
 
@@ -172,6 +176,7 @@ class StepStatus:
     requests: int = 0
     blind_until_ms: int = 0
     nothing_left: bool = False
+    refused: str = ""
     missed_since_ms: int | None = None
 
     @property
@@ -181,7 +186,13 @@ class StepStatus:
 
 
 def status_after(
-    status: StepStatus, trigger: StepTrigger, tp: TopicPartition, *, at_ms: int = 0, request_id: int = 0
+    status: StepStatus,
+    trigger: StepTrigger,
+    tp: TopicPartition,
+    *,
+    at_ms: int = 0,
+    request_id: int = 0,
+    why: str = "",
 ) -> StepStatus:
     """Move a status by the table.
 
@@ -189,8 +200,9 @@ def status_after(
         status: As it is.
         trigger: What happened.
         tp: Whose step it is, for the error.
-        at_ms: When; for `UNANSWERED`, the first moment at which the step may be asked for again.
+        at_ms: When; for `REFUSED` and `UNANSWERED`, the first moment at which the step may be asked for again.
         request_id: For `SENT`: the request.
+        why: For `REFUSED`: Kafka's name of the error, and its message.
 
     Raises:
         InvariantViolation: The table has no such pair.
@@ -207,8 +219,11 @@ def status_after(
     if trigger is StepTrigger.SENT:
         return replace(moved, request_id=request_id, requests=status.requests + 1)
     if trigger in _ANSWERS:
-        nothing_left = status.nothing_left if trigger is StepTrigger.UNANSWERED else trigger is StepTrigger.NOTHING_LEFT
-        return replace(moved, blind_until_ms=at_ms, nothing_left=nothing_left)
+        known = trigger in (StepTrigger.TAKEN_ON, StepTrigger.NOTHING_LEFT)
+        nothing_left = trigger is StepTrigger.NOTHING_LEFT if known else status.nothing_left
+        return replace(moved, blind_until_ms=at_ms, nothing_left=nothing_left, refused=why)
+    if trigger is StepTrigger.TURNED:
+        return replace(moved, refused="")  # What is wanted now was not refused.
     if trigger is StepTrigger.RUNS:
         return replace(moved, missed_since_ms=None)
     if trigger is StepTrigger.MISSED and status.missed_since_ms is None and moved.doubt is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from apache_yard import LateRig, Rig, Yard, until, until_asked, until_begun
 
 from shunter.core.executor import events as ev
+from shunter.core.executor.judgement import PATIENCE
 from shunter.core.executor.ready import AlterReassignments, JournalBatch
 from shunter.core.executor.step_status import Standing
 from shunter.errors import ErrorCode
@@ -20,6 +21,7 @@ from shunter.model.execution import (
     Outcome,
     StepAccepted,
     StepBegun,
+    StepFinished,
 )
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
@@ -72,17 +74,23 @@ class SlowJournal(Rig):
         self._append(batch)
         self.tell(ev.JournalWritten(batch.batch_id))
 
-    def happen(self, reached: Callable[[JournalBatch], bool]) -> None:
+    def turn(self, *, catching_up: bool = False) -> None:
+        """The next thing happens."""
+        if self.writing is not None:
+            self.written()
+        elif self.pending:
+            self.deliver()
+        else:
+            if catching_up:
+                self.yard.catch_up(T0)
+            self.pass_time(250)
+
+    def happen(self, reached: Callable[[JournalBatch], bool], *, catching_up: bool = False) -> None:
         """Let everything happen until such a batch is being written."""
-        for _turn in range(200):
+        for _turn in range(1_000):
             if self.writing is not None and reached(self.writing):
                 return
-            if self.writing is not None:
-                self.written()
-            elif self.pending:
-                self.deliver()
-            else:
-                self.pass_time(250)
+            self.turn(catching_up=catching_up)
         raise AssertionError("that was never written")
 
 
@@ -105,6 +113,25 @@ def test_a_step_is_not_asked_for_while_its_rollback_is_being_written() -> None:
     rig.happen(lambda batch: any(isinstance(entry.record, ExecutionClosed) for entry in batch.entries))
     assert rig.outcomes() == {T0: Outcome.ROLLED_BACK}
     assert (T0, (1, 2, 3)) not in rig.asked
+
+
+def test_a_rollback_is_not_ended_by_the_refusal_of_the_step_before_it() -> None:
+    """The fifth refusal of a step comes while the rollback of its move is being written."""
+    rig = SlowJournal(Yard({"t": [(1, 2)]}))
+    rig.submit(("t", 0, (3, 4)))
+    rig.happen(lambda batch: any(isinstance(entry.record, StepFinished) for entry in batch.entries), catching_up=True)
+    rig.yard.refuse[T0] = ErrorCode.POLICY_VIOLATION
+    while not (under_way(rig) and rig.core.state.moves[T0].status.requests == PATIENCE):
+        rig.turn()
+    assert rig.writing is None
+    rig.command(CommandKind.ROLL_BACK)
+    rig.deliver(rig.pending.index(under_way(rig)[0]))
+    rig.yard.refuse.clear()
+    rig.happen(
+        lambda batch: any(isinstance(entry.record, ExecutionClosed) for entry in batch.entries), catching_up=True
+    )
+    assert rig.outcomes() == {T0: Outcome.ROLLED_BACK}
+    assert rig.yard.partitions[T0].replicas == (1, 2)
 
 
 def asked_back_by_a_late_broker(again: Callable[[Rig], object]) -> Rig:

@@ -22,6 +22,7 @@ from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
 
 TP = TopicPartition("t", 0)
+ANSWERS = {StepTrigger.TAKEN_ON, StepTrigger.NOTHING_LEFT, StepTrigger.REFUSED, StepTrigger.UNANSWERED}
 ENDS = {StepTrigger.FINISHED, StepTrigger.DROPPED, StepTrigger.CLOSED}
 
 
@@ -117,7 +118,16 @@ def test_since_when_a_step_is_missed_outlasts_further_requests_and_ends_when_it_
     assert status_after(status, StepTrigger.RUNS, TP).missed_since_ms is None
 
 
-@pytest.mark.parametrize("trigger", [StepTrigger.TAKEN_ON, StepTrigger.NOTHING_LEFT, StepTrigger.UNANSWERED])
+def test_a_refusal_is_remembered_until_the_move_is_turned_or_another_answer_comes() -> None:
+    refused = status_after(StepStatus(Standing.ASKED), StepTrigger.REFUSED, TP, at_ms=1, why="POLICY_VIOLATION: no")
+    assert refused.refused == "POLICY_VIOLATION: no"
+    assert status_after(refused, StepTrigger.TURNED, TP).refused == ""
+    again = status_after(status_after(refused, StepTrigger.DUE, TP), StepTrigger.SENT, TP, request_id=2)
+    assert again.refused == "POLICY_VIOLATION: no"
+    assert {status_after(again, trigger, TP).refused for trigger in ANSWERS - {StepTrigger.REFUSED}} == {""}
+
+
+@pytest.mark.parametrize("trigger", sorted(ANSWERS, key=lambda each: each.value))
 def test_what_was_seen_before_an_answer_says_nothing_of_the_request(trigger: StepTrigger) -> None:
     answered = status_after(StepStatus(Standing.ASKED), trigger, TP, at_ms=3_000)
     assert answered.blind_until_ms == 3_000
@@ -125,7 +135,9 @@ def test_what_was_seen_before_an_answer_says_nothing_of_the_request(trigger: Ste
 
 
 def test_a_new_step_and_the_end_of_one_begin_a_new_status() -> None:
-    told = StepStatus(Standing.SEEN, Doubt(1, StepTrigger.GONE), 5, 2, 900, nothing_left=True, missed_since_ms=4)
+    told = StepStatus(
+        Standing.SEEN, Doubt(1, StepTrigger.GONE), 5, 2, 900, nothing_left=True, refused="no", missed_since_ms=4
+    )
     assert status_after(told, StepTrigger.BEGUN, TP) == StepStatus(Standing.UNSURE)
     assert {status_after(told, trigger, TP) for trigger in ENDS} == {StepStatus()}
 
