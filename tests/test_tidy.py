@@ -116,6 +116,48 @@ def test_a_class_has_its_name_alone() -> None:
     assert {name: where for name, where in places.items() if len(where) > 1 and name not in BOTH_MACHINES} == {}
 
 
+def modules(package: Path) -> dict[str, Path]:
+    """All modules of a package folder by dotted name; a folder's `__init__` has the folder's name."""
+    dotted = {path: ".".join(path.relative_to(package.parent).with_suffix("").parts) for path in package.rglob("*.py")}
+    return {name.removesuffix(".__init__"): path for path, name in dotted.items()}
+
+
+def imports(path: Path, known: dict[str, Path]) -> set[str]:
+    """Modules of ours that a module names in any import: at the top, in a function, or for the types alone."""
+    found: set[str] = set()
+    for node in nodes(path):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            inside = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= (inside & known.keys()) or {node.module}
+    return {name for name in found & known.keys() if known[name] != path}
+
+
+def circles(edges: dict[str, set[str]]) -> list[list[str]]:
+    """One circle for each place where imports go round; nothing that lies on none."""
+    done: set[str] = set()
+    found: list[list[str]] = []
+
+    def follow(name: str, way: list[str]) -> None:
+        if name in way:
+            found.append([*way[way.index(name) :], name])
+        elif name not in done:
+            for other in sorted(edges[name]):
+                follow(other, [*way, name])
+            done.add(name)
+
+    for name in sorted(edges):
+        follow(name, [])
+    return found
+
+
+def test_no_imports_go_round() -> None:
+    """Those of types count too: whoever reads a module has to read what it names first."""
+    known = modules(PACKAGE)
+    assert circles({name: imports(path, known) for name, path in known.items()}) == []
+
+
 def test_every_module_says_what_it_is() -> None:
     silent = [path for path in SOURCES if not ast.get_docstring(ast.parse(path.read_text()))]
     assert [named(path) for path in silent] == []
@@ -159,6 +201,19 @@ class TestTheRulesThemselves:
         assert long_functions(scratch) == ["scratch.py:1 long has 71 lines"]
         scratch.write_text("def fits():\n" + "    x = 1\n" * (LONGEST_FUNCTION - 1))
         assert long_functions(scratch) == []
+
+    def test_a_circle_of_imports_is_found(self, tmp_path: Path) -> None:
+        package = tmp_path / "yard"
+        package.mkdir()
+        (package / "__init__.py").write_text("")
+        (package / "a.py").write_text("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from yard.b import B\n")
+        (package / "b.py").write_text("def b():\n    from yard import c\n")
+        (package / "c.py").write_text("import yard.a\nimport yard.d\n")
+        (package / "d.py").write_text("from yard import nothing\n")
+        known = modules(package)
+        edges = {name: imports(path, known) for name, path in known.items()}
+        assert edges["yard.d"] == {"yard"}
+        assert circles(edges) == [["yard.a", "yard.b", "yard.c", "yard.a"]]
 
     def test_the_wall_clock_is_found(self, scratch: Path) -> None:
         scratch.write_text("datetime.now(UTC)\ndatetime.datetime.now()\ntime.time()\ntime.monotonic()\nnow()\n")

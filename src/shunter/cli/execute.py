@@ -18,7 +18,8 @@ from shunter.app.exit_codes import ExitCode
 from shunter.app.order_costs import bytes_again_by_plan
 from shunter.cli.choosing import Doing, by_option, found_out, is_said
 from shunter.cli.consent import agreed, can_be_asked
-from shunter.cli.execution_display import Display, make_display, say_json, told_bytes, told_view
+from shunter.cli.displays import make_display
+from shunter.cli.execution_display import Display, say_json, told_bytes, told_view
 from shunter.cli.execution_options import PLAN, carrying_options, driver_options, execution_options
 from shunter.cli.execution_plan import show_dry_run
 from shunter.cli.leaving import leave_with, run

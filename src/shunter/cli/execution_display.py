@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -66,17 +65,6 @@ class Display(Protocol):
     def quieted(self) -> AbstractContextManager[None]:
         """Leave the terminal to a question as long as this is open: no view is shown meanwhile."""
         ...
-
-
-def make_display(*, as_json: bool) -> Display:
-    """The display that suits where output goes."""
-    if as_json:
-        return JsonLines()
-    if not sys.stdout.isatty():
-        return PlainLines()
-    from shunter.cli.execution_bars import Bars  # noqa: PLC0415 - what draws is a tenth of a command's start
-
-    return Bars()
 
 
 def sentence(notice: Told) -> str:

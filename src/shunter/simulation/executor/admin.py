@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from shunter.drivers.admin.answers import SettingsSeen, TopicsSeen
 from shunter.drivers.admin.cluster import (
@@ -26,12 +26,12 @@ from shunter.model.execution import ObservedTopic, OngoingReassignment, Throttle
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.simulation.executor.cluster import SimulatedCluster
 from shunter.simulation.executor.cluster_broker import ClusterBroker
+from shunter.simulation.executor.observed import ObservedExecutorProcess
 from shunter.simulation.executor.partition import OURS
+from shunter.simulation.executor.rules import ExecutorRules
+from shunter.simulation.executor.thread_loop import ThreadLoop
 from shunter.simulation.network import Delays
 from shunter.simulation.scheduler import MS
-
-if TYPE_CHECKING:
-    from shunter.simulation.executor.process import SimulatedExecutor
 
 CLUSTER_ID = "simulated"
 
@@ -60,10 +60,35 @@ class Network:
         return self.reachable and not self.forbidden and not (self.lost or self.unanswered or self.doubled)
 
 
+class AdminsWorld(Protocol):
+    """A world in the eyes of an Admin client."""
+
+    rules: ExecutorRules
+
+    def alter(self, process: ObservedExecutorProcess, tp: TopicPartition, target: Replicas | None) -> ErrorCode:
+        """A request for a reassignment reaches the controller."""
+        ...
+
+    def alter_log_dir(self, broker: BrokerId, tp: TopicPartition, path: str) -> ErrorCode:
+        """A request for a log dir reaches a broker."""
+        ...
+
+
+class AskingProcess(ObservedExecutorProcess, Protocol):
+    """A process in the eyes of its Admin client."""
+
+    loop: ThreadLoop
+
+    @property
+    def world(self) -> AdminsWorld:
+        """Where it lives."""
+        ...
+
+
 class SimulatedAdmin:
     """`AdminClient` for one process."""
 
-    def __init__(self, process: SimulatedExecutor, cluster: SimulatedCluster, network: Network) -> None:
+    def __init__(self, process: AskingProcess, cluster: SimulatedCluster, network: Network) -> None:
         """Connect."""
         self._process = process
         self._cluster = cluster

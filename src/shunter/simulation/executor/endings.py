@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from shunter.simulation.executor.world import ExecutorWorld
+from shunter.simulation.executor.surroundings import ExecutorSurroundings
 
 
-def find_open_ends(world: ExecutorWorld) -> list[str]:
+def find_open_ends(world: ExecutorSurroundings) -> list[str]:
     """Say what is not done yet; empty when the world has converged.
 
     Invariants: everything ends once faults stop, or says what it waits for; a finished execution leaves no open move,
@@ -17,7 +14,7 @@ def find_open_ends(world: ExecutorWorld) -> list[str]:
     return [*_cluster(world), *_execution(world), *_settings(world)]
 
 
-def _cluster(world: ExecutorWorld) -> list[str]:
+def _cluster(world: ExecutorSurroundings) -> list[str]:
     cluster = world.cluster
     told = [f"broker {broker.id} is not there" for broker in cluster.brokers.values() if not broker.serving]
     copies = cluster.log_dirs.futures
@@ -30,7 +27,7 @@ def _cluster(world: ExecutorWorld) -> list[str]:
     return told
 
 
-def _execution(world: ExecutorWorld) -> list[str]:
+def _execution(world: ExecutorSurroundings) -> list[str]:
     process, ledger = world.driver(), world.rules.ledger
     told: list[str] = []
     if ledger.running and process is None:
@@ -50,7 +47,7 @@ def _execution(world: ExecutorWorld) -> list[str]:
     return told
 
 
-def _settings(world: ExecutorWorld) -> list[str]:
+def _settings(world: ExecutorSurroundings) -> list[str]:
     """Throttles are as they would be without us. Source: issue; decision 0203."""
     cluster = world.cluster
     touched = sorted({*cluster.settings, *cluster.theirs})

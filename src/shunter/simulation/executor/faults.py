@@ -6,16 +6,15 @@ Every method takes a PRNG of its own and says whether it did anything.
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from shunter.errors import ErrorCode
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.simulation.executor.cluster_broker import ClusterBroker
 from shunter.simulation.executor.partition import FOREIGN
+from shunter.simulation.executor.process import SimulatedExecutor
+from shunter.simulation.executor.surroundings import ExecutorSurroundings
 from shunter.simulation.scheduler import MS, SECOND
-
-if TYPE_CHECKING:
-    from shunter.simulation.executor.world import ExecutorWorld
 
 FINAL = (ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.POLICY_VIOLATION)
 PASSING = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -24,10 +23,32 @@ FOR_GOOD_US = 60 * SECOND
 HOUR_MS = 3_600_000
 
 
+class ExecutorFaultsWorld(ExecutorSurroundings, Protocol):
+    """An executor's world in the eyes of its faults."""
+
+    processes: list[SimulatedExecutor]
+
+    def driver(self) -> SimulatedExecutor | None:
+        """Whoever drives the journal now."""
+        ...
+
+    def start_executor(self, host: str) -> None:
+        """Start a process."""
+        ...
+
+    def kill_executor(self, process: SimulatedExecutor, again_us: int = 2 * SECOND) -> None:
+        """SIGKILL; somebody starts it again later."""
+        ...
+
+    def hindered(self, length_us: int) -> None:
+        """Something keeps executors from answering at once, for so long."""
+        ...
+
+
 class ExecutorFaults:
     """Breaks things."""
 
-    def __init__(self, world: ExecutorWorld) -> None:
+    def __init__(self, world: ExecutorFaultsWorld) -> None:
         """Begin with everything whole."""
         self.world = world
 

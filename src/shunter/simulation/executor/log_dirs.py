@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from shunter.core.throttles import LOG_DIR_RATE
 from shunter.errors import ErrorCode
 from shunter.model.execution import LogDirSpace, ReplicaSize, ThrottleKey
 from shunter.model.partition import BrokerId, TopicPartition
+from shunter.simulation.executor.cluster_broker import ClusterBroker
 from shunter.simulation.executor.partition import FOREIGN, SimulatedPartition
-from shunter.simulation.scheduler import SECOND
-
-if TYPE_CHECKING:
-    from shunter.simulation.executor.cluster import SimulatedCluster
+from shunter.simulation.executor.shape import ExecutorShape
+from shunter.simulation.scheduler import SECOND, Scheduler
 
 ROOM = 3.0
 """A log dir's size, in bytes of all partitions together: everything fits."""
@@ -35,10 +34,20 @@ class FutureLog:
     bytes: int = 0
 
 
+class StoringCluster(Protocol):
+    """A cluster in the eyes of its brokers' log dirs."""
+
+    scheduler: Scheduler
+    shape: ExecutorShape
+    brokers: dict[BrokerId, ClusterBroker]
+    partitions: dict[TopicPartition, SimulatedPartition]
+    defaults: dict[str, str]
+
+
 class LogDirs:
     """All brokers' log dirs."""
 
-    def __init__(self, cluster: SimulatedCluster, paths: tuple[str, ...]) -> None:
+    def __init__(self, cluster: StoringCluster, paths: tuple[str, ...]) -> None:
         """Begin with nothing in them; every broker has the same `paths`."""
         self._cluster = cluster
         self.paths = paths

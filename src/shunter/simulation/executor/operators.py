@@ -5,10 +5,10 @@ Every method takes a PRNG of its own and says whether it did anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import orjson
 
@@ -22,18 +22,37 @@ from shunter.model.execution import Command, CommandKind, ExecutionOptions, Move
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
 from shunter.simulation.executor.partition import FOREIGN
+from shunter.simulation.executor.process import SimulatedExecutor
+from shunter.simulation.executor.surroundings import ExecutorSurroundings
 from shunter.simulation.scheduler import MS, SECOND
 
-if TYPE_CHECKING:
-    from shunter.simulation.executor.world import ExecutorWorld
-
 SHELL = Presence("here", 1, lambda _process: True)
+
+
+class ExecutorOperatorsWorld(ExecutorSurroundings, Protocol):
+    """An executor's world in the eyes of people with shells."""
+
+    def driver(self) -> SimulatedExecutor | None:
+        """Whoever drives the journal now."""
+        ...
+
+    def want_executor(self, then: Callable[[SimulatedExecutor], None]) -> None:
+        """Start a process to do something."""
+        ...
+
+    def shell_order(self, kind: str, document: object) -> None:
+        """Another shell asks through the journal."""
+        ...
+
+    def half_a_day_passes(self) -> None:
+        """Local time goes on by half a day, and with it every time window opens or closes."""
+        ...
 
 
 class ExecutorOperators:
     """People with shells."""
 
-    def __init__(self, world: ExecutorWorld) -> None:
+    def __init__(self, world: ExecutorOperatorsWorld) -> None:
         """Begin with nothing asked."""
         self.world = world
         self._plans = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from shunter.core.executor import events as ev
 from shunter.core.executor.machine import Executor
@@ -15,12 +15,10 @@ from shunter.drivers.order_taker import take_orders
 from shunter.errors import DriverError
 from shunter.model.execution import Command, ExecutionOptions, JournalEntry, MoveOrder
 from shunter.model.notice import Notice
-from shunter.simulation.executor.admin import SimulatedAdmin
+from shunter.simulation.executor.admin import AdminsWorld, SimulatedAdmin
+from shunter.simulation.executor.surroundings import ExecutorSurroundings
 from shunter.simulation.executor.thread_loop import ThreadLoop
-from shunter.simulation.scheduler import MS, Scheduler
-
-if TYPE_CHECKING:
-    from shunter.simulation.executor.world import ExecutorWorld
+from shunter.simulation.scheduler import MS, SECOND, Scheduler
 
 CPU_PER_EVENT_S = 0.0002
 
@@ -61,10 +59,42 @@ class ObservedExecutor(Executor):
         return ready
 
 
+class ExecutorsWorld(ExecutorSurroundings, AdminsWorld, Protocol):
+    """A world in the eyes of the executors' processes."""
+
+    def draw_skew_ms(self) -> int:
+        """How wrong the clock of a process is that starts now."""
+        ...
+
+    def is_process_alive(self, number: int) -> bool:
+        """Whether a process id is somebody's."""
+        ...
+
+    def process_ready(self, process: SimulatedExecutor) -> None:
+        """It drives."""
+        ...
+
+    def process_ended(self, process: SimulatedExecutor) -> None:
+        """It ended by itself."""
+        ...
+
+    def process_failed(self, name: str, failure: BaseException) -> None:
+        """Something of a process raised and nobody caught it."""
+        ...
+
+    def kill_executor(self, process: SimulatedExecutor, again_us: int = 2 * SECOND) -> None:
+        """SIGKILL; somebody starts it again later."""
+        ...
+
+    def core_handled(self, process: SimulatedExecutor, envelope: ev.Envelope, ready: Ready) -> None:
+        """A core handled an event."""
+        ...
+
+
 class SimulatedExecutor:
     """One process that wants to drive the journal; it lives once."""
 
-    def __init__(self, world: ExecutorWorld, number: int, host: str) -> None:
+    def __init__(self, world: ExecutorsWorld, number: int, host: str) -> None:
         """Begin stopped. `number` is its process id on `host`."""
         self.world = world
         self.number = number

@@ -181,7 +181,7 @@ class ExecutorWorld:
 
     # ---- what the parts tell
 
-    def alter(self, process: SimulatedExecutor, tp: TopicPartition, target: Replicas | None) -> ErrorCode:
+    def alter(self, process: ObservedExecutorProcess, tp: TopicPartition, target: Replicas | None) -> ErrorCode:
         """An executor's request reaches the controller."""
         del process
         found = self.cluster.partitions.get(tp)

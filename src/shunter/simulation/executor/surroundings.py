@@ -1,0 +1,44 @@
+"""What the parts of an executor's world see of it. No part knows `ExecutorWorld`, which makes the parts and joins them.
+
+A part that needs more than this says so in a protocol of its own, beside it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from shunter.model.execution import ThrottleKey
+from shunter.model.partition import TopicPartition
+from shunter.simulation.coverage import Coverage
+from shunter.simulation.executor.admin import Network
+from shunter.simulation.executor.cluster import SimulatedCluster
+from shunter.simulation.executor.disk import JournalDisk
+from shunter.simulation.executor.observed import ObservedExecutorProcess
+from shunter.simulation.executor.rules import ExecutorRules
+from shunter.simulation.executor.shape import ExecutorShape
+from shunter.simulation.executor.topic import JournalTopic
+from shunter.simulation.scheduler import Scheduler
+
+
+class ExecutorSurroundings(Protocol):
+    """Time, the cluster and the way to it, the journal, and the rules: what every part sees."""
+
+    shape: ExecutorShape
+    scheduler: Scheduler
+    coverage: Coverage
+    cluster: SimulatedCluster
+    network: Network
+    disk: JournalDisk | JournalTopic
+    disk_us: int
+    quick_disk_us: int
+    rules: ExecutorRules
+    refused: set[TopicPartition]
+    muddled: set[ThrottleKey]
+    jump_ms: int
+    local_minutes: int
+    phase_two: bool
+    last_end: str
+
+    def driver(self) -> ObservedExecutorProcess | None:
+        """Whoever drives the journal now."""
+        ...
