@@ -147,7 +147,7 @@ class Answers:
                     del self.refusals[broker]  # Nothing of it is the broker's any more.
 
     def forget(self, brokers: Iterable[BrokerId]) -> None:
-        """These brokers died or began another life: they are told everything when they come."""
+        """These brokers died or were restarted: they are told everything when they come."""
         for broker in brokers:
             self.refusals.pop(broker, None)
             self.accepted.discard(broker)

@@ -74,7 +74,7 @@ class BrokerRequests:
         return known is None or (epoch >= 0 and epoch < known.epoch)
 
     def _another(self, broker: BrokerId, epoch: int) -> bool:
-        """Whether a request is from another life of its broker than the one that is registered, as we know it.
+        """Whether a request is from another broker epoch than the one that is registered, as we know it.
 
         A newer epoch is refused too: what we know of that broker's replicas is from before its restart. It asks again.
         """
@@ -129,9 +129,7 @@ class BrokerRequests:
 
 def _relieve(draft: Draft, tp: TopicPartition, *, broker: BrokerId) -> bool:
     if broker not in draft.state.shutting_down:
-        return (
-            False  # It has gone, or come back: what it asked for in its life before is no concern of its present one.
-        )
+        return False  # The broker has died, or was restarted since: it asks for no shutdown any more.
     return elections.relieve(draft, tp, broker)
 
 

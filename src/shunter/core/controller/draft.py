@@ -107,7 +107,7 @@ class Draft:
     written_off: set[tuple[BrokerId, TopicPartition]] = field(default_factory=set[tuple[BrokerId, TopicPartition]])
     """Deletions whose answers nobody waits for once this is durable: they are owed, or not wanted any more."""
     relieved: dict[TopicPartition, set[BrokerId]] = field(default_factory=dict[TopicPartition, set[BrokerId]])
-    """Replicas to stop for their broker's controlled shutdown, if it is still that life of the broker."""
+    """Replicas to stop for their broker's controlled shutdown, unless it was restarted meanwhile."""
     notices: list[Notice] = field(default_factory=list[Notice])
     cause: str = ""
     """Id of the event that asked for what is decided now; whoever decides a task sets it."""

@@ -119,7 +119,7 @@ def elect_offline(draft: Draft, settings: ControllerSettings, tp: TopicPartition
 def lead_on(draft: Draft, settings: ControllerSettings, tp: TopicPartition) -> None:
     """A partition can be read again: let its leader go on in a new epoch, or elect one where that is gone.
 
-    One that came back meanwhile was not told to lead, and what it had asked for before it has forgotten (`succeed`).
+    A leader that was restarted meanwhile was not told to lead, and has forgotten what it had asked for (see `demote`).
     """
     partition = draft.partition(tp)
     leadership = partition.leadership if partition is not None else None
@@ -166,10 +166,10 @@ def shrink_to_eligible(draft: Draft, tp: TopicPartition) -> None:
             shrink_isr(draft, tp, member)
 
 
-def succeed(draft: Draft, tp: TopicPartition, broker: BrokerId) -> None:
-    """A broker begins another life: somebody else leads what it led, and it is in sync when it has caught up again.
+def demote(draft: Draft, tp: TopicPartition, broker: BrokerId) -> None:
+    """A broker was restarted: another one leads what it led, and it is in sync when it has caught up again.
 
-    Where nobody else is in sync and live it leads on, in a new epoch.
+    If no other replica is in sync and live, it leads on, in a new epoch.
     """
     partition = draft.partition(tp)
     if partition is None or partition.leadership is None or tp.topic in draft.state.deleting:

@@ -273,7 +273,7 @@ class RequestAnswered:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionChanged:
-    """A broker can't be reached, or can be again, in the life of this epoch. One is reachable until this says otherwise.
+    """A broker of this epoch can't be reached, or can be again. A broker is reachable until this event says otherwise.
 
     ZooKeeper says who lives; this says whose answers can be waited for (redesign: `checkNodeLivenessAndIgnoreDeadNode`).
     """

@@ -54,13 +54,13 @@ class Liveness:
         lost = self.outbox.forget(went)
         self.deletions.on_brokers_lost(lost)
         if went:
-            self._mourn(set(went), gone=frozenset(went) - self.state.brokers.keys())
+            self._note_dead(set(went), gone=frozenset(went) - self.state.brokers.keys())
         yield 0, [self.outbox.connect(), *self.outbox.metadata(now_ms)]
         if came:
-            yield from self._welcome(came, now_ms, back=frozenset(came).difference(went))
+            yield from self._tell_newcomers(came, now_ms, back=frozenset(came).difference(went))
         self.reviews.on_brokers_changed(frozenset(came))
 
-    def _mourn(self, dead: set[BrokerId], gone: frozenset[BrokerId]) -> None:
+    def _note_dead(self, dead: set[BrokerId], gone: frozenset[BrokerId]) -> None:
         """Mark what dead brokers led, or had in sync; announce as offline all replicas of those that are not back.
 
         After a controlled shutdown a broker is in no ISR any more, so that nothing is written when it goes.
@@ -85,7 +85,7 @@ class Liveness:
         self.outbox.announce(unwritten)
         self.reviews.mark(Reason.BROKER_GONE, led + followed)
 
-    def _welcome(
+    def _tell_newcomers(
         self, came: tuple[BrokerId, ...], now_ms: int, back: frozenset[BrokerId]
     ) -> Iterator[tuple[int, list[Request]]]:
         """Tell `came` everything. `back`: those that had been dead, so that their replicas were offline."""

@@ -310,7 +310,7 @@ class Outbox:
         return request_id
 
     def awaits(self, request_id: int, broker: BrokerId) -> bool:
-        """Whether an answer to this request is waited for: it was handed out in this term and in this life of it."""
+        """Whether an answer to this request is waited for: it was handed out in this term, and the broker was not restarted since."""
         return request_id in self.unanswered.get(broker, ())
 
     def answered(self, request_id: int, broker: BrokerId) -> tuple[TopicPartition, ...]:

@@ -67,7 +67,7 @@ class Part(Enum):
 
     RECONCILE = "decide who is right about its move, if nobody has since the start-up"
     RECONCILE_AGAIN = "decide anew who is right about its move"
-    SUCCEED = "let somebody else lead what a restarted broker led, and take it out of the ISR"
+    DEMOTE = "let another broker lead what a restarted broker led, and take the restarted one out of the ISR"
     LEAD_ON = "let its leader go on in a new epoch, or elect one"
     ELECT_FIRST = "elect its first leader, and tell where it can have none yet"
     ELECT = "elect a leader if it has none that is live"
@@ -93,7 +93,7 @@ _MOVE = (Part.RECONCILE, Part.ADVANCE)
 LOOKS: Mapping[Reason, Look] = MappingProxyType(
     {
         Reason.BROKER_GONE: Look(Priority.LIVENESS, (Part.ELECT, Part.SHRINK)),
-        Reason.BROKER_BACK: Look(Priority.LIVENESS, (Part.SUCCEED,)),
+        Reason.BROKER_BACK: Look(Priority.LIVENESS, (Part.DEMOTE,)),
         Reason.LEADERLESS: Look(Priority.LIVENESS, (Part.ELECT,)),
         Reason.LOG_DIR_FAILED: Look(Priority.LIVENESS, (Part.ELECT, Part.SHRINK)),
         Reason.READABLE_AGAIN: Look(Priority.LIVENESS, (Part.LEAD_ON,)),
@@ -139,8 +139,8 @@ class Reviews:
             self.adoption.reconcile_first(draft, tp)
         if Part.RECONCILE_AGAIN in parts:
             self.adoption.reconcile(draft, tp)
-        if Part.SUCCEED in parts and broker is not None:
-            elections.succeed(draft, tp, broker)
+        if Part.DEMOTE in parts and broker is not None:
+            elections.demote(draft, tp, broker)
         if Part.LEAD_ON in parts:
             elections.lead_on(draft, self.settings, tp)
         if Part.ELECT_FIRST in parts:
@@ -235,9 +235,9 @@ class Reviews:
     def _in_sync_before(self, came: frozenset[BrokerId]) -> list[Marked]:
         """Replicas that brokers led, or had in sync, before they were restarted.
 
-        Such a broker is told of no leadership of before: who it had promised to wait for (KIP-497's maximal ISR) it has
-        forgotten, and a change that it had asked for may be durable already, or be written at this moment. So even
-        where nobody else can lead, it leads in a new epoch. Source: docs/decisions/0019-another-life.md.
+        Such a broker is told of no leadership of before its restart. It has forgotten which replicas it had promised to
+        wait for (KIP-497's maximal ISR), and an ISR change that it had asked for may be durable already, or be written
+        at this moment. So it leads in a new epoch even if no other replica can lead. Source: decision record 0019.
         """
         return [
             (TopicPartition(name, number), broker)
