@@ -119,8 +119,8 @@ class ThrottleBook:
         """Take in which settings the cluster took."""
         for key, value in self.requests.pop(request_id, ()):
             throttle = state.throttles.get(key)
-            if throttle is None:
-                continue
+            if throttle is None or throttle.request_id != request_id:
+                continue  # It was forgotten, and perhaps remembered anew: the answer is of the one before.
             throttle.request_id = 0
             if key in errors:
                 throttle.retry_at_ms, throttle.refused = now_ms + RETRY_MS, True
@@ -136,7 +136,7 @@ class ThrottleBook:
         """Nobody answered: the settings may or may not have been taken."""
         for key, _value in self.requests.pop(request_id, ()):
             throttle = state.throttles.get(key)
-            if throttle is not None:
+            if throttle is not None and throttle.request_id == request_id:
                 throttle.request_id, throttle.retry_at_ms = 0, now_ms + RETRY_MS
 
 

@@ -248,3 +248,21 @@ def test_a_throttle_that_is_being_given_back_is_not_in_force() -> None:
 def test_a_list_that_is_being_shortened_is_not_in_force() -> None:
     throttle = Throttle(None, "0:4", {"0:3,0:4", "0:4"}, "0:3,0:4")
     assert late_when_wanted_again(FOLLOWERS, throttle, "0:4", "0:3,0:4") == {"topic t"}
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_an_answer_about_a_throttle_that_was_forgotten_is_not_taken_for_that_of_the_next(answered: bool) -> None:
+    """`throttles forget` strikes it off while broker 4 keeps its answer back; then a plan needs broker 4 again."""
+    state, book, out = ExecutorState(), ThrottleBook(), Collected()
+    state.cluster.brokers = {4: None}
+    for request_id, rate in ((1, "1000"), (2, "500")):
+        state.throttles[RATE] = Throttle(None, rate, {rate})
+        book.on_read(state, {RATE: None}, {}, 0)
+        send_settings(state, book, {RATE: rate}, 0, lambda: request_id, out)  # noqa: B023 - called at once
+    if answered:
+        book.on_altered(state, 1, {}, 5)
+    else:
+        book.on_alter_failed(state, 1, 5)
+    assert (state.throttles[RATE].applied, state.throttles[RATE].request_id) == (None, 2), "500 is under way still"
+    book.on_altered(state, 2, {}, 6)
+    assert (state.throttles[RATE].applied, state.throttles[RATE].request_id) == ("500", 0)
