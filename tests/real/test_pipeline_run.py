@@ -93,7 +93,7 @@ def test_from_a_live_cluster_to_its_report(work_dir: Path) -> None:
     assert plan["eta_error"] is not None
     page = (out / "report.html").read_text()
     assert ended.stdout.strip().endswith("report.html")
-    for heading in ("Load per broker", "Moves as flows", "Timeline of moves", "ETA against truth"):
+    for heading in ("Load per broker", "Moves as flows", "Timeline of moves", "Planned against real duration"):
         assert heading in page
     (reassignment,) = out.glob("*.json")
     assert json.loads(reassignment.read_text())["version"] == 1

@@ -89,7 +89,13 @@ def test_from_snapshots_to_a_report(spark, lake, tmp_path):
     assert account(spark, lake, [str(tmp_path / "j.jsonl")]) == told
 
     page = report(spark, lake, tmp_path / "report.html", plan_id=None, cluster=None).read_text()
-    for heading in ("before and after", "Moves as flows", "Timeline of moves", "ETA against truth", "8 of 8"):
+    for heading in (
+        "before and after",
+        "Moves as flows",
+        "Timeline of moves",
+        "Planned against real duration",
+        "8 of 8",
+    ):
         assert heading in page
     assert 'class="wait"' in page
     assert lake.read(spark, PLAN_MOVES).count() == 8

@@ -471,7 +471,7 @@ def account(ctx: click.Context, journals: tuple[str, ...], json: bool) -> None:
 def report(
     ctx: click.Context, plan_id: str | None, cluster: str | None, out: Path, tables: str | None, tables_as: str
 ) -> None:
-    """Write one HTML file that needs nothing else: loads before and after, flows, timeline, ETA against truth."""
+    """Write one HTML file that needs nothing else: loads before and after, flows, timeline, planned against real duration."""
     from shunter.app import pipeline as stages  # noqa: PLC0415
     from shunter.app.pipeline_run import export  # noqa: PLC0415
     from shunter.app.pipeline_run import report as reported  # noqa: PLC0415

@@ -90,7 +90,9 @@ def page(data: ReportData) -> str:
     if data.estimates:
         marks = (("planned", "interval that was planned"), ("before", "expected"), ("after", "what it took"))
         body.append(
-            "<h2>ETA against truth</h2>" + _key(*marks) + estimates(data.estimates, title="planned and real duration")
+            "<h2>Planned against real duration</h2>"
+            + _key(*marks)
+            + estimates(data.estimates, title="planned and real duration")
         )
     body += [_listing(listing) for listing in data.listings]
     return (

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from shunter.core.planning.cluster import ABSENT, Floats, Ints
 from shunter.core.planning.request import PlanRefused
-from shunter.core.planning.schedule import Bandwidth, Concurrency, Schedule, Transfers, eta, schedule
+from shunter.core.planning.schedule import Bandwidth, Concurrency, Schedule, Transfers, expected_duration, schedule
 
 STRETCHES = 60
 """Into how many stretches the effect on brokers is cut."""
@@ -119,7 +119,7 @@ def _schedule_one(table: pa.Table, options: ScheduleOptions, scenario: Scenario)
             "moves": _told(moves, planned),
             "loads": [],
         }
-    guess = eta(planned, np.array(options.past_ratios) if options.past_ratios else None)
+    guess = expected_duration(planned, np.array(options.past_ratios) if options.past_ratios else None)
     return {
         **row,
         "seconds_low": guess.least,

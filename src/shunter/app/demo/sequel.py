@@ -35,7 +35,7 @@ READ_TIMEOUT_S = 120.0
 LOOKS = 20
 PREFERRED = 0
 """Kafka's number of that kind of election."""
-HEADINGS = ("Load per broker", "Moves as flows", "Timeline of moves", "ETA against truth")
+HEADINGS = ("Load per broker", "Moves as flows", "Timeline of moves", "Planned against real duration")
 SPARK = {
     # Small tables: compiling queries costs more than running them.
     "spark.sql.shuffle.partitions": "2",

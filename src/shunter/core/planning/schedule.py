@@ -47,7 +47,7 @@ class Concurrency(NamedTuple):
     per_broker: int = 3
 
 
-class Eta(NamedTuple):
+class ExpectedDuration(NamedTuple):
     """Seconds. `lower_bound` is proven; `least` to `most` is the interval that past moves, or the assumption, give."""
 
     lower_bound: float
@@ -252,7 +252,9 @@ class _Run:
         return np.asarray(share - self.growth[self.running])
 
 
-def eta(planned: Schedule, past_ratios: Floats | None = None, *, assumed_slowdown: float = 2.0) -> Eta:
+def expected_duration(
+    planned: Schedule, past_ratios: Floats | None = None, *, assumed_slowdown: float = 2.0
+) -> ExpectedDuration:
     """Put an interval around a schedule's duration.
 
     Args:
@@ -262,9 +264,11 @@ def eta(planned: Schedule, past_ratios: Floats | None = None, *, assumed_slowdow
     """
     if past_ratios is None or not len(past_ratios):
         longest = planned.makespan * assumed_slowdown
-        return Eta(planned.lower_bound, planned.lower_bound, planned.makespan, longest)
+        return ExpectedDuration(planned.lower_bound, planned.lower_bound, planned.makespan, longest)
     least, middle, most = (float(q) for q in np.quantile(past_ratios, [0.1, 0.5, 0.9]))
-    return Eta(planned.lower_bound, planned.makespan * least, planned.makespan * middle, planned.makespan * most)
+    return ExpectedDuration(
+        planned.lower_bound, planned.makespan * least, planned.makespan * middle, planned.makespan * most
+    )
 
 
 def fixed_batches(transfers: Transfers, bandwidth: Bandwidth, batch: int) -> float:

@@ -14,7 +14,7 @@ from shunter.core.planning.schedule import (
     Concurrency,
     Dispatcher,
     Transfers,
-    eta,
+    expected_duration,
     fixed_batches,
     lower_bound,
     schedule,
@@ -142,13 +142,13 @@ def test_it_stays_within_five_percent_of_the_bound_and_ahead_of_batches(seed: in
 
 def test_past_moves_scale_the_interval() -> None:
     planned = schedule(transfers_of((0, 1, 100)), even(2))
-    guess = eta(planned, np.array([1.0, 1.0, 1.5, 2.0, 2.0]))
+    guess = expected_duration(planned, np.array([1.0, 1.0, 1.5, 2.0, 2.0]))
     assert (guess.lower_bound, guess.expected) == (10, 15)
     assert 10 <= guess.least < guess.expected < guess.most <= 20
 
 
 def test_without_past_moves_the_interval_starts_at_the_bound() -> None:
-    guess = eta(schedule(transfers_of((0, 1, 100)), even(2)), assumed_slowdown=3)
+    guess = expected_duration(schedule(transfers_of((0, 1, 100)), even(2)), assumed_slowdown=3)
     assert guess == (10, 10, 10, 30)
 
 
