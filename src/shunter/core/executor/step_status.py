@@ -86,8 +86,8 @@ _ALWAYS = (StepTrigger.TURNED, StepTrigger.GONE)
 """What may happen to any move. It leaves the standing as it is, unless a row says otherwise."""
 
 
-def _ended() -> dict[StepTrigger, Standing]:
-    return dict.fromkeys((StepTrigger.FINISHED, StepTrigger.DROPPED, StepTrigger.CLOSED), Standing.IDLE)
+def _ends(*triggers: StepTrigger) -> dict[StepTrigger, Standing]:
+    return dict.fromkeys(triggers, Standing.IDLE)
 
 
 def _stays(standing: Standing, *triggers: StepTrigger) -> dict[StepTrigger, Standing]:
@@ -107,13 +107,13 @@ TABLE: Mapping[Standing, Mapping[StepTrigger, Standing]] = MappingProxyType(
             StepTrigger.RECORDED: Standing.ACCEPTED,
             StepTrigger.RUNS: Standing.SEEN,
             StepTrigger.BEGUN: Standing.UNSURE,
-            **_ended(),
+            **_ends(StepTrigger.FINISHED, StepTrigger.DROPPED, StepTrigger.CLOSED),
         },
         Standing.UNASKED: {
             **_stays(Standing.UNASKED),
             StepTrigger.TURNED: Standing.UNSURE,
             StepTrigger.SENT: Standing.ASKED,
-            StepTrigger.CLOSED: Standing.IDLE,
+            **_ends(StepTrigger.CLOSED),
         },
         Standing.ASKED: {
             **_stays(Standing.ASKED),
@@ -121,7 +121,7 @@ TABLE: Mapping[Standing, Mapping[StepTrigger, Standing]] = MappingProxyType(
             StepTrigger.NOTHING_LEFT: Standing.ACCEPTED,
             StepTrigger.REFUSED: Standing.UNSURE,
             StepTrigger.UNANSWERED: Standing.UNSURE,
-            StepTrigger.CLOSED: Standing.IDLE,
+            **_ends(StepTrigger.CLOSED),
         },
         Standing.ACCEPTED: {
             **_stays(Standing.ACCEPTED, StepTrigger.SETTLED, StepTrigger.MISSED, StepTrigger.STRANGE, StepTrigger.LAGS),
@@ -129,13 +129,13 @@ TABLE: Mapping[Standing, Mapping[StepTrigger, Standing]] = MappingProxyType(
             StepTrigger.RUNS: Standing.SEEN,
             StepTrigger.DUE: Standing.UNASKED,
             StepTrigger.BEGUN: Standing.UNSURE,
-            **_ended(),
+            **_ends(StepTrigger.FINISHED, StepTrigger.DROPPED, StepTrigger.CLOSED),
         },
         Standing.SEEN: {
             **_stays(Standing.SEEN, StepTrigger.RUNS, StepTrigger.MISSED, StepTrigger.STRANGE, StepTrigger.LAGS),
             StepTrigger.RECORDED: Standing.SEEN,
             StepTrigger.BEGUN: Standing.UNSURE,
-            **_ended(),
+            **_ends(StepTrigger.FINISHED, StepTrigger.CLOSED),
         },
     }
 )
@@ -225,7 +225,7 @@ def status_after(
     if trigger is StepTrigger.TURNED:
         return replace(moved, refused="")  # What is wanted now was not refused.
     if trigger is StepTrigger.RUNS:
-        return replace(moved, missed_since_ms=None)
+        return replace(moved, missed_since_ms=None, refused="")
     if trigger is StepTrigger.MISSED and status.missed_since_ms is None and moved.doubt is not None:
         return replace(moved, missed_since_ms=moved.doubt.since_ms)
     return moved
