@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import logging
 import os
 import select
@@ -36,6 +37,7 @@ from shunter.drivers.metrics_endpoint import MetricsEndpoint
 from shunter.drivers.mutation_quotas import MutationQuotas
 from shunter.drivers.relay import Relay
 from shunter.drivers.rpc_server import Listener, RpcServer, parse_listener
+from shunter.drivers.service_manager import ServiceManager
 from shunter.drivers.supervision import Supervisor
 from shunter.drivers.survey import Survey
 from shunter.drivers.token_expiry import TokenExpiry
@@ -119,7 +121,8 @@ class ControllerProcess:
         page = PrometheusPage(
             lambda: collect_metrics(self.machine, self.loop, self.channels, self.lag, self.server, census.census)
         )
-        self.metrics = MetricsEndpoint(page.render, self.readiness, census.take)
+        self.metrics = MetricsEndpoint(page.render, self.readiness, census.take, lambda: self.supervisor.failure)
+        self.manager = ServiceManager(os.environ, os.getpid(), self.readiness)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set.
@@ -134,6 +137,7 @@ class ControllerProcess:
         told = ", ".join(f"{listener.name}://{listener.host}:{listener.port}" for listener in opened)
         LOG.info("broker id %d listens on %s", self.config.broker_id, told)
         await self._serve_metrics()
+        self.manager.start()
         client = ZooKeeperClient(self.config.zookeeper, session_timeout_ms=self.config.session_timeout_ms)
         registration = self._registration(opened)
         survey = Survey(registration, self.config.inter_broker_listener)
@@ -165,6 +169,7 @@ class ControllerProcess:
             if failing.done():
                 failing.result()
         finally:
+            self.manager.stop()
             for task in (stopping, starting, failing, keeping):
                 task.cancel()
             await asyncio.gather(starting, failing, keeping, return_exceptions=True)
@@ -207,6 +212,8 @@ class ControllerProcess:
 
     def readiness(self) -> Readiness:
         """Whether this process can do its work now, and what is in the way."""
+        if self.supervisor.failure is not None:
+            return Readiness(False, (f"a task has ended, and the process ends: {self.supervisor.failure}",))
         if self.seat is None:
             return Readiness(False, ("starting",))
         refusing = self.machine.intake.answers.refusals
@@ -255,6 +262,7 @@ class ControllerProcess:
         await self.server.close()
         await self.relay.close()
         await self.channels.close()
+        self.manager.close()
 
     def _registration(self, opened: tuple[Listener, ...]) -> Broker:
         return Broker(self.config.broker_id, 0, registered_endpoints(opened, self.advertised), self.config.rack)
@@ -311,6 +319,8 @@ def run_controller(config: ControllerConfig, reload: Callable[[], ControllerConf
         level=config.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     logging.getLogger("kazoo").setLevel(logging.WARNING)
+    # A watchdog ends a process that hangs by SIGABRT: then the log says where each thread was.
+    faulthandler.enable()
     for told in strange_variables(os.environ):
         LOG.warning("in the environment, %s", told)
 

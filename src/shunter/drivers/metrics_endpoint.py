@@ -1,4 +1,4 @@
-"""Metrics and readiness over HTTP on the loopback: GET /metrics and /ready, one answer to a connection, nothing else.
+"""Metrics and probes over HTTP on the loopback: GET /metrics, /ready and /health, one answer to a connection, nothing else.
 
 It runs on the event loop whose numbers it tells, so that they are read between two events and need no lock.
 """
@@ -16,7 +16,8 @@ HEAD_SECONDS = 5.0
 class MetricsEndpoint:
     """Serves what `render` gives, (content type, page), and what `ready` says: (whether we are, lines that say why).
 
-    `prepare` may take its time before each page of metrics.
+    `prepare` may take its time before each page of metrics. `failure` says why the process has to end; None while every
+    task of it lives.
     """
 
     def __init__(
@@ -24,10 +25,12 @@ class MetricsEndpoint:
         render: Callable[[], tuple[str, bytes]],
         ready: Callable[[], tuple[bool, tuple[str, ...]]] = lambda: (True, ()),
         prepare: Callable[[], Awaitable[None]] | None = None,
+        failure: Callable[[], BaseException | None] = lambda: None,
     ) -> None:
         self._render = render
         self._prepare = prepare
         self._ready = ready
+        self._failure = failure
         self._server: asyncio.Server | None = None
 
     async def start(self, port: int) -> int:
@@ -72,6 +75,11 @@ class MetricsEndpoint:
             ready, lines = self._ready()
             page = "".join(f"{line}\n" for line in lines).encode()
             return "200 OK" if ready else "503 Service Unavailable", "text/plain; charset=utf-8", page
+        if path == b"/health":
+            failure = self._failure()
+            page = b"alive\n" if failure is None else f"a task has ended, and the process ends: {failure}\n".encode()
+            return "200 OK" if failure is None else "503 Service Unavailable", "text/plain; charset=utf-8", page
         if path != b"/metrics":
-            return "404 Not Found", "text/plain", b"metrics are at /metrics, readiness is at /ready\n"
+            told = b"metrics are at /metrics, readiness is at /ready, liveness is at /health\n"
+            return "404 Not Found", "text/plain", told
         return "200 OK", *self._render()

@@ -18,6 +18,7 @@ from shunter.core.controller.ready import ConnectBrokers, SendStopReplica
 from shunter.core.controller.state import TopicState
 from shunter.drivers.loop_lag import INTERVAL_SECONDS, LoopLag
 from shunter.drivers.metrics_endpoint import MetricsEndpoint
+from shunter.errors import InvariantViolation
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import LeaderAndIsr, PartitionState, ReplicaAssignment, TopicPartition
 from shunter.views.metrics import ControllerMetrics
@@ -144,7 +145,8 @@ async def test_queues_are_told_by_broker(free_port: int) -> None:
 
 async def test_the_endpoint_serves_its_pages_and_refuses_the_rest() -> None:
     states = [(True, ("in charge",)), (False, ("no connection to ZooKeeper", "another"))]
-    endpoint = MetricsEndpoint(lambda: ("text/plain", b"shunter_active 0\n"), states.pop)
+    failures: list[BaseException | None] = [InvariantViolation("a long-lived task ended by itself"), None]
+    endpoint = MetricsEndpoint(lambda: ("text/plain", b"shunter_active 0\n"), states.pop, failure=failures.pop)
     port = await endpoint.start(0)
     try:
         answer = await ask(port, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -154,6 +156,10 @@ async def test_the_endpoint_serves_its_pages_and_refuses_the_rest() -> None:
         assert answer.startswith(b"HTTP/1.1 503 ")
         assert answer.endswith(b"\r\n\r\nno connection to ZooKeeper\nanother\n")
         assert (await ask(port, b"GET /ready HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        assert (await ask(port, b"GET /health HTTP/1.1\r\n\r\n")).endswith(b"\r\n\r\nalive\n")
+        answer = await ask(port, b"GET /health HTTP/1.1\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"a long-lived task ended by itself" in answer
         assert (await ask(port, b"GET / HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 404")
         assert (await ask(port, b"POST /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 405")
         assert await ask(port, b"x" * 20_000 + b"\r\n\r\n") == b""
@@ -191,3 +197,18 @@ async def test_reloading_changes_what_the_core_decides_by_and_leaves_what_is_ope
     assert "from the next start only" in caplog.text
     assert "zookeeper" in caplog.text
     assert ours.loop.waiting() == 1
+
+
+async def test_a_process_of_which_a_task_has_ended_is_not_ready() -> None:
+    ours = process()
+    assert ours.readiness().lines == ("starting",)
+
+    async def broken() -> None:
+        raise KeyError("orders")
+
+    task = asyncio.create_task(broken(), name="worker")
+    ours.supervisor.watch(task)
+    await asyncio.gather(task, return_exceptions=True)
+    await asyncio.sleep(0)
+    assert not ours.readiness().ready
+    assert ours.readiness().lines[0].startswith("a task has ended, and the process ends: a long-lived task ended")

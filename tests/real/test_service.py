@@ -1,0 +1,77 @@
+"""A controller as systemd runs it: told when it serves, that it lives, and that it stops."""
+
+import os
+import signal
+import socket
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from shunter.testbed.controller import ShunterController
+from shunter.testbed.waiting import wait_until
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def manager(tmp_path, monkeypatch):
+    """What systemd listens with, and what it sets in the environment."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(str(tmp_path / "notify"))
+        listening.settimeout(60)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setenv("WATCHDOG_USEC", "900000")
+        yield listening
+
+
+def heard(manager, wanted):
+    """All that is told up to a line that begins so."""
+    told = []
+    while not any(line.startswith(wanted) for line in told):
+        told += manager.recv(4_096).decode().splitlines()
+    return told
+
+
+def read_off(manager):
+    manager.settimeout(0)
+    try:
+        while manager.recv(4_096):
+            pass
+    except BlockingIOError:
+        pass
+
+
+def frozen(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def test_the_service_manager_hears_of_ready_alive_and_stopping(zookeeper, chroot, manager, tmp_path, free_port):
+    controller = ShunterController(
+        tmp_path / "controller", zookeeper.connect_string + chroot, options=("--set", f"metrics-port={free_port}")
+    )
+    controller.launch()
+    try:
+        told = heard(manager, "READY=1") + heard(manager, "STATUS=in charge: controller epoch 1")
+        assert told[0].startswith("EXTEND_TIMEOUT_USEC=")
+        assert "WATCHDOG=1" in heard(manager, "WATCHDOG=1")
+        with urllib.request.urlopen(f"http://127.0.0.1:{free_port}/health", timeout=10) as answer:
+            assert answer.read() == b"alive\n"
+
+        pid = controller.process.pid
+        os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: frozen(pid), what="it is frozen", timeout_s=20)
+        read_off(manager)
+        manager.settimeout(2)
+        with pytest.raises(TimeoutError):
+            manager.recv(4_096)
+        os.kill(pid, signal.SIGCONT)
+        manager.settimeout(60)
+        heard(manager, "WATCHDOG=1")
+
+        os.kill(pid, signal.SIGTERM)
+        heard(manager, "STOPPING=1")
+        wait_until(lambda: not controller.alive, what="it ended", timeout_s=20)
+        assert controller.process.exit_status == 0
+    finally:
+        controller.stop()
