@@ -7,6 +7,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 
 from shunter.testbed.controller import ShunterController
 from shunter.testbed.waiting import wait_until
@@ -47,6 +48,11 @@ def frozen(pid):
 
 
 def test_the_service_manager_hears_of_ready_alive_and_stopping(zookeeper, chroot, manager, tmp_path, free_port):
+    client = KazooClient(zookeeper.connect_string)
+    client.start()
+    client.ensure_path(chroot)
+    client.stop()
+    client.close()
     controller = ShunterController(
         tmp_path / "controller", zookeeper.connect_string + chroot, options=("--set", f"metrics-port={free_port}")
     )

@@ -45,6 +45,11 @@ class Yard:
     def bootstrap(self):
         return self.cluster.bootstrap
 
+    @property
+    def log_dir(self):
+        """Where the controller keeps its logs for programs."""
+        return self.settings_file.parent / "log"
+
     @contextmanager
     def settings(self, **changed):
         """Let the controller decide by other settings for a while."""
@@ -213,6 +218,8 @@ def running_yard(folder, *options, **cluster_options):
                 str(settings_file),
                 "--set",
                 "session-timeout-ms=4000",
+                "--set",
+                f"log-dir={folder / 'log'}",
                 "--takeover",
                 "preempt",
                 *options,

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import partial
 
+from shunter.app.controller_logs import ControllerLogs
 from shunter.app.metrics import PrometheusPage, collect_metrics
 from shunter.app.settings import ControllerConfig, strange_variables
 from shunter.core.controller.events import SettingsChanged
@@ -60,7 +61,7 @@ SWITCH_SECONDS = 0.001
 _FIXED = (
     "zookeeper", "listener", "advertised_listener", "broker_id", "rack", "session_timeout_ms", "takeover",
     "takeover_cool_down_ms", "inter_broker_protocol_version", "inter_broker_listener", "metrics_port",
-    "control_request_timeout_ms",
+    "log_dir", "log_file_bytes", "log_files", "control_request_timeout_ms",
     *(each.name for each in fields(WireLimits)),
 )  # fmt: skip
 """Settings of what is opened at the start."""
@@ -86,6 +87,8 @@ class ControllerProcess:
         settings = config.controller_settings()
         self.machine = ControllerMachine(settings)
         self.loop = ControllerLoop(self.machine, SystemClock())
+        self.logs = ControllerLogs(config)
+        self.loop.on_handled = self.logs.handled
         self.supervisor = Supervisor()
         self.channels = Channels(
             settings.broker_id,
@@ -119,7 +122,9 @@ class ControllerProcess:
         self.metrics_port: int | None = None
         census = CensusTaker(lambda: self.machine.state, lambda: self.loop.stats.count)
         page = PrometheusPage(
-            lambda: collect_metrics(self.machine, self.loop, self.channels, self.lag, self.server, census.census)
+            lambda: collect_metrics(
+                self.machine, self.loop, self.channels, self.lag, self.server, census.census, self.logs.files
+            )
         )
         self.metrics = MetricsEndpoint(page.render, self.readiness, census.take, lambda: self.supervisor.failure)
         self.manager = ServiceManager(os.environ, os.getpid(), self.readiness)
@@ -138,6 +143,7 @@ class ControllerProcess:
         LOG.info("broker id %d listens on %s", self.config.broker_id, told)
         await self._serve_metrics()
         self.manager.start()
+        self.logs.start()
         client = ZooKeeperClient(self.config.zookeeper, session_timeout_ms=self.config.session_timeout_ms)
         registration = self._registration(opened)
         survey = Survey(registration, self.config.inter_broker_listener)
@@ -262,6 +268,7 @@ class ControllerProcess:
         await self.server.close()
         await self.relay.close()
         await self.channels.close()
+        self.logs.close()
         self.manager.close()
 
     def _registration(self, opened: tuple[Listener, ...]) -> Broker:

@@ -167,6 +167,16 @@ _CONTROL = (
         counts=False,
     ),
 )
+_LOGS = (
+    by("log", "log_lines", "Lines written to a log", lambda s: {log.log: log.lines for log in s.logs}, counts=True),
+    by(
+        "log",
+        "log_lost",
+        "Entries that could not be written to a log",
+        lambda s: {log.log: log.lost for log in s.logs},
+        counts=True,
+    ),
+)
 _PEERS = (
     by("kind", "connections", "Connections that are open", lambda s: s.peers.connections, counts=False),
     by("reason", "connections_refused", "Connections not taken", lambda s: s.peers.refused, counts=True),
@@ -192,5 +202,5 @@ _PEERS = (
     counter("metadata_builds", "How often all topics were gone over for answers", lambda s: s.peers.metadata_builds),
 )
 
-ROWS = tuple(row._replace(name=f"shunter_{row.name}") for row in (*_CLUSTER, *_WORK, *_CONTROL, *_PEERS))
+ROWS = tuple(row._replace(name=f"shunter_{row.name}") for row in (*_CLUSTER, *_WORK, *_CONTROL, *_PEERS, *_LOGS))
 """In the order of the page."""

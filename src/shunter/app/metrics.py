@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from typing import Any
 
 from kio.schema.index import api_key_map
 from prometheus_client import CollectorRegistry, generate_latest
@@ -17,6 +18,7 @@ from shunter.core.controller.machine import ControllerMachine
 from shunter.drivers.channels import Channels
 from shunter.drivers.controller_loop import ControllerLoop
 from shunter.drivers.door import GuestKind
+from shunter.drivers.log_files import LogFile
 from shunter.drivers.loop_lag import LoopLag
 from shunter.drivers.loop_stats import Durations
 from shunter.drivers.rpc_server import RpcServer
@@ -28,6 +30,7 @@ from shunter.views.metrics import (
     ControllerMetrics,
     FragmentCacheSize,
     Lag,
+    LogCounts,
     Peers,
     Served,
     Timing,
@@ -47,6 +50,7 @@ def collect_metrics(
     lag: LoopLag,
     server: RpcServer | None = None,
     census: Census | None = None,
+    logs: Iterable[LogFile[Any]] = (),
 ) -> ControllerMetrics:
     """Look at everything at once, between two events. Cost: O(topics, moves and queued requests)."""
     stats, sent = loop.stats, channels.stats
@@ -104,6 +108,7 @@ def collect_metrics(
         peers=Peers() if server is None else _peers_of(server),
         census=Census() if census is None else census,
         deletions=pending_deletions(machine.intake.deletions.remaining, machine.view.brokers.keys()),
+        logs=tuple(LogCounts(log.path.name, log.lines, log.lost) for log in logs),
     )
 
 

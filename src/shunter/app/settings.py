@@ -127,6 +127,13 @@ class ControllerConfig(BaseSettings):
         30_000, ge=100, description="how long a request may take to arrive and an answer to be read, ms"
     )
     metrics_port: int | None = Field(None, description="port for Prometheus metrics on localhost; default: none")
+    log_dir: str | None = Field(
+        None, description="folder of the state-change log and the audit log; default: neither is kept"
+    )
+    log_file_bytes: int = Field(
+        67_108_864, ge=65_536, description="a file of those logs that would grow beyond is put by"
+    )
+    log_files: int = Field(8, ge=2, description="files that are kept of each of those logs")
     log_level: str = Field("info", description="error, warning, info or debug")
 
     @field_validator("listener", "advertised_listener", mode="before")

@@ -35,6 +35,7 @@ _VERBS = {
     "undo": "shunter.cli.history:undo",
     "verify": "shunter.cli.look:verify",
     "watch": "shunter.cli.look:watch",
+    "why": "shunter.cli.why:why",
 }
 """Verb by verb, where it lives. A verb is imported when it is called: `shunter plan` starts without Spark or kio."""
 
@@ -43,7 +44,7 @@ _GROUPS = {
     "Plan": ("steps", "plan"),
     "Move": ("execute", "executor", "resume", "rollback", "stop", "pause", "limit", "relax", "undo"),
     "Look": ("doctor", "status", "watch", "list", "verify", "history", "throttles", "config"),
-    "Run a controller": ("controller", "hand-back"),
+    "Run a controller": ("controller", "why", "hand-back"),
     "Data pipeline": ("pipeline",),
     "Apache's tools, replaced": ("kafka-reassign-partitions", "kafka-topics"),
     "Try it without a cluster": ("demo", "simulate"),

@@ -48,6 +48,8 @@ class ControllerLoop:
         self.clock = clock
         self.on_resigned = on_resigned
         self.on_notice = on_notice
+        self.on_handled: Callable[[Envelope, Ready], None] | None = None
+        """Called with each event that was handled and all that it led to; must not take long."""
         self.stats = LoopStats()
         self._events: deque[tuple[Event, str, float]] = deque()
         self._arrived = asyncio.Event()
@@ -110,7 +112,8 @@ class ControllerLoop:
         started = loop.time()
         was_active, epoch = self.machine.view.active, self.machine.view.controller_epoch
         try:
-            ready = self.machine.handle(Envelope(self.clock.now_ms(), cause, event))
+            envelope = Envelope(self.clock.now_ms(), cause, event)
+            ready = self.machine.handle(envelope)
         except InvariantViolation:
             LOG.exception("invariant violated while handling %s (%s)", type(event).__name__, cause)
             raise
@@ -119,6 +122,8 @@ class ControllerLoop:
             gc.freeze()
         self.stats.handled(type(event).__name__, loop.time() - started, len(self._events))
         self._carry_out(ready, cause)
+        if self.on_handled is not None:
+            self.on_handled(envelope, ready)
         if ready.resigned and self.on_resigned is not None:
             # What the machine decided by itself, its seat does not know yet; of a lost election it does nothing.
             self.on_resigned(epoch, ready.resigned)

@@ -159,6 +159,15 @@ class Peers:
 
 
 @dataclass(frozen=True, slots=True)
+class LogCounts:
+    """Lines that were written to a log, and entries that could not be, since the start."""
+
+    log: str
+    lines: int
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerMetrics:
     """Everything together. `encode_s`, `connections`, `lost`, `timeouts`, `superseded`, `dropped` count since the start."""
 
@@ -179,6 +188,7 @@ class ControllerMetrics:
     peers: Peers = field(default_factory=Peers)
     census: Census = field(default_factory=Census)
     deletions: PendingDeletions = field(default_factory=PendingDeletions)
+    logs: tuple[LogCounts, ...] = ()
 
 
 def pending_deletions(

@@ -6,10 +6,11 @@ draft becomes one atomic batch of records; a refused batch leaves no trace, beca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import NAMESPACE_OID, UUID, uuid5
 
+from shunter.core.controller.decisions import Decision, Ruling
 from shunter.core.controller.lifecycle import Transition, Trigger, phase_after
 from shunter.core.controller.load import Load
 from shunter.core.controller.names_in_use import NamesInUse
@@ -111,6 +112,16 @@ class Draft:
     notices: list[Notice] = field(default_factory=list[Notice])
     cause: str = ""
     """Id of the event that asked for what is decided now; whoever decides a task sets it."""
+    reason: str = ""
+    """Why the partitions of that task are looked at: name of a `review.Reason`, or empty."""
+    part: str = ""
+    """Which part of a review decides now: name of a `review.Part`, or empty."""
+    rulings: dict[TopicPartition, tuple[PartitionState | None, tuple[Ruling, ...]]] = field(
+        default_factory=dict[TopicPartition, tuple[PartitionState | None, tuple[Ruling, ...]]]
+    )
+    """By partition: as it was before, and which rules had a say."""
+    newly_owed: list[tuple[BrokerId, TopicPartition]] = field(default_factory=list[tuple[BrokerId, TopicPartition]])
+    """Deletions that are owed from now on."""
     transitions: list[Transition] = field(default_factory=list[Transition])
     """What happens to moves, in order."""
     waits: dict[TopicPartition, tuple[Waiting, int] | None] = field(
@@ -218,8 +229,18 @@ class Draft:
             return False
         return broker not in self.owed or tp in self.owed[broker]
 
+    def rule_on(self, tp: TopicPartition) -> None:
+        """Remember which rule has a say about a partition, for the state-change log."""
+        ruling = Ruling(self.cause, self.reason, self.part)
+        known = self.rulings.get(tp)
+        if known is None:
+            self.rulings[tp] = (self.state.partition(tp), (ruling,))
+        elif known[1][-1] != ruling:
+            self.rulings[tp] = (known[0], (*known[1], ruling))
+
     def lead(self, tp: TopicPartition, leadership: LeaderAndIsr) -> None:
         """Write a partition's leader and ISR, expecting the version that is known now."""
+        self.rule_on(tp)
         known = self.state.partition(tp)
         expected = known.leadership.partition_epoch if known is not None and known.leadership is not None else -1
         if tp not in self.leaderships:
@@ -230,6 +251,7 @@ class Draft:
 
     def place(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
         """Write where a partition's replicas are; all of a topic's changes go into one write of its znode."""
+        self.rule_on(tp)
         self._topic_changes(tp.topic)[tp.partition] = assignment
         self.weighed += replicas_weight(assignment)
 
@@ -299,6 +321,7 @@ class Draft:
 
     def wait(self, tp: TopicPartition, waiting: Waiting) -> None:
         """Remember what a move waits for; since when it does stays, if it waits for that already."""
+        self.rule_on(tp)
         known = self.waiting(tp)
         since_ms = known[1] if known is not None and known[0] == waiting else self.now_ms
         self.waits[tp] = (waiting, since_ms)
@@ -306,10 +329,12 @@ class Draft:
     def wait_no_more(self, tp: TopicPartition) -> None:
         """A move goes on, or ends, or waits for its turn alone."""
         if self.waiting(tp) is not None:
+            self.rule_on(tp)
             self.waits[tp] = None
 
     def drop(self, tp: TopicPartition, replicas: Replicas, leader_epoch: int) -> None:
         """Delete replicas once this is durable; what a dead broker holds is remembered durably until it returns."""
+        self.rule_on(tp)
         controllers = self.state.controllers
         for broker in replicas:
             if broker in self.state.brokers and broker not in controllers:
@@ -324,6 +349,23 @@ class Draft:
             for broker in brokers - self.state.brokers.keys():
                 lost.setdefault(broker, []).append(tp)
         return lost
+
+    def decisions(self) -> Iterator[Decision]:
+        """Tell what was decided about partitions, once the records are applied and what moves wait for is not.
+
+        Rulings that came to nothing are left out.
+        """
+        owed: dict[TopicPartition, list[BrokerId]] = {}
+        for broker, tp in self.newly_owed:
+            owed.setdefault(tp, []).append(broker)
+        for tp, (before, rulings) in self.rulings.items():
+            after = self.state.partition(tp)
+            dropped = tuple(sorted(self.dropped.get(tp, ())))
+            known, waits = self.state.waiting.get(tp), self.waiting(tp)
+            anew = (waits and waits[0]) != (known and known[0])
+            if before != after or dropped or tp in owed or anew:
+                waiting = None if waits is None else waits[0]
+                yield Decision(tp, rulings, before, after, dropped, tuple(owed.get(tp, ())), waiting, anew)
 
     def owe(self, broker: BrokerId, tp: TopicPartition, leader_epoch: int) -> None:
         """Remember durably that a broker still holds a replica that is assigned to it no more; a controller holds none."""
@@ -343,6 +385,8 @@ class Draft:
                 return
             self.owed_weights[broker] += entry_weight(tp)
             self.weighed += entry_weight(tp)
+            self.newly_owed.append((broker, tp))
+            self.rule_on(tp)
         owed[tp] = leader_epoch
 
     def settle(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from shunter.core.controller import changes as applied
 from shunter.core.controller.changes import Changes
+from shunter.core.controller.decisions import Decision
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.draft_records import records_of
 from shunter.core.controller.events import (
@@ -88,6 +89,8 @@ class Bundle:
     writes: WriteBatch | None = None
     notices: list[Notice] = field(default_factory=list[Notice])
     transitions: list[Transition] = field(default_factory=list[Transition])
+    decisions: list[Decision] = field(default_factory=list[Decision])
+    written: tuple[Record, ...] = ()
     more: bool = False
     resigned: str = ""
     reloads: bool = False
@@ -103,8 +106,8 @@ class ControllerMachine:
         self.outbox = Outbox(self.state, settings)
         self.intake = Intake(self.state, settings, self.outbox)
         self.outstanding: Outstanding | None = None
-        self.held: list[Event] = []
-        """Events that came between election and start, or while one was gone through in turns; none of them is lost,
+        self.held: list[tuple[Event, str]] = []
+        """Events, with their causes, that came between election and start, or while one was gone through in turns; none of them is lost,
         none is acted on early."""
         self.loading = False
         self.in_turns: Iterator[tuple[int, Effects]] | None = None
@@ -148,6 +151,8 @@ class ControllerMachine:
             writes=bundle.writes,
             notices=tuple(bundle.notices),
             transitions=tuple(bundle.transitions),
+            decisions=tuple(bundle.decisions),
+            written=bundle.written,
             wake_at_ms=self._wake_at_ms() if decides else None,
             more=bundle.more,
             resigned=bundle.resigned,
@@ -169,6 +174,7 @@ class ControllerMachine:
         return True
 
     def _dispatch(self, event: Event, now_ms: int, cause: str, bundle: Bundle) -> None:
+        self.intake.queue.cause = cause
         match event:
             case Elected(epoch, _, ourselves):
                 self._start_over()
@@ -191,7 +197,7 @@ class ControllerMachine:
                 self.in_turns = self.intake.tell_again(now_ms)
                 self._go_on(now_ms, cause, bundle)
             case _ if self.loading or self.in_turns is not None:
-                self.held.append(event)
+                self.held.append((event, cause))
             case BatchWritten() | BatchRefused():
                 self._outcome(event, now_ms, bundle)
             case BrokersRead(brokers) if self.state.active:
@@ -241,6 +247,7 @@ class ControllerMachine:
         if self.in_turns is None:
             return
         self.intake.now_ms = now_ms
+        self.intake.queue.cause = cause
         examined = 0
         for count, effects in self.in_turns:
             self._settle(effects, bundle)
@@ -255,9 +262,9 @@ class ControllerMachine:
         if self._maybe_delete_on(bundle):
             return
         held, self.held = self.held, []
-        for earlier in held:
+        for earlier, its_cause in held:
             if not bundle.resigned:
-                self._take(earlier, now_ms, cause, bundle)
+                self._take(earlier, now_ms, its_cause, bundle)
 
     def _settle(
         self, effects: tuple[list[Request], list[tuple[ReplyToken, Reply]], list[Notice]], bundle: Bundle
@@ -397,6 +404,8 @@ class ControllerMachine:
         now_ms: int,
         bundle: Bundle,
     ) -> None:
+        bundle.decisions += draft.decisions()
+        bundle.written += records
         applied.apply_waits(self.state, draft.waits)
         bundle.transitions += draft.transitions
         bundle.notices += draft.notices

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
+from shunter.core.controller.decisions import Decision
 from shunter.core.controller.events import ReplyToken
 from shunter.core.controller.lifecycle import Transition
 from shunter.core.topic_configs import EffectiveConfig
@@ -211,6 +212,10 @@ class Ready:
     notices: tuple[Notice, ...] = ()
     transitions: tuple[Transition, ...] = ()
     """What happened to moves by what became durable with this event, in order."""
+    decisions: tuple[Decision, ...] = ()
+    """What became durable with it about single partitions, and by which rules."""
+    written: tuple[Record, ...] = ()
+    """All records that became durable with it."""
     wake_at_ms: int | None = None
     """Call again with `TimePassed` at this moment, whatever happens before; None: nothing is due."""
     more: bool = False

@@ -135,34 +135,44 @@ class Reviews:
     def review(self, draft: Draft, marked: Marked, *, parts: tuple[Part, ...]) -> None:
         """Decide what becomes of a partition; where nothing happened since the last time it changes nothing."""
         tp, broker = (marked, None) if isinstance(marked, TopicPartition) else marked
-        if Part.RECONCILE in parts:
-            self.adoption.reconcile_first(draft, tp)
-        if Part.RECONCILE_AGAIN in parts:
-            self.adoption.reconcile(draft, tp)
-        if Part.DEMOTE in parts and broker is not None:
-            elections.demote(draft, tp, broker)
-        if Part.LEAD_ON in parts:
-            elections.lead_on(draft, self.settings, tp)
-        if Part.ELECT_FIRST in parts:
-            elections.elect_first(draft, tp)
-        if Part.ELECT in parts:
-            elections.elect_offline(draft, self.settings, tp)
-        if Part.SHRINK in parts:
-            elections.shrink_to_eligible(draft, tp)
-        if Part.REPLACE in parts:
-            owed_replicas.replace_controllers(draft, tp)
-        if Part.PLACE in parts:
-            owed_replicas.place_owed(draft, tp)
-        if Part.ADVANCE in parts:
-            self.moves.advance(draft, tp)
-        if Part.RELAX in parts:
-            self.moves.relax_overdue(draft, tp)
-        if Part.CLOSE in parts:
-            self.moves.close_for_deletion(draft, tp)
-        if Part.OWE in parts and broker is not None:
-            self.moves.owe_instead(draft, tp, broker)
-        if Part.FINISH in parts:
-            self.moves.finish_dropping(draft, tp)
+        for part in parts:
+            draft.part = part.name
+            self._do(draft, part, tp, broker)
+        draft.part = ""
+
+    def _do(self, draft: Draft, part: Part, tp: TopicPartition, broker: BrokerId | None) -> None:
+        """Do one part of a review."""
+        match part:
+            case Part.RECONCILE:
+                self.adoption.reconcile_first(draft, tp)
+            case Part.RECONCILE_AGAIN:
+                self.adoption.reconcile(draft, tp)
+            case Part.DEMOTE if broker is not None:
+                elections.demote(draft, tp, broker)
+            case Part.LEAD_ON:
+                elections.lead_on(draft, self.settings, tp)
+            case Part.ELECT_FIRST:
+                elections.elect_first(draft, tp)
+            case Part.ELECT:
+                elections.elect_offline(draft, self.settings, tp)
+            case Part.SHRINK:
+                elections.shrink_to_eligible(draft, tp)
+            case Part.REPLACE:
+                owed_replicas.replace_controllers(draft, tp)
+            case Part.PLACE:
+                owed_replicas.place_owed(draft, tp)
+            case Part.ADVANCE:
+                self.moves.advance(draft, tp)
+            case Part.RELAX:
+                self.moves.relax_overdue(draft, tp)
+            case Part.CLOSE:
+                self.moves.close_for_deletion(draft, tp)
+            case Part.OWE if broker is not None:
+                self.moves.owe_instead(draft, tp, broker)
+            case Part.FINISH:
+                self.moves.finish_dropping(draft, tp)
+            case _:
+                pass
 
     # ---- marks
 
@@ -175,7 +185,8 @@ class Reviews:
         """Have partitions reviewed, in the order given, as urgently as the reason is; `finish` is called after the last."""
         if marked:
             look = LOOKS[reason]
-            self.queue.add(Task(look.priority, tuple(marked), partial(self.review, parts=look.parts), finish))
+            review = partial(self.review, parts=look.parts)
+            self.queue.add(Task(look.priority, tuple(marked), review, finish, reason=reason.name))
 
     def start_up(self) -> None:
         """Everything was read: mark what changed while nobody was the controller; `ZnodeProtocols` does the znodes."""

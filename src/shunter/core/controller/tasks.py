@@ -94,6 +94,8 @@ class Task:
     finish: Callable[[list[Any]], list[tuple[ReplyToken, Reply]]] | None = None
     cause: str = ""
     """Id of the event that asked for it."""
+    reason: str = ""
+    """Why its items are reviewed: name of a `review.Reason`; empty where the event itself asked for it."""
     in_order: bool = False
     """It waits for everything of its priority that was asked for before it, and what comes later waits for it; its items
     wait for one another."""
@@ -143,7 +145,7 @@ class Task:
         Args:
             waiting: partitions that something older waits with: what is asked for later waits with it.
         """
-        draft.cause = self.cause
+        draft.cause, draft.reason, draft.part = self.cause, self.reason, ""
         barrier = barrier if barrier is not None else NoBarrier()
         waiting = waiting if waiting is not None else {}
         looked = self._try_parked(draft, size_limit, examine_limit, barrier)

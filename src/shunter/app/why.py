@@ -1,0 +1,118 @@
+"""`shunter why`: reads the state-change log's files, newest last, and answers a question from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from shunter.app.controller_logs import STATE_LOG
+from shunter.drivers.clock import SystemClock
+from shunter.errors import DriverError, FormatError, SettingsError
+from shunter.formats.log_lines import decode_entry, encode_entry, read_time, time_text
+from shunter.model.log_line import LogLine
+from shunter.model.partition import TopicPartition
+from shunter.views.why import Question, Selection, narrate
+
+_AGO = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
+_MILLISECONDS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def log_files(folder: Path) -> list[Path]:
+    """The files of a state-change log, oldest first.
+
+    Raises:
+        DriverError: there is none.
+    """
+    numbered = [(int(path.suffix[1:]), path) for path in folder.glob(f"{STATE_LOG}.*") if path.suffix[1:].isdigit()]
+    newest = folder / STATE_LOG
+    found = [path for _, path in sorted(numbered, reverse=True)] + ([newest] if newest.exists() else [])
+    if not found:
+        raise DriverError(
+            f"there is no {STATE_LOG} in {folder}: name the controller's log_dir by --log-dir", retriable=False
+        )
+    return found
+
+
+def read_since(text: str, now_ms: int) -> int:
+    """Read `--since`: `90s`, `15m`, `2h`, `3d` ago, or a time with its zone.
+
+    Raises:
+        SettingsError: it is neither.
+    """
+    ago = _AGO.fullmatch(text.strip())
+    if ago is not None:
+        return now_ms - int(ago[1]) * _MILLISECONDS[ago[2]]
+    try:
+        return read_time(text.strip())
+    except ValueError as error:
+        told = f"--since {text}: {error}; say for instance 15m, 2h, or 2026-11-22T17:00:00Z"
+        raise SettingsError(told) from None
+
+
+def read_partition(text: str) -> TopicPartition:
+    """Read `TOPIC-PARTITION`.
+
+    Raises:
+        SettingsError: it is no such name.
+    """
+    topic, _, number = text.rpartition("-")
+    if not topic or not number.isascii() or not number.isdigit():
+        raise SettingsError(f"{text!r} is no TOPIC-PARTITION, as orders-7; ask about a whole topic by --topic")
+    return TopicPartition(topic, int(number))
+
+
+class _Reader:
+    """Reads entries, and counts what can't be read."""
+
+    def __init__(self, files: list[Path]) -> None:
+        self._files = files
+        self.unreadable = 0
+
+    def entries(self) -> Iterator[LogLine]:
+        for path in self._files:
+            try:
+                with path.open("rb") as lines:
+                    for line in lines:
+                        if line.strip():
+                            try:
+                                yield decode_entry(line, str(path))
+                            except FormatError:
+                                self.unreadable += 1
+            except FileNotFoundError:
+                continue  # It was put by, or thrown away, while we read.
+            except OSError as error:
+                raise DriverError(f"{path} can't be read: {error}", retriable=False) from error
+
+
+def why(question: Question, folder: Path, tell: Callable[[str], None], *, as_json: bool = False) -> None:
+    """Answer a question from the files of a log.
+
+    Raises:
+        DriverError: there are none, or they can't be read.
+    """
+    reader = _Reader(log_files(folder))
+    selection = Selection(question)
+    chosen = selection.choose(reader.entries())
+    if as_json:
+        for entry in chosen:
+            tell(encode_entry(entry).decode())
+        return
+    kept = list(chosen)
+    begins = "is empty" if selection.begins_ms is None else f"begins at {time_text(selection.begins_ms)}"
+    tell(
+        f"Why {question.name}: the log in {folder} {begins}; what was before, and what other controllers did, it can't tell."
+    )
+    if selection.lost:
+        tell(f"{selection.lost} entries are missing in it: they could not be written.")
+    if reader.unreadable:
+        tell(f"{reader.unreadable} lines of it can't be read, and are left out.")
+    for line in narrate(kept):
+        tell(line)
+    if not any("topic" in entry.facts or entry.kind in {"brokers", "sent", "refused"} for entry in kept):
+        tell(f"Nothing is logged about {question.name}{' since then' if question.since_ms else ''}.")
+
+
+def now_ms() -> int:
+    """The time, in milliseconds since the Unix epoch."""
+    return SystemClock().now_ms()

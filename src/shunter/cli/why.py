@@ -1,0 +1,69 @@
+"""`shunter why`: what was decided about a partition, a topic or a broker, by which rule, and who acknowledged it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from shunter.errors import DriverError, SettingsError
+
+
+@click.command()
+@click.argument("partition", required=False, metavar="[TOPIC-PARTITION]")
+@click.option("--topic", metavar="TOPIC", help="All partitions of this topic.")
+@click.option("--broker", type=int, metavar="ID", help="This broker: when it went and came, what was decided for that.")
+@click.option("--moves", is_flag=True, help="Only what is about moves of the partition or topic.")
+@click.option("--since", metavar="WHEN", help="15m, 2h, 3d ago, or a time with its zone: 2026-11-22T17:00:00Z.")
+@click.option(
+    "--log-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="SHUNTER_LOG_DIR",
+    default=Path("/var/log/shunter"),
+    show_default=True,
+    help="The controller's log_dir. Files that were copied elsewhere do as well.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The log's own lines that answer, one JSON object each.")
+def why(
+    partition: str | None,
+    topic: str | None,
+    broker: int | None,
+    since: str | None,
+    log_dir: Path,
+    *,
+    moves: bool,
+    as_json: bool,
+) -> None:
+    """Tell event by event what a controller decided, by which rule, and who acknowledged it when.
+
+    Reads the state-change log that `shunter controller` keeps in its log_dir; no controller has to run. Times are UTC.
+
+    \b
+    Exit status: 0 answered; 1 there is no log, or it can't be read; 2 a question that can't be understood.
+
+    \b
+    Examples:
+      shunter why orders-7 --since 2h
+      shunter why orders-7 --moves
+      shunter why --broker 3 --since 2026-11-22T17:00:00Z
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    from shunter.app import why as answers  # noqa: PLC0415 - other commands need not wait for it
+    from shunter.views.why import Question  # noqa: PLC0415
+
+    if sum(each is not None for each in (partition, topic, broker)) != 1:
+        raise click.UsageError("ask about one of TOPIC-PARTITION, --topic and --broker")
+    if moves and broker is not None:
+        raise click.UsageError("--moves goes with a partition or a topic")
+    try:
+        question = Question(
+            None if partition is None else answers.read_partition(partition),
+            topic,
+            broker,
+            moves=moves,
+            since_ms=0 if since is None else answers.read_since(since, answers.now_ms()),
+        )
+        answers.why(question, log_dir, click.echo, as_json=as_json)
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from error
+    except DriverError as error:
+        raise click.ClickException(str(error)) from error

@@ -1,0 +1,278 @@
+"""The state-change log: what an event and its `Ready` come to, as entries that programs and `shunter why` read.
+
+One `StateLog` follows one controller process. All that one event led to has one number (`n`), so that a request can be
+traced to the decisions that it tells of even where it is too great to be listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from shunter.core.controller.decisions import Decision, Ruling
+from shunter.core.controller.events import BrokersRead, ClusterLoaded, Elected, Envelope, RequestAnswered
+from shunter.core.controller.lifecycle import Transition
+from shunter.core.controller.ready import (
+    AlterPartitionReply,
+    ConnectBrokers,
+    ControlledShutdownReply,
+    PartitionResultsReply,
+    Ready,
+    RefusedReply,
+    Reply,
+    Request,
+    SendLeaderAndIsr,
+    SendStopReplica,
+    SendUpdateMetadata,
+    TopicResultsReply,
+)
+from shunter.core.reassignment.situation import describe_waiting
+from shunter.errors import ErrorCode
+from shunter.model.broker import Broker
+from shunter.model.log_line import LogLine
+from shunter.model.partition import PartitionState, TopicPartition
+from shunter.model.records import CloseOwedDeletion, DeleteTopic, PutDeletionMark, PutOwedDeletion, PutTopic, Record
+
+Facts: TypeAlias = dict[str, Any]
+LISTED_AT_MOST = 100
+"""Partitions that one line lists; of more it says how many they are."""
+REMEMBERED_REQUESTS = 20_000
+REMEMBERED_CALLERS = 20_000
+
+
+def worth_telling(envelope: Envelope, ready: Ready) -> bool:
+    """Whether there may be something to log; cheap, for it is asked about every event."""
+    if ready.requests or ready.decisions or ready.transitions or ready.notices or ready.replies or ready.written:
+        return True
+    event = envelope.event
+    return isinstance(event, RequestAnswered | BrokersRead | Elected) or bool(getattr(event, "reply_to", 0))
+
+
+def slim(envelope: Envelope) -> Envelope:
+    """The same without what is large and not told: the whole cluster that was read."""
+    if isinstance(envelope.event, ClusterLoaded):
+        return Envelope(envelope.now_ms, envelope.cause, BrokersRead(tuple(envelope.event.snapshot.brokers)))
+    return envelope
+
+
+class StateLog:
+    """Remembers what a line needs of earlier events. Used from one thread."""
+
+    def __init__(self) -> None:
+        self._n = 0
+        self._epoch = 0
+        self._brokers: dict[int, int] | None = None
+        self._sent: dict[int, tuple[int, str]] = {}
+        """By request: when it was queued, and from which cause."""
+        self._callers: dict[int, str] = {}
+        """By token of a caller that waits: the cause of its request."""
+
+    def entries(self, envelope: Envelope, ready: Ready) -> Iterator[LogLine]:
+        """Give the lines of one event, in order: what came, what was decided, what was sent, what was refused."""
+        self._n += 1
+        now_ms, cause = envelope.now_ms, envelope.cause
+        shared: Facts = {"epoch": self._epoch, "n": self._n}
+        for kind, facts in self._of_event(envelope):
+            yield LogLine(now_ms, kind, {"epoch": self._epoch, "n": self._n, "cause": cause, **facts})
+        shared["epoch"] = self._epoch
+        # What was decided carries the cause of its own task: the write may have been begun by another event.
+        causes = {ruling.cause for decision in ready.decisions for ruling in decision.rulings}
+        told = causes.pop() if len(causes) == 1 else cause
+        for decision in ready.decisions:
+            yield LogLine(now_ms, "decided", {**shared, **_decided(decision)})
+        for transition in ready.transitions:
+            yield LogLine(now_ms, "move", {**shared, **_moved(transition)})
+        for facts in _of_records(ready.written):
+            yield LogLine(now_ms, "written", {**shared, "cause": told, **facts})
+        for notice in ready.notices:
+            named = {"notice": notice.kind, "about": notice.about, "text": notice.text}
+            yield LogLine(now_ms, "notice", {**shared, "cause": told, **named})
+        for request in ready.requests:
+            if not isinstance(request, ConnectBrokers):
+                self._remember(self._sent, request.request_id, (now_ms, told), REMEMBERED_REQUESTS)
+                yield LogLine(now_ms, "sent", {**shared, "cause": told, **_sent(request)})
+        for token, reply in ready.replies:
+            asked = self._callers.pop(token, cause)
+            for facts in _refusals(reply):
+                yield LogLine(now_ms, "refused", {**shared, "cause": asked, **facts})
+
+    def _of_event(self, envelope: Envelope) -> Iterator[tuple[str, Facts]]:
+        event = envelope.event
+        match event:
+            case Elected(epoch):
+                self._epoch, self._brokers = epoch, None
+                yield "elected", {}
+            case BrokersRead(brokers):
+                yield from self._brokers_read(brokers)
+            case RequestAnswered():
+                yield "answered", self._answered(event, envelope.now_ms)
+            case _:
+                token: int = getattr(event, "reply_to", 0)
+                if token:
+                    self._remember(self._callers, token, envelope.cause, REMEMBERED_CALLERS)
+
+    @staticmethod
+    def _remember(known: dict[int, Any], key: int, value: object, at_most: int) -> None:
+        known[key] = value
+        if len(known) > at_most:
+            del known[next(iter(known))]
+
+    def _brokers_read(self, brokers: tuple[Broker, ...]) -> Iterator[tuple[str, Facts]]:
+        now = {broker.id: broker.epoch for broker in brokers}
+        before, self._brokers = self._brokers, now
+        if before is None:
+            yield "brokers", {"live": sorted(now)}
+            return
+        facts: Facts = {
+            "came": sorted(now.keys() - before.keys()),
+            "went": sorted(before.keys() - now.keys()),
+            "restarted": sorted(broker for broker in now.keys() & before.keys() if now[broker] != before[broker]),
+        }
+        if any(facts.values()):
+            yield "brokers", {name: ids for name, ids in facts.items() if ids}
+
+    def _answered(self, event: RequestAnswered, now_ms: int) -> Facts:
+        facts: Facts = {"request": event.request_id, "broker": event.broker}
+        if event.request_id in self._sent:
+            sent_ms, facts["cause"] = self._sent[event.request_id]
+            facts["after_ms"] = now_ms - sent_ms
+        if event.error is not ErrorCode.NONE:
+            facts["error"] = event.error.name
+        if event.partition_errors:
+            listed = sorted(event.partition_errors.items())[:LISTED_AT_MOST]
+            facts["errors"] = [{**_named(tp), "error": error.name} for tp, error in listed]
+            facts["error_count"] = len(event.partition_errors)
+        return facts
+
+
+def _named(tp: TopicPartition) -> Facts:
+    return {"topic": tp.topic, "partition": tp.partition}
+
+
+def _partition(state: PartitionState | None) -> Facts | None:
+    """A partition as a line shows it: what is empty is left out."""
+    if state is None:
+        return None
+    assignment, leadership = state
+    facts: Facts = {"replicas": assignment.replicas}
+    if assignment.adding:
+        facts["adding"] = assignment.adding
+    if assignment.removing:
+        facts["removing"] = assignment.removing
+    if leadership is not None:
+        facts |= {"leader": leadership.leader, "leader_epoch": leadership.leader_epoch, "isr": leadership.isr}
+    return facts
+
+
+def rule_name(ruling: Ruling) -> str:
+    """A rule's stable name: `broker-gone/elect`; `asked` where the event itself asked for it."""
+    name = f"{ruling.reason or 'asked'}/{ruling.part}" if ruling.part else ruling.reason or "asked"
+    return name.lower().replace("_", "-")
+
+
+def _decided(decision: Decision) -> Facts:
+    facts: Facts = {
+        **_named(decision.tp),
+        "cause": decision.rulings[0].cause,
+        "rules": list(dict.fromkeys(map(rule_name, decision.rulings))),
+    }
+    others = list(dict.fromkeys(ruling.cause for ruling in decision.rulings))[1:]
+    if others:
+        facts["other_causes"] = others
+    if decision.before != decision.after:
+        facts |= {"before": _partition(decision.before), "after": _partition(decision.after)}
+    if decision.dropped:
+        facts["dropped"] = decision.dropped
+    if decision.owed:
+        facts["owed"] = decision.owed
+    if decision.waits_anew:
+        facts["waits"] = None if decision.waits is None else describe_waiting(decision.waits)
+    return facts
+
+
+def _moved(transition: Transition) -> Facts:
+    move = transition.move
+    facts: Facts = {
+        **_named(transition.tp),
+        "cause": transition.cause,
+        "trigger": transition.trigger.value,
+        "before": None if transition.before is None else transition.before.value,
+        "after": None if transition.after is None else transition.after.value,
+        "original": move.original,
+        "target": move.target,
+    }
+    step = transition.step
+    if step is not None:
+        facts["step"] = {"added": step.added, "dropped": step.dropped, "replicas": step.replicas, "final": step.final}
+    return facts
+
+
+def _of_records(records: tuple[Record, ...]) -> Iterator[Facts]:
+    """What was written beside single partitions and moves."""
+    for record in records:
+        match record:
+            case PutTopic(topic) if topic.version < 0:
+                yield {"topic": topic.name, "what": "topic created", "partitions": len(topic.assignments)}
+            case PutDeletionMark(name):
+                yield {"topic": name, "what": "topic queued for deletion"}
+            case DeleteTopic(name):
+                yield {"topic": name, "what": "topic deleted"}
+            case PutOwedDeletion(broker, partitions):
+                yield {"broker": broker, "what": "deletions owed", "partitions": len(partitions)}
+            case CloseOwedDeletion(broker):
+                yield {"broker": broker, "what": "no deletions owed any more"}
+            case _:
+                pass
+
+
+def _sent(request: Request) -> Facts:
+    """A request that was queued to its brokers' channels."""
+    match request:
+        case SendUpdateMetadata(request_id, brokers):
+            facts: Facts = {"request": request_id, "api": "UpdateMetadata", "brokers": brokers}
+            count = sum(len(topic.partitions) for topic in request.topics)
+            named = ((topic.name, number) for topic in request.topics for number, _ in topic.partitions)
+        case SendLeaderAndIsr(request_id, broker):
+            facts = {"request": request_id, "api": "LeaderAndIsr", "brokers": (broker,)}
+            count = sum(len(topic.partitions) for topic in request.topics)
+            named = ((topic.name, number) for topic in request.topics for number, _ in topic.partitions)
+        case SendStopReplica(request_id, broker, partitions=stopped):
+            facts = {"request": request_id, "api": "StopReplica", "brokers": (broker,)}
+            count = len(stopped)
+            named = ((stop.tp.topic, stop.tp.partition) for stop in stopped)
+            facts["deletes"] = sum(stop.delete for stop in stopped)
+        case ConnectBrokers():
+            return {}
+    if not isinstance(request, SendStopReplica) and request.full:
+        facts["full"] = True
+    facts["partition_count"] = count
+    if count <= LISTED_AT_MOST:
+        listed: dict[str, list[int]] = {}
+        for topic, number in named:
+            listed.setdefault(topic, []).append(number)
+        facts["partitions"] = listed
+    return facts
+
+
+def _refusals(reply: Reply) -> Iterator[Facts]:
+    """What a caller did not get; of many partitions the first."""
+    if reply.error is not ErrorCode.NONE:
+        message = reply.message if isinstance(reply, RefusedReply | PartitionResultsReply) else None
+        yield {"error": reply.error.name, **({"message": message} if message else {})}
+    refused: list[tuple[TopicPartition, ErrorCode, str | None]]
+    match reply:
+        case AlterPartitionReply(_, partitions):
+            refused = [(tp, error, None) for tp, error in partitions if isinstance(error, ErrorCode) and error]
+        case PartitionResultsReply(_, _, results):
+            refused = [each for each in results if each[1]]
+        case TopicResultsReply(_, topics):
+            for topic in [each for each in topics if each.error][:LISTED_AT_MOST]:
+                yield {"topic": topic.name, "error": topic.error.name, "message": topic.message}
+            return
+        case ControlledShutdownReply(_, remaining) if remaining:
+            yield {"what": f"it still leads {len(remaining)} partitions", "error": "NONE"}
+            return
+        case _:
+            return
+    for tp, error, message in refused[:LISTED_AT_MOST]:
+        yield {**_named(tp), "error": error.name, **({"message": message} if message else {})}

@@ -1,0 +1,324 @@
+"""`shunter why`: which lines of the state-change log answer a question, and how they read.
+
+A question is about a partition, its move alone, a topic, or a broker. Lines are looked at once, in order; what is chosen
+of a request's line decides which of its answers are chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from shunter.core.controller.review import Part, Reason
+from shunter.formats.log_lines import time_text
+from shunter.model.log_line import LogLine
+from shunter.model.partition import NO_LEADER, TopicPartition
+
+ALWAYS = frozenset({"started", "stopped", "elected", "gap"})
+TERM_NOTICES = frozenset({"in-charge", "resigned", "reload", "request-met-a-bug"})
+LISTED_AT_MOST = 20
+"""Lines of one kind that one event may bring; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked about. Exactly one of `partition`, `topic` and `broker` is given.
+
+    Attributes:
+        moves: Leave out what is not about the partition's, or topic's, moves.
+        since_ms: Leave out what was before.
+    """
+
+    partition: TopicPartition | None = None
+    topic: str | None = None
+    broker: int | None = None
+    moves: bool = False
+    since_ms: int = 0
+
+    @property
+    def name(self) -> str:
+        """What it is about, for people."""
+        if self.partition is not None:
+            return str(self.partition)
+        return f"topic {self.topic}" if self.topic is not None else f"broker {self.broker}"
+
+    def names(self, facts: Mapping[str, Any]) -> bool:
+        """Whether a line's own topic and partition are what is asked about."""
+        if self.partition is not None:
+            topic, partition = facts.get("topic"), facts.get("partition")
+            return topic == self.partition.topic and partition in {self.partition.partition, None}
+        return self.topic is not None and facts.get("topic") == self.topic
+
+
+@dataclass(slots=True)
+class Selection:
+    """Chooses lines; `begins_ms` is of the first line of the log, whatever it is about."""
+
+    question: Question
+    begins_ms: int | None = None
+    lost: int = 0
+    """Entries that the log lacks, by its own word."""
+    _n: int = 0
+    """Number of the last event of which a line was chosen for what it says about the question."""
+    _replicas: set[int] = field(default_factory=set[int])
+    """Brokers that have, or had, replicas of what is asked about."""
+    _requests: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
+    """Chosen requests of this process, with the brokers whose answers count."""
+
+    def choose(self, entries: Iterable[LogLine]) -> Iterator[LogLine]:
+        """Give the lines that answer the question, in order."""
+        for entry in entries:
+            if self.begins_ms is None:
+                self.begins_ms = entry.at_ms
+            if self._chosen(entry) and entry.at_ms >= self.question.since_ms:
+                yield entry
+
+    def _chosen(self, entry: LogLine) -> bool:
+        facts = entry.facts
+        match entry.kind:
+            case "started":
+                self._requests.clear()
+                self._n = 0
+            case "gap":
+                self.lost += int(facts.get("lost", 0))
+            case "decided":
+                return self._noted(facts, chosen=self._decided(facts))
+            case "move" | "written":
+                return self._noted(facts, chosen=self.question.names(facts) or self._of_broker(facts))
+            case "sent":
+                return self._sent(facts)
+            case "answered":
+                brokers = self._requests.get(facts.get("request", -1), ())
+                wrong = "error" in facts or "errors" in facts
+                return facts.get("broker") in brokers or (wrong and self._of_broker(facts))
+            case "brokers":
+                return self._brokers(facts)
+            case "notice":
+                return self._noticed(facts)
+            case "refused":
+                by_broker = self.question.broker is not None and f"client '{self.question.broker}'" in facts["cause"]
+                return self.question.names(facts) or by_broker
+            case _:
+                pass
+        return entry.kind in ALWAYS
+
+    def _noted(self, facts: Mapping[str, Any], *, chosen: bool) -> bool:
+        if chosen:
+            self._n = facts.get("n", 0)
+        return chosen
+
+    def _decided(self, facts: Mapping[str, Any]) -> bool:
+        broker = self.question.broker
+        if broker is not None:
+            return broker in {*facts.get("dropped", ()), *facts.get("owed", ())} or _concerns(facts, broker)
+        if not self.question.names(facts):
+            return False
+        for state in (facts.get("before"), facts.get("after")):
+            self._replicas.update(state["replicas"] if state else ())
+        if self.question.moves:
+            return "waits" in facts or _replicas(facts, "before") != _replicas(facts, "after")
+        return True
+
+    def _of_broker(self, facts: Mapping[str, Any]) -> bool:
+        return self.question.broker is not None and facts.get("broker") == self.question.broker
+
+    def _sent(self, facts: Mapping[str, Any]) -> bool:
+        """A request: one that lists the partition, or goes with a chosen decision, or tells a broker everything."""
+        brokers, question = set(facts.get("brokers", ())), self.question
+        if question.broker is not None:
+            wanted = brokers & {question.broker}
+            told = bool(wanted) and (facts.get("n") == self._n or facts.get("full", False))
+        else:
+            wanted = brokers if facts.get("api") == "UpdateMetadata" else brokers & self._replicas
+            listed: Mapping[str, list[int]] | None = facts.get("partitions")
+            if listed is None:
+                told = facts.get("n") == self._n or facts.get("full", False)
+            elif question.partition is not None:
+                told = question.partition.partition in listed.get(question.partition.topic, ())
+                wanted = brokers
+            else:
+                told, wanted = question.topic in listed, brokers
+        if not told or not wanted:
+            return False
+        self._requests[facts["request"]] = wanted
+        return True
+
+    def _brokers(self, facts: Mapping[str, Any]) -> bool:
+        named = {broker for ids in facts.values() if isinstance(ids, list) for broker in ids}
+        if self.question.broker is not None:
+            return self.question.broker in named or "live" in facts
+        return bool(named & self._replicas) and "live" not in facts
+
+    def _noticed(self, facts: Mapping[str, Any]) -> bool:
+        about, question = str(facts.get("about", "")), self.question
+        if facts.get("notice") in TERM_NOTICES:
+            return True
+        if question.broker is not None:
+            return about == f"broker {question.broker}"
+        if question.partition is not None:
+            return about in {str(question.partition), question.partition.topic}
+        return about == question.topic or about.rpartition("-")[0] == question.topic
+
+
+def _concerns(facts: Mapping[str, Any], broker: int) -> bool:
+    """Whether a decision changed something for a broker: it leads, is in sync or is assigned, or is so no more."""
+    if "before" not in facts:
+        return False
+    before, after = facts["before"] or {}, facts["after"] or {}
+    if (before.get("leader") == broker) != (after.get("leader") == broker):
+        return True
+    return any((broker in before.get(of, ())) != (broker in after.get(of, ())) for of in ("isr", "replicas"))
+
+
+def _replicas(facts: Mapping[str, Any], when: str) -> Any:
+    state = facts.get(when) or {}
+    return [state.get(of) for of in ("replicas", "adding", "removing")]
+
+
+# ---- how it reads
+
+
+def narrate(entries: Iterable[LogLine]) -> Iterator[str]:
+    """Tell chosen lines for people: a heading for each cause, and below it what came of it, with its delay."""
+    cause, began, counted = None, 0, dict[str, int]()
+    hidden = 0
+    last_epoch = None
+    for entry in entries:
+        if entry.kind == "elected":
+            epoch = int(entry.facts.get("epoch", 0))
+            if last_epoch is not None and epoch > last_epoch + 1:
+                yield from _rest(hidden)
+                hidden = 0
+                yield f"(controller epochs {last_epoch + 1} to {epoch - 1} were others'; what they did is not in this log)"
+            last_epoch = epoch
+        told = entry.facts.get("cause")
+        if told is None or told != cause:
+            yield from _rest(hidden)
+            hidden, counted = 0, {}
+            cause, began = told, entry.at_ms
+            when = time_text(entry.at_ms).replace("T", " ").removesuffix("Z")
+            if told is None:
+                yield f"{when}  {sentence(entry)}"
+                continue
+            yield f"{when}  {told}"
+        counted[entry.kind] = counted.get(entry.kind, 0) + 1
+        if counted[entry.kind] > LISTED_AT_MOST:
+            hidden += 1
+            continue
+        yield f"  {f'+{entry.at_ms - began} ms':>10}  {sentence(entry)}"
+    yield from _rest(hidden)
+
+
+def _rest(hidden: int) -> Iterator[str]:
+    if hidden:
+        yield f"  {'':>10}  … and {hidden} lines more of the same kinds (--json has them all)"
+
+
+def sentence(entry: LogLine) -> str:
+    """One line for people."""
+    facts = entry.facts
+    match entry.kind:
+        case "started":
+            return f"Shunter {facts['version']} started as broker id {facts['broker_id']}, process {facts['pid']}"
+        case "stopped":
+            why = f": {facts['failure']}" if facts.get("failure") else ""
+            return f"process {facts['pid']} stopped{why}"
+        case "elected":
+            return f"elected: controller epoch {facts['epoch']}"
+        case "gap":
+            return f"{facts['lost']} entries are missing here: they could not be written"
+        case "brokers":
+            return "; ".join(f"{_BROKERS[what]} {_ids(facts[what])}" for what in _BROKERS if what in facts)
+        case "decided":
+            return _decision(facts)
+        case "move":
+            return _move(facts)
+        case "written":
+            about = f"topic {facts['topic']}" if "topic" in facts else f"broker {facts['broker']}"
+            count = f" ({facts['partitions']} partitions)" if "partitions" in facts else ""
+            return f"{about}: {facts['what']}{count}"
+        case "notice":
+            return f"{facts['notice']}: {facts['about']}: {facts['text']}"
+        case "sent":
+            full = ", everything" if facts.get("full") else ""
+            return f"{facts['api']} #{facts['request']} queued to {_ids(facts['brokers'])}{full}"
+        case "answered":
+            return _answer(facts)
+        case "refused":
+            about = f"{facts['topic']}-{facts['partition']}: " if "partition" in facts else ""
+            return f"refused: {about}{facts['error']}" + (f", {facts['message']}" if facts.get("message") else "")
+        case _:
+            return entry.kind
+
+
+_BROKERS = {"live": "live:", "came": "came:", "went": "gone:", "restarted": "restarted:"}
+
+
+def _ids(brokers: Iterable[int]) -> str:
+    named = list(brokers)
+    shown = ", ".join(map(str, named[:LISTED_AT_MOST]))
+    rest = f" and {len(named) - LISTED_AT_MOST} more" if len(named) > LISTED_AT_MOST else ""
+    return f"broker{'' if len(named) == 1 else 's'} {shown}{rest}"
+
+
+def _decision(facts: Mapping[str, Any]) -> str:
+    changes: list[str] = []
+    if "before" in facts:
+        before, after = facts["before"] or {}, facts["after"] or {}
+        for of, name in (
+            ("leader", "leader"),
+            ("leader_epoch", "leader epoch"),
+            ("isr", "ISR"),
+            ("replicas", "replicas"),
+        ):
+            if before.get(of) != after.get(of):
+                changes.append(f"{name} {_value(before.get(of))} → {_value(after.get(of))}")
+        changes += [f"{of} {after[of]}" for of in ("adding", "removing") if after.get(of)]
+    if facts.get("dropped"):
+        changes.append(f"{_ids(facts['dropped'])} shall delete its replica")
+    if facts.get("owed"):
+        changes.append(f"{_ids(facts['owed'])} will be asked to delete its replica when it is back")
+    if "waits" in facts:
+        changes.append(f"the move {facts['waits'] or 'waits for nothing any more'}")
+    rules = "; ".join(_rule(name) for name in facts.get("rules", ()))
+    return f"{facts['topic']}-{facts['partition']}: {', '.join(changes) or 'written'} [rule {rules}]"
+
+
+def _value(value: object) -> str:
+    return "none" if value is None or value == NO_LEADER else str(value)
+
+
+def _rule(name: str) -> str:
+    """A rule's name, and in words why the partition was looked at and what was to be done."""
+    reason, _, part = name.partition("/")
+    words: list[str] = []
+    for kind, told in ((Reason, reason), (Part, part)):
+        member = told.upper().replace("-", "_")
+        if member in kind.__members__:
+            words.append(kind[member].value)
+    return f"{name}: {'; '.join(words)}" if words else name
+
+
+def _move(facts: Mapping[str, Any]) -> str:
+    before, after = facts["before"] or "no move", facts["after"] or "over"
+    told = f"{facts['topic']}-{facts['partition']}: move {facts['trigger']}: {before} → {after}"
+    told += f", from {facts['original']} to {facts['target']}"
+    step = facts.get("step")
+    if step:
+        moves = [f"{what} {step[what]}" for what in ("added", "dropped") if step[what]]
+        told += (
+            f"; step: {', '.join([*moves, 'replicas ' + str(step['replicas'])])}{', the last' if step['final'] else ''}"
+        )
+    return told
+
+
+def _answer(facts: Mapping[str, Any]) -> str:
+    after = f" after {facts['after_ms']} ms" if "after_ms" in facts else ""
+    told = f"broker {facts['broker']} acknowledged #{facts['request']}{after}"
+    if "error" in facts:
+        return f"broker {facts['broker']} refused #{facts['request']}{after}: {facts['error']}"
+    if facts.get("errors"):
+        named = ", ".join(f"{each['topic']}-{each['partition']} {each['error']}" for each in facts["errors"][:5])
+        return f"{told}, but refused {facts['error_count']} partitions: {named}"
+    return told

@@ -1,0 +1,54 @@
+"""The state-change log of a controller over real brokers, and what `shunter why` answers from it."""
+
+import json
+
+import pytest
+from yard import cli
+
+from shunter.testbed.waiting import wait_until
+
+pytestmark = pytest.mark.real
+
+
+def why(yard, *question):
+    status, told = cli("why", *question, "--log-dir", yard.log_dir)
+    assert status == 0, told
+    return told
+
+
+def test_a_move_is_told_from_the_request_to_the_deletion(yard):
+    partitions = yard.create("why-moved", [1, 2], partitions=1)
+    yard.move(partitions, [2, 3])
+    yard.wait_moved(partitions, [2, 3])
+    wait_until(lambda: "→ over" in why(yard, "why-moved-0"), what="the log has the end of the move", timeout_s=20)
+    told = why(yard, "why-moved-0")
+    assert "the log in" in told.splitlines()[0]
+    assert "AlterPartitionReassignmentsRequest v" in told
+    assert "move accepted: no move → pending, from [1, 2] to [2, 3]" in told
+    assert "broker 1 shall delete its replica" in told
+    deletion = next(line for line in told.splitlines() if "StopReplica #" in line and "queued to broker 1" in line)
+    request = deletion.split("StopReplica ")[1].split()[0]
+    assert f"broker 1 acknowledged {request} after" in told
+    assert "leader" not in why(yard, "why-moved-0", "--since", "0s")
+
+    lines = [json.loads(line) for line in why(yard, "why-moved-0", "--json").splitlines()]
+    assert {line["kind"] for line in lines} >= {"started", "elected", "move", "decided", "sent", "answered"}
+    epochs = {line["after"]["leader_epoch"] for line in lines if line["kind"] == "decided" and "after" in line}
+    assert len(epochs) > 1
+
+
+def test_a_refused_request_is_told(yard):
+    partitions = yard.create("why-refused", [1, 2], partitions=1)
+    with pytest.raises(Exception, match=r"(?i)replica"):
+        yard.move(partitions, [1, 99])
+    wait_until(lambda: "refused: " in why(yard, "why-refused-0"), what="the log has it", timeout_s=20)
+    assert "refused: why-refused-0: INVALID_REPLICA_ASSIGNMENT" in why(yard, "why-refused-0")
+
+
+def test_a_question_that_can_not_be_answered(yard, tmp_path):
+    assert "Nothing is logged about nothing-0" in why(yard, "nothing-0")
+    status, told = cli("why", "orders-0", "--log-dir", tmp_path)
+    assert status == 1
+    assert "there is no state-change" in told
+    for wrong in (("orders",), ("orders-0", "--broker", "1"), ("orders-0", "--since", "yesterday"), ()):
+        assert cli("why", *wrong, "--log-dir", yard.log_dir)[0] == 2
