@@ -52,3 +52,23 @@ def test_a_question_that_can_not_be_answered(yard, tmp_path):
     assert "there is no state-change" in told
     for wrong in (("orders",), ("orders-0", "--broker", "1"), ("orders-0", "--since", "yesterday"), ()):
         assert cli("why", *wrong, "--log-dir", yard.log_dir)[0] == 2
+
+
+def audited(yard, api, topic):
+    """Lines of the audit log about a topic."""
+    lines = [json.loads(line) for line in (yard.log_dir / "audit.log").read_text().splitlines()]
+    return [line for line in lines if line["api"] == api and any(each.get("topic") == topic for each in line["asked"])]
+
+
+def test_administrative_requests_are_in_the_audit_log_and_those_of_brokers_are_not(yard):
+    partitions = yard.create("audited", [1, 2], partitions=1)
+    yard.asked(lambda admin: admin.delete_topics(["audited"]))
+    wait_until(lambda: audited(yard, "DeleteTopics", "audited"), what="the log has the deletion", timeout_s=20)
+    created = audited(yard, "CreateTopics", partitions[0].topic)[-1]
+    assert (created["address"], created["principal"]) == ("127.0.0.1", "User:ANONYMOUS")
+    assert created["client_id"].startswith("kafka-python")
+    assert created["outcome"] == {"NONE": 1}
+    assert audited(yard, "DeleteTopics", "audited")[-1]["outcome"] == {"NONE": 1}
+    text = (yard.log_dir / "audit.log").read_text()
+    assert '"api":"AlterPartition"' not in text
+    assert '"api":"Metadata"' not in text

@@ -107,6 +107,7 @@ class ControllerProcess:
             metadata=MetadataAnswers(lambda: self.loop.stats.count),
             user_configs=self._user_configs,
             features=lambda: self.features,
+            audit=self.logs.audited,
             quotas=MutationQuotas(
                 lambda: None if self.seat is None else self.seat.client,
                 lambda: self.config.mutation_quota_burst_seconds,
@@ -123,7 +124,7 @@ class ControllerProcess:
         census = CensusTaker(lambda: self.machine.state, lambda: self.loop.stats.count)
         page = PrometheusPage(
             lambda: collect_metrics(
-                self.machine, self.loop, self.channels, self.lag, self.server, census.census, self.logs.files
+                self.machine, self.loop, self.channels, self.lag, self.server, census.census, self.logs
             )
         )
         self.metrics = MetricsEndpoint(page.render, self.readiness, census.take, lambda: self.supervisor.failure)

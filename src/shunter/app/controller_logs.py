@@ -4,55 +4,65 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from shunter import __version__
 from shunter.app.settings import ControllerConfig
 from shunter.core.controller.events import Envelope
 from shunter.core.controller.ready import Ready
 from shunter.drivers.clock import SystemClock
+from shunter.drivers.handlers.audit import Audited, api_name, audit_line, outcome
+from shunter.drivers.handlers.context import Call
 from shunter.drivers.log_files import LogFile
 from shunter.model.log_line import LogLine
 from shunter.views.state_log import StateLog, slim, worth_telling
 
 LOG = logging.getLogger("shunter.controller")
 STATE_LOG = "state-changes.log"
+AUDIT_LOG = "audit.log"
 
 Handled: TypeAlias = tuple[Envelope, Ready] | LogLine
 
 
 class ControllerLogs:
-    """The state-change log of one controller process; nothing where no `log_dir` is set."""
+    """The state-change log and the audit log of one controller process; no files where no `log_dir` is set.
+
+    `outcomes` counts administrative requests by API and outcome, log or not.
+    """
 
     def __init__(self, config: ControllerConfig) -> None:
         """Describe them; nothing is opened yet."""
         self._clock = SystemClock()
         self._broker_id = config.broker_id
         self._view = StateLog()
+        self.outcomes: Counter[tuple[str, str]] = Counter()
         self.state: LogFile[Handled] | None = None
+        self.audit: LogFile[Audited] | None = None
         if config.log_dir is not None:
-            self.state = LogFile(
-                Path(config.log_dir) / STATE_LOG,
-                self._entries,
-                self._clock,
-                file_bytes=config.log_file_bytes,
-                files=config.log_files,
+            folder, size, files = Path(config.log_dir), config.log_file_bytes, config.log_files
+            self.state = LogFile(folder / STATE_LOG, self._lines, self._clock, file_bytes=size, files=files)
+            self.audit = LogFile(
+                folder / AUDIT_LOG, lambda each: (audit_line(each),), self._clock, file_bytes=size, files=files
             )
 
     @property
-    def files(self) -> tuple[LogFile[Handled], ...]:
+    def files(self) -> tuple[LogFile[Any], ...]:
         """All that are kept."""
-        return () if self.state is None else (self.state,)
+        return tuple(log for log in (self.state, self.audit) if log is not None)
 
     def start(self) -> None:
         """Begin."""
         if self.state is None:
-            LOG.info("no state-change log is kept, and `shunter why` can't answer: log_dir is not set")
+            LOG.info(
+                "no state-change log and no audit log are kept, and `shunter why` can't answer: log_dir is not set"
+            )
             return
-        self.state.start()
-        LOG.info("the state-change log is %s", self.state.path)
+        for log in self.files:
+            log.start()
+        LOG.info("the state-change log is %s, the audit log is beside it", self.state.path)
         facts = {"broker_id": self._broker_id, "pid": os.getpid(), "version": __version__}
         self.state.post(LogLine(self._clock.now_ms(), "started", facts))
 
@@ -61,13 +71,20 @@ class ControllerLogs:
         if self.state is not None and worth_telling(envelope, ready):
             self.state.post((slim(envelope), ready), 1 + len(ready.decisions) + len(ready.transitions))
 
+    def audited(self, call: Call, answer: Any, failure: str | None, seconds: float) -> None:
+        """Take in an administrative request; see `Node.audit`."""
+        self.outcomes[api_name(call.parsed.api_key), outcome(answer, failure)] += 1
+        if self.audit is not None:
+            self.audit.post(Audited(self._clock.now_ms(), call, answer, failure, round(seconds * 1_000)))
+
     def close(self) -> None:
         """End; what waits is written."""
         if self.state is not None:
             self.state.post(LogLine(self._clock.now_ms(), "stopped", {"pid": os.getpid()}))
-            self.state.close()
+        for log in self.files:
+            log.close()
 
-    def _entries(self, item: Handled) -> Iterator[LogLine]:
+    def _lines(self, item: Handled) -> Iterator[LogLine]:
         if isinstance(item, LogLine):
             yield item
         else:

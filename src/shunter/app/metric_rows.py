@@ -168,6 +168,20 @@ _CONTROL = (
     ),
 )
 _LOGS = (
+    MetricRow(
+        "requests_by_principal",
+        "Requests answered",
+        lambda s: sorted(s.peers.by_principal.items()),
+        ("api", "principal"),
+        counter=True,
+    ),
+    MetricRow(
+        "administrative_requests",
+        "Administrative requests by the first error in their answers",
+        lambda s: sorted(s.administrative.items()),
+        ("api", "outcome"),
+        counter=True,
+    ),
     by("log", "log_lines", "Lines written to a log", lambda s: {log.log: log.lines for log in s.logs}, counts=True),
     by(
         "log",

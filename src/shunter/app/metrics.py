@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import cache
-from typing import Any
+from collections.abc import Callable, Iterator
 
-from kio.schema.index import api_key_map
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
+from shunter.app.controller_logs import ControllerLogs
 from shunter.app.kafka_metrics import KAFKA_ROWS
 from shunter.app.metric_rows import ROWS
 from shunter.core.controller.machine import ControllerMachine
 from shunter.drivers.channels import Channels
 from shunter.drivers.controller_loop import ControllerLoop
 from shunter.drivers.door import GuestKind
-from shunter.drivers.log_files import LogFile
+from shunter.drivers.handlers.audit import api_name
 from shunter.drivers.loop_lag import LoopLag
 from shunter.drivers.loop_stats import Durations
 from shunter.drivers.rpc_server import RpcServer
@@ -50,7 +48,7 @@ def collect_metrics(
     lag: LoopLag,
     server: RpcServer | None = None,
     census: Census | None = None,
-    logs: Iterable[LogFile[Any]] = (),
+    logs: ControllerLogs | None = None,
 ) -> ControllerMetrics:
     """Look at everything at once, between two events. Cost: O(topics, moves and queued requests)."""
     stats, sent = loop.stats, channels.stats
@@ -108,7 +106,8 @@ def collect_metrics(
         peers=Peers() if server is None else _peers_of(server),
         census=Census() if census is None else census,
         deletions=pending_deletions(machine.intake.deletions.remaining, machine.view.brokers.keys()),
-        logs=tuple(LogCounts(log.path.name, log.lines, log.lost) for log in logs),
+        logs=() if logs is None else tuple(LogCounts(log.path.name, log.lines, log.lost) for log in logs.files),
+        administrative={} if logs is None else dict(logs.outcomes),
     )
 
 
@@ -124,9 +123,10 @@ def _peers_of(server: RpcServer) -> Peers:
         refused=dict(stats.refused),
         closed=dict(stats.closed),
         served=tuple(
-            Served(_api_name(key), count, stats.handling_seconds.get(key, 0.0))
+            Served(api_name(key), count, stats.handling_seconds.get(key, 0.0))
             for key, count in sorted(stats.requests.items())
         ),
+        by_principal={(api_name(key), principal): count for (key, principal), count in stats.by_principal.items()},
         bytes_in=stats.bytes_in,
         bytes_out=stats.bytes_out,
         begun=house.desk.begun + house.desk.brokers,
@@ -135,13 +135,6 @@ def _peers_of(server: RpcServer) -> Peers:
         answer_bytes=house.answers.held,
         metadata_builds=house.node.metadata.builds,
     )
-
-
-@cache
-def _api_name(api_key: int) -> str:
-    """Name an API as Kafka does; one that nobody knows by its number."""
-    known = api_key_map.get(api_key)
-    return str(api_key) if known is None else "".join(word.capitalize() for word in known.split("_"))
 
 
 class PrometheusPage:

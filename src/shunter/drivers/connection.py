@@ -353,7 +353,7 @@ class Connection(asyncio.BufferedProtocol):
             self._decoding = False
             asyncio.get_running_loop().call_soon(self._go_on)
         slot.answer = await respond(Call(self._house.node, parsed, self._listener, self._peer, self.principal))
-        self._house.stats.answered(parsed.api_key, time.perf_counter() - began)
+        self._house.stats.answered(parsed.api_key, time.perf_counter() - began, str(self.principal))
 
     def _recognise(self, parsed: ParsedRequest) -> None:
         """See whether a request proves that a broker sent it: by the epoch of its registration, which brokers alone have."""

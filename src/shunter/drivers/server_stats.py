@@ -11,6 +11,10 @@ _LOG = logging.getLogger(__name__)
 QUIET_SECONDS = 10.0
 """Of one reason at most one line is logged in this time; it says how many there were since the last."""
 
+PRINCIPALS_AT_MOST = 1_000
+"""Pairs of API and principal that are counted apart."""
+OTHERS = "(others)"
+
 
 @dataclass(slots=True)
 class ServerStats:
@@ -24,12 +28,18 @@ class ServerStats:
     """Answered, by API key."""
     handling_seconds: dict[int, float] = field(default_factory=dict)
     """From the first look at it to the answer, by API key: waiting for core and brokers included, for a turn not."""
+    by_principal: dict[tuple[int, str], int] = field(default_factory=dict)
+    """Answered, by API key and principal."""
     bytes_in: int = 0
     bytes_out: int = 0
     _logged: dict[str, tuple[float, int]] = field(default_factory=dict)
 
-    def answered(self, api_key: int, seconds: float) -> None:
+    def answered(self, api_key: int, seconds: float, principal: str) -> None:
         """Count an answered request."""
+        who = (api_key, principal)
+        if who not in self.by_principal and len(self.by_principal) >= PRINCIPALS_AT_MOST:
+            who = (api_key, OTHERS)
+        self.by_principal[who] = self.by_principal.get(who, 0) + 1
         self.requests[api_key] = self.requests.get(api_key, 0) + 1
         self.handling_seconds[api_key] = self.handling_seconds.get(api_key, 0.0) + seconds
 

@@ -149,6 +149,8 @@ class Peers:
     refused: Mapping[str, int] = field(default_factory=dict)
     closed: Mapping[str, int] = field(default_factory=dict)
     served: tuple[Served, ...] = ()
+    by_principal: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Requests that were answered, by API and principal."""
     bytes_in: int = 0
     bytes_out: int = 0
     begun: int = 0
@@ -189,6 +191,8 @@ class ControllerMetrics:
     census: Census = field(default_factory=Census)
     deletions: PendingDeletions = field(default_factory=PendingDeletions)
     logs: tuple[LogCounts, ...] = ()
+    administrative: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Administrative requests by API and outcome."""
 
 
 def pending_deletions(

@@ -83,7 +83,15 @@ class RpcWorld:
         self.configs = ConfigZnodes()
         self.now_s = 1_000.0
         quotas = MutationQuotas(lambda: self.configs, lambda: 10.0, lambda: 4, lambda: self.now_s)
-        self.node = Node(self.state, self.core.callers, self.relay, lambda: self.ranges, quotas=quotas)
+        self.audited = []
+        self.node = Node(
+            self.state,
+            self.core.callers,
+            self.relay,
+            lambda: self.ranges,
+            quotas=quotas,
+            audit=lambda *told: self.audited.append(told),
+        )
         self.server = RpcServer(self.node, limits)
         self.clients = []
 

@@ -27,6 +27,10 @@ from shunter.model.principal import ANONYMOUS, Principal
 from shunter.wire.requests import ParsedRequest, response_entity
 
 
+def _no_audit(_call: Call, _answer: Any, _failure: str | None, _seconds: float) -> None:
+    pass
+
+
 def _no_quotas() -> MutationQuotas:
     return MutationQuotas(lambda: None, lambda: 0.0, lambda: 1, lambda: 0.0)
 
@@ -49,6 +53,8 @@ class Node:
     features: Callable[[], FeatureKeeper | None] = lambda: None
     """Finalized features in ZooKeeper, likewise."""
     quotas: MutationQuotas = field(default_factory=_no_quotas)
+    audit: Callable[[Call, Any, str | None, float], None] = _no_audit
+    """Hears of each administrative request: its answer, or why there is none, and the seconds that it took."""
 
 
 class RawAnswer(NamedTuple):

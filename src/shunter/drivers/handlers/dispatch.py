@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from shunter.drivers.answer import Answer
 from shunter.drivers.handlers import brokers, configs, credentials, features, metadata, node, reassignments, topics
+from shunter.drivers.handlers.audit import is_audited
 from shunter.drivers.handlers.context import Call, PiecedBody, RawAnswer
 from shunter.drivers.handlers.refusals import refusal_of
 from shunter.drivers.relay import PASSED_ON
@@ -51,20 +54,39 @@ async def respond(call: Call) -> Answer:
         FormatError: an API that is neither served nor passed on; as in Kafka, that ends the connection.
         DriverError: it would have been passed on, and nobody answered.
     """
+    if not is_audited(call.parsed.api_key):
+        return _framed(call, await _handle(call))
+    began = time.monotonic()
+    try:
+        answer = await _handle(call)
+    except (FormatError, DriverError) as failure:
+        call.node.audit(call, None, str(failure), time.monotonic() - began)
+        raise
+    except asyncio.CancelledError:
+        call.node.audit(call, None, "the caller hung up before the answer", time.monotonic() - began)
+        raise
+    call.node.audit(call, answer, None, time.monotonic() - began)
+    return _framed(call, answer)
+
+
+async def _handle(call: Call) -> Any:
     handler = HANDLERS.get(call.parsed.api_key)
     if handler is not None:
         try:
-            answer = await handler(call.parsed.message, call)
+            return await handler(call.parsed.message, call)
         except (FormatError, DriverError):
             raise
         except Exception as bug:
             answer = refusal_of(call, bug)
             if answer is None:
                 raise
-    elif call.parsed.api_key in PASSED_ON:
-        answer = await call.pass_on()
-    else:
-        raise FormatError(call.peer, f"API {call.parsed.api_key} is not served by this node")
+            return answer
+    if call.parsed.api_key in PASSED_ON:
+        return await call.pass_on()
+    raise FormatError(call.peer, f"API {call.parsed.api_key} is not served by this node")
+
+
+def _framed(call: Call, answer: Any) -> Answer:
     if isinstance(answer, RawAnswer):
         return Answer(answer.frame)
     if isinstance(answer, PiecedBody):
