@@ -27,6 +27,7 @@ from shunter.drivers.clock import SystemClock
 from shunter.drivers.cluster_reader import ClusterReader
 from shunter.drivers.controller_loop import ControllerLoop
 from shunter.drivers.controller_seat import ControllerSeat
+from shunter.drivers.crash_guard import CrashGuard, GuardedZooKeeper
 from shunter.drivers.fair_selector import FairSelector
 from shunter.drivers.feature_keeper import FeatureKeeper
 from shunter.drivers.file_limits import SPARE_FILES, make_room
@@ -117,6 +118,7 @@ class ControllerProcess:
         )
         self.server = RpcServer(node, room_for_files(config.wire_limits()), selector)
         self.seat: ControllerSeat | None = None
+        self.guard: CrashGuard | None = None
         self.features: FeatureKeeper | None = None
         self.lag = LoopLag()
         self.collector = IdleCollector(lambda: self.loop.stats.count)
@@ -145,7 +147,7 @@ class ControllerProcess:
         await self._serve_metrics()
         self.manager.start()
         self.logs.start()
-        client = ZooKeeperClient(self.config.zookeeper, session_timeout_ms=self.config.session_timeout_ms)
+        client = GuardedZooKeeper(self.config.zookeeper, session_timeout_ms=self.config.session_timeout_ms)
         registration = self._registration(opened)
         survey = Survey(registration, self.config.inter_broker_listener)
         self.seat = ControllerSeat(
@@ -157,6 +159,9 @@ class ControllerProcess:
             supervisor=self.supervisor,
             survey=partial(self._look_around, survey),
         )
+        self.guard = CrashGuard(client, self.seat.store, self.loop.clock)
+        self.seat.store.before_load = self.guard.recall
+        self.loop.callers.refuse = self.guard.refusal
         self.features = FeatureKeeper(client, self.seat.store, self._protocol)
         self.loop.attach(self.seat.store, self.channels)
         self.loop.on_resigned = self.seat.give_back
@@ -177,6 +182,8 @@ class ControllerProcess:
                 failing.result()
         finally:
             self.manager.stop()
+            if self.loop.crash is not None and self.guard is not None:
+                await self.guard.remember(self.loop.crash)
             for task in (stopping, starting, failing, keeping):
                 task.cancel()
             await asyncio.gather(starting, failing, keeping, return_exceptions=True)

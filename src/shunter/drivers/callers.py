@@ -21,6 +21,10 @@ class Callers:
         self._post = post
         self._waiting: dict[ReplyToken, asyncio.Future[Reply]] = {}
         self._last: ReplyToken = 0
+        self.asked: dict[str, Event] = {}
+        """What those ask for who wait, by the cause that it has as an event."""
+        self.refuse: Callable[[Event], str | None] = lambda _: None
+        """Says why an event is not to be posted; None: it may be."""
         self.bugs = 0
         """Requests that were refused because their handler met a bug of ours."""
 
@@ -39,9 +43,15 @@ class Callers:
         token = self._last
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting[token] = future
+        cause = ""
         try:
             event = make_event(token)
-            self._post(event, None if origin is None else f"{type(event).__name__}#{token}, {origin}")
+            why = self.refuse(event)
+            if why is not None:
+                raise RequestRejected(ErrorCode.UNKNOWN_SERVER_ERROR, why)
+            cause = f"{type(event).__name__}#{token}" + ("" if origin is None else f", {origin}")
+            self.asked[cause] = event
+            self._post(event, cause)
             async with asyncio.timeout(timeout_ms / 1000):
                 reply = await future
         except TimeoutError:
@@ -49,6 +59,7 @@ class Callers:
             raise RequestRejected(ErrorCode.REQUEST_TIMED_OUT, told) from None
         finally:
             del self._waiting[token]
+            self.asked.pop(cause, None)
         if isinstance(reply, RefusedReply):
             raise RequestRejected(reply.error, reply.message)
         return reply

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from shunter.core.controller.events import ClusterLoaded, Envelope, Event, SessionExpired, TimePassed
 from shunter.core.controller.machine import ControllerMachine
 from shunter.core.controller.ready import ConnectBrokers, Read, Ready, WriteBatch
+from shunter.core.controller.suspects import Crash, of_event
 from shunter.drivers.callers import Callers
 from shunter.drivers.loop_stats import LoopStats
 from shunter.drivers.seams import BrokerChannels, Clock, ControllerStore
@@ -24,6 +25,8 @@ from shunter.model.notice import Notice
 
 LOG = logging.getLogger(__name__)
 NOTICES = logging.getLogger("shunter.notices")
+ERROR_AT_MOST = 500
+"""Characters of a bug's own words that are kept."""
 TURN_SECONDS = 0.02
 """How long events are handled in one go before sockets get a turn."""
 
@@ -56,6 +59,8 @@ class ControllerLoop:
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
+        self.crash: Crash | None = None
+        """What ended us; see `core.controller.suspects`."""
         self._causes = 0
         self._store: ControllerStore | None = None
         self._channels: BrokerChannels | None = None
@@ -114,8 +119,10 @@ class ControllerLoop:
         try:
             envelope = Envelope(self.clock.now_ms(), cause, event)
             ready = self.machine.handle(envelope)
-        except InvariantViolation:
-            LOG.exception("invariant violated while handling %s (%s)", type(event).__name__, cause)
+        except Exception as bug:
+            if isinstance(bug, InvariantViolation):
+                LOG.exception("invariant violated while handling %s (%s)", type(event).__name__, cause)
+            self.crash = self._crash_of(event, cause, bug)
             raise
         if isinstance(event, ClusterLoaded) or self.machine.view.active > was_active:
             # What was read and made at the start stays for long and has no cycles: nobody need look at it again.
@@ -127,6 +134,16 @@ class ControllerLoop:
         if ready.resigned and self.on_resigned is not None:
             # What the machine decided by itself, its seat does not know yet; of a lost election it does nothing.
             self.on_resigned(epoch, ready.resigned)
+
+    def _crash_of(self, event: Event, cause: str, bug: Exception) -> Crash:
+        """Name what was handled: what the machine knows of it, the requests behind it, else the event."""
+        suspects = [*self.machine.suspects]
+        for its_cause in self.machine.suspected_causes:
+            asked = self.callers.asked.get(its_cause)
+            suspects += () if asked is None else of_event(asked)
+        causes = ", ".join(self.machine.suspected_causes[:3]) or cause
+        told = f"{type(bug).__name__}: {bug}"[:ERROR_AT_MOST]
+        return Crash(causes, told, tuple(dict.fromkeys(suspects or of_event(event))))
 
     def _carry_out(self, ready: Ready, cause: str) -> None:
         for notice in ready.notices:

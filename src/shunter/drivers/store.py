@@ -91,6 +91,8 @@ class ZooKeeperStore:
         self._on_fenced = on_fenced
         self._epoch_version = NO_FENCE
         self._reading: set[asyncio.Task[None]] = set()
+        self.before_load: Callable[[], Awaitable[None]] | None = None
+        """Called before the cluster is read."""
 
     def begin(self, elected: Elected) -> None:
         """We are the controller: every write from now on checks this election's version."""
@@ -132,6 +134,8 @@ class ZooKeeperStore:
             logger.info("a read was given up: the ZooKeeper session is over")
 
     async def _load(self) -> None:
+        if self.before_load is not None:
+            await self.before_load()
         await self._watches.arm()
         with _collector_paused():
             found = await self._reader.cluster()

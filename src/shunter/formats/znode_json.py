@@ -21,6 +21,8 @@ INT32 = 2**31 - 1
 INT64 = 2**63 - 1
 WITHHELD = b"(NoAuth)"
 """In the place of a znode's data that ZooKeeper does not let us read."""
+SET_ASIDE = b"(SetAside)"
+"""In the place of a znode's data that the crash-loop guard keeps from us for a while."""
 _INTEGERS = {int}
 _PARTITION_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 
@@ -29,10 +31,12 @@ def read_document(data: bytes | None, place: str) -> Document:
     """Parse a JSON object.
 
     Raises:
-        FormatError: there is no data, it is withheld, it is not JSON, or it is JSON of another kind.
+        FormatError: there is no data, it is withheld or set aside, it is not JSON, or it is JSON of another kind.
     """
     if data == WITHHELD:
         raise FormatError(place, "may not be read by us (NoAuth): ZooKeeper's ACL has to let us")
+    if data == SET_ASIDE:
+        raise FormatError(place, "is set aside: a controller ended while it handled it; it is tried again later")
     if not data:
         raise FormatError(place, "is empty where a JSON object is expected")
     try:

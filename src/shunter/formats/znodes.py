@@ -32,6 +32,7 @@ REASSIGNMENTS = "/admin/reassignments"
 OWED_DELETIONS = "/admin/shunter/owed_deletions"
 OWED_REPLICAS = "/admin/shunter/owed_replicas"
 CONTROLLERS = "/admin/shunter/controllers"
+CRASHES = "/admin/shunter/crashes"
 
 CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
 """Entity types that have a folder under `/config`."""

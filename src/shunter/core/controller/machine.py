@@ -41,6 +41,7 @@ from shunter.core.controller.lifecycle import Transition
 from shunter.core.controller.outbox import Outbox
 from shunter.core.controller.ready import LoadCluster, Read, Ready, RefusedReply, Reply, Request, WriteBatch
 from shunter.core.controller.state import ClusterView, ControllerState
+from shunter.core.controller.suspects import Suspect, of_draft, of_task
 from shunter.core.controller.tasks import CANCELLED_TIMES, EXAMINED_AT_MOST, Priority, Task
 from shunter.errors import ErrorCode, InvariantViolation
 from shunter.model.notice import Notice
@@ -119,6 +120,11 @@ class ControllerMachine:
         """Items of the next slice: fewer after a batch that was too great for ZooKeeper."""
         self.requests_refused = 0
         """Requests of callers that met a bug of ours; see `_give_up`."""
+
+        self.suspects: tuple[Suspect, ...] = ()
+        """What was handled when a bug ended us, where that is known better than by the event."""
+        self.suspected_causes: tuple[str, ...] = ()
+        """Causes of the tasks that it was handled for."""
 
     @property
     def view(self) -> ClusterView:
@@ -301,8 +307,13 @@ class ControllerMachine:
         if isinstance(event, BatchWritten):
             self.refusals = 0
             self.examine_at_most = EXAMINED_AT_MOST
-            changes = applied.apply_records(self.state, outstanding.records, event.versions, event.czxids)
-            self._committed(outstanding.draft, outstanding.records, outstanding.tasks, changes, now_ms, bundle)
+            try:
+                changes = applied.apply_records(self.state, outstanding.records, event.versions, event.czxids)
+                self._committed(outstanding.draft, outstanding.records, outstanding.tasks, changes, now_ms, bundle)
+            except Exception:
+                self.suspects = of_draft(outstanding.draft.rulings.keys(), outstanding.draft.new_topics.keys())
+                self.suspected_causes = tuple(task.cause for task in outstanding.tasks)
+                raise
             if outstanding.settings is not self.settings:
                 self.intake.use(self.settings, now_ms)  # What it made pending was decided by the former settings.
         elif event.reason == "fenced":
@@ -374,6 +385,7 @@ class ControllerMachine:
             Exception: the bug, where no caller asked for the task.
         """
         if task.refuse is None:
+            self.suspects, self.suspected_causes = of_task(task), (task.cause,)
             raise bug
         self._undo(others)
         self.intake.queue.drop(task)

@@ -88,6 +88,9 @@ class Look(NamedTuple):
     parts: tuple[Part, ...]
 
 
+_OF_STATES = frozenset({Part.DEMOTE, Part.ELECT_FIRST, Part.ELECT, Part.SHRINK, Part.ADVANCE, Part.RELAX})
+"""Parts that decide by a partition's state: where that can't be read, or is set aside, they are not even begun."""
+
 _MOVE = (Part.RECONCILE, Part.ADVANCE)
 
 LOOKS: Mapping[Reason, Look] = MappingProxyType(
@@ -135,7 +138,10 @@ class Reviews:
     def review(self, draft: Draft, marked: Marked, *, parts: tuple[Part, ...]) -> None:
         """Decide what becomes of a partition; where nothing happened since the last time it changes nothing."""
         tp, broker = (marked, None) if isinstance(marked, TopicPartition) else marked
+        left_alone = tp in self.state.unreadable
         for part in parts:
+            if left_alone and part in _OF_STATES:
+                continue
             draft.part = part.name
             self._do(draft, part, tp, broker)
         draft.part = ""

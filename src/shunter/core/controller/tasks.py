@@ -109,6 +109,8 @@ class Task:
     """What the next item of a task `in_order` waits for: it is not parked, and nothing is decided before it."""
     looked_at_release: int = -1
     """`Barrier.releases` when all that is parked was last looked at."""
+    deciding: Any = None
+    """The item that is being decided, or was last."""
     refuse: Callable[[Any, ErrorCode, str], Any] | None = None
     """For what a caller asked for: an item's result when it can't be decided, for a bug of ours. None: it has to be."""
 
@@ -193,7 +195,8 @@ class Task:
         return looked
 
     def _decide(self, draft: Draft, index: int) -> None:
-        self.results[index] = self.decide(draft, self.items[index])
+        self.deciding = self.items[index]
+        self.results[index] = self.decide(draft, self.deciding)
         self.drafting.append(index)
 
     def commit(self) -> list[tuple[ReplyToken, Reply]]:

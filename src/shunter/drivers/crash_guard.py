@@ -1,0 +1,162 @@
+"""The crash-loop guard: what brought a controller down is kept from the next one for a while.
+
+Before a process ends by a bug it writes into `/admin/shunter/crashes` what it handled. Whoever is elected next, here or
+on another machine, reads that before the cluster, and treats those znodes like ones that it may not read (0035): what
+belongs to them is left alone, and they are read again when the time is over. A caller's request with the same content is
+refused meanwhile. Each time the same suspects bring a controller down, they are set aside for twice as long.
+
+Source: docs/decisions/0061-crash-loops.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+
+from shunter.core.controller.events import Event
+from shunter.core.controller.suspects import Crash, Suspect, SuspectKind, content_of
+from shunter.drivers.seams import Clock
+from shunter.drivers.store import ZooKeeperStore
+from shunter.drivers.zookeeper import ZooKeeperClient
+from shunter.drivers.zookeeper_requests import NOT_READ, Create, Operation, Put, Znode
+from shunter.errors import DriverError, FormatError, RequestRejected
+from shunter.formats import znodes
+from shunter.formats.crash_znode import decode_crashes, encode_crashes
+from shunter.formats.znode_json import SET_ASIDE
+from shunter.model.crashes import RememberedCrash, with_another
+from shunter.model.partition import TopicPartition
+
+LOG = logging.getLogger(__name__)
+WRITING_SECONDS = 3.0
+"""How long the end of a process waits until its crash is remembered."""
+
+
+class GuardedZooKeeper(ZooKeeperClient):
+    """A client that gives `SET_ASIDE` for the data of znodes that are set aside, until their time is over."""
+
+    set_aside: Mapping[str, int] = {}
+    """By path: until when, in milliseconds of `clock`."""
+    clock: Clock | None = None
+
+    async def get(self, path: str, *, watch: bool = False) -> Znode | None:
+        """See `ZooKeeperClient.get`."""
+        return self._shown(path, await super().get(path, watch=watch))
+
+    async def get_many(self, paths: Sequence[str]) -> tuple[list[Znode | None], int]:
+        """See `ZooKeeperClient.get_many`."""
+        found, zxid = await super().get_many(paths)
+        if self.set_aside:
+            found = [self._shown(path, znode) for path, znode in zip(paths, found, strict=True)]
+        return found, zxid
+
+    def _shown(self, path: str, znode: Znode | None) -> Znode | None:
+        until_ms = self.set_aside.get(path)
+        if until_ms is None or self.clock is None or self.clock.now_ms() >= until_ms:
+            return znode
+        # What is withheld is asked for again every ten seconds, and taken for changed when it can be read.
+        self.withheld.add(path)
+        return (NOT_READ if znode is None else znode)._replace(data=SET_ASIDE)
+
+
+class CrashGuard:
+    """Remembers what brought this process down, and recalls what brought others down."""
+
+    def __init__(self, client: GuardedZooKeeper, store: ZooKeeperStore, clock: Clock) -> None:
+        """Join the parts; nothing is read yet."""
+        self._client = client
+        self._store = store
+        self._clock = clock
+        client.clock = clock
+        self._refused: dict[str, tuple[int, str]] = {}
+        """By a request's digest: until when it is refused, and what it did."""
+
+    async def recall(self) -> None:
+        """Read what is remembered, and set it aside; called with each election, before the cluster is read."""
+        now_ms = self._clock.now_ms()
+        self._client.set_aside, self._refused = {}, {}
+        try:
+            found = await self._client.get(znodes.CRASHES)
+            crashes = decode_crashes(None if found is None else found.data)
+        except (DriverError, FormatError) as failure:
+            LOG.warning("what brought controllers down is not known, and nothing is set aside: %s", failure)
+            return
+        paths: dict[str, int] = {}
+        for crash in crashes:
+            if crash.until_ms <= now_ms:
+                continue
+            told = f"a controller ended while it handled {crash.cause}: {crash.error}"
+            for kind, name in crash.suspects:
+                if kind == SuspectKind.CALLER.value:
+                    self._refused[name] = (crash.until_ms, told)
+                elif (path := path_of(kind, name)) is not None:
+                    paths[path] = crash.until_ms
+            seconds = (crash.until_ms - now_ms) // 1_000
+            times = "once" if crash.times == 1 else f"{crash.times} times"
+            named = ", ".join(f"{kind} {name}".strip() for kind, name in crash.suspects[:5]) or "nothing that can be"
+            LOG.warning("%s (%s). Set aside for %d s more: %s", told, times, seconds, named)
+        self._client.set_aside = paths
+
+    def refusal(self, event: Event) -> str | None:
+        """Say why a caller's request is refused; see `Callers.refuse`."""
+        if not self._refused:
+            return None
+        until_ms, told = self._refused.get(digest_of(content_of(event)), (0, ""))
+        seconds = (until_ms - self._clock.now_ms()) // 1_000
+        return f"this request is not tried again for {seconds} s, for {told}" if seconds > 0 else None
+
+    async def remember(self, crash: Crash) -> None:
+        """Write down what brought us down, if that can be done soon; the process ends afterwards, whatever comes of it."""
+        now_ms = self._clock.now_ms()
+        suspects = tuple(map(_remembered, crash.suspects))
+        new = RememberedCrash(now_ms, now_ms, 1, crash.cause[:500] or "an event", crash.error or "a bug", suspects)
+
+        async def decide() -> list[Operation]:
+            found = await self._client.get(znodes.CRASHES)
+            try:
+                known = decode_crashes(None if found is None else found.data)
+            except FormatError as unreadable:
+                LOG.warning("what is there is left alone: %s", unreadable)
+                return []
+            data = encode_crashes(with_another(known, new))
+            return [Create(znodes.CRASHES, data) if found is None else Put(znodes.CRASHES, data, found.version)]
+
+        try:
+            async with asyncio.timeout(WRITING_SECONDS):
+                await self._store.amend(decide)
+        except (TimeoutError, DriverError, RequestRejected) as failure:
+            LOG.warning("what brought this controller down could not be written down: %s", failure or "no time")
+            return
+        named = ", ".join(f"{kind} {name}".strip() for kind, name in suspects[:5]) or "nothing that can be left out"
+        LOG.error("what brought this controller down is set aside for the next one: %s", named)
+
+
+def _remembered(suspect: Suspect) -> tuple[str, str]:
+    """A request may hold anything, and be large: its digest is kept."""
+    if suspect.kind is SuspectKind.CALLER:
+        return suspect.kind.value, digest_of(suspect.name)
+    return suspect.kind.value, suspect.name
+
+
+def digest_of(content: str) -> str:
+    """Give a short name to a request's content."""
+    return hashlib.sha256(content.encode()).hexdigest()[:32]
+
+
+def path_of(kind: str, name: str) -> str | None:
+    """Where a suspect is; None for one that is no znode, or that a later version of ours has named."""
+    match kind:
+        case SuspectKind.PARTITION.value:
+            topic, _, number = name.rpartition("-")
+            return znodes.state(*TopicPartition(topic, int(number))) if number.isdigit() else None
+        case SuspectKind.TOPIC.value:
+            return znodes.topic(name)
+        case SuspectKind.LEGACY.value:
+            return znodes.LEGACY_REASSIGNMENTS
+        case SuspectKind.EXTRA.value:
+            return znodes.EXTRA_REASSIGNMENTS
+        case SuspectKind.REQUEST_ZNODE.value:
+            return f"{znodes.REASSIGNMENT_REQUESTS}/{name}"
+        case _:
+            return None

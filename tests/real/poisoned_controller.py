@@ -1,0 +1,24 @@
+"""A controller with a deliberate bug: whatever it has to decide about the topic `poison` by itself raises.
+
+Usage: python poisoned_controller.py ARGUMENTS OF shunter…
+"""
+
+from __future__ import annotations
+
+from shunter.__main__ import run
+from shunter.core.controller import elections
+
+
+def poisoned(decide):
+    def deciding(draft, *arguments):
+        if any(getattr(argument, "topic", "") == "poison" for argument in arguments):
+            raise KeyError("a deliberate bug")
+        return decide(draft, *arguments)
+
+    return deciding
+
+
+if __name__ == "__main__":
+    elections.elect_offline = poisoned(elections.elect_offline)
+    elections.elect_first = poisoned(elections.elect_first)
+    run()
