@@ -64,7 +64,7 @@ def by_option(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--by",
         type=click.Choice([doer.value for doer in Doer]),
-        help="Who does it: Shunter's controller, or the executor from outside; found out without it.",
+        help="Who does it: Shunter's controller, or the executor from outside; without it, Shunter finds out.",
     )
     @functools.wraps(command)
     def wrapped(*args: Any, by: str | None, **rest: Any) -> Any:
@@ -81,7 +81,7 @@ def wanted_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--plan",
         type=PLAN,
-        help="What of this plan is under way.",
+        help="All moves under way of this plan's partitions.",
     )
     @functools.wraps(command)
     def wrapped(

@@ -20,7 +20,7 @@ from shunter.cli.profiles import told_source
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.pass_context
 def config(context: click.Context, /, *, as_json: bool, **_given: Any) -> None:
-    """Tell each setting of verbs that look and move, and where its value came from.
+    """Show each setting of the verbs that look and move, and where its value came from.
 
     Command line goes before environment, environment before the settings file, and that before the default; in the
     file a cluster's own settings go before those for all. `yes`, `force` and `take-over` are said each time.

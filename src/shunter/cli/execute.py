@@ -56,8 +56,8 @@ class Carrying(NamedTuple):
 def execute(plan: Path, target: Target, options: ExecutionOptions, **carrying: Any) -> None:
     """Carry out PLAN (as Apache's tool takes it) on any cluster.
 
-    Shunter's controller is handed the plan, and moves it by itself. Under any other controller the executor carries it
-    out from here, under a journal; if one drives the cluster's journal already (`shunter executor`), it is handed over.
+    Shunter's controller takes the plan and carries it out by itself. Under any other controller the executor carries it
+    out from here, under a journal; an executor that drives the cluster's journal already (`shunter executor`) gets it.
     Null or empty replicas cancel what moves a partition.
 
     \b

@@ -89,7 +89,7 @@ PARTITION = Written("PARTITION", lambda text: parse_partitions((text,))[0])
 
 
 PLAN = click.Path(exists=True, dir_okay=False, path_type=Path)
-yes_option = click.option("--yes", is_flag=True, help="Don't ask; needed where nobody can be asked.")
+yes_option = click.option("--yes", is_flag=True, help="Don't ask first; needed where there is no terminal to ask on.")
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -130,7 +130,11 @@ def _cluster_options(command: Callable[..., Any], *, required: bool) -> Callable
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="Client properties file, as Apache's tools take it.",
     )
-    @click.option("--journal", type=click.Path(path_type=Path), help="Journal file; by the cluster's id without it.")
+    @click.option(
+        "--journal",
+        type=click.Path(path_type=Path),
+        help="Journal file; without it, the one named after the cluster's id.",
+    )
     @click.option("--journal-topic", help="Keep the journal in this topic of the cluster instead of a file.")
     @functools.wraps(command)
     def wrapped(
@@ -154,7 +158,9 @@ def driver_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @cluster_options
     @click.option(
-        "--take-over-cluster", is_flag=True, help="Drive it though another executor claims it, for one that is dead."
+        "--take-over-cluster",
+        is_flag=True,
+        help="Drive the cluster although another executor claims it: that one is dead.",
     )
     @functools.wraps(command)
     def wrapped(*args: Any, target: Target, take_over_cluster: bool, **rest: Any) -> Any:
@@ -166,7 +172,9 @@ def driver_options(command: Callable[..., Any]) -> Callable[..., Any]:
 _OPTIONS = (
     click.option("--incremental/--all-at-once", "incremental", default=True, help="One new replica at a time, or all."),
     click.option("--throttle", type=RATE, help="Bytes per second and broker for moves (50M, 1G)."),
-    click.option("--throttle-floor", type=RATE, help="Adapt the throttle to how others fare, down to this."),
+    click.option(
+        "--throttle-floor", type=RATE, help="Adapt the throttle to how the cluster fares, but never go below this."
+    ),
     click.option("--log-dir-throttle", type=RATE, help="Bytes per second and broker for moves between log dirs."),
     click.option("--max-concurrent", type=click.IntRange(0), default=0, help="Copies at a time; 0: no bound."),
     click.option("--max-in", type=click.IntRange(0), default=0, help="Copies that one broker receives at a time."),
@@ -178,11 +186,15 @@ _OPTIONS = (
         "orders",
         multiple=True,
         type=click.Choice([order.value for order in Order]),
-        help="What starts first; repeated options are chained.",
+        help="What begins first; repeat the option to break ties.",
     ),
-    click.option("--disk-share", type=click.FloatRange(0.0, 1.0), default=1.0, help="Fullest that a broker may get."),
-    click.option("--bandwidth", type=RATE, help="Bytes per second that a broker can carry; learnt without it."),
-    click.option("--only-between", type=WINDOW, help="Begin steps only then, local time: 22:00-06:00."),
+    click.option(
+        "--disk-share", type=click.FloatRange(0.0, 1.0), default=1.0, help="How full moves may make a broker's disks."
+    ),
+    click.option(
+        "--bandwidth", type=RATE, help="Bytes per second that a broker can carry; without it, learnt from the journal."
+    ),
+    click.option("--only-between", type=WINDOW, help="Begin steps only in this window of local time: 22:00-06:00."),
     click.option("--relax-after", type=click.IntRange(0), default=600, help="Seconds until the floor is relaxed."),
     click.option("--force", is_flag=True, help="Take targets that are below min.insync.replicas."),
     click.option("--take-over", is_flag=True, help="Adopt moves that others began; their original order is a guess."),

@@ -34,7 +34,7 @@ def hand_back(zookeeper: str, bootstrap_server: str, command_config: Path | None
     point.
 
     \b
-    Exit status: 0 an Apache broker leads, and nothing is left; 1 not within the timeout; Shunter may lead on.
+    Exit status: 0 an Apache broker leads, and nothing is left; 1 the timeout passed, and Shunter may still lead.
 
     \b
     Example:

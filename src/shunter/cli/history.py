@@ -75,10 +75,10 @@ def told_execution(execution: Execution) -> str:
 def undo(execution: int | None, target: Target, options: ExecutionOptions, **carrying: Any) -> None:
     """Move back what an execution that has ended moved: the last one, or the one of this number.
 
-    Its partitions get their original replicas back, in their order. What was dropped is copied again: how much that is,
-    is said first, and asked. A partition that somebody moved since stays where it is. It is an execution of its own, and
-    can be undone in its turn. The executor does it, so that the undoing stands in the journal, too; --by controller
-    hands it to Shunter's controller.
+    Its partitions get their original replicas back, in their order. Dropped replicas are copied again; `undo` says first
+    how much that is, and asks. A partition that somebody moved since stays where it is. An undo is an execution of its
+    own, and can be undone too. The executor does it, so that the journal has it; --by controller hands it to Shunter's
+    controller.
 
     \b
     See what there is, what it would cost, and do it:

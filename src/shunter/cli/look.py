@@ -34,7 +34,11 @@ _OPEN = ("pending", "moving", "paused")
 @journal_options
 @by_option
 @fleet_option
-@click.option("--offline", is_flag=True, help="Read the journal alone: that of --journal, or the only one here.")
+@click.option(
+    "--offline",
+    is_flag=True,
+    help="Read the journal and don't ask the cluster: --journal, or the only one on this host.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def status(target: Target, wanted: Wanted, by: Doer | None, *, fleet: bool, offline: bool, as_json: bool) -> None:
     """Tell how moves stand: what they wait for, how much is copied, what a rollback would copy.
@@ -133,7 +137,7 @@ def _meant(view: ExecutionView, wanted: Wanted) -> set[str]:
 def watch(
     target: Target, wanted: Wanted, by: Doer | None, *, record: Path | None, plan_id: str | None, as_json: bool
 ) -> None:
-    """Follow moves until nothing moves any more; ctrl-C ends the watching alone.
+    """Follow moves until nothing moves any more; ctrl-C ends only the watching.
 
     \b
     Examples:
@@ -188,7 +192,7 @@ async def _watch(target: Target, *, as_json: bool) -> int:
 @session_options
 @click.option("--json", "as_json", is_flag=True, help="Print the plan JSON that execute takes.")
 def list_command(target: Target, *, as_json: bool) -> None:
-    """List what the cluster moves, pending moves too; under any controller, whoever began them.
+    """List all moves of the cluster, pending ones too, under any controller and whoever began them.
 
     \b
     Example:

@@ -165,8 +165,7 @@ def ingest(ctx: click.Context, paths: tuple[str, ...], kind: str, json: bool, **
     """Take samples in from files, or from a Kafka topic as a stream.
 
     Good rows go to `samples`, the others to `rejects` with the rule that they break. Files whose contents were taken
-    before are skipped. Exit status 7: there was no row in it, or every one was put aside, and not because it had come
-    before.
+    before are skipped. Exit status 7: the input has no row, or every row breaks a rule; 0 if all rows came before.
     """
     if given["bootstrap_server"] is not None:
         _ingest_topic(settings_of(ctx), given, json=json)
@@ -295,16 +294,18 @@ def model(ctx: click.Context, source: str, clusters: tuple[str, ...], json: bool
 
 @pipeline.command()
 @click.option(
-    "--keep-days", type=click.IntRange(min=1), help="Let raw rows go that are older, once they are in hours and days."
+    "--keep-days", type=click.IntRange(min=1), help="Delete raw rows older than this, once they are rolled up."
 )
 @click.option(
-    "--new-days", is_flag=True, help="Roll up only days that something came for since; for one `compact` at a time."
+    "--new-days",
+    is_flag=True,
+    help="Roll up only days that got rows since the last time; run one such `compact` at a time.",
 )
 @json_option
 @click.pass_context
 @complaining
 def compact(ctx: click.Context, keep_days: int | None, new_days: bool, json: bool) -> None:
-    """Roll raw rows up to hours and days, and make one batch of the many."""
+    """Roll raw rows up to hours and days, and merge batches into one."""
     from shunter.app import pipeline as stages  # noqa: PLC0415
 
     settings = settings_of(ctx)
@@ -322,7 +323,7 @@ def compact(ctx: click.Context, keep_days: int | None, new_days: bool, json: boo
     type=Duration(),
     default="1d",
     show_default=True,
-    help="Leave what is younger: an attempt may be under way, a reader may still be at it.",
+    help="Leave files younger than this: somebody may still write or read them.",
 )
 @json_option
 @click.pass_context
@@ -330,7 +331,7 @@ def compact(ctx: click.Context, keep_days: int | None, new_days: bool, json: boo
 def clean(ctx: click.Context, older_than: float, json: bool) -> None:
     """Delete files that nothing names: of batches that were replaced, and of attempts that were never committed.
 
-    A writer that was only slow, and whose files went, begins anew by itself.
+    A writer that was only slow and lost its files starts again by itself.
     """
     from shunter.app import pipeline as stages  # noqa: PLC0415
 
@@ -398,7 +399,7 @@ def plan(ctx: click.Context, out: Path, json: bool, **given: Any) -> None:
     type=float,
     multiple=True,
     metavar="FACTOR",
-    help="What if traffic is so many times as much; repeat for several.",
+    help="What if traffic grows by this factor; repeat for several.",
 )
 @click.option(
     "--without-broker",
@@ -505,8 +506,8 @@ def report(
 def run(ctx: click.Context, bootstrap_server: str, command_config: Path | None, out: Path, **given: Any) -> None:
     """Collect, model, plan, schedule, execute, account and report, against a live cluster.
 
-    Before anything is moved the plan is held against the cluster as it is then: a partition that changed since the
-    snapshot is left out and told. Ends with 1 where a partition was not moved as planned.
+    Before anything is moved, the plan is compared with the cluster as it is then: a partition that changed since the
+    snapshot is left out and named. Exit status 1: a partition was not moved as planned.
     """
     from shunter.app import pipeline as stages  # noqa: PLC0415
     from shunter.app.pipeline_execution import executor_for  # noqa: PLC0415
@@ -537,7 +538,9 @@ def run(ctx: click.Context, bootstrap_server: str, command_config: Path | None, 
     show_default=True,
     help="Folder for the files.",
 )
-@click.option("--environment/--no-environment", default=True, show_default=True, help="With what Shunter stands on.")
+@click.option(
+    "--environment/--no-environment", default=True, show_default=True, help="Include the packages that Shunter needs."
+)
 @complaining
 def package_for_spark(out: Path, environment: bool) -> None:
     """Write what spark-submit takes along to machines that have nothing but Spark and a Python of this version."""

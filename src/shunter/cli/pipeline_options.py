@@ -107,7 +107,7 @@ _PLAN_OPTIONS = (
     click.option("--max-bytes-percent", type=float, help="Copy at most this share of all bytes."),
     click.option("--max-moves", type=int, help="Copy at most so many replicas."),
     click.option("--snapshot-age", type=Duration(), default="7d", show_default=True, help="Plan no cluster whose newest snapshot is older."),
-    click.option("--least-rates-percent", type=click.FloatRange(0, 100), default=0.0, show_default=True, help="Plan no cluster of whose partitions a smaller share has rates."),
+    click.option("--least-rates-percent", type=click.FloatRange(0, 100), default=0.0, show_default=True, help="Plan no cluster in which fewer partitions than this have rates."),
     click.option("--rates-age", type=Duration(), default="7d", show_default=True, help="Warn where the newest rates are older."),
     click.option("--joint-bound", is_flag=True, help="Also bound the bytes by disk, replicas and leaders together (seconds a cluster)."),
     click.option("--limit", "seconds_per_cluster", type=Duration(), default="10m", show_default=True, help="Give a cluster up after this."),

@@ -39,7 +39,9 @@ def quality(ctx: click.Context, clusters: tuple[str, ...], json: bool) -> None:
 
 @click.command()
 @cluster_option
-@click.option("--days", type=click.IntRange(min=5), default=60, show_default=True, help="By the newest so many days.")
+@click.option(
+    "--days", type=click.IntRange(min=5), default=60, show_default=True, help="Use only the newest days, so many."
+)
 @click.option(
     "--headroom-percent", type=float, default=0.0, show_default=True, help="Kept free of each broker's disks."
 )

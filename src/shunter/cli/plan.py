@@ -50,13 +50,15 @@ class _Names(click.ParamType[tuple[str, ...]]):
 )
 @click.option("--scope", type=click.Choice(SCOPES), default="rebalance", show_default=True, help="What may change.")
 @click.option("--brokers", type=_Numbers(), default="", help="Drain, fill, replace: the brokers it is about.")
-@click.option("--replacements", type=_Numbers(), default="", help="Replace: who comes for each of --brokers.")
+@click.option("--replacements", type=_Numbers(), default="", help="Replace: who takes the place of each of --brokers.")
 @click.option("--replication", type=int, default=0, help="Change-replication: the new replication factor.")
 @click.option("--topics", type=_Names(), default="", help="Change-replication: these topics only.")
 @click.option("--disk-limit-percent", type=float, help="Empty-disks: how full a disk may be.")
 @click.option("--exclude-topics", type=_Names(), default="", help="Topics that are left as they are.")
 @click.option("--exclude-brokers", type=_Numbers(), default="", help="Brokers that neither give nor take.")
-@click.option("--band-percent", type=float, default=10.0, show_default=True, help="How far from its share.")
+@click.option(
+    "--band-percent", type=float, default=10.0, show_default=True, help="How far from its share a broker may be."
+)
 @click.option("--aims", type=_Names(), default="", help=f"The most important first, of: {', '.join(AIMS)}.")
 @click.option("--headroom-percent", type=float, default=20.0, show_default=True, help="Kept free of each capacity.")
 @click.option("--max-replicas", type=int, help="The most replicas on one broker.")

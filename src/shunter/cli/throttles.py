@@ -47,7 +47,7 @@ async def _list(target: Target, *, as_json: bool) -> int:
 @cluster_options
 @yes_option
 def clear(target: Target, *, yes: bool) -> None:
-    """Take all throttles away that no execution will restore by itself.
+    """Remove all throttles that no execution will restore by itself.
 
     \b
     Example:
@@ -79,8 +79,8 @@ async def _clear(target: Target, *, yes: bool) -> int:
 def forget(target: Target, brokers: tuple[int, ...], *, yes: bool) -> None:
     """Strike off what the journal owes to brokers that don't come back.
 
-    An ended execution keeps in its journal what throttles of a dead broker were before it, to give them back when the
-    broker is there again. A broker that comes back after this has the throttle still: `shunter throttles list` finds it.
+    When an execution ends, its journal keeps the former throttles of a dead broker, to restore them when the broker is
+    back. A broker that comes back after `forget` still has the throttle: `shunter throttles list` finds it.
 
     \b
     Example:

@@ -35,9 +35,9 @@ class NobodyDrives(ShunterError):
 @yes_option
 @json_option
 def resume(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_json: bool) -> None:
-    """Go on: after a pause, or after a crash from the executor's journal.
+    """Go on after a pause; or after a crash, from the executor's journal.
 
-    With partitions, topics or a plan these moves go on, and what else is paused stays so.
+    With partitions, topics or a plan, only these moves go on; other paused moves stay paused.
 
     \b
     Examples:
@@ -69,10 +69,10 @@ def rollback(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_j
 @wanted_options
 @driver_options
 @by_option
-@click.option("--leave", is_flag=True, help="Wait for nothing: leave to the cluster what it was told last (executor).")
+@click.option("--leave", is_flag=True, help="Don't wait: leave the last step to the cluster (executor).")
 @json_option
 def stop(target: Target, wanted: Wanted, by: Doer | None, *, leave: bool, as_json: bool) -> None:
-    """End moves where they stand: what is in sync stays, what is not goes.
+    """End moves where they stand: replicas in sync stay, the others go.
 
     With --leave the executor's moves end at once, also where a dead broker keeps them from ending: the cluster goes on
     with the step that it was told last, without our throttle, and nobody looks after it any more.
@@ -94,11 +94,11 @@ def stop(target: Target, wanted: Wanted, by: Doer | None, *, leave: bool, as_jso
 @yes_option
 @json_option
 def pause(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_json: bool) -> None:
-    """Let moves stand still: no step begins, and what is copied stays.
+    """Let moves stand still: no step begins, and what is copied is kept.
 
-    The executor lets running copies trickle. With partitions, topics or a plan the others go on; a copy that no throttle
-    can hold without them is cancelled, and begun again at `shunter resume`: how much is copied again is said first, and
-    asked. The controller stops copies; what they have stays.
+    The controller stops running copies; the executor slows them down to almost nothing. With partitions, topics or a
+    plan, the other moves go on. The executor can't slow a copy down alone if other copies share its throttles: it
+    cancels such a copy, and begins it again at `shunter resume`. It says first how much is copied again, and asks.
 
     \b
     Examples:
