@@ -52,8 +52,7 @@ class ControllerFinding(NamedTuple):
     todo: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerFound:
+class BrokerFound(NamedTuple):
     """A registered broker. `unreachable` says why it can't be spoken to; `settings` is None where it does not tell."""
 
     id: BrokerId
@@ -61,6 +60,21 @@ class BrokerFound:
     rack: str | None = None
     unreachable: str | None = None
     settings: Mapping[str, str | None] | None = None
+    sees_us_at: str | None = None
+    """Our end's address of the connection to it."""
+
+
+class WayBack(NamedTuple):
+    """Where brokers would be told to find one of our listeners, and what can be seen of that from here.
+
+    `addresses` are those of `host`, none where it has none; `unreached` says why we did not reach it ourselves.
+    """
+
+    listener: str
+    host: str
+    port: int
+    addresses: tuple[str, ...] = ()
+    unreached: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +87,8 @@ class Facts:
     """Where others are told to find us."""
     closed_listeners: tuple[str, ...] = ()
     """Why listeners of ours can't be opened."""
+    ways_back: tuple[WayBack, ...] = ()
+    """Of the listeners that can be opened."""
     controller: str | None = None
     """Who leads now."""
     kraft: str | None = None
@@ -96,7 +112,7 @@ class Facts:
 
 def findings(facts: Facts, settings: ControllerSettings) -> tuple[ControllerFinding, ...]:
     """Judge what was found: obstacles first, then warnings, then what is well."""
-    found = [*_places(facts), *_brokers(facts), *_settings(facts, settings), *_znodes(facts)]
+    found = [*_places(facts), *_brokers(facts), *_ways_back(facts), *_settings(facts, settings), *_znodes(facts)]
     order = list(Severity)
     return tuple(sorted(found, key=lambda finding: order.index(finding.level)))
 
@@ -173,6 +189,34 @@ def _listeners(facts: Facts) -> Iterator[ControllerFinding]:
         yield ControllerFinding(
             Severity.OBSTACLE, "listener", told, f"start Shunter with --listener {name}://HOST:PORT as well"
         )
+
+
+def _ways_back(facts: Facts) -> Iterator[ControllerFinding]:
+    """What can be seen from here of the brokers' way to us, and what can't: a broker connects to nobody but who leads."""
+    for way in facts.ways_back:
+        place = f"{way.host}:{way.port}"
+        if not way.addresses:
+            told = f"the host of {way.listener}://{place} has no address on this machine"
+            todo = "see that the brokers' machines know that name, or say an address with advertised_listener"
+            yield ControllerFinding(Severity.WARNING, "way back", told, todo)
+            continue
+        if way.unreached is not None:
+            told = f"we listened, and could not connect to {place} from this machine: {way.unreached}"
+            todo = "right where only others are forwarded to us; else say another address with advertised_listener"
+            yield ControllerFinding(Severity.WARNING, "way back", told, todo)
+        other: dict[str, list[BrokerId]] = defaultdict(list)
+        for broker in facts.brokers:
+            if broker.sees_us_at is not None and broker.sees_us_at not in way.addresses:
+                other[broker.sees_us_at].append(broker.id)
+        for address, brokers in sorted(other.items()):
+            told = f"brokers {_listed(brokers)} see us come from {address}, and would look for us at {place}"
+            todo = "right where both are this machine's, or the one is forwarded to it; else say advertised_listener"
+            yield ControllerFinding(Severity.WARNING, "way back", told, todo)
+        told = (
+            f"whether brokers reach {way.listener}://{place} can't be seen from here: they connect to who leads alone"
+        )
+        todo = f"start Shunter with --takeover never, and on each broker's machine: nc -vz {way.host} {way.port}"
+        yield ControllerFinding(Severity.GOOD, "way back", told, todo)
 
 
 def _settings(facts: Facts, settings: ControllerSettings) -> Iterator[ControllerFinding]:

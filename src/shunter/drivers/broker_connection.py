@@ -84,6 +84,11 @@ class BrokerConnection:
             raise
         return connection
 
+    @property
+    def local_host(self) -> str:
+        """The address of our end, as the broker sees it where nothing in between changes it."""
+        return str(self._socket.getsockname()[0])
+
     def next_correlation_id(self) -> int:
         """Count requests."""
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import Sequence
 
-from shunter.core.controller_check import ASKED, BrokerFound, Facts
+from shunter.core.controller_check import ASKED, BrokerFound, Facts, WayBack
 from shunter.drivers.broker_connection import BrokerConnection, broker_endpoint
 from shunter.drivers.broker_settings import settings_of
 from shunter.drivers.cluster_reader import ClusterReader
@@ -68,12 +68,15 @@ async def look(
     brokers = [broker for broker in found.brokers if broker.id != broker_id]
     controller, kraft = await _leaders(client)
     limit = asyncio.Semaphore(ASKED_AT_ONCE)
+    closed = {each: told for each in listeners if (told := _why_closed(each)) is not None}
+    open_ones = [(each, told) for each, told in zip(listeners, endpoints, strict=True) if each not in closed]
     legacy = (znodes.LEGACY_REASSIGNMENTS, znodes.EXTRA_REASSIGNMENTS, znodes.CANCEL)
     requested = [path for path in legacy if await client.exists(path) is not None]
     return Facts(
         listeners=tuple(endpoint.listener for endpoint in endpoints),
         hosts=tuple(endpoint.host for endpoint in endpoints),
-        closed_listeners=tuple(told for each in listeners if (told := _why_closed(each)) is not None),
+        closed_listeners=tuple(closed.values()),
+        ways_back=tuple([await way_back(listener, endpoint) for listener, endpoint in open_ones]),
         controller=controller,
         kraft=kraft,
         id_taken=await _who_has(client, broker_id),
@@ -118,22 +121,24 @@ async def _who_has(client: ZooKeeperClient, broker_id: int) -> str | None:
 async def _ask(broker: Broker, name: str | None, limit: asyncio.Semaphore) -> BrokerFound:
     """Connect to a broker as a controller would, and ask for its settings."""
     address = next((f"{each.host}:{each.port}" for each in broker.endpoints), "nowhere")
+    sees_us_at: str | None = None
     async with limit:
         try:
             endpoint = broker_endpoint(broker, name)
             address = f"{endpoint.host}:{endpoint.port}"
             async with asyncio.timeout(ANSWER_SECONDS):
                 connection = await BrokerConnection.open(endpoint, "shunter-check")
+                sees_us_at = connection.local_host
                 try:
                     settings = await settings_of(connection, broker.id, ASKED)
                 finally:
                     connection.close()
         except DriverError:
-            return BrokerFound(broker.id, address, broker.rack)
+            return BrokerFound(broker.id, address, broker.rack, sees_us_at=sees_us_at)
         except (OSError, EOFError, TimeoutError, FormatError) as failure:
             why = str(failure) or f"no answer within {ANSWER_SECONDS:g} s"
             return BrokerFound(broker.id, address, broker.rack, unreachable=why)
-    return BrokerFound(broker.id, address, broker.rack, settings=settings)
+    return BrokerFound(broker.id, address, broker.rack, settings=settings, sees_us_at=sees_us_at)
 
 
 def _why_closed(listener: Listener) -> str | None:
@@ -149,6 +154,28 @@ def _why_closed(listener: Listener) -> str | None:
     except OSError as error:
         return f"{listener.name}://{listener.host}:{listener.port} can't be opened: {error}"
     return None
+
+
+async def way_back(listener: Listener, endpoint: Endpoint) -> WayBack:
+    """Listen for a moment, and connect to where others would be told to find us."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            found = await loop.getaddrinfo(endpoint.host, endpoint.port or None, type=socket.SOCK_STREAM)
+    except (OSError, TimeoutError, UnicodeError):
+        return WayBack(endpoint.listener, endpoint.host, endpoint.port)
+    addresses = tuple(dict.fromkeys(str(each[4][0]) for each in found))
+    unreached = None
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            server = await asyncio.start_server(lambda _, writer: writer.close(), listener.host or None, listener.port)
+            async with server:
+                port = endpoint.port or server.sockets[0].getsockname()[1]
+                _, writer = await asyncio.open_connection(endpoint.host, port)
+                writer.close()
+    except (OSError, TimeoutError) as failure:
+        unreached = str(failure) or f"no answer within {ANSWER_SECONDS:g} s"
+    return WayBack(endpoint.listener, endpoint.host, endpoint.port, addresses, unreached)
 
 
 def _moving(found: ClusterSnapshot) -> set[str]:

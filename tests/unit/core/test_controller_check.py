@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from shunter.core.controller_check import BrokerFound, Facts, Severity, findings
+from shunter.core.controller_check import BrokerFound, Facts, Severity, WayBack, findings
 from shunter.model.settings import ControllerSettings
 
 SETTINGS = {
@@ -48,6 +48,17 @@ def test_a_cluster_that_is_ready_has_nothing_in_the_way():
     assert "2 topics with 7 partitions can be read" in told
 
 
+WAY = WayBack("INTERNAL", "shunter", 9090, ("10.0.0.5",))
+
+
+def test_what_can_be_seen_of_the_brokers_way_to_us_is_not_taken_for_more():
+    facts = replace(GOOD, ways_back=(WAY,), brokers=(broker(1)._replace(sees_us_at="10.0.0.5"),))
+    assert bad(facts) == []
+    (told,) = [finding for finding in findings(facts, OURS) if finding.about == "way back"]
+    assert "whether brokers reach INTERNAL://shunter:9090 can't be seen from here" in told.told
+    assert "nc -vz shunter 9090" in told.todo
+
+
 OBSTACLES = {
     "taken port": (replace(GOOD, closed_listeners=("INTERNAL://:9090 can't be opened",)), "can't be opened"),
     "loopback": (replace(GOOD, hosts=("localhost",)), "brokers such as 1 are on other machines"),
@@ -78,6 +89,17 @@ def test_an_obstacle_names_its_way_out(name):
 WARNINGS = {
     "controller": (replace(GOOD, controller="broker 2"), "broker 2 leads now", "--takeover preempt"),
     "one broker": (replace(GOOD, brokers=(broker(1), broker(2, unreachable="refused"))), "broker 2 at", "PLAINTEXT"),
+    "no address": (replace(GOOD, ways_back=(WAY._replace(addresses=()),)), "has no address", "advertised_listener"),
+    "not reached by ourselves": (
+        replace(GOOD, ways_back=(WAY._replace(unreached="refused"),)),
+        "could not connect to shunter:9090 from this machine: refused",
+        "advertised_listener",
+    ),
+    "another address": (
+        replace(GOOD, ways_back=(WAY,), brokers=(broker(1), broker(2)._replace(sees_us_at="10.9.9.9"))),
+        "brokers 2 see us come from 10.9.9.9, and would look for us at shunter:9090",
+        "advertised_listener",
+    ),
     "silent": (
         replace(GOOD, brokers=(broker(1), BrokerFound(2, "kafka2:9092"))),
         "brokers 2 do not tell",
