@@ -23,6 +23,7 @@ CLASSES = (
     "kafka.controller.ControllerIntegrationTest",
     "kafka.integration.UncleanLeaderElectionTest",
     "kafka.server.AlterUserScramCredentialsRequestTest",
+    "kafka.server.ApiVersionsRequestTest",
     "kafka.server.CreateTopicsRequestTest",
     "kafka.server.CreateTopicsRequestWithPolicyTest",
     "kafka.server.DeleteTopicsRequestTest",
@@ -34,6 +35,7 @@ CLASSES = (
     "kafka.server.LogRecoveryTest",
     "kafka.server.MetadataRequestTest",
     "kafka.server.TopicIdWithOldInterBrokerProtocolTest",
+    "kafka.server.UpdateFeaturesTest",
     "org.apache.kafka.tools.reassign.ReassignPartitionsCommandTest",
 )
 MOVING = (
