@@ -172,11 +172,11 @@ class Answers:
 
     def _notice(self, broker: BrokerId, partitions: set[TopicPartition] | None, error: ErrorCode) -> Notice:
         if partitions is None:
-            told = f"it refuses our requests with {error.name}; it is told again, later each time"
+            told = f"it refuses our requests with {error.name}; they are sent again, later each time"
             if error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
                 told += ". Our address or principal needs ClusterAction on the cluster (super.users, or an ACL)"
         else:
-            told = f"it refuses {len(partitions)} replicas, {min(partitions)} for one, with {error.name}; told again"
+            told = f"it refuses {len(partitions)} replicas, {min(partitions)} for one, with {error.name}; they are sent again, later each time"
         return Notice("control-refused", f"broker {broker}", told)
 
     def _stops_failed(self, event: RequestAnswered) -> list[Notice]:

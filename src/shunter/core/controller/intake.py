@@ -170,7 +170,7 @@ class Intake:
             f"{len(partitions)} partitions ({leaderless} without a leader), {len(state.reassignments)} moves under way"
         )
         if not self.outbox.others() and not partitions:
-            told += "; if there should be some, look whether ZooKeeper's chroot is the brokers'"
+            told += "; if that is wrong, check that the chroot of --zookeeper is the brokers'"
         return Notice("in-charge", "controller", told)
 
     def take(self, event: Event, now_ms: int, cause: str) -> Effects:
@@ -311,9 +311,7 @@ class Intake:
         self.outbox.connection_changed(event.broker, reachable=event.reachable)
         if event.reachable:
             return [Notice("broker-reachable", f"broker {event.broker}", "there is a connection to it again")]
-        told = (
-            "it is registered, and there is no connection to it: it is not waited for, and what it has to hear is kept"
-        )
+        told = "it is registered, but there is no connection to it: nobody waits for it, and its requests are kept in order"
         return [Notice("broker-unreachable", f"broker {event.broker}", told)]
 
     def tell_again(self, now_ms: int) -> Iterator[tuple[int, Effects]]:

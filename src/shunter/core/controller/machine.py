@@ -360,7 +360,7 @@ class ControllerMachine:
         """
         records = outstanding.records
         about = ", ".join(sorted({each.topic.name for each in records if isinstance(each, PutTopic)})) or decider.cause
-        told = "what is decided does not fit into one request to ZooKeeper, because the topic's znode is too great"
+        told = "what is decided does not fit into one request to ZooKeeper, because the topic's znode is too large"
         bundle.notices.append(Notice("too-great", about, f"{told}: it stays as it is"))
         bundle.replies += decider.pass_over(ErrorCode.UNKNOWN_SERVER_ERROR, told)
         self._undo([task for task in outstanding.tasks if task is not decider])

@@ -50,7 +50,7 @@ def disown(state: ControllerState, queue: TaskQueue) -> None:
 
 def _forget_id(draft: Draft, id_: BrokerId) -> None:
     draft.other_records.append(ForgetControllerId(id_))
-    told = "a controller had this id once, and an ordinary broker has it now: its replicas are a broker's"
+    told = "an ordinary broker has this id, which a controller had once: it counts as a broker from now on"
     draft.notices.append(Notice("controller-id-forgotten", f"broker {id_}", told))
 
 
