@@ -53,6 +53,7 @@ STOCK = {
 """Apache's defaults where the testbed has smaller values; and no rebalance of leaders, which would add noise."""
 OURS, APACHE = "shunter", "apache"
 ALL_AT_ONCE = "shunter all-at-once"
+LOGGED = "shunter with logs"
 
 Row = tuple[str, str, Callable[[Figures], float]]
 """(phase, what is told of it, how it is taken from the figures)."""
@@ -90,6 +91,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--partitions", type=int, default=100_000)
     parser.add_argument("--partitions-each", type=int, default=10, help="of a topic")
     parser.add_argument("--peer", choices=[APACHE], help="measure this one too, in turn")
+    parser.add_argument("--logged", action="store_true", help="measure ours with a log_dir too, in turn")
     parser.add_argument("--peer-heap-mib", type=int, default=2_048)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--failovers", type=int, default=2, help="warm ones, in each round")
@@ -112,6 +114,8 @@ def controller_of(kind: str, folder: Path, connect: str, heap_mib: int, metrics_
     else:
         options = ("--strategy", "all-at-once") if kind == ALL_AT_ONCE else ()
         options += ("--set", f"metrics-port={metrics_port}")
+        if kind == LOGGED:
+            options += ("--set", f"log-dir={folder / 'log'}")
         server = ShunterController(folder, connect, broker_id=CONTROLLER_ID, options=options)
     try:
         yield server
@@ -245,16 +249,17 @@ async def measure(asked: argparse.Namespace, folder: Path) -> int:
     peer = [APACHE] if asked.peer else []
     if peer:
         await asyncio.to_thread(ensure_kafka, ZOOKEEPER_MODE_VERSION)
+    logged = [LOGGED] if asked.logged else []
     measurement = Measurement(asked, folder)
     began = time.monotonic()
     print(f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()}")
-    await measurement.cluster(asked.brokers, asked.partitions, [OURS, *peer], moving=False)
+    await measurement.cluster(asked.brokers, asked.partitions, [OURS, *logged, *peer], moving=False)
     if asked.moves:
         brokers = min(asked.brokers, asked.moving_brokers)
         partitions = min(asked.partitions, asked.moving_partitions)
         await measurement.cluster(brokers, partitions, [OURS, ALL_AT_ONCE, *peer], moving=True)
     print()
-    print("\n".join(table(measurement.found, [OURS, ALL_AT_ONCE, *peer] if asked.moves else [OURS, *peer])))
+    print("\n".join(table(measurement.found, [OURS, ALL_AT_ONCE, *peer] if asked.moves else [OURS, *logged, *peer])))
     print(f"\nMedians. {time.monotonic() - began:.0f} s in all; load average now {os.getloadavg()}.")
     everything = [figures for several in measurement.found.values() for figures in several]
     return 0 if all(each.complete and not each.differences for each in everything) else 1

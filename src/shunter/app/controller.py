@@ -276,7 +276,7 @@ class ControllerProcess:
         await self.server.close()
         await self.relay.close()
         await self.channels.close()
-        self.logs.close()
+        self.logs.close(self.supervisor.failure)
         self.manager.close()
 
     def _registration(self, opened: tuple[Listener, ...]) -> Broker:

@@ -23,6 +23,8 @@ from shunter.views.state_log import StateLog, slim, worth_telling
 LOG = logging.getLogger("shunter.controller")
 STATE_LOG = "state-changes.log"
 AUDIT_LOG = "audit.log"
+FAILURE_AT_MOST = 500
+"""Characters of the reason for which a process ends."""
 
 Handled: TypeAlias = tuple[Envelope, Ready] | LogLine
 
@@ -77,10 +79,11 @@ class ControllerLogs:
         if self.audit is not None:
             self.audit.post(Audited(self._clock.now_ms(), call, answer, failure, round(seconds * 1_000)))
 
-    def close(self) -> None:
-        """End; what waits is written."""
+    def close(self, failure: BaseException | None = None) -> None:
+        """End; what waits is written. `failure`: why the process ends, where it was not told to."""
         if self.state is not None:
-            self.state.post(LogLine(self._clock.now_ms(), "stopped", {"pid": os.getpid()}))
+            why = {} if failure is None else {"failure": str(failure)[:FAILURE_AT_MOST]}
+            self.state.post(LogLine(self._clock.now_ms(), "stopped", {"pid": os.getpid(), **why}))
         for log in self.files:
             log.close()
 

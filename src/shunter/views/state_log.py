@@ -7,9 +7,10 @@ traced to the decisions that it tells of even where it is too great to be listed
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, TypeAlias
 
-from shunter.core.controller.decisions import Decision, Ruling
+from shunter.core.controller.decisions import Decision
 from shunter.core.controller.events import BrokersRead, ClusterLoaded, Elected, Envelope, RequestAnswered
 from shunter.core.controller.lifecycle import Transition
 from shunter.core.controller.ready import (
@@ -164,21 +165,26 @@ def _partition(state: PartitionState | None) -> Facts | None:
     return facts
 
 
-def rule_name(ruling: Ruling) -> str:
+@cache
+def rule_name(reason: str, part: str) -> str:
     """A rule's stable name: `broker-gone/elect`; `asked` where the event itself asked for it."""
-    name = f"{ruling.reason or 'asked'}/{ruling.part}" if ruling.part else ruling.reason or "asked"
+    name = f"{reason or 'asked'}/{part}" if part else reason or "asked"
     return name.lower().replace("_", "-")
 
 
 def _decided(decision: Decision) -> Facts:
+    first, *others = decision.rulings
     facts: Facts = {
-        **_named(decision.tp),
-        "cause": decision.rulings[0].cause,
-        "rules": list(dict.fromkeys(map(rule_name, decision.rulings))),
+        "topic": decision.tp.topic,
+        "partition": decision.tp.partition,
+        "cause": first.cause,
+        "rules": [rule_name(first.reason, first.part)],
     }
-    others = list(dict.fromkeys(ruling.cause for ruling in decision.rulings))[1:]
     if others:
-        facts["other_causes"] = others
+        facts["rules"] = list(dict.fromkeys(rule_name(each.reason, each.part) for each in decision.rulings))
+        other_causes = [cause for cause in dict.fromkeys(each.cause for each in others) if cause != first.cause]
+        if other_causes:
+            facts["other_causes"] = other_causes
     if decision.before != decision.after:
         facts |= {"before": _partition(decision.before), "after": _partition(decision.after)}
     if decision.dropped:

@@ -201,13 +201,51 @@ def narrate(entries: Iterable[LogLine]) -> Iterator[str]:
             if told is None:
                 yield f"{when}  {sentence(entry)}"
                 continue
-            yield f"{when}  {told}"
+            yield f"{when}  {heading(told)}"
         counted[entry.kind] = counted.get(entry.kind, 0) + 1
         if counted[entry.kind] > LISTED_AT_MOST:
             hidden += 1
             continue
         yield f"  {f'+{entry.at_ms - began} ms':>10}  {sentence(entry)}"
     yield from _rest(hidden)
+
+
+CAUSES: Mapping[str, str] = {
+    "AlterPartitionReceived": "a leader asked for another ISR",
+    "BatchRefused": "a write was refused",
+    "BatchWritten": "a write is durable",
+    "BrokersRead": "the brokers in ZooKeeper changed",
+    "CancelZnodeFound": "/admin/reassign_cancel came or went",
+    "ClusterLoaded": "everything was read after an election",
+    "ConfigsRead": "dynamic configuration changed",
+    "ConnectionChanged": "a connection to a broker was lost or made",
+    "ControlledShutdownRequested": "a broker asked to be relieved, for it stops",
+    "Elected": "an election was won",
+    "ElectionRequested": "somebody asked for an election of leaders",
+    "ExtraReassignmentsFound": "/admin/reassign_partitions_extra was written",
+    "LegacyReassignmentsFound": "/admin/reassign_partitions was written",
+    "LogDirsFailed": "a broker announced that a log dir failed",
+    "PartitionsRead": "states of partitions were read again",
+    "PartitionsSubmitted": "somebody asked for more partitions",
+    "ReassignmentRequestsFound": "/admin/reassignment_requests was written",
+    "ReassignmentsSubmitted": "somebody asked for moves, or cancelled some",
+    "RequestAnswered": "a broker answered",
+    "SessionExpired": "the controllership was lost",
+    "SettingsChanged": "the settings were read again",
+    "TimePassed": "time passed",
+    "TopicDeletionsFound": "/admin/delete_topics was written",
+    "TopicDeletionsSubmitted": "somebody asked to delete topics",
+    "TopicsRead": "topics in ZooKeeper changed",
+    "TopicsSubmitted": "somebody asked for new topics",
+    "timer": "time passed",
+}
+"""What an event is in words, by the first part of a cause."""
+
+
+def heading(cause: str) -> str:
+    """A cause for people: what came in, and its id, with which logs and notices name it."""
+    words = CAUSES.get(cause.partition("#")[0].partition(",")[0])
+    return cause if words is None else f"{words} [{cause}]"
 
 
 def _rest(hidden: int) -> Iterator[str]:

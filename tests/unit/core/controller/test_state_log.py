@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import orjson
 from harness import Harness
 
-from shunter.core.controller.events import BatchRefused, Elected, Envelope, RequestAnswered
+from shunter.core.controller.events import BatchRefused, Elected, Envelope, Event, RequestAnswered
 from shunter.core.controller.machine import ControllerMachine
 from shunter.core.controller.review import LOOKS, Part, Reason
 from shunter.errors import ErrorCode
@@ -13,7 +15,7 @@ from shunter.formats.log_lines import decode_entry, encode_entry
 from shunter.model.log_line import LogLine
 from shunter.model.partition import TopicPartition
 from shunter.views.state_log import LISTED_AT_MOST, StateLog, slim, worth_telling
-from shunter.views.why import Question, Selection, narrate
+from shunter.views.why import CAUSES, Question, Selection, heading, narrate
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -192,6 +194,13 @@ def test_terms_of_others_are_told_as_what_the_log_does_not_know():
     world.start()
     story = "\n".join(world.why(partition=ORDERS))
     assert "(controller epochs 2 to 3 were others'; what they did is not in this log)" in story
+
+
+def test_every_event_that_decides_has_its_words():
+    of_little_interest = {"BrokerIdentified", "ProducerIdsRequested", "TopicIdsAgreed"}
+    assert {kind.__name__ for kind in get_args(Event)} - of_little_interest == CAUSES.keys() - {"timer"}
+    assert heading("TopicsSubmitted#1, a client") == "somebody asked for new topics [TopicsSubmitted#1, a client]"
+    assert heading("unknown") == "unknown"
 
 
 def test_every_rule_has_its_words():
