@@ -13,7 +13,6 @@ Source: docs/decisions/0053-the-status-of-a-step.md; `core/controller/lifecycle.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
@@ -141,23 +140,15 @@ TABLE: Mapping[Standing, Mapping[StepTrigger, Standing]] = MappingProxyType(
 )
 """(standing, trigger) → standing. A pair that is not here cannot happen: it would be our bug."""
 
-DOUBTS = frozenset({StepTrigger.MISSED, StepTrigger.STRANGE, StepTrigger.GONE, StepTrigger.LAGS})
-"""Triggers that make a status doubtful."""
-SETTLES = frozenset({StepTrigger.SETTLED, StepTrigger.RUNS, StepTrigger.DUE})
-"""Triggers that end a doubt. A new step, and the end of one, do so as well."""
-_ANEW = frozenset({StepTrigger.BEGUN, StepTrigger.FINISHED, StepTrigger.DROPPED, StepTrigger.CLOSED})
-_ANSWERS = frozenset({StepTrigger.TAKEN_ON, StepTrigger.NOTHING_LEFT, StepTrigger.REFUSED, StepTrigger.UNANSWERED})
-
 
 class Doubt(NamedTuple):
-    """Since when something does not look as it should, and which of `DOUBTS` was told last."""
+    """Since when something does not look as it should, and why: `MISSED`, `STRANGE`, `GONE` or `LAGS`."""
 
     since_ms: int
     why: StepTrigger
 
 
-@dataclass(frozen=True, slots=True)
-class StepStatus:
+class StepStatus(NamedTuple):
     """Where a move's step stands.
 
     Attributes:
@@ -207,36 +198,39 @@ def status_after(
     Raises:
         InvariantViolation: The table has no such pair.
     """
-    row = TABLE[status.standing]
-    if trigger not in row:
+    standing = TABLE[status.standing].get(trigger)
+    if standing is None:
         raise InvariantViolation("a step's status changes by the table alone", tp=tp, status=status, trigger=trigger)
-    standing = row[trigger]
-    if trigger in _ANEW:
-        return StepStatus(standing)
-    if standing is status.standing and trigger in SETTLES and status.doubt is None:
-        return status  # The common case: a step that runs, an idle move that is as it was left.
-    moved = replace(status, standing=standing, doubt=_doubt_after(status.doubt, trigger, at_ms))
-    if trigger is StepTrigger.SENT:
-        return replace(moved, request_id=request_id, requests=status.requests + 1)
-    if trigger in _ANSWERS:
-        known = trigger in (StepTrigger.TAKEN_ON, StepTrigger.NOTHING_LEFT)
-        nothing_left = trigger is StepTrigger.NOTHING_LEFT if known else status.nothing_left
-        return replace(moved, blind_until_ms=at_ms, nothing_left=nothing_left, refused=why)
-    if trigger is StepTrigger.TURNED:
-        return replace(moved, refused="")  # What is wanted now was not refused.
-    if trigger is StepTrigger.RUNS:
-        return replace(moved, missed_since_ms=None, refused="")
-    if trigger is StepTrigger.MISSED and status.missed_since_ms is None and moved.doubt is not None:
-        return replace(moved, missed_since_ms=moved.doubt.since_ms)
-    return moved
+    if standing is status.standing and status.doubt is None and trigger in (StepTrigger.SETTLED, StepTrigger.RUNS):
+        return status  # The common case: thousands of moves are looked at again and again, and look as they should.
+    match trigger:
+        case StepTrigger.RUNS:
+            return status._replace(standing=standing, doubt=None, refused="", missed_since_ms=None)
+        case StepTrigger.SETTLED | StepTrigger.DUE:
+            return status._replace(standing=standing, doubt=None)
+        case StepTrigger.BEGUN | StepTrigger.FINISHED | StepTrigger.DROPPED | StepTrigger.CLOSED:
+            return StepStatus(standing)
+        case StepTrigger.SENT:
+            return status._replace(standing=standing, request_id=request_id, requests=status.requests + 1)
+        case StepTrigger.TAKEN_ON | StepTrigger.NOTHING_LEFT:
+            nothing_left = trigger is StepTrigger.NOTHING_LEFT
+            return status._replace(standing=standing, blind_until_ms=at_ms, nothing_left=nothing_left, refused="")
+        case StepTrigger.REFUSED | StepTrigger.UNANSWERED:
+            return status._replace(standing=standing, blind_until_ms=at_ms, refused=why)
+        case StepTrigger.TURNED:
+            return status._replace(standing=standing, refused="")  # What is wanted now was not refused.
+        case StepTrigger.OURS | StepTrigger.RECORDED:
+            return status._replace(standing=standing)
+        case StepTrigger.MISSED:
+            doubt = _doubted(status.doubt, trigger, at_ms)
+            missed_ms = doubt.since_ms if status.missed_since_ms is None else status.missed_since_ms
+            return status._replace(standing=standing, doubt=doubt, missed_since_ms=missed_ms)
+        case StepTrigger.STRANGE | StepTrigger.GONE | StepTrigger.LAGS:
+            return status._replace(standing=standing, doubt=_doubted(status.doubt, trigger, at_ms))
 
 
-def _doubt_after(doubt: Doubt | None, trigger: StepTrigger, at_ms: int) -> Doubt | None:
+def _doubted(doubt: Doubt | None, trigger: StepTrigger, at_ms: int) -> Doubt:
     """One doubt takes another's place and keeps its clock; a lag has a clock of its own, for it is explained."""
-    if trigger in SETTLES:
-        return None
-    if trigger not in DOUBTS:
-        return doubt
     if doubt is not None and (doubt.why is StepTrigger.LAGS) is (trigger is StepTrigger.LAGS):
-        return doubt._replace(why=trigger)
+        return Doubt(doubt.since_ms, trigger)
     return Doubt(at_ms, trigger)

@@ -8,8 +8,6 @@ import pytest
 
 from shunter.core.executor.state import Move
 from shunter.core.executor.step_status import (
-    DOUBTS,
-    SETTLES,
     TABLE,
     Doubt,
     Standing,
@@ -23,6 +21,8 @@ from shunter.model.reassignment import Strategy
 
 TP = TopicPartition("t", 0)
 ANSWERS = {StepTrigger.TAKEN_ON, StepTrigger.NOTHING_LEFT, StepTrigger.REFUSED, StepTrigger.UNANSWERED}
+DOUBTS = {StepTrigger.MISSED, StepTrigger.STRANGE, StepTrigger.GONE, StepTrigger.LAGS}
+SETTLES = {StepTrigger.SETTLED, StepTrigger.RUNS, StepTrigger.DUE}
 ENDS = {StepTrigger.FINISHED, StepTrigger.DROPPED, StepTrigger.CLOSED}
 
 
