@@ -87,11 +87,11 @@ class FakeBroker:
         self.answering.set()
         await self._server.wait_closed()
 
-    async def until(self, condition, seconds=10):
+    async def until(self, condition, seconds=40):
         async with asyncio.timeout(seconds), self.changed:
             await self.changed.wait_for(condition)
 
-    async def until_heard(self, count, seconds=10):
+    async def until_heard(self, count, seconds=40):
         await self.until(lambda: len(self.heard) >= count, seconds)
 
     async def _serve(self, reader, writer):

@@ -37,7 +37,7 @@ class FakeCore:
         self.posted = asyncio.Event()
 
     async def until_asked(self, count):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             while len(self.events) < count:
                 self.posted.clear()
                 await self.posted.wait()
@@ -167,13 +167,13 @@ class RawClient:
 
     async def ask(self, api_key, version, **values):
         sent = self.send(api_key, version, **values)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             correlation_id, message = await self.receive(api_key, version)
         assert correlation_id == sent
         return message
 
     async def closed(self):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             try:
                 return await self.reader.read() == b""
             except ConnectionResetError:

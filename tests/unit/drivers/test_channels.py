@@ -81,11 +81,11 @@ class World:
             event.request_id for event in self.events if isinstance(event, RequestAnswered) and event.broker == broker
         ]
 
-    async def until(self, condition, seconds=10):
+    async def until(self, condition, seconds=40):
         async with asyncio.timeout(seconds), self.changed:
             await self.changed.wait_for(condition)
 
-    async def until_answered(self, broker, *ids, seconds=10):
+    async def until_answered(self, broker, *ids, seconds=40):
         async with asyncio.timeout(seconds), self.changed:
             await self.changed.wait_for(lambda: set(ids) <= set(self.answered(broker)))
 

@@ -129,7 +129,7 @@ class World:
         )
         await asyncio.sleep(0)
         try:
-            finish = await asyncio.wait_for(self.driver.run(forever=forever), 20)
+            finish = await asyncio.wait_for(self.driver.run(forever=forever), 60)
         finally:
             # Else it is told of when the collector comes by, which under Python 3.11 breaks what is being compiled then.
             (reply,) = await asyncio.gather(asking, return_exceptions=True)

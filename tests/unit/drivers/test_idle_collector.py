@@ -34,7 +34,7 @@ async def test_a_cycle_is_freed_in_a_quiet_moment():
     collector = IdleCollector(lambda: 1)
     collector.start()
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await freed.wait()
     finally:
         await collector.close()
@@ -55,7 +55,7 @@ async def test_nothing_is_looked_at_while_something_happens():
     collector = IdleCollector(activity)
     collector.start()
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await asked.wait()
         assert collector.looks == 0
     finally:
@@ -69,7 +69,7 @@ async def test_patience_ends(monkeypatch):
     collector = IdleCollector(itertools.count().__next__)
     collector.start()
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await freed.wait()
     finally:
         await collector.close()

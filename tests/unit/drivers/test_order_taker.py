@@ -40,7 +40,7 @@ class Watched(SqliteJournal):
         self.loop.call_soon_threadsafe(self.answered.put_nowait, number)
 
     async def answers(self, count: int) -> list[dict[str, object]]:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             numbers = [await self.answered.get() for _ in range(count)]
         return [orjson.loads(self.answer_to(number) or "null") for number in sorted(numbers)]
 

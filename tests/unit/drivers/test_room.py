@@ -43,7 +43,7 @@ def large_cluster(w, topics=200, partitions=100):
 
 
 async def until(condition):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while not condition():  # noqa: ASYNC110 - many things make the conditions true
             await asyncio.sleep(0)
 

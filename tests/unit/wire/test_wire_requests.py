@@ -99,14 +99,14 @@ def test_every_served_version_is_read_as_kio_writes_it(api_key: int, version: in
 @peer.PATIENT
 @given(st.binary(max_size=200))
 def test_noise_is_refused_and_nothing_else_happens(noise: bytes) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     try:
         parsed = decode_request(noise, LIMITS)
     except (FormatError, UnsupportedVersionError):
         pass
     else:
         assert parsed.message is None or parsed.api_key in SERVED
-    assert time.monotonic() - began < 1
+    assert time.process_time() - began < 1
 
 
 @peer.PATIENT
@@ -161,10 +161,10 @@ except FormatError as error:
 @pytest.mark.parametrize("name", sorted(HUGE))
 def test_a_huge_claim_in_a_small_frame_is_refused_fast(name: str) -> None:
     api_key, version, body = HUGE[name]
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(FormatError, match=r"array of 2147483647|array of 1073741823|longer than 31 bits"):
         decode_request(framed(api_key, version, body), WireLimits(array_length=2**31))
-    assert time.monotonic() - began < 0.5
+    assert time.process_time() - began < 0.5
 
 
 def test_a_huge_claim_takes_no_memory() -> None:
