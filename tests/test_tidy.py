@@ -152,7 +152,7 @@ def circles(edges: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
-def test_no_imports_go_round() -> None:
+def test_no_circle_of_imports_is_there() -> None:
     """Those of types count too: whoever reads a module has to read what it names first."""
     known = modules(PACKAGE)
     assert circles({name: imports(path, known) for name, path in known.items()}) == []

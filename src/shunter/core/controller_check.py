@@ -192,7 +192,7 @@ def _listeners(facts: Facts) -> Iterator[ControllerFinding]:
 
 
 def _ways_back(facts: Facts) -> Iterator[ControllerFinding]:
-    """What can be seen from here of the brokers' way to us, and what can't: a broker connects to nobody but who leads."""
+    """What this machine can tell of the brokers' way to us, and what not: a broker connects to the controller alone."""
     for way in facts.ways_back:
         place = f"{way.host}:{way.port}"
         if not way.addresses:

@@ -107,7 +107,7 @@ class Allowance:
         self._strict = strict
         self._taken: dict[str, float] = {}
         self.throttle_ms = 0
-        """What the answer tells the client to wait."""
+        """How long the answer tells the client to wait."""
 
     def admit(self, topic: str, partitions: int) -> bool:
         """Take a topic's partitions from the bucket; False where it is refused."""

@@ -31,7 +31,7 @@ class AgreedRelease:
         self._told: bool | None = None
 
     def least(self, own: ControlVersions) -> ControlVersions:
-        """What every live broker takes; `own` is what the one takes that it is for."""
+        """The release that every live broker takes; `own` is the release of the broker that it is for."""
         known = [own, *self._known.values()]
         if self._ceiling is not None:
             known.append(self._ceiling)

@@ -22,7 +22,7 @@ LARGEST_ANSWER = 1 << 20
 RENEWED_AT = 0.8
 """Share of a token's life after which another is asked for, as Java's clients do."""
 ASKED_AGAIN_S = 10.0
-"""Where there is no other yet, the old one serves to its end; so often the endpoint is asked meanwhile."""
+"""How often the endpoint is asked while it has no new token; the old one serves to its end."""
 
 
 class _Held(NamedTuple):

@@ -24,7 +24,7 @@ ApiRanges: TypeAlias = Mapping[int, tuple[int, int]]
 API_VERSIONS = 18
 CONNECT_SECONDS = 5.0
 _SHARE_SECONDS = 1.5
-"""What each of several addresses gets of that, at the least."""
+"""The least time that each of several addresses gets of that."""
 PROBED_AFTER_SECONDS = 5
 """How long a connection may be idle before its peer is asked for a sign of life."""
 ANSWER_BYTES = 16_777_216

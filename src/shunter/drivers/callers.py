@@ -22,7 +22,7 @@ class Callers:
         self._waiting: dict[ReplyToken, asyncio.Future[Reply]] = {}
         self._last: ReplyToken = 0
         self.asked: dict[str, Event] = {}
-        """What those ask for who wait, by the cause that it has as an event."""
+        """Requests of the callers that wait, by the cause of their event."""
         self.refuse: Callable[[Event], str | None] = lambda _: None
         """Says why an event is not to be posted; None: it may be."""
         self.bugs = 0

@@ -100,7 +100,7 @@ class Channels:
         self.post = post
         self.listener = listener
         self.preferred_listener: str | None = None
-        """Where `listener` is None: the one that brokers themselves name for their controller, where it is PLAINTEXT."""
+        """If `listener` is None: the listener that brokers name for their controller, if it is PLAINTEXT."""
         self.in_flight = in_flight
         self.backlog = backlog
         self.request_seconds = request_seconds
@@ -286,7 +286,7 @@ class _Channel:
                 connection.close()
             self._backlog.restore(self._flying)
             self._flying.clear()
-            # Whoever closes over each request, or answers what can't be read, is not asked a thousand times a second.
+            # A broker that closes at each request, or answers rubbish, is not asked a thousand times a second.
             fruitless = 0 if self._answers > answers else fruitless + 1
             if fruitless > 1:
                 await asyncio.sleep(retry_pause(fruitless))

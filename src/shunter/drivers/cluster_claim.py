@@ -141,7 +141,7 @@ class ClusterClaim:
         if self._granted.done():
             self._granted = asyncio.get_running_loop().create_future()
         self._granted.set_exception(error)
-        self._granted.exception()  # Whoever asks is told; nobody need ask.
+        self._granted.exception()  # A caller that asks gets the error; nobody has to ask.
 
     async def _join(self) -> None:
         leader = await self._joined()
@@ -201,7 +201,7 @@ class ClusterClaim:
         except _LEFT_OUT as error:
             raise ClusterClaimed("the claim was lost while this process stood still", retriable=False) from error
         except (kafka_errors.KafkaError, OSError, RuntimeError):
-            pass  # Whoever can't be reached can't be asked for anything either.
+            pass  # If the cluster can't be reached, nothing can be asked of it either.
 
     async def leave(self) -> None:
         """Give the claim back, so that the next one need not wait."""

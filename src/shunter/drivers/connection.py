@@ -42,9 +42,9 @@ _QUICK = BROKERS_ASK | {API_VERSIONS}
 _HUNG_UP: int = getattr(select, "POLLRDHUP", select.POLLHUP)
 """Elsewhere than on Linux only a peer that has closed both ways is seen."""
 ALLOWANCE_BYTES = 16_384
-"""What each connection may have unread without room in the pool: every request that is not a mass submission."""
+"""Bytes that each connection may have unread without room in the pool; only a mass submission needs more."""
 WRITE_BYTES = 262_144
-"""What one connection is given at a time where its peer reads as fast as we write."""
+"""Bytes that one connection is given at a time if its peer reads as fast as we write."""
 PRESSED_SECONDS = 5.0
 """How long a client may read nothing of its answer while others wait for the room that it takes."""
 SLOWEST_IN = 1_048_576
@@ -349,7 +349,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._recognise(parsed)
         if len(frame) > DECODED_HERE_BYTES:
-            # What comes behind it is begun in a later pass, after the handler has been called.
+            # The next request is begun in a later pass, after the handler has been called.
             self._decoding = False
             asyncio.get_running_loop().call_soon(self._go_on)
         slot.answer = await respond(Call(self._house.node, parsed, self._listener, self._peer, self.principal))

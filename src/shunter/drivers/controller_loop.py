@@ -125,14 +125,14 @@ class ControllerLoop:
             self.crash = self._crash_of(event, cause, bug)
             raise
         if isinstance(event, ClusterLoaded) or self.machine.view.active > was_active:
-            # What was read and made at the start stays for long and has no cycles: nobody need look at it again.
+            # Objects of the start-up stay for long and have no cycles: the collector need not look at them again.
             gc.freeze()
         self.stats.handled(type(event).__name__, loop.time() - started, len(self._events))
         self._carry_out(ready, cause)
         if self.on_handled is not None:
             self.on_handled(envelope, ready)
         if ready.resigned and self.on_resigned is not None:
-            # What the machine decided by itself, its seat does not know yet; of a lost election it does nothing.
+            # The seat does not know yet that the machine resigned; after a lost election it does nothing.
             self.on_resigned(epoch, ready.resigned)
 
     def _crash_of(self, event: Event, cause: str, bug: Exception) -> Crash:

@@ -134,7 +134,7 @@ class Desk:
     def _pass(self) -> None:
         began = time.perf_counter()
         if self._scheduled_at is not None:
-            # What was begun in the last pass has run in this one, before us.
+            # Requests begun in the last pass have run in this one, before us.
             slow = began - self._scheduled_at > PASS_SECONDS
             self._share = max(1, self._share // 2) if slow else min(MOST_IN_A_PASS, self._share + 1)
         self._scheduled_at = None

@@ -323,7 +323,7 @@ class Election:
             return await self._look()
         czxid = 0 if controller is None else controller.czxid
         if self._first_seen is None or self._first_seen[0] != czxid:
-            # Who was there before us may be preempted at once; who came while we watched is left in peace first.
+            # A controller that was there before us may be preempted at once; one that came later is left in peace first.
             self._first_seen = (czxid, _monotonic_seconds() if self._looked else -self._cool_down)
         self._looked = True
         return Scene(controller, registration, epoch, migration)
@@ -426,7 +426,7 @@ class Election:
         except ZooKeeperRefused as refusal:
             if refusal.code in _LOST_RACE and not self._failures:
                 logger.info("the controllership was not won: %s", refusal)
-                self._failures = 1  # Whoever was faster is seen by the next look.
+                self._failures = 1  # The next look shows who was faster.
             else:
                 self._pause(f"nobody is the controller, and our election is refused: {refusal}")
             return

@@ -200,7 +200,7 @@ class ExecutionDriver:
             if ready.requests and not isinstance(outcome, ev.JournalRefused):
                 outcome = await self._check(written=written) or outcome
             if isinstance(outcome, ev.JournalRefused):
-                ready = replace(ready, requests=())  # Who lost the journal asks for nothing.
+                ready = replace(ready, requests=())  # An executor that lost its journal asks for nothing.
             self._carry_out(ready)
             self._wake_at_ms = ready.wake_at_ms
             if ready.finish is not None and self._queue.empty():

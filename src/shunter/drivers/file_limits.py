@@ -38,6 +38,6 @@ def make_room(connections: int) -> FileLimit:
             limit = soft
     if limit == resource.RLIM_INFINITY or limit >= wanted:
         return FileLimit(limit, soft, connections)
-    # Where files are scarce, half of them are for what the cluster can't do without.
+    # If open files are scarce, half of them are kept for brokers and for ZooKeeper.
     fit = max(limit - SPARE_FILES, limit // 2)
     return FileLimit(limit, soft, max(LEAST_CONNECTIONS, min(connections, fit)))

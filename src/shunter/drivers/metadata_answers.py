@@ -93,7 +93,7 @@ class MetadataAnswers:
             self._whole[audience] = (moment, topics)
             return topics
         finally:
-            # Who waited for one that was given up builds it himself.
+            # A caller that waited for an answer that was given up builds it itself.
             del self._building[audience]
             building.done.set_result(topics)
 

@@ -62,7 +62,7 @@ class MetricsEndpoint:
             writer.write(told.encode("ascii") + page)
             await writer.drain()
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
-            pass  # Whoever asks badly, or leaves, gets nothing.
+            pass  # A malformed request, or one whose client has gone, gets no answer.
         finally:
             writer.close()
 

@@ -13,7 +13,7 @@ from shunter.formats.config_znodes import decode_config, sanitized
 
 _LOG = logging.getLogger(__name__)
 ANONYMOUS = "ANONYMOUS"
-"""Whoever comes by a plaintext listener is this user, to Apache's brokers too."""
+"""The user of every client of a plaintext listener, for Apache's brokers too."""
 DEFAULT = "<default>"
 
 

@@ -52,7 +52,7 @@ async def _take(driver: ExecutionDriver, journal: LeasedJournal, order: OrderRow
     try:
         text = _too_late(driver.clock.now_ms(), order, came_since_ms) or await _answer(driver, order)
     except ExecutorEnded:
-        return  # Whoever asked sees that nobody drives any more, takes it back, and carries it out by itself.
+        return  # The shell that asked sees that nobody drives any more, takes its order back, and carries it out itself.
     await driver.with_journal(lambda: journal.answer(order.number, text))
 
 

@@ -84,7 +84,7 @@ class ServiceManager:
         if self._watched:
             told.append("WATCHDOG=1")
         if told and self._tell(*told):
-            # What could not be told is told again with the next turn.
+            # A message that could not be sent is sent again with the next turn.
             self._served, self._status = serves, status
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self._turn)
 

@@ -310,7 +310,7 @@ class ZooKeeperStore:
         return BatchWritten(batch.batch_id, tuple(versions), tuple(czxids))
 
     def _still(self, fence: int) -> None:
-        """What is noted in `_seen` is of this term, or the next one would take others' news for its own writes."""
+        """Go on only in the term of `fence`: the next term would take others' news in `_seen` for its own writes."""
         if self._epoch_version != fence:
             raise _FencedOffError
 

@@ -56,7 +56,7 @@ WITHHELD_SECONDS = 10.0
 """How often to look whether we may read what ZooKeeper withholds: no watch tells that an ACL was changed."""
 AGAIN_SECONDS = 0.5
 AGAIN_AT_MOST_SECONDS = 30.0
-"""What ZooKeeper refuses is asked again after the one, and later each time, up to the other."""
+"""Seconds until a refused request to ZooKeeper is tried again: the first, doubled each time, up to the second."""
 
 
 class ClusterWatches:
@@ -147,7 +147,7 @@ class ClusterWatches:
         if not self._active:
             return
         self._known_deletions = set(deleting)
-        # What may lie there from before we came, and is not part of the snapshot.
+        # These znodes may have been there before us, and are not part of the snapshot.
         self._dirty |= {znodes.PREFERRED_ELECTION, znodes.LOG_DIR_EVENTS, znodes.ISR_CHANGES}
         if any(path.startswith(znodes.REASSIGNMENT_REQUESTS) for path in unreadable):
             self._dirty.add(znodes.REASSIGNMENT_REQUESTS)
@@ -194,7 +194,7 @@ class ClusterWatches:
             self._mark(znodes.DELETE_TOPICS)
 
     def look_again_at_deletions(self, names: Iterable[str]) -> None:
-        """What is queued for deletion has become readable, was made anew, or is gone: its entry has a meaning now."""
+        """Topics in the deletion queue have become readable, were made anew, or are gone: their entries are looked at."""
         known = self._known_deletions.intersection(names)
         if known:
             self._known_deletions -= known

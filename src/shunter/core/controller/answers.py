@@ -104,7 +104,7 @@ class Answers:
         return notices + self._went_well(event)
 
     def told_again(self, event: RequestAnswered) -> dict[TopicPartition, ErrorCode]:
-        """What is told again of what a LeaderAndIsr's answer refuses: the broker has no such replica yet."""
+        """Partitions that a LeaderAndIsr's answer refuses and that are sent again: the broker has no such replica yet."""
         errors = event.partition_errors.items()
         return {tp: error for tp, error in errors if of_replica(error) is Consequence.TELL_AGAIN}
 
@@ -172,11 +172,11 @@ class Answers:
 
     def _notice(self, broker: BrokerId, partitions: set[TopicPartition] | None, error: ErrorCode) -> Notice:
         if partitions is None:
-            told = f"it refuses our requests with {error.name}; they are sent again, later each time"
+            told = f"it refuses our requests with {error.name}; they are sent again"
             if error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
                 told += ". Our address or principal needs ClusterAction on the cluster (super.users, or an ACL)"
         else:
-            told = f"it refuses {len(partitions)} replicas, {min(partitions)} for one, with {error.name}; they are sent again, later each time"
+            told = f"it refuses {len(partitions)} replicas, {min(partitions)} for one, with {error.name}; they are sent again"
         return Notice("control-refused", f"broker {broker}", told)
 
     def _stops_failed(self, event: RequestAnswered) -> list[Notice]:

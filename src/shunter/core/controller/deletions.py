@@ -146,7 +146,7 @@ class Deletions:
             self.moves.forget_legacy(draft, {TopicPartition(name, number) for number in topic.partitions})
 
     def _owe_for_good(self, draft: Draft, name: str) -> None:
-        """What is owed of a deleted topic stays owed when a new one has its name: `EPOCH_DURING_DELETE` marks it."""
+        """Deletions owed for a deleted topic stay owed when a new topic has its name: `EPOCH_DURING_DELETE` marks them."""
         for broker, owed in self.state.owed_deletions.items():
             for tp, epoch in owed.partitions:
                 if tp.topic == name and epoch != EPOCH_DURING_DELETE:

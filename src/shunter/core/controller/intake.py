@@ -274,7 +274,7 @@ class Intake:
         topic_ids.give_ids(self.state, self.queue, (read.topic.name for read in event.topics), now_ms)
         requests = self.announce(changes, now_ms)
         if left_out.topics - self.state.left_out.topics:
-            # What has to be deleted of topics that could not be read was asked of nobody.
+            # No broker was asked for deletions of a topic that could not be read.
             requests += self.deletions.resume(self.outbox.others(), now_ms)
         return requests, [], owed_replicas.kept(self.state, changes.led)
 

@@ -63,7 +63,7 @@ _NEW: Mapping[Trigger, Phase | None] = {
     Trigger.ADOPTED: Phase.MOVING,
     Trigger.INHERITED: Phase.PENDING,
 }
-"""What makes a record where there is none, or where the one that is there is over."""
+"""Triggers that make a record, where there is none or the one that is there is over."""
 
 _ONGOING: Mapping[Trigger, Phase | None] = {
     Trigger.ACCEPTED_PAUSED: Phase.PAUSED,

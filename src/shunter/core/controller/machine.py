@@ -52,7 +52,7 @@ RETRY_AFTER_MS = 200
 PARTITIONS_PER_TURN = 2_000
 """Partitions that a start-up or a broker's return takes in or hands out before others have a turn: some 10 ms of work."""
 WEIGHT_PER_ITEM = 150
-"""What has the weight of so many bytes counts as one item more that was looked at."""
+"""So many bytes of weight count as one more item that was looked at."""
 REFUSALS_BEFORE_RELOAD = 5
 """Refused writes in a row after which what we believe is thrown away and read again."""
 
@@ -354,7 +354,7 @@ class ControllerMachine:
         bundle.notices.append(Notice("write-too-great", "zookeeper", told))
 
     def _pass_over(self, decider: Task, outstanding: Outstanding, bundle: Bundle) -> None:
-        """What is decided about one item does not fit into a request: it stays as it is, and whoever asked is refused.
+        """The decision about one item does not fit into a request: the item stays as it is, and its caller is refused.
 
         Only a topic that others made can be so great; see docs/decisions/0040-too-great-to-be-moved.md.
         """

@@ -87,7 +87,7 @@ class Moves:
         target = change.replicas or ()
         known, moving = draft.reassignment(tp), draft.unfinished(tp)
         again = moving is not None and target == moving.target
-        # What was taken on once is not refused the second time, for a broker that has died since.
+        # A target that was accepted once is not refused the second time because a broker has died since.
         refused = _unreadable(draft, tp)
         if refused is None and not again:
             by_znode = requested or legacy_original is not None
@@ -141,7 +141,7 @@ class Moves:
         if known.phase is Phase.DROPPING:
             self._owe_undeleted(draft, tp, known, partition)
         if known.phase is Phase.PAUSED and partition.leadership is not None:
-            # What was stopped for the pause is set going again by a new leader epoch alone.
+            # Only a new leader epoch makes replicas fetch again that were stopped for the pause.
             draft.lead(tp, partition.leadership.in_new_epoch())
         self._uncount(draft, known)
         draft.ended = True

@@ -68,7 +68,7 @@ def fetching(state: ControllerState, tp: TopicPartition) -> Replicas:
 def still(
     state: ControllerState, stopped: Mapping[TopicPartition, set[BrokerId]]
 ) -> dict[TopicPartition, set[BrokerId]]:
-    """Of what was to be stopped, what still stands still: a pause may end in the write in which it began."""
+    """Those replicas to stop that are paused still: a pause may end in the write in which it began."""
     paused = {tp for tp in stopped if tp in state.reassignments and state.reassignments[tp].phase is Phase.PAUSED}
     return {tp: brokers for tp, brokers in stopped.items() if tp in paused}
 

@@ -232,7 +232,7 @@ class KafkaPythonAdmin:
     ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
         """RPC 45; the controller is found anew when it moved."""
         if await self.is_shunter():
-            # Whoever asks takes the steps himself: each all at once, and null gives the originals back.
+            # The executor takes the steps itself: each is asked for all at once, and null restores the originals.
             from shunter.drivers.admin.reassignments import AlterOptions  # noqa: PLC0415  as in `alter_moves`
 
             options = AlterOptions(strategy=Strategy.ALL_AT_ONCE, intervention=Intervention.ROLL_BACK)

@@ -54,7 +54,7 @@ class PartitionReassignment(NamedTuple):
 
     @property
     def target(self) -> Replicas:
-        """Where it ends; where nobody but the shipped response tells: the replicas without the removing ones."""
+        """Where it ends; if the answer is Apache's, the replicas without those that are being removed."""
         if self.detail is not None:
             return self.detail.original if self.detail.phase == Phase.ROLLING_BACK.value else self.detail.target
         everybody = dict.fromkeys((*self.replicas, *self.adding))
