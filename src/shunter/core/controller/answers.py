@@ -172,7 +172,7 @@ class Answers:
 
     def _notice(self, broker: BrokerId, partitions: set[TopicPartition] | None, error: ErrorCode) -> Notice:
         if partitions is None:
-            told = f"it refuses our requests with {error.name}; they are sent again"
+            told = f"it refuses our requests with {error.name}; they are sent again, later each time"
             if error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
                 told += ". Our address or principal needs ClusterAction on the cluster (super.users, or an ACL)"
         else:
