@@ -37,6 +37,7 @@ class LoopStats:
     """Of all events: while it stays the same, nothing of the cluster changes."""
     handling_s: float = 0.0
     longest_s: float = 0.0
+    longest_event: str = ""
     queue_depth: int = 0
     batches: int = 0
     records: int = 0
@@ -48,7 +49,8 @@ class LoopStats:
         self.events.setdefault(event, Durations()).add(seconds)
         self.handling_s += seconds
         self.queue_depth = queue_depth
-        self.longest_s = max(self.longest_s, seconds)
+        if seconds > self.longest_s:
+            self.longest_s, self.longest_event = seconds, event
 
     def noticed(self, kind: str) -> None:
         """Count one notice."""
