@@ -1,0 +1,382 @@
+"""What if: brokers that are not there yet, another replication factor or retention, a rack lost; and the fewest brokers that fit.
+
+A change makes another cluster of a cluster, the planner plans that one, and what counts is how full each broker ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+import numpy as np
+
+from shunter.core.planning.balance import plan
+from shunter.core.planning.cluster import (
+    ABSENT,
+    ClusterLoad,
+    Flags,
+    Floats,
+    Indexes,
+    Ints,
+    Resource,
+    broker_loads,
+    weights,
+)
+from shunter.core.planning.moves import BalancedPlan, Undone, difference, widened
+from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
+
+MOST_BROKERS = 1_000
+"""More new brokers than this are not tried."""
+_NEARLY = 1e-6
+_LIMITED = (Resource.DISK, Resource.BYTES_IN, Resource.BYTES_OUT)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChange:
+    """What is to be other than it is. Bytes, bytes per second, factors; topics are named by patterns (`payments.*`)."""
+
+    added: int = 0
+    """Brokers that do not exist yet."""
+    disk: float | None = None
+    """Room on the disks of each of them; also of a broker whose room nobody knows. None: the median of the others."""
+    network: float | None = None
+    """What the network of each of them carries each way; None: the median of the others."""
+    racks: tuple[str, ...] = ()
+    """Where they stand, in turn; none named: always where the fewest brokers are."""
+    lost_racks: tuple[str, ...] = ()
+    replication: int = 0
+    """The replication factor of `topics`; 0 leaves it."""
+    topics: tuple[str, ...] = ()
+    """None named: all."""
+    retention: tuple[tuple[str, float], ...] = ()
+    """What is kept of topics, as a factor of what is kept now; the first pattern that fits a topic counts."""
+    traffic: float = 1.0
+    """What is written and read, as a factor."""
+
+
+class Survival(NamedTuple):
+    """What is left at once when racks are lost, before anything is copied."""
+
+    unavailable: tuple[str, ...]
+    """Partitions without any replica left."""
+    below_min_isr: tuple[str, ...]
+    """Partitions that have a leader, and fewer replicas than min.insync.replicas: producers with acks=all are refused."""
+    loads: Floats
+    """(B, K) what each broker carries when leadership has moved to the replicas that are left."""
+
+
+class BrokerFill(NamedTuple):
+    """How much of a capacity a broker's load takes: 1 is all of it. `stood_in` is None where no rack is lost."""
+
+    broker: int
+    rack: str
+    resource: str
+    capacity: float
+    before: float
+    stood_in: float | None
+    """After the loss and before anything is copied."""
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeAnswer:
+    """What a change comes to."""
+
+    plan: BalancedPlan
+    """From the replicas as they are, in the changed cluster, to where they should be."""
+    added: tuple[int, ...]
+    lost: tuple[int, ...]
+    survival: Survival | None
+    reached: bool
+    """Whether no replica stays on a lost broker, and every replication factor that was asked for is there."""
+
+    def fills(self) -> Iterator[BrokerFill]:
+        """Each broker and each resource whose capacity is known."""
+        cluster, resources = self.plan.cluster, self.plan.targets.resources
+        for resource in _LIMITED:
+            capacity = cluster.capacity(resource)
+            if capacity is None or resource not in resources:
+                continue
+            column = resources.index(resource)
+            for at, broker in enumerate(cluster.brokers):
+                room = float(capacity[at])
+                if not np.isfinite(room) or room <= 0:
+                    continue
+                stood_in = None if self.survival is None else float(self.survival.loads[at, column]) / room
+                before, after = (float(loads[at, column]) / room for loads in (self.plan.before, self.plan.after))
+                rack = cluster.racks[int(cluster.rack_of[at])]
+                yield BrokerFill(broker, rack, resource.label, room, before, stood_in, after)
+
+    @property
+    def fits(self) -> bool:
+        """Whether all is reached, and every broker that is not lost keeps the headroom of every capacity that is known."""
+        most = 1 - self.plan.request.headroom + _NEARLY
+        return self.reached and all(one.after <= most for one in self.fills() if one.broker not in self.lost)
+
+    def least_seconds(self, rate: float) -> float:
+        """The time that copying takes at least, where each broker copies at a rate (bytes/s) each way.
+
+        Schedules of Shunter come within a few percent of this bound (docs/scheduling.md).
+        """
+        moves, brokers = self.plan.moves, len(self.plan.cluster.brokers)
+        if not len(moves):
+            return 0.0
+        left = _without(self.plan.cluster.replicas, self.plan.cluster, self.lost)
+        source = left[moves.partition, 0]
+        known = source != ABSENT
+        sent = np.bincount(source[known], weights=moves.size[known], minlength=brokers)
+        received = np.bincount(moves.target, weights=moves.size, minlength=brokers)
+        return float(max(sent.max(), received.max())) / rate
+
+
+def answer(cluster: ClusterLoad, change: ClusterChange, request: PlanRequest) -> ChangeAnswer:
+    """Plan a cluster as it would be.
+
+    Args:
+        request: Headroom, band, aims and exclusions; the scope follows from the change.
+
+    Raises:
+        PlanRefused: The change names what the cluster doesn't have, or can't be planned at all.
+    """
+    start = changed(cluster, change)
+    lost = _lost(start, change)
+    steps = list(_steps(start, change, request, lost))
+    at, undone = start, tuple[Undone, ...]()
+    made = None
+    for step in steps:
+        made = plan(at, step)
+        undone += made.undone
+        at = replace(at, replicas=made.replicas)
+    assert made is not None, "there is always a step"
+    whole = _from_start(start, at, replace(made, undone=undone))
+    survival = _survival(start, whole, lost) if lost else None
+    return ChangeAnswer(whole, start.brokers[len(cluster.brokers) :], lost, survival, _reached(at, start, change, lost))
+
+
+def fewest_brokers(
+    cluster: ClusterLoad, change: ClusterChange, request: PlanRequest, most: int = MOST_BROKERS
+) -> ChangeAnswer:
+    """Find the least number of new brokers with which the change fits; `ChangeAnswer.fits` is false where `most` don't do.
+
+    One broker fewer was planned too and does not fit, or can't by the sum of what is carried. (More brokers are taken never to
+    fit worse.)
+
+    Args:
+        change: Its `added` is not looked at.
+        request: `headroom` is what every broker must keep.
+
+    Raises:
+        PlanRefused: as `answer`, or no capacity is known.
+    """
+    tried: dict[int, ChangeAnswer | None] = {}
+
+    def found(count: int) -> ChangeAnswer | None:
+        if count not in tried:
+            try:
+                tried[count] = answer(cluster, replace(change, added=count), request)
+            except PlanRefused:
+                # Too few brokers for the replication factor: that is what more brokers mend.
+                if count == most:
+                    raise
+                tried[count] = None
+        return tried[count]
+
+    def fits(count: int) -> bool:
+        one = found(count)
+        return one is not None and one.fits
+
+    count = min(_fewest_by_sum(cluster, change, request), most)
+    failed, step = count - 1, 1
+    while not fits(count) and count < most:
+        failed, count, step = count, min(count + step, most), step * 2
+    while count - failed > 1 and fits(count):
+        middle = (count + failed) // 2
+        failed, count = (failed, middle) if fits(middle) else (middle, count)
+    reached = found(count)
+    assert reached is not None, "what can't be planned with the most brokers was raised"
+    return reached
+
+
+def changed(cluster: ClusterLoad, change: ClusterChange) -> ClusterLoad:
+    """The cluster with other retention and traffic, and with the brokers that do not exist yet, which hold nothing.
+
+    Raises:
+        PlanRefused: A factor below 0, a number of brokers below 0, or a room for new brokers that nobody knows.
+    """
+    if change.added < 0 or change.traffic < 0 or any(factor < 0 for _, factor in change.retention):
+        raise PlanRefused("what if: a number of brokers, a traffic or a retention is below 0")
+    kept = np.ones(len(cluster.topics))
+    for pattern, factor in reversed(change.retention):
+        kept[_named(cluster, (pattern,), "retention")] = factor
+    scaled = replace(
+        cluster,
+        sizes=cluster.sizes * kept[cluster.topic_of],
+        bytes_in=None if cluster.bytes_in is None else cluster.bytes_in * change.traffic,
+        bytes_out=None if cluster.bytes_out is None else cluster.bytes_out * change.traffic,
+    )
+    racks = [*cluster.racks]
+    placed = [racks[at] for at in cluster.rack_of.tolist()]
+    for number in range(change.added):
+        placed.append(_rack_of_next(placed, change, number))
+    racks = sorted(set(placed) | set(racks))
+    last = max(cluster.brokers, default=0)
+    return replace(
+        scaled,
+        brokers=(*cluster.brokers, *range(last + 1, last + 1 + change.added)),
+        racks=tuple(racks),
+        rack_of=np.array([racks.index(rack) for rack in placed], dtype=np.int32),
+        disk_capacity=_grown(cluster.disk_capacity, len(cluster.brokers), change.added, change.disk),
+        bytes_in_capacity=_grown(cluster.bytes_in_capacity, len(cluster.brokers), change.added, change.network),
+        bytes_out_capacity=_grown(cluster.bytes_out_capacity, len(cluster.brokers), change.added, change.network),
+    )
+
+
+def _rack_of_next(placed: list[str], change: ClusterChange, number: int) -> str:
+    if change.racks:
+        return change.racks[number % len(change.racks)]
+    standing = sorted(set(placed) - set(change.lost_racks))
+    if not standing:
+        raise PlanRefused("what if: every rack is lost; say with --rack where new brokers stand")
+    return min(standing, key=lambda rack: (placed.count(rack), rack))
+
+
+def _grown(known: Floats | None, brokers: int, added: int, given: float | None) -> Floats | None:
+    """Capacities with those of new brokers; what is given stands in for brokers of which nobody knows it."""
+    there = np.full(brokers, np.nan) if known is None else np.where(np.isfinite(known), known, np.nan)
+    if given is None and np.isnan(there).all():
+        return None
+    usual = float(np.nanmedian(there)) if given is None else given
+    return np.append(np.where(np.isnan(there), usual, there), np.full(added, usual))
+
+
+def _named(cluster: ClusterLoad, patterns: tuple[str, ...], what: str) -> Flags:
+    """(topics,) which topics patterns name.
+
+    Raises:
+        PlanRefused: a pattern that names none.
+    """
+    found = np.zeros(len(cluster.topics), dtype=np.bool_)
+    for pattern in patterns:
+        fit = np.array([fnmatchcase(topic, pattern) for topic in cluster.topics], dtype=np.bool_)
+        if not fit.any():
+            raise PlanRefused(f"{what}: the cluster has no topic {pattern!r}")
+        found |= fit
+    return found
+
+
+def _lost(cluster: ClusterLoad, change: ClusterChange) -> tuple[int, ...]:
+    unknown = sorted(set(change.lost_racks) - set(cluster.racks))
+    if unknown:
+        raise PlanRefused(f"lost racks: the cluster has no rack {unknown[0]!r}; it has {', '.join(cluster.racks)}")
+    return tuple(
+        broker
+        for broker, rack in zip(cluster.brokers, cluster.rack_of.tolist(), strict=True)
+        if cluster.racks[rack] in change.lost_racks
+    )
+
+
+def _steps(
+    cluster: ClusterLoad, change: ClusterChange, request: PlanRequest, lost: tuple[int, ...]
+) -> Iterator[PlanRequest]:
+    """What is planned one after the other: leave what is lost, change the factor, level out."""
+    bare = replace(request, brokers=(), replacements=(), replication=0, topics=(), disk_limit=None)
+    if lost:
+        yield replace(bare, scope=Scope.DRAIN, brokers=lost)
+    rest = replace(bare, excluded_brokers=tuple(sorted({*request.excluded_brokers, *lost})))
+    if change.replication:
+        chosen = _named(cluster, change.topics, "replication") if change.topics else None
+        names = () if chosen is None else tuple(np.array(cluster.topics, dtype=object)[chosen].tolist())
+        yield replace(rest, scope=Scope.CHANGE_REPLICATION, replication=change.replication, topics=names)
+    yield replace(rest, scope=Scope.REBALANCE)
+
+
+def _from_start(start: ClusterLoad, end: ClusterLoad, last: BalancedPlan) -> BalancedPlan:
+    """One plan of several steps: what is copied twice on the way is copied once."""
+    resources = last.targets.resources
+    wide = replace(start, replicas=widened(start.replicas, end.replicas.shape[1]))
+    nothing = np.zeros(wide.replicas.shape, dtype=np.int8)
+    moves, dropped = difference(wide.replicas, end.replicas, start.sizes, nothing, nothing - 1)
+    brokers = len(start.brokers)
+    return replace(
+        last,
+        cluster=wide,
+        replicas=end.replicas,
+        changed=np.flatnonzero((end.replicas != wide.replicas).any(axis=1)),
+        moves=moves,
+        dropped=dropped,
+        before=broker_loads(wide.replicas, brokers, *weights(wide, resources)),
+        after=broker_loads(end.replicas, brokers, *weights(end, resources)),
+    )
+
+
+def _survival(start: ClusterLoad, whole: BalancedPlan, lost: tuple[int, ...]) -> Survival:
+    left = _without(start.replicas, start, lost)
+    count = (left != ABSENT).sum(axis=1)
+    least = np.ones(len(count), dtype=np.int32) if start.min_isr is None else start.min_isr
+    hit = count < start.replication
+    gone, short = np.flatnonzero(count == 0), np.flatnonzero((count > 0) & (count < least) & hit)
+    standing = replace(start, replicas=left)
+    every, leading = weights(standing, whole.targets.resources)
+    loads = broker_loads(left, len(start.brokers), every, leading)
+    return Survival(
+        tuple(start.partition_name(int(one)) for one in gone),
+        tuple(start.partition_name(int(one)) for one in short),
+        loads,
+    )
+
+
+def _without(replicas: Indexes, cluster: ClusterLoad, lost: tuple[int, ...]) -> Indexes:
+    """(P, W) the replicas that are on no lost broker, in their order; rows of none are all ABSENT."""
+    indexes = np.flatnonzero(np.isin(np.array(cluster.brokers), lost))
+    left = np.where(np.isin(replicas, indexes), ABSENT, replicas)
+    order = np.argsort(left == ABSENT, axis=1, kind="stable")
+    return np.take_along_axis(left, order, axis=1)
+
+
+def _reached(end: ClusterLoad, start: ClusterLoad, change: ClusterChange, lost: tuple[int, ...]) -> bool:
+    indexes = np.flatnonzero(np.isin(np.array(end.brokers), lost))
+    if np.isin(end.replicas, indexes).any():
+        return False
+    if not change.replication:
+        return True
+    chosen = _named(start, change.topics or ("*",), "replication")[start.topic_of]
+    return bool((end.replication[chosen] == change.replication).all())
+
+
+def _fewest_by_sum(cluster: ClusterLoad, change: ClusterChange, request: PlanRequest) -> int:
+    """How many new brokers it takes for the sum of what is carried, however it is spread.
+
+    Raises:
+        PlanRefused: no capacity is known.
+    """
+    one = changed(cluster, replace(change, added=1))
+    lost = np.isin(np.array(one.brokers), _lost(one, change))
+    factors: Ints = one.replication.astype(np.int64)
+    if change.replication:
+        factors[_named(one, change.topics or ("*",), "replication")[one.topic_of]] = change.replication
+    rate_in = np.zeros(len(factors)) if one.bytes_in is None else one.bytes_in
+    rate_out = np.zeros(len(factors)) if one.bytes_out is None else one.bytes_out
+    totals = {
+        Resource.DISK: float((one.sizes * factors).sum()),
+        Resource.BYTES_IN: float((rate_in * factors).sum()),
+        Resource.BYTES_OUT: float((rate_out + rate_in * (factors - 1)).sum()),
+    }
+    known = {resource: capacity for resource in _LIMITED if (capacity := one.capacity(resource)) is not None}
+    if not known:
+        raise PlanRefused(
+            "how many brokers it takes: no capacity is known; give the disks of new brokers (snapshots tell those of the others "
+            "from Kafka 3.3 on), or the capacity of the network"
+        )
+    counts = [0]
+    for resource, capacity in known.items():
+        each = float(capacity[-1]) * (1 - request.headroom)
+        there = float(capacity[:-1][~lost[:-1]].sum()) * (1 - request.headroom)
+        missing = totals[resource] * (1 - _NEARLY) - there
+        if missing > 0 and each <= 0:
+            raise PlanRefused(f"how many brokers it takes: new ones have no {resource.label} to give")
+        counts.append(int(np.ceil(missing / each)) if missing > 0 else 0)
+    standing = int((~lost[:-1]).sum())
+    counts.append(int(factors.max(initial=0)) - standing)
+    return max(counts)
