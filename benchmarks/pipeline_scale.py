@@ -22,10 +22,10 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from shunter.app.pipeline import model
 from shunter.pipeline.ingest import IngestOptions, ingest_files
 from shunter.pipeline.lake import Lake
-from shunter.pipeline.modelling import load_model
-from shunter.pipeline.schemas import LOAD_MODEL, SAMPLES
+from shunter.pipeline.schemas import LOAD_MODEL
 from shunter.pipeline.session import SessionSettings, open_session
 from shunter.pipeline.sources.tables import read_table
 
@@ -42,6 +42,7 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--memory", default="5g", help="Java heap; the rest of the 8 GB is for buffers outside of it")
     parser.add_argument("--folder", type=Path, default=None, help="where to work; default: a folder that is removed")
+    parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
     parser.add_argument("--input", type=Path, default=None, help="samples to use; made there first if it is not there")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="shunter-scale-", dir=arguments.folder))
@@ -50,7 +51,11 @@ def main() -> None:
             name="pipeline-scale",
             master=f"local[{arguments.cores}]",
             memory=arguments.memory,
-            conf={"spark.local.dir": str(folder), "spark.log.level": "ERROR"},
+            conf={
+                "spark.local.dir": str(folder),
+                "spark.log.level": "ERROR",
+                **{name: value for name, _, value in (entry.partition("=") for entry in arguments.conf)},
+            },
         )
     )
     try:
@@ -68,7 +73,7 @@ def measure(spark: SparkSession, shape: str, rows: int, folder: Path, samples: P
     """Run both steps once, into a lake of their own."""
     lake = Lake(str(folder / "lake"))
     ingest_seconds, ingest_processor = timed(lambda: ingest(spark, lake, samples))
-    model_seconds, model_processor = timed(lambda: model(spark, lake, rows))
+    model_seconds, model_processor = timed(lambda: model(spark, lake))
     replicas = lake.read(spark, LOAD_MODEL).count()
     good = sum(commit.good for commit in lake.live(spark))
     assert good == rows, f"{good} of {rows} rows were good"
@@ -115,11 +120,6 @@ def ingest(spark: SparkSession, lake: Lake, folder: Path) -> None:
     ingest_files(
         spark, lake, [str(folder)], "parquet", lambda s, p: read_table(s, p, "parquet"), now=NOW, options=options
     )
-
-
-def model(spark: SparkSession, lake: Lake, rows: int) -> None:
-    """The step as `shunter pipeline model` does it."""
-    lake.write(load_model(lake.read(spark, SAMPLES), tasks=max(2, rows // 1_000_000)), LOAD_MODEL)
 
 
 def timed(step: object) -> tuple[float, float]:

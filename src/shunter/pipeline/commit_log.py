@@ -241,6 +241,16 @@ def touch(one: Commit, other: Commit) -> bool:
     return one.since < other.until and other.since < one.until
 
 
+def may_span(commits: Iterable[Commit], seconds: int) -> bool:
+    """Whether the windows of some batches may be so far apart. A batch of an older lake does not say of when its windows are."""
+    good = [one for one in commits if one.good]
+    begun = [one.since for one in good if one.since is not None]
+    ended = [one.until for one in good if one.until is not None]
+    if min(len(begun), len(ended)) < len(good):
+        return True
+    return bool(good) and (max(ended) - min(begun)).total_seconds() >= seconds
+
+
 def _has(state: LogState, ingest_id: str) -> bool:
     return any(commit.ingest_id == ingest_id for commit in state.commits)
 

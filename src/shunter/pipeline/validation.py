@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, DataFrame, Observation, Window
+from pyspark.sql import Column, DataFrame, Observation, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from shunter.pipeline.schemas import AMOUNTS, MEASURES, REJECTS, REPLICA_KEY, ROLES, SCHEMA_VERSION
@@ -25,7 +25,7 @@ RAW = (
     *MEASURES, "source", "file", "reader_rule", "reader_detail",
 )  # fmt: skip
 """What readers hand over: typed columns, and what they could not read (rule and detail, else null)."""
-_PLACE, _ORDER = ("series", "cluster_id", "bucket"), ("window_start", "newcomer", "tie")
+_PLACE = ("series", "place")
 """How a task's rows are sorted. The hash comes first: it tells nearly all apart, and what is alike in all is not compared."""
 
 
@@ -52,16 +52,20 @@ def judge(rows: DataFrame, *, now: datetime, limits: Limits | None = None, clust
         cluster: Where given, rows of any other cluster are refused.
     """
     limits = limits or Limits()
-    rule, detail = first_broken(_row_rules(now, limits, cluster))
-    return rows.select(
+    rules = _row_rules(now, limits, cluster)
+    # Which rule is worked out once, and its words only for a row that breaks one.
+    judged = rows.withColumn("broken", F.coalesce(*(F.when(hit, F.lit(at)) for at, (_, hit, _) in enumerate(rules))))
+    rule, detail = first_broken([(name, F.col("broken") == at, words) for at, (name, _, words) in enumerate(rules)])
+    is_broken = F.col("broken").isNotNull()
+    return judged.select(
         # None, no name, and Hive's name for none are one folder, into which Spark would write one file thrice.
         F.when(~_nameless("cluster_id"), F.col("cluster_id")).alias("cluster_id"),
         F.coalesce("topic_id", _id_of_name()).alias("topic_id"),
         "topic", "partition", "broker_id", "role", "window_start", "window_seconds", *MEASURES, "source", "file",
         F.lit(SCHEMA_VERSION).alias("schema_version"),
         F.to_date("window_start").alias("date"),
-        F.coalesce("reader_rule", rule).alias("rule"),
-        F.coalesce("reader_detail", detail).alias("detail"),
+        F.coalesce("reader_rule", F.when(is_broken, rule)).alias("rule"),
+        F.coalesce("reader_detail", F.when(is_broken, detail)).alias("detail"),
     )  # fmt: skip
 
 
@@ -92,31 +96,22 @@ def judge_sequence(
         observed: Gets `overlaps`: how many windows begin before one ahead of them ended.
     """
     kept = [name for name in REJECTS.columns if name not in ("rule", "detail", "ingest_id", "file", "schema_version")]
-    spread = _spread(rows, known, kept, buckets).repartition(tasks, "cluster_id", "bucket")
+    spread = _spread(rows, known, kept, buckets).repartition(tasks, "place")
+    rows_in_tasks = _unpacked(spread, kept)
+    order = ("window_start", *(("newcomer",) if known is not None else ()), "tie")
     if one_by_one:
-        return _one_by_one(spread.sortWithinPartitions(*_PLACE, *_ORDER), kept, tolerance_seconds)
+        return _one_by_one(rows_in_tasks.sortWithinPartitions(*_PLACE, *order), kept, tolerance_seconds)
     # Sorted by eight-byte numbers alone. A replica is known by its hash: two that share one may be taken to overlap, and
     # are then told apart by `one_by_one`.
-    in_time = Window.partitionBy(*_PLACE).orderBy(*_ORDER)
-    ahead = in_time.rowsBetween(Window.unboundedPreceding, -1)
-    end = F.col("start") + F.col("window_seconds")
-    known_window = F.when(F.col("newcomer") == 0, F.struct("start", "known_by"))
-    same = (F.lag("partition").over(in_time) == F.col("partition")) & (
-        F.lag("broker_id").over(in_time) == F.col("broker_id")
+    ordered = _with_the_one_ahead(
+        rows_in_tasks, Window.partitionBy(*_PLACE).orderBy(*order), kept, has_known=known is not None
     )
-    ordered = spread.select(
-        *_with_ids(kept), "file", "row_rule", "row_detail", "newcomer", "start",
-        F.when(same, F.lag("start").over(in_time)).alias("before"),
-        F.max(end).over(ahead).alias("ended"),
-        F.last(known_window, ignorenulls=True).over(ahead).alias("earlier"),
-    )  # fmt: skip
     judged_good = F.col("row_rule").isNull()
-    duplicate = judged_good & (F.col("before") == F.col("start"))
-    overlap = (
-        judged_good
-        & (F.col("start") + F.lit(tolerance_seconds) < F.col("ended"))
-        & ~F.coalesce(duplicate, F.lit(False))
-    )
+    duplicate = F.coalesce(judged_good & (F.col("before") == F.col("start")), F.lit(False))
+    # The window just ahead says it for all: where none overlaps the next one, and windows of the same start are as long as
+    # each other, none overlaps a later one either.
+    into_next = ~duplicate & (F.col("start") + F.lit(tolerance_seconds) < F.col("ended"))
+    overlap = judged_good & (into_next | (duplicate & (F.col("window_seconds") != F.col("lasted"))))
     if observed is not None:
         ordered = ordered.observe(observed, F.count_if(overlap).alias("overlaps"))
     came = duplicate & (F.col("earlier.start") == F.col("start"))
@@ -135,8 +130,28 @@ def judge_sequence(
     )
 
 
+def _with_the_one_ahead(rows: DataFrame, in_time: WindowSpec, kept: list[str], *, has_known: bool) -> DataFrame:
+    """Tell each row of the one ahead of it: `before` (its start, where it is of the same replica), `ended`, `lasted`.
+
+    `earlier` is the last window ahead that came before; null where none did.
+    """
+    same = (F.lag("partition").over(in_time) == F.col("partition")) & (
+        F.lag("broker_id").over(in_time) == F.col("broker_id")
+    )
+    none = F.lit(None).cast("struct<start: bigint, known_by: string>")
+    known_window = F.when(F.col("newcomer") == 0, F.struct("start", "known_by"))
+    ahead = in_time.rowsBetween(Window.unboundedPreceding, -1)
+    return rows.select(
+        *kept, "file", "row_rule", "row_detail", "newcomer", "start",
+        F.when(same, F.lag("start").over(in_time)).alias("before"),
+        F.lag(F.col("start") + F.col("window_seconds")).over(in_time).alias("ended"),
+        F.lag("window_seconds").over(in_time).alias("lasted"),
+        (none if not has_known else F.last(known_window, ignorenulls=True).over(ahead)).alias("earlier"),
+    )  # fmt: skip
+
+
 def _spread(rows: DataFrame, known: DataFrame | None, kept: list[str], buckets: int) -> DataFrame:
-    """Bring a batch's rows, and windows that came before (`newcomer` 0), to where each replica's meet."""
+    """Bring a batch's rows, and windows that came before, to where each replica's meet; as narrow as a shuffle wants them."""
     text = F.lit(None).cast("string")
     mine = rows.select(
         *kept, "file", F.col("rule").alias("row_rule"), F.col("detail").alias("row_detail"), text.alias("known_by")
@@ -148,16 +163,26 @@ def _spread(rows: DataFrame, known: DataFrame | None, kept: list[str], buckets: 
     replica = F.xxhash64(*REPLICA_KEY)
     # The id of a topic that has none repeats its name, and needs not go through the shuffle beside it.
     own_id = F.nullif(F.col("topic_id"), _id_of_name()).alias("topic_id")
+    # What nearly no row has is one column for all of it.
+    aside = F.struct(F.when(~good, F.col("file")).alias("file"), "row_rule", "row_detail", "known_by")
     return mine.select(
-        *(own_id if name == "topic_id" else name for name in kept),
-        F.when(~good, F.col("file")).alias("file"),
-        "row_rule",
-        "row_detail",
-        "known_by",
-        F.unix_seconds("window_start").alias("start"),
+        *(own_id if name == "topic_id" else name for name in kept if name != "date"),
+        F.when(~good | F.col("known_by").isNotNull(), aside).alias("aside"),
         F.xxhash64(replica, good).alias("series"),
-        F.pmod(replica, F.lit(buckets)).cast("int").alias("bucket"),
-        F.when(F.col("known_by").isNull(), F.lit(1)).otherwise(F.lit(0)).alias("newcomer"),
+        F.xxhash64("cluster_id", F.pmod(replica, F.lit(buckets))).alias("place"),
+    )
+
+
+def _unpacked(spread: DataFrame, kept: list[str]) -> DataFrame:
+    """Derive again what need not go through the shuffle. `newcomer` is 0 for windows that came before."""
+    derived = {"topic_id": F.coalesce("topic_id", _id_of_name()), "date": F.to_date("window_start")}
+    return spread.select(
+        *((derived[name] if name in derived else F.col(name)).alias(name) for name in kept),
+        *(F.col(f"aside.{name}").alias(name) for name in ("file", "row_rule", "row_detail", "known_by")),
+        "series",
+        "place",
+        F.unix_seconds("window_start").alias("start"),
+        F.when(F.col("aside.known_by").isNull(), F.lit(1)).otherwise(F.lit(0)).alias("newcomer"),
         # Of two rows for one window the same one must win whenever the batch is run again.
         F.xxhash64(*MEASURES, "window_seconds").alias("tie"),
     )
@@ -167,14 +192,9 @@ def _id_of_name() -> Column:
     return F.concat(F.lit("name:"), F.col("topic"))
 
 
-def _with_ids(kept: list[str]) -> list[Column]:
-    whole = F.coalesce("topic_id", _id_of_name()).alias("topic_id")
-    return [whole if name == "topic_id" else F.col(name) for name in kept]
-
-
 def _one_by_one(ordered: DataFrame, kept: list[str], tolerance: int) -> DataFrame:
     given = ordered.select(
-        *_with_ids(kept), "file", F.lit(SCHEMA_VERSION).alias("schema_version"), F.col("row_rule").alias("rule"),
+        *kept, "file", F.lit(SCHEMA_VERSION).alias("schema_version"), F.col("row_rule").alias("rule"),
         F.col("row_detail").alias("detail"), "series", "start", "known_by",
     )  # fmt: skip
     names = [*kept, "file", "schema_version", "rule", "detail"]

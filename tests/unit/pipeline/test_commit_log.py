@@ -16,6 +16,7 @@ from shunter.pipeline.commit_log import (
     LogState,
     StreamMark,
     conflicts,
+    may_span,
 )
 from shunter.pipeline.stores import LocalStore
 
@@ -161,3 +162,15 @@ def test_readers_beside_writers_and_pruning_see_every_state_once(tmp_path):
             assert found.version == number + 1 >= seen
             assert [commit.ingest_id for commit in found.commits] == [f"b{at}" for at in range(found.version)]
             seen = found.version
+
+
+def test_how_far_apart_the_windows_of_batches_may_be():
+    def batch(first, days, good=1):
+        since = NOW + timedelta(days=first)
+        return Commit("x", "json", good=good, since=since, until=since + timedelta(days=days))
+
+    fortnight = 14 * 86_400
+    assert not may_span([], fortnight)
+    assert not may_span([batch(0, 3), batch(5, 8.9), Commit("empty", "json")], fortnight)
+    assert may_span([batch(0, 3), batch(5, 9)], fortnight)
+    assert may_span([batch(0, 3), Commit("older", "json", good=1)], fortnight), "it does not say of when it is"
