@@ -11,12 +11,13 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql.types import StructField, StructType
 
-from shunter.app.pipeline_outlook import Quality, read_owners
+from shunter.app.pipeline_outlook import Anomaly, Quality, append_events, read_owners
 from shunter.cli.pipeline_options import as_json
-from shunter.errors import FormatError
+from shunter.errors import DriverError, FormatError
+from shunter.pipeline.anomalies import anomalies
 from shunter.pipeline.filling import runway
 from shunter.pipeline.quality import data_quality
-from shunter.pipeline.schemas import BROKERS, DAILY, REJECTS, REPLICAS, SAMPLES
+from shunter.pipeline.schemas import BROKER_LOADS, BROKERS, DAILY, REJECTS, REPLICAS, SAMPLES
 from shunter.pipeline.sizes import daily_sizes
 from shunter.pipeline.usage import showback
 
@@ -146,6 +147,58 @@ def test_data_quality_of_each_day(spark, seen):
     assert (told[0]["with_rates"], told[0]["coverage"], told[0]["rates_until"]) == (0, 0, None)
 
 
+def test_what_is_not_as_it_was(spark, seen, tmp_path):
+    replicas, _, days = seen
+    # On the tenth day pay.in-0 is read at 30 MB/s for an hour, and all of it five times over; on the last one it loses a third.
+    rows = [row.asDict() | {"bytes_in_peak": 2e6, "bytes_out_peak": 6e6} for row in days.collect()]
+    for row in rows:
+        if row["topic"] == "pay.in" and row["role"] == "leader":
+            row |= {"bytes_in": 100 * GB, "bytes_out": 300 * GB}
+            if row["date"] == FIRST + timedelta(days=9):
+                row |= {"bytes_out": 1_500 * GB, "bytes_out_peak": 30e6}
+    held = [row.asDict() for row in replicas.collect()]
+    for row in held:
+        if row["topic"] == "pay.in" and row["date"] == FIRST + timedelta(days=11):
+            row["size_bytes"] -= 40 * GB
+    loads = [
+        {
+            "cluster_id": "yard", "broker_id": 2, "last_window": datetime(2025, 2, 2), "explained_bytes_in": 0.5,
+            "explained_bytes_out": 1.05, "cpu_p95": 0.9, "handler_idle_p05": 0.5,
+        },
+        {"cluster_id": "yard", "broker_id": 1, "last_window": datetime(2025, 2, 2), "cpu_p95": 0.1, "handler_idle_p05": 0.5},
+    ]  # fmt: skip
+    days, replicas = frame(spark, DAILY, rows), frame(spark, REPLICAS, held)
+    found = anomalies(days, daily_sizes(replicas, days), frame(spark, BROKER_LOADS, loads)).collect()
+    told = {(row["kind"], row["name"]): row for row in found}
+    assert sorted(told) == [
+        ("broker", "broker 2"), ("fan-out", "pay.in"), ("hot-out", "pay.in-0"), ("looked", ""),
+        ("shrinks", "broker 1"), ("shrinks", "broker 2"), ("shrinks", "pay.in"),
+    ]  # fmt: skip
+    assert len(found) == len(told)
+    hot = told["hot-out", "pay.in-0"]
+    assert ((hot["date"] - FIRST).days, hot["value"], hot["usual"]) == (9, 30e6, 6e6)
+    assert hot["what"] == "30.0 MB/s are read from it; on the days before it was 6.0 at most"
+    assert (told["fan-out", "pay.in"]["value"], told["fan-out", "pay.in"]["usual"]) == (15, 3)
+    assert told["shrinks", "pay.in"]["value"] == 2 * 82 * GB
+    assert told["shrinks", "pay.in"]["usual"] == pytest.approx(2 * 98 * GB, rel=0.03)
+    assert told["broker", "broker 2"]["what"] == (
+        "the samples of the partitions that it leads make 50% of its own count of bytes in; "
+        "its processors are 90% busy (95th percentile)"
+    )
+    assert told["looked", ""]["date"] == FIRST + timedelta(days=11)
+
+    path = tmp_path / "events.jsonl"
+    one = Anomaly("yard", "hot-out", "pay.in-0", hot["date"], 30e6, 6e6, "hot", new=True)
+    for new in (True, False, True):
+        append_events([one._replace(new=new)], path, datetime(2025, 2, 3, tzinfo=UTC))
+    first, again = map(json.loads, path.read_text().splitlines())
+    assert first == again
+    assert (first["specversion"], first["type"], first["subject"]) == ("1.0", "shunter.anomaly.hot-out", "pay.in-0")
+    assert first["data"] == {"date": "2025-01-31", "value": 30e6, "usual": 6e6, "what": "hot"}
+    with pytest.raises(DriverError, match="Is a directory"):
+        append_events([one], tmp_path, datetime(2025, 2, 3, tzinfo=UTC))
+
+
 @pytest.mark.long
 def test_the_notebook_runs(spark):
     """Each cell in order, in the tests' session, which the notebook joins."""
@@ -186,7 +239,10 @@ def test_outcomes_as_json():
 def test_every_stage_says_as_json_what_it_did():
     from shunter.cli.pipeline import pipeline
 
-    stages = {"account", "clean", "compact", "ingest", "model", "plan", "quality", "runway", "schedule", "showback"}
+    stages = {
+        "account", "anomalies", "clean", "compact", "ingest", "model", "plan", "quality", "runway", "schedule", "showback",
+        "what-if",
+    }  # fmt: skip
     assert {
         name for name, stage in pipeline.commands.items() if any(one.name == "json" for one in stage.params)
     } == stages

@@ -24,9 +24,9 @@ async def examine(target: Target) -> tuple[CheckUp, tuple[Finding, ...]]:
         DriverError: the cluster does not answer, or does not let us in.
         SettingsError, FormatError: the properties file can't be used.
     """
-    seen = await asyncio.to_thread(take_check_up, configuration_of(target.bootstrap, target.properties))
     admin = await connect(target)
     try:
+        seen = await take_check_up(admin)
         place = await journal_place(target, admin)
     finally:
         await admin.close()

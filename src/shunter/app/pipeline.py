@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -31,24 +32,28 @@ from shunter.errors import DriverError, FormatError, SettingsError
 from shunter.formats.plan_files import write_reassignment
 from shunter.pipeline.broker_batch import ingest_cruise_control
 from shunter.pipeline.broker_check import BrokerDoubt, broker_loads, doubts
-from shunter.pipeline.commit_log import Commit
-from shunter.pipeline.fleet import PEAKS
+from shunter.pipeline.commit_log import Commit, may_span
+from shunter.pipeline.fleet import PEAKS, WEEK
 from shunter.pipeline.fleet_worker import ClusterLimit
 from shunter.pipeline.identity import one_series
 from shunter.pipeline.ingest import IngestOptions, IngestOutcome, ingest_files, nothing_taken
 from shunter.pipeline.lake import Cleaned, Lake
-from shunter.pipeline.modelling import load_model, load_shape
+from shunter.pipeline.locks import ClusterLocks, LockHolder
+from shunter.pipeline.modelling import SHAPE_SECONDS, load_model, load_shape
+from shunter.pipeline.outlook_schemas import BROKER_WEEKS
 from shunter.pipeline.packaging import package
-from shunter.pipeline.plan_batch import ClusterOutcome, FleetPlan, plan_lake, reassignments
+from shunter.pipeline.plan_batch import ClusterOutcome, FleetPlan, PlannedTarget, plan_lake, reassignments
 from shunter.pipeline.rollup import compact, roll_up_days
 from shunter.pipeline.schemas import BROKER_LOADS, BROKER_SAMPLES, HOURLY, LOAD_MODEL, REPLICAS, SAMPLES, SHAPES
 from shunter.pipeline.session import DELTA, DELTA_CONF, KAFKA_SOURCE, SessionSettings, open_session
-from shunter.pipeline.snapshot_batch import ingest_snapshots
+from shunter.pipeline.snapshot_batch import ingest_snapshots, latest_snapshot
 from shunter.pipeline.sources.kafka_topic import read_topic
 from shunter.pipeline.sources.log_dirs import read_log_dirs
 from shunter.pipeline.sources.prometheus import read_prometheus
 from shunter.pipeline.sources.tables import FORMATS, read_table
+from shunter.pipeline.stores import open_store
 from shunter.pipeline.stream import StreamOptions, start_stream
+from shunter.pipeline.weeks import broker_weeks, partition_weeks
 
 KINDS = (*FORMATS, "prometheus", "log-dirs", "cruise-control", "snapshots")
 ROWS_PER_TASK = 1_000_000
@@ -243,6 +248,32 @@ def ingest_topic(settings: PipelineSettings, source: TopicInput) -> Streamed:
         return Streamed(len(made), sum(commit.good for commit in made), rejected, tuple(sorted(rules.items())))
 
 
+@contextmanager
+def deriving(spark: SparkSession, lake: Lake, stage: str, clusters: Sequence[str] = ()) -> Iterator[None]:
+    """Hold clusters (none named: all) while their derived tables are replaced.
+
+    Raises:
+        DriverError: another stage is at one of them; names it.
+    """
+    place = f"{lake.root}/locks"
+    locks = ClusterLocks(open_store(spark, place), place, utc_now, _is_gone)
+    with locks.held(clusters, LockHolder(stage, socket.gethostname(), os.getpid())):
+        yield
+
+
+def _is_gone(holder: LockHolder) -> bool:
+    """Whether a process of this machine has ended; of other machines nobody knows."""
+    if holder.machine != socket.gethostname():
+        return False
+    try:
+        os.kill(holder.process, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Modelled:
     """What the model holds."""
@@ -274,8 +305,21 @@ def model(
     Raises:
         FormatError: there is nothing to model.
     """
+    with deriving(spark, lake, "model", clusters):
+        return _modelled(spark, lake, source, clusters, (since, until))
+
+
+def _modelled(
+    spark: SparkSession,
+    lake: Lake,
+    source: str,
+    clusters: Sequence[str],
+    span: tuple[datetime | None, datetime | None],
+) -> Modelled:
+    since, until = span
     table = {"samples": SAMPLES, "hourly": HOURLY}[source]
-    rows = sum(commit.good for commit in lake.live(spark))
+    live = lake.live(spark)
+    rows = sum(commit.good for commit in live)
     frame, replicas = lake.read(spark, table), lake.read(spark, REPLICAS)
     if clusters:
         frame = frame.where(F.col("cluster_id").isin(*clusters))
@@ -286,7 +330,9 @@ def model(
     if not replicas.isEmpty():
         frame = one_series(frame, replicas)
     lake.write(load_model(frame, tasks=max(2, rows // ROWS_PER_TASK)), LOAD_MODEL)
-    lake.write(load_shape(frame), SHAPES)
+    if source == "hourly" or may_span(live, SHAPE_SECONDS):
+        lake.write(load_shape(frame), SHAPES)
+        _add_weeks_up(spark, lake, clusters)
     made = lake.read(spark, LOAD_MODEL)
     if clusters:
         made = made.where(F.col("cluster_id").isin(*clusters))
@@ -300,6 +346,16 @@ def model(
     weeks = lake.read(spark, SHAPES).count()
     brokers, doubted = _check_brokers(spark, lake, clusters)
     return Modelled(counted["replicas"], counted["rates"], weeks, counted["confidence"], brokers, doubted)
+
+
+def _add_weeks_up(spark: SparkSession, lake: Lake, clusters: Sequence[str]) -> None:
+    """Add up the weeks of each broker's replicas, where some are known and a snapshot says who holds what."""
+    shapes, loads = lake.read(spark, SHAPES), lake.read(spark, LOAD_MODEL)
+    _, replicas = latest_snapshot(spark, lake)
+    if clusters:
+        replicas = replicas.where(F.col("cluster_id").isin(*clusters))
+    known = replicas.join(F.broadcast(shapes.select("cluster_id").distinct()), on="cluster_id", how="left_semi")
+    lake.write(broker_weeks(partition_weeks(loads, shapes), known), BROKER_WEEKS)
 
 
 def _check_brokers(spark: SparkSession, lake: Lake, clusters: Sequence[str]) -> tuple[int, tuple[BrokerDoubt, ...]]:
@@ -325,8 +381,9 @@ def roll_up(spark: SparkSession, lake: Lake, *, keep_days: int | None, new_only:
     if not any(commit.good for commit in state.live):
         return None
     keep_from: date | None = None if keep_days is None else utc_now().date() - timedelta(days=keep_days)
-    roll_up_days(spark, lake, state, new_only=new_only)
-    made = compact(spark, lake, now=utc_now(), keep_from=keep_from, rolled_up=state)
+    with deriving(spark, lake, "compact"):
+        roll_up_days(spark, lake, state, new_only=new_only)
+        made = compact(spark, lake, now=utc_now(), keep_from=keep_from, rolled_up=state)
     lake.clean(spark, utc_now(), older_than=timedelta(hours=1), abandoned=False)
     return None if made is None else made.ingest_id
 
@@ -367,8 +424,8 @@ class FleetPlanOptions(PlanWords):
         """
         if self.scope not in SCOPES:
             raise SettingsError(f"scope {self.scope!r} is none of {', '.join(SCOPES)}")
-        if self.peak not in PEAKS:
-            raise SettingsError(f"peak {self.peak!r} is none of {', '.join(PEAKS)}")
+        if self.peak not in (*PEAKS, WEEK):
+            raise SettingsError(f"peak {self.peak!r} is none of {', '.join((*PEAKS, WEEK))}")
         try:
             asked = request_from(self)
             check(asked)
@@ -414,9 +471,14 @@ def plan(
 
 def write_reassignments(spark: SparkSession, lake: Lake, plan_id: str, out: Path) -> tuple[Path, ...]:
     """Write a plan as Apache's tool takes it: one `CLUSTER.json` for each cluster that has something to do."""
+    return write_targets(reassignments(spark, lake, plan_id), out)
+
+
+def write_targets(targets: Iterable[tuple[str, PlannedTarget]], out: Path) -> tuple[Path, ...]:
+    """Write targets, which come in order of their cluster, as Apache's tool takes them."""
     out.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
-    for cluster, rows in groupby(reassignments(spark, lake, plan_id), key=itemgetter(0)):
+    for cluster, rows in groupby(targets, key=itemgetter(0)):
         path = out / f"{cluster}.json"
         path.write_bytes(write_reassignment(change for _, change in rows))
         written.append(path)
@@ -431,6 +493,7 @@ __all__ = [
     "PipelineSettings",
     "TopicInput",
     "clean",
+    "deriving",
     "ingest",
     "ingest_topic",
     "model",
@@ -440,4 +503,5 @@ __all__ = [
     "spark_session",
     "utc_now",
     "write_reassignments",
+    "write_targets",
 ]

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from datetime import date, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
+import orjson
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from shunter.errors import FormatError
+from shunter.app.pipeline import deriving
+from shunter.errors import DriverError, FormatError
+from shunter.pipeline.anomalies import LOOKED
+from shunter.pipeline.anomalies import anomalies as anomalies_of
 from shunter.pipeline.filling import runway as runway_of
 from shunter.pipeline.lake import Lake
-from shunter.pipeline.outlook_schemas import DATA_QUALITY, RUNWAY, SHOWBACK
+from shunter.pipeline.outlook_schemas import ANOMALIES, DATA_QUALITY, RUNWAY, SHOWBACK
 from shunter.pipeline.quality import data_quality
 from shunter.pipeline.rollup import roll_up_days
-from shunter.pipeline.schemas import DAILY, REJECTS, REPLICAS, SAMPLES, Table
+from shunter.pipeline.schemas import BROKER_LOADS, DAILY, REJECTS, REPLICAS, SAMPLES, Table
 from shunter.pipeline.sizes import daily_sizes
 from shunter.pipeline.snapshot_batch import latest_snapshot
 from shunter.pipeline.usage import showback as showback_of
@@ -65,6 +72,19 @@ class Used(NamedTuple):
     cross_rack_bytes: int | None
 
 
+class Anomaly(NamedTuple):
+    """One thing of a day that is not as it was; units are those of the table. `new`: no look before this one found it."""
+
+    cluster_id: str
+    kind: str
+    name: str
+    date: date
+    value: float | None
+    usual: float | None
+    what: str
+    new: bool
+
+
 def quality(spark: SparkSession, lake: Lake, *, clusters: Sequence[str] = ()) -> tuple[Quality, ...]:
     """Write `data_quality`; gives each cluster's newest day.
 
@@ -72,7 +92,8 @@ def quality(spark: SparkSession, lake: Lake, *, clusters: Sequence[str] = ()) ->
         FormatError: there is nothing to look at.
     """
     tables = (_of(lake.read(spark, table), clusters) for table in (SAMPLES, REPLICAS, REJECTS))
-    written = _written(spark, lake, data_quality(*tables), DATA_QUALITY, clusters)
+    with deriving(spark, lake, "quality", clusters):
+        written = _written(spark, lake, data_quality(*tables), DATA_QUALITY, clusters)
     newest = F.max("date").alias("date")
     rows = written.join(written.groupBy("cluster_id").agg(newest), on=["cluster_id", "date"], how="left_semi")
     return tuple(Quality(*row) for row in rows.select(*Quality._fields).orderBy("cluster_id").collect())
@@ -86,11 +107,12 @@ def runway(
     Raises:
         FormatError: there is nothing to look at.
     """
-    roll_up_days(spark, lake)
-    brokers, _ = latest_snapshot(spark, lake)
-    sizes = daily_sizes(lake.read(spark, REPLICAS), lake.read(spark, DAILY))
-    found = runway_of(_of(sizes, clusters), brokers, days=days, headroom_percent=headroom_percent)
-    written = _written(spark, lake, found, RUNWAY, clusters)
+    with deriving(spark, lake, "runway"):
+        roll_up_days(spark, lake, new_only=True)
+        brokers, _ = latest_snapshot(spark, lake)
+        sizes = daily_sizes(lake.read(spark, REPLICAS), lake.read(spark, DAILY))
+        found = runway_of(_of(sizes, clusters), brokers, days=days, headroom_percent=headroom_percent)
+        written = _written(spark, lake, found, RUNWAY, clusters)
     told = written.where((F.col("kind") == "broker") | F.col("full_at").isNotNull())
     ordered = told.orderBy("cluster_id", F.col("full_at").asc_nulls_last(), "kind", "name")
     return tuple(Runway(*row) for row in ordered.select(*Runway._fields).collect())
@@ -108,11 +130,12 @@ def showback(
         FormatError: there is nothing to look at, or the mapping can't be read.
     """
     mapping = () if owners is None else read_owners(owners)
-    roll_up_days(spark, lake)
-    brokers, replicas = latest_snapshot(spark, lake)
-    days = _of(lake.read(spark, DAILY), clusters)
-    sizes = _of(daily_sizes(lake.read(spark, REPLICAS), lake.read(spark, DAILY)), clusters)
-    written = _written(spark, lake, showback_of(sizes, days, brokers, replicas, mapping), SHOWBACK, clusters)
+    with deriving(spark, lake, "showback"):
+        roll_up_days(spark, lake, new_only=True)
+        brokers, replicas = latest_snapshot(spark, lake)
+        days = _of(lake.read(spark, DAILY), clusters)
+        sizes = _of(daily_sizes(lake.read(spark, REPLICAS), lake.read(spark, DAILY)), clusters)
+        written = _written(spark, lake, showback_of(sizes, days, brokers, replicas, mapping), SHOWBACK, clusters)
     by_owner = written.groupBy("cluster_id", "month", "owner").agg(
         F.count("*").alias("topics"),
         F.count_if(F.coalesce("idle", F.lit(False))).alias("idle"),
@@ -120,6 +143,70 @@ def showback(
     )
     ordered = by_owner.orderBy("cluster_id", "month", F.col("owner").asc_nulls_last())
     return tuple(Used(*row) for row in ordered.select(*Used._fields).collect())
+
+
+def anomalies(
+    spark: SparkSession,
+    lake: Lake,
+    now: datetime,
+    *,
+    clusters: Sequence[str] = (),
+    days: int = 7,
+    events: Path | None = None,
+) -> tuple[Anomaly, ...]:
+    """Write `anomalies`; gives what was found, by cluster and day.
+
+    Args:
+        now: UTC, the time of the events.
+        events: Gets a line for what is new. It is written before the table is: after a crash in between the same events (by
+            their ids) come again.
+
+    Raises:
+        DriverError: the file can't be written.
+        FormatError: there is nothing to look at.
+    """
+    with deriving(spark, lake, "anomalies"):
+        roll_up_days(spark, lake, new_only=True)
+        rolled = _of(lake.read(spark, DAILY), clusters)
+        sizes = _of(daily_sizes(lake.read(spark, REPLICAS), lake.read(spark, DAILY)), clusters)
+        known = {tuple(row) for row in lake.read(spark, ANOMALIES).select(*ANOMALIES.key).collect()}
+        rows = anomalies_of(rolled, sizes, _of(lake.read(spark, BROKER_LOADS), clusters), looked_at=days).collect()
+        columns = Anomaly._fields[:-1]
+        told = [tuple(row[name] for name in columns) for row in rows if row["kind"] != LOOKED]
+        found = tuple(Anomaly._make((*one, one[:4] not in known)) for one in sorted(told, key=itemgetter(0, 3, 1, 2)))
+        if events is not None:
+            append_events(found, events, now)
+        _written(spark, lake, spark.createDataFrame(rows, ANOMALIES.schema), ANOMALIES, clusters)
+    return found
+
+
+def append_events(found: Sequence[Anomaly], path: Path, now: datetime) -> None:
+    """Append what is new to a file, an event a line as CloudEvents 1.0 has them.
+
+    Raises:
+        DriverError: the file can't be written.
+    """
+    lines = [orjson.dumps(event_of(one, now), option=orjson.OPT_APPEND_NEWLINE) for one in found if one.new]
+    try:
+        with path.open("ab") as stream:
+            stream.write(b"".join(lines))
+    except OSError as error:
+        raise DriverError(f"{path}: {error.strerror}", retriable=False) from error
+
+
+def event_of(found: Anomaly, now: datetime) -> dict[str, object]:
+    """An anomaly as a CloudEvent. The same anomaly has the same id, whenever and wherever it is told."""
+    named = f"{found.cluster_id}/{found.kind}/{found.name}/{found.date.isoformat()}"
+    return {
+        "specversion": "1.0",
+        "id": hashlib.sha256(named.encode()).hexdigest()[:32],
+        "source": f"shunter/pipeline/{quote(found.cluster_id, safe='')}",
+        "type": f"shunter.anomaly.{found.kind}",
+        "subject": found.name,
+        "time": now.isoformat(),
+        "datacontenttype": "application/json",
+        "data": {"date": found.date.isoformat(), "value": found.value, "usual": found.usual, "what": found.what},
+    }
 
 
 def read_owners(path: Path) -> tuple[tuple[str, str], ...]:

@@ -36,11 +36,11 @@ from shunter.pipeline.account_schemas import (
     SCHEDULES,
 )
 from shunter.pipeline.lake import Lake
-from shunter.pipeline.outlook_schemas import DATA_QUALITY, RUNWAY, SHOWBACK
+from shunter.pipeline.outlook_schemas import ANOMALIES, BROKER_WEEKS, DATA_QUALITY, RUNWAY, SHOWBACK, WHAT_IF_FILLS
 from shunter.pipeline.plan_batch import ClusterOutcome, latest_plan
 from shunter.pipeline.report import gather
 from shunter.pipeline.report_page import page
-from shunter.pipeline.schedule import ScheduleOutcome, learnt, schedule_lake
+from shunter.pipeline.schedule import ScheduleOutcome, known_weeks, learnt, schedule_lake
 from shunter.pipeline.schedule_worker import Scenario, ScheduleOptions
 from shunter.pipeline.schemas import (
     BROKER_LOADS,
@@ -62,6 +62,7 @@ EXPORTED: tuple[Table, ...] = (
     PLANS, PLAN_MOVES, PLAN_ASSIGNMENTS, PLAN_LOADS, PLAN_UNDONE, SCHEDULES, SCHEDULE_MOVES, SCHEDULE_LOADS, JOURNAL,
     ACCOUNT_MOVES, ACCOUNT_STEPS, ACCOUNT_STALLS, ACCOUNT_RATES, ACCOUNT_PLANS, LOAD_MODEL, SHAPES, HOURLY, DAILY, BROKERS,
     REPLICAS, REJECTS, BROKER_SAMPLES, BROKER_LOADS, DATA_QUALITY, RUNWAY, SHOWBACK,
+    WHAT_IF_FILLS, ANOMALIES, BROKER_WEEKS,
 )  # fmt: skip
 """What `report --tables` writes."""
 
@@ -90,9 +91,11 @@ def schedule(spark: SparkSession, lake: Lake, plan_id: str | None, asked: WhatIf
         *(Scenario(traffic=factor) for factor in asked.traffic),
         *(Scenario(lost=broker) for broker in asked.lost),
     ]
+    now = utc_now()
     options = ScheduleOptions(
-        tuple(scenarios), asked.throttle, asked.capacity, asked.per_broker, asked.total, ratios, known
-    )
+        tuple(scenarios), asked.throttle, asked.capacity, asked.per_broker, asked.total, ratios, known,
+        known_weeks(spark, lake), now.weekday() * 24 + now.hour,
+    )  # fmt: skip
     return schedule_lake(spark, lake, named_plan(spark, lake, plan_id), options)
 
 

@@ -22,7 +22,9 @@ from shunter.cli.pipeline_options import (
     settings_of,
     told_plan,
 )
-from shunter.cli.pipeline_outlook import quality, runway, showback
+from shunter.cli.pipeline_outlook import anomalies, quality, runway, showback
+from shunter.cli.pipeline_prometheus import collect_prometheus
+from shunter.cli.pipeline_what_if import what_if
 
 if TYPE_CHECKING:
     from shunter.app.pipeline import PipelineSettings
@@ -426,8 +428,9 @@ def schedule(ctx: click.Context, plan_id: str | None, throttle: float | None, js
         return
     for outcome in outcomes:
         click.echo(outcome.told)
-        if outcome.warning:
-            click.echo(f"  {outcome.warning}")
+        for more in (outcome.warning, outcome.quiet):
+            if more:
+                click.echo(f"  {more}")
 
 
 @pipeline.command()
@@ -549,7 +552,7 @@ def package_for_spark(out: Path, environment: bool) -> None:
     click.echo(package(out, environment=environment).command)
 
 
-for outlook in (quality, runway, showback):
+for outlook in (anomalies, collect_prometheus, quality, runway, showback, what_if):
     pipeline.add_command(outlook)
 
 __all__ = ["Duration", "pipeline"]

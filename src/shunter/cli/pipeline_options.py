@@ -97,7 +97,7 @@ _PLAN_OPTIONS = (
     click.option("--cluster", "clusters", multiple=True, help="Only this cluster; repeat for several."),
     click.option("--exclude-topic", "excluded_topics", multiple=True, help="Leave this topic as it is."),
     click.option("--exclude-brokers", "excluded_brokers", default="", metavar="IDS", help="Nothing comes to these, nothing leaves."),
-    click.option("--peak", default="p95", show_default=True, help="The load that brokers must carry: mean, p50, p95, p99 or max."),
+    click.option("--peak", default="p95", show_default=True, help="The load that brokers must carry: mean, p50, p95, p99, max, or week."),
     click.option("--days", type=float, default=0.0, show_default=True, help="Plan for sizes so many days ahead."),
     click.option("--aims", default="", metavar="NAMES", help=f"The most important first, of: {', '.join(AIMS)}."),
     click.option("--band-percent", type=float, default=10.0, show_default=True, help="How far from its share a broker may be."),

@@ -1,4 +1,4 @@
-"""`shunter pipeline quality`, `runway`, `showback`: a cluster as a whole, and ahead."""
+"""`shunter pipeline quality`, `runway`, `showback`, `anomalies`: a cluster as a whole, and ahead."""
 
 from __future__ import annotations
 
@@ -118,3 +118,37 @@ def showback(ctx: click.Context, clusters: tuple[str, ...], owners: Path | None,
         idle = f", {one.idle:,} of them idle" if one.idle else ""
         who = one.owner or "nobody's"
         click.echo(f"{one.cluster_id}, {one.month:%Y-%m}, {who}: {', '.join(parts)}; {one.topics:,} topics{idle}")
+
+
+@click.command()
+@cluster_option
+@click.option(
+    "--days", type=click.IntRange(min=1), default=7, show_default=True, help="Look at the newest so many days."
+)
+@click.option(
+    "--events",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Append what is new to this file, one CloudEvent (JSON) a line.",
+)
+@json_option
+@click.pass_context
+@complaining
+def anomalies(ctx: click.Context, clusters: tuple[str, ...], days: int, events: Path | None, json: bool) -> None:
+    """Say what is not as it was: hot partitions, topics that fan out, growth that breaks its trend, brokers that differ.
+
+    Each day is held against the days before it. `model` has to have compared brokers with their own counters.
+    """
+    from shunter.app import pipeline as stages  # noqa: PLC0415
+    from shunter.app.pipeline_outlook import anomalies as looked_for  # noqa: PLC0415
+
+    settings = settings_of(ctx)
+    with stages.spark_session(settings) as spark:
+        found = looked_for(spark, settings.lake, stages.utc_now(), clusters=clusters, days=days, events=events)
+    if json:
+        click.echo(as_json({"anomalies": found}))
+        return
+    for one in found:
+        mark = "new, " if one.new else ""
+        click.echo(f"{one.cluster_id}, {one.date}: {mark}{one.kind}: {one.name}: {one.what}")
+    if not found:
+        click.echo("nothing is out of the ordinary")

@@ -37,7 +37,6 @@ class LoopStats:
     """Of all events: while it stays the same, nothing of the cluster changes."""
     handling_s: float = 0.0
     longest_s: float = 0.0
-    longest_event: str = ""
     queue_depth: int = 0
     batches: int = 0
     records: int = 0
@@ -49,8 +48,7 @@ class LoopStats:
         self.events.setdefault(event, Durations()).add(seconds)
         self.handling_s += seconds
         self.queue_depth = queue_depth
-        if seconds > self.longest_s:
-            self.longest_s, self.longest_event = seconds, event
+        self.longest_s = max(self.longest_s, seconds)
 
     def noticed(self, kind: str) -> None:
         """Count one notice."""

@@ -142,6 +142,22 @@ SCHEDULES = Table(
             column("bytes", DoubleType(), "what is copied, with what arrives meanwhile", unit="bytes", nullable=True),
             column("rests_on", StringType(), "where the rate comes from"),
             column("warning", StringType(), "what does not fit", nullable=True),
+            column(
+                "quiet_in_hours",
+                IntegerType(),
+                "so many hours from now moves disturb least; null without `broker_weeks`",
+                unit="h",
+                nullable=True,
+            ),
+            column(
+                "quiet_share",
+                DoubleType(),
+                "begun then: the most that a broker carries of its capacity in any hour; without a capacity, of the busiest broker's busiest hour and the rate together",
+                unit="1",
+                nullable=True,
+            ),
+            column("now_share", DoubleType(), "the same, begun now", unit="1", nullable=True),
+            column("quiet", StringType(), "the same in words", nullable=True),
         ]
     ),
     ("cluster_id", "plan_id"),

@@ -66,20 +66,31 @@ def broker_loads(brokers: DataFrame, samples: DataFrame) -> DataFrame:
 
 def doubts(loads: DataFrame, most: int = 20) -> tuple[BrokerDoubt, ...]:
     """Name what deserves a look, by cluster and broker, `most` of it."""
-    rows = loads.where(_unexplained("bytes_in") | _unexplained("bytes_out") | _busy()).orderBy(*BROKER_LOADS.key)
-    found: list[BrokerDoubt] = []
-    for row in rows.limit(most).collect():
-        words = [
-            f"the samples of the partitions that it leads make {row[f'explained_{name}']:.0%} of its own count of {told}"
-            for name, told in (("bytes_in", "bytes in"), ("bytes_out", "bytes out"))
-            if row[f"explained_{name}"] is not None and abs(row[f"explained_{name}"] - 1) > UNEXPLAINED
-        ]
-        if row["cpu_p95"] > BUSY_CPU:
-            words.append(f"its processors are {row['cpu_p95']:.0%} busy (95th percentile)")
-        if row["handler_idle_p05"] < IDLE_HANDLERS:
-            words.append(f"its request handlers are {row['handler_idle_p05']:.0%} idle (5th percentile)")
-        found += [BrokerDoubt(row["cluster_id"], row["broker_id"], what) for what in words]
-    return tuple(found)
+    rows = all_doubts(loads).orderBy(*BROKER_LOADS.key).limit(most).collect()
+    return tuple(BrokerDoubt(row["cluster_id"], row["broker_id"], what) for row in rows for what in row["doubts"])
+
+
+def all_doubts(loads: DataFrame) -> DataFrame:
+    """Brokers that deserve a look. Grain: one row per such broker; columns of `broker_loads`, and `doubts`: an array of words."""
+    words = [
+        F.when(
+            _unexplained(name),
+            _in_percent(
+                f"the samples of the partitions that it leads make %.0f%% of its own count of {told}",
+                f"explained_{name}",
+            ),
+        )
+        for name, told in (("bytes_in", "bytes in"), ("bytes_out", "bytes out"))
+    ]
+    busy = _in_percent("its processors are %.0f%% busy (95th percentile)", "cpu_p95")
+    words.append(F.when(F.col("cpu_p95") > BUSY_CPU, busy))
+    waiting = _in_percent("its request handlers are %.0f%% idle (5th percentile)", "handler_idle_p05")
+    words.append(F.when(F.col("handler_idle_p05") < IDLE_HANDLERS, waiting))
+    return loads.withColumn("doubts", F.array_compact(F.array(*words))).where(F.size("doubts") > 0)
+
+
+def _in_percent(words: str, share: str) -> Column:
+    return F.format_string(words, F.col(share) * 100)
 
 
 def _peaks(name: str, value: Column) -> list[Column]:
@@ -98,7 +109,3 @@ def _explained(led: str, rate: str) -> Column:
 
 def _unexplained(name: str) -> Column:
     return F.coalesce(F.abs(F.col(f"explained_{name}") - 1) > UNEXPLAINED, F.lit(False))
-
-
-def _busy() -> Column:
-    return (F.col("cpu_p95") > BUSY_CPU) | (F.col("handler_idle_p05") < IDLE_HANDLERS)

@@ -42,7 +42,6 @@ def runway(sizes: DataFrame, brokers: DataFrame, *, days: int = 60, headroom_per
         "cluster_id", "broker_id",
         (F.col("disk_usable_bytes") - F.col("disk_total_bytes") * kept).cast("double").alias("room"),
     )  # fmt: skip
-    of_brokers = _series(recent, BROKER, F.col("broker_id").cast("string").alias("name"))
     rooms = room.select(
         "cluster_id", F.lit(BROKER).alias("kind"), F.col("broker_id").cast("string").alias("name"), "room"
     )
@@ -55,10 +54,21 @@ def runway(sizes: DataFrame, brokers: DataFrame, *, days: int = 60, headroom_per
     rooms = rooms.unionByName(
         of_topics.select("cluster_id", F.lit(TOPIC).alias("kind"), F.col("topic").alias("name"), "room")
     )
-    series = of_brokers.unionByName(_series(recent, TOPIC, F.col("topic").alias("name")))
-    given = series.join(rooms, on=["cluster_id", "kind", "name"], how="left")
+    given = size_series(recent).join(rooms, on=["cluster_id", "kind", "name"], how="left")
     # A median of all pairs of days is no native function.
     return given.mapInArrow(_fitted, RUNWAY.schema).select(*RUNWAY.columns)
+
+
+def size_series(sizes: DataFrame) -> DataFrame:
+    """The sizes of each broker and of each topic, day by day.
+
+    Grain: one row per cluster, kind (`broker`, `topic`) and name; `points`: ascending {day (since 1970), size}.
+
+    Args:
+        sizes: As `sizes.daily_sizes` gives them.
+    """
+    of_brokers = _series(sizes, BROKER, F.col("broker_id").cast("string").alias("name"))
+    return of_brokers.unionByName(_series(sizes, TOPIC, F.col("topic").alias("name")))
 
 
 def _series(sizes: DataFrame, kind: str, name: Any) -> DataFrame:

@@ -22,6 +22,9 @@ FLEET_ROWS = (
 """What the planner is fed with: a row per partition; and a row per broker, whose topic is null, number its id, size its
 disk's capacity, bytes_in and bytes_out what its network carries."""
 PEAKS = ("mean", "p50", "p95", "p99", "max")
+"""Statistics of each replica by itself."""
+WEEK = "week"
+"""What each replica carries in the hour of the week in which its cluster carries most: peaks that don't meet are not added."""
 STILL_SEEN_SECONDS = 3_600
 """Without a snapshot, a broker whose samples of a partition ended so long before the others' holds it no more."""
 
@@ -45,7 +48,7 @@ def fleet_rows(
         model: Columns of `load_model`.
         brokers: The newest snapshots' brokers.
         replicas: The newest snapshots' replicas.
-        peak: The percentile that the plan must carry.
+        peak: The statistic that the plan must carry, or `WEEK` (then `model` is as `weeks.at_busiest_hours` gives it).
         days: Sizes are those of so many days ahead, by each replica's growth (never less than today's).
         capacity: Bytes per second that each broker's network carries, either way; None: no bound.
     """
@@ -84,6 +87,22 @@ def plan_fleet(rows: DataFrame, request: PlanRequest, limit: ClusterLimit, *, ta
     Args:
         rows: Columns of `FLEET_ROWS`.
         limit: What one cluster may take; the others go on.
+        tasks: As `fleet_tasks`.
+    """
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return plan_batches(batches, request, limit)
+
+    # Barrier-free Python: the planner is numpy and takes a whole cluster at once; no native function serves.
+    return fleet_tasks(rows, tasks).mapInArrow(work, RESULT_DDL)
+
+
+def fleet_tasks(rows: DataFrame, tasks: int | None = None) -> DataFrame:
+    """Bring the rows of each cluster together, the giants alone in their tasks.
+
+    Grain: as `rows`, none dropped; columns of `FLEET_ROWS`.
+
+    Args:
         tasks: Into how many tasks the fleet is cut; None: as many as there are cores, or clusters.
     """
     spark = rows.sparkSession
@@ -96,13 +115,7 @@ def plan_fleet(rows: DataFrame, request: PlanRequest, limit: ClusterLimit, *, ta
     salted = rows.join(
         F.broadcast(spark.createDataFrame(chosen, "cluster_id string, salt bigint")), on="cluster_id", how="inner"
     )
-    spread = salted.repartition(cut, "salt").sortWithinPartitions("cluster_id").select(*FLEET_ROWS)
-
-    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return plan_batches(batches, request, limit)
-
-    # Barrier-free Python: the planner is numpy and takes a whole cluster at once; no native function serves.
-    return spread.mapInArrow(work, RESULT_DDL)
+    return salted.repartition(cut, "salt").sortWithinPartitions("cluster_id").select(*FLEET_ROWS)
 
 
 def assign_tasks(weights: Mapping[str, int], tasks: int) -> dict[str, int]:

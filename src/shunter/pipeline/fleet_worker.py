@@ -34,7 +34,7 @@ _MOVE = pa.struct(
         ("bytes", pa.float64()), ("reason", pa.string()),
     ]
 )  # fmt: skip
-_ASSIGNMENT = pa.struct(
+ASSIGNMENT = pa.struct(
     [
         ("topic", pa.string()), ("partition", pa.int32()), ("replicas", pa.list_(pa.int32())),
         ("original_replicas", pa.list_(pa.int32())),
@@ -49,13 +49,13 @@ _LOAD = pa.struct(
         ("after", pa.float64()),
     ]
 )
-_UNDONE = pa.struct([("what", pa.string()), ("why", pa.string())])
+UNDONE = pa.struct([("what", pa.string()), ("why", pa.string())])
 RESULT = pa.schema(
     [
         ("cluster_id", pa.string()), ("status", pa.string()), ("message", pa.string()), ("seconds", pa.float64()),
         ("partitions", pa.int64()), ("bytes_moved", pa.float64()), ("bytes_percent", pa.float64()),
         ("bound_percent", pa.float64()), ("joint_bound_percent", pa.float64()), ("leader_changes", pa.int64()), ("moves", pa.list_(_MOVE)),
-        ("assignments", pa.list_(_ASSIGNMENT)), ("loads", pa.list_(_LOAD)), ("undone", pa.list_(_UNDONE)),
+        ("assignments", pa.list_(ASSIGNMENT)), ("loads", pa.list_(_LOAD)), ("undone", pa.list_(UNDONE)),
     ]
 )  # fmt: skip
 """One row per cluster. The same columns, in Spark's notation, are `fleet.PLANS`."""
@@ -86,36 +86,48 @@ def plan_batches(
     Args:
         batches: Columns of `fleet.FLEET_ROWS`: a row per partition, and a row per broker whose `topic` is null.
     """
-    for cluster_id, table in _clusters(batches):
+    for cluster_id, table in clusters_of(batches):
         yield pa.RecordBatch.from_pylist([plan_within(cluster_id, table, request, limit)], schema=RESULT)
 
 
 def plan_within(cluster_id: str, table: pa.Table, request: PlanRequest, limit: ClusterLimit) -> dict[str, Any]:
     """Plan one cluster in a child process; what happens to the child is told in the row."""
+    return within(
+        cluster_id, RESULT, limit.seconds, lambda: plan_cluster(cluster_id, table, request, limit.joint_bound)
+    )
+
+
+def within(cluster_id: str, schema: pa.Schema, seconds: float, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Do one cluster's work in a child process, within a time; what happens to the child is told in the row.
+
+    Args:
+        schema: Of the row; it has cluster_id, status, message and seconds.
+        work: Gives the row; `seconds` is added.
+    """
     # A fork shares the table's memory instead of copying it. The child touches numpy alone and starts no thread.
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(
-        target=_child, args=(theirs, plan_cluster, cluster_id, table, request, limit.joint_bound), daemon=True
-    )
+    child = context.Process(target=_child, args=(theirs, work), daemon=True)
+    empty: dict[str, Any] = dict.fromkeys(schema.names) | {"cluster_id": cluster_id}
     began = time.monotonic()
     child.start()
     theirs.close()
     try:
-        if not ours.poll(limit.seconds):
-            return _row(cluster_id, TIMED_OUT, f"no plan within {limit.seconds:g} s", time.monotonic() - began)
+        if not ours.poll(seconds):
+            told = {"status": TIMED_OUT, "message": f"no plan within {seconds:g} s"}
+            return {**empty, **told, "seconds": time.monotonic() - began}
         status, found = ours.recv()
     except EOFError:
         child.join()
-        message = f"the planner's process ended with {child.exitcode} (out of memory?)"
-        return _row(cluster_id, FAILED, message, time.monotonic() - began)
+        told = {"status": FAILED, "message": f"the planner's process ended with {child.exitcode} (out of memory?)"}
+        return {**empty, **told, "seconds": time.monotonic() - began}
     finally:
         if child.is_alive():
             child.kill()
         child.join()
         ours.close()
-    seconds = time.monotonic() - began
-    return _row(cluster_id, status, found, seconds) if status == FAILED else {**found, "seconds": seconds}
+    took = {"seconds": time.monotonic() - began}
+    return {**empty, "status": status, "message": found, **took} if status == FAILED else {**found, **took}
 
 
 def plan_cluster(cluster_id: str, table: pa.Table, request: PlanRequest, joint: bool = False) -> dict[str, Any]:
@@ -142,16 +154,7 @@ def plan_cluster(cluster_id: str, table: pa.Table, request: PlanRequest, joint: 
         "joint_bound_percent": summary.joint_percent if reachable else None,
         "leader_changes": summary.leader_changes,
         "moves": _moves(made),
-        "assignments": [
-            {
-                "topic": topic,
-                "partition": number,
-                "replicas": replicas,
-                # Samples tell who held a replica, not in which order: only a snapshot does.
-                "original_replicas": original if snapshot else None,
-            }
-            for topic, number, replicas, original in made.assignments()
-        ],
+        "assignments": assignments_of(made, with_original=snapshot),
         "loads": [
             {"broker": change.broker, "rack": change.rack, "resource": name, "before": before, "after": after}
             for change in broker_changes(made)
@@ -159,6 +162,23 @@ def plan_cluster(cluster_id: str, table: pa.Table, request: PlanRequest, joint: 
         ],
         "undone": [{"what": what, "why": why} for what, why in summary.undone],
     }
+
+
+def assignments_of(made: BalancedPlan, *, with_original: bool) -> list[dict[str, Any]]:
+    """What a plan changes, as rows of `plan_assignments`.
+
+    Args:
+        with_original: Samples tell who held a replica, not in which order: only a snapshot does.
+    """
+    return [
+        {
+            "topic": topic,
+            "partition": number,
+            "replicas": replicas,
+            "original_replicas": original if with_original else None,
+        }
+        for topic, number, replicas, original in made.assignments()
+    ]
 
 
 def cluster_load(cluster_id: str, table: pa.Table, leaving: Sequence[int] = ()) -> ClusterLoad:
@@ -210,16 +230,9 @@ def cluster_load(cluster_id: str, table: pa.Table, leaving: Sequence[int] = ()) 
     )
 
 
-def _child(
-    pipe: Connection,
-    work: Callable[[str, pa.Table, PlanRequest, bool], dict[str, Any]],
-    cluster_id: str,
-    table: pa.Table,
-    request: PlanRequest,
-    joint: bool,
-) -> None:
+def _child(pipe: Connection, work: Callable[[], dict[str, Any]]) -> None:
     try:
-        pipe.send((PLANNED, work(cluster_id, table, request, joint)))
+        pipe.send((PLANNED, work()))
     except ShunterError as error:
         pipe.send((FAILED, str(error)))
     # Whatever a cluster's rows provoke in numpy must become its own row and nobody else's.
@@ -229,12 +242,8 @@ def _child(
         pipe.close()
 
 
-def _row(cluster_id: str, status: str, message: str, seconds: float) -> dict[str, Any]:
-    empty: dict[str, Any] = {field.name: None for field in RESULT}
-    return {**empty, "cluster_id": cluster_id, "status": status, "message": message, "seconds": seconds}
-
-
-def _clusters(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
+def clusters_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
+    """Cut a task's rows into clusters; those of one cluster follow one another."""
     current: str | None = None
     held: list[pa.RecordBatch] = []
     for batch in batches:

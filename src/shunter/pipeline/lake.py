@@ -179,7 +179,8 @@ class Lake:
             # What a commit names is there: a folder that is missing must end the job, not look like no rows.
             reader = spark.read.schema(schema).option("basePath", path)
             found = reader.parquet(*own) if own else spark.createDataFrame([], schema)
-            older = [one.ingest_id for one in commits if not one.tables]
+            # A commit of `clean` has no rows anywhere.
+            older = [one.ingest_id for one in commits if not one.tables and one.kind != CLEAN]
             if older:
                 found = found.unionByName(self._read_older(spark, schema, path, older))
         if folder == SAMPLES.name:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pyspark.sql.types import (
+    ArrayType,
     BooleanType,
+    DataType,
     DateType,
     DoubleType,
     IntegerType,
     LongType,
     StringType,
+    StructField,
     StructType,
     TimestampType,
 )
@@ -88,4 +91,98 @@ SHOWBACK = Table(
         ]
     ),
     ("cluster_id", "month"),
+)  # fmt: skip
+
+ANOMALIES = Table(
+    "anomalies",
+    "one thing of a day that is not as it was; and for each cluster one row of kind `looked`, for the newest day that was looked at",
+    ("cluster_id", "kind", "name", "date"),
+    StructType(
+        [
+            _CLUSTER,
+            column("kind", StringType(), "`hot-in`, `hot-out` (a partition's highest rate), `fan-out` (a topic's bytes out ÷ bytes in), `grows`, `shrinks` (a topic's or broker's size), `broker` (its own counters say otherwise), `looked`"),
+            column("name", StringType(), "the partition, the topic, or `broker` and its id; empty for `looked`"),
+            column("date", DateType(), "the day", unit="UTC"),
+            column("value", DoubleType(), "what was seen", unit="bytes/s, 1 or bytes", nullable=True),
+            column("usual", DoubleType(), "the most (of `shrinks`: the least) that the days before let expect", unit="bytes/s, 1 or bytes", nullable=True),
+            column("what", StringType(), "the same in words"),
+            _VERSION,
+        ]
+    ),
+    ("cluster_id",),
+)  # fmt: skip
+
+BROKER_WEEKS = Table(
+    "broker_weeks",
+    "one broker's week, as the weeks of its replicas in the newest snapshot add up; where at least one of the lake's has a shape",
+    ("cluster_id", "broker_id"),
+    StructType(
+        [
+            _CLUSTER,
+            column("broker_id", IntegerType(), "the broker"),
+            column("receives", ArrayType(DoubleType(), False), "168 numbers from Monday 00:00 UTC: from producers and leaders", unit="bytes/s"),
+            column("sends", ArrayType(DoubleType(), False), "168 numbers from Monday 00:00 UTC: to consumers and followers, if it leads where it is preferred", unit="bytes/s"),
+            column("receives_peak", DoubleType(), "the busiest hour's: the peak of the sum", unit="bytes/s"),
+            column("receives_at", IntegerType(), "that hour, 0 is Monday 00:00 UTC"),
+            column("receives_p95", DoubleType(), "the sum of its partitions' 95th percentiles, whenever each of them has it", unit="bytes/s"),
+            column("sends_peak", DoubleType(), "the busiest hour's", unit="bytes/s"),
+            column("sends_at", IntegerType(), "that hour"),
+            column("sends_p95", DoubleType(), "the sum of its partitions' 95th percentiles", unit="bytes/s"),
+            _VERSION,
+        ]
+    ),
+    ("cluster_id",),
+)  # fmt: skip
+
+_QUESTION = (_CLUSTER, column("question_id", StringType(), "the question: its moment"))
+
+
+def _struct(*fields: tuple[str, DataType]) -> ArrayType:
+    return ArrayType(StructType([StructField(name, kind) for name, kind in fields]))
+
+
+WHAT_IF = Table(
+    "what_if",
+    "one cluster's answer to a what-if question",
+    ("cluster_id", "question_id"),
+    StructType(
+        [
+            *_QUESTION,
+            column("status", StringType(), "planned, failed or timed_out"),
+            column("message", StringType(), "why there is no answer", nullable=True),
+            column("seconds", DoubleType(), "what planning took", unit="s"),
+            column("fits", BooleanType(), "whether every broker keeps the headroom, nothing stays on lost ones, and every replication factor is reached", nullable=True),
+            column("added", ArrayType(IntegerType()), "ids of the brokers that do not exist yet", nullable=True),
+            column("lost", ArrayType(IntegerType()), "brokers of the racks that are lost", nullable=True),
+            column("unavailable", LongType(), "partitions without a replica, once those are lost", unit="partitions", nullable=True),
+            column("below_min_isr", LongType(), "partitions with a leader and fewer replicas than min.insync.replicas then", unit="partitions", nullable=True),
+            column("examples", ArrayType(StringType()), "some of both, the first kind first", nullable=True),
+            column("moves", LongType(), "replicas that are copied to get there", unit="replicas", nullable=True),
+            column("bytes_moved", DoubleType(), "their size", unit="bytes", nullable=True),
+            column("bytes_percent", DoubleType(), "the same, of all replicas' bytes", unit="%", nullable=True),
+            column("copy_seconds", DoubleType(), "the time that copying takes at least, at the rate that was asked about", unit="s", nullable=True),
+            column("assignments", _struct(("topic", StringType()), ("partition", IntegerType()), ("replicas", ArrayType(IntegerType())), ("original_replicas", ArrayType(IntegerType()))), "the plan to get there, as in `plan_assignments`", nullable=True),
+            column("undone", _struct(("what", StringType()), ("why", StringType())), "what is not reached, and why not", nullable=True),
+        ]
+    ),
+    ("cluster_id", "question_id"),
+)  # fmt: skip
+
+WHAT_IF_FILLS = Table(
+    "what_if_fills",
+    "one capacity of one broker in the answer to a what-if question",
+    ("cluster_id", "question_id", "broker", "resource"),
+    StructType(
+        [
+            *_QUESTION,
+            column("broker", IntegerType(), "the broker"),
+            column("rack", StringType(), "its rack"),
+            column("resource", StringType(), "`disk`, `bytes in` or `bytes out`"),
+            column("capacity", DoubleType(), "what it has", unit="bytes or bytes/s"),
+            column("before", DoubleType(), "share of it that is used, in the changed cluster", unit="1"),
+            column("stood_in", DoubleType(), "the same when racks are lost and nothing is copied yet", unit="1", nullable=True),
+            column("after", DoubleType(), "the same after the plan", unit="1"),
+        ]
+    ),
+    ("cluster_id", "question_id"),
 )  # fmt: skip

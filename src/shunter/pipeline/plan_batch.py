@@ -13,11 +13,13 @@ from pyspark.sql import functions as F
 
 from shunter.core.planning.request import PlanRequest
 from shunter.pipeline.account_schemas import PLAN_ASSIGNMENTS, PLAN_LOADS, PLAN_MOVES, PLAN_UNDONE, PLANS
-from shunter.pipeline.fleet import fleet_rows, plan_fleet
+from shunter.pipeline.fleet import WEEK, fleet_rows, plan_fleet
 from shunter.pipeline.fleet_worker import FAILED, RESULT, RESULT_DDL, ClusterLimit
 from shunter.pipeline.lake import Lake
-from shunter.pipeline.schemas import LOAD_MODEL, Table
+from shunter.pipeline.outlook_schemas import BROKER_WEEKS
+from shunter.pipeline.schemas import LOAD_MODEL, SHAPES, Table
 from shunter.pipeline.snapshot_batch import latest_snapshot
+from shunter.pipeline.weeks import at_busiest_hours
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class ClusterOutcome(NamedTuple):
 
 def plan_lake(spark: SparkSession, lake: Lake, asked: FleetPlan) -> tuple[ClusterOutcome, ...]:
     """Plan what the lake's model and newest snapshots show, and write the plan's tables."""
-    model = lake.read(spark, LOAD_MODEL)
+    model = model_for(spark, lake, asked.peak)
     brokers, replicas = latest_snapshot(spark, lake)
     rows = fleet_rows(model, brokers, replicas, peak=asked.peak, days=asked.days, capacity=asked.capacity)
     if asked.clusters:
@@ -101,6 +103,14 @@ def plan_lake(spark: SparkSession, lake: Lake, asked: FleetPlan) -> tuple[Cluste
     finally:
         planned.unpersist()
         rows.unpersist()
+
+
+def model_for(spark: SparkSession, lake: Lake, peak: str) -> DataFrame:
+    """The lake's model, with the rates of each cluster's busiest hour where they are asked for."""
+    model = lake.read(spark, LOAD_MODEL)
+    if peak != WEEK:
+        return model
+    return at_busiest_hours(model, lake.read(spark, SHAPES), lake.read(spark, BROKER_WEEKS))
 
 
 def bases_of(rows: DataFrame, model: DataFrame, brokers: DataFrame) -> list[Basis]:

@@ -18,6 +18,7 @@ from shunter.pipeline.account_schemas import (
     SCHEDULES,
 )
 from shunter.pipeline.lake import Lake
+from shunter.pipeline.outlook_schemas import BROKER_WEEKS
 from shunter.pipeline.schedule_worker import RESULT, RESULT_DDL, ScheduleOptions, schedule_cluster
 from shunter.pipeline.schemas import LEADER, LOAD_MODEL, Table
 from shunter.pipeline.snapshot_batch import latest_snapshot
@@ -42,6 +43,8 @@ class ScheduleOutcome(NamedTuple):
     bytes: float | None
     rests_on: str
     warning: str | None
+    quiet: str | None = None
+    """When the moves disturb least, and what it costs to begin now."""
 
     @property
     def told(self) -> str:
@@ -102,7 +105,7 @@ def schedule_lake(
         for table, frame in schedule_tables(scheduled):
             lake.write(frame, table)
         sums = scheduled.select(
-            "cluster_id", "scenario", "seconds_low", "seconds", "seconds_high", "bytes", "rests_on", "warning"
+            "cluster_id", "scenario", "seconds_low", "seconds", "seconds_high", "bytes", "rests_on", "warning", "quiet"
         )
         return tuple(ScheduleOutcome(*row) for row in sums.orderBy("cluster_id", "scenario").collect())
     finally:
@@ -115,6 +118,12 @@ def schedule_tables(scheduled: DataFrame) -> Iterator[tuple[Table, DataFrame]]:
     for table, nested in ((SCHEDULE_MOVES, "moves"), (SCHEDULE_LOADS, "loads")):
         each = scheduled.select("cluster_id", "plan_id", "scenario", F.explode(nested).alias("one"))
         yield table, each.select("cluster_id", "plan_id", "scenario", "one.*").select(*table.columns)
+
+
+def known_weeks(spark: SparkSession, lake: Lake) -> dict[tuple[str, int], tuple[list[float], list[float]]]:
+    """Brokers' weeks: what each receives and sends by hour; a row per broker."""
+    rows = lake.read(spark, BROKER_WEEKS).select("cluster_id", "broker_id", "receives", "sends").collect()
+    return {(row["cluster_id"], row["broker_id"]): (row["receives"], row["sends"]) for row in rows}
 
 
 def learnt(spark: SparkSession, lake: Lake) -> tuple[tuple[tuple[str, int, float], ...], tuple[float, ...]]:

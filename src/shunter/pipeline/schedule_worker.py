@@ -5,7 +5,8 @@ No Spark in here: a table of moves in, one row with nested tables out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow as pa
 from shunter.core.planning.cluster import ABSENT, Floats, Ints
 from shunter.core.planning.request import PlanRefused
 from shunter.core.planning.schedule import Bandwidth, Concurrency, Schedule, Transfers, expected_duration, schedule
+from shunter.core.planning.week import HOURS, WorstHour, hour_name, quietest_start
 
 STRETCHES = 60
 """Into how many stretches the effect on brokers is cut."""
@@ -36,13 +38,15 @@ RESULT = pa.schema(
     [
         ("cluster_id", pa.string()), ("plan_id", pa.string()), ("scenario", pa.string()), ("rate", pa.float64()),
         ("concurrency", pa.int32()), ("seconds_low", pa.float64()), ("seconds", pa.float64()), ("seconds_high", pa.float64()),
-        ("bytes", pa.float64()), ("rests_on", pa.string()), ("warning", pa.string()), ("moves", pa.list_(_MOVE)),
+        ("bytes", pa.float64()), ("rests_on", pa.string()), ("warning", pa.string()), ("quiet_in_hours", pa.int32()), ("quiet_share", pa.float64()),
+        ("now_share", pa.float64()), ("quiet", pa.string()), ("moves", pa.list_(_MOVE)),
         ("loads", pa.list_(_LOAD)),
     ]
 )  # fmt: skip
 RESULT_DDL = """
     cluster_id string, plan_id string, scenario string, rate double, concurrency int, seconds_low double, seconds double,
-    seconds_high double, bytes double, rests_on string, warning string,
+    seconds_high double, bytes double, rests_on string, warning string, quiet_in_hours int, quiet_share double, now_share double,
+    quiet string,
     moves array<struct<topic: string, partition: int, source: int, target: int, bytes: double, start: double, end: double>>,
     loads array<struct<broker: int, start: double, end: double, receives: double, sends: double>>
 """
@@ -75,6 +79,10 @@ class ScheduleOptions:
     """Real over planned duration of past plans."""
     learnt_rates: tuple[tuple[str, int, float], ...] = ()
     """(cluster, broker, bytes/s) that copies from or to a broker reached."""
+    weeks: Mapping[tuple[str, int], tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
+    """By cluster and broker: what it receives and sends (bytes/s) in each of the 168 hours of a week."""
+    hour: int = 0
+    """The hour of the week now."""
 
 
 def schedule_cluster(table: pa.Table, options: ScheduleOptions) -> list[dict[str, Any]]:
@@ -127,6 +135,7 @@ def _schedule_one(table: pa.Table, options: ScheduleOptions, scenario: Scenario)
         "seconds_high": guess.most,
         "bytes": float((moves.size + moves.growth * scenario.traffic * (planned.end - planned.start)).sum()),
         "warning": warning,
+        **_quiet(cluster_id, moves, planned, brokers, options, scenario),
         "moves": _told(moves, planned),
         "loads": _loads(moves, planned, brokers),
     }
@@ -251,6 +260,56 @@ def _loads(moves: _Moves, planned: Schedule, brokers: Ints) -> list[dict[str, An
             for at in range(STRETCHES)
         ]  # fmt: skip
     return rows
+
+
+def _quiet(
+    cluster_id: str, moves: _Moves, planned: Schedule, brokers: Ints, options: ScheduleOptions, scenario: Scenario
+) -> dict[str, Any]:
+    """When the moves disturb least, and what it costs to begin now; nothing where no broker's week is known."""
+    ids = [int(broker) for broker in brokers]
+    if not len(moves.size) or not any((cluster_id, broker) in options.weeks for broker in ids):
+        return {}
+    nothing = (np.zeros(HOURS), np.zeros(HOURS))
+    known = [options.weeks.get((cluster_id, broker), nothing) for broker in ids]
+    week = scenario.traffic * np.array([ways[way] for way in (0, 1) for ways in known])
+    hours = np.arange(int(np.ceil(max(planned.makespan, 1.0) / 3_600)) + 1) * 3_600.0
+    within = np.clip(
+        np.minimum(planned.end[:, None], hours[None, 1:]) - np.maximum(planned.start[:, None], hours[None, :-1]),
+        0.0,
+        None,
+    )
+    added = (moves.size / np.maximum(planned.end - planned.start, 1e-9))[:, None] * within / 3_600
+    ends = [moves.target == broker for broker in ids] + [moves.source == broker for broker in ids]
+    copying = np.array([added[ours].sum(axis=0) for ours in ends])
+    # Without a capacity all are held against one figure: an idle broker that is copied to is no busy one.
+    busiest = float(week.max()) + _rate_of(options, planned, moves)
+    limit = np.full(len(week), busiest if options.capacity is None else options.capacity)
+    found = quietest_start(copying, week, limit, options.hour)
+    of_what = (
+        "of its capacity"
+        if options.capacity is not None
+        else "of the busiest broker's busiest hour with moves at their full rate"
+    )
+
+    def told(worst: WorstHour) -> str:
+        way = "receives" if worst.row < len(ids) else "sends"
+        return f"broker {ids[worst.row % len(ids)]} {way} {worst.share:.0%} {of_what} on {hour_name(worst.hour)}"
+
+    if found.wait_hours:
+        then = hour_name((options.hour + found.wait_hours) % HOURS)
+        words = f"begun in {found.wait_hours} h ({then}) {told(found.then)} at most; begun now {told(found.now)}"
+    else:
+        words = f"no hour is quieter than this one: {told(found.now)} at most"
+    return {
+        "quiet_in_hours": found.wait_hours, "quiet_share": found.then.share, "now_share": found.now.share, "quiet": words,
+    }  # fmt: skip
+
+
+def _rate_of(options: ScheduleOptions, planned: Schedule, moves: _Moves) -> float:
+    """The rate at which copies may come to or leave one broker: what was said, else the fastest of them."""
+    if options.rate is not None:
+        return options.rate
+    return float((moves.size / np.maximum(planned.end - planned.start, 1e-9)).max(initial=1.0))
 
 
 def _rate(rate: float) -> str:

@@ -59,6 +59,46 @@ def trend_of(days: Sequence[float], sizes: Sequence[float]) -> Trend | None:
     return Trend(slope, low, high, max(level, float(values[-1])), float(loads.sum()), len(times))
 
 
+class Break(NamedTuple):
+    """A size that the days before do not let expect. `expected` is the greatest, or the least, that they do."""
+
+    day: float
+    size: float
+    expected: float
+
+
+def breaks(days: Sequence[float], sizes: Sequence[float], looked_at: int) -> list[Break]:
+    """Hold each of the last days against the trend of those before it.
+
+    A size breaks its trend where it is above the highest tooth so far, moved on by the trend (if that grows), or below the lowest
+    one (moved on if it shrinks); by more than six robust standard deviations of the daily steps and 2 % of the size. A step up is
+    told once: the days after it are held against it.
+
+    Args:
+        days: Ascending, as `trend_of` takes them.
+        looked_at: How many of the last days.
+    """
+    times, values = np.asarray(days, float), np.asarray(sizes, float)
+    found: list[Break] = []
+    for at in range(max(FEWEST_POINTS, len(times) - looked_at), len(times)):
+        trend = trend_of(times[:at].tolist(), values[:at].tolist())
+        if trend is None:
+            continue
+        steps = np.diff(values[:at])
+        spread = 1.4826 * float(np.median(np.abs(steps - np.median(steps))))
+        slack = _ONE_OFF * max(spread, _SMALLEST_STEP * trend.level / _ONE_OFF)
+        before, ahead = values[:at], times[at] - times[:at]
+        grows, shrinks = max(trend.slope, 0.0), min(trend.slope, 0.0)
+        passed = float(times[at] - times[at - 1])
+        most = float((before + grows * ahead).max()) + (max(trend.high, 0.0) - grows) * passed + slack
+        least = float((before + shrinks * ahead).min()) + (min(trend.low, 0.0) - shrinks) * passed - slack
+        if values[at] > most:
+            found.append(Break(float(times[at]), float(values[at]), most))
+        elif values[at] < least:
+            found.append(Break(float(times[at]), float(values[at]), least))
+    return found
+
+
 def _loads(steps: np.ndarray, values: np.ndarray) -> np.ndarray:
     """What of each step is a load that came once."""
     usual = float(np.median(steps))

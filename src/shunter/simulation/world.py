@@ -84,7 +84,6 @@ class World:
         self.session_opened(self.operator, "operator")
         self.zookeeper_delays = Delays()
         self._delays: dict[BrokerId, Delays] = {}
-        self._slowness: dict[BrokerId, float] = {}
         self.parted: set[tuple[BrokerId, BrokerId]] = set()
         self.racks = dict(zip(shape.brokers, shape.racks, strict=True)) if shape.racks else {}
         """Where brokers stand when they start next."""

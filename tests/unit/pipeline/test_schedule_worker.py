@@ -1,5 +1,7 @@
 """Schedules: what a plan takes, on what it rests, and what if."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
@@ -70,3 +72,25 @@ def test_what_was_learnt_decides_rate_and_interval():
     (row,) = schedule_cluster(table(("t", 0, 1, 2, 3, 1000.0, 0.0, None, None)), options)
     assert (row["seconds_low"], row["seconds"], row["seconds_high"]) == (75.0, 75.0, 75.0)
     assert row["rests_on"] == "rates of past moves"
+
+
+def test_moves_begin_in_a_quiet_hour_and_it_is_said_what_it_costs_not_to_wait():
+    busy = [90.0 if 8 <= hour % 24 < 20 else 10.0 for hour in range(168)]
+    moves = table(("t", 0, 1, 2, 3, 72_000.0, 0.0, None, None))
+    options = ScheduleOptions(rate=10.0, weeks={("c1", 1): (busy, busy), ("c1", 3): ([0.0] * 168, [0.0] * 168)}, hour=9)
+    (row,) = schedule_cluster(moves, options)
+    assert (row["quiet_in_hours"], row["quiet_share"], row["now_share"]) == (11, pytest.approx(0.2), pytest.approx(1.0))
+    (row,) = schedule_cluster(moves, replace(options, capacity=125.0))
+    assert (row["quiet_in_hours"], row["quiet_share"], row["now_share"]) == (
+        11,
+        pytest.approx(0.16),
+        pytest.approx(0.8),
+    )
+    assert row["quiet"] == (
+        "begun in 11 h (Monday 20:00 UTC) broker 1 sends 16% of its capacity on Monday 20:00 UTC at most; "
+        "begun now broker 1 sends 80% of its capacity on Monday 09:00 UTC"
+    )
+    (row,) = schedule_cluster(moves, replace(options, capacity=125.0, hour=21))
+    assert row["quiet"].startswith("no hour is quieter than this one: broker 1 sends 16% of its capacity")
+    (row,) = schedule_cluster(moves, replace(options, weeks={("c2", 1): (busy, busy)}))
+    assert "quiet" not in row

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from shunter.pipeline.trend import days_until, held_back_error, trend_of
+from shunter.pipeline.trend import breaks, days_until, held_back_error, trend_of
 
 GB = 1e9
 
@@ -83,3 +83,25 @@ def test_the_interval_holds_the_real_growth():
         told = trend_of(days(45), sizes)
         inside += told.low <= slope <= told.high
     assert inside >= 160
+
+
+def test_a_size_that_breaks_its_trend_is_told_once():
+    some = days(20)
+    steady = [100.0 + 2 * day for day in some]
+    assert breaks(some, steady, 7) == []
+    loaded = [size + 50 * (day >= 15) for day, size in zip(some, steady, strict=True)]
+    (found,) = breaks(some, loaded, 7)
+    assert (found.day, found.size) == (15, 180)
+    assert 130 <= found.expected <= 135
+    emptied = [size if day < 17 else 20.0 for day, size in zip(some, steady, strict=True)]
+    assert [one.day for one in breaks(some, emptied, 7)] == [17]
+    assert breaks(some, emptied, 2) == [], "that day is not looked at any more"
+    assert breaks(some[:4], loaded[:4], 7) == []
+
+
+def test_a_saw_breaks_no_trend():
+    some = days(40)
+    saw = [100.0 + 10 * (day % 5) + day for day in some]
+    assert breaks(some, saw, 20) == []
+    short = [10.0, 15.0, 20.0] * 4
+    assert breaks(some[:12], short, 7) == []

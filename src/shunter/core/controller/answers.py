@@ -31,7 +31,6 @@ class Consequence(Enum):
     NOTHING = "nothing: it says what we know"
     TELL_AGAIN = "what was refused is told again, later each time"
     OFFLINE = "the replica is offline on that broker"
-    OWED = "the broker owes the deletion"
     RESIGN = "we are not the controller any more"
 
 
@@ -46,10 +45,10 @@ OF_REPLICAS: Final[Mapping[ErrorCode, Consequence]] = {
     ErrorCode.STALE_CONTROLLER_EPOCH: Consequence.NOTHING,  # It has this leader epoch, or a newer one: a repeat.
     ErrorCode.KAFKA_STORAGE_ERROR: Consequence.OFFLINE,
 }
-"""Errors of one partition of a LeaderAndIsr; any other is `TELL_AGAIN`, for that partition."""
+"""Errors of one partition of a LeaderAndIsr; any other is `TELL_AGAIN`, for that partition.
 
-OF_STOPS: Final[Mapping[bool, Consequence]] = {True: Consequence.OWED, False: Consequence.NOTHING}
-"""Every error of one partition of a StopReplica, by whether the replica is to be deleted."""
+Of a StopReplica every error of a partition means the same: a deletion is owed (`Deletions`), a mere stop is left at that.
+"""
 
 
 def of_request(error: ErrorCode) -> Consequence:

@@ -52,6 +52,17 @@ class PinnedAdminClient(KafkaAdminClient):  # type: ignore[misc]
             for partition in topic["partitions"]
         }
 
+    def all_topics(self) -> list[Any]:
+        """All topics that we may see, with the operations that we may do on each. Blocks."""
+        request = MetadataRequest(
+            topics=None,
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=True,
+        )
+        found: list[Any] = self._manager.run(self._manager.send, request).topics
+        return [topic for topic in found if topic.error_code == 0]
+
     def described_by(self, broker: BrokerId, resources: Sequence[ConfigResource]) -> dict[str, dict[str, Any]]:
         """Settings as one broker tells them, by kind and name of the resource."""
         found: dict[str, dict[str, Any]] = self._manager.run(self._described_by, broker, resources)

@@ -146,6 +146,16 @@ class KafkaPythonAdmin:
     async def _in_thread(self, work: Callable[[], Answer]) -> Answer:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
+    async def ask(
+        self, what: str, permission: str, work: Callable[[Any], Answer], *, within_s: float = READ_WITHIN_S
+    ) -> Answer:
+        """Ask something that one command alone needs: `work` gets the client, and may block.
+
+        Raises:
+            DriverError: nobody answered in time, or `permission` is missing.
+        """
+        return await self._call(what, permission, lambda: work(self._client), within_s=within_s)
+
     async def cluster_id(self) -> str:
         """The cluster's id."""
         described = await self._call("DescribeCluster", "Describe on Cluster", self._client.describe_cluster)

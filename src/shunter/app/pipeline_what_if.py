@@ -1,0 +1,88 @@
+"""The stage that answers what-if questions: how full brokers would be, and how many it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from shunter.app.pipeline import utc_now, write_targets
+from shunter.app.pipeline_outlook import runway
+from shunter.core.planning.request import PlanRequest
+from shunter.core.planning.what_if import ClusterChange
+from shunter.errors import FormatError, SettingsError
+from shunter.pipeline.fleet import PEAKS, WEEK
+from shunter.pipeline.lake import Lake
+from shunter.pipeline.outlook_schemas import RUNWAY
+from shunter.pipeline.plan_batch import FleetPlan
+from shunter.pipeline.what_if import FleetQuestion, ToldAnswer, ask_lake, targets_of
+from shunter.pipeline.what_if_worker import ChangeQuestion
+
+_DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfOptions:
+    """What is asked, in the command line's words; shares are percents, rates bytes per second."""
+
+    clusters: tuple[str, ...] = ()
+    fewest: bool = False
+    """Find how many new brokers it takes, instead of those that the change names."""
+    change: ClusterChange = field(default_factory=ClusterChange)
+    until: date | None = None
+    growth: str = "expected"
+    headroom_percent: float = 20.0
+    peak: str = "p95"
+    capacity: float | None = None
+    throttle: float = 50e6
+    snapshot_age: float = 7 * _DAY
+    seconds_per_cluster: float = 600.0
+
+
+def what_if(
+    spark: SparkSession, lake: Lake, options: WhatIfOptions, out: Path | None = None
+) -> tuple[str, tuple[ToldAnswer, ...]]:
+    """ChangeAnswer a question for every cluster of the lake; gives the question's id and the answers.
+
+    Args:
+        out: Gets Kafka's reassignment JSON of each plan to get there.
+
+    Raises:
+        FormatError: there is no cluster to ask, or none of those that were named.
+        SettingsError: an option that is none.
+    """
+    now = utc_now()
+    if options.peak not in (*PEAKS, WEEK):
+        raise SettingsError(f"peak {options.peak!r} is none of {', '.join((*PEAKS, WEEK))}")
+    if not 0 <= options.headroom_percent < 100:
+        raise SettingsError(f"headroom {options.headroom_percent:g} % is not between 0 and 100")
+    if options.until is not None:
+        _look_ahead(spark, lake, options.clusters, options.until)
+    question_id = f"{now:%Y%m%dT%H%M%S}"
+    request = PlanRequest(headroom=options.headroom_percent / 100)
+    asked = ChangeQuestion(options.change, request, options.fewest, options.throttle, options.seconds_per_cluster)
+    basis = FleetPlan(
+        question_id, request, options.clusters, options.peak, capacity=options.capacity, now=now,
+        oldest_seconds=options.snapshot_age,
+    )  # fmt: skip
+    told = ask_lake(spark, lake, FleetQuestion(question_id, asked, basis, options.until, options.growth))
+    absent = sorted(set(options.clusters) - {one.cluster_id for one in told})
+    if absent:
+        raise FormatError(lake.root, f"has no cluster {absent[0]}")
+    if not told:
+        raise FormatError(lake.root, "has no cluster to ask: run `shunter pipeline ingest` and `model` first")
+    if out is not None:
+        write_targets(targets_of(spark, lake, question_id), out)
+    return question_id, told
+
+
+def _look_ahead(spark: SparkSession, lake: Lake, clusters: Sequence[str], until: date) -> None:
+    """Bring `runway` up to date, by which sizes grow."""
+    runway(spark, lake, clusters=clusters)
+    newest = lake.read(spark, RUNWAY).agg(F.max("until").alias("until")).first()
+    if newest is not None and newest["until"] is not None and until <= newest["until"]:
+        raise SettingsError(f"{until} is not ahead: the newest sizes are those of {newest['until']}")

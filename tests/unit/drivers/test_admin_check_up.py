@@ -1,0 +1,83 @@
+"""A check-up reads a cluster part by part: what nobody answers is named, and does not hide the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from kafka import TopicPartition as KafkaTopicPartition
+
+from shunter.drivers.admin.check_up import take_check_up
+from shunter.drivers.admin.cluster import READ_WITHIN_S, Answer, KafkaPythonAdmin
+from shunter.errors import DriverError
+from shunter.model.execution import OngoingReassignment
+from shunter.model.partition import TopicPartition
+
+
+class Client:
+    """Two brokers as kafka-python's client tells of them, and one topic that moves from one to the other."""
+
+    def describe_cluster(self) -> dict[str, Any]:
+        hosts = [{"broker_id": broker, "host": "", "port": 0, "rack": f"r{broker}"} for broker in (2, 1)]
+        return {"cluster_id": "c", "controller_id": 1, "brokers": hosts, "authorized_operations": ["DESCRIBE"]}
+
+    def get_broker_version_data(self, broker: int) -> SimpleNamespace:
+        return SimpleNamespace(broker_version=(3, 9, broker))
+
+    def describe_configs(self, resources: list[Any], **_options: Any) -> dict[str, dict[str, Any]]:
+        return {"broker": {"1": {}, "2": {}}, "topic": {"t": {"min.insync.replicas": {"value": "2"}}}}
+
+    def describe_log_dirs(self, _topics: Any, brokers: list[int]) -> list[dict[str, Any]]:
+        return [{"log_dirs": [{"log_dir": f"/{brokers[0]}", "error_code": 0}]}]
+
+    def all_topics(self) -> list[SimpleNamespace]:
+        part = SimpleNamespace(
+            partition_index=0, replica_nodes=[1, 2], isr_nodes=[1], leader_id=1, offline_replicas=None
+        )
+        return [SimpleNamespace(name="t", partitions=[part], authorized_operations=[8])]
+
+    def list_partition_reassignments(self) -> dict[Any, Any]:
+        moved = KafkaTopicPartition("t", 0)
+        return {moved: {"replicas": [1, 2], "adding_replicas": [2], "removing_replicas": [1]}}
+
+    def describe_metadata_quorum(self) -> dict[str, Any]:
+        return {"topics": [{"partitions": [{"leader_id": 2, "current_voters": []}]}]}
+
+    def describe_features(self, **_options: Any) -> dict[str, Any]:
+        return {}
+
+
+class Cluster(KafkaPythonAdmin):
+    """Asks the client above, but for what nobody answers."""
+
+    def __init__(self, silent: set[str]) -> None:
+        self._client = Client()
+        self.silent = silent
+
+    async def _call(
+        self, what: str, permission: str, work: Callable[[], Answer], *, within_s: float = READ_WITHIN_S
+    ) -> Answer:
+        if what in self.silent:
+            raise DriverError(f"{what} was not answered within {within_s:.0f} s", retriable=True)
+        return work()
+
+
+async def test_every_part_of_a_cluster_is_read() -> None:
+    seen = await take_check_up(Cluster(set()))
+    assert seen.unread == ()
+    assert [(each.broker, each.rack, each.release) for each in seen.brokers] == [(1, "r1", "3.9.1"), (2, "r2", "3.9.2")]
+    assert [each.log_dirs[0].path for each in seen.brokers] == ["/1", "/2"]
+    assert [(each.name, each.min_isr, each.operations) for each in seen.topics] == [("t", 2, {"DESCRIBE"})]
+    assert seen.ongoing == {TopicPartition("t", 0): OngoingReassignment((1, 2), (2,), (1,))}
+    assert (seen.controller, seen.controlled_by) == (2, "Apache (KRaft)")
+
+
+async def test_what_nobody_answers_is_named_and_the_rest_is_read() -> None:
+    silent = {"log dirs of broker 2", "ListPartitionReassignments", "the version of broker 1"}
+    seen = await take_check_up(Cluster(silent))
+    assert {what for what, _why in seen.unread} == {"log dirs of broker 2", "moves", "the version of broker 1"}
+    assert all("was not answered within" in why for _what, why in seen.unread)
+    assert [(each.release, len(each.log_dirs)) for each in seen.brokers] == [("", 1), ("3.9.2", 0)]
+    assert [each.min_isr for each in seen.topics] == [2]
+    assert seen.ongoing == {}
