@@ -150,6 +150,10 @@ def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
     elif verdict is Verdict.SEND:
         if move.turned_at_ms is not None and _decide_turned(work, move, seen, live, running=False):
             return  # What was never taken on, and is not wanted any more, is not asked for now.
+        absent = tuple(broker for broker in step.after if broker not in live and broker not in seen.replicas)
+        if move.status.refused and absent:
+            move.waits = _held(work, absent, live)  # ZooKeeper's controller refuses a broker that is down.
+            return
         move.note(StepTrigger.DUE)
     elif verdict is Verdict.CANCELLED:
         _close(work, move, Outcome.SUPERSEDED, "somebody else cancelled the step under way", seen.replicas)

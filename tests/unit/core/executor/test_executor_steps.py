@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from apache_yard import LateRig, Rig, Yard, until, until_asked, until_begun
+from apache_yard import LateRig, Rig, Yard, go_on, until, until_asked, until_begun
 
 from shunter.core.executor import events as ev
 from shunter.core.executor.judgement import PATIENCE
@@ -132,6 +132,23 @@ def test_a_rollback_is_not_ended_by_the_refusal_of_the_step_before_it() -> None:
     )
     assert rig.outcomes() == {T0: Outcome.ROLLED_BACK}
     assert rig.yard.partitions[T0].replicas == (1, 2)
+
+
+def test_a_broker_that_dies_as_its_step_is_asked_for_is_waited_for() -> None:
+    """A controller in ZooKeeper mode refuses a broker that is down. That is no refusal for good (world 97000923)."""
+    rig = Rig(Yard({"t": [(1, 2)]}))
+    rig.submit(("t", 0, (1, 3)))
+    asked = until_under_way(rig)
+    rig.yard.kill(3)
+    rig.yard.refuse[T0] = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    rig.deliver(rig.pending.index(asked))
+    go_on(rig, 200)
+    assert rig.outcomes() == {T0: None}
+    assert rig.core.state.moves[T0].waits.startswith("waits: broker 3 ")
+    rig.yard.refuse.clear()
+    rig.yard.revive(3)
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.DONE}
 
 
 def asked_back_by_a_late_broker(again: Callable[[Rig], object]) -> Rig:
