@@ -62,7 +62,7 @@ def last_row_is_not_read(original, self):
     return original(self)[:-1]
 
 
-@mutant(journal_sqlite, "decode_entry", within=120)
+@mutant(journal_sqlite, "decode_line", within=120)
 def torn_row_accepted(original, row, version, place):
     """The checksum is not looked at."""
     return original(row._replace(checksum=crc32(row.body.encode())), version, place)

@@ -91,4 +91,4 @@ class ControllerLogs:
         if isinstance(item, LogLine):
             yield item
         else:
-            yield from self._view.entries(*item)
+            yield from self._view.lines(*item)

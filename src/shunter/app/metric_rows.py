@@ -186,7 +186,7 @@ _LOGS = (
     by(
         "log",
         "log_lost",
-        "Entries that could not be written to a log",
+        "Events and requests whose lines could not be written",
         lambda s: {log.log: log.lost for log in s.logs},
         counts=True,
     ),

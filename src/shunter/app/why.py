@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import IO
 
 from shunter.app.controller_logs import STATE_LOG
 from shunter.drivers.clock import SystemClock
 from shunter.errors import DriverError, FormatError, SettingsError
-from shunter.formats.log_lines import decode_entry, encode_entry, read_time, time_text
+from shunter.formats.log_lines import decode_line, encode_line, read_time, time_text
 from shunter.model.log_line import LogLine
 from shunter.model.partition import TopicPartition
 from shunter.views.why import Question, Selection, narrate
@@ -63,26 +65,30 @@ def read_partition(text: str) -> TopicPartition:
 
 
 class _Reader:
-    """Reads entries, and counts what can't be read."""
+    """Reads lines, and counts what can't be read."""
 
     def __init__(self, files: list[Path]) -> None:
         self._files = files
         self.unreadable = 0
 
-    def entries(self) -> Iterator[LogLine]:
-        for path in self._files:
-            try:
-                with path.open("rb") as lines:
-                    for line in lines:
-                        if line.strip():
-                            try:
-                                yield decode_entry(line, str(path))
-                            except FormatError:
-                                self.unreadable += 1
-            except FileNotFoundError:
-                continue  # It was put by, or thrown away, while we read.
-            except OSError as error:
-                raise DriverError(f"{path} can't be read: {error}", retriable=False) from error
+    def lines(self) -> Iterator[LogLine]:
+        """Give them, oldest first. All files are opened first: one that is put by meanwhile is not read twice or missed."""
+        with ExitStack() as opened:
+            files: list[tuple[Path, IO[bytes]]] = []
+            for path in reversed(self._files):
+                try:
+                    files.append((path, opened.enter_context(path.open("rb"))))
+                except FileNotFoundError:
+                    continue  # It was thrown away since we looked.
+                except OSError as error:
+                    raise DriverError(f"{path} can't be read: {error}", retriable=False) from error
+            for path, text in reversed(files):
+                for each in text:
+                    if each.strip():
+                        try:
+                            yield decode_line(each, str(path))
+                        except FormatError:
+                            self.unreadable += 1
 
 
 def why(question: Question, folder: Path, tell: Callable[[str], None], *, as_json: bool = False) -> None:
@@ -93,10 +99,10 @@ def why(question: Question, folder: Path, tell: Callable[[str], None], *, as_jso
     """
     reader = _Reader(log_files(folder))
     selection = Selection(question)
-    chosen = selection.choose(reader.entries())
+    chosen = selection.choose(reader.lines())
     if as_json:
-        for entry in chosen:
-            tell(encode_entry(entry).decode())
+        for line in chosen:
+            tell(encode_line(line).decode())
         return
     kept = list(chosen)
     begins = "is empty" if selection.begins_ms is None else f"begins at {time_text(selection.begins_ms)}"
@@ -104,12 +110,12 @@ def why(question: Question, folder: Path, tell: Callable[[str], None], *, as_jso
         f"Why {question.name}: the log in {folder} {begins}; what was before, and what other controllers did, it can't tell."
     )
     if selection.lost:
-        tell(f"{selection.lost} entries are missing in it: they could not be written.")
+        tell(f"{selection.lost} events are missing in it: their lines could not be written.")
     if reader.unreadable:
         tell(f"{reader.unreadable} lines of it can't be read, and are left out.")
-    for line in narrate(kept):
-        tell(line)
-    if not any("topic" in entry.facts or entry.kind in {"brokers", "sent", "refused"} for entry in kept):
+    for told in narrate(kept):
+        tell(told)
+    if not any("topic" in line.facts or line.kind in {"brokers", "sent", "refused"} for line in kept):
         tell(f"Nothing is logged about {question.name}{' since then' if question.since_ms else ''}.")
 
 

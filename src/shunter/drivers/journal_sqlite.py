@@ -31,7 +31,7 @@ from shunter.drivers.journals import (
     this_process,
 )
 from shunter.errors import DriverError, FormatError
-from shunter.formats.journal import READABLE, VERSION, JournalRow, decode_entry, encode_entry
+from shunter.formats.journal import READABLE, VERSION, JournalRow, decode_line, encode_line
 from shunter.model.execution import JournalEntry, LeaseHolder
 
 _SCHEMA = """
@@ -107,7 +107,7 @@ class SqliteJournal:
     def _rebuild(self) -> None:
         """A journal that is gone while its copy is there was lost, or moved away for being damaged: it is made anew."""
         entries = () if self._copy is None else self._copy.read()
-        rows = [encode_entry(entry) for entry in entries]
+        rows = [encode_line(entry) for entry in entries]
         with self._guarded(), self._transaction():
             if not rows or self._connection.execute("SELECT 1 FROM entries LIMIT 1").fetchone():
                 return  # Nothing is to be made, or somebody else was quicker.
@@ -134,14 +134,14 @@ class SqliteJournal:
         """Rewrite the rows of the version before in one transaction, so that both never stand side by side."""
         rows = self._connection.execute("SELECT sequence, body FROM entries ORDER BY sequence").fetchall()
         entries = [
-            decode_entry(JournalRow(sequence, body, None), self.version, str(self.path)) for sequence, body in rows
+            decode_line(JournalRow(sequence, body, None), self.version, str(self.path)) for sequence, body in rows
         ]
         with self._transaction():
             columns = {row[1] for row in self._connection.execute("PRAGMA table_info(entries)")}
             if "checksum" not in columns:
                 self._connection.execute("ALTER TABLE entries ADD COLUMN checksum INTEGER")
             for entry in entries:
-                row = encode_entry(entry)
+                row = encode_line(entry)
                 self._connection.execute(
                     "UPDATE entries SET body = ?, checksum = ? WHERE sequence = ?",
                     (row.body, row.checksum, row.sequence),
@@ -188,7 +188,7 @@ class SqliteJournal:
                 if sequence != len(readable) + 1:
                     raise FormatError(str(self.path), f"entry {len(readable) + 1} is missing")
                 row = JournalRow(int(sequence), str(body), checksum)
-                readable.append(decode_entry(row, self.version, str(self.path)))
+                readable.append(decode_line(row, self.version, str(self.path)))
         except sqlite3.DatabaseError as error:
             if _is_locked(error):
                 raise self._refused(error) from error
@@ -209,7 +209,7 @@ class SqliteJournal:
             JournalFenced: somebody else has the lease, or wrote since.
             DriverError: the disk refuses.
         """
-        rows = [encode_entry(entry) for entry in entries]
+        rows = [encode_line(entry) for entry in entries]
         self._still_there()
         with self._guarded(), self._transaction():
             self._renew(now_ms)
@@ -361,7 +361,7 @@ class SqliteJournal:
             if len(rows) == last and all(row.fits for row in rows):
                 return rows
         copied = () if self._copy is None else self._copy.read()
-        return [encode_entry(entry) for entry in copied] if len(copied) == last else None
+        return [encode_line(entry) for entry in copied] if len(copied) == last else None
 
     def _write_anew(self, database: sqlite3.Connection, rows: Sequence[JournalRow]) -> None:
         """Write a journal of these entries that we drive. Orders that nobody has answered are not in it."""

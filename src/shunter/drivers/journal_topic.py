@@ -22,7 +22,7 @@ from kafka.admin import NewTopic
 from shunter.drivers.admin.client import connected
 from shunter.drivers.journals import JournalDamaged, JournalFenced, JournalHeld, OrderRow, Presence, this_process
 from shunter.errors import DriverError, FormatError
-from shunter.formats.journal import VERSION, JournalRow, decode_entry, encode_entry
+from shunter.formats.journal import VERSION, JournalRow, decode_line, encode_line
 from shunter.model.execution import JournalEntry, LeaseHolder
 
 Answer = TypeVar("Answer")
@@ -188,7 +188,7 @@ class TopicJournal:
             if sequence != len(readable) + 1:
                 raise JournalDamaged(self._place, f"entry {len(readable) + 1} is missing", tuple(readable))
             try:
-                readable.append(decode_entry(self._seen.rows[sequence], VERSION, self._place))
+                readable.append(decode_line(self._seen.rows[sequence], VERSION, self._place))
             except FormatError as error:
                 raise JournalDamaged(error.place, error.rule, tuple(readable)) from error
         return tuple(readable)
@@ -202,7 +202,7 @@ class TopicJournal:
         """
         values: list[tuple[str, bytes | None]] = []
         for entry in entries:
-            row = encode_entry(entry)
+            row = encode_line(entry)
             values.append((f"entry-{row.sequence}", f"{row.body}\n{row.checksum}".encode()))
         self._guarded("writing to", lambda: self._write([*values, self._lease(now_ms)]))
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from shunter.drivers.seams import Clock
-from shunter.formats.log_lines import encode_entry, time_text
+from shunter.formats.log_lines import encode_line, time_text
 from shunter.model.log_line import LogLine
 
 LOG = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class LogFile(Generic[_Item]):
     def __init__(
         self,
         path: Path,
-        entries: Callable[[_Item], Iterable[LogLine]],
+        lines_of: Callable[[_Item], Iterable[LogLine]],
         clock: Clock,
         *,
         file_bytes: int,
@@ -62,7 +62,7 @@ class LogFile(Generic[_Item]):
 
         Args:
             path: of the newest file; older ones have `.1`, `.2` … behind it.
-            entries: makes an item's entries; called by the thread.
+            lines_of: makes the lines of an item; called by the thread.
             clock: tells when a gap ended.
             file_bytes: a file that would grow beyond is put by.
             files: how many are kept, the newest included; at least 2.
@@ -70,7 +70,7 @@ class LogFile(Generic[_Item]):
         self.path = path
         self.lines = 0
         self.lost = 0
-        self._entries = entries
+        self._lines_of = lines_of
         self._clock = clock
         self._handler = _Rotating(path, maxBytes=file_bytes, backupCount=files - 1, encoding="utf-8", delay=True)
         self._items: queue.SimpleQueue[tuple[_Item, int] | None] = queue.SimpleQueue()
@@ -122,7 +122,7 @@ class LogFile(Generic[_Item]):
             self.lines += len(lines)
             if self._failing and lines:
                 self._failing = False
-                LOG.info("%s is written again; %d entries are missing", self.path, self._told_lost)
+                LOG.info("%s is written again; %d events are missing", self.path, self._told_lost)
             return
         self.lost += len(batch)
         if not self._failing:
@@ -131,17 +131,17 @@ class LogFile(Generic[_Item]):
 
     def _lines(self, item: _Item) -> Iterable[bytes]:
         at_ms, at = -1, ""
-        for entry in self._entries(item):
-            if entry.at_ms != at_ms:
-                at_ms, at = entry.at_ms, time_text(entry.at_ms)
-            yield encode_entry(entry, at)
+        for line in self._lines_of(item):
+            if line.at_ms != at_ms:
+                at_ms, at = line.at_ms, time_text(line.at_ms)
+            yield encode_line(line, at)
 
     def _append(self, lines: list[bytes]) -> BaseException | None:
         """Write lines as a whole, or leave the file as it was; returns why it could not."""
         lost = self.lost
         if lost > self._told_lost:
             gap = LogLine(self._clock.now_ms(), "gap", {"lost": lost - self._told_lost})
-            lines = [encode_entry(gap), *lines]
+            lines = [encode_line(gap), *lines]
         try:
             self._open()
             before = self.path.stat().st_size if self.path.exists() else 0

@@ -85,7 +85,7 @@ class JournalRow(NamedTuple):
         return zlib.crc32(self.body.encode()) == self.checksum
 
 
-def encode_entry(entry: JournalEntry) -> JournalRow:
+def encode_line(entry: JournalEntry) -> JournalRow:
     """Write an entry as a row of the current version."""
     record = entry.record
     values = {name: _plain(value) for name, value in zip(record._fields, record, strict=True)}
@@ -94,7 +94,7 @@ def encode_entry(entry: JournalEntry) -> JournalRow:
     return JournalRow(entry.sequence, body, zlib.crc32(body.encode()))
 
 
-def decode_entry(row: JournalRow, version: int, place: str) -> JournalEntry:
+def decode_line(row: JournalRow, version: int, place: str) -> JournalEntry:
     """Read a row of any version that is understood.
 
     Raises:

@@ -36,13 +36,13 @@ def read_time(text: str) -> int:
     return (moment - _EPOCH) // _MILLISECOND
 
 
-def encode_entry(entry: LogLine, at: str | None = None) -> bytes:
+def encode_line(entry: LogLine, at: str | None = None) -> bytes:
     """Print an entry, without the end of the line. `at`: its time, where it is printed already."""
     document = {"at": time_text(entry.at_ms) if at is None else at, "kind": entry.kind, **entry.facts}
     return orjson.dumps(document, default=_plain)
 
 
-def decode_entry(line: bytes, place: str) -> LogLine:
+def decode_line(line: bytes, place: str) -> LogLine:
     """Read a line.
 
     Raises:

@@ -162,7 +162,7 @@ class Peers:
 
 @dataclass(frozen=True, slots=True)
 class LogCounts:
-    """Lines that were written to a log, and entries that could not be, since the start."""
+    """Lines that were written to a log, and events or requests whose lines could not be, since the start."""
 
     log: str
     lines: int

@@ -1,4 +1,4 @@
-"""The state-change log: what an event and its `Ready` come to, as entries that programs and `shunter why` read.
+"""The state-change log: what an event and its `Ready` come to, as lines that programs and `shunter why` read.
 
 One `StateLog` follows one controller process. All that one event led to has one number (`n`), so that a request can be
 traced to the decisions that it tells of even where it is too great to be listed.
@@ -68,7 +68,7 @@ class StateLog:
         self._callers: dict[int, str] = {}
         """By token of a caller that waits: the cause of its request."""
 
-    def entries(self, envelope: Envelope, ready: Ready) -> Iterator[LogLine]:
+    def lines(self, envelope: Envelope, ready: Ready) -> Iterator[LogLine]:
         """Give the lines of one event, in order: what came, what was decided, what was sent, what was refused."""
         self._n += 1
         now_ms, cause = envelope.now_ms, envelope.cause

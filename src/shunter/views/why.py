@@ -66,17 +66,17 @@ class Selection:
     _requests: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
     """Chosen requests of this process, with the brokers whose answers count."""
 
-    def choose(self, entries: Iterable[LogLine]) -> Iterator[LogLine]:
+    def choose(self, lines: Iterable[LogLine]) -> Iterator[LogLine]:
         """Give the lines that answer the question, in order."""
-        for entry in entries:
+        for line in lines:
             if self.begins_ms is None:
-                self.begins_ms = entry.at_ms
-            if self._chosen(entry) and entry.at_ms >= self.question.since_ms:
-                yield entry
+                self.begins_ms = line.at_ms
+            if self._chosen(line) and line.at_ms >= self.question.since_ms:
+                yield line
 
-    def _chosen(self, entry: LogLine) -> bool:
-        facts = entry.facts
-        match entry.kind:
+    def _chosen(self, line: LogLine) -> bool:
+        facts = line.facts
+        match line.kind:
             case "started":
                 self._requests.clear()
                 self._n = 0
@@ -101,7 +101,7 @@ class Selection:
                 return self.question.names(facts) or by_broker
             case _:
                 pass
-        return entry.kind in ALWAYS
+        return line.kind in ALWAYS
 
     def _noted(self, facts: Mapping[str, Any], *, chosen: bool) -> bool:
         if chosen:
@@ -179,34 +179,34 @@ def _replicas(facts: Mapping[str, Any], when: str) -> Any:
 # ---- how it reads
 
 
-def narrate(entries: Iterable[LogLine]) -> Iterator[str]:
+def narrate(lines: Iterable[LogLine]) -> Iterator[str]:
     """Tell chosen lines for people: a heading for each cause, and below it what came of it, with its delay."""
     cause, began, counted = None, 0, dict[str, int]()
     hidden = 0
     last_epoch = None
-    for entry in entries:
-        if entry.kind == "elected":
-            epoch = int(entry.facts.get("epoch", 0))
+    for line in lines:
+        if line.kind == "elected":
+            epoch = int(line.facts.get("epoch", 0))
             if last_epoch is not None and epoch > last_epoch + 1:
                 yield from _rest(hidden)
                 hidden = 0
                 yield f"(controller epochs {last_epoch + 1} to {epoch - 1} were others'; what they did is not in this log)"
             last_epoch = epoch
-        told = entry.facts.get("cause")
+        told = line.facts.get("cause")
         if told is None or told != cause:
             yield from _rest(hidden)
             hidden, counted = 0, {}
-            cause, began = told, entry.at_ms
-            when = time_text(entry.at_ms).replace("T", " ").removesuffix("Z")
+            cause, began = told, line.at_ms
+            when = time_text(line.at_ms).replace("T", " ").removesuffix("Z")
             if told is None:
-                yield f"{when}  {sentence(entry)}"
+                yield f"{when}  {sentence(line)}"
                 continue
             yield f"{when}  {heading(told)}"
-        counted[entry.kind] = counted.get(entry.kind, 0) + 1
-        if counted[entry.kind] > LISTED_AT_MOST:
+        counted[line.kind] = counted.get(line.kind, 0) + 1
+        if counted[line.kind] > LISTED_AT_MOST:
             hidden += 1
             continue
-        yield f"  {f'+{entry.at_ms - began} ms':>10}  {sentence(entry)}"
+        yield f"  {f'+{line.at_ms - began} ms':>10}  {sentence(line)}"
     yield from _rest(hidden)
 
 
@@ -253,10 +253,10 @@ def _rest(hidden: int) -> Iterator[str]:
         yield f"  {'':>10}  … and {hidden} lines more of the same kinds (--json has them all)"
 
 
-def sentence(entry: LogLine) -> str:
+def sentence(line: LogLine) -> str:
     """One line for people."""
-    facts = entry.facts
-    match entry.kind:
+    facts = line.facts
+    match line.kind:
         case "started":
             return f"Shunter {facts['version']} started as broker id {facts['broker_id']}, process {facts['pid']}"
         case "stopped":
@@ -265,7 +265,7 @@ def sentence(entry: LogLine) -> str:
         case "elected":
             return f"elected: controller epoch {facts['epoch']}"
         case "gap":
-            return f"{facts['lost']} entries are missing here: they could not be written"
+            return f"{facts['lost']} events are missing here: their lines could not be written"
         case "brokers":
             return "; ".join(f"{_BROKERS[what]} {_ids(facts[what])}" for what in _BROKERS if what in facts)
         case "decided":
@@ -287,7 +287,7 @@ def sentence(entry: LogLine) -> str:
             about = f"{facts['topic']}-{facts['partition']}: " if "partition" in facts else ""
             return f"refused: {about}{facts['error']}" + (f", {facts['message']}" if facts.get("message") else "")
         case _:
-            return entry.kind
+            return line.kind
 
 
 _BROKERS = {"live": "live:", "came": "came:", "went": "gone:", "restarted": "restarted:"}

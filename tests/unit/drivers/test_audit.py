@@ -25,7 +25,7 @@ from shunter.drivers.handlers.dispatch import HANDLERS
 from shunter.drivers.handlers.messages import filled
 from shunter.drivers.relay import PASSED_ON
 from shunter.errors import ErrorCode
-from shunter.formats.log_lines import encode_entry
+from shunter.formats.log_lines import encode_line
 from shunter.model.partition import TopicPartition
 from shunter.wire.framing import request_frame_head
 from shunter.wire.reassignments import (
@@ -41,7 +41,7 @@ def line(w):
     """The one line that was audited, as the file has it; and its outcome in the count."""
     ((call, answer, failure, seconds),) = w.audited
     assert seconds >= 0
-    told = orjson.loads(encode_entry(audit_line(Audited(1_000, call, answer, failure, 3))))
+    told = orjson.loads(encode_line(audit_line(Audited(1_000, call, answer, failure, 3))))
     assert (told["address"], told["client_id"], told["principal"]) == ("127.0.0.1", "test", "User:ANONYMOUS")
     return told, outcome(answer, failure)
 

@@ -90,7 +90,7 @@ def test_a_full_disk_is_told_once_and_leaves_a_gap(
     told = [record.getMessage() for record in caplog.records if record.name == log_files.__name__]
     assert told == [
         f"{path} can't be written, and the controller goes on without it: [Errno 28] No space left on device",
-        f"{path} is written again; 3 entries are missing",
+        f"{path} is written again; 3 events are missing",
     ]
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from shunter.drivers.journal_sqlite import SqliteJournal
 from shunter.drivers.journals import Presence
-from shunter.formats.journal import VERSION, JournalRow, decode_entry
+from shunter.formats.journal import VERSION, JournalRow, decode_line
 from shunter.model.execution import JournalEntry
 from shunter.simulation.scheduler import SECOND, Scheduler
 
@@ -79,7 +79,7 @@ class JournalDisk:
         ).fetchall()
         for row in rows:
             self.known = int(row[0])
-            self._on_durable(decode_entry(JournalRow(*row), VERSION, str(PLACE)))
+            self._on_durable(decode_line(JournalRow(*row), VERSION, str(PLACE)))
 
     # ---- what happens to it
 

@@ -19,7 +19,7 @@ from kafka import errors as kafka_errors
 
 from shunter.drivers.journal_topic import LEASE_KEY, Clients, TopicJournal
 from shunter.drivers.journals import Presence
-from shunter.formats.journal import VERSION, JournalRow, decode_entry
+from shunter.formats.journal import VERSION, JournalRow, decode_line
 from shunter.model.execution import JournalEntry
 from shunter.simulation.scheduler import SECOND, Scheduler
 
@@ -118,7 +118,7 @@ class JournalTopic:
         self.known = int(record.key.decode().partition("-")[2])
         assert record.value is not None
         body, _newline, checksum = record.value.decode().rpartition("\n")
-        self._on_durable(decode_entry(JournalRow(self.known, body, int(checksum)), VERSION, PLACE))
+        self._on_durable(decode_line(JournalRow(self.known, body, int(checksum)), VERSION, PLACE))
 
     def stable(self) -> int:
         """The first offset that those don't see who read committed records alone."""

@@ -11,7 +11,7 @@ from shunter.core.controller.events import BatchRefused, Elected, Envelope, Even
 from shunter.core.controller.machine import ControllerMachine
 from shunter.core.controller.review import LOOKS, Part, Reason
 from shunter.errors import ErrorCode
-from shunter.formats.log_lines import decode_entry, encode_entry
+from shunter.formats.log_lines import decode_line, encode_line
 from shunter.model.log_line import LogLine
 from shunter.model.partition import TopicPartition
 from shunter.views.state_log import LISTED_AT_MOST, StateLog, slim, worth_telling
@@ -26,7 +26,7 @@ class Logged(Harness):
     def __init__(self, brokers):
         super().__init__(brokers)
         self.log = StateLog()
-        self.lines = [encode_entry(LogLine(0, "started", {"broker_id": 100, "pid": 1, "version": "1"}))]
+        self.lines = [encode_line(LogLine(0, "started", {"broker_id": 100, "pid": 1, "version": "1"}))]
         self.take_over()
 
     def take_over(self):
@@ -40,13 +40,13 @@ class Logged(Harness):
                 )
                 ready = super().handle(envelope)
                 if worth_telling(envelope, ready):
-                    logged.lines += [encode_entry(entry) for entry in logged.log.entries(slim(envelope), ready)]
+                    logged.lines += [encode_line(entry) for entry in logged.log.lines(slim(envelope), ready)]
                 return ready
 
         self.machine = Recording(self.settings)
 
     def entries(self):
-        return [decode_entry(line, "test") for line in self.lines]
+        return [decode_line(line, "test") for line in self.lines]
 
     def of_kind(self, kind, **facts):
         wanted = facts.items()

@@ -1,0 +1,73 @@
+"""`shunter why` over files of a log: in order, over several files, and with what is broken in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from shunter.app.why import read_partition, read_since
+from shunter.cli import main
+from shunter.errors import SettingsError
+from shunter.formats.log_lines import encode_line, read_time, time_text
+from shunter.model.log_line import LogLine
+from shunter.model.partition import TopicPartition
+
+
+def decided(at_ms: int, leader: int) -> bytes:
+    before, after = {"replicas": [1, 2], "leader": leader - 1}, {"replicas": [1, 2], "leader": leader}
+    named = {"topic": "orders", "partition": 7, "cause": f"BrokersRead#{leader}", "n": leader}
+    return encode_line(
+        LogLine(at_ms, "decided", {**named, "rules": ["broker-gone/elect"], "before": before, "after": after})
+    )
+
+
+def answer(folder: Path, *arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(main, ["why", *arguments, "--log-dir", str(folder)])
+    return done.exit_code, done.output
+
+
+def test_files_are_read_from_the_oldest_on_and_broken_lines_are_counted(tmp_path: Path) -> None:
+    for name, leader in (("state-changes.log", 12), ("state-changes.log.1", 11), ("state-changes.log.10", 2)):
+        (tmp_path / name).write_bytes(decided(leader * 1_000, leader) + b"\n\n")
+    with (tmp_path / "state-changes.log").open("ab") as newest:
+        newest.write(b'{"at":"2026-11-22T17:0\n[]\n' + encode_line(LogLine(13_000, "gap", {"lost": 5})) + b"\n")
+    status, told = answer(tmp_path, "orders-7")
+    assert status == 0
+    assert [told.index(f"leader {leader - 1} → {leader}") for leader in (2, 11, 12)] == sorted(
+        told.index(f"leader {leader - 1} → {leader}") for leader in (2, 11, 12)
+    )
+    assert "begins at 1970-01-01T00:00:02.000Z" in told
+    assert "2 lines of it can't be read" in told
+    assert "5 events are missing in it" in told
+    assert "the brokers in ZooKeeper changed [BrokersRead#12]" in told
+    since = answer(tmp_path, "orders-7", "--since", "1970-01-01T00:00:11.500Z")[1]
+    assert "leader 10 → 11" not in since
+    assert "leader 11 → 12" in since
+    assert "Nothing is logged about other-0" in answer(tmp_path, "other-0")[1]
+
+
+def test_a_log_that_is_not_there_or_can_not_be_read(tmp_path: Path) -> None:
+    assert answer(tmp_path, "orders-7")[0] == 1
+    (tmp_path / "state-changes.log").mkdir()
+    status, told = answer(tmp_path, "orders-7")
+    assert status == 1
+    assert "can't be read" in told
+
+
+def test_times() -> None:
+    assert read_since("90s", 100_000) == 10_000
+    assert read_since(" 2h ", 7_200_000) == 0
+    assert read_since("2026-11-22T17:00:00+01:00", 0) == read_time("2026-11-22T16:00:00Z")
+    assert time_text(read_time("2026-11-22T16:00:00.007Z")) == "2026-11-22T16:00:00.007Z"
+    for wrong in ("yesterday", "2026-11-22T17:00:00", "-5m"):
+        with pytest.raises(SettingsError, match="--since"):
+            read_since(wrong, 0)
+
+
+def test_partitions() -> None:
+    assert read_partition("a-b-12") == TopicPartition("a-b", 12)
+    for wrong in ("orders", "-1", "orders-", "orders-x", "orders-²"):
+        with pytest.raises(SettingsError, match="no TOPIC-PARTITION"):
+            read_partition(wrong)
