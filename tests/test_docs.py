@@ -156,6 +156,11 @@ def test_tables_of_states_are_documented_as_the_code_has_them() -> None:
         assert path.read_text() == text, f"run scripts/document-lifecycle for {path.name}"
 
 
+def test_the_table_of_rights_is_that_of_the_code() -> None:
+    made = runpy.run_path(str(ROOT / "scripts" / "document-rights"))
+    assert made["PAGE"].read_text() == made["page"](), "run scripts/document-rights"
+
+
 def test_the_reviews_of_partitions_are_documented_as_the_table_has_them() -> None:
     made = runpy.run_path(str(ROOT / "scripts" / "document-reviews"))["page"]()
     assert (ROOT / "docs" / "reviews.md").read_text() == made, "run scripts/document-reviews"

@@ -18,6 +18,7 @@ from functools import partial
 
 from shunter.app.controller_logs import ControllerLogs
 from shunter.app.metrics import PrometheusPage, collect_metrics
+from shunter.app.security import Security
 from shunter.app.settings import ControllerConfig, strange_variables
 from shunter.core.controller.events import SettingsChanged
 from shunter.core.controller.machine import ControllerMachine
@@ -44,10 +45,12 @@ from shunter.drivers.supervision import Supervisor
 from shunter.drivers.survey import Survey
 from shunter.drivers.token_expiry import TokenExpiry
 from shunter.drivers.user_configs import UserConfigs
+from shunter.drivers.visible_topics import VisibleTopics
 from shunter.drivers.zookeeper import ZooKeeperClient
 from shunter.errors import DriverError, InvariantViolation, SettingsError
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.features import Protocol
+from shunter.model.security import SecuritySettings
 from shunter.model.settings import Takeover, WireLimits
 from shunter.views.readiness import Readiness, readiness
 from shunter.wire.versions import protocol_of
@@ -60,7 +63,8 @@ ALIVE_SECONDS = 1.0
 SWITCH_SECONDS = 0.001
 """How long one thread of Python's keeps another waiting; 5 ms unless told otherwise."""
 _FIXED = (
-    "zookeeper", "listener", "advertised_listener", "broker_id", "rack", "session_timeout_ms", "takeover",
+    "zookeeper", "listener", "advertised_listener", "server_properties",
+    "cluster_action_networks", "administration_networks", "relay", "broker_id", "rack", "session_timeout_ms", "takeover",
     "takeover_cool_down_ms", "inter_broker_protocol_version", "inter_broker_listener", "metrics_port",
     "log_dir", "log_file_bytes", "log_files", "control_request_timeout_ms",
     *(each.name for each in fields(WireLimits)),
@@ -84,7 +88,8 @@ class ControllerProcess:
         self.config = config
         self.listeners = tuple(parse_listener(text) for text in config.listener)
         self.advertised = tuple(parse_listener(text) for text in config.advertised_listener)
-        registered_endpoints(self.listeners, self.advertised)
+        self.security = Security(config.server_properties, self.listeners, config.networks())
+        registered_endpoints(self.listeners, self.advertised, self.security.settings)
         settings = config.controller_settings()
         self.machine = ControllerMachine(settings)
         self.loop = ControllerLoop(self.machine, SystemClock())
@@ -94,12 +99,13 @@ class ControllerProcess:
         self.channels = Channels(
             settings.broker_id,
             self.loop.post,
-            listener=config.inter_broker_listener,
+            listener=self._brokers_listener,
             inter_broker_protocol=config.inter_broker_protocol_version,
             request_seconds=config.control_request_timeout_ms / 1000,
             supervise=self.supervisor.watch,
+            access=self.security.access,
         )
-        self.relay = Relay(lambda: self.channels.brokers)
+        self.relay = Relay(lambda: self.channels.brokers, self.security.access)
         node = Node(
             self.machine.view,
             self.loop.callers,
@@ -115,10 +121,14 @@ class ControllerProcess:
                 lambda: self.config.default_partitions,
                 time.monotonic,
             ),
+            authorizer=self.security.authorizer,
+            visible=VisibleTopics(self.security.authorizer),
+            relays=config.relay == "judged",
         )
-        self.server = RpcServer(node, room_for_files(config.wire_limits()), selector)
+        self.server = RpcServer(node, room_for_files(config.wire_limits()), selector, self.security.gate)
         self.seat: ControllerSeat | None = None
         self.guard: CrashGuard | None = None
+        self.permissions: asyncio.Task[None] | None = None
         self.features: FeatureKeeper | None = None
         self.lag = LoopLag()
         self.collector = IdleCollector(lambda: self.loop.stats.count)
@@ -148,8 +158,12 @@ class ControllerProcess:
         self.manager.start()
         self.logs.start()
         client = GuardedZooKeeper(self.config.zookeeper, session_timeout_ms=self.config.session_timeout_ms)
+        self.security.users.client = client
+        if self.security.permissions is not None:
+            self.permissions = self.security.permissions.begin(client)
+            self.supervisor.watch(self.permissions)
         registration = self._registration(opened)
-        survey = Survey(registration, self.config.inter_broker_listener)
+        survey = Survey(registration, self._brokers_listener, self.security.access)
         self.seat = ControllerSeat(
             client,
             registration,
@@ -189,8 +203,16 @@ class ControllerProcess:
             await asyncio.gather(starting, failing, keeping, return_exceptions=True)
             await self._close(working)
 
+    @property
+    def _brokers_listener(self) -> str | None:
+        """The brokers' listener on which we speak to them; None for what they say themselves."""
+        return self.config.inter_broker_listener or self.security.settings.brokers_listener
+
     async def _look_around(self, survey: Survey, reader: ClusterReader) -> str | None:
         """Before an election: whether we could do the work, and by which listener brokers want to be spoken to."""
+        permissions = self.security.permissions
+        if permissions is not None and permissions.trouble is not None:
+            return f"the cluster's permissions are not known: {permissions.trouble}"
         obstacle = await survey.obstacle(reader)
         if survey.found is not None:
             self.channels.preferred_listener = survey.found.names[0]
@@ -233,6 +255,9 @@ class ControllerProcess:
         refusing = self.machine.intake.answers.refusals
         others = self.machine.outbox.others()
         troubles = self.seat.troubles
+        permissions = self.security.permissions
+        if permissions is not None and permissions.trouble is not None:
+            troubles += (f"the cluster's permissions are not known: {permissions.trouble}",)
         if others and all(broker in refusing for broker in others):
             troubles += (f"every live broker refuses our requests: {refusing[others[0]].error.name}",)
         elif others and all(broker in self.machine.outbox.unreachable for broker in others):
@@ -262,8 +287,10 @@ class ControllerProcess:
         self.lag.start()
 
     async def _close(self, working: asyncio.Task[None]) -> None:
-        working.cancel()
-        await asyncio.gather(working, return_exceptions=True)
+        ending = [task for task in (working, self.permissions) if task is not None]
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
         self.lag.stop()
         await self.collector.close()
         await self.metrics.close()
@@ -280,7 +307,8 @@ class ControllerProcess:
         self.manager.close()
 
     def _registration(self, opened: tuple[Listener, ...]) -> Broker:
-        return Broker(self.config.broker_id, 0, registered_endpoints(opened, self.advertised), self.config.rack)
+        endpoints = registered_endpoints(opened, self.advertised, self.security.settings)
+        return Broker(self.config.broker_id, 0, endpoints, self.config.rack)
 
 
 def room_for_files(limits: WireLimits) -> WireLimits:
@@ -297,7 +325,9 @@ def room_for_files(limits: WireLimits) -> WireLimits:
     return replace(limits, max_connections=found.connections)
 
 
-def registered_endpoints(opened: tuple[Listener, ...], advertised: tuple[Listener, ...]) -> tuple[Endpoint, ...]:
+def registered_endpoints(
+    opened: tuple[Listener, ...], advertised: tuple[Listener, ...], security: SecuritySettings
+) -> tuple[Endpoint, ...]:
     """What brokers and clients are told to connect to: what is advertised for a listener, else where it listens.
 
     Raises:
@@ -318,7 +348,12 @@ def registered_endpoints(opened: tuple[Listener, ...], advertised: tuple[Listene
                 f"say which one others shall use, with advertised_listener={listener.name}://HOST:{listener.port}"
             )
     return tuple(
-        Endpoint(listener.name, "PLAINTEXT", listener.host or socket.getfqdn(), listener.port or bound.port)
+        Endpoint(
+            listener.name,
+            security.of(listener.name).protocol.value,
+            listener.host or socket.getfqdn(),
+            listener.port or bound.port,
+        )
         for listener, bound in zip(told, opened, strict=True)
     )
 

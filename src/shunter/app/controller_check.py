@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from shunter.app.controller import registered_endpoints
+from shunter.app.security import Security
 from shunter.app.settings import ControllerConfig
 from shunter.core.controller_check import ControllerFinding, Severity, findings
 from shunter.drivers.controller_check import look
@@ -37,11 +38,13 @@ def check_controller(config: ControllerConfig, show: Callable[[str], None], *, a
 async def _found(config: ControllerConfig) -> tuple[ControllerFinding, ...]:
     listeners = tuple(parse_listener(text) for text in config.listener)
     advertised = tuple(parse_listener(text) for text in config.advertised_listener)
-    endpoints = registered_endpoints(listeners, advertised)
+    security = Security(config.server_properties, listeners, config.networks())
+    endpoints = registered_endpoints(listeners, advertised, security.settings)
+    name = config.inter_broker_listener or security.settings.brokers_listener
     client = ZooKeeperClient(config.zookeeper, session_timeout_ms=config.session_timeout_ms, furnish=False)
     await client.start()
     try:
-        facts = await look(client, config.broker_id, listeners, endpoints, config.inter_broker_listener)
+        facts = await look(client, config.broker_id, listeners, endpoints, name, security.access)
     finally:
         await client.close()
     return findings(facts, config.controller_settings())

@@ -195,6 +195,13 @@ _PEERS = (
     by("kind", "connections", "Connections that are open", lambda s: s.peers.connections, counts=False),
     by("reason", "connections_refused", "Connections not taken", lambda s: s.peers.refused, counts=True),
     by("reason", "connections_closed", "Connections that we closed", lambda s: s.peers.closed, counts=True),
+    by(
+        "operation",
+        "denied",
+        "Requests, or parts of them, that their sender may not do",
+        lambda s: s.peers.denied,
+        counts=True,
+    ),
     by("api", "requests", "Requests answered", lambda s: {o.api: o.requests for o in s.peers.served}, counts=True),
     by(
         "api",

@@ -122,6 +122,7 @@ def _peers_of(server: RpcServer) -> Peers:
         connections={kind.value: server.count(kind) for kind in GuestKind},
         refused=dict(stats.refused),
         closed=dict(stats.closed),
+        denied=dict(stats.denied),
         served=tuple(
             Served(api_name(key), count, stats.handling_seconds.get(key, 0.0))
             for key, count in sorted(stats.requests.items())

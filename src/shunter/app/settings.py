@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import fields
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +19,10 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from shunter.app.profiles import VARIABLES
-from shunter.errors import SettingsError
+from shunter.core.authorizer import NetworkAuthorizer
+from shunter.errors import FormatError, SettingsError
+from shunter.formats.client_properties import parse_properties
+from shunter.formats.server_properties import ServerProperties
 from shunter.model.reassignment import Intervention, Strategy
 from shunter.model.settings import ControllerSettings, ControlRequestEpoch, Takeover, TopicPolicy, WireLimits
 
@@ -39,6 +43,18 @@ class ControllerConfig(BaseSettings):
         [],
         description="what others are told to connect to, by listener name, where it is another address than `listener`",
     )
+    server_properties: Path | None = Field(
+        None,
+        description="a broker's server.properties: listeners' security, the authorizer, and addresses where not said here",
+    )
+    cluster_action_networks: Annotated[list[str], NoDecode] = Field(
+        [],
+        description="who may act as a broker where the cluster has no authorizer: networks as 10.0.0.0/24; none: all",
+    )
+    administration_networks: Annotated[list[str], NoDecode] = Field(
+        [], description="who may change anything where the cluster has no authorizer, likewise"
+    )
+    relay: str = Field("judged", description="what is passed on to brokers: judged (what its sender may do), or none")
     broker_id: int = Field(
         ge=0, le=2**31 - 1, description="our broker id; no broker may have it, and it never holds data"
     )
@@ -52,7 +68,7 @@ class ControllerConfig(BaseSettings):
     )
     inter_broker_listener: str | None = Field(
         None,
-        description="the brokers' listener for us; default: the one that they name for it, or the first PLAINTEXT one",
+        description="the brokers' listener for us; default: the one that they name for it, or the first that we can use",
     )
     strategy: str = Field("incremental", description="how moves proceed: incremental or all-at-once")
     cancel_mode: str = Field("rollback", description="what a plain cancel does: rollback or stop")
@@ -136,7 +152,9 @@ class ControllerConfig(BaseSettings):
     log_files: int = Field(8, ge=2, description="files that are kept of each of those logs")
     log_level: str = Field("info", description="error, warning, info or debug")
 
-    @field_validator("listener", "advertised_listener", mode="before")
+    @field_validator(
+        "listener", "advertised_listener", "cluster_action_networks", "administration_networks", mode="before"
+    )
     @classmethod
     def _one_or_several(cls, value: Any) -> Any:
         """The environment has one text: a JSON list, or addresses with commas between."""
@@ -150,7 +168,13 @@ class ControllerConfig(BaseSettings):
             raise ValueError(f"it begins as a JSON list and is none ({error})") from error
 
     @field_validator(
-        "takeover", "control_request_epoch", "strategy", "cancel_mode", "log_level", "legacy_znode_original_replicas"
+        "takeover",
+        "relay",
+        "control_request_epoch",
+        "strategy",
+        "cancel_mode",
+        "log_level",
+        "legacy_znode_original_replicas",
     )
     @classmethod
     def _known_word(cls, value: str, info: Any) -> str:
@@ -160,10 +184,18 @@ class ControllerConfig(BaseSettings):
             "strategy": list(STRATEGIES),
             "cancel_mode": list(CANCEL_MODES),
             "legacy_znode_original_replicas": ["hidden", "shown"],
+            "relay": ["judged", "none"],
             "log_level": ["error", "warning", "info", "debug"],
         }[info.field_name]
         if value not in words:
             raise ValueError(f"{value!r} is none of {', '.join(words)}")
+        return value
+
+    @field_validator("cluster_action_networks", "administration_networks")
+    @classmethod
+    def _are_networks(cls, value: list[str]) -> list[str]:
+        for text in value:
+            ip_network(text)
         return value
 
     @field_validator("topic_policy_name_pattern")
@@ -204,6 +236,12 @@ class ControllerConfig(BaseSettings):
             topic_policy=TopicPolicy(
                 **{each.name: getattr(self, f"topic_policy_{each.name}") for each in fields(TopicPolicy)}
             ),
+        )
+
+    def networks(self) -> NetworkAuthorizer:
+        """Who may do what where the cluster has no authorizer."""
+        return NetworkAuthorizer(
+            tuple(map(ip_network, self.cluster_action_networks)), tuple(map(ip_network, self.administration_networks))
         )
 
     def wire_limits(self) -> WireLimits:
@@ -262,4 +300,32 @@ class _Layered:
 
         environment = {name.lower().removeprefix("shunter_") for name in os.environ if name.startswith("SHUNTER_")}
         kept = {name: value for name, value in from_file.items() if name not in environment}
-        return ControllerConfig(**{**kept, **given})
+        said = {**kept, **given}
+        path = said.get("server_properties", os.environ.get("SHUNTER_SERVER_PROPERTIES"))
+        lowest = {} if path is None else _addresses(read_server_properties(Path(path)))
+        missing = {name: value for name, value in lowest.items() if name not in {*said, *environment}}
+        return ControllerConfig(**{**missing, **said})
+
+
+def _addresses(properties: ServerProperties) -> dict[str, Any]:
+    """Where to find others and to be found, as a broker's properties say; never its id, which is the broker's."""
+    found = {
+        "zookeeper": properties.get("zookeeper.connect"),
+        "listener": properties.listeners("listeners"),
+        "advertised_listener": properties.listeners("advertised.listeners"),
+        "rack": properties.get("broker.rack"),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def read_server_properties(path: Path) -> ServerProperties:
+    """Read a broker's properties file.
+
+    Raises:
+        SettingsError: it can't be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        return ServerProperties(parse_properties(text, str(path)), str(path))
+    except (OSError, UnicodeDecodeError, FormatError) as error:
+        raise SettingsError(f"server_properties {path}: {error}") from error

@@ -19,6 +19,11 @@ from shunter.errors import DriverError, SettingsError
     metavar="NAME://HOST:PORT",
     help="Where clients, tools and brokers reach us; repeat for several.",
 )
+@click.option(
+    "--server-properties",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A broker's server.properties: how listeners are secured, and the authorizer.",
+)
 @click.option("--broker-id", type=int, help="Our broker id. No broker may have it; it never holds data.")
 @click.option("--takeover", metavar="never|vacant|preempt", help="When to take the controllership [vacant].")
 @click.option("--strategy", metavar="incremental|all-at-once", help="How moves proceed [incremental].")

@@ -11,9 +11,10 @@ from typing import Any, TypeAlias
 from kio.schema.api_versions.v0.response import ApiVersionsResponse
 from kio.serial import entity_reader
 
+from shunter.drivers.broker_access import PLAIN_ACCESS, BrokerAccess, Wire
 from shunter.drivers.turns import Turns
 from shunter.errors import FormatError
-from shunter.model.broker import Broker, Endpoint
+from shunter.model.broker import Endpoint
 from shunter.wire.framing import request_frame_head, split_frames
 
 Address: TypeAlias = tuple[socket.AddressFamily, tuple[Any, ...]]
@@ -37,57 +38,47 @@ _RECEIVED_BYTES = 65_536
 _read_api_versions = entity_reader(ApiVersionsResponse)
 
 
-def broker_endpoint(broker: Broker, listener: str | None) -> Endpoint:
-    """Choose the endpoint of a listener, or the first PLAINTEXT one where `listener` is None.
-
-    Raises:
-        FormatError: the broker has none.
-    """
-    for endpoint in broker.endpoints:
-        if endpoint.security_protocol == "PLAINTEXT" and listener in {None, endpoint.listener}:
-            return endpoint
-    wanted = "PLAINTEXT listener" if listener is None else f"PLAINTEXT listener named {listener}"
-    names = ", ".join(f"{endpoint.listener}:{endpoint.security_protocol}" for endpoint in broker.endpoints)
-    raise FormatError(f"broker {broker.id}", f"no {wanted} among [{names}]")
-
-
 class BrokerConnection:
     """A connected socket, and what the broker at its end said that it serves."""
 
-    def __init__(self, connected: socket.socket, endpoint: Endpoint, client_id: str) -> None:
+    def __init__(self, wire: Wire, endpoint: Endpoint, client_id: str) -> None:
         self.endpoint = endpoint
         self.turns = Turns()
-        self._socket = connected
+        self._wire = wire
         self._client_id = client_id
-        self._loop = asyncio.get_running_loop()
         self._received = bytearray()
         self._correlation_id = 0
         self.ranges: ApiRanges = {}
 
     @classmethod
-    async def open(cls, endpoint: Endpoint, client_id: str = "shunter") -> BrokerConnection:
-        """Connect and ask for the broker's versions.
+    async def open(
+        cls, endpoint: Endpoint, client_id: str = "shunter", access: BrokerAccess = PLAIN_ACCESS
+    ) -> BrokerConnection:
+        """Connect, log in where that is wanted, and ask for the broker's versions.
 
         Raises:
-            OSError: refused or unreachable at every address that the host has, or not in time.
-            FormatError: what answers is no broker.
+            OSError: refused or unreachable at every address that the host has, or not in time; no TLS, or a
+                certificate that is not trusted.
+            EOFError: the broker hung up.
+            FormatError: what answers is no broker, or does not let us in.
         """
         async with asyncio.timeout(CONNECT_SECONDS):
             addresses = await addresses_of(endpoint)
         connected = await connect_to_any(addresses)
-        connection = cls(connected, endpoint, client_id)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
+                connection = cls(await access.wire(connected, endpoint), endpoint, client_id)
+                await access.log_in(connection, endpoint)
                 await connection.negotiate()
         except BaseException:
-            connection.close()
+            connected.close()
             raise
         return connection
 
     @property
     def local_host(self) -> str:
         """The address of our end, as the broker sees it where nothing in between changes it."""
-        return str(self._socket.getsockname()[0])
+        return self._wire.local_host
 
     def next_correlation_id(self) -> int:
         """Count requests."""
@@ -96,20 +87,30 @@ class BrokerConnection:
 
     async def negotiate(self) -> None:
         """Ask ApiVersions v0, which every broker knows."""
-        correlation_id = self.next_correlation_id()
-        await self.send(API_VERSIONS, 0, correlation_id, b"")
-        frames: list[bytes] = []
-        while not frames:
-            frames = await self.receive()
-        if int.from_bytes(frames[0][:4], "big") != correlation_id:
-            raise FormatError("ApiVersions", "the answer is to another request")
+        body = await self.ask(API_VERSIONS, 0, b"")
         try:
-            response, _ = _read_api_versions(frames[0], 4)
+            response, _ = _read_api_versions(body, 0)
         except Exception as error:  # kio raises errors of many kinds for bytes that it can't read
             raise FormatError("ApiVersions", f"unreadable: {error}") from error
         if response.error_code:
             raise FormatError("ApiVersions", f"refused with error {int(response.error_code)}")
         self.ranges = {int(key.api_key): (int(key.min_version), int(key.max_version)) for key in response.api_keys}
+
+    async def ask(self, api_key: int, version: int, body: bytes) -> bytes:
+        """Send a request that is answered with a header of version 0, and give the answer's body.
+
+        Raises:
+            OSError, EOFError: the connection broke.
+            FormatError: the answer is to another request.
+        """
+        correlation_id = self.next_correlation_id()
+        await self.send(api_key, version, correlation_id, body)
+        frames: list[bytes] = []
+        while not frames:
+            frames = await self.receive()
+        if int.from_bytes(frames[0][:4], "big") != correlation_id:
+            raise FormatError(f"API {api_key}", "the answer is to another request")
+        return frames[0][4:]
 
     async def send(self, api_key: int, version: int, correlation_id: int, body: bytes) -> int:
         """Write a request and tell its bytes; a large body is never copied."""
@@ -120,13 +121,13 @@ class BrokerConnection:
     async def write(self, head: bytes, body: bytes) -> None:
         """Write what stands before a body, and the body."""
         if len(body) <= _JOINED_BYTES:
-            await self._loop.sock_sendall(self._socket, head + body)
+            await self._wire.send(head + body)
             return
-        await self._loop.sock_sendall(self._socket, head)
+        await self._wire.send(head)
         view = memoryview(body)
         for start in range(0, len(view), _SENT_AHEAD_BYTES):
             await self.turns.mine()
-            await self._loop.sock_sendall(self._socket, view[start : start + _SENT_AHEAD_BYTES])
+            await self._wire.send(view[start : start + _SENT_AHEAD_BYTES])
 
     async def receive(self) -> list[bytes]:
         """Wait for bytes and give the complete frames among them, sizes cut off.
@@ -135,7 +136,7 @@ class BrokerConnection:
             EOFError: the broker closed.
             FormatError: no frame.
         """
-        received = await self._loop.sock_recv(self._socket, _RECEIVED_BYTES)
+        received = await self._wire.receive(_RECEIVED_BYTES)
         if not received:
             raise EOFError("closed by the broker")
         self._received += received
@@ -143,7 +144,7 @@ class BrokerConnection:
 
     def close(self) -> None:
         """Close the socket."""
-        self._socket.close()
+        self._wire.close()
 
 
 async def addresses_of(endpoint: Endpoint) -> tuple[Address, ...]:

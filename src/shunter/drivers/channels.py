@@ -27,7 +27,8 @@ from shunter.core.controller.ready import ConnectBrokers, Request, SendUpdateMet
 from shunter.drivers.agreed_release import AgreedRelease
 from shunter.drivers.backlog import Backlog, QueuedRequest, merge_updates
 from shunter.drivers.bodies import Encoder, SharedBody
-from shunter.drivers.broker_connection import ApiRanges, BrokerConnection, broker_endpoint
+from shunter.drivers.broker_access import PLAIN_ACCESS, BrokerAccess
+from shunter.drivers.broker_connection import ApiRanges, BrokerConnection
 from shunter.drivers.broker_release import Release, release_of
 from shunter.drivers.channel_stats import ChannelStats, QueueStats
 from shunter.drivers.supervision import Supervise
@@ -75,12 +76,13 @@ class Channels:
     Args:
         controller_id: goes into every control request.
         post: takes the `RequestAnswered` events.
-        listener: name of the inter-broker listener; None for each broker's first PLAINTEXT one.
+        listener: name of the inter-broker listener; None for each broker's first that we can use.
         inter_broker_protocol: no newer versions than this release has; None for what all brokers take, and are set to.
         in_flight: requests sent to one broker ahead of their answers.
         backlog: unsent incremental metadata updates that a slow broker may have before they are merged.
         request_seconds: how long a request may be unanswered, those before it answered, before its connection is given
             up; it is sent again on the next one.
+        access: how we come in at brokers.
         supervise: gets each channel's task, which ends by being cancelled, never by itself.
     """
 
@@ -95,12 +97,14 @@ class Channels:
         backlog: int = 64,
         request_seconds: float = REQUEST_SECONDS,
         supervise: Supervise = _report_itself,
+        access: BrokerAccess = PLAIN_ACCESS,
     ) -> None:
         self.stats = ChannelStats()
         self.post = post
+        self.access = access
         self.listener = listener
         self.preferred_listener: str | None = None
-        """If `listener` is None: the listener that brokers name for their controller, if it is PLAINTEXT."""
+        """If `listener` is None: the listener that brokers name for their controller, if we can use it."""
         self.in_flight = in_flight
         self.backlog = backlog
         self.request_seconds = request_seconds
@@ -127,8 +131,8 @@ class Channels:
         """
         if self.listener is None and self.preferred_listener is not None:
             with contextlib.suppress(FormatError):
-                return broker_endpoint(broker, self.preferred_listener)
-        return broker_endpoint(broker, self.listener)
+                return self.access.endpoint(broker, self.preferred_listener)
+        return self.access.endpoint(broker, self.listener)
 
     def send(self, request: Request) -> None:
         """Queue a request; never blocks, never raises for a dead broker."""
@@ -332,7 +336,7 @@ class _Channel:
         Raises:
             FormatError: it serves none of the versions that we speak: that is no way to it.
         """
-        connection = await BrokerConnection.open(endpoint)
+        connection = await BrokerConnection.open(endpoint, access=self._owner.access)
         self.ranges = connection.ranges
         try:
             self._versions()

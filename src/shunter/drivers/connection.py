@@ -17,9 +17,11 @@ from typing import Any, cast
 
 from shunter.drivers.answer import Answer
 from shunter.drivers.door import ANTEROOM_SECONDS, GuestKind
+from shunter.drivers.gate import ListenerGate, kafkas_address
 from shunter.drivers.handlers.context import Call
 from shunter.drivers.handlers.dispatch import respond
 from shunter.drivers.house import DECODED_HERE_BYTES, House
+from shunter.drivers.login import Login, LoginState
 from shunter.drivers.memory_pool import READ_BYTES
 from shunter.errors import DriverError, FormatError
 from shunter.model.partition import BrokerId
@@ -30,8 +32,11 @@ from shunter.wire.requests import (
     ALTER_PARTITION,
     API_VERSIONS,
     CONTROLLED_SHUTDOWN,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
     ParsedRequest,
     UnsupportedVersionError,
+    encode_response,
     encode_unsupported_version,
 )
 
@@ -39,6 +44,9 @@ _LOG = logging.getLogger(__name__)
 
 BROKERS_ASK = frozenset({ALTER_PARTITION, CONTROLLED_SHUTDOWN, ALLOCATE_PRODUCER_IDS})
 _QUICK = BROKERS_ASK | {API_VERSIONS}
+_OF_LOGINS = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
+TLS_HELLO = b"\x16\x03"
+"""How whoever speaks TLS begins."""
 _HUNG_UP: int = getattr(select, "POLLRDHUP", select.POLLHUP)
 """Elsewhere than on Linux only a peer that has closed both ways is seen."""
 ALLOWANCE_BYTES = 16_384
@@ -63,11 +71,12 @@ def hung_up(sockets: Iterable[int]) -> list[int]:
 class _Slot:
     """A request that was begun; answers go out in the order of the slots."""
 
-    __slots__ = ("answer", "broker", "failure", "held", "task")
+    __slots__ = ("answer", "broker", "failure", "held", "login", "task")
 
-    def __init__(self, held: int, *, broker: bool) -> None:
+    def __init__(self, held: int, *, broker: bool, login: bool) -> None:
         self.held = held
         self.broker = broker
+        self.login = login
         self.task: asyncio.Task[None] | None = None
         self.answer: Answer | None = None
         self.failure: BaseException | None = None
@@ -76,15 +85,18 @@ class _Slot:
 class Connection(asyncio.BufferedProtocol):
     """One peer."""
 
-    def __init__(self, house: House, listener: str, fd: int, peer: str, address: str, kind: GuestKind) -> None:
+    def __init__(self, house: House, gate: ListenerGate, fd: int, peer: str, address: str, kind: GuestKind) -> None:
         self.address = address
         self.kind = kind
         self.broker: BrokerId | None = None
         self.principal = ANONYMOUS
         self.last_active = time.monotonic()
         self._house = house
-        self._listener = listener
+        self._gate = gate
+        self._login = gate.login()
+        self._login_began = self.last_active
         self._fd = fd
+        self._host = kafkas_address(address)
         self._peer = peer
         self._transport: asyncio.Transport | None = None
         self.opened = self.last_active
@@ -101,6 +113,8 @@ class Connection(asyncio.BufferedProtocol):
         """A large request is being decoded: nothing behind it may overtake it."""
         self._reading = True
         self._closed = False
+        self._last_word: str | None = None
+        """Why its login failed; it is told, and goes."""
         self._slots: deque[_Slot] = deque()
         self._chunks: Iterator[bytes | memoryview] | None = None
         self._sending: Answer | None = None
@@ -125,9 +139,15 @@ class Connection(asyncio.BufferedProtocol):
         """See `asyncio.Protocol`."""
         self._transport = cast("asyncio.Transport", transport)
         # We are told as soon as the kernel does not take everything: what it does not take is not copied ahead.
-        self._transport.set_write_buffer_limits(high=0)
+        tls = self._transport.get_extra_info("ssl_object")
+        self._transport.set_write_buffer_limits(high=0 if tls is None else 1)
         if self._closed:
             self._transport.abort()
+            return
+        try:
+            self.principal = self._gate.principal(tls)
+        except FormatError as stranger:
+            self.leave("login", str(stranger), logging.WARNING)
 
     def connection_lost(self, _reason: Exception | None) -> None:
         """See `asyncio.Protocol`."""
@@ -166,7 +186,8 @@ class Connection(asyncio.BufferedProtocol):
     def leave(self, reason: str, told: str, level: int = logging.INFO) -> None:
         """Close the connection, and say why."""
         if not self._closed:
-            self._house.stats.close(reason, f"{self._peer}: connection closed: {told}", level)
+            of = told if reason in {"login", "handshake"} else ""
+            self._house.stats.close(reason, f"{self._peer}: connection closed: {told}", level, of=of)
             self.hang_up()
 
     def hang_up(self) -> None:
@@ -196,6 +217,8 @@ class Connection(asyncio.BufferedProtocol):
             silent = min(allowed, PRESSED_SECONDS) if pressed and self.kind is not GuestKind.BROKER else allowed
             if now > min(self._send_by, self._taken_at + silent):
                 return "slow answer", f"it does not read its answer of {self._sending.size} bytes"
+        if self._logging_in and now > self._login_began + allowed:
+            return "login", f"it did not log in within {allowed:.0f} s"
         if self._partial_since is not None and self._reading and self._wanted is not None:
             if now > self._partial_since + allowed + self._wanted / SLOWEST_IN:
                 told = f"{len(self._buffer)} of {self._wanted} bytes of a request came within {allowed:.0f} s"
@@ -216,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
             try:
                 complete = self._complete()
             except FormatError as malformed:
-                self.leave("malformed", str(malformed), logging.WARNING)
+                self.leave("login" if self._logging_in else "malformed", str(malformed), logging.WARNING)
                 return
             self._wait_in_turn(complete=complete)
             if not complete:
@@ -225,7 +248,7 @@ class Connection(asyncio.BufferedProtocol):
             self._partial_since = None
             self._house.pool_of(self.kind).done(self)
             self._read(wanted=False)
-            if len(self._slots) >= self._house.limits.requests_in_flight:
+            if len(self._slots) >= (1 if self._logging_in else self._house.limits.requests_in_flight):
                 return
             api_key = int.from_bytes(self._buffer[SIZE_BYTES : SIZE_BYTES + 2], "big", signed=True)
             if self.kind is GuestKind.BROKER and api_key in BROKERS_ASK:
@@ -258,6 +281,10 @@ class Connection(asyncio.BufferedProtocol):
         """
         if self._wanted is None and len(self._buffer) >= SIZE_BYTES:
             longest = self._house.limits.frame_bytes
+            if self._login is not None and not self._login.done:
+                longest = min(longest, self._login.frame_bytes)
+            if self._buffer.startswith(TLS_HELLO) and self._gate.tls is None:
+                raise FormatError("handshake", f"it speaks TLS, and listener {self._gate.name} does not")
             self._wanted = SIZE_BYTES + frame_length(self._buffer, longest, self._peer)
         if self._wanted is not None and len(self._buffer) >= self._wanted:
             return True
@@ -329,7 +356,7 @@ class Connection(asyncio.BufferedProtocol):
             frame = bytes(view[SIZE_BYTES:end])
         del self._buffer[:end]
         self._wanted = None
-        slot = _Slot(max(0, len(frame) - ALLOWANCE_BYTES), broker=broker)
+        slot = _Slot(max(0, len(frame) - ALLOWANCE_BYTES), broker=broker, login=self._is_login(frame))
         pool.take(self._unread() - before + slot.held)
         self._slots.append(slot)
         self._decoding = len(frame) > DECODED_HERE_BYTES
@@ -337,9 +364,54 @@ class Connection(asyncio.BufferedProtocol):
         slot.task = asyncio.create_task(self._serve(frame, slot), name=f"request-{self._peer}")
         slot.task.add_done_callback(partial(self._served, slot))
 
+    @property
+    def _logging_in(self) -> bool:
+        return self._login is not None and not self._login.done
+
+    def _is_login(self, frame: bytes) -> bool:
+        """Tell whether a request is a part of a login."""
+        login = self._login
+        if login is None:
+            return False
+        if login.begins_again(int.from_bytes(frame[:2], "big")):
+            self._login_began = time.monotonic()
+        return not login.done
+
+    async def _log_in(self, frame: bytes, login: Login) -> Answer:
+        """Answer a part of a login, and hang up behind the answer where it fails.
+
+        Raises:
+            FormatError: it is none.
+        """
+        if login.raw:
+            token = await login.token(frame)
+            self.principal = login.principal or ANONYMOUS
+            return Answer(len(token).to_bytes(SIZE_BYTES, "big") + token)
+        api_key = int.from_bytes(frame[:2], "big")
+        if api_key not in _OF_LOGINS:
+            raise FormatError("login", f"API {api_key} came where its login was expected")
+        parsed = await self._house.decode(frame, self._peer, broker=False)
+        if parsed.api_key == API_VERSIONS:
+            login.hear_versions()
+            return await respond(self._call(parsed))
+        answer = Answer(encode_response(parsed, await login.answer(parsed)))
+        if login.state is LoginState.FAILED:
+            self._last_word = login.failure
+        self.principal = login.principal or ANONYMOUS
+        return answer
+
+    def _call(self, parsed: ParsedRequest) -> Call:
+        asked = self._gate.security.authenticates
+        return Call(self._house.node, parsed, self._gate.name, self._peer, self.principal, self._host, asked)
+
     async def _serve(self, frame: bytes, slot: _Slot) -> None:
         began = time.perf_counter()
         try:
+            if slot.login and self._login is not None:
+                slot.answer = await self._log_in(frame, self._login)
+                return
+            if self._login is not None and self._login.expired:
+                raise FormatError(self._peer, "its session is over: it has to log in again")
             parsed = await self._house.decode(frame, self._peer, broker=slot.broker)
         except UnsupportedVersionError as unsupported:
             refusal = encode_unsupported_version(unsupported)
@@ -352,7 +424,7 @@ class Connection(asyncio.BufferedProtocol):
             # The next request is begun in a later pass, after the handler has been called.
             self._decoding = False
             asyncio.get_running_loop().call_soon(self._go_on)
-        slot.answer = await respond(Call(self._house.node, parsed, self._listener, self._peer, self.principal))
+        slot.answer = await respond(self._call(parsed))
         self._house.stats.answered(parsed.api_key, time.perf_counter() - began, str(self.principal))
 
     def _recognise(self, parsed: ParsedRequest) -> None:
@@ -400,6 +472,8 @@ class Connection(asyncio.BufferedProtocol):
                 return
             self._slots.popleft()
             self._send(slot.answer)
+            if self._last_word is not None and slot.login:
+                self.leave("login", f"its login failed: {self._last_word}", logging.WARNING)
 
     def _send(self, answer: Answer) -> None:
         self._house.lend(answer)
@@ -441,7 +515,7 @@ class Connection(asyncio.BufferedProtocol):
     def _give_up(self, failure: BaseException) -> None:
         """Close the connection because a request can't be answered."""
         if isinstance(failure, FormatError):
-            self.leave("malformed", str(failure), logging.WARNING)
+            self.leave("login" if self._logging_in else "malformed", str(failure), logging.WARNING)
         elif isinstance(failure, DriverError):
             self.leave("unanswerable", str(failure), logging.WARNING)
         elif isinstance(failure, asyncio.CancelledError):

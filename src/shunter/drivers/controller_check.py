@@ -7,7 +7,8 @@ import socket
 from collections.abc import Sequence
 
 from shunter.core.controller_check import ASKED, BrokerFound, Facts, WayBack
-from shunter.drivers.broker_connection import BrokerConnection, broker_endpoint
+from shunter.drivers.broker_access import PLAIN_ACCESS, BrokerAccess
+from shunter.drivers.broker_connection import BrokerConnection
 from shunter.drivers.broker_settings import settings_of
 from shunter.drivers.cluster_reader import ClusterReader
 from shunter.drivers.rpc_server import Listener
@@ -50,6 +51,7 @@ async def look(
     listeners: Sequence[Listener],
     endpoints: Sequence[Endpoint],
     name: str | None,
+    access: BrokerAccess = PLAIN_ACCESS,
 ) -> Facts:
     """Gather what decides whether a controller could do its work.
 
@@ -59,6 +61,7 @@ async def look(
         listeners: where we would listen.
         endpoints: what others would be told.
         name: of the brokers' listener that we would use; None for any that we can.
+        access: how we come in at brokers.
 
     Raises:
         DriverError: ZooKeeper can't be read.
@@ -80,7 +83,7 @@ async def look(
         controller=controller,
         kraft=kraft,
         id_taken=await _who_has(client, broker_id),
-        brokers=tuple(await asyncio.gather(*(_ask(broker, name, limit) for broker in brokers))),
+        brokers=tuple(await asyncio.gather(*(_ask(broker, name, limit, access) for broker in brokers))),
         topics=len(found.topics),
         partitions=sum(len(each.topic.assignments) for each in found.topics),
         moves=tuple(sorted({str(tp) for tp in found.reassignments} | _moving(found))),
@@ -118,16 +121,16 @@ async def _who_has(client: ZooKeeperClient, broker_id: int) -> str | None:
     return f"{who} has the id {broker_id}"
 
 
-async def _ask(broker: Broker, name: str | None, limit: asyncio.Semaphore) -> BrokerFound:
+async def _ask(broker: Broker, name: str | None, limit: asyncio.Semaphore, access: BrokerAccess) -> BrokerFound:
     """Connect to a broker as a controller would, and ask for its settings."""
     address = next((f"{each.host}:{each.port}" for each in broker.endpoints), "nowhere")
     sees_us_at: str | None = None
     async with limit:
         try:
-            endpoint = broker_endpoint(broker, name)
+            endpoint = access.endpoint(broker, name)
             address = f"{endpoint.host}:{endpoint.port}"
             async with asyncio.timeout(ANSWER_SECONDS):
-                connection = await BrokerConnection.open(endpoint, "shunter-check")
+                connection = await BrokerConnection.open(endpoint, "shunter-check", access)
                 sees_us_at = connection.local_host
                 try:
                     settings = await settings_of(connection, broker.id, ASKED)

@@ -12,7 +12,6 @@ from shunter.drivers.door import Door, Guest, GuestKind
 from shunter.drivers.fair_selector import FairSelector
 from shunter.drivers.handlers.context import Node
 from shunter.drivers.memory_pool import READ_BYTES, MemoryPool
-from shunter.drivers.server_stats import ServerStats
 from shunter.model.settings import WireLimits
 from shunter.wire.requests import ParsedRequest, decode_request
 
@@ -26,7 +25,7 @@ class House:
     def __init__(self, node: Node, limits: WireLimits, selector: FairSelector | None) -> None:
         self.node = node
         self.limits = limits
-        self.stats = ServerStats()
+        self.stats = node.stats
         self.addresses = BrokerAddresses()
         self.door = Door(limits, self.addresses.__contains__)
         self.answers = MemoryPool(limits.queued_max_answer_bytes)

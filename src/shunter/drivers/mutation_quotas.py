@@ -10,10 +10,9 @@ from shunter.drivers.zookeeper import ZooKeeperClient
 from shunter.errors import DriverError, FormatError
 from shunter.formats import znodes
 from shunter.formats.config_znodes import decode_config, sanitized
+from shunter.model.principal import Principal
 
 _LOG = logging.getLogger(__name__)
-ANONYMOUS = "ANONYMOUS"
-"""The user of every client of a plaintext listener, for Apache's brokers too."""
 DEFAULT = "<default>"
 
 
@@ -40,9 +39,9 @@ class MutationQuotas:
         self._now_s = now_s
         self._buckets = Buckets()
 
-    async def allowance(self, client_id: str | None, *, strict: bool) -> Allowance:
+    async def allowance(self, principal: Principal, client_id: str | None, *, strict: bool) -> Allowance:
         """Tell what a request may change. Where quotas can't be read, nothing is refused for them."""
-        entities = quota_entities(ANONYMOUS, client_id or "")
+        entities = quota_entities(principal.name, client_id or "")
         client = self._client()
         if client is None:
             return Allowance()

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from shunter.drivers.broker_access import PLAIN_ACCESS, BrokerAccess
 from shunter.drivers.broker_connection import ApiRanges, BrokerConnection
 from shunter.errors import DriverError, FormatError
 from shunter.model.broker import Broker, Endpoint
@@ -54,19 +55,21 @@ class Relay:
 
     Args:
         brokers: gives the live brokers of the moment, ourselves left out.
+        access: how we come in at brokers.
     """
 
-    def __init__(self, brokers: Callable[[], tuple[Broker, ...]]) -> None:
+    def __init__(self, brokers: Callable[[], tuple[Broker, ...]], access: BrokerAccess = PLAIN_ACCESS) -> None:
         self._brokers = brokers
+        self._access = access
         self._pools: dict[tuple[BrokerId, int, Endpoint], list[_RelayConnection]] = {}
         self.passed_on = 0
 
-    async def pass_on(self, frame: bytes, listener: str) -> bytes:
+    async def pass_on(self, frame: bytes, listener: str | None) -> bytes:
         """Have a broker answer a request.
 
         Args:
             frame: the request without its size.
-            listener: the name of the listener on which it came in.
+            listener: the name of the listener on which it came in; None: any will do, whatever its answer names.
 
         Returns:
             The broker's answer with size, under the request's own correlation id.
@@ -93,19 +96,21 @@ class Relay:
         await asyncio.gather(*(each.closed() for pool in self._pools.values() for each in pool))
         self._pools.clear()
 
-    def _choose(self, api_key: int, listener: str) -> tuple[Broker, Endpoint]:
+    def _choose(self, api_key: int, listener: str | None) -> tuple[Broker, Endpoint]:
         """Choose the least loaded broker, the lowest id among equals."""
         brokers = self._brokers()
         self._forget({(broker.id, broker.epoch) for broker in brokers})
         found: list[tuple[int, BrokerId, Broker, Endpoint]] = []
         for broker in brokers:
-            plain = [endpoint for endpoint in broker.endpoints if endpoint.security_protocol == "PLAINTEXT"]
-            same = [endpoint for endpoint in plain if endpoint.listener == listener]
-            usable = same if same or api_key in ADDRESSES else plain
+            known = [endpoint for endpoint in broker.endpoints if self._access.usable(endpoint)]
+            same = [endpoint for endpoint in known if endpoint.listener == listener]
+            ours = [endpoint for endpoint in known if endpoint.listener == self._access.brokers_listener]
+            # On the listener that we were told to use, brokers know who we are.
+            usable = same if api_key in ADDRESSES and listener is not None else ours or same or known
             if usable:
                 found.append((self._load(broker, usable[0]), broker.id, broker, usable[0]))
         if not found:
-            told = f"API {api_key}: no live broker with a PLAINTEXT listener to pass it on to (listener {listener})"
+            told = f"API {api_key}: no live broker has a listener that we can use to pass it on to (asked on listener {listener})"
             raise DriverError(told, retriable=True)
         _, _, broker, endpoint = min(found, key=lambda each: each[:2])
         return broker, endpoint
@@ -126,7 +131,7 @@ class Relay:
         idle = min(pool, key=lambda connection: connection.waiting, default=None)
         if idle is not None and (idle.waiting == 0 or len(pool) >= CONNECTIONS_PER_BROKER):
             return idle
-        made = _RelayConnection(endpoint)
+        made = _RelayConnection(endpoint, self._access)
         pool.append(made)
         return made
 
@@ -134,8 +139,9 @@ class Relay:
 class _RelayConnection:
     """One connection; answers find their callers by correlation id."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, access: BrokerAccess) -> None:
         self._endpoint = endpoint
+        self._access = access
         self._answers: dict[int, asyncio.Future[bytes]] = {}
         self._unsent: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
         self._last = 0
@@ -169,7 +175,7 @@ class _RelayConnection:
     async def _run(self) -> None:
         reason: Exception = EOFError("the connection was closed")
         try:
-            connection = await BrokerConnection.open(self._endpoint, "shunter-relay")
+            connection = await BrokerConnection.open(self._endpoint, "shunter-relay", self._access)
             try:
                 async with asyncio.TaskGroup() as talk:
                     talk.create_task(self._write(connection))

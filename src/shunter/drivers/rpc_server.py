@@ -15,13 +15,14 @@ import logging
 import re
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from shunter.drivers.connection import Connection, hung_up
 from shunter.drivers.door import GuestKind
 from shunter.drivers.fair_selector import FairSelector
+from shunter.drivers.gate import ListenerGate
 from shunter.drivers.handlers.context import Node
 from shunter.drivers.house import House
 from shunter.errors import DriverError, SettingsError
@@ -38,16 +39,16 @@ its kernel would try again after a second, three, seven."""
 ACCEPTED_AT_ONCE = 16
 """Each takes some 150 µs until it can be read from."""
 SWEEP_SECONDS = 1.0
+HANDSHAKE_SECONDS = 15.0
+"""How long a TLS handshake may take."""
+FAREWELL_SECONDS = 2.0
+"""How long whoever is hung up on may take to say that it has heard it."""
 NO_FILES_SECONDS = 0.25
 NO_FILES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 SEND_BUFFER_BYTES = 262_144
 """What the kernel holds for one peer."""
 KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6))
 """A peer whose machine is gone is found after two minutes; Kafka's brokers leave the times to the kernel."""
-
-
-_SECURED = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
-"""Names that Kafka gives a security protocol to where nothing else is said."""
 
 
 class Listener(NamedTuple):
@@ -62,17 +63,12 @@ def parse_listener(text: str) -> Listener:
     """Read `NAME://host:port`.
 
     Raises:
-        SettingsError: of another form, a port above 65535, or named after a protocol that is not plaintext.
+        SettingsError: of another form, or a port above 65535.
     """
     found = _LISTENER.fullmatch(text.strip())
     if found is None or int(found["port"]) > 65_535:
         raise SettingsError(
             f"listener={text!r} can't be used: write NAME://host:port, for instance PLAINTEXT://127.0.0.1:9092"
-        )
-    if found["name"].upper() in _SECURED:
-        raise SettingsError(
-            f"listener={text!r} can't be used: the controller speaks plaintext only, and clients take a listener of that"
-            f" name for {found['name'].upper()}; name it PLAINTEXT, or as the brokers name a plaintext listener of theirs"
         )
     return Listener(found["name"].upper(), found["host"].strip("[]"), int(found["port"]))
 
@@ -83,11 +79,19 @@ class RpcServer:
     Args:
         limits: what a peer may ask before its connection is closed, and how many may come.
         selector: that of the running loop, if it can let clients' sockets wait for their turn.
+        gate_of: gives what secures a listener, by its name.
     """
 
-    def __init__(self, node: Node, limits: WireLimits | None = None, selector: FairSelector | None = None) -> None:
+    def __init__(
+        self,
+        node: Node,
+        limits: WireLimits | None = None,
+        selector: FairSelector | None = None,
+        gate_of: Callable[[str], ListenerGate] = ListenerGate,
+    ) -> None:
         self.house = House(node, limits if limits is not None else WireLimits(), selector)
         self.stats = self.house.stats
+        self._gate_of = gate_of
         self._sockets: list[socket.socket] = []
         self._greetings: set[asyncio.Task[object]] = set()
         self._sweeper: asyncio.TimerHandle | None = None
@@ -107,8 +111,9 @@ class RpcServer:
                 raise DriverError(_cannot_open(listener, failure), retriable=False) from failure
             self._sockets += bound
             opened.append(listener._replace(port=bound[0].getsockname()[1]))
+            gate = self._gate_of(listener.name)
             for each in bound:
-                self._accept_from(each, listener.name)
+                self._accept_from(each, gate)
         self._sweep()
         return tuple(opened)
 
@@ -121,6 +126,8 @@ class RpcServer:
             loop.remove_reader(bound)
             bound.close()
         self._sockets.clear()
+        for greeting in self._greetings:
+            greeting.cancel()
         await asyncio.gather(*self._greetings, return_exceptions=True)
         for guest in self.house.door.everybody():
             if isinstance(guest, Connection):
@@ -130,11 +137,11 @@ class RpcServer:
         await self.house.addresses.close()
         self.house.close()
 
-    def _accept_from(self, bound: socket.socket, name: str) -> None:
+    def _accept_from(self, bound: socket.socket, gate: ListenerGate) -> None:
         if bound.fileno() >= 0:
-            asyncio.get_running_loop().add_reader(bound, self._accept, bound, name)
+            asyncio.get_running_loop().add_reader(bound, self._accept, bound, gate)
 
-    def _accept(self, bound: socket.socket, name: str) -> None:
+    def _accept(self, bound: socket.socket, gate: ListenerGate) -> None:
         """Take in some who wait at the door; the others in the next pass, when these have their transports."""
         for _ in range(ACCEPTED_AT_ONCE):
             try:
@@ -143,13 +150,13 @@ class RpcServer:
                 return
             except OSError as failure:
                 if failure.errno in NO_FILES:
-                    self._wait_for_files(bound, name, failure)
+                    self._wait_for_files(bound, gate, failure)
                     return
                 # Anything else is about the one who came: it is gone again.
                 continue
-            self._greet(accepted, address, name)
+            self._greet(accepted, address, gate)
 
-    def _wait_for_files(self, bound: socket.socket, name: str, failure: OSError) -> None:
+    def _wait_for_files(self, bound: socket.socket, gate: ListenerGate, failure: OSError) -> None:
         """The system gives us no more sockets: let idle clients go, and try again soon."""
         went = self.house.door.make_room(time.monotonic(), count=16)
         told = (
@@ -158,9 +165,9 @@ class RpcServer:
         self.stats.refuse("open files", f"{told}; raise the limit on open files (ulimit -n) or lower max_connections")
         loop = asyncio.get_running_loop()
         loop.remove_reader(bound)
-        loop.call_later(NO_FILES_SECONDS, self._accept_from, bound, name)
+        loop.call_later(NO_FILES_SECONDS, self._accept_from, bound, gate)
 
-    def _greet(self, accepted: socket.socket, address: tuple[str, int], name: str) -> None:
+    def _greet(self, accepted: socket.socket, address: tuple[str, int], gate: ListenerGate) -> None:
         host = address[0].removeprefix("::ffff:")
         peer = f"{host}:{address[1]}"
         kind = self.house.door.kind_for(host)
@@ -174,16 +181,27 @@ class RpcServer:
             accepted.close()
             return
         fd = accepted.fileno()
-        connection = Connection(self.house, name, fd, peer, host, kind)
+        connection = Connection(self.house, gate, fd, peer, host, kind)
         self.house.door.enter(connection)
         loop = asyncio.get_running_loop()
-        greeting = loop.create_task(loop.connect_accepted_socket(lambda: connection, accepted), name=f"greet-{peer}")
+        tls = gate.tls
+        patience = (
+            {}
+            if tls is None
+            else {"ssl_handshake_timeout": HANDSHAKE_SECONDS, "ssl_shutdown_timeout": FAREWELL_SECONDS}
+        )
+        taking = loop.connect_accepted_socket(lambda: connection, accepted, ssl=tls, **patience)
+        greeting = loop.create_task(taking, name=f"greet-{peer}")
         self._greetings.add(greeting)
-        greeting.add_done_callback(partial(self._greeted, connection))
+        greeting.add_done_callback(partial(self._greeted, connection, gate))
 
-    def _greeted(self, connection: Connection, greeting: asyncio.Task[object]) -> None:
+    def _greeted(self, connection: Connection, gate: ListenerGate, greeting: asyncio.Task[object]) -> None:
         self._greetings.discard(greeting)
-        if greeting.cancelled() or greeting.exception() is not None:
+        failure = None if greeting.cancelled() else greeting.exception()
+        if failure is not None and gate.tls is not None:
+            told = f"no TLS came about on listener {gate.name}: {_handshake_failure(failure)}"
+            connection.leave("handshake", told, logging.WARNING)
+        elif greeting.cancelled() or failure is not None:
             connection.hang_up()
 
     def _sweep(self) -> None:
@@ -208,6 +226,19 @@ class RpcServer:
     def count(self, kind: GuestKind) -> int:
         """Count the connections of a kind that are open."""
         return self.house.door.count(kind)
+
+
+def _handshake_failure(failure: BaseException) -> str:
+    """Say why TLS did not come about, in words that help."""
+    reason = getattr(failure, "reason", None) or str(failure) or type(failure).__name__
+    meaning = {
+        "WRONG_VERSION_NUMBER": "it speaks plaintext",
+        "HTTP_REQUEST": "it speaks HTTP",
+        "UNSUPPORTED_PROTOCOL": "it speaks TLS below 1.2 only",
+        "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate, and ssl.client.auth is required",
+        "CERTIFICATE_VERIFY_FAILED": getattr(failure, "verify_message", "its certificate is not trusted"),
+    }
+    return f"{meaning[reason]} ({reason})" if reason in meaning else str(reason)
 
 
 async def _bound(listener: Listener) -> list[socket.socket]:

@@ -10,6 +10,7 @@ _LOG = logging.getLogger(__name__)
 
 QUIET_SECONDS = 10.0
 """Of one reason at most one line is logged in this time; it says how many there were since the last."""
+_KINDS_REMEMBERED = 1_000
 
 PRINCIPALS_AT_MOST = 1_000
 """Pairs of API and principal that are counted apart."""
@@ -24,6 +25,8 @@ class ServerStats:
     """Connections that were turned away, by reason."""
     closed: dict[str, int] = field(default_factory=dict)
     """Connections that were taken and then closed by us, by reason."""
+    denied: dict[str, int] = field(default_factory=dict)
+    """What was refused for want of a permission, by operation."""
     requests: dict[int, int] = field(default_factory=dict)
     """Answered, by API key."""
     handling_seconds: dict[int, float] = field(default_factory=dict)
@@ -48,10 +51,15 @@ class ServerStats:
         self.refused[reason] = self.refused.get(reason, 0) + 1
         self._log(reason, told, logging.WARNING)
 
-    def close(self, reason: str, told: str, level: int = logging.WARNING) -> None:
-        """Count and log a connection that we closed."""
+    def close(self, reason: str, told: str, level: int = logging.WARNING, *, of: str = "") -> None:
+        """Count and log a connection that we closed; `of` is a finer reason, each of which is logged for itself."""
         self.closed[reason] = self.closed.get(reason, 0) + 1
-        self._log(reason, told, level)
+        self._log(f"{reason} {of}", told, level)
+
+    def deny(self, operation: str, told: str) -> None:
+        """Count and log something that somebody may not do."""
+        self.denied[operation] = self.denied.get(operation, 0) + 1
+        self._log(told, told, logging.INFO)
 
     def _log(self, reason: str, told: str, level: int) -> None:
         now = time.monotonic()
@@ -59,6 +67,8 @@ class ServerStats:
         if now - last < QUIET_SECONDS:
             self._logged[reason] = last, silent + 1
             return
+        if len(self._logged) > _KINDS_REMEMBERED:
+            self._logged.clear()  # Reasons hold names that strangers choose.
         self._logged[reason] = now, 0
         more = f" ({silent} more of the kind were not logged)" if silent else ""
         _LOG.log(level, "%s%s", told, more)

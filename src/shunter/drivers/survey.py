@@ -13,7 +13,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from shunter.drivers.broker_connection import BrokerConnection, addresses_of, broker_endpoint, connect_to_any
+from shunter.drivers.broker_access import PLAIN_ACCESS, BrokerAccess
+from shunter.drivers.broker_connection import BrokerConnection, addresses_of, connect_to_any
 from shunter.drivers.broker_settings import settings_of
 from shunter.drivers.cluster_reader import ClusterReader
 from shunter.errors import DriverError, FormatError
@@ -47,11 +48,13 @@ class Survey:
     Args:
         registration: what we would register as.
         listener: name of the brokers' listener that we were told to use; None for what they say, or any that we can use.
+        access: how we come in at brokers.
     """
 
-    def __init__(self, registration: Broker, listener: str | None) -> None:
+    def __init__(self, registration: Broker, listener: str | None, access: BrokerAccess = PLAIN_ACCESS) -> None:
         self._registration = registration
         self._listener = listener
+        self._access = access
         self._said: set[str] = set()
         self.found: Listeners | None = None
         """What the last broker that could be asked has said."""
@@ -70,7 +73,7 @@ class Survey:
         refused = ""
         for broker in brokers:
             try:
-                usable.append((broker.id, broker_endpoint(broker, self._listener)))
+                usable.append((broker.id, self._access.endpoint(broker, self._listener)))
             except FormatError as refusal:
                 refused = refused or str(refusal)
         if not brokers:
@@ -103,14 +106,16 @@ class Survey:
         failures: list[str] = []
         for start in range(0, len(brokers), ASKED_AT_ONCE):
             asked = brokers[start : start + ASKED_AT_ONCE]
-            told = await asyncio.gather(*(_listeners(*each, self._say) for each in asked))
+            told = await asyncio.gather(*(_listeners(*each, self._say, self._access) for each in asked))
             failures += [each for each in told if isinstance(each, str)]
             if len(failures) < start + len(asked):
                 return [each for each in told if isinstance(each, Listeners)], failures
         return [], failures
 
 
-async def _listeners(broker: BrokerId, endpoint: Endpoint, say: Callable[[str], None]) -> Listeners | str | None:
+async def _listeners(
+    broker: BrokerId, endpoint: Endpoint, say: Callable[[str], None], access: BrokerAccess
+) -> Listeners | str | None:
     """Ask a broker; a sentence where it can't be connected to, None where it does not say."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
@@ -119,7 +124,7 @@ async def _listeners(broker: BrokerId, endpoint: Endpoint, say: Callable[[str], 
         return f"broker {broker} at {endpoint.host}:{endpoint.port}: {failure or 'no answer'}"
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            connection = await BrokerConnection.open(endpoint, "shunter-survey")
+            connection = await BrokerConnection.open(endpoint, "shunter-survey", access)
             try:
                 return await _describe(connection, broker)
             finally:

@@ -19,9 +19,6 @@ LITERAL: Final = "/kafka-acl"
 PREFIXED: Final = "/kafka-acl-extended/prefixed"
 LITERAL_CHANGES: Final = "/kafka-acl-changes"
 PREFIXED_CHANGES: Final = "/kafka-acl-extended-changes"
-CHANGE_PREFIX: Final = "acl_changes_"
-
-PATHS: Final = (LITERAL, PREFIXED, LITERAL_CHANGES, PREFIXED_CHANGES)
 
 _Word = TypeVar("_Word", bound=IntEnum)
 

@@ -129,6 +129,11 @@ def _number(value: str, name: str, place: str) -> int:
     return int(value)
 
 
+def jaas_options(text: str) -> dict[str, str]:
+    """Read the options of one entry of a JAAS configuration: `NAME required a="b" c=d;`."""
+    return {name: re.sub(r"\\(.)", r"\1", quoted) or word for name, quoted, word in _OPTION.findall(text)}
+
+
 def _sasl(properties: Mapping[str, str], place: str) -> dict[str, Any]:
     mechanism = properties.get("sasl.mechanism", "GSSAPI").upper()
     if mechanism == "GSSAPI" and find_spec("gssapi") is not None:
@@ -139,10 +144,7 @@ def _sasl(properties: Mapping[str, str], place: str) -> dict[str, Any]:
         raise SettingsError(f"{place}: sasl.mechanism GSSAPI: {_NO_GSSAPI}; use {', '.join(_MECHANISMS)}")
     if mechanism not in _MECHANISMS:
         raise SettingsError(f"{place}: sasl.mechanism {mechanism!r} is none of {', '.join(_MECHANISMS)}")
-    login = {
-        name: re.sub(r"\\(.)", r"\1", quoted) or word
-        for name, quoted, word in _OPTION.findall(properties.get("sasl.jaas.config", ""))
-    }
+    login = jaas_options(properties.get("sasl.jaas.config", ""))
     if mechanism == "OAUTHBEARER":
         return {"sasl_mechanism": mechanism, PROVIDER: bearer_login(properties, login, place)}
     if "username" not in login or "password" not in login:

@@ -5,6 +5,7 @@ Source: Apache Kafka 3.9, `ConfigEntityZNode`, `ConfigEntityChangeNotificationSe
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import quote
@@ -12,6 +13,7 @@ from urllib.parse import quote
 from shunter.errors import FormatError
 from shunter.formats import znodes
 from shunter.formats.znode_json import read_document, read_object, read_text, read_version, write_document
+from shunter.model.security import ScramCredential
 
 
 class ConfigChange(NamedTuple):
@@ -54,6 +56,20 @@ def decode_config_change(place: str, data: bytes | None) -> ConfigChange:
 def encode_config_change(change: ConfigChange) -> bytes:
     """Print an announcement, version 2."""
     return write_document({"version": 2, "entity_path": f"{change.entity_type}/{change.entity}"})
+
+
+def decode_scram_credential(place: str, text: str) -> ScramCredential:
+    """Read what a user's configuration has for a mechanism: `salt=…,stored_key=…,server_key=…,iterations=…`.
+
+    Raises:
+        FormatError: it can't be read; the message has nothing of it.
+    """
+    parts = dict(part.partition("=")[::2] for part in text.split(","))
+    try:
+        salt, stored, server = (b64decode(parts[name], validate=True) for name in ("salt", "stored_key", "server_key"))
+        return ScramCredential(salt, stored, server, int(parts["iterations"]))
+    except (KeyError, ValueError):
+        raise FormatError(place, "a SCRAM credential in it can't be read") from None
 
 
 def sanitized(name: str) -> str:

@@ -22,6 +22,7 @@ class ShunterController(Server):
         *,
         broker_id: int = 1000,
         port: int | None = None,
+        listeners: Sequence[str] = (),
         options: Sequence[str] = (),
         start_timeout_s: float = 60.0,
     ) -> None:
@@ -32,12 +33,14 @@ class ShunterController(Server):
             zookeeper_connect: `HOST:PORT` and chroot.
             broker_id: No broker may have it.
             port: None for one of the kernel's.
+            listeners: `NAME://HOST:PORT`, secured by options, instead of a plaintext one at `port`.
             options: More of `shunter controller`'s.
             start_timeout_s: Bound for each start, in seconds; after SIGKILL it has to wait for its old session to end.
         """
         super().__init__(f"shunter-{broker_id}", folder, port=port, start_timeout_s=start_timeout_s)
         self.broker_id = broker_id
         self.zookeeper_connect = zookeeper_connect
+        self.listeners = tuple(listeners)
         self.options = tuple(options)
         self._czxid_before = 0
 
@@ -52,8 +55,7 @@ class ShunterController(Server):
             "controller",
             "--zookeeper",
             self.zookeeper_connect,
-            "--listener",
-            f"PLAINTEXT://{LOOPBACK}:{port}",
+            *(f"--listener={listener}" for listener in self.listeners or (f"PLAINTEXT://{LOOPBACK}:{port}",)),
             "--broker-id",
             str(self.broker_id),
             *self.options,
@@ -61,7 +63,8 @@ class ShunterController(Server):
 
     def _serves(self, port: int) -> bool:
         leader, czxid = self._controller()
-        return leader == self.broker_id and czxid != self._czxid_before and kafka_answers(port)
+        answers = bool(self.listeners) or kafka_answers(port)  # A secured listener lets nobody in who only looks.
+        return leader == self.broker_id and czxid != self._czxid_before and answers
 
     def is_leading(self) -> bool:
         """Whether ZooKeeper says that this controller's broker id is the controller."""

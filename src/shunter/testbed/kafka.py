@@ -17,6 +17,8 @@ from shunter.testbed.waiting import wait_until
 
 MAIN_CLASS = "kafka.Kafka"
 SESSION_TIMEOUT_MS = 6_000
+PORT = "{port}"
+"""In a `listeners` of one's own: the port that the broker is looked for at, by a plaintext listener."""
 # What makes a broker small and quick, and changes nothing of what it does.
 SMALL_AND_QUICK: Mapping[str, object] = {
     "num.network.threads": 2,
@@ -141,6 +143,7 @@ class KafkaBroker(Server):
             **SMALL_AND_QUICK,
             **self._properties,
         }
+        settings["listeners"] = str(settings["listeners"]).replace(PORT, str(port))
         configuration = self.folder / "server.properties"
         configuration.write_text(properties_text(settings))
         return kafka_command(self.version, configuration, self._heap_mib, self._java_tuning)

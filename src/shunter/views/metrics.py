@@ -148,6 +148,8 @@ class Peers:
     connections: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
     closed: Mapping[str, int] = field(default_factory=dict)
+    denied: Mapping[str, int] = field(default_factory=dict)
+    """What was refused for want of a permission, by operation."""
     served: tuple[Served, ...] = ()
     by_principal: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Requests that were answered, by API and principal."""

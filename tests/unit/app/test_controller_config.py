@@ -2,7 +2,9 @@
 
 import pytest
 
+from shunter.app.security import Security
 from shunter.app.settings import load_controller_config, strange_variables
+from shunter.core.authorizer import NetworkAuthorizer
 from shunter.drivers.rpc_server import parse_listener
 from shunter.errors import SettingsError
 
@@ -35,9 +37,26 @@ def test_a_broker_id_that_kafka_has_no_room_for_is_refused(broker_id):
 
 
 @pytest.mark.parametrize("name", ["SSL", "SASL_SSL", "SASL_PLAINTEXT"])
-def test_a_listener_that_is_named_after_a_protocol_we_do_not_speak_is_refused(name):
-    with pytest.raises(SettingsError, match=f"{name}.*speaks plaintext"):
-        parse_listener(f"{name}://localhost:9090")
+def test_a_listener_that_is_named_after_a_protocol_is_refused_where_nothing_says_how_it_is_secured(name):
+    with pytest.raises(SettingsError, match=f"listener {name}: .*--server-properties"):
+        Security(None, [parse_listener(f"{name}://localhost:9090")], NetworkAuthorizer())
+
+
+def test_a_brokers_properties_say_where_everything_is_and_what_is_said_here_goes_over_it(tmp_path, monkeypatch):
+    path = tmp_path / "server.properties"
+    path.write_text(
+        "broker.id=7\nzookeeper.connect=zk:2181/kafka\nlisteners=PLAINTEXT://a:9092, OTHER://a:9093\nbroker.rack=r1\n"
+    )
+    config = load_controller_config(None, {"server_properties": path, "broker_id": 1000})
+    assert (config.zookeeper, config.rack, config.broker_id) == ("zk:2181/kafka", "r1", 1000)
+    assert config.listener == ["PLAINTEXT://a:9092", "OTHER://a:9093"]
+    monkeypatch.setenv("SHUNTER_RACK", "r2")
+    config = load_controller_config(None, {"server_properties": path, "broker_id": 1000, "listener": ["OTHER://b:1"]})
+    assert (config.rack, config.listener) == ("r2", ["OTHER://b:1"])
+    with pytest.raises(SettingsError, match="broker_id"):
+        load_controller_config(None, {"server_properties": path})
+    with pytest.raises(SettingsError, match=r"absent.*No such file"):
+        load_controller_config(None, {"server_properties": tmp_path / "absent"})
 
 
 def test_a_variable_that_names_no_setting_is_told_and_not_refused(monkeypatch):

@@ -12,6 +12,7 @@ from fake_broker import encoded
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader
 
+from shunter.core.authorizer import NetworkAuthorizer
 from shunter.core.controller.state import ControllerState, TopicState
 from shunter.drivers.callers import Callers
 from shunter.drivers.handlers.context import Node
@@ -19,6 +20,7 @@ from shunter.drivers.handlers.messages import filled
 from shunter.drivers.mutation_quotas import MutationQuotas
 from shunter.drivers.relay import Relay
 from shunter.drivers.rpc_server import RpcServer, parse_listener
+from shunter.drivers.visible_topics import VisibleTopics
 from shunter.drivers.zookeeper_requests import Znode
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import LeaderAndIsr, PartitionState, ReplicaAssignment
@@ -74,7 +76,7 @@ def topic(name, number, *partitions):
 
 
 class RpcWorld:
-    def __init__(self, limits=None):
+    def __init__(self, limits=None, authorizer=None):
         self.core = FakeCore()
         self.state = ControllerState(OUR_ID, 5, active=True, cluster_id="cluster")
         self.fakes = []
@@ -84,6 +86,7 @@ class RpcWorld:
         self.now_s = 1_000.0
         quotas = MutationQuotas(lambda: self.configs, lambda: 10.0, lambda: 4, lambda: self.now_s)
         self.audited = []
+        rules = NetworkAuthorizer() if authorizer is None else authorizer
         self.node = Node(
             self.state,
             self.core.callers,
@@ -91,6 +94,8 @@ class RpcWorld:
             lambda: self.ranges,
             quotas=quotas,
             audit=lambda *told: self.audited.append(told),
+            authorizer=rules,
+            visible=VisibleTopics(rules),
         )
         self.server = RpcServer(self.node, limits)
         self.clients = []
@@ -181,8 +186,8 @@ class RawClient:
 
 
 @asynccontextmanager
-async def rpc_world(limits=None):
-    made = RpcWorld(limits)
+async def rpc_world(limits=None, authorizer=None):
+    made = RpcWorld(limits, authorizer)
     await made.start()
     try:
         yield made

@@ -5,10 +5,11 @@ import logging
 import socket
 
 import pytest
+from rpc_world import RpcWorld
 
 from shunter.drivers import cluster_reader
 from shunter.drivers.cluster_reader import ClusterReader
-from shunter.drivers.rpc_server import RpcServer, parse_listener
+from shunter.drivers.rpc_server import parse_listener
 from shunter.drivers.zookeeper import ZooKeeperClient
 from shunter.errors import DriverError
 
@@ -20,7 +21,7 @@ def taken_port():
 
 
 async def test_a_port_in_use_is_named_with_the_way_out(taken_port):
-    server = RpcServer(node=None, limits=None)
+    server = RpcWorld().server
     with pytest.raises(
         DriverError, match=f"PLAINTEXT://127.0.0.1:{taken_port} can't be opened: another process"
     ) as told:
@@ -29,7 +30,7 @@ async def test_a_port_in_use_is_named_with_the_way_out(taken_port):
 
 
 async def test_an_address_that_is_not_ours_is_named():
-    server = RpcServer(node=None, limits=None)
+    server = RpcWorld().server
     with pytest.raises(DriverError, match=r"192\.0\.2\.1:\d+ can't be opened: no network interface of this machine"):
         await server.listen([parse_listener("PLAINTEXT://192.0.2.1:9092")])
 

@@ -111,7 +111,7 @@ async def test_brokers_that_can_not_be_reached(free_port):
     secured = Broker(2, 1, (Endpoint("SSL", "SSL", "127.0.0.1", free_port),))
     told, _ = await judge(secured)
     assert told.startswith(
-        "no broker of 1 has a listener that we can use: broker 2: no PLAINTEXT listener among [SSL:SSL]"
+        "no broker of 1 has a listener that we can use: broker 2: no listener that we can use among [SSL:SSL]"
     )
     told, _ = await judge(dead, secured)
     assert told.startswith(f"no broker of 1 can be reached: broker 1 at 127.0.0.1:{free_port}: ")

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from typing import Any
-
-from kio.serial import entity_reader
 
 from shunter.drivers.handlers.context import Call
 from shunter.errors import DriverError, ErrorCode
-from shunter.wire.framing import read_response_head, request_frame_head, response_header_version
-from shunter.wire.requests import encode_message, response_entity
+from shunter.model.acl import CLUSTER, Operation, topic
 
+TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 BROKER_LOGGER_RESOURCE = 8
+CLIENT_METRICS_RESOURCE = 16
+_OF_THE_CLUSTER = frozenset({BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE})
 DYNAMIC_BROKER_CONFIG = 2
 _OPERATIONS = range(4)
 _Answered = dict[str, Any]
@@ -27,7 +26,8 @@ _Answered = dict[str, Any]
 
 async def describe_configs(request: Any, call: Call) -> Any:
     """Answer DescribeConfigs."""
-    return await _split(request, call, "results", lambda resource: _described(resource, call))
+    read = Operation.DESCRIBE_CONFIGS
+    return await _split(request, call, read, "results", lambda resource: _described(resource, call))
 
 
 async def alter_configs(request: Any, call: Call) -> Any:
@@ -38,7 +38,7 @@ async def alter_configs(request: Any, call: Call) -> Any:
             call.node.own_configs.replace({one.name: one.value for one in resource.configs if one.value is not None})
         return _altered(resource)
 
-    return await _split(request, call, "responses", ours)
+    return await _split(request, call, Operation.ALTER_CONFIGS, "responses", ours)
 
 
 async def incremental_alter_configs(request: Any, call: Call) -> Any:
@@ -54,50 +54,48 @@ async def incremental_alter_configs(request: Any, call: Call) -> Any:
                 call.node.own_configs.apply(one.name, one.config_operation, one.value)
         return _altered(resource)
 
-    return await _split(request, call, "responses", ours)
+    return await _split(request, call, Operation.ALTER_CONFIGS, "responses", ours)
 
 
-async def _split(request: Any, call: Call, answers: str, ours: Callable[[Any], _Answered]) -> Any:
-    """Answer our own resources by `ours`, and have a broker answer the others, in the field called `answers`."""
+async def _split(request: Any, call: Call, operation: Operation, answers: str, ours: Callable[[Any], _Answered]) -> Any:
+    """Answer our own resources by `ours`, and have a broker answer the others, in the field called `answers`.
+
+    What whoever asks may not read or alter is refused here, and no broker hears of it.
+    """
     own_name = str(call.view.controller_id)
     own: list[Any] = []
     others: list[Any] = []
+    unanswered: list[_Answered] = []
     for resource in request.resources:
+        error = _forbidden(resource, operation, call)
+        if error is not ErrorCode.NONE:
+            unanswered.append(_altered(resource, error))
+            continue
         is_node = resource.resource_type in {BROKER_RESOURCE, BROKER_LOGGER_RESOURCE}
         (own if is_node and resource.resource_name == own_name else others).append(resource)
-    if not own:
+    if not own and not unanswered:
         try:
             return await call.pass_on()
         except DriverError as failure:
             return call.answer(**{answers: [_unanswered(resource, failure) for resource in others]})
     passed: tuple[Any, ...] = ()
-    unanswered: list[_Answered] = []
     if others:
         try:
-            passed = getattr(await _pass_on(request, tuple(others), call), answers)
+            passed = getattr(await call.ask_broker(replace(request, resources=tuple(others))), answers)
         except DriverError as failure:
-            unanswered = [_unanswered(resource, failure) for resource in others]
+            unanswered += [_unanswered(resource, failure) for resource in others]
     made = call.answer(**{answers: [*(ours(resource) for resource in own), *unanswered]})
     return type(made)(throttle_time=made.throttle_time, **{answers: getattr(made, answers) + tuple(passed)})
 
 
-async def _pass_on(request: Any, resources: tuple[Any, ...], call: Call) -> Any:
-    """Have a broker answer a part of a request, and decode what it says."""
-    parsed = call.parsed
-    body = encode_message(replace(request, resources=resources))
-    frame = (
-        request_frame_head(parsed.api_key, parsed.version, parsed.correlation_id, parsed.client_id, len(body)) + body
-    )
-    answer = memoryview(await call.node.relay.pass_on(frame[4:], call.listener))[4:]
-    header = response_header_version(parsed.api_key, parsed.version)
-    _, offset = read_response_head(answer, 0 if header is None else header)
-    response, _ = _reader(response_entity(parsed))(answer, offset)
-    return response
-
-
-@cache
-def _reader(schema: Any) -> Any:
-    return entity_reader(schema)
+def _forbidden(resource: Any, operation: Operation, call: Call) -> ErrorCode:
+    """Tell with which error a resource is refused. Of other kinds than these we know no right: a broker refuses them."""
+    if resource.resource_type == TOPIC_RESOURCE:
+        allowed = call.allows(operation, topic(resource.resource_name))
+        return ErrorCode.NONE if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if resource.resource_type in _OF_THE_CLUSTER:
+        return ErrorCode.NONE if call.allows(operation, CLUSTER) else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return ErrorCode.NONE if call.unlimited else ErrorCode.INVALID_REQUEST
 
 
 def _described(resource: Any, call: Call) -> _Answered:

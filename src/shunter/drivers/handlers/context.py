@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import count
 from typing import Any, NamedTuple, NoReturn
 
+from kio.serial import entity_reader
+
+from shunter.core.authorizer import Authorizer, NetworkAuthorizer, Requester, authorized_operations
 from shunter.core.controller.events import Event, ReplyToken
 from shunter.core.controller.ready import Reply
 from shunter.core.controller.state import ClusterView
@@ -20,11 +24,15 @@ from shunter.drivers.mutation_quotas import MutationQuotas
 from shunter.drivers.offered_versions import OfferedVersions
 from shunter.drivers.own_configs import OwnConfigs
 from shunter.drivers.relay import Relay
+from shunter.drivers.server_stats import ServerStats
 from shunter.drivers.user_configs import UserConfigs
-from shunter.errors import ErrorCode, InvariantViolation, RequestRejected
+from shunter.drivers.visible_topics import VisibleTopics
+from shunter.errors import DriverError, ErrorCode, InvariantViolation, RequestRejected
+from shunter.model.acl import AclResource, Operation
 from shunter.model.partition import BrokerId
 from shunter.model.principal import ANONYMOUS, Principal
-from shunter.wire.requests import ParsedRequest, response_entity
+from shunter.wire.framing import SIZE_BYTES, read_response_head, request_frame_head, response_header_version
+from shunter.wire.requests import ParsedRequest, encode_message, response_entity
 
 
 def _no_audit(_call: Call, _answer: Any, _failure: str | None, _seconds: float) -> None:
@@ -55,6 +63,12 @@ class Node:
     quotas: MutationQuotas = field(default_factory=_no_quotas)
     audit: Callable[[Call, Any, str | None, float], None] = _no_audit
     """Hears of each administrative request: its answer, or why there is none, and the seconds that it took."""
+    authorizer: Authorizer = field(default_factory=NetworkAuthorizer)
+    """Who may do what; everybody may do everything unless somebody says otherwise."""
+    visible: VisibleTopics = field(default_factory=lambda: VisibleTopics(NetworkAuthorizer()))
+    stats: ServerStats = field(default_factory=ServerStats)
+    relays: bool = True
+    """Whether anything is passed on to brokers for clients."""
 
 
 class RawAnswer(NamedTuple):
@@ -81,6 +95,10 @@ class Call:
     listener: str
     peer: str
     principal: Principal = ANONYMOUS
+    host: str = "127.0.0.1"
+    """The peer's address, as Kafka writes it."""
+    authenticated: bool = False
+    """Whether the listener asks who somebody is."""
 
     @property
     def view(self) -> ClusterView:
@@ -99,6 +117,43 @@ class Call:
         who = "" if self.principal == ANONYMOUS else f"{self.principal} at "
         return f"{api} v{self.version} from {who}{self.peer}, client {self.parsed.client_id!r}"
 
+    @property
+    def requester(self) -> Requester:
+        """Who asks, and from where."""
+        return Requester(self.principal, self.host)
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether whoever asks may do everything."""
+        return self.node.authorizer.unlimited(self.requester)
+
+    @property
+    def guarded(self) -> bool:
+        """Whether it matters whose identity a request has: brokers would take ours for the client's."""
+        return self.authenticated or not isinstance(self.node.authorizer, NetworkAuthorizer)
+
+    def allows(self, operation: Operation, resource: AclResource, *, told: bool = True) -> bool:
+        """Tell whether whoever asks may do something; a refusal is counted and logged where it is `told`."""
+        if self.node.authorizer.allows(self.requester, operation, resource):
+            return True
+        if told:
+            self.deny(operation, resource)
+        return False
+
+    def deny(self, operation: Operation, resource: AclResource) -> None:
+        """Count and log a refusal, in the words of Kafka's authorizer."""
+        name = operation.name.title().replace("_", "")
+        told = (
+            f"Principal = {self.principal} is Denied Operation = {name} from host = {self.host}"
+            f" on resource = {resource.type.value}:LITERAL:{resource.name}"
+            f" for request = {type(self.parsed.message).__name__ if self.parsed.message else self.parsed.api_key}"
+        )
+        self.node.stats.deny(name, told)
+
+    def operations(self, resource: AclResource) -> int:
+        """Tell what whoever asks may do with a resource, as Kafka's bits."""
+        return authorized_operations(self.node.authorizer, self.requester, resource)
+
     def answer(self, **values: Any) -> Any:
         """Make the response in the request's version; see `messages.filled`."""
         return filled(response_entity(self.parsed), values)
@@ -109,7 +164,9 @@ class Call:
 
     async def allowance(self, strict_since: int) -> Allowance:
         """Tell what the request may change by its quota; versions of before are not refused, but told to wait."""
-        return await self.node.quotas.allowance(self.parsed.client_id, strict=self.version >= strict_since)
+        return await self.node.quotas.allowance(
+            self.principal, self.parsed.client_id, strict=self.version >= strict_since
+        )
 
     async def submit(self, make_event: Callable[[ReplyToken], Event], timeout_ms: int) -> Reply:
         """Ask the core.
@@ -134,9 +191,44 @@ class Call:
         """Have a live broker answer.
 
         Raises:
-            DriverError: none is there or it did not answer.
+            DriverError: none is there or it did not answer, or nothing is passed on.
         """
-        return RawAnswer(await self.node.relay.pass_on(self.parsed.frame, self.listener))
+        return RawAnswer(await self.relayed(self.parsed.frame))
+
+    async def ask_broker(self, message: Any) -> Any:
+        """Have a live broker answer a message of this request's API and version, and decode what it says.
+
+        Raises:
+            DriverError: none is there or it did not answer, or nothing is passed on.
+        """
+        parsed = self.parsed
+        body = encode_message(message)
+        head = request_frame_head(parsed.api_key, parsed.version, parsed.correlation_id, parsed.client_id, len(body))
+        answer = memoryview(await self.relayed((head + body)[SIZE_BYTES:], anywhere=True))[SIZE_BYTES:]
+        header = response_header_version(parsed.api_key, parsed.version)
+        _, offset = read_response_head(answer, 0 if header is None else header)
+        response, _ = _reader(response_entity(parsed))(answer, offset)
+        return response
+
+    async def relayed(self, frame: bytes, *, anywhere: bool = False) -> bytes:
+        """Have a live broker answer a request of ours in the place of this one.
+
+        Args:
+            frame: without its size.
+            anywhere: also by another listener where its answer has addresses of that one.
+
+        Raises:
+            DriverError: none is there or it did not answer, or nothing is passed on.
+        """
+        if not self.node.relays:
+            told = f"API {self.parsed.api_key}: nothing is passed on (relay=none): ask a broker"
+            raise DriverError(told, retriable=False)
+        return await self.node.relay.pass_on(frame, None if anywhere else self.listener)
+
+
+@cache
+def _reader(schema: Any) -> Any:
+    return entity_reader(schema)
 
 
 def unexpected(reply: Reply, wanted: type) -> InvariantViolation:

@@ -11,9 +11,10 @@ from shunter.drivers.answer import Answer
 from shunter.drivers.handlers import brokers, configs, credentials, features, metadata, node, reassignments, topics
 from shunter.drivers.handlers.audit import is_audited
 from shunter.drivers.handlers.context import Call, PiecedBody, RawAnswer
-from shunter.drivers.handlers.refusals import refusal_of
+from shunter.drivers.handlers.refusals import NO_RIGHT, refusal_of, refused
+from shunter.drivers.handlers.rights import missing_right, why_not_passed_on
 from shunter.drivers.relay import PASSED_ON
-from shunter.errors import DriverError, FormatError
+from shunter.errors import DriverError, ErrorCode, FormatError
 from shunter.wire import requests
 from shunter.wire.framing import response_frame_head
 from shunter.wire.reassignments import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
@@ -27,6 +28,7 @@ HANDLERS: Final[Mapping[int, Handler]] = {
     requests.CONTROLLED_SHUTDOWN: brokers.controlled_shutdown,
     requests.FIND_COORDINATOR: node.find_coordinator,
     requests.LIST_GROUPS: node.list_groups,
+    requests.SASL_HANDSHAKE: node.sasl_handshake,
     requests.API_VERSIONS: node.api_versions,
     requests.CREATE_TOPICS: topics.create_topics,
     requests.DELETE_TOPICS: topics.delete_topics,
@@ -34,6 +36,7 @@ HANDLERS: Final[Mapping[int, Handler]] = {
     requests.ALTER_CONFIGS: configs.alter_configs,
     requests.ALTER_REPLICA_LOG_DIRS: node.alter_replica_log_dirs,
     requests.DESCRIBE_LOG_DIRS: node.describe_log_dirs,
+    requests.SASL_AUTHENTICATE: node.sasl_authenticate,
     requests.CREATE_PARTITIONS: topics.create_partitions,
     requests.ELECT_LEADERS: reassignments.elect_leaders,
     requests.INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter_configs,
@@ -45,6 +48,19 @@ HANDLERS: Final[Mapping[int, Handler]] = {
     requests.DESCRIBE_CLUSTER: metadata.describe_cluster,
     requests.ALLOCATE_PRODUCER_IDS: brokers.allocate_producer_ids,
 }
+
+
+def _refused(call: Call, error: ErrorCode) -> Any:
+    """Refuse a request for want of a right.
+
+    Raises:
+        FormatError: its API has no place for that: the connection ends.
+    """
+    answer = refused(call, error, NO_RIGHT.get(error))
+    if answer is None:
+        told = f"API {call.parsed.api_key} is not passed on for {call.principal}: ask a broker ({error.name})"
+        raise FormatError(call.peer, told)
+    return answer
 
 
 async def respond(call: Call) -> Answer:
@@ -70,6 +86,9 @@ async def respond(call: Call) -> Answer:
 
 
 async def _handle(call: Call) -> Any:
+    missing = missing_right(call)
+    if missing is not None:
+        return _refused(call, missing)
     handler = HANDLERS.get(call.parsed.api_key)
     if handler is not None:
         try:
@@ -82,7 +101,8 @@ async def _handle(call: Call) -> Any:
                 raise
             return answer
     if call.parsed.api_key in PASSED_ON:
-        return await call.pass_on()
+        missing = why_not_passed_on(call)
+        return await call.pass_on() if missing is None else _refused(call, missing)
     raise FormatError(call.peer, f"API {call.parsed.api_key} is not served by this node")
 
 

@@ -65,7 +65,7 @@ def _plan(field: dataclasses.Field[Any], declared: Any) -> _Field:
     kind = field.metadata.get("kafka_type")
     if kind == "error_code":
         return _Field(field.name, _error_code, KioErrorCode.none, required)
-    if kind == "timedelta_i32":
+    if kind in {"timedelta_i32", "timedelta_i64"}:
         return _Field(field.name, _milliseconds, timedelta(), required)
     if kind == "bool":
         return _Field(field.name, _same, False, required)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -15,6 +16,7 @@ from shunter.drivers.handlers.context import Call, PiecedBody
 from shunter.drivers.handlers.messages import Values, filled
 from shunter.drivers.metadata_answers import INTERNAL_TOPICS, Topics
 from shunter.errors import DriverError, ErrorCode
+from shunter.model.acl import CLUSTER, Operation, topic
 from shunter.model.partition import BrokerId
 from shunter.wire.framing import request_frame_head
 from shunter.wire.metadata import OPERATIONS_OMITTED as NOT_ASKED_FOR
@@ -23,8 +25,8 @@ from shunter.wire.requests import METADATA, encode_message, response_module
 
 UNSUPPORTED_ENDPOINT_TYPE = 115
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
-CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 """Bits of Kafka's AclOperation: what everybody may do where no authorizer is."""
+_FORBIDDEN = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 _IDS_WITHOUT_MEANING = frozenset({10, 11})
 """Versions of Metadata that name topics' ids, which Apache refuses there."""
 _RELAYED_VERSION = 4
@@ -36,12 +38,15 @@ async def metadata(request: Any, call: Call) -> Any:
     if call.version in _IDS_WITHOUT_MEANING and _names_by_id(request):
         return _refuse_ids(request, call)
     names, ids = _asked(request, call.version)
-    operations = TOPIC_OPERATIONS if getattr(request, "include_topic_authorized_operations", False) else NOT_ASKED_FOR
-    audience = Audience(call.version, call.listener, operations)
-    if names is None:
+    told = getattr(request, "include_topic_authorized_operations", False)
+    audience = Audience(call.version, call.listener, TOPIC_OPERATIONS if told else NOT_ASKED_FOR)
+    may_create = getattr(request, "allow_auto_topic_creation", True)
+    if names is None and call.unlimited:
         topics = await call.node.metadata.everything(call.view, audience)
+    elif names is None:
+        seen = await call.node.visible.among(call.view.topics, call.requester)
+        topics = _joined((await _served(seen, audience, call)).values())
     else:
-        may_create = getattr(request, "allow_auto_topic_creation", True)
         topics = await _some(names, ids, audience, call, may_create=may_create)
     view = call.view
     asked = getattr(request, "include_cluster_authorized_operations", False)
@@ -53,7 +58,7 @@ async def metadata(request: Any, call: Call) -> Any:
         controller_id=_controller(view),
         topics=topics.served,
     )
-    tail = metadata_tail(call.version, CLUSTER_OPERATIONS if asked else NOT_ASKED_FOR)
+    tail = metadata_tail(call.version, _cluster_operations(call) if asked else NOT_ASKED_FOR)
     return PiecedBody(head, topics.pieces, tail, topics.size)
 
 
@@ -76,9 +81,12 @@ async def _some(names: list[str], ids: list[UUID], audience: Audience, call: Cal
     """Gather the topics that were asked for by name or id, and errors for those that are not served."""
     names = list(dict.fromkeys(names))
     by_id = {topic_id: call.view.topic_names.get(topic_id, "") for topic_id in dict.fromkeys(ids)}
-    served = await call.node.metadata.some(call.view, audience, [*names, *by_id.values()])
+    hidden = {name for name in (*names, *by_id.values()) if name and not call.allows(Operation.DESCRIBE, topic(name))}
+    served = await _served([name for name in (*names, *by_id.values()) if name not in hidden], audience, call)
     errors = {name: _error(name) for name in names if name not in served}
+    errors |= {name: _FORBIDDEN for name in names if name in hidden}
     if may_create:
+        errors |= _may_not_be_made(errors, call)
         errors |= await _let_a_broker_create(
             [
                 name
@@ -92,13 +100,45 @@ async def _some(names: list[str], ids: list[UUID], audience: Audience, call: Cal
         if name in served:
             pieces.append(served[name])
         else:
-            pieces.append(unserved_topic(audience, errors[name], name, internal=name in INTERNAL_TOPICS))
+            internal = name in INTERNAL_TOPICS and name not in hidden
+            pieces.append(unserved_topic(audience, errors[name], name, internal=internal))
     for topic_id, name in by_id.items():
         if name in served:
             pieces.append(served[name])
         else:
-            pieces.append(unserved_topic(audience, ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id, internal=False))
-    return Topics(len(pieces), tuple(pieces), sum(map(len, pieces)))
+            error = _FORBIDDEN if name in hidden else ErrorCode.UNKNOWN_TOPIC_ID
+            pieces.append(unserved_topic(audience, error, None, topic_id, internal=False))
+    return _joined(pieces)
+
+
+def _joined(pieces: Iterable[bytes]) -> Topics:
+    found = tuple(pieces)
+    return Topics(len(found), found, sum(map(len, found)))
+
+
+async def _served(names: list[str], audience: Audience, call: Call) -> dict[str, bytes]:
+    """Give the topics of these names, each with what whoever asks may do with it, where that is asked for."""
+    if audience.operations == NOT_ASKED_FOR or call.unlimited:
+        return await call.node.metadata.some(call.view, audience, names)
+    alike: dict[int, list[str]] = {}
+    for name in names:
+        alike.setdefault(call.operations(topic(name)), []).append(name)
+    found: dict[str, bytes] = {}
+    for operations, some in alike.items():
+        found |= await call.node.metadata.some(call.view, audience._replace(operations=operations), some)
+    return {name: found[name] for name in names if name in found}
+
+
+def _may_not_be_made(errors: Mapping[str, int], call: Call) -> dict[str, int]:
+    """Refuse unknown topics that whoever asks may not have made: a broker would make them for us."""
+    unknown = [name for name, error in errors.items() if error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    if not unknown or call.allows(Operation.CREATE, CLUSTER, told=False):
+        return {}
+    return {name: _FORBIDDEN for name in unknown if not call.allows(Operation.CREATE, topic(name))}
+
+
+def _cluster_operations(call: Call) -> int:
+    return call.operations(CLUSTER) if call.allows(Operation.DESCRIBE, CLUSTER) else 0
 
 
 async def describe_cluster(request: Any, call: Call) -> Any:
@@ -116,7 +156,7 @@ async def describe_cluster(request: Any, call: Call) -> Any:
         cluster_id=view.cluster_id,
         controller_id=_controller(view),
         brokers=[{**broker, "broker_id": broker["node_id"]} for broker in _brokers(view, call.listener)],
-        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED_FOR,
+        cluster_authorized_operations=_cluster_operations(call) if asked else NOT_ASKED_FOR,
     )
 
 
@@ -147,7 +187,7 @@ async def _let_a_broker_create(unknown: list[str], call: Call) -> dict[str, int]
     body = encode_message(asked)
     frame = request_frame_head(METADATA, _RELAYED_VERSION, 0, "shunter", len(body))[4:] + body
     try:
-        answer = await call.node.relay.pass_on(frame, call.listener)
+        answer = await call.relayed(frame)
     except DriverError:
         return {}
     response, _ = _reader(_RELAYED_VERSION)(answer, 8)

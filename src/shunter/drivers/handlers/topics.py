@@ -24,9 +24,12 @@ from shunter.core.topic_configs import UNKNOWN_RELEASES, ConfigSource, Releases,
 from shunter.drivers.broker_connection import ApiRanges
 from shunter.drivers.handlers.context import Call, unexpected
 from shunter.errors import ErrorCode, RequestRejected
+from shunter.model.acl import CLUSTER, Operation
+from shunter.model.acl import topic as topic_of
 from shunter.model.partition import Replicas
 
 FETCH = 1
+_FORBIDDEN = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _RELEASES: Final[Mapping[int, Releases]] = {
     12: Releases((2, 8), (3, 0)),
     13: Releases((3, 1), (3, 4)),
@@ -58,10 +61,14 @@ async def create_topics(request: Any, call: Call) -> Any:
     repeated = {name for name, count in Counter(topic.name for topic in request.topics).items() if count > 1}
     refused: list[TopicResult] = [_repeats(name, "Found multiple entries for this topic.") for name in sorted(repeated)]
     topics: list[NewTopic] = []
+    may_create = call.allows(Operation.CREATE, CLUSTER, told=False)
     for place, topic in enumerate(request.topics, start=1):
         if place % _READ_AT_ONCE == 0:
             await asyncio.sleep(0)  # A request may name a hundred thousand topics: others have turns in between.
         if topic.name in repeated:
+            continue
+        if not may_create and not call.allows(Operation.CREATE, topic_of(topic.name)):
+            refused.append(TopicResult(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."))
             continue
         try:
             topics.append(_new_topic(topic))
@@ -86,7 +93,7 @@ async def create_topics(request: Any, call: Call) -> Any:
     told = [*results, *refused]
     return call.answer(
         throttle_time=allowance.throttle_ms,
-        topics=[_created(result, listed=place < LISTED_AT_MOST) for place, result in enumerate(told)],
+        topics=[_created(result, call, listed=place < LISTED_AT_MOST) for place, result in enumerate(told)],
     )
 
 
@@ -144,17 +151,20 @@ def _new_topic(topic: Any) -> NewTopic:
     )
 
 
-def _created(result: TopicResult, *, listed: bool) -> dict[str, Any]:
-    """Put one topic's result into words, with its effective configuration where that is `listed`."""
-    unlisted = result.configs and not listed
+def _created(result: TopicResult, call: Call, *, listed: bool) -> dict[str, Any]:
+    """Put one topic's result into words, with its effective configuration where that is `listed` and may be read."""
+    hidden = result.configs and not call.allows(Operation.DESCRIBE_CONFIGS, topic_of(result.name), told=False)
+    unlisted = ErrorCode.POLICY_VIOLATION if result.configs and not listed else ErrorCode.NONE
+    if hidden:
+        unlisted = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return {
         "name": result.name,
         "topic_id": result.topic_id,
         "error_code": result.error,
         "error_message": result.message,
-        "topic_config_error_code": ErrorCode.POLICY_VIOLATION if unlisted else ErrorCode.NONE,
-        "num_partitions": result.partition_count,
-        "replication_factor": result.replication_factor,
+        "topic_config_error_code": unlisted,
+        "num_partitions": -1 if hidden else result.partition_count,
+        "replication_factor": -1 if hidden else result.replication_factor,
         "configs": [
             {
                 "name": name,
@@ -163,7 +173,7 @@ def _created(result: TopicResult, *, listed: bool) -> dict[str, Any]:
                 "config_source": _SOURCES[source],
                 "is_sensitive": False,
             }
-            for name, value, source in (result.configs if listed else ())
+            for name, value, source in (result.configs if listed and not hidden else ())
         ],
     }
 
@@ -171,8 +181,10 @@ def _created(result: TopicResult, *, listed: bool) -> dict[str, Any]:
 async def create_partitions(request: Any, call: Call) -> Any:
     """Hand new partitions to the core."""
     repeated = {name for name, count in Counter(topic.name for topic in request.topics).items() if count > 1}
+    single = [topic for topic in request.topics if topic.name not in repeated]
+    forbidden = [topic.name for topic in single if not call.allows(Operation.ALTER, topic_of(topic.name))]
     asked: dict[str, tuple[int, tuple[Replicas, ...] | None]] = {
-        topic.name: (topic.count, _new_assignments(topic)) for topic in request.topics if topic.name not in repeated
+        topic.name: (topic.count, _new_assignments(topic)) for topic in single if topic.name not in forbidden
     }
     allowance = await call.allowance(_GROWTH_STRICT_SINCE)
     throttled: dict[str, TopicResult] = {}
@@ -187,6 +199,7 @@ async def create_partitions(request: Any, call: Call) -> Any:
         *results,
         *throttled.values(),
         *(_repeats(name, "Duplicate topic in request.") for name in sorted(repeated)),
+        *(TopicResult(name, _FORBIDDEN, "The topic authorization is failed.") for name in forbidden),
     ]
     return call.answer(
         throttle_time=allowance.throttle_ms,
@@ -222,6 +235,11 @@ async def delete_topics(request: Any, call: Call) -> Any:
             refused.append(TopicResult(name, ErrorCode.INVALID_REQUEST, told, topic_id))
             continue
         known = name if name is not None else call.view.topic_names.get(topic_id or UUID(int=0))
+        if known is not None and not call.allows(Operation.DELETE, topic_of(known)):
+            # Whoever may not describe a topic is not told the name that belongs to an id.
+            shown = known if name is not None or call.allows(Operation.DESCRIBE, topic_of(known)) else ""
+            refused.append(TopicResult(shown, _FORBIDDEN, None, topic_id))
+            continue
         if known is None:
             known = f"(id {topic_id})"  # No topic's name: the core refuses it in its own way.
             unknown.add(known)

@@ -1,0 +1,80 @@
+"""From a broker's `server.properties` to what secures the controller's listeners, and its way to the brokers."""
+
+from __future__ import annotations
+
+import logging
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from shunter.app.settings import read_server_properties
+from shunter.core.authorizer import AclAuthorizer, Authorizer, NetworkAuthorizer
+from shunter.drivers.broker_access import BrokerAccess
+from shunter.drivers.gate import ListenerGate
+from shunter.drivers.permissions import Permissions
+from shunter.drivers.rpc_server import Listener
+from shunter.drivers.scram_users import ScramUsers
+from shunter.drivers.tls import TlsContexts
+from shunter.errors import SettingsError
+from shunter.model.security import SecurityProtocol, SecuritySettings
+
+_LOG = logging.getLogger(__name__)
+_SECURED = frozenset(each.value for each in SecurityProtocol if each is not SecurityProtocol.PLAINTEXT)
+
+
+class Security:
+    """Everything that secures a controller, joined.
+
+    Args:
+        path: of a broker's `server.properties`; None: all listeners are plaintext, and there are no ACLs.
+        listeners: ours.
+        networks: judges where the cluster has no authorizer.
+
+    Raises:
+        SettingsError: something can't be used.
+    """
+
+    def __init__(self, path: Path | None, listeners: Sequence[Listener], networks: NetworkAuthorizer) -> None:
+        names = [listener.name for listener in listeners]
+        if path is None:
+            _refuse_secured(names)
+            self.settings = SecuritySettings()
+        else:
+            _tell_readers(path)
+            self.settings = read_server_properties(path).security(names)
+        self.tls = {
+            name: TlsContexts(listener.tls, name)
+            for name, listener in self.settings.listeners.items()
+            if listener.tls is not None
+        }
+        self.access = BrokerAccess(self.settings, self.tls)
+        self.users = ScramUsers()
+        self.permissions: Permissions | None = None
+        self.authorizer: Authorizer = networks
+        if self.settings.acls is not None:
+            acls = self.settings.acls
+            authorizer = AclAuthorizer(acls.super_users, everyone_if_no_acl=acls.everyone_if_no_acl)
+            self.authorizer, self.permissions = authorizer, Permissions(authorizer)
+
+    def gate(self, listener: str) -> ListenerGate:
+        """Give what secures a listener of ours."""
+        return ListenerGate(listener, self.settings.of(listener), self.tls.get(listener), self.users.credential)
+
+
+def _refuse_secured(names: Sequence[str]) -> None:
+    wrong = [name for name in names if name in _SECURED]
+    if wrong:
+        raise SettingsError(
+            f"listener {wrong[0]}: clients take a listener of that name for {wrong[0]}, and nothing says how it is secured;"
+            " give a broker's server.properties (--server-properties FILE), or name a plaintext listener otherwise"
+        )
+
+
+def _tell_readers(path: Path) -> None:
+    """Say so where others on this machine can read a file with passwords."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return
+    if mode & (stat.S_IRGRP | stat.S_IROTH):
+        _LOG.warning("%s may be read by others on this machine, and holds passwords: chmod 600 %s", path, path)

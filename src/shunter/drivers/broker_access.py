@@ -1,0 +1,259 @@
+"""How we come in at a broker's listener: TLS over our own sockets, and a login by PLAIN or SCRAM."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+import ssl
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from kio.schema.sasl_authenticate.v0.request import SaslAuthenticateRequest
+from kio.schema.sasl_authenticate.v0.response import SaslAuthenticateResponse
+from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
+from kio.serial import entity_reader
+
+from shunter.drivers.tls import TlsContexts
+from shunter.errors import FormatError
+from shunter.model.broker import Broker, Endpoint
+from shunter.model.security import PLAIN, SaslLogin, SecuritySettings
+from shunter.wire.requests import SASL_AUTHENTICATE, SASL_HANDSHAKE, encode_message
+from shunter.wire.sasl import SaslRefused, ScramClient, plain_token, salted
+
+_TLS_BYTES: Final = 65_536
+"""What is encrypted at a time: some 30 µs."""
+_NONCE_BYTES: Final = 24
+_read_handshake = entity_reader(SaslHandshakeResponse)
+_read_authentication = entity_reader(SaslAuthenticateResponse)
+
+
+class Wire(Protocol):
+    """A connected way to a broker."""
+
+    @property
+    def local_host(self) -> str:
+        """The address of our end."""
+        ...
+
+    async def send(self, data: bytes | memoryview) -> None:
+        """Write all of it."""
+        ...
+
+    async def receive(self, count: int) -> bytes:
+        """Wait for some bytes, at most `count`; none at the end."""
+        ...
+
+    def close(self) -> None:
+        """Close it."""
+        ...
+
+
+class PlainWire:
+    """A socket as it is: nothing is copied."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def local_host(self) -> str:
+        """See `Wire`."""
+        return str(self._socket.getsockname()[0])
+
+    async def send(self, data: bytes | memoryview) -> None:
+        """See `Wire`."""
+        await self._loop.sock_sendall(self._socket, data)
+
+    async def receive(self, count: int) -> bytes:
+        """See `Wire`."""
+        return await self._loop.sock_recv(self._socket, count)
+
+    def close(self) -> None:
+        """See `Wire`."""
+        self._socket.close()
+
+
+class TlsWire:
+    """TLS over a socket. One task may send while another receives."""
+
+    def __init__(self, connected: socket.socket, context: ssl.SSLContext, host: str) -> None:
+        self._socket = connected
+        self._loop = asyncio.get_running_loop()
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        self._turn = asyncio.Lock()
+        """Whoever has encrypted something sends it before others send what came later."""
+
+    @property
+    def local_host(self) -> str:
+        """See `Wire`."""
+        return str(self._socket.getsockname()[0])
+
+    async def shake_hands(self) -> None:
+        """Agree on keys, and check the broker's certificate.
+
+        Raises:
+            OSError: no TLS there, or a certificate that is not trusted.
+            EOFError: the broker hung up.
+        """
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._flush()
+                if not await self._hear(_TLS_BYTES):
+                    raise EOFError("closed by the broker during the TLS handshake") from None
+            except ssl.SSLError:
+                await self._flush()  # It is told why.
+                raise
+            else:
+                await self._flush()
+                return
+
+    async def send(self, data: bytes | memoryview) -> None:
+        """See `Wire`."""
+        view = memoryview(data)
+        for start in range(0, len(view), _TLS_BYTES):
+            self._tls.write(view[start : start + _TLS_BYTES])
+            await self._flush()
+
+    async def receive(self, count: int) -> bytes:
+        """See `Wire`."""
+        while True:
+            try:
+                return self._tls.read(count)
+            except ssl.SSLWantReadError:
+                await self._flush()
+                if not await self._hear(count):
+                    return b""
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                return b""
+
+    def close(self) -> None:
+        """See `Wire`."""
+        self._socket.close()
+
+    async def _hear(self, count: int) -> bool:
+        received = await self._loop.sock_recv(self._socket, count)
+        self._incoming.write(received)
+        return bool(received)
+
+    async def _flush(self) -> None:
+        async with self._turn:
+            data = self._outgoing.read()
+            if data:
+                await self._loop.sock_sendall(self._socket, data)
+
+
+class Asking(Protocol):
+    """A connection that can be asked something."""
+
+    async def ask(self, api_key: int, version: int, body: bytes) -> bytes:
+        """Give the answer, from its body on."""
+        ...
+
+
+class BrokerAccess:
+    """What we need at brokers' listeners.
+
+    Args:
+        settings: how listeners are secured; one that is not named is used where it is plaintext.
+        tls: by listener.
+    """
+
+    def __init__(self, settings: SecuritySettings, tls: Mapping[str, TlsContexts]) -> None:
+        self.brokers_listener = settings.brokers_listener
+        self._settings = settings
+        self._tls = tls
+        self._salted: dict[tuple[SaslLogin, bytes, int], bytes] = {}
+
+    def usable(self, endpoint: Endpoint) -> bool:
+        """Tell whether we can come in by an endpoint: as it is registered, and as we were told that it is secured."""
+        security = self._settings.of(endpoint.listener)
+        may_log_in = security.sasl is None or security.sasl.login is not None
+        return security.protocol.value == endpoint.security_protocol and may_log_in
+
+    def endpoint(self, broker: Broker, listener: str | None) -> Endpoint:
+        """Choose the endpoint of a listener, or the first that can be used where `listener` is None.
+
+        Raises:
+            FormatError: the broker has none.
+        """
+        for endpoint in broker.endpoints:
+            if listener in {None, endpoint.listener} and self.usable(endpoint):
+                return endpoint
+        wanted = "listener that we can use" if listener is None else f"usable listener named {listener}"
+        names = ", ".join(f"{endpoint.listener}:{endpoint.security_protocol}" for endpoint in broker.endpoints)
+        raise FormatError(f"broker {broker.id}", f"no {wanted} among [{names}]")
+
+    async def wire(self, connected: socket.socket, endpoint: Endpoint) -> Wire:
+        """Secure a connected socket as its listener wants it.
+
+        Raises:
+            OSError, EOFError: no TLS came about.
+        """
+        if not self._settings.of(endpoint.listener).protocol.encrypted:
+            return PlainWire(connected)
+        wire = TlsWire(connected, self._tls[endpoint.listener].client, endpoint.host)
+        await wire.shake_hands()
+        return wire
+
+    async def log_in(self, connection: Asking, endpoint: Endpoint) -> None:
+        """Log in, where the listener wants it.
+
+        Raises:
+            OSError, EOFError: the connection broke.
+            FormatError: the broker refuses us, or is not who it should be.
+        """
+        sasl = self._settings.of(endpoint.listener).sasl
+        if sasl is None or sasl.login is None:
+            return
+        place = f"login at {endpoint.host}:{endpoint.port} as {sasl.login.user}"
+        try:
+            await self._exchange(connection, sasl.login)
+        except SaslRefused as refused:
+            raise FormatError(place, str(refused)) from None
+
+    async def _exchange(self, connection: Asking, login: SaslLogin) -> None:
+        body = encode_message(SaslHandshakeRequest(mechanism=login.mechanism))
+        answer = _decoded(_read_handshake, await connection.ask(SASL_HANDSHAKE, 1, body))
+        if answer.error_code:
+            served = ", ".join(answer.mechanisms)
+            raise SaslRefused(f"the broker does not take {login.mechanism}; it takes {served}")
+        if login.mechanism == PLAIN:
+            await _authenticate(connection, plain_token(login.user, login.password))
+            return
+        scram = ScramClient(login.mechanism, login.user, secrets.token_urlsafe(_NONCE_BYTES))
+        challenge = scram.hear_challenge(await _authenticate(connection, scram.first()))
+        password = await self._salted_password(login, challenge.salt, challenge.iterations)
+        scram.check(await _authenticate(connection, scram.final(challenge, password)))
+
+    async def _salted_password(self, login: SaslLogin, salt: bytes, iterations: int) -> bytes:
+        """Salt the password in a thread, once for all brokers: they have one credential."""
+        key = login, salt, iterations
+        if key not in self._salted:
+            made = await asyncio.to_thread(salted, login.mechanism, login.password, salt, iterations)
+            self._salted = {key: made}
+        return self._salted[key]
+
+
+async def _authenticate(connection: Asking, token: bytes) -> bytes:
+    body = encode_message(SaslAuthenticateRequest(auth_bytes=token))
+    answer = _decoded(_read_authentication, await connection.ask(SASL_AUTHENTICATE, 0, body))
+    if answer.error_code:
+        raise SaslRefused(f"the broker refuses it: {answer.error_message or answer.error_code.name}")
+    return bytes(answer.auth_bytes)
+
+
+def _decoded(reader: Any, body: bytes) -> Any:
+    try:
+        answer, _ = reader(body, 0)
+    except Exception as error:  # kio raises errors of many kinds for bytes that it can't read
+        raise FormatError("login", f"unreadable: {error}") from error
+    return answer
+
+
+PLAIN_ACCESS = BrokerAccess(SecuritySettings(), {})
+"""To plaintext listeners alone."""

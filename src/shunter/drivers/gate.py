@@ -1,0 +1,69 @@
+"""What secures one listener of ours: TLS for whoever comes, and a login."""
+
+from __future__ import annotations
+
+import ssl
+from ipaddress import ip_address
+from typing import Any
+
+from shunter.drivers.login import CredentialOf, Login
+from shunter.drivers.tls import TlsContexts
+from shunter.model.principal import ANONYMOUS, Principal
+from shunter.model.security import PLAINTEXT, ListenerSecurity, ScramCredential
+
+
+async def _nobody(_user: str, _mechanism: str) -> ScramCredential | None:
+    return None
+
+
+def kafkas_address(address: str) -> str:
+    """Write an address as Java does, and as permissions name it: of IPv6 all eight groups, without a scope."""
+    try:
+        known = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if known.version == 4:
+        return str(known)
+    return ":".join(f"{int(group, 16):x}" for group in known.exploded.split(":"))
+
+
+class ListenerGate:
+    """One listener, by its name.
+
+    Args:
+        name: as clients and brokers know it.
+        security: what secures it.
+        tls: where TLS is spoken.
+        credential_of: where SCRAM's users are.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        security: ListenerSecurity = PLAINTEXT,
+        tls: TlsContexts | None = None,
+        credential_of: CredentialOf = _nobody,
+    ) -> None:
+        self.name = name
+        self.security = security
+        self._tls = tls
+        self._credential_of = credential_of
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """For whoever comes; None where no TLS is spoken."""
+        return None if self._tls is None else self._tls.server
+
+    def login(self) -> Login | None:
+        """Begin somebody's login; None where nobody logs in."""
+        return None if self.security.sasl is None else Login(self.security.sasl, self._credential_of)
+
+    def principal(self, tls_object: Any) -> Principal:
+        """Tell who comes, by the certificate that was shown; nobody where it does not say who logs in.
+
+        Raises:
+            FormatError: its subject belongs to nobody.
+        """
+        if self._tls is None or self.security.sasl is not None:
+            return ANONYMOUS
+        return self._tls.principal(tls_object.getpeercert(binary_form=True))

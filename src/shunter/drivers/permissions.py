@@ -1,0 +1,151 @@
+"""The cluster's ACLs, read from ZooKeeper and kept up to date by the announcements of their changes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from shunter.core.authorizer import AclAuthorizer
+from shunter.drivers.zookeeper import CHUNK, SessionState, WatchEvent, ZooKeeperClient, chunks
+from shunter.errors import DriverError, FormatError
+from shunter.formats import acl_znodes
+from shunter.model.acl import DENY_ALL, Acl, ResourcePattern
+
+_LOG = logging.getLogger(__name__)
+
+AGAIN_SECONDS = 1.0
+UNREADABLE_SECONDS = 10.0
+_CHANGES = (acl_znodes.LITERAL_CHANGES, acl_znodes.PREFIXED_CHANGES)
+
+
+class Permissions:
+    """Keeps an authorizer up to date; while that can't be done, it says why, and nobody but super users may do anything.
+
+    Args:
+        authorizer: gets what is read.
+    """
+
+    def __init__(self, authorizer: AclAuthorizer) -> None:
+        self.authorizer = authorizer
+        authorizer.unknown = True
+        self.trouble: str | None = "permissions have not been read yet"
+        """What is in the way; None: all is known."""
+        self._woken = asyncio.Event()
+        self._everything = True
+        self._last: dict[str, tuple[int, str]] = {}
+        """By folder of announcements: which transaction made it, and the last of them that was read."""
+
+    def begin(self, client: ZooKeeperClient) -> asyncio.Task[None]:
+        """Read and watch from now on; the task ends by being cancelled only."""
+        client.listen(states=self._on_state, watches=self._on_watch)
+        self._woken.set()
+        return asyncio.create_task(self._work(client), name="permissions")
+
+    def _on_state(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            self._woken.set()
+        elif state is SessionState.EXPIRED:
+            # Watches went with the session.
+            self._everything = True
+
+    def _on_watch(self, event: WatchEvent) -> None:
+        if event.path in _CHANGES:
+            self._woken.set()
+
+    async def _work(self, client: ZooKeeperClient) -> None:
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            if not client.connected:
+                continue  # Its coming back wakes us.
+            try:
+                await self._read(client)
+            except DriverError as failure:
+                self._everything = True
+                if self.trouble != str(failure):
+                    _LOG.warning("permissions can't be read: %s", failure)
+                self.trouble = str(failure)
+                await asyncio.sleep(AGAIN_SECONDS)
+                self._woken.set()
+            else:
+                self.trouble = None
+
+    async def _read(self, client: ZooKeeperClient) -> None:
+        if self._everything:
+            self._everything = False
+            await self._read_all(client)
+            return
+        changed: set[ResourcePattern] = set()
+        for folder in _CHANGES:
+            changed |= await self._announced(client, folder)
+        for pattern, acls in (await self._acls(client, changed)).items():
+            self.authorizer.update(pattern, acls)
+            _LOG.info("permissions have changed: %s now has %d ACLs", acl_znodes.path(pattern), len(acls))
+
+    async def _announced(self, client: ZooKeeperClient, folder: str) -> set[ResourcePattern]:
+        """Name what was announced since the last look; the watch is armed before anything is read."""
+        new = await self._new_names(client, folder)
+        patterns: set[ResourcePattern] = set()
+        for portion in chunks(sorted(new), CHUNK):
+            paths = [f"{folder}/{name}" for name in portion]
+            found, _ = await client.get_many(paths)
+            for path, znode in zip(paths, found, strict=True):
+                if znode is None:
+                    continue  # It was purged: whoever purges has waited a quarter of an hour.
+                try:
+                    patterns.add(acl_znodes.decode_change(path, znode.data))
+                except FormatError as unreadable:
+                    _LOG.warning("%s; all permissions are read again", unreadable)
+                    self._everything = True
+                    self._woken.set()
+        return patterns
+
+    async def _new_names(self, client: ZooKeeperClient, folder: str) -> list[str]:
+        """Name the announcements since the last look, and watch; in a folder that was made anew all of them are new."""
+        listed = await client.children(folder, watch=True)
+        names, made = ((), 0) if listed is None else (listed[0], listed[1].czxid)
+        before, last = self._last.get(folder, (0, ""))
+        new = [name for name in names if name > last or made != before]
+        self._last[folder] = made, max(names, default="")
+        return new
+
+    async def _read_all(self, client: ZooKeeperClient) -> None:
+        """Watch first, then read: what changes meanwhile is announced, and read again."""
+        for folder in _CHANGES:
+            await self._new_names(client, folder)
+        patterns: list[ResourcePattern] = []
+        for root, prefixed in ((acl_znodes.LITERAL, False), (acl_znodes.PREFIXED, True)):
+            types = await client.children(root)
+            for name in () if types is None else types[0]:
+                kind = acl_znodes.resource_type(name)
+                if kind is None:
+                    _LOG.warning("%s/%s is of a type that Kafka does not know, and is left out", root, name)
+                    continue
+                resources = await client.children(f"{root}/{name}")
+                patterns += (ResourcePattern(kind, each, prefixed) for each in (resources or ((),))[0])
+        self.authorizer.replace(await self._acls(client, patterns))
+        _LOG.info("permissions: ACLs of %d resources and prefixes", len(patterns))
+
+    async def _acls(
+        self, client: ZooKeeperClient, patterns: Iterable[ResourcePattern]
+    ) -> dict[ResourcePattern, frozenset[Acl]]:
+        """Read the ACLs of patterns. One that can't be read may deny something: it is taken to deny everything."""
+        acls: dict[ResourcePattern, frozenset[Acl]] = {}
+        for portion in chunks(sorted(patterns, key=acl_znodes.path), CHUNK):
+            found, _ = await client.get_many([acl_znodes.path(pattern) for pattern in portion])
+            for pattern, znode in zip(portion, found, strict=True):
+                try:
+                    acls[pattern] = (
+                        frozenset() if znode is None else acl_znodes.decode_acls(acl_znodes.path(pattern), znode.data)
+                    )
+                except FormatError as unreadable:
+                    _LOG.warning("%s: it denies everything until it can be read", unreadable)
+                    acls[pattern] = frozenset({DENY_ALL})
+                    self._look_again()
+        return acls
+
+    def _look_again(self) -> None:
+        """Nothing tells when what can't be read can be."""
+        self._everything = True
+        asyncio.get_running_loop().call_later(UNREADABLE_SECONDS, self._woken.set)

@@ -1,0 +1,55 @@
+"""SCRAM's users, where Kafka keeps them: in ZooKeeper, read at each login, so that a change counts at once."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+
+from shunter.drivers.zookeeper import ZooKeeperClient
+from shunter.errors import DriverError
+from shunter.formats import znodes
+from shunter.formats.config_znodes import decode_config, decode_scram_credential, sanitized
+from shunter.model.security import ScramCredential
+
+_LOG = logging.getLogger(__name__)
+_REMEMBERED = 1_000
+
+
+class ScramUsers:
+    """Gives credentials; those of a user who logged in before also while ZooKeeper is out of reach."""
+
+    def __init__(self) -> None:
+        self.client: ZooKeeperClient | None = None
+        self._known: OrderedDict[tuple[str, str], ScramCredential] = OrderedDict()
+
+    async def credential(self, user: str, mechanism: str) -> ScramCredential | None:
+        """Give what a login is checked against; None: the user has none of this mechanism.
+
+        Raises:
+            DriverError: ZooKeeper can't be asked, and the user is not known from before.
+            FormatError: the user's znode can't be read.
+        """
+        if user in {".", ".."}:
+            return None  # ZooKeeper has no znode of that name.
+        try:
+            found = await self._read(user, mechanism)
+        except DriverError as failure:
+            known = self._known.get((user, mechanism))
+            if known is None:
+                raise
+            _LOG.info("user %r is judged by the credential from before: %s", user, failure)
+            return known
+        self._known.pop((user, mechanism), None)
+        if found is not None:
+            self._known[user, mechanism] = found
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        return found
+
+    async def _read(self, user: str, mechanism: str) -> ScramCredential | None:
+        if self.client is None or not self.client.connected:
+            raise DriverError("ZooKeeper is not connected", retriable=True)
+        path = znodes.config("users", sanitized(user))
+        znode = await self.client.get(path)
+        text = None if znode is None else decode_config(path, znode.data).get(mechanism)
+        return None if text is None else decode_scram_credential(path, text)

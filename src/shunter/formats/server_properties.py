@@ -1,0 +1,249 @@
+"""A broker's `server.properties`, read for what it says about security.
+
+A setting of one listener (`listener.name.internal.ssl.client.auth`) goes over the same one for all (`ssl.client.auth`).
+What can't be done as it says is refused by name: a controller that is less secure than its brokers is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from shunter.errors import FormatError, SettingsError
+from shunter.formats.certificate_names import mapping_rules
+from shunter.formats.client_properties import jaas_options
+from shunter.model.principal import parse_principal
+from shunter.model.security import (
+    LOGIN_FRAME_BYTES,
+    MECHANISMS,
+    PLAIN,
+    AclSettings,
+    ClientAuth,
+    KeyStore,
+    ListenerSecurity,
+    SaslLogin,
+    SaslSettings,
+    Secret,
+    SecurityProtocol,
+    SecuritySettings,
+    TlsSettings,
+)
+
+AUTHORIZERS: Final = frozenset({"kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer"})
+"""The second is the name before Kafka 2.4, for the same rules."""
+_TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+_REFUSED: Final[Mapping[str, str]] = {
+    "principal.builder.class": "principals are built as Kafka does by default",
+    "ssl.engine.factory.class": "it is a Java class; name stores by ssl.keystore.location and ssl.truststore.location",
+    "sasl.server.callback.handler.class": "it is a Java class; PLAIN's users stand in sasl.jaas.config",
+    "sasl.client.callback.handler.class": "it is a Java class; our login stands in sasl.jaas.config",
+    "sasl.login.callback.handler.class": "it is a Java class; our login stands in sasl.jaas.config",
+    "config.providers": "values have to stand in the file itself",
+}
+"""What a broker may be told and we can't do, and why."""
+_REFERENCE: Final = re.compile(r"\$\{[^}:]*:[^}]*\}")
+
+
+class ServerProperties:
+    """Reads one file.
+
+    Args:
+        properties: as `parse_properties` gives them.
+        place: the file, for refusals.
+    """
+
+    def __init__(self, properties: Mapping[str, str], place: str) -> None:
+        self._properties = {name: value.strip() for name, value in properties.items()}
+        self._place = place
+
+    def get(self, name: str) -> str | None:
+        """Give a setting of the whole broker; None where it is not set, or empty."""
+        return self._properties.get(name) or None
+
+    def listeners(self, name: str) -> list[str]:
+        """Give the addresses of `listeners` or `advertised.listeners`."""
+        return [text.strip() for text in (self.get(name) or "").split(",") if text.strip()]
+
+    def security(self, opened: Iterable[str]) -> SecuritySettings:
+        """Read what secures listeners of ours, and the one on which brokers are spoken to.
+
+        Args:
+            opened: names of our listeners.
+
+        Raises:
+            SettingsError: something can't be used, or can't be done by us.
+        """
+        inter_broker = self.get("inter.broker.listener.name") or self.get("security.inter.broker.protocol")
+        control = self.get("control.plane.listener.name")
+        brokers = (control or inter_broker or "PLAINTEXT").upper()
+        names = dict.fromkeys((*(name.upper() for name in opened), brokers))
+        protocols = self._protocols()
+        listeners: dict[str, ListenerSecurity] = {}
+        for name in names:
+            if name not in protocols:
+                known = ", ".join(protocols)
+                raise self._refusal(
+                    "listener.security.protocol.map", f"it has no protocol for listener {name} ({known})"
+                )
+            listeners[name] = self._listener(name, protocols[name], spoken=name == brokers)
+        return SecuritySettings(listeners, brokers, self._acls())
+
+    def _protocols(self) -> dict[str, SecurityProtocol]:
+        text = self.get("listener.security.protocol.map")
+        if text is None:
+            return {each.value: each for each in SecurityProtocol}
+        found: dict[str, SecurityProtocol] = {}
+        for entry in text.split(","):
+            name, colon, protocol = (part.strip() for part in entry.partition(":"))
+            try:
+                found[name.upper()] = SecurityProtocol(protocol.upper())
+            except ValueError:
+                told = f"{entry.strip()!r} is not NAME:PROTOCOL with one of " + ", ".join(
+                    p.value for p in SecurityProtocol
+                )
+                raise self._refusal("listener.security.protocol.map", told) from None
+            if not colon:
+                raise self._refusal("listener.security.protocol.map", f"{entry.strip()!r} is not NAME:PROTOCOL")
+        return found
+
+    def _listener(self, name: str, protocol: SecurityProtocol, *, spoken: bool) -> ListenerSecurity:
+        of = _OneListener(self._properties, name, self._place)
+        tls = of.tls() if protocol.encrypted else None
+        sasl = of.sasl(spoken=spoken) if protocol.logs_in else None
+        return ListenerSecurity(protocol, tls, sasl)
+
+    def _acls(self) -> AclSettings | None:
+        name = self.get("authorizer.class.name")
+        if name is None:
+            return None
+        if name not in AUTHORIZERS:
+            told = f"{name} can't be run by Shunter, which has the rules of {min(AUTHORIZERS, key=len)} built in"
+            raise self._refusal("authorizer.class.name", told)
+        try:
+            users = [text.strip() for text in (self.get("super.users") or "").split(";") if text.strip()]
+            super_users = frozenset(map(parse_principal, users))
+        except SettingsError as refusal:
+            raise self._refusal("super.users", str(refusal)) from None
+        everyone = (self.get("allow.everyone.if.no.acl.found") or "false").lower() == "true"
+        return AclSettings(super_users, everyone)
+
+    def _refusal(self, name: str, told: str) -> SettingsError:
+        return SettingsError(f"{self._place}: {name}: {told}")
+
+
+class _OneListener:
+    """The settings of one listener."""
+
+    def __init__(self, properties: Mapping[str, str], name: str, place: str) -> None:
+        self._properties = properties
+        self._prefix = f"listener.name.{name.lower()}."
+        self._place = place
+        for refused, why in _REFUSED.items():
+            if self.get(refused) is not None:
+                raise self._refusal(refused, why)
+
+    def get(self, name: str) -> str | None:
+        value = self._properties.get(self._prefix + name) or self._properties.get(name) or None
+        if value is not None and _REFERENCE.search(value):
+            raise self._refusal(name, "references like ${…:…} are not followed: the value has to stand in the file")
+        return value
+
+    def secret(self, name: str) -> Secret | None:
+        value = self.get(name)
+        return None if value is None else Secret(value)
+
+    def _refusal(self, name: str, told: str) -> SettingsError:
+        return SettingsError(f"{self._place}: {name} (or {self._prefix}{name}): {told}")
+
+    def _store(self, which: str, inline: tuple[str, ...]) -> KeyStore | None:
+        kind = (self.get(f"ssl.{which}.type") or "JKS").upper()
+        location = self.get(f"ssl.{which}.location")
+        parts = [self.get(f"ssl.{which}.{name}") for name in inline]
+        text = "\n".join(part for part in parts if part is not None)
+        if location is None and not text:
+            return None
+        if kind not in {"PEM", "PKCS12", "JKS"}:
+            raise self._refusal(f"ssl.{which}.type", f"{kind!r} is none of PEM, PKCS12, JKS")
+        return KeyStore(
+            kind,
+            location,
+            Secret(text) if text else None,
+            self.secret(f"ssl.{which}.password"),
+            self.secret("ssl.key.password"),
+        )
+
+    def tls(self) -> TlsSettings:
+        words = [each.value for each in ClientAuth]
+        client_auth = (self.get("ssl.client.auth") or "none").lower()
+        if client_auth not in words:
+            raise self._refusal("ssl.client.auth", f"{client_auth!r} is none of {', '.join(words)}")
+        asked = [text.strip() for text in (self.get("ssl.enabled.protocols") or ",".join(_TLS_VERSIONS)).split(",")]
+        versions = tuple(version for version in _TLS_VERSIONS if version in asked)
+        if not versions:
+            raise self._refusal("ssl.enabled.protocols", f"{asked} has none of {', '.join(_TLS_VERSIONS)}")
+        key_store = self._store("keystore", ("key", "certificate.chain"))
+        if key_store is None:
+            raise self._refusal("ssl.keystore.location", "is not set: who speaks TLS needs a key and a certificate")
+        rules = self.get("ssl.principal.mapping.rules") or "DEFAULT"
+        try:
+            mapping_rules(rules)
+        except FormatError as refusal:
+            raise self._refusal("ssl.principal.mapping.rules", str(refusal)) from None
+        ciphers = (self.get("ssl.cipher.suites") or "").split(",")
+        algorithm = self._properties.get(self._prefix + "ssl.endpoint.identification.algorithm")
+        if algorithm is None:
+            algorithm = self._properties.get("ssl.endpoint.identification.algorithm", "https")
+        return TlsSettings(
+            key_store,
+            self._store("truststore", ("certificates",)),
+            ClientAuth(client_auth),
+            versions,
+            tuple(text.strip() for text in ciphers if text.strip()),
+            bool(algorithm.strip()),
+            rules,
+        )
+
+    def sasl(self, *, spoken: bool) -> SaslSettings:
+        mechanisms = [text.strip().upper() for text in (self.get("sasl.enabled.mechanisms") or "GSSAPI").split(",")]
+        strange = [name for name in mechanisms if name not in MECHANISMS]
+        if strange:
+            told = f"{', '.join(strange)} can't be served by the controller; use {', '.join(MECHANISMS)}"
+            raise self._refusal("sasl.enabled.mechanisms", told)
+        users: dict[str, Secret] = {}
+        if PLAIN in mechanisms:
+            options = self._jaas(PLAIN)
+            users = {
+                name.removeprefix("user_"): Secret(value) for name, value in options.items() if name.startswith("user_")
+            }
+        login = None
+        if spoken:
+            mechanism = (self.get("sasl.mechanism.inter.broker.protocol") or "GSSAPI").upper()
+            if mechanism not in MECHANISMS:
+                told = f"{mechanism} can't be spoken by the controller; use {', '.join(MECHANISMS)}"
+                raise self._refusal("sasl.mechanism.inter.broker.protocol", told)
+            options = self._jaas(mechanism)
+            if "username" not in options or "password" not in options:
+                name = f"{mechanism.lower()}.sasl.jaas.config"
+                raise self._refusal(name, 'names no username="…" and password="…" to log in to brokers with')
+            login = SaslLogin(mechanism, options["username"], Secret(options["password"]))
+        return SaslSettings(
+            tuple(mechanisms),
+            users,
+            self._number(f"{mechanisms[0].lower()}.connections.max.reauth.ms", "connections.max.reauth.ms", 0),
+            self._number("sasl.server.max.receive.size", "sasl.server.max.receive.size", LOGIN_FRAME_BYTES),
+            login,
+        )
+
+    def _jaas(self, mechanism: str) -> dict[str, str]:
+        name = f"{mechanism.lower()}.sasl.jaas.config"
+        text = self.get(name) or self.get("sasl.jaas.config")
+        if text is None:
+            raise self._refusal(name, "is not set; a JAAS file of Java's is not read: put its entry here, on one line")
+        return jaas_options(text)
+
+    def _number(self, name: str, fallback: str, default: int) -> int:
+        value = self.get(name) or self.get(fallback) or str(default)
+        if not value.isdigit():
+            raise self._refusal(fallback, f"{value!r} is no number")
+        return int(value)

@@ -1,0 +1,166 @@
+"""How listeners are secured, as values. Passwords are `Secret`: nothing prints them by accident."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple
+
+from shunter.model.principal import Principal
+
+PLAIN: Final = "PLAIN"
+SCRAM_HASHES: Final[Mapping[str, str]] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MECHANISMS: Final = (PLAIN, *SCRAM_HASHES)
+"""SASL mechanisms that the controller speaks."""
+LOGIN_FRAME_BYTES: Final = 524_288
+"""Largest request of somebody who has not logged in yet (`sasl.server.max.receive.size`)."""
+
+
+class Secret:
+    """A password or a key. It is printed as `[hidden]`, whatever prints it."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """Give it to whoever has to use it."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "[hidden]"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+class ScramCredential(NamedTuple):
+    """What a login by SCRAM is checked against; no password can be told from it."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+class SecurityProtocol(Enum):
+    """What is spoken on a listener."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether TLS is spoken."""
+        return self in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}
+
+    @property
+    def logs_in(self) -> bool:
+        """Whether clients log in by SASL."""
+        return self in {SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL}
+
+
+class ClientAuth(Enum):
+    """Whether clients have to show a certificate (`ssl.client.auth`)."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyStore:
+    """A key store or a trust store: a file, or the PEM text itself."""
+
+    kind: str
+    """PEM, PKCS12 or JKS, as the properties say; of the latter two the file itself tells which."""
+    location: str | None = None
+    text: Secret | None = None
+    password: Secret | None = None
+    key_password: Secret | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """How TLS is spoken on a listener, both by us and with us."""
+
+    key_store: KeyStore | None = None
+    trust_store: KeyStore | None = None
+    client_auth: ClientAuth = ClientAuth.NONE
+    versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+    ciphers: tuple[str, ...] = ()
+    """In Java's names; none: those of the library."""
+    checks_host: bool = True
+    """Whether a broker's certificate has to be for the host that we connect to."""
+    mapping_rules: str = "DEFAULT"
+    """From a certificate's subject to a principal (`ssl.principal.mapping.rules`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SaslLogin:
+    """How we log in where we are the client."""
+
+    mechanism: str
+    user: str
+    password: Secret
+
+
+@dataclass(frozen=True, slots=True)
+class SaslSettings:
+    """How clients log in on a listener, and how we do with brokers."""
+
+    mechanisms: tuple[str, ...]
+    plain_users: Mapping[str, Secret] = field(default_factory=dict[str, Secret])
+    """Who may log in by PLAIN, with which password; SCRAM's users are in ZooKeeper."""
+    max_reauth_ms: int = 0
+    """After how long clients have to log in again (`connections.max.reauth.ms`); 0: never."""
+    frame_bytes: int = LOGIN_FRAME_BYTES
+    login: SaslLogin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerSecurity:
+    """Everything that secures one listener."""
+
+    protocol: SecurityProtocol
+    tls: TlsSettings | None = None
+    sasl: SaslSettings | None = None
+
+    @property
+    def authenticates(self) -> bool:
+        """Whether it is known who speaks on this listener, at least of some of them."""
+        return self.sasl is not None or (self.tls is not None and self.tls.client_auth is not ClientAuth.NONE)
+
+
+PLAINTEXT: Final = ListenerSecurity(SecurityProtocol.PLAINTEXT)
+
+
+@dataclass(frozen=True, slots=True)
+class AclSettings:
+    """Of `AclAuthorizer`."""
+
+    super_users: frozenset[Principal] = frozenset()
+    everyone_if_no_acl: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SecuritySettings:
+    """What a broker's `server.properties` say about security, as far as a controller needs it."""
+
+    listeners: Mapping[str, ListenerSecurity] = field(default_factory=dict[str, ListenerSecurity])
+    """By the listener's name; one that is not here is plaintext."""
+    brokers_listener: str | None = None
+    """On which brokers are spoken to (`control.plane.listener.name`, else the inter-broker listener)."""
+    acls: AclSettings | None = None
+    """None: the cluster has no authorizer."""
+
+    def of(self, listener: str) -> ListenerSecurity:
+        """Give what secures a listener."""
+        return self.listeners.get(listener, PLAINTEXT)

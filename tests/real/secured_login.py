@@ -1,0 +1,41 @@
+"""A connection that has logged in by SCRAM, for requests that no client would send."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from kio.index import load_request_schema
+from raw_connection import RawConnection
+
+from shunter.drivers.handlers.messages import filled
+from shunter.model.security import Secret
+from shunter.wire.framing import request_frame_head
+from shunter.wire.requests import encode_message
+from shunter.wire.sasl import ScramClient, salted
+
+MECHANISM = "SCRAM-SHA-512"
+
+
+class LoggedIn(RawConnection):
+    """See `RawConnection`."""
+
+    def __init__(self, port: int, user: str, password: str) -> None:
+        super().__init__(port)
+        shaken = self.ask(17, 1, {"mechanism": MECHANISM})
+        assert shaken.error_code.name == "none", shaken
+        scram = ScramClient(MECHANISM, user, secrets.token_urlsafe(20))
+        challenge = scram.hear_challenge(self._token(scram.first()))
+        proof = salted(MECHANISM, Secret(password), challenge.salt, challenge.iterations)
+        scram.check(self._token(scram.final(challenge, proof)))
+
+    def _token(self, token: bytes) -> bytes:
+        answer = self.ask(36, 2, {"auth_bytes": token})
+        assert answer.error_code.name == "none", answer
+        return bytes(answer.auth_bytes)
+
+    def ask_or_none(self, api_key: int, version: int, values: dict[str, Any]) -> bytes | None:
+        """The answer; None where the connection is closed instead."""
+        body = encode_message(filled(load_request_schema(api_key, version), values))
+        self.send(request_frame_head(api_key, version, 7, "test", len(body)) + body)
+        return self.answer()

@@ -1,0 +1,166 @@
+"""A secured cluster: brokers speak SASL_SSL with SCRAM among themselves and to Shunter, and have Apache's authorizer.
+
+Shunter is handed a broker's properties. Beside the brokers' listener it has one for people with certificates, one for
+people with passwords, and none that is plaintext.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from certificates import PASSWORD, Certificates
+from kazoo.client import KazooClient
+
+from shunter.core.user_credentials import Upsertion, credential
+from shunter.testbed import tools
+from shunter.testbed.cluster import ZooKeeperCluster
+from shunter.testbed.controller import ShunterController
+from shunter.testbed.kafka import PORT
+from shunter.testbed.ports import LOOPBACK, free_ports
+from shunter.testbed.server import properties_text
+
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+PLANTED = "planted-Secret-7c1f"
+"""In each password: nothing that a run leaves may have it, but the files that it was put into."""
+PASSWORDS = {name: f"{PLANTED}-{name}" for name in ("broker", "root", "ann", "bob", "plain")}
+KEY_PASSWORD = f"{PLANTED}-key"
+
+
+@dataclass
+class SecuredYard:
+    """What tests use."""
+
+    cluster: ZooKeeperCluster
+    shunter: ShunterController
+    certificates: Certificates
+    ports: Mapping[str, int]
+    zookeeper: KazooClient
+    folder: Path
+
+    def login(self, user: str, password: str | None = None, *, mechanism: str = "SCRAM-SHA-512") -> Path:
+        """A client properties file for the listener of people with passwords."""
+        module = PLAIN if mechanism == "PLAIN" else SCRAM
+        said = PASSWORDS[user] if password is None else password
+        return self.properties(
+            f"{user}-{mechanism}",
+            **{
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": mechanism,
+                "sasl.jaas.config": f'{module} username="{user}" password="{said}";',
+            },
+        )
+
+    def certified(self, name: str, **more: object) -> Path:
+        """The same for the listener of people with certificates."""
+        return self.properties(
+            f"{name}-tls",
+            **{
+                "security.protocol": "SSL",
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": self.certificates.folder / f"{name}.pem",
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": self.certificates.authority,
+                **more,
+            },
+        )
+
+    def properties(self, name: str, **settings: object) -> Path:
+        """A file with settings."""
+        path = self.folder / f"{name}-{secrets.token_hex(4)}.properties"
+        path.write_text(properties_text(settings))
+        return path
+
+    def at(self, listener: str) -> str:
+        """Where Shunter has a listener."""
+        return f"{LOOPBACK}:{self.ports[listener]}"
+
+    def tool(self, main_class: str, config: Path, *arguments: str, listener: str = "PEOPLE") -> Any:
+        """Run one of Apache's tools at Shunter."""
+        at = ("--bootstrap-server", self.at(listener), "--command-config", str(config))
+        return tools.kafka_tool(main_class, *at, *arguments, version=self.cluster.version, timeout_s=120)
+
+
+def scram_config(password: str, iterations: int = 4096) -> bytes:
+    """A user's configuration with credentials of both mechanisms, as Kafka keeps it."""
+    found = {}
+    for number, (name, algorithm) in enumerate((("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")), 1):
+        salt = secrets.token_bytes(16)
+        salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, iterations)
+        found[name] = credential(Upsertion("", number, iterations, salt, salted))
+    return json.dumps({"version": 1, "config": found}).encode()
+
+
+def security_properties(certificates: Certificates) -> dict[str, object]:
+    """What brokers and Shunter are told alike."""
+    mine = f'username="broker" password="{PASSWORDS["broker"]}"'
+    return {
+        "listener.security.protocol.map": "PROBE:PLAINTEXT,INTERNAL:SASL_SSL,PEOPLE:SASL_PLAINTEXT,CERTIFIED:SSL",
+        "inter.broker.listener.name": "INTERNAL",
+        "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+        "listener.name.internal.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.internal.scram-sha-512.sasl.jaas.config": f"{SCRAM} {mine};",
+        "listener.name.people.sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512,PLAIN",
+        "listener.name.people.scram-sha-256.sasl.jaas.config": f"{SCRAM};",
+        "listener.name.people.scram-sha-512.sasl.jaas.config": f"{SCRAM};",
+        "listener.name.people.plain.sasl.jaas.config": f'{PLAIN} user_plain="{PASSWORDS["plain"]}";',
+        "ssl.keystore.location": certificates.folder / "broker.jks",
+        "ssl.keystore.password": PASSWORD,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": certificates.authority,
+        "listener.name.certified.ssl.client.auth": "required",
+        "listener.name.certified.ssl.principal.mapping.rules": "RULE:^CN=(.*?)$/$1/L,DEFAULT",
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:broker;User:root",
+    }
+
+
+@contextmanager
+def secured_yard(folder: Path, *, brokers: tuple[int, ...] = (1, 2), **more: object) -> Iterator[SecuredYard]:
+    """Start it; `more` are more settings for brokers and Shunter."""
+    certificates = Certificates(folder)
+    certificates.issue("broker", password=KEY_PASSWORD)
+    certificates.java_store("broker", key_password=KEY_PASSWORD)
+    for name in ("root", "Ann", "stranger"):
+        certificates.issue(name)
+    settings = security_properties(certificates) | more
+    ports = dict(zip(("INTERNAL", "PEOPLE", "CERTIFIED"), free_ports(3), strict=True))
+    file = folder / "server.properties"
+    file.write_text(properties_text(settings))
+    file.chmod(0o600)
+    of_brokers: dict[int, dict[str, object]] = {}
+    for broker, port in zip(brokers, free_ports(len(brokers)), strict=True):
+        of_brokers[broker] = {"listeners": f"PROBE://{LOOPBACK}:{PORT},INTERNAL://{LOOPBACK}:{port}"}
+    started: dict[str, Any] = {}
+
+    def prepare(cluster: ZooKeeperCluster, stack: ExitStack) -> None:
+        zk = KazooClient(cluster.zookeeper_connect)
+        zk.start()
+        stack.callback(zk.close)
+        stack.callback(zk.stop)
+        for user in ("broker", "root", "ann", "bob"):
+            zk.create(f"/config/users/{user}", scram_config(PASSWORDS[user]), makepath=True)
+        shunter = ShunterController(
+            folder / "shunter",
+            cluster.zookeeper_connect,
+            listeners=[f"{name}://{LOOPBACK}:{port}" for name, port in ports.items()],
+            options=("--server-properties", str(file)),
+        )
+        started["zk"], started["shunter"] = zk, stack.enter_context(shunter)
+
+    cluster = ZooKeeperCluster(
+        folder / "cluster",
+        broker_ids=brokers,
+        properties=settings,
+        broker_properties=of_brokers,
+        before_brokers=prepare,
+    )
+    with cluster:
+        yield SecuredYard(cluster, started["shunter"], certificates, ports, started["zk"], folder)
