@@ -170,7 +170,8 @@ def _hosted(world: World, broker: SimulatedBroker) -> list[str]:
     if not world.apache.terms:
         for tp in sorted(broker.disk):
             assignment = truth.assignment(tp)
-            if assignment is None or broker.id not in assignment.replicas:
+            unwanted = assignment is None or broker.id not in assignment.replicas
+            if unwanted and str(tp) not in world.not_owed:
                 told.append(f"broker {broker.id} still has a log of {tp}")
     told += _placed(world, broker)
     alive = truth.brokers.keys() | {truth.controller}

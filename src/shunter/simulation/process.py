@@ -83,6 +83,7 @@ class ProcessesWorld(Surroundings, Protocol):
     """A world in the eyes of its controllers' processes."""
 
     brokers: dict[BrokerId, SimulatedBroker]
+    not_owed: set[str]
 
     def draw_skew_ms(self) -> int:
         """How wrong a process's clock is."""
@@ -316,6 +317,8 @@ class ShunterProcess:
 
     def _take_notice(self, notice: Notice) -> None:
         self.world.coverage.count("notice", notice.kind)
+        if notice.kind == "not-owed":
+            self.world.not_owed.add(notice.about)
         if notice.kind == "reconciled":
             self.world.coverage.count("reconciliation", notice.text)
         if notice.kind == "record-closed":

@@ -107,6 +107,8 @@ class World:
         self.decided_anew: set[tuple[UUID | None, int]] = set()
         """Partitions that somebody has moved since."""
         self.auto_created: set[UUID | None] = set()
+        self.not_owed: set[str] = set()
+        """Partitions of which operators were told to delete a dead broker's replica by hand."""
 
     # ---- what the parts ask
 
