@@ -39,7 +39,8 @@ PARTITIONS = 8
 BOUND_SECONDS = 120
 EVENTS = ("another controller", "another leader in ZooKeeper", "clients are told")
 
-Round = tuple[float, float, float]
+Round = tuple[float, float, float, int]
+"""Seconds until each of the events, and who is the controller then."""
 
 
 def arguments() -> argparse.Namespace:
@@ -116,7 +117,7 @@ def one_round(cluster: ZooKeeperCluster, client: KazooClient, topic: str, victim
         for look, what in zip(looks, EVENTS, strict=True):
             wait_until(look, what=what, timeout_s=BOUND_SECONDS)
             reached.append(time.monotonic() - began)
-        return reached[0], reached[1], reached[2]
+        return reached[0], reached[1], reached[2], active_of(client)
     finally:
         with_topic.close()
 
@@ -190,8 +191,8 @@ def main() -> None:
         f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f}; sessions of {asked.session_ms} ms, "
         f"{asked.rounds} rounds, {PARTITIONS} partitions; median (lowest to highest) of seconds since the kill"
     )
-    print(f"| controller | {' | '.join(EVENTS)} | election after the session's end |")
-    print("| --- | ---: | ---: | ---: | ---: |")
+    print(f"| controller | {' | '.join(EVENTS)} | from controller to leader | controllers |")
+    print("| --- | ---: | ---: | ---: | ---: | --- |")
     for name, measure in (("Shunter, with a standby", shunters), ("Apache", apaches)):
         with tempfile.TemporaryDirectory() as folder:
             try:
@@ -199,9 +200,10 @@ def main() -> None:
             except PartFailed as failure:
                 print(f"| {name} | failed: {failure} |")
                 continue
-        columns = [*zip(*found, strict=True), [each[1] - each[0] for each in found]]
+        *columns, controllers = zip(*found, strict=True)
+        columns.append(tuple(each[1] - each[0] for each in found))
         cells = (f"{statistics.median(each):.2f} ({min(each):.2f} to {max(each):.2f})" for each in columns)
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+        print(f"| {name} | {' | '.join(cells)} | {', '.join(map(str, controllers))} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -245,14 +245,29 @@ class TestElection:
             assert len(of_first.of(Elected)) == 1
             assert second.election.epoch_version == 2
 
-    async def test_two_that_preempt_take_turns_after_the_cool_down(self, place):
+    async def test_an_active_one_and_a_standby_that_both_preempt_do_not_take_turns(self, place):
+        """Two that take the seat from one another for ever would lead nothing; see decision 0063."""
+        async with seat_of(place, 100, takeover=Takeover.PREEMPT, cool_down_seconds=0) as (first, of_first):
+            await of_first.next(Elected)
+            async with seat_of(place, 101, takeover=Takeover.PREEMPT, cool_down_seconds=0) as (_, of_second):
+                await of_second.next(Elected)
+                await of_first.next(SessionExpired)
+                told = "broker 101 became the controller while we watched, and is a Shunter, which a standby does not depose"
+                async with asyncio.timeout(BOUND_SECONDS):
+                    while first.election.obstacle != told:
+                        await first.client.sync()
+            assert await of_first.next(Elected, after=1) == Elected(3, 3)
+
+    async def test_an_apache_controller_that_came_is_deposed_after_the_cool_down(self, place):
         async with (
-            seat_of(place, 100, takeover=Takeover.PREEMPT, cool_down_seconds=0.3) as (_, of_first),
-            seat_of(place, 101, takeover=Takeover.PREEMPT, cool_down_seconds=0.3) as (_, of_second),
+            seat_of(place, 100, takeover=Takeover.PREEMPT, cool_down_seconds=0.3) as (_, events),
+            outsider(place) as apache,
         ):
+            await events.next(Elected)
             began = time.monotonic()
-            await of_second.next(Elected)
-            await of_first.next(Elected, after=1)
+            data = broker_znodes.encode_controller(5, timestamp_ms=0)
+            await apache.multi((Remove(znodes.CONTROLLER), Create(znodes.CONTROLLER, data, ephemeral=True)))
+            await events.next(Elected, after=1)
             assert time.monotonic() - began >= 0.3
 
     @pytest.mark.parametrize(

@@ -324,7 +324,7 @@ class Election:
         czxid = 0 if controller is None else controller.czxid
         if self._first_seen is None or self._first_seen[0] != czxid:
             # A controller that was there before us may be preempted at once; one that came later is left in peace first.
-            self._first_seen = (czxid, _monotonic_seconds() if self._looked else -self._cool_down)
+            self._first_seen = (czxid, _monotonic_seconds() if self._looked else -1.0 - self._cool_down)
         self._looked = True
         return Scene(controller, registration, epoch, migration)
 
@@ -390,6 +390,9 @@ class Election:
             return f"broker {held.broker} is the controller", None
         assert self._first_seen is not None
         left = self._first_seen[1] + self._cool_down - _monotonic_seconds()
+        if self._first_seen[1] >= 0 and process is not None:
+            told = f"broker {held.broker} became the controller while we watched"
+            return f"{told}, and is a Shunter, which a standby does not depose", None
         if self._first_seen[1] >= 0 and left > 0:
             return f"broker {held.broker} became the controller less than {self._cool_down} s ago", left
         return None, None
