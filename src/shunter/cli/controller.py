@@ -36,12 +36,20 @@ from shunter.errors import DriverError, SettingsError
     help="Any other setting by its name in docs/settings.md; repeat for several.",
 )
 @click.option("--check", is_flag=True, help="Say what would be in the way, change nothing, and end.")
-@click.option("--json", "as_json", is_flag=True, help="With --check: the findings as JSON.")
+@click.option(
+    "--observe", is_flag=True, help="Decide beside the controller that leads, change nothing, and tell each difference."
+)
+@click.option("--seconds", type=click.FloatRange(min=0), help="With --observe: end after so long [0: when stopped].")
+@click.option("--settle", type=click.FloatRange(min=1), help="With --observe: how long a difference has to stand [10].")
+@click.option("--json", "as_json", is_flag=True, help="With --check or --observe: JSON; JSON lines.")
 def controller(
     config_file: Path | None,
     listener: tuple[str, ...],
     assignments: tuple[str, ...],
     check: bool,
+    observe: bool,
+    seconds: float | None,
+    settle: float | None,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -57,10 +65,12 @@ def controller(
     \b
     Exit status: 0 stopped as told; 1 ZooKeeper or a listener can't be used; 2 a setting can't be used; 70 a bug of ours.
     With --check: 0 nothing is in the way; 1 something is, or ZooKeeper can't be reached.
+    With --observe: 0 no difference that the documents don't explain; 1 there was one, or ZooKeeper can't be reached.
 
     \b
     Example:
       shunter controller --zookeeper localhost:2181/kafka --listener PLAINTEXT://localhost:9090 --broker-id 1000
+      shunter controller --observe --zookeeper localhost:2181/kafka
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app.controller import run_controller  # noqa: PLC0415 - other commands need not wait for it
     from shunter.app.settings import load_controller_config  # noqa: PLC0415
@@ -71,9 +81,15 @@ def controller(
     for assignment in assignments:
         name, _, value = assignment.partition("=")
         told[name.strip().replace("-", "_").replace(".", "_")] = value.strip()
-    if as_json and not check:
-        raise click.UsageError("--json goes with --check")
+    if as_json and not (check or observe):
+        raise click.UsageError("--json goes with --check or --observe")
+    if check and observe:
+        raise click.UsageError("--check and --observe exclude one another")
+    if not observe and (seconds, settle) != (None, None):
+        raise click.UsageError("--seconds and --settle go with --observe")
     try:
+        if observe:
+            raise SystemExit(_observe(config_file, told, seconds or 0.0, settle or 10.0, as_json=as_json))
         if check:
             from shunter.app.controller_check import check_controller  # noqa: PLC0415
 
@@ -86,3 +102,13 @@ def controller(
     except DriverError as error:
         raise click.ClickException(str(error)) from error
     raise SystemExit(status)
+
+
+def _observe(config_file: Path | None, told: dict[str, Any], seconds: float, settle: float, *, as_json: bool) -> int:
+    """Observe by the settings that decide; an observer is nobody, and listens nowhere."""
+    from shunter.app.controller_observe import NOBODY, observe_controller  # noqa: PLC0415
+    from shunter.app.settings import load_controller_config  # noqa: PLC0415
+
+    nobody = {"broker_id": NOBODY, "listener": ["OBSERVER://localhost:0"]}
+    config = load_controller_config(config_file, told | nobody)
+    return observe_controller(config, click.echo, seconds=seconds, settle_seconds=settle, as_json=as_json)

@@ -31,6 +31,8 @@ ANY_VERSION = -1
 
 _EXISTS, _GET_DATA, _SET_DATA, _SYNC, _CREATE, _DELETE = 3, 4, 5, 9, 1, 2
 _GET_CHILDREN, _GET_CHILDREN_2, _CHECK, _MULTI, _CREATE_2, _MULTI_READ, _SET_WATCHES = 8, 12, 13, 14, 15, 22, 101
+READING = frozenset({_EXISTS, _GET_DATA, _SYNC, _GET_CHILDREN, _GET_CHILDREN_2, _MULTI_READ, _SET_WATCHES})
+"""Types of the requests that change nothing."""
 _ERROR = -1
 _NOT_TRIED = -2
 _INT = struct.Struct("!i")

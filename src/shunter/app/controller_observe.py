@@ -1,0 +1,233 @@
+"""The composition root of `shunter controller --observe`: decide beside the controller that leads, and compare."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from shunter.app.settings import ControllerConfig
+from shunter.core.controller.events import Elected, SessionExpired
+from shunter.core.controller.machine import ControllerMachine
+from shunter.core.observation import DecisionDifference, Observation
+from shunter.drivers.clock import SystemClock
+from shunter.drivers.controller_loop import ControllerLoop
+from shunter.drivers.observing import Leading, ReadOnlyZooKeeper, UnsentRequests, UnwrittenStore
+from shunter.drivers.zookeeper import SessionState
+from shunter.errors import DriverError, InvariantViolation
+from shunter.model.reassignment import Strategy
+
+ROUND_SECONDS = 1.0
+"""How often everything is compared."""
+READ_SHARE = 10.0
+"""A round that reads for long is followed by a pause so many times as long."""
+NOBODY = 2**31 - 1
+"""The machine's broker id: no broker has it."""
+
+
+def observe_controller(
+    config: ControllerConfig, show: Callable[[str], None], *, seconds: float, settle_seconds: float, as_json: bool
+) -> int:
+    """Observe until told to stop, or for some seconds; show each difference when it is found, and a summary.
+
+    Returns:
+        The exit status: 0 no difference but those that the documents explain; 1 there was one; 70 a bug of ours.
+
+    Raises:
+        DriverError: ZooKeeper can't be reached or read, its session has ended, or Shunter leads already.
+    """
+    # What the machine would tell as a controller is told only where somebody looks for it.
+    level = logging.DEBUG if config.log_level == "debug" else logging.WARNING
+    logging.basicConfig(level=level, stream=sys.stderr)
+    observer = ControllerObserver(config, _Lines(show, as_json=as_json), settle_seconds)
+    try:
+        asyncio.run(observer.run(seconds))
+    except InvariantViolation as bug:
+        show(f"a bug of ours: {bug}")
+        return 70
+    return 1 if observer.unexplained else 0
+
+
+class _Lines:
+    """What is shown, for people or for programs."""
+
+    def __init__(self, show: Callable[[str], None], *, as_json: bool) -> None:
+        self._show = show
+        self._as_json = as_json
+
+    def tell(self, kind: str, text: str, **values: Any) -> None:
+        """Show one line."""
+        if self._as_json:
+            self._show(json.dumps({"version": 1, "kind": kind, "at": round(time.time(), 3), **values}))
+        else:
+            self._show(f"{time.strftime('%H:%M:%S')} {text}")
+
+
+class ControllerObserver:
+    """One observation of one cluster. `run` lives until it is told to stop."""
+
+    def __init__(self, config: ControllerConfig, lines: _Lines, settle_seconds: float) -> None:
+        """Join the parts; nothing is opened yet."""
+        decided_by = replace(
+            config.controller_settings(), broker_id=NOBODY, strategy=Strategy.ALL_AT_ONCE, leader_rebalance_enable=False
+        )
+        self.lines = lines
+        self.settle_seconds = settle_seconds
+        self.unexplained = 0
+        self.explained = 0
+        self.machine = ControllerMachine(decided_by)
+        self.observation = Observation(self.machine.state, round(settle_seconds * 1000))
+        self.clock = SystemClock()
+        self.loop = ControllerLoop(self.machine, self.clock)
+        self.client = ReadOnlyZooKeeper(config.zookeeper, session_timeout_ms=config.session_timeout_ms)
+        self.store = UnwrittenStore(self.client, self.machine, self.observation, self.loop.post)
+        self.channels = UnsentRequests(self.machine, self.loop.post)
+        self.leading: Leading | None = None
+        self.expired = False
+
+    async def run(self, seconds: float) -> None:
+        """Observe for so long; 0: until SIGTERM or SIGINT.
+
+        Raises:
+            DriverError, InvariantViolation: see `observe_controller`.
+        """
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        self.client.listen(states=self._on_session)
+        await self.client.start()
+        self.loop.attach(self.store, self.channels)
+        working = asyncio.create_task(self.loop.run(), name="machine")
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(seconds or None):
+                await self._start()
+                await self._rounds(working, stop)
+        except TimeoutError:
+            if not self.machine.view.active:
+                raise DriverError(
+                    "the cluster could not be read in the time given: give it more", retriable=True
+                ) from None
+        finally:
+            self.store.stop()
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+            await self.loop.close()
+            await self.client.close()
+        self._sum_up(time.monotonic() - began)
+
+    async def _start(self) -> None:
+        """Begin as a controller does that was just elected: everything is read."""
+        self.leading = await self.store.leading()
+        if self.leading is not None and self.leading.shunter:
+            raise DriverError(
+                f"broker {self.leading.broker}, the controller, is a Shunter: there is no other's decision to compare",
+                retriable=False,
+            )
+        self.loop.post(Elected(0 if self.leading is None else self.leading.epoch, 0), "the start")
+
+    def _on_session(self, state: SessionState) -> None:
+        self.expired |= state is SessionState.EXPIRED
+
+    async def _rounds(self, working: asyncio.Task[None], stop: asyncio.Event) -> None:
+        told = False
+        while not stop.is_set():
+            if working.done():
+                working.result()
+            if self.expired:
+                raise DriverError(
+                    "the ZooKeeper session has ended, and its watches with it: start again", retriable=True
+                )
+            took = 0.0
+            if self.machine.view.active:
+                if not told:
+                    told = True
+                    self._tell_start()
+                began = time.monotonic()
+                await self._round()
+                took = time.monotonic() - began
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(ROUND_SECONDS, READ_SHARE * took)):
+                    await stop.wait()
+
+    def _alive(self) -> bool:
+        """Whether the machine decides, or will: it has not given up because something could not be read."""
+        machine = self.machine
+        return machine.view.active or machine.loading or machine.in_turns is not None or self.loop.waiting() > 0
+
+    async def _round(self) -> None:
+        leading = await self.store.leading()
+        steady = leading is not None and leading == self.leading
+        if leading is not None and leading != self.leading:
+            text = f"broker {leading.broker} is the controller now, with epoch {leading.epoch}"
+            self.lines.tell("controller", text, broker=leading.broker, epoch=leading.epoch)
+        self.leading = leading if leading is not None else self.leading
+        states = await self.store.states()
+        told, differences = self.observation.look(states, self.clock.now_ms(), steady=steady)
+        for event, cause in told:
+            self.loop.post(event, cause)
+        for cause, count in sorted(self.observation.newly_agreed.items()):
+            self.lines.tell("agreed", f"{count} decided alike, by: {cause}", count=count, cause=cause)
+        for difference in differences:
+            self._tell(difference)
+        if differences:
+            # The machine takes what is there for its own: what follows from one difference is none.
+            self.loop.post(SessionExpired("a difference was found"))
+            self.loop.post(Elected(0 if self.leading is None else self.leading.epoch, 0), "after a difference")
+
+    def _tell_start(self) -> None:
+        state = self.machine.view
+        partitions = sum(len(topic.partitions) for topic in state.topics.values())
+        who = (
+            "nobody leads"
+            if self.leading is None
+            else f"broker {self.leading.broker} leads, epoch {self.leading.epoch}"
+        )
+        counts = {"brokers": len(state.brokers), "topics": len(state.topics), "partitions": partitions}
+        text = f"observing: {who}; " + ", ".join(f"{count} {name}" for name, count in counts.items())
+        controller = None if self.leading is None else self.leading.broker
+        self.lines.tell("start", text, controller=controller, settle_seconds=self.settle_seconds, **counts)
+
+    def _tell(self, difference: DecisionDifference) -> None:
+        if difference.explained:
+            self.explained += 1
+        else:
+            self.unexplained += 1
+        mark = f"explained by {difference.explained}" if difference.explained else "DIFFERENCE"
+        text = (
+            f"{mark}: {difference.about}: we would have: {difference.ours}; Apache has: {difference.apache}; "
+            f"we decided by: {difference.cause}"
+        )
+        self.lines.tell("difference", text, **difference._asdict())
+
+    def _sum_up(self, seconds: float) -> None:
+        tally = self.observation.tally
+        values = {
+            "seconds": round(seconds, 1),
+            "decisions": tally.decisions,
+            "agreed": tally.agreed,
+            "differences": self.unexplained,
+            "explained": self.explained,
+            "open": len(self.observation.disputes),
+            "inferred": dict(sorted(tally.inferred.items())),
+            "zookeeper_reads": self.client.reads,
+            "zookeeper_writes_refused": self.client.refused,
+            "requests_not_sent": self.channels.count,
+        }
+        inferred = ", ".join(f"{count} {what}" for what, count in sorted(tally.inferred.items())) or "nothing"
+        text = (
+            f"observed for {seconds:.0f} s: of {tally.decisions} decisions of ours Apache took {tally.agreed} likewise; "
+            f"{self.unexplained} differences, {self.explained} more that the documents explain, "
+            f"{len(self.observation.disputes)} open at the end\n"
+            f"taken from its effect: {inferred}\n"
+            f"{self.client.reads} requests to ZooKeeper, each of them reading; {self.channels.count} requests to brokers "
+            "were kept, and no connection to a broker was opened"
+        )
+        self.lines.tell("summary", text, **values)

@@ -1,0 +1,214 @@
+"""What was asked of the controller that leads, told from its effect: ZooKeeper shows what it wrote, not its requests.
+
+Source: docs/decisions/0070-observing.md, the table.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from shunter.core.controller.events import (
+    ControlledShutdownRequested,
+    ElectionRequested,
+    Event,
+    PartitionsRead,
+    ReassignmentChange,
+    RequestAnswered,
+)
+from shunter.core.controller.state import ControllerState
+from shunter.errors import ErrorCode
+from shunter.model.partition import (
+    NO_LEADER,
+    BrokerId,
+    LeaderAndIsr,
+    PartitionState,
+    ReplicaAssignment,
+    Replicas,
+    TopicPartition,
+)
+from shunter.model.reassignment import Intervention, Strategy
+
+NOBODY_ASKED = 0
+"""The reply token, and the request id, of what nobody here has asked."""
+
+
+class Place(NamedTuple):
+    """What is compared of a partition. Its leader is None before its first election."""
+
+    replicas: Replicas
+    adding: frozenset[BrokerId]
+    removing: frozenset[BrokerId]
+    leader: BrokerId | None
+    isr: frozenset[BrokerId]
+
+    def __str__(self) -> str:
+        """Say it for people."""
+        led = "never led" if self.leader is None else f"leader {self.leader}, in sync {_listed(sorted(self.isr))}"
+        moving = "".join(
+            f", {word} {_listed(sorted(brokers))}"
+            for word, brokers in (("adding", self.adding), ("removing", self.removing))
+            if brokers
+        )
+        return f"replicas {_listed(self.replicas)}{moving}, {led}"
+
+
+def place_of(assignment: ReplicaAssignment, leadership: LeaderAndIsr | None) -> Place:
+    """What is compared of a partition."""
+    leader, isr = (None, ()) if leadership is None else (leadership.leader, leadership.isr)
+    return Place(
+        assignment.replicas, frozenset(assignment.adding), frozenset(assignment.removing), leader, frozenset(isr)
+    )
+
+
+def request_behind(tp: TopicPartition, ours: ReplicaAssignment, shown: ReplicaAssignment) -> ReassignmentChange | None:
+    """Tell what was asked for where Apache has written another assignment; None where we have it, or expect it."""
+    target = shown.target
+    if target == ours.target:
+        return None
+    if ours.in_motion and set(target) == set(ours.original):
+        return ReassignmentChange(tp, None, intervention=Intervention.ROLL_BACK)
+    return ReassignmentChange(tp, target, strategy=Strategy.ALL_AT_ONCE)
+
+
+def isr_news(
+    known: PartitionState,
+    before: LeaderAndIsr,
+    shown: LeaderAndIsr,
+    live: Collection[BrokerId],
+    next_version: Callable[[], int],
+) -> LeaderAndIsr | None:
+    """Tell what leaders did to an ISR between two rounds, on top of what we believe; None where they did nothing.
+
+    Only leaders let an ISR grow; what an unclean election begins has nobody of before in it. They shrink it too, and
+    keep its leader epoch; a controller raises that.
+    """
+    ours = known.leadership
+    if ours is None or before.leader not in shown.isr:
+        return None
+    grown = set(shown.isr).difference(before.isr).intersection(live)
+    lost = set(before.isr).difference(shown.isr)
+    if (before.leader, before.leader_epoch) != (shown.leader, shown.leader_epoch):
+        lost.intersection_update(lost.difference(known.assignment.replicas))
+    lost.discard(ours.leader)
+    isr = tuple(member for member in ours.isr if member not in lost)
+    isr += tuple(sorted(grown.difference(isr)))
+    return None if isr == ours.isr else ours._replace(isr=isr, partition_epoch=next_version())
+
+
+@dataclass(slots=True)
+class Inferred:
+    """What one round takes from its effect. `told` is for the machine."""
+
+    view: ControllerState
+    states: Mapping[TopicPartition, LeaderAndIsr]
+    failed_dirs: Collection[BrokerId]
+    next_version: Callable[[], int]
+    told: list[tuple[Event, str]] = field(default_factory=list[tuple[Event, str]])
+    counted: Counter[str] = field(default_factory=Counter[str])
+    relieved: set[BrokerId] = field(default_factory=set[BrokerId])
+    in_sync_elsewhere: set[BrokerId] | None = None
+
+    def has_left(self, broker: BrokerId) -> bool:
+        """Whether a broker is in no ISR but where it is alone: so a controlled shutdown leaves it."""
+        if self.in_sync_elsewhere is None:
+            self.in_sync_elsewhere = {
+                member for state in self.states.values() if len(state.isr) > 1 for member in state.isr
+            }
+        return broker not in self.in_sync_elsewhere
+
+    def tell(self, event: Event, cause: str, counted: str) -> None:
+        """Have the machine told."""
+        self.told.append((event, cause))
+        self.counted[counted] += 1
+
+    def tell_isr(self, tp: TopicPartition, isr: Collection[BrokerId], cause: str, counted: str) -> None:
+        """Have the machine told an ISR, under the leader that it believes in."""
+        known = self.view.partition(tp)
+        if known is None or known.leadership is None:
+            return
+        ours = known.leadership
+        members = tuple(member for member in known.assignment.replicas if member in isr or member == ours.leader)
+        after = ours._replace(isr=members, partition_epoch=self.next_version())
+        self.tell(PartitionsRead({tp: after}), cause, counted)
+
+
+def infer(found: Inferred, tp: TopicPartition, ours: Place, shown: Place, *, settled: bool) -> bool:
+    """Tell from its effect what was asked of the controller; whether there was something.
+
+    Args:
+        found: gets it.
+        tp: a partition that stands otherwise.
+        ours: as we have it.
+        shown: as Apache has it.
+        settled: it has stood so for long, and nothing was taken from it yet.
+    """
+    if _ended(found, tp, ours, shown):
+        return True
+    if not settled or ours.replicas != shown.replicas:
+        return False
+    return _left(found, tp, ours, shown) or _altered(found, tp, ours, shown) or _elected(found, tp, ours, shown)
+
+
+def _ended(found: Inferred, tp: TopicPartition, ours: Place, shown: Place) -> bool:
+    """Apache has ended a move: all of its target was in sync, for a moment that no round has seen."""
+    target = frozenset(ours.replicas) - ours.removing
+    ended = (ours.adding or ours.removing) and not (shown.adding or shown.removing)
+    if not ended or target != set(shown.replicas) or target <= ours.isr:
+        return False
+    isr = ours.isr | target.intersection(found.view.brokers)
+    if isr == ours.isr:
+        return False
+    found.tell_isr(tp, isr, "all of a move's target was in sync", "moves that Apache ended")
+    return True
+
+
+def _left(found: Inferred, tp: TopicPartition, ours: Place, shown: Place) -> bool:
+    """Live brokers that are in the ISR no more: they are stopping, or their log dir has failed."""
+    taken = False
+    for broker in sorted(ours.isr - shown.isr):
+        registered = found.view.brokers.get(broker)
+        if registered is None:
+            continue
+        if broker in found.failed_dirs:
+            failed = RequestAnswered(NOBODY_ASKED, broker, partition_errors={tp: ErrorCode.KAFKA_STORAGE_ERROR})
+            found.tell(failed, f"a log dir of broker {broker} failed", "replicas on failed log dirs")
+            taken = True
+        elif found.has_left(broker):
+            if broker not in found.relieved:
+                found.relieved.add(broker)
+                asked = ControlledShutdownRequested(broker, registered.epoch, NOBODY_ASKED)
+                found.tell(asked, f"broker {broker} is stopping", "controlled shutdowns")
+            taken = True
+    return taken
+
+
+def _altered(found: Inferred, tp: TopicPartition, ours: Place, shown: Place) -> bool:
+    """One leader, two ISRs: it changed the ISR in the same moment in which the controller began a new leader epoch."""
+    if ours.leader != shown.leader or ours.leader in (None, NO_LEADER):
+        return False
+    if not shown.isr - ours.isr and not (ours.isr - shown.isr).intersection(found.view.brokers):
+        return False
+    found.tell_isr(tp, shown.isr, "leaders changed their ISRs", "ISRs with a new leader epoch")
+    return True
+
+
+def _elected(found: Inferred, tp: TopicPartition, ours: Place, shown: Place) -> bool:
+    """The preferred replica leads, though the leader before could go on; or one leads that was not in sync."""
+    if shown.leader not in found.view.brokers:
+        return False
+    if ours.leader == NO_LEADER and shown.leader not in ours.isr:
+        found.tell(ElectionRequested((tp,), unclean=True), "an unclean election was asked for", "unclean elections")
+        return True
+    if shown.leader != shown.replicas[0] or ours.leader not in shown.isr:
+        return False
+    if not shown.isr <= ours.isr:
+        found.tell_isr(tp, shown.isr | ours.isr, "leaders changed their ISRs", "ISRs with a new leader epoch")
+    found.tell(ElectionRequested((tp,)), "its preferred leader was asked for", "preferred elections")
+    return True
+
+
+def _listed(brokers: Collection[BrokerId]) -> str:
+    return " ".join(map(str, brokers)) or "nobody"

@@ -1,0 +1,151 @@
+"""Drivers that carry nothing out, for `shunter controller --observe`: what would be written or sent is taken as done.
+
+`ReadOnlyZooKeeper` raises for each request that is not a reading one before it reaches the connection. There is nothing
+here that could open a connection to a broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from shunter.core.controller.events import (
+    BatchWritten,
+    ClusterLoaded,
+    Event,
+    PartitionsRead,
+    RequestAnswered,
+)
+from shunter.core.controller.machine import ControllerMachine
+from shunter.core.controller.ready import ConnectBrokers, LoadCluster, Read, Request, SendUpdateMetadata, WriteBatch
+from shunter.core.observation import Observation
+from shunter.drivers import zookeeper_requests as wire
+from shunter.drivers.cluster_reader import ClusterReader, Seen
+from shunter.drivers.watches import ClusterWatches
+from shunter.drivers.zookeeper import ZooKeeperClient
+from shunter.drivers.zookeeper_requests import ZooKeeperRequest
+from shunter.errors import DriverError
+from shunter.formats import znodes
+from shunter.formats.broker_znodes import decode_controller, decode_controller_epoch, decode_process
+from shunter.model.partition import BrokerId, LeaderAndIsr, TopicPartition
+
+
+class ReadOnlyZooKeeper(ZooKeeperClient):
+    """A session that can't write. `reads` counts what it has asked, `refused` what it would not."""
+
+    def __init__(self, connect_string: str, *, session_timeout_ms: int = 18_000) -> None:
+        super().__init__(connect_string, session_timeout_ms=session_timeout_ms, furnish=False)
+        self.reads = 0
+        self.refused = 0
+
+    async def _ask(self, request: ZooKeeperRequest) -> Any:
+        if request.type not in wire.READING:
+            self.refused += 1
+            raise DriverError(
+                f"an observer writes nothing: a request of type {request.type} is not sent", retriable=False
+            )
+        self.reads += 1
+        return await super()._ask(request)
+
+
+class Leading(NamedTuple):
+    """Who leads the cluster. `shunter`: it is one of ours."""
+
+    broker: BrokerId
+    epoch: int
+    shunter: bool
+
+
+class UnwrittenStore:
+    """Implements `drivers.seams.ControllerStore`: reads, and takes every batch as written."""
+
+    def __init__(
+        self, client: ReadOnlyZooKeeper, machine: ControllerMachine, observation: Observation, post: Callable[..., None]
+    ) -> None:
+        """Join the parts that read.
+
+        Args:
+            client: a started client.
+            machine: whose batches these are: its tasks know what they come from.
+            observation: is told of all news and all batches.
+            post: hands an event, with what it came from, to the machine.
+        """
+        self._client = client
+        self._machine = machine
+        self._observation = observation
+        self._post = post
+        self._seen = Seen()
+        self._reader = ClusterReader(client)
+        self._watches = ClusterWatches(client, self._reader, self._seen, self._hear, lambda: None)
+
+    def _hear(self, event: Event) -> None:
+        for told, cause in self._observation.hear(event):
+            self._post(told, cause)
+
+    async def write(self, batch: WriteBatch) -> BatchWritten:
+        """Note what would be written."""
+        outstanding = self._machine.outstanding
+        causes = dict.fromkeys(task.cause for task in outstanding.tasks if task.cause) if outstanding else {}
+        self._observation.decided(batch.records, "; ".join(causes))
+        version = self._observation.next_version()
+        return BatchWritten(batch.batch_id, (version,) * len(batch.records), (version,) * len(batch.records))
+
+    async def read(self, read: Read) -> None:
+        """Carry out a read and post its answer."""
+        if not isinstance(read, LoadCluster):
+            self._post(PartitionsRead(await self._reader.states(read.partitions)), "states were read again")
+            return
+        await self._watches.arm()
+        found = await self._reader.cluster()
+        self._seen.topics = dict(found.written)
+        self._seen.legacy, self._seen.extra = found.legacy_written, found.extra_written
+        self._hear(ClusterLoaded(found.snapshot))
+        unreadable = (path for path, _ in found.snapshot.unreadable)
+        self._watches.release(found.zxid, found.snapshot.deleting_topics, unreadable)
+
+    async def states(self) -> Mapping[TopicPartition, LeaderAndIsr]:
+        """Read the states of all partitions that ZooKeeper shows."""
+        topics = self._observation.topics
+        return await self._reader.states(
+            TopicPartition(name, number) for name, topic in topics.items() for number in topic.assignments
+        )
+
+    async def leading(self) -> Leading | None:
+        """Who leads now; None where nobody does, or a KRaft controller has a hand in it.
+
+        Raises:
+            FormatError: it can't be read.
+        """
+        (held, epoch, migration), _ = await self._client.get_many(
+            (znodes.CONTROLLER, znodes.CONTROLLER_EPOCH, znodes.MIGRATION)
+        )
+        if held is None or epoch is None or migration is not None:
+            return None
+        found = decode_controller(held.data)
+        if found.kraft_epoch >= 0:
+            return None
+        ours = decode_process(held.data, znodes.CONTROLLER) is not None
+        return Leading(found.broker, decode_controller_epoch(epoch.data), ours)
+
+    def stop(self) -> None:
+        """Hear nothing more."""
+        self._watches.stop()
+
+
+class UnsentRequests:
+    """Implements `drivers.seams.BrokerChannels` without a connection: each broker has done what it would be told."""
+
+    def __init__(self, machine: ControllerMachine, post: Callable[..., None]) -> None:
+        """Prepare; `machine` knows what its last requests came from."""
+        self._machine = machine
+        self._post = post
+        self.count = 0
+
+    def send(self, request: Request) -> None:
+        """Answer at once, for each broker that it is for."""
+        if isinstance(request, ConnectBrokers):
+            return
+        brokers = request.brokers if isinstance(request, SendUpdateMetadata) else (request.broker,)
+        for broker in brokers:
+            self.count += 1
+            self._post(RequestAnswered(request.request_id, broker), self._machine.intake.queue.cause)

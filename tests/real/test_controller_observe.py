@@ -1,0 +1,208 @@
+"""Shunter decides beside Apache's controller on real brokers: it finds no difference, writes nothing, asks no broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka import TopicPartition as ClientPartition
+from kafka.admin import NewTopic
+
+from shunter.drivers.observing import ReadOnlyZooKeeper
+from shunter.drivers.zookeeper_requests import Create
+from shunter.errors import DriverError
+from shunter.testbed.cluster import ZooKeeperCluster
+from shunter.testbed.probes import zookeeper_get
+from shunter.testbed.waiting import wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+
+
+class Observing:
+    """`shunter controller --observe --json` as a process."""
+
+    def __init__(self, connect_string):
+        command = [sys.executable, "-m", "shunter", "controller", "--observe", "--zookeeper", connect_string]
+        command += ["--json", "--settle", "20"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.lines = []
+        self.reading = threading.Thread(target=self._read, daemon=True)
+        self.reading.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.append(json.loads(line))
+
+    def of(self, kind):
+        return [line for line in list(self.lines) if line["kind"] == kind]
+
+    def wait_agreed(self, *words, count=1):
+        """Wait until so many decisions that came from something are found to be Apache's too."""
+
+        def enough():
+            assert self.of("difference") == []
+            told = self.of("agreed")
+            return sum(line["count"] for line in told if any(each in line["cause"] for each in words)) >= count
+
+        wait_until(enough, what=f"{count} decisions by {words} are Apache's too", timeout_s=120)
+
+    def peers(self):
+        """Ports at the other end of this process' TCP connections."""
+        folder = Path(f"/proc/{self.process.pid}")
+        sockets = {str(each.readlink()) for each in (folder / "fd").iterdir()}
+        ports = set()
+        for name in ("tcp", "tcp6"):
+            for line in (folder / "net" / name).read_text().splitlines()[1:]:
+                words = line.split()
+                if f"socket:[{words[9]}]" in sockets:
+                    ports.add(int(words[2].rpartition(":")[2], 16))
+        return ports
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        status = self.process.wait(timeout=30)
+        self.reading.join(timeout=10)
+        return status, self.of("summary")[0]
+
+
+@contextmanager
+def observing(cluster):
+    found = Observing(cluster.zookeeper_connect)
+    try:
+        wait_until(lambda: found.of("start"), what="it observes", timeout_s=60)
+        yield found
+    finally:
+        found.process.kill()
+        found.process.wait()
+
+
+@contextmanager
+def apache_cluster(folder):
+    properties = {
+        "zookeeper.session.timeout.ms": 4000,
+        "replica.lag.time.max.ms": 5000,
+        "auto.leader.rebalance.enable": "false",
+    }
+    with ZooKeeperCluster(folder, broker_ids=(1, 2, 3), properties=properties, heap_mib=160) as cluster:
+        yield cluster
+
+
+@contextmanager
+def admin_of(cluster):
+    client = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def create(cluster, name, replicas, partitions):
+    placed = {number: list(replicas) for number in range(partitions)}
+    with admin_of(cluster) as admin:
+        admin.create_topics([NewTopic(name, -1, -1, replica_assignments=placed)])
+
+
+def move(cluster, name, partitions, target):
+    with admin_of(cluster) as admin:
+        admin.alter_partition_reassignments({ClientPartition(name, each): target for each in range(partitions)})
+
+
+def assert_nothing_differs(found, cluster):
+    assert found.peers() == {cluster.zookeeper.port}
+    status, summary = found.stop()
+    assert found.of("difference") == []
+    assert summary["differences"] == 0
+    assert summary["agreed"] == summary["decisions"]
+    assert summary["zookeeper_writes_refused"] == 0
+    assert status == 0
+    return summary
+
+
+def controller_of(cluster):
+    found = zookeeper_get(cluster.zookeeper_connect, "/controller")
+    return None if found is None else json.loads(found[0])["brokerid"]
+
+
+def a_broker_that_does_not_lead(cluster):
+    return next(broker for broker in cluster.brokers if broker != controller_of(cluster))
+
+
+@pytest.mark.timeout(300)
+def test_topics_a_move_and_a_dead_broker(tmp_path):
+    with apache_cluster(tmp_path) as cluster, observing(cluster) as found:
+        create(cluster, "t", (1, 2), 4)
+        found.wait_agreed("topic t was made", count=4)
+        move(cluster, "t", 2, [3, 1])
+        found.wait_agreed("in sync", "changed their ISRs", count=2)
+        dead = a_broker_that_does_not_lead(cluster)
+        cluster.brokers[dead].kill()
+        found.wait_agreed(f"broker {dead} is gone")
+        cluster.brokers[dead].start()
+        with admin_of(cluster) as admin:
+            admin.delete_topics(["t"])
+        found.wait_agreed("deletion of t")
+        summary = assert_nothing_differs(found, cluster)
+        assert summary["requests_not_sent"] > 0
+
+
+def wait_all_in_sync(cluster, name, partitions):
+    def in_sync():
+        for number in range(partitions):
+            found = zookeeper_get(cluster.zookeeper_connect, f"/brokers/topics/{name}/partitions/{number}/state")
+            if found is None or len(json.loads(found[0])["isr"]) < 2:
+                return False
+        return True
+
+    wait_until(in_sync, what=f"all replicas of {name} are in sync", timeout_s=120)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_rolling_restart_with_moves_and_topics_in_between(tmp_path):
+    with apache_cluster(tmp_path) as cluster, observing(cluster) as found:
+        create(cluster, "t", (1, 2), 4)
+        create(cluster, "u", (2, 3), 4)
+        found.wait_agreed("topic t was made", count=4)
+        found.wait_agreed("topic u was made", count=4)
+        controllers = [controller_of(cluster)]
+        for broker in sorted(cluster.brokers):
+            cluster.brokers[broker].stop(60)
+            wait_until(lambda: controller_of(cluster) is not None, what="an Apache broker leads", timeout_s=60)
+            controllers.append(controller_of(cluster))
+            create(cluster, f"while-{broker}-is-down", [each for each in cluster.brokers if each != broker], 2)
+            found.wait_agreed(f"topic while-{broker}-is-down was made", count=2)
+            cluster.brokers[broker].start()
+            for name in ("t", "u"):
+                wait_all_in_sync(cluster, name, 4)
+            with admin_of(cluster) as admin:
+                admin.delete_topics([f"while-{broker}-is-down"])
+            found.wait_agreed(f"deletion of while-{broker}-is-down")
+        assert len(set(controllers)) > 1
+        move(cluster, "u", 4, [3, 1])
+        found.wait_agreed("in sync", "changed their ISRs", count=4)
+        summary = assert_nothing_differs(found, cluster)
+        assert summary["decisions"] > 20
+
+
+async def _refused_write(connect_string):
+    client = ReadOnlyZooKeeper(connect_string)
+    await client.start()
+    try:
+        with pytest.raises(DriverError, match="writes nothing"):
+            await client.multi((Create("/written-by-an-observer", b""),))
+        assert await client.exists("/written-by-an-observer") is None
+        assert client.refused == 1
+    finally:
+        await client.close()
+
+
+def test_an_observers_session_writes_nothing(zookeeper):
+    asyncio.run(_refused_write(zookeeper.connect_string))
