@@ -6,34 +6,99 @@ import pytest
 from kazoo.client import KazooClient
 from yard import cli, running_yard
 
+from shunter.app.demo.proof import Leftovers
+from shunter.testbed.waiting import wait_until
+
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+
+IDS = (1, 2, 3, 4)
+# A throttled follower may fetch 64 KiB of the 3 MB now and then: a move lasts until the throttle goes.
+HELD_BACK = {"replica.fetch.max.bytes": 2**16, "replica.fetch.response.max.bytes": 2**16}
+
+
+def hand_back(yard, *options):
+    at = ("--zookeeper", yard.cluster.zookeeper_connect, "--bootstrap-server", yard.bootstrap)
+    return cli("hand-back", *at, *options)
+
+
+def znode(yard, path):
+    zk = KazooClient(yard.cluster.zookeeper_connect)
+    zk.start()
+    try:
+        return json.loads(zk.get(path)[0])
+    finally:
+        zk.stop()
+        zk.close()
+
+
+def assert_apache_leads(yard):
+    holder = znode(yard, "/controller")
+    assert holder["brokerid"] in yard.cluster.brokers
+    assert "shunter_process" not in holder
+    leftovers = Leftovers(yard.cluster.zookeeper_connect)
+    try:
+        assert leftovers.check_znodes().holds, leftovers.check_znodes()
+    finally:
+        leftovers.close()
+    assert not yard.controller.alive
 
 
 @pytest.mark.timeout(600)
 def test_in_mid_move_and_again_when_apache_leads(tmp_path):
     with running_yard(tmp_path) as yard:
         partitions = yard.create("t", (1, 2), partitions=2)
-        at = ("--zookeeper", yard.cluster.zookeeper_connect, "--bootstrap-server", yard.bootstrap)
         with yard.traffic(partitions, records=50):
             yard.move(partitions, (3, 4))
-            status, told = cli("hand-back", *at, "--timeout", "300")
+            status, told = hand_back(yard, "--timeout", "300")
             assert status == 0, told
         assert "no move is under way, and no broker owes anything" in told
         assert "nothing is under-replicated because of it" in told
-        zk = KazooClient(yard.cluster.zookeeper_connect)
-        zk.start()
-        try:
-            holder = json.loads(zk.get("/controller")[0])
-            assert holder["brokerid"] in yard.cluster.brokers
-            assert "shunter_process" not in holder
-            assert zk.get_children("/admin/reassignments") == []
-            assignment = json.loads(zk.get("/brokers/topics/t")[0])
-            assert assignment["partitions"] == {"0": [3, 4], "1": [3, 4]}
-            assert not assignment["adding_replicas"]
-        finally:
-            zk.stop()
-            zk.close()
-        assert not yard.controller.alive
-        status, told = cli("hand-back", *at)
+        assert_apache_leads(yard)
+        assignment = znode(yard, "/brokers/topics/t")
+        assert assignment["partitions"] == {"0": [3, 4], "1": [3, 4]}
+        assert not assignment["adding_replicas"]
+        status, told = hand_back(yard)
         assert status == 0
         assert "there is nothing to hand back" in told
+
+
+def stuck_in_the_middle(yard, topic):
+    """Begin a move from (1, 2) to (3, 4) that waits at (1, 3), because broker 4 has died since."""
+    partitions = yard.create(topic, (1, 2), partitions=2)
+    with yard.traffic(partitions, records=50):
+        yard.throttle(topic, 1)
+        yard.move(partitions, (3, 4))
+        wait_until(lambda: znode(yard, f"/brokers/topics/{topic}")["adding_replicas"], what="it moves", timeout_s=60)
+        yard.cluster.brokers[4].kill()
+        yard.throttle(topic, None)
+        wait_until(lambda: places(yard, topic) == [[1, 3], [1, 3]], what="it waits for broker 4", timeout_s=120)
+
+
+def places(yard, topic):
+    found = znode(yard, f"/brokers/topics/{topic}")
+    return [found["partitions"][number] for number in sorted(found["partitions"])]
+
+
+@pytest.mark.timeout(600)
+def test_moves_are_stopped_or_rolled_back(tmp_path):
+    with running_yard(tmp_path, broker_properties=dict.fromkeys(IDS, HELD_BACK)) as yard:
+        stuck_in_the_middle(yard, "stopped")
+        status, told = hand_back(yard, "--moves", "finish", "--timeout", "2")
+        assert status == 1, told
+        assert "Shunter goes on leading: nothing was handed back" in told
+        assert yard.controller.is_leading()
+
+        status, told = hand_back(yard, "--moves", "stop", "--timeout", "120")
+        assert status == 0, told
+        assert places(yard, "stopped") == [[1, 3], [1, 3]]
+        assert_apache_leads(yard)
+
+        yard.cluster.brokers[4].start()
+        yard.controller.start()
+        stuck_in_the_middle(yard, "back")
+        status, told = hand_back(yard, "--moves", "rollback", "--timeout", "120")
+        assert status == 0, told
+        assert places(yard, "back") == [[1, 2], [1, 2]]
+        assert places(yard, "stopped") == [[1, 3], [1, 3]]
+        assert "nothing is under-replicated because of it" in told
+        assert_apache_leads(yard)
