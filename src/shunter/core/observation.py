@@ -259,6 +259,8 @@ class Observation:
             ours_known, shown_known = self.view.topics[name].partitions, self.topics[name].assignments
             for number in sorted(ours_known.keys() & shown_known.keys()):
                 tp = TopicPartition(name, number)
+                if tp in self.view.unreadable:
+                    continue  # Nothing is decided about it.
                 ours = place_of(*ours_known[number])
                 shown = place_of(shown_known[number], self.states.get(tp))
                 if ours != shown:
