@@ -209,8 +209,10 @@ def relieve(draft: Draft, tp: TopicPartition, broker: BrokerId) -> bool:
 def elect_preferred(draft: Draft, tp: TopicPartition) -> tuple[TopicPartition, ErrorCode, str | None]:
     """Make the first replica lead, if it is live and in sync."""
     partition = draft.partition(tp)
-    if partition is None or tp.topic in draft.state.deleting:
+    if partition is None:
         return tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, draft.state.why_missing(tp)
+    if tp.topic in draft.state.deleting:
+        return tp, ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted"
     if tp in draft.state.unreadable:
         return tp, ErrorCode.LEADER_NOT_AVAILABLE, unreadable_state(tp)
     leadership = partition.leadership
@@ -219,7 +221,10 @@ def elect_preferred(draft: Draft, tp: TopicPartition) -> tuple[TopicPartition, E
         return tp, ErrorCode.ELECTION_NOT_NEEDED, f"{preferred} leads {tp} already"
     elected = leadership and election.elect_preferred((preferred,), leadership.isr, draft.serving(tp))
     if leadership is None or not elected:
-        return tp, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"{preferred}, preferred for {tp}, is not live and in sync"
+        told = _not_elected(
+            tp, "PreferredReplicaPartitionLeaderElectionStrategy", f"{preferred} is not live and in sync"
+        )
+        return tp, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, told
     draft.lead(tp, _led_by(leadership, elected))
     return tp, ErrorCode.NONE, None
 
@@ -229,8 +234,10 @@ def elect_unclean(
 ) -> tuple[TopicPartition, ErrorCode, str | None]:
     """Elect a leader at the operator's word, out of sync if it must be."""
     partition = draft.partition(tp)
-    if partition is None or tp.topic in draft.state.deleting:
+    if partition is None:
         return tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, draft.state.why_missing(tp)
+    if tp.topic in draft.state.deleting:
+        return tp, ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted"
     if tp in draft.state.unreadable:
         return tp, ErrorCode.LEADER_NOT_AVAILABLE, unreadable_state(tp)
     leadership = partition.leadership
@@ -238,4 +245,10 @@ def elect_unclean(
         return tp, ErrorCode.ELECTION_NOT_NEEDED, f"{leadership.leader} leads {tp} already"
     if elect_offline(draft, settings, tp, unclean=True):
         return tp, ErrorCode.NONE, None
-    return tp, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"no replica of {tp} is live"
+    told = _not_elected(tp, "OfflinePartitionLeaderElectionStrategy(true)", "no replica is live")
+    return tp, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, told
+
+
+def _not_elected(tp: TopicPartition, strategy: str, why: str) -> str:
+    """Say it in the words by which Apache's clients and tests know it, and why."""
+    return f"Failed to elect leader for partition {tp} under strategy {strategy}: {why}"

@@ -111,7 +111,7 @@ class ControllerState:
         """Say in a sentence why there is no such partition."""
         if tp.topic in self.left_out.topics:
             return f"the znode of topic {tp.topic!r} can't be read; the topic is left out until somebody mends it"
-        return f"there is no partition {tp}"
+        return "The partition does not exist."  # Apache's words, to the letter.
 
 
 class ClusterView(Protocol):
