@@ -17,7 +17,7 @@ from shunter.app.settings import ControllerConfig, load_controller_config
 from shunter.cli import main
 
 PAGE = Path(__file__).parents[3] / "docs" / "settings.md"
-NO_SETTINGS = {"--check", "--json", "--config", "--set", "--help"}
+NO_SETTINGS = {"--check", "--json", "--observe", "--seconds", "--settle", "--config", "--set", "--help"}
 FLAG = re.compile(r"--[a-z][a-z-]*")
 FLAG_IN_HELP = re.compile(r"^  (--[a-z-]+)(?: |$)", re.MULTILINE)
 
