@@ -16,6 +16,23 @@ IDS = (1, 2, 3, 4)
 HELD_BACK = {"replica.fetch.max.bytes": 2**16, "replica.fetch.response.max.bytes": 2**16}
 
 
+@pytest.fixture(scope="module")
+def shared_yard(tmp_path_factory):
+    with running_yard(tmp_path_factory.mktemp("yard"), broker_properties=dict.fromkeys(IDS, HELD_BACK)) as yard:
+        yield yard
+
+
+@pytest.fixture
+def yard(shared_yard):
+    """The cluster under Shunter: the test before has handed it back."""
+    if not shared_yard.controller.alive:
+        shared_yard.controller.start()
+    for broker in shared_yard.cluster.brokers.values():
+        if not broker.alive:
+            broker.start()
+    return shared_yard
+
+
 def hand_back(yard, *options):
     at = ("--zookeeper", yard.cluster.zookeeper_connect, "--bootstrap-server", yard.bootstrap)
     return cli("hand-back", *at, *options)
@@ -44,22 +61,21 @@ def assert_apache_leads(yard):
 
 
 @pytest.mark.timeout(600)
-def test_in_mid_move_and_again_when_apache_leads(tmp_path):
-    with running_yard(tmp_path) as yard:
-        partitions = yard.create("t", (1, 2), partitions=2)
-        with yard.traffic(partitions, records=50):
-            yard.move(partitions, (3, 4))
-            status, told = hand_back(yard, "--timeout", "300")
-            assert status == 0, told
-        assert "no move is under way, and no broker owes anything" in told
-        assert "nothing is under-replicated because of it" in told
-        assert_apache_leads(yard)
-        assignment = znode(yard, "/brokers/topics/t")
-        assert assignment["partitions"] == {"0": [3, 4], "1": [3, 4]}
-        assert not assignment["adding_replicas"]
-        status, told = hand_back(yard)
-        assert status == 0
-        assert "there is nothing to hand back" in told
+def test_in_mid_move_and_again_when_apache_leads(yard):
+    partitions = yard.create("t", (1, 2), partitions=2)
+    with yard.traffic(partitions, records=50):
+        yard.move(partitions, (3, 4))
+        status, told = hand_back(yard, "--timeout", "300")
+        assert status == 0, told
+    assert "no move is under way, and no broker owes anything" in told
+    assert "nothing is under-replicated because of it" in told
+    assert_apache_leads(yard)
+    assignment = znode(yard, "/brokers/topics/t")
+    assert assignment["partitions"] == {"0": [3, 4], "1": [3, 4]}
+    assert not assignment["adding_replicas"]
+    status, told = hand_back(yard)
+    assert status == 0
+    assert "there is nothing to hand back" in told
 
 
 def stuck_in_the_middle(yard, topic):
@@ -80,25 +96,24 @@ def places(yard, topic):
 
 
 @pytest.mark.timeout(600)
-def test_moves_are_stopped_or_rolled_back(tmp_path):
-    with running_yard(tmp_path, broker_properties=dict.fromkeys(IDS, HELD_BACK)) as yard:
-        stuck_in_the_middle(yard, "stopped")
-        status, told = hand_back(yard, "--moves", "finish", "--timeout", "2")
-        assert status == 1, told
-        assert "Shunter goes on leading: nothing was handed back" in told
-        assert yard.controller.is_leading()
+def test_moves_are_stopped(yard):
+    stuck_in_the_middle(yard, "stopped")
+    status, told = hand_back(yard, "--moves", "finish", "--timeout", "2")
+    assert status == 1, told
+    assert "Shunter goes on leading: nothing was handed back" in told
+    assert yard.controller.is_leading()
 
-        status, told = hand_back(yard, "--moves", "stop", "--timeout", "120")
-        assert status == 0, told
-        assert places(yard, "stopped") == [[1, 3], [1, 3]]
-        assert_apache_leads(yard)
+    status, told = hand_back(yard, "--moves", "stop", "--timeout", "120")
+    assert status == 0, told
+    assert places(yard, "stopped") == [[1, 3], [1, 3]]
+    assert_apache_leads(yard)
 
-        yard.cluster.brokers[4].start()
-        yard.controller.start()
-        stuck_in_the_middle(yard, "back")
-        status, told = hand_back(yard, "--moves", "rollback", "--timeout", "120")
-        assert status == 0, told
-        assert places(yard, "back") == [[1, 2], [1, 2]]
-        assert places(yard, "stopped") == [[1, 3], [1, 3]]
-        assert "nothing is under-replicated because of it" in told
-        assert_apache_leads(yard)
+
+@pytest.mark.timeout(600)
+def test_moves_are_rolled_back(yard):
+    stuck_in_the_middle(yard, "back")
+    status, told = hand_back(yard, "--moves", "rollback", "--timeout", "120")
+    assert status == 0, told
+    assert places(yard, "back") == [[1, 2], [1, 2]]
+    assert "nothing is under-replicated because of it" in told
+    assert_apache_leads(yard)

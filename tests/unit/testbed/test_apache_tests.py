@@ -64,7 +64,8 @@ def test_the_page_has_a_line_of_why_for_each_difference(tmp_path, monkeypatch):
         JudgedController.SHUNTER: {"T.a": failed("x|y"), "T.b": failed("z")},
     }
     store(tmp_path, "kafka.T", outcome)
-    written = page(stored(tmp_path))
+    written = page(stored(tmp_path), ("kafka.T", "kafka.U"))
+    assert written.endswith("nobody has run them with both controllers:\n\n- `kafka.U`\n")
     assert "| `kafka.T` | 2 passed | 0 passed, 2 failed | 2 |  |  |" in written
     assert "| `T.b` | z | Shunter says more. |" in written
     assert "| `T.a` | x\\|y | not looked into (open) |" in written

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from shunter.testbed.apache_tests.results import CaseOutcome, Result, differences
@@ -44,8 +44,8 @@ def _ours(outcome: Outcome) -> list[JudgedController]:
     return [judged for judged in (JudgedController.SHUNTER, JudgedController.AT_ONCE) if judged in outcome]
 
 
-def page(outcomes: Mapping[str, Outcome]) -> str:
-    """The page for the outcomes by class."""
+def page(outcomes: Mapping[str, Outcome], chosen: Iterable[str] = ()) -> str:
+    """The page for the outcomes by class; it names what was chosen and has none."""
     lines = [
         "| class | with Apache's controller | with Shunter's | differ | all at once | differ |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -66,7 +66,16 @@ def page(outcomes: Mapping[str, Outcome]) -> str:
         lines.append(f"| {' | '.join(cells)} |")
         told += [f"| `{test}` | {_cell(result.told)} | {why} |" for test, (result, why) in sorted(differing.items())]
     table = ["| test | how it ends with Shunter's controller | why |", "| --- | --- | --- |", *told] if told else []
-    return HEAD + "\n".join([*lines, "", "## Differences", "", *(table or ["None."]), ""])
+    waiting = [f"- `{name}`" for name in sorted(set(chosen) - outcomes.keys())]
+    not_run = [
+        "",
+        "## Not run yet",
+        "",
+        "These are in the standing list, and nobody has run them with both controllers:",
+        "",
+    ]
+    ending = [*not_run, *waiting] if waiting else []
+    return HEAD + "\n".join([*lines, "", "## Differences", "", *(table or ["None."]), *ending, ""])
 
 
 def _counted(results: Mapping[str, Result]) -> str:
