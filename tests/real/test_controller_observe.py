@@ -31,7 +31,7 @@ class Observing:
 
     def __init__(self, connect_string):
         command = [sys.executable, "-m", "shunter", "controller", "--observe", "--zookeeper", connect_string]
-        command += ["--json", "--settle", "20"]
+        command += ["--json", "--settle", "60"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self.lines = []
         self.reading = threading.Thread(target=self._read, daemon=True)
@@ -53,6 +53,10 @@ class Observing:
             return sum(line["count"] for line in told if any(each in line["cause"] for each in words)) >= count
 
         wait_until(enough, what=f"{count} decisions by {words} are Apache's too", timeout_s=120)
+
+    def all_alike(self):
+        told = self.of("open")
+        return not told or told[-1]["count"] == 0
 
     def peers(self):
         """Ports at the other end of this process' TCP connections."""
@@ -116,11 +120,12 @@ def move(cluster, name, partitions, target):
 
 
 def assert_nothing_differs(found, cluster):
-    assert found.peers() == {cluster.zookeeper.port}
+    wait_until(found.all_alike, what="all stands as we would have it", timeout_s=120)
+    assert found.peers() <= {cluster.zookeeper.port}
     status, summary = found.stop()
     assert found.of("difference") == []
     assert summary["differences"] == 0
-    assert summary["agreed"] == summary["decisions"]
+    assert summary["agreed"] + summary["not_seen_yet"] == summary["decisions"]
     assert summary["zookeeper_writes_refused"] == 0
     assert status == 0
     return summary
@@ -150,6 +155,7 @@ def test_topics_a_move_and_a_dead_broker(tmp_path):
             admin.delete_topics(["t"])
         found.wait_agreed("deletion of t")
         summary = assert_nothing_differs(found, cluster)
+        assert summary["agreed"] >= 8
         assert summary["requests_not_sent"] > 0
 
 

@@ -91,6 +91,7 @@ class ControllerObserver:
         self.channels = UnsentRequests(self.machine, self.loop.post)
         self.leading: Leading | None = None
         self.expired = False
+        self.open_before = 0
 
     async def run(self, seconds: float) -> None:
         """Observe for so long; 0: until SIGTERM or SIGINT.
@@ -175,12 +176,20 @@ class ControllerObserver:
             self.loop.post(event, cause)
         for cause, count in sorted(self.observation.newly_agreed.items()):
             self.lines.tell("agreed", f"{count} decided alike, by: {cause}", count=count, cause=cause)
+        self._tell_open(len(self.observation.disputes))
         for difference in differences:
             self._tell(difference)
         if differences:
             # The machine takes what is there for its own: what follows from one difference is none.
             self.loop.post(SessionExpired("a difference was found"))
             self.loop.post(Elected(0 if self.leading is None else self.leading.epoch, 0), "after a difference")
+
+    def _tell_open(self, count: int) -> None:
+        """Say when something begins to stand otherwise, and when nothing does any more."""
+        if bool(count) is not bool(self.open_before):
+            text = f"{count} stand otherwise, for now" if count else "all stands as we would have it"
+            self.lines.tell("open", text, count=count)
+        self.open_before = count
 
     def _tell_start(self) -> None:
         state = self.machine.view
@@ -216,6 +225,7 @@ class ControllerObserver:
             "differences": self.unexplained,
             "explained": self.explained,
             "open": len(self.observation.disputes),
+            "not_seen_yet": len(self.observation.pending),
             "inferred": dict(sorted(tally.inferred.items())),
             "zookeeper_reads": self.client.reads,
             "zookeeper_writes_refused": self.client.refused,
