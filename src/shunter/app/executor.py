@@ -531,6 +531,7 @@ __all__ = [
     "claim_name",
     "claimed_by",
     "connect",
+    "decode_plan",
     "drive",
     "journal_place",
     "journals_reached_by",

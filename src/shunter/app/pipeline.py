@@ -25,7 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from shunter.app.plan import SCOPES, PlanWords, request_from
+from shunter.app.plan import FLEET_SCOPES, PlanWords, request_from
 from shunter.core.planning.request import PlanRefused, PlanRequest
 from shunter.core.planning.scopes import check
 from shunter.errors import DriverError, FormatError, SettingsError
@@ -422,8 +422,8 @@ class FleetPlanOptions(PlanWords):
         Raises:
             SettingsError: an option that is none, or contradicts another.
         """
-        if self.scope not in SCOPES:
-            raise SettingsError(f"scope {self.scope!r} is none of {', '.join(SCOPES)}")
+        if self.scope not in FLEET_SCOPES:
+            raise SettingsError(f"scope {self.scope!r} is none of {', '.join(FLEET_SCOPES)}")
         if self.peak not in (*PEAKS, WEEK):
             raise SettingsError(f"peak {self.peak!r} is none of {', '.join((*PEAKS, WEEK))}")
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,12 @@ from shunter.core.planning.moves import BalancedPlan
 from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
 from shunter.errors import FormatError
 from shunter.formats.plan_files import PlanInput, read_plan_input, write_moves, write_reassignment
+from shunter.formats.topic_wishes import decode_wishes
+from shunter.model.inventory import OfflineReplica
 
 SCOPES = tuple(scope.value for scope in Scope)
+FLEET_SCOPES = tuple(scope.value for scope in Scope if scope not in {Scope.OFFLINE, Scope.TOPICS})
+"""Scopes that are asked of many clusters alike."""
 AIMS = {
     "disk": Resource.DISK,
     "bytes-in": Resource.BYTES_IN,
@@ -25,6 +29,8 @@ AIMS = {
     "leader-bytes-in": Resource.LEADER_BYTES_IN,
     "topics": None,
 }
+_UNBOUND = {Scope.DEMOTE, Scope.OFFLINE, Scope.TOPICS}
+"""Scopes that copy what they are asked for, and nothing that could be less."""
 BOUNDS = ("bytes", "lp", "none")
 
 
@@ -54,6 +60,10 @@ class PlanOptions(PlanWords):
 
     ignore_racks: bool = False
     bound: str = "bytes"
+    wanted: Path | None = None
+    """TOPICS: the file that says what is wanted of them."""
+    offline: tuple[OfflineReplica, ...] | None = None
+    """OFFLINE: the replicas that are; None where nobody looked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +106,7 @@ def plan_raw(raw: bytes, place: str, options: PlanOptions) -> Planned:
     """
     cluster = cluster_from(read_plan_input(raw, place, ignore_racks=options.ignore_racks))
     del raw
-    made = plan(cluster, request_from(options))
+    made = plan(cluster, replace(request_from(options), **_particulars(options, cluster.topics)))
     return Planned(
         reassignment=write_reassignment(made.assignments()),
         summary=summarise(made, *_bounds(made, options.bound)),
@@ -105,6 +115,21 @@ def plan_raw(raw: bytes, place: str, options: PlanOptions) -> Planned:
         partitions=len(cluster.sizes),
         plan=made,
     )
+
+
+def _particulars(options: PlanOptions, topics: tuple[str, ...]) -> dict[str, Any]:
+    """What a request says beyond one's words, by its field."""
+    if options.scope == Scope.OFFLINE.value and options.offline is None:
+        raise PlanRefused("scope offline: only a live cluster tells which replicas are offline: --bootstrap-server")
+    if (options.wanted is None) != (options.scope != Scope.TOPICS.value):
+        raise PlanRefused("scope topics and --wanted FILE, which says what is wanted of each topic, go together")
+    if options.wanted is None:
+        return {"offline": options.offline or ()}
+    try:
+        raw = options.wanted.read_bytes()
+    except OSError as error:
+        raise FormatError(str(options.wanted), f"can't be read: {error.strerror}") from None
+    return {"wishes": decode_wishes(raw, str(options.wanted), topics)}
 
 
 def cluster_from(found: PlanInput) -> ClusterLoad:
@@ -139,7 +164,7 @@ def request_from(options: PlanWords) -> PlanRequest:
 
 def _bounds(made: BalancedPlan, asked: str) -> tuple[Bound | None, Bound | None]:
     """The simple bound and, where it was asked for and holds, that of the linear programme."""
-    if asked == "none":
+    if asked == "none" or made.request.scope in _UNBOUND:
         return None, None
     simple = byte_bound(made.cluster, made.request, made.targets)
     if asked == "lp" and made.request.scope in JOINTLY:
@@ -167,6 +192,7 @@ def write_explanation(made: Planned, path: Path) -> None:
 __all__ = [
     "AIMS",
     "BOUNDS",
+    "FLEET_SCOPES",
     "SCOPES",
     "PlanOptions",
     "PlanWords",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -10,10 +10,12 @@ from typing import NamedTuple
 from shunter.app.client_configuration import configuration_of
 from shunter.app.plan import Planned, PlanOptions, plan_raw, request_from
 from shunter.core.planning.cluster import GONE
+from shunter.core.planning.request import Scope
 from shunter.drivers.admin.inventory import take_inventory
 from shunter.errors import FormatError
 from shunter.formats.plan_inventory import encode_plan_input, size_of
-from shunter.model.inventory import Inventory
+from shunter.model.inventory import Inventory, OfflineReplica
+from shunter.model.partition import BrokerId
 
 
 class PlannedLive(NamedTuple):
@@ -39,6 +41,10 @@ def plan_cluster(bootstrap: str, properties: Path | None, options: PlanOptions, 
         PlanRefused: the request can't be served on this cluster.
     """
     taken = take_inventory(configuration_of(bootstrap, properties))
+    if options.scope == Scope.OFFLINE.value:
+        live = {broker.id for broker in taken.brokers}
+        dead = {broker for partition in taken.partitions for broker in partition.replicas} - live
+        options = replace(options, brokers=tuple(sorted(dead)), offline=_offline(taken, dead))
     raw = encode_plan_input(taken, request_from(options).leaving, GONE)
     if save is not None:
         try:
@@ -49,6 +55,16 @@ def plan_cluster(bootstrap: str, properties: Path | None, options: PlanOptions, 
     asked = replace(options, ignore_racks=True) if rackless else options
     made = plan_raw(raw, f"cluster {taken.cluster_id}", asked)
     return PlannedLive(made, taken.cluster_id, tuple(_notes(taken, rackless=rackless)))
+
+
+def _offline(taken: Inventory, dead: Collection[BrokerId]) -> tuple[OfflineReplica, ...]:
+    """Replicas that nobody can read; what a dead broker holds is offline, whoever tells so already."""
+    return tuple(
+        OfflineReplica(partition.topic, partition.partition, broker)
+        for partition in taken.partitions
+        for broker in partition.replicas
+        if broker in partition.offline or broker in dead
+    )
 
 
 def _notes(taken: Inventory, *, rackless: bool) -> Iterator[str]:

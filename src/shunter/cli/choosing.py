@@ -100,18 +100,20 @@ def wanted_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def found_out(
-    target: Target, by: Doer | None, *, wanted: Wanted | None = None, as_json: bool = False
+    target: Target, by: Doer | None, *, wanted: Wanted | None = None, only_executors: str = "", as_json: bool = False
 ) -> Iterator[Doing]:
     """Find out who carries a verb out, and say so; `wanted` None: the verb begins moves.
+
+    `only_executors` names what is asked for beside options and only the executor can do.
 
     Raises:
         DoerRefused: nobody can do it as it was asked.
         DriverError: the cluster does not answer.
         FormatError: the cluster's journal can't be read.
     """
-    word = _executors_word()
+    word = only_executors or _executors_word()
     if by is Doer.EXECUTOR or (by is None and (word or is_named(target))):
-        why = "as --by executor says" if by is not None else f"{word or '--journal'} is an option of its own"
+        why = "as --by executor says" if by is not None else f"{word or '--journal'} is for it alone"
         yield _told(Doing(Choice(Doer.EXECUTOR, why), target), as_json=as_json)
         return
     driven = driven_here(target.bootstrap, wanted) if by is None else None
@@ -121,7 +123,7 @@ def found_out(
         yield _told(Doing(choice, replace(target, journal=place.path)), as_json=as_json)
         return
     if by is Doer.CONTROLLER and word:
-        raise DoerRefused(f"{word} is an option of the executor: leave it out, or say --by executor")
+        raise DoerRefused(f"{word} is for the executor alone: leave it out, or say --by executor")
     from shunter.app.reassign.session import ReassignSession  # noqa: PLC0415 - brings the client library with it
 
     session = ReassignSession(target.bootstrap, target.properties)

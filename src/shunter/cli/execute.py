@@ -84,15 +84,11 @@ def carry_out(moves: Sequence[MoveOrder], target: Target, options: ExecutionOpti
         SettingsError: nobody can be asked, and `--yes` was not said; or options contradict each other.
         ShunterError: the cluster does not answer, or somebody refuses.
     """
-    asks = not how.yes and can_be_asked(as_json=how.as_json)
-    if not (how.dry_run or how.yes or asks):
-        adopts = (
-            "it adopts moves whose original order nobody knows" if options.take_over else "this changes the cluster"
-        )
-        raise SettingsError(f"{adopts}, and nobody can be asked here: look at it with --dry-run, then say --yes")
+    asks = require_consent(options, how)
     if how.record is not None and not how.wait:
         raise SettingsError("--record tells of what is watched: add --wait")
-    with found_out(target, how.by, as_json=how.as_json) as doing:
+    placing = "the plan's `log_dirs`" if any(move.log_dirs for move in moves) else ""
+    with found_out(target, how.by, only_executors=placing, as_json=how.as_json) as doing:
         if how.dry_run or asks:
             possible = asyncio.run(show_dry_run(doing.target, moves, options, as_json=how.as_json))
             if how.dry_run:
@@ -104,6 +100,21 @@ def carry_out(moves: Sequence[MoveOrder], target: Target, options: ExecutionOpti
     if how.record is not None:
         raise SettingsError("--record: the executor's own journal tells all: give that to `shunter pipeline account`")
     return asyncio.run(_by_executor(doing.target, moves, options, how))
+
+
+def require_consent(options: ExecutionOptions, how: Carrying) -> bool:
+    """Whether somebody is to be asked before moves begin.
+
+    Raises:
+        SettingsError: nobody can be, and `--yes` was not said.
+    """
+    asks = not how.yes and can_be_asked(as_json=how.as_json)
+    if not (how.dry_run or how.yes or asks):
+        adopts = (
+            "it adopts moves whose original order nobody knows" if options.take_over else "this changes the cluster"
+        )
+        raise SettingsError(f"{adopts}, and nobody can be asked here: look at it with --dry-run, then say --yes")
+    return asks
 
 
 def _by_controller(doing: Doing, moves: Sequence[MoveOrder], options: ExecutionOptions, how: Carrying) -> int:
@@ -251,4 +262,4 @@ def told_order(answer: dict[str, Any], *, as_json: bool) -> int:
     return int(ExitCode.DONE if answer["accepted"] else ExitCode.REFUSED)
 
 
-__all__ = ["Interruption", "carry_out", "execute", "executor", "run_session", "told_order"]
+__all__ = ["Interruption", "carry_out", "execute", "executor", "require_consent", "run_session", "told_order"]

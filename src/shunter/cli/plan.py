@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
+from shunter.app.elections import elect_first
+from shunter.app.executor import Target, decode_plan
 from shunter.app.exit_codes import ExitCode
 from shunter.app.plan import AIMS, BOUNDS, SCOPES, Planned, PlanOptions, plan_file, write_explanation
+from shunter.cli.choosing import by_option
+from shunter.cli.execute import Carrying, carry_out, require_consent
+from shunter.cli.execution_display import say_json
+from shunter.cli.execution_options import carrying_options, driver_options, execution_options, journal_options
+from shunter.cli.leaving import leave_with
+from shunter.cli.profiles import is_from_file, is_on_command_line
 from shunter.errors import DriverError, ShunterError
+from shunter.model.execution import ExecutionOptions
+from shunter.model.partition import TopicPartition
 
 _UNDONE_SHOWN = 12
 
@@ -41,77 +55,220 @@ class _Names(click.ParamType[tuple[str, ...]]):
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
+def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What may be asked of every plan; a command has it by the fields of `PlanOptions`."""
+    for option in reversed(_SHARED):
+        command = option(command)
+    return command
+
+
+_SHARED = (
+    click.option(
+        "--exclude-topics", "excluded_topics", type=_Names(), default="", help="Topics that are left as they are."
+    ),
+    click.option(
+        "--exclude-brokers", "excluded_brokers", type=_Numbers(), default="", help="Brokers that neither give nor take."
+    ),
+    click.option("--band-percent", type=float, default=10.0, show_default=True, help="How far from its share a broker may be."),
+    click.option("--aims", type=_Names(), default="", help=f"The most important first, of: {', '.join(AIMS)}."),
+    click.option("--headroom-percent", type=float, default=20.0, show_default=True, help="Kept free of each capacity."),
+    click.option("--max-replicas", type=int, help="The most replicas on one broker."),
+    click.option("--max-bytes-percent", type=float, help="Move at most this share of all bytes."),
+    click.option("--max-moves", type=int, help="Copy at most this many replicas."),
+    click.option("--ignore-racks", is_flag=True, help="Plan as if all brokers were in one rack."),
+    click.option(
+        "--bound",
+        type=click.Choice(BOUNDS),
+        default="bytes",
+        show_default=True,
+        help="The lower bound shown; lp: that of a linear programme beside it.",
+    ),
+)
+_FIELDS = frozenset(each.name for each in fields(PlanOptions))
+
+
+def _plan_options(given: dict[str, Any]) -> PlanOptions:
+    """Take a plan's options out of what a command was given."""
+    words = {name: given.pop(name) for name in list(given) if name in _FIELDS}
+    if not words["aims"]:
+        del words["aims"]
+    return PlanOptions(**words)
+
+
 @click.command("plan")
 @click.option("--from", "source", type=click.Path(path_type=Path), help="The cluster, as JSON.")
-@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="A live cluster instead: brokers to ask first.")
-@click.option("--command-config", type=click.Path(path_type=Path), help="Properties file, as Apache's tools take it.")
 @click.option(
     "--save", type=click.Path(path_type=Path), help="Keep what the live cluster looked like; --from reads it."
 )
 @click.option("--scope", type=click.Choice(SCOPES), default="rebalance", show_default=True, help="What may change.")
-@click.option("--brokers", type=_Numbers(), default="", help="Drain, fill, replace: the brokers it is about.")
+@click.option("--brokers", type=_Numbers(), default="", help="Drain, fill, replace, demote: the brokers it is about.")
 @click.option("--replacements", type=_Numbers(), default="", help="Replace: who takes the place of each of --brokers.")
 @click.option("--replication", type=int, default=0, help="Change-replication: the new replication factor.")
 @click.option("--topics", type=_Names(), default="", help="Change-replication: these topics only.")
+@click.option("--wanted", type=click.Path(path_type=Path), help="Topics: the file that says what is wanted of each.")
 @click.option("--disk-limit-percent", type=float, help="Empty-disks: how full a disk may be.")
-@click.option("--exclude-topics", type=_Names(), default="", help="Topics that are left as they are.")
-@click.option("--exclude-brokers", type=_Numbers(), default="", help="Brokers that neither give nor take.")
-@click.option(
-    "--band-percent", type=float, default=10.0, show_default=True, help="How far from its share a broker may be."
-)
-@click.option("--aims", type=_Names(), default="", help=f"The most important first, of: {', '.join(AIMS)}.")
-@click.option("--headroom-percent", type=float, default=20.0, show_default=True, help="Kept free of each capacity.")
-@click.option("--max-replicas", type=int, help="The most replicas on one broker.")
-@click.option("--max-bytes-percent", type=float, help="Move at most this share of all bytes.")
-@click.option("--max-moves", type=int, help="Copy at most this many replicas.")
-@click.option("--ignore-racks", is_flag=True, help="Plan as if all brokers were in one rack.")
-@click.option(
-    "--bound",
-    type=click.Choice(BOUNDS),
-    default="bytes",
-    show_default=True,
-    help="The lower bound shown; lp: that of a linear programme beside it.",
-)
+@_shared
 @click.option("--explain", type=click.Path(path_type=Path), help="Write each move's reason to this file (JSON lines).")
+@click.option("--execute", "executes", is_flag=True, help="Carry the plan out at once, as `shunter execute` does.")
+@journal_options
+@execution_options
+@by_option
+@carrying_options
 def plan(
     source: Path | None,
-    bootstrap_server: str | None,
-    command_config: Path | None,
     save: Path | None,
     explain: Path | None,
-    **chosen: object,
+    target: Target,
+    options: ExecutionOptions,
+    **given: Any,
 ) -> None:
     """Plan the moves that bring a cluster into balance, with the fewest bytes.
 
-    Reads the cluster from a file, or once from its brokers, and moves nothing. Prints the JSON that
-    kafka-reassign-partitions takes; the summary goes to standard error. Planning the result again changes nothing. Bad
-    input ends with status 2, a cluster that does not answer with 3.
+    Reads the cluster from a file, or once from its brokers, and moves nothing, unless --execute is given. Prints the JSON
+    that kafka-reassign-partitions takes; the summary goes to standard error. Planning the result again changes nothing.
+    Bad input ends with status 2, a cluster that does not answer with 3. The options of `shunter execute` are for
+    --execute.
 
     \b
     Examples:
       shunter plan --bootstrap-server kafka1:9092 --save yard.json
       shunter plan --from yard.json --scope drain --brokers 3
+      shunter plan --bootstrap-server kafka1:9092 --scope topics --wanted wanted.toml
+      shunter plan --bootstrap-server kafka1:9092 --scope offline --execute --throttle 50M
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    if (source is None) == (bootstrap_server is None):
+    if source is not None and is_from_file("bootstrap_server"):
+        target = replace(target, bootstrap="")  # A default does not stand in the way of what was said.
+    if (source is None) != (bool(target.bootstrap) or is_on_command_line("bootstrap_server")):
         raise click.UsageError("say what to plan: --from FILE, or a live cluster by --bootstrap-server HOST:PORT")
-    words = {_FIELDS.get(name, name): value for name, value in chosen.items()}
-    if not words["aims"]:
-        del words["aims"]
-    options = PlanOptions(**words)  # type: ignore[arg-type]
+    executes, asked = given.pop("executes"), _plan_options(given)
+    how = Carrying(**given)
+    if executes and source is not None:
+        raise click.UsageError("--execute: a file's cluster can't be moved: --bootstrap-server names a live one")
     try:
         made, name, notes = (
-            (plan_file(source, options), str(source), ())
+            (plan_file(source, asked), str(source), ())
             if source is not None
-            else _plan_live(str(bootstrap_server), command_config, options, save)
+            else _plan_live(target.bootstrap, target.properties, asked, save)
         )
         if explain is not None:
             write_explanation(made, explain)
     except ShunterError as error:
         click.echo(f"shunter plan: {error}", err=True)
         sys.exit(ExitCode.CLUSTER if isinstance(error, DriverError) else ExitCode.USAGE)
+    if executes:
+        _tell(made, name, notes, how)
+        leave_with(lambda: _carry_out(made, asked, target, options, how))
     sys.stdout.buffer.write(made.reassignment)
     sys.stdout.buffer.flush()
     click.echo("\n".join([summary_text(made, name), *notes]), err=True)
+
+
+# ---- plan and execute in one go
+
+
+def _tell(made: Planned, name: str, notes: Sequence[str], how: Carrying) -> None:
+    if how.as_json:
+        say_json({"event": "plan", "moves": made.summary.moves, "undone": [list(each) for each in made.summary.undone]})
+    else:
+        click.echo("\n".join([summary_text(made, name), *notes]), err=True)
+
+
+def _carry_out(made: Planned, asked: PlanOptions, target: Target, options: ExecutionOptions, how: Carrying) -> int:
+    """Carry a plan out; returns the exit status: 1 too where the plan itself could not do all that its scope asks."""
+    moves = decode_plan(made.reassignment, "the plan")
+    code = int(ExitCode.DONE)
+    if moves:
+        orders_only = asked.scope in _ORDERS
+        # An election makes sense once the order is changed.
+        code = carry_out(moves, target, options, how._replace(wait=how.wait or orders_only))
+        if orders_only and not how.dry_run and code in (ExitCode.DONE, ExitCode.PARTLY):
+            _elect(target, [move.tp for move in moves], as_json=how.as_json)
+    elif not how.as_json:
+        click.echo("nothing is to be moved", err=True)
+    unfinished = asked.scope in _WHOLE and bool(made.summary.undone)
+    return int(ExitCode.PARTLY) if code == ExitCode.DONE and unfinished else code
+
+
+_ORDERS = ("leaders", "demote")
+"""Scopes that change who leads."""
+_WHOLE = ("drain", "replace", "demote", "offline", "topics", "change-replication")
+"""Scopes that ask for something that is done or not; the others come as near as they can."""
+
+
+def _elect(target: Target, partitions: Sequence[TopicPartition], *, as_json: bool) -> None:
+    refused = asyncio.run(elect_first(target, partitions))
+    told = [f"{tp}: not elected: {why}" for tp, why in sorted(refused.items())]
+    if as_json:
+        say_json({"event": "election", "asked": len(partitions), "refused": told})
+        return
+    for line in told:
+        click.echo(line)
+    click.echo(
+        f"{len(partitions) - len(refused)} of {len(partitions)} partitions are led by the first of their replicas"
+    )
+
+
+def _verb(name: str, scope: str, about: str, *, brokers: bool) -> click.Command:
+    """A verb that plans one scope and carries it out."""
+
+    @_shared
+    @driver_options
+    @execution_options
+    @by_option
+    @carrying_options
+    def command(target: Target, options: ExecutionOptions, **given: Any) -> None:
+        asked = _plan_options({**given, "scope": scope})
+        how = Carrying(**{key: value for key, value in given.items() if key not in _FIELDS})
+
+        def work() -> int:
+            require_consent(options, how)
+            made, told, notes = _plan_live(target.bootstrap, target.properties, asked, None)
+            _tell(made, told, notes, how)
+            return _carry_out(made, asked, target, options, how)
+
+        leave_with(work)
+
+    command.__doc__ = about
+    if brokers:
+        command = click.argument("brokers", type=_Numbers())(command)
+    return click.command(name, help=about)(command)
+
+
+drain = _verb(
+    "drain",
+    "drain",
+    """Move everything away from BROKERS (3, or 3,7), which may be dead; nothing else moves.
+
+    \b
+    Examples:
+      shunter drain 3 --bootstrap-server kafka1:9092 --dry-run
+      shunter drain 3,7 --bootstrap-server kafka1:9092 --throttle 50M
+    """,
+    brokers=True,
+)
+demote = _verb(
+    "demote",
+    "demote",
+    """Let BROKERS (3, or 3,7) lead nothing, and stand behind all others where they led; no byte moves.
+
+    \b
+    Example:
+      shunter demote 3 --bootstrap-server kafka1:9092
+    """,
+    brokers=True,
+)
+rebalance = _verb(
+    "rebalance",
+    "rebalance",
+    """Bring every broker within the band of its share, with the fewest bytes.
+
+    \b
+    Examples:
+      shunter rebalance --bootstrap-server kafka1:9092 --dry-run
+      shunter rebalance --bootstrap-server kafka1:9092 --max-bytes-percent 5 --throttle 50M
+    """,
+    brokers=False,
+)
 
 
 def _plan_live(
@@ -122,9 +279,6 @@ def _plan_live(
 
     made = plan_cluster(bootstrap, properties, options, save)
     return made.planned, made.cluster_id, made.notes
-
-
-_FIELDS = {"exclude_topics": "excluded_topics", "exclude_brokers": "excluded_brokers"}
 
 
 def summary_text(made: Planned, source: str) -> str:

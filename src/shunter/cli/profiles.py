@@ -84,6 +84,17 @@ def the_bootstrap(bootstrap: str | None, *, required: bool = True) -> str:
     return bootstrap or ""
 
 
+def is_from_file(name: str) -> bool:
+    """Whether an option has its value from environment or file, and not from the command line."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source in (ParameterSource.ENVIRONMENT, ParameterSource.DEFAULT_MAP)
+
+
+def is_on_command_line(name: str) -> bool:
+    """Whether somebody named an option just now."""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
 def _names(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """Names of clusters, for the shell's completion."""
     with suppress(ShunterError):
@@ -151,4 +162,12 @@ def told_source(context: click.Context, name: str) -> str:
     return "default"
 
 
-__all__ = ["fleet_option", "for_each_cluster", "settable", "the_bootstrap", "told_source"]
+__all__ = [
+    "fleet_option",
+    "for_each_cluster",
+    "is_from_file",
+    "is_on_command_line",
+    "settable",
+    "the_bootstrap",
+    "told_source",
+]

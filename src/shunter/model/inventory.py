@@ -30,6 +30,8 @@ class InventoryPartition(NamedTuple):
     end_offset: int | None
     min_insync: int
     sizes: tuple[tuple[BrokerId, int], ...]
+    offline: Replicas = ()
+    """Those of its replicas that nobody can read: their broker is dead, or their log dir failed."""
 
 
 class Inventory(NamedTuple):
@@ -43,3 +45,20 @@ class Inventory(NamedTuple):
     brokers: tuple[InventoryBroker, ...]
     partitions: tuple[InventoryPartition, ...]
     unanswered: tuple[tuple[BrokerId, str], ...] = ()
+
+
+class TopicWish(NamedTuple):
+    """What is wanted of one topic. 0 and () leave it as it is; racks and brokers are where its replicas may be."""
+
+    topic: str
+    replication: int = 0
+    racks: tuple[str, ...] = ()
+    brokers: tuple[int, ...] = ()
+
+
+class OfflineReplica(NamedTuple):
+    """A replica that nobody can read: its broker is dead, or its log dir failed."""
+
+    topic: str
+    partition: int
+    broker: int

@@ -24,6 +24,17 @@ def test_a_plan_is_not_begun_unasked_where_nobody_can_be_asked(tmp_path: Path, m
     assert "say --yes" in done.output
 
 
+def test_a_plan_with_log_dirs_is_never_handed_to_a_controller_that_would_pass_them_over(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(PLAN.replace('"replicas"', '"log_dirs": ["/a", "any"], "replicas"'))
+    words = ["execute", str(plan), "--bootstrap-server", "127.0.0.1:1", "--yes"]
+    done = CliRunner().invoke(main, [*words, "--by", "controller"])
+    assert done.exit_code == ExitCode.REFUSED, done.output
+    assert "the plan's `log_dirs` is for the executor alone" in done.output
+    done = CliRunner().invoke(main, words)
+    assert "by the executor: the plan's `log_dirs` is for it alone" in done.output
+
+
 def test_agreeing_needs_a_terminal_or_a_word() -> None:
     assert agreed("7 GB are copied", "Begin?", yes=True, as_json=True)
     with pytest.raises(SettingsError, match="7 GB are copied: nobody can be asked here, so say --yes"):

@@ -115,15 +115,18 @@ def _who(cluster: ClusterLoad, request: PlanRequest) -> tuple[Flags, Flags]:
         (request.brokers, "brokers"),
         (request.replacements, "replacements"),
         (request.excluded_brokers, "excluded brokers"),
+        (tuple(broker for wish in request.wishes for broker in wish.brokers), "brokers of a topic"),
     ):
         unknown = sorted(set(asked) - set(cluster.brokers))
         if unknown:
             raise PlanRefused(f"{what}: the cluster has no broker {unknown[0]}; name some of its {len(known)} brokers")
-    unknown_topics = sorted(set(request.excluded_topics + request.topics) - set(cluster.topics))
+    unknown_topics = sorted(
+        {*request.excluded_topics, *request.topics, *(wish.topic for wish in request.wishes)} - set(cluster.topics)
+    )
     if unknown_topics:
         raise PlanRefused(f"topics: the cluster has no topic {unknown_topics[0]!r}")
     members = ~np.isin(known, request.excluded_brokers)
-    if request.scope in {Scope.DRAIN, Scope.REPLACE}:
+    if request.leaving:
         members &= ~np.isin(known, request.brokers)
     if not members.any():
         raise PlanRefused("no broker is left to carry replicas: all are drained or excluded")

@@ -39,7 +39,7 @@ def plan(cluster: ClusterLoad, request: PlanRequest) -> BalancedPlan:
     check(request)
     goal = targets(cluster, request)
     check_brokers(cluster, request, goal)
-    start = widened(cluster.replicas, request.replication if request.scope is Scope.CHANGE_REPLICATION else 0)
+    start = widened(cluster.replicas, _most_replicas(request))
     total = float((cluster.sizes * cluster.replication).sum())
     size = np.inf if request.max_bytes_percent is None else total * request.max_bytes_percent / 100 * (1 + 1e-12)
     moves = np.inf if request.max_moves is None else float(request.max_moves)
@@ -50,6 +50,13 @@ def plan(cluster: ClusterLoad, request: PlanRequest) -> BalancedPlan:
     else:
         undone = _one_pass(board, request)
     return _finished(cluster, request, goal, start, board, undone)
+
+
+def _most_replicas(request: PlanRequest) -> int:
+    """How many replicas of a partition the request itself asks for at the most."""
+    if request.scope is Scope.TOPICS:
+        return max((wish.replication for wish in request.wishes), default=0)
+    return request.replication if request.scope is Scope.CHANGE_REPLICATION else 0
 
 
 def _passes(board: Board, request: PlanRequest) -> tuple[Board, list[Undone]]:

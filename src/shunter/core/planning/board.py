@@ -38,6 +38,8 @@ class Why(IntEnum):
     SWAPPED = 6
     TOPIC = 7
     REPLACED = 8
+    OFFLINE = 9
+    WANTED = 10
 
 
 class Budget:

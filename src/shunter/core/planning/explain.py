@@ -63,6 +63,8 @@ class Summary(NamedTuple):
 
 _REASONS = {
     Why.DRAINED: "leaves a drained broker",
+    Why.OFFLINE: "was offline",
+    Why.WANTED: "its topic is wanted elsewhere",
     Why.RACKS: "its partition shared a rack without need",
     Why.REPLICATION: "one more replica",
     Why.OVER: "its broker had too much: {}",

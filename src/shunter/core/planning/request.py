@@ -7,6 +7,7 @@ from enum import Enum
 
 from shunter.core.planning.cluster import Resource
 from shunter.errors import ShunterError
+from shunter.model.inventory import OfflineReplica, TopicWish
 
 
 class PlanRefused(ShunterError):  # as RequestRejected: said of the request
@@ -32,6 +33,12 @@ class Scope(Enum):
     """Only away from brokers whose disk is fuller than `disk_limit`."""
     LEADERS = "leaders"
     """Only the order of replicas: no byte moves."""
+    DEMOTE = "demote"
+    """Only the order of replicas: `brokers` lead nothing, and stand behind all others."""
+    OFFLINE = "offline"
+    """Every replica of `offline` goes to another broker; nothing else moves. `brokers` are dead."""
+    TOPICS = "topics"
+    """What `wishes` say of topics: how many replicas, in which racks, on which brokers; nothing else moves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,8 @@ class PlanRequest:
     """Broker ids that `scope` is about."""
     replacements: tuple[int, ...] = ()
     replication: int = 0
+    offline: tuple[OfflineReplica, ...] = ()
+    wishes: tuple[TopicWish, ...] = ()
     topics: tuple[str, ...] = ()
     """Topics whose replication changes; none named: all."""
     disk_limit: float | None = None
@@ -67,4 +76,4 @@ class PlanRequest:
     @property
     def leaving(self) -> tuple[int, ...]:
         """Brokers that everything leaves: these may be dead."""
-        return self.brokers if self.scope in {Scope.DRAIN, Scope.REPLACE} else ()
+        return self.brokers if self.scope in {Scope.DRAIN, Scope.REPLACE, Scope.OFFLINE} else ()

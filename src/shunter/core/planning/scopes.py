@@ -10,6 +10,7 @@ from shunter.core.planning.cluster import ABSENT, ClusterLoad, Floats, Ints, Res
 from shunter.core.planning.moves import Undone
 from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
 from shunter.core.planning.transport import place
+from shunter.core.planning.wishes import demote, grant_wishes
 
 
 def apply_scope(board: Board, request: PlanRequest) -> list[Undone]:
@@ -20,6 +21,12 @@ def apply_scope(board: Board, request: PlanRequest) -> list[Undone]:
         return _replace(board, request)
     if request.scope is Scope.CHANGE_REPLICATION:
         return _change_replication(board, request)
+    if request.scope is Scope.DEMOTE:
+        return demote(board, request.brokers)
+    if request.scope is Scope.OFFLINE:
+        return _leave_offline(board, request)
+    if request.scope is Scope.TOPICS:
+        return grant_wishes(board, request.wishes)
     if request.scope in {Scope.REBALANCE, Scope.FIX_RACKS}:
         return _fix_racks(board)
     return []
@@ -31,7 +38,7 @@ def check(request: PlanRequest) -> None:
     Raises:
         PlanRefused: Says which value breaks which rule.
     """
-    needs_brokers = {Scope.DRAIN, Scope.FILL, Scope.REPLACE}
+    needs_brokers = {Scope.DRAIN, Scope.FILL, Scope.REPLACE, Scope.DEMOTE}
     if request.scope in needs_brokers and not request.brokers:
         raise PlanRefused(f"{request.scope.value} names no broker; say which")
     if request.scope is Scope.REPLACE and (
@@ -60,7 +67,7 @@ def check_brokers(cluster: ClusterLoad, request: PlanRequest, goal: Targets) -> 
         PlanRefused: Names the partition.
     """
     if request.scope not in {Scope.DRAIN, Scope.REPLACE}:
-        return
+        return  # Of what is offline, each replica that finds no broker is told by itself.
     leaving = ~goal.members & ~np.isin(np.array(cluster.brokers), request.excluded_brokers)
     concerned = (leaving[cluster.replicas] & (cluster.replicas != ABSENT)).any(axis=1) & goal.movable
     staying = int(goal.members.sum()) + len(request.excluded_brokers)
@@ -100,6 +107,35 @@ def _drain(board: Board, brokers: tuple[int, ...], why: Why) -> list[Undone]:
     left = place(board, partitions, slots, _needs(board), must=True, why=why)
     undone += [_homeless(board, int(partitions[at]), int(board.replicas[partitions[at], slots[at]])) for at in left]
     return undone
+
+
+def _leave_offline(board: Board, request: PlanRequest) -> list[Undone]:
+    """Give each replica that is offline another broker; what has no replica elsewhere has nothing to be copied from."""
+    cluster, undone = board.cluster, list[Undone]()
+    rows = {
+        (cluster.topics[topic], number): at
+        for at, (topic, number) in enumerate(zip(cluster.topic_of.tolist(), cluster.numbers.tolist(), strict=True))
+    }
+    index = {broker: at for at, broker in enumerate(cluster.brokers)}
+    gone: dict[int, list[int]] = {}
+    for offline in request.offline:
+        at = rows.get((offline.topic, offline.partition))
+        if at is not None and offline.broker in index and board.movable[at]:
+            gone.setdefault(at, []).append(board.replicas[at].tolist().index(index[offline.broker]))
+    lost = {at for at, slots in gone.items() if len(slots) == board.factors[at]}
+    undone += [
+        Undone(f"{cluster.partition_name(at)} stays where it is", "all its replicas are offline: nobody has its data")
+        for at in sorted(lost)
+    ]
+    pairs = [(at, slot) for at, slots in sorted(gone.items()) if at not in lost for slot in sorted(slots)]
+    partitions, slots = np.array([at for at, _ in pairs], np.int64), np.array([slot for _, slot in pairs], np.int64)
+    partitions, slots, unpaid = _affordable(board, partitions, slots)
+    if unpaid:
+        undone.append(Undone(f"{unpaid} replicas stay offline", "the cap on bytes or moves is spent"))
+    left = place(board, partitions, slots, _needs(board), must=True, why=Why.OFFLINE)
+    return undone + [
+        _homeless(board, int(partitions[at]), int(board.replicas[partitions[at], slots[at]])) for at in left
+    ]
 
 
 def _homeless(board: Board, partition: int, broker: int) -> Undone:

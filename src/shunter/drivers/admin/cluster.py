@@ -381,6 +381,23 @@ class KafkaPythonAdmin:
             lambda: reassignments.list_moves(self._client, partitions, detailed=shunter),
         )
 
+    async def elect_preferred(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        """ElectLeaders: whoever stands first in these partitions' replicas leads. Returns what was refused, and why."""
+        by_topic: dict[str, list[int]] = {}
+        for tp in sorted(partitions):
+            by_topic.setdefault(tp.topic, []).append(tp.partition)
+        answer = await self._call(
+            "ElectLeaders",
+            "Alter on Cluster",
+            lambda: self._client.elect_leaders(_PREFERRED, by_topic, raise_errors=False),
+        )
+        return {
+            TopicPartition(str(topic.topic), int(found.partition_id)): told
+            for topic in answer.replica_election_results
+            for found in topic.partition_result
+            if (told := _refused_election(int(found.error_code), found.error_message))
+        }
+
     async def alter_log_dirs(
         self, replicas: Sequence[tuple[BrokerId, TopicPartition, str]]
     ) -> dict[tuple[BrokerId, TopicPartition], ErrorCode]:
@@ -395,6 +412,15 @@ class KafkaPythonAdmin:
         closing.start()
         await asyncio.to_thread(closing.join, CLOSE_WITHIN_S)
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+_PREFERRED = 0
+"""ElectionType of ElectLeaders."""
+
+
+def _refused_election(code: int, message: str | None) -> str:
+    """Why somebody was not elected; "" for one who leads now, or led already."""
+    return "" if code in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED) else message or f"error {code}"
 
 
 def _servers(configuration: Mapping[str, Any]) -> list[str]:

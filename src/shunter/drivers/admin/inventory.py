@@ -113,6 +113,7 @@ def _partition(
         end_offset=ends.get((name, number)),
         min_insync=min_isr.get(name, 1),
         sizes=tuple(sorted(sizes.get((name, number), ()))),
+        offline=tuple(found.get("offline_replicas") or ()),
     )
 
 

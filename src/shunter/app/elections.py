@@ -1,0 +1,24 @@
+"""Leaders after a plan that changed orders: the first of each partition's replicas is elected."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from shunter.app.executor import Target, connect
+from shunter.model.partition import TopicPartition
+
+
+async def elect_first(target: Target, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+    """Let whoever stands first in its replicas lead each partition; by itself a controller does so within minutes.
+
+    Returns:
+        Which partitions have another leader still, and why.
+
+    Raises:
+        DriverError: the cluster does not answer, or does not let us.
+    """
+    admin = await connect(target)
+    try:
+        return await admin.elect_preferred(partitions)
+    finally:
+        await admin.close()

@@ -1,0 +1,75 @@
+"""Scopes on a real cluster, planned and executed in one go: who leads, what is offline, what is wanted of topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from executor_process import Cluster, Shunter
+
+from shunter.app.exit_codes import ExitCode
+from shunter.testbed.kraft import KRaftCluster
+from shunter.testbed.waiting import wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+
+class Small:
+    """A topic of a few records, and commands about it."""
+
+    def __init__(self, bootstrap: str, folder: Path) -> None:
+        """Connect; the topic is made by the test."""
+        self.cluster = Cluster(bootstrap)
+        self.topic = f"t{uuid4().hex[:8]}"
+        self.shunter = Shunter(bootstrap, folder / "moves.journal")
+
+    def make(self, assignment: dict[int, tuple[int, ...]]) -> None:
+        self.cluster.make(self.topic, assignment)
+        wait_until(lambda: self.cluster.in_sync(self.topic), what="all are in sync", timeout_s=60)
+
+    def do(self, *words: str, wanted: ExitCode = ExitCode.DONE) -> str:
+        done = self.shunter.run(*words, "--yes", timeout_s=120)
+        assert done.returncode == wanted, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+
+@pytest.fixture
+def small(kraft: KRaftCluster, tmp_path: Path) -> Iterator[Small]:
+    made = Small(kraft.bootstrap, tmp_path)
+    yield made
+    made.cluster.admin.delete_topics([made.topic])
+    made.cluster.close()
+
+
+def test_demoted_brokers_lead_nothing_and_no_byte_moves(small: Small) -> None:
+    small.make({0: (1, 2), 1: (1, 3), 2: (2, 1), 3: (3, 2)})
+    told = small.do("demote", "1")
+    assert "0 replicas to copy" in told, told
+    wait_until(lambda: 1 not in small.cluster.leaders(small.topic).values(), what="others lead", timeout_s=30)
+    assert small.cluster.replicas(small.topic) == {0: (2, 1), 1: (3, 1), 2: (2, 1), 3: (3, 2)}
+    assert "nothing is to be moved" in small.do("demote", "1")
+
+
+def test_topics_come_where_they_are_wanted(small: Small, tmp_path: Path) -> None:
+    small.make({0: (1, 2), 1: (2, 1)})
+    wanted = tmp_path / "wanted.toml"
+    wanted.write_text(f'["{small.topic[:5]}*"]\nreplication = 1\nbrokers = [3]\n')
+    plan = ("plan", "--scope", "topics", "--wanted", str(wanted), "--execute")
+    assert "by the executor: " in small.do(*plan)
+    assert small.cluster.replicas(small.topic) == {0: (3,), 1: (3,)}
+    assert "nothing is to be moved" in small.do(*plan)
+
+
+def test_what_is_offline_gets_another_broker(kraft: KRaftCluster, small: Small) -> None:
+    small.make({0: (1, 3), 1: (3, 2), 2: (1, 2), 3: (3,)})
+    kraft.nodes[3].kill()
+    try:
+        wait_until(lambda: 3 not in small.cluster.leaders(small.topic).values(), what="its end", timeout_s=60)
+        told = small.do("plan", "--scope", "offline", "--execute", wanted=ExitCode.PARTLY)
+        assert f"{small.topic}-3 stays where it is: all its replicas are offline" in told, told
+        assert small.cluster.replicas(small.topic) == {0: (1, 2), 1: (1, 2), 2: (1, 2), 3: (3,)}
+    finally:
+        kraft.nodes[3].start()
+    wait_until(lambda: small.cluster.in_sync(small.topic), what="all are in sync again", timeout_s=60)
