@@ -72,10 +72,11 @@ def main() -> None:
             wait_until(lambda: bool(admin.list_partition_reassignments()), what="the move", timeout_s=60)
             (journal,) = Path(folder).glob("*.journal")
             wait_until(lambda: journal.with_name(f"{journal.name}.view").exists(), what="its view", timeout_s=20)
-            for verb in (["pause"], ["resume"], ["limit", "30K"]):
-                found = [timed([*verb, *at], journal) for _ in range(ROUNDS)]
+            verbs = (["pause"], ["resume"], ["limit", "30K"])
+            found = [[timed([*verb, *at], journal) for verb in verbs] for _ in range(ROUNDS)]
+            for verb, times in zip(verbs, zip(*found, strict=True), strict=True):
                 told = [
-                    f"{statistics.median(each):.2f} s (at most {max(each):.2f} s)" for each in zip(*found, strict=True)
+                    f"{statistics.median(each):.2f} s (at most {max(each):.2f} s)" for each in zip(*times, strict=True)
                 ]
                 print(f"{verb[0]}: effect after {told[0]}, answered after {told[1]}")
             took = timed(["stop", *at], journal)

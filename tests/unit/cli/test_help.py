@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,3 +72,16 @@ def test_examples_are_taken_by_the_commands_that_they_name(
         command, context = found(named)
         # Reads every value by its type, and ends with an error for what is missing, unknown or too much.
         command.make_context(named[-1], words[1 + len(named) :], parent=context.parent)
+
+
+CRUISE_CONTROL = Path(__file__).parents[3] / "docs" / "cruise-control.md"
+
+
+@pytest.mark.parametrize("words", sorted(set(re.findall(r"`(shunter [^`]+)`", CRUISE_CONTROL.read_text()))))
+def test_what_stands_for_cruise_controls_endpoints_exists(words: str) -> None:
+    named = shlex.split(words)[1:]
+    path = max((each for each in commands() if tuple(named[: len(each)]) == each), key=len, default=())
+    assert path, words
+    command, context = found(path)
+    # What a table has no room for (which cluster, which plan) may be missing; every flag and value has to be known.
+    command.make_parser(context).parse_args(named[len(path) :])
