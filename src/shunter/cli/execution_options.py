@@ -13,7 +13,7 @@ import click
 
 from shunter.app.executor import Target
 from shunter.cli.profiles import settable, the_bootstrap
-from shunter.model.execution import ExecutionOptions, Order
+from shunter.model.execution import BOUNDS, ExecutionOptions, Order
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
 
@@ -169,18 +169,33 @@ def driver_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-_OPTIONS = (
-    click.option("--incremental/--all-at-once", "incremental", default=True, help="One new replica at a time, or all."),
-    click.option("--throttle", type=RATE, help="Bytes per second and broker for moves (50M, 1G)."),
-    click.option(
-        "--throttle-floor", type=RATE, help="Adapt the throttle to how the cluster fares, but never go below this."
-    ),
-    click.option("--log-dir-throttle", type=RATE, help="Bytes per second and broker for moves between log dirs."),
+_BOUNDS = (
     click.option("--max-concurrent", type=click.IntRange(0), default=0, help="Copies at a time; 0: no bound."),
     click.option("--max-in", type=click.IntRange(0), default=0, help="Copies that one broker receives at a time."),
     click.option("--max-out", type=click.IntRange(0), default=0, help="Copies that one broker sends at a time."),
     click.option("--max-per-rack", type=click.IntRange(0), default=0, help="Copies that one rack receives at a time."),
     click.option("--max-per-log-dir", type=click.IntRange(0), default=0, help="Copies into one log dir at a time."),
+)
+
+
+def bound_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How many copies there may be; hands the command `bounds`, by the names of the options' fields."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **rest: Any) -> Any:
+        return command(*args, bounds={name: rest.pop(name) for name in BOUNDS}, **rest)
+
+    for option in reversed(_BOUNDS):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+_OPTIONS = (
+    click.option("--incremental/--all-at-once", "incremental", default=True, help="One new replica at a time, or all."),
+    click.option("--throttle", type=RATE, help="Bytes per second and broker for moves (50M, 1G)."),
+    click.option("--throttle-floor", type=RATE, help="Adapt the throttle to how others fare, down to this."),
+    click.option("--log-dir-throttle", type=RATE, help="Bytes per second and broker for moves between log dirs."),
+    *_BOUNDS,
     click.option(
         "--order",
         "orders",

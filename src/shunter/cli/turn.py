@@ -15,8 +15,9 @@ from shunter.cli.choosing import Doing, by_option, found_out, journalled_moves, 
 from shunter.cli.consent import agreed
 from shunter.cli.execute import run_session, told_order
 from shunter.cli.execution_display import say_json, told_bytes
-from shunter.cli.execution_options import LIMIT, cluster_options, driver_options, yes_option
+from shunter.cli.execution_options import LIMIT, bound_options, cluster_options, driver_options, yes_option
 from shunter.cli.leaving import leave_with
+from shunter.cli.profiles import is_on_command_line
 from shunter.core.doers import Doer, Wanted
 from shunter.errors import ShunterError
 from shunter.model.execution import Command, CommandKind
@@ -124,28 +125,39 @@ def relax(target: Target, wanted: Wanted, by: Doer | None, *, as_json: bool) -> 
 
 
 @click.command()
-@click.argument("rate", type=LIMIT)
+@click.argument("rate", type=LIMIT, required=False)
 @cluster_options
+@bound_options
 @by_option
 @yes_option
 @json_option
-def limit(rate: int, target: Target, by: Doer | None, *, yes: bool, as_json: bool) -> None:
-    """Set the rate in force to RATE bytes per second and broker (50M, 1G; none lifts it).
+def limit(
+    rate: int | None, target: Target, bounds: dict[str, int], by: Doer | None, *, yes: bool, as_json: bool
+) -> None:
+    """Set the rate in force to RATE bytes per second and broker (50M, 1G; none lifts it), or how many copies there may be.
+
+    The bounds are the executor's. Copies under way go on; a bound counts where the next ones begin.
 
     \b
     Examples:
       shunter limit 20M --bootstrap-server kafka1:9092
       shunter limit none --bootstrap-server kafka1:9092
+      shunter limit --max-in 4 --max-concurrent 0 --bootstrap-server kafka1:9092
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    asked = tuple((name, value) for name, value in bounds.items() if is_on_command_line(name))
+    if rate is None and not asked:
+        raise click.UsageError("say what to limit: a RATE, or a bound such as --max-in 4")
 
     def work() -> int:
         with found_out(target, by, wanted=Wanted(), as_json=as_json) as doing:
             if doing.session is not None and doing.choice.doer is Doer.CONTROLLER:
                 from shunter.cli import by_controller  # noqa: PLC0415 - brings the client library with it
 
-                return by_controller.limit(doing.session, rate, as_json=as_json)
-        command = Command(CommandKind.LIMIT, bytes_per_s=rate or None, given_by="limit")
-        return asyncio.run(_order(doing.target, command, yes=yes, as_json=as_json))
+                return by_controller.limit(doing.session, rate or 0, as_json=as_json)
+        commands = [] if rate is None else [Command(CommandKind.LIMIT, bytes_per_s=rate or None, given_by="limit")]
+        commands += [Command(CommandKind.BOUND, given_by="limit", bounds=asked)] if asked else []
+        codes = [asyncio.run(_order(doing.target, command, yes=yes, as_json=as_json)) for command in commands]
+        return max(codes)
 
     leave_with(work)
 

@@ -18,6 +18,7 @@ import orjson
 
 from shunter.errors import FormatError
 from shunter.model.execution import (
+    BoundsChanged,
     Command,
     CommandKind,
     CommandTaken,
@@ -65,6 +66,7 @@ _KINDS: dict[str, type[Any]] = {
     "throttle-set": ThrottleSet,
     "throttle-restored": ThrottleRestored,
     "limit-changed": LimitChanged,
+    "bounds-changed": BoundsChanged,
     "command-taken": CommandTaken,
     "rate-observed": RateObserved,
     "execution-closed": ExecutionClosed,
@@ -171,6 +173,7 @@ def command_to_json(command: Command) -> dict[str, Any]:
         "bytes_per_s": command.bytes_per_s,
         "given_by": command.given_by,
         "brokers": list(command.brokers),
+        "bounds": dict(command.bounds),
     }
 
 
@@ -180,7 +183,9 @@ def command_from_json(document: Mapping[str, Any]) -> Command:
     rate = document.get("bytes_per_s")
     given_by = str(document.get("given_by", ""))
     brokers = _replicas(document.get("brokers", ()))
-    return Command(CommandKind(document["kind"]), partitions, None if rate is None else int(rate), given_by, brokers)
+    bytes_per_s = None if rate is None else int(rate)
+    bounds = tuple((str(name), int(value)) for name, value in document.get("bounds", {}).items())
+    return Command(CommandKind(document["kind"]), partitions, bytes_per_s, given_by, brokers, bounds)
 
 
 def partition_from_text(text: str) -> TopicPartition:
@@ -239,6 +244,7 @@ _BY_NAME: dict[str, Callable[[Any], Any]] = {
     "number": int,
     "broker": int,
     "log_dirs": _log_dirs,
+    "bounds": lambda value: tuple((str(name), int(bound)) for name, bound in value),
     "adopted": _flag,
     "cancels": _flag,
     "paused": _flag,

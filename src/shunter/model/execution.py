@@ -64,6 +64,8 @@ class CommandKind(Enum):
     """Relax the floor now instead of after `relax_after_ms`."""
     LEAVE = "leave"
     """End moves at once where they are, and leave to the cluster what it was told."""
+    BOUND = "bound"
+    """Change how many copies there may be at a time."""
     FORGET = "forget"
     """Strike off the throttles that are owed to brokers which don't come back."""
 
@@ -71,7 +73,8 @@ class CommandKind(Enum):
 class Command(NamedTuple):
     """An operator's order. `partitions` empty: all. `bytes_per_s` is for LIMIT alone; None lifts the limit.
 
-    `brokers` is for FORGET alone: those that don't come back.
+    `brokers` is for FORGET alone: those that don't come back. `bounds` is for BOUND alone: names of `BOUNDS`, and what
+    they are from now on.
     """
 
     kind: CommandKind
@@ -79,6 +82,7 @@ class Command(NamedTuple):
     bytes_per_s: int | None = None
     given_by: str = ""
     brokers: Replicas = ()
+    bounds: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,10 @@ class ExecutionOptions:
     """Take targets that have fewer replicas than min.insync.replicas."""
     pause_rate: int = 1_024
     """Bytes per second that a paused move may still copy: its copied bytes stay, its load goes."""
+
+
+BOUNDS = ("max_concurrent", "max_in", "max_out", "max_per_rack", "max_per_log_dir")
+"""Fields of `ExecutionOptions` that bound copies, and that may change while they run; 0: no bound."""
 
 
 class MoveOrder(NamedTuple):
@@ -254,6 +262,13 @@ class LimitChanged(NamedTuple):
     reason: str
 
 
+class BoundsChanged(NamedTuple):
+    """How many copies there may be from now on: fields of the options, and their values."""
+
+    bounds: tuple[tuple[str, int], ...]
+    reason: str
+
+
 class CommandTaken(NamedTuple):
     """An operator's order was understood; its effects are entries of their own."""
 
@@ -289,6 +304,7 @@ JournalRecord: TypeAlias = (
     | ThrottleSet
     | ThrottleRestored
     | LimitChanged
+    | BoundsChanged
     | CommandTaken
     | RateObserved
     | ExecutionClosed

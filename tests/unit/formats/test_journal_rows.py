@@ -21,6 +21,7 @@ from shunter.formats.journal import (
 )
 from shunter.formats.reassignment_json import decode_plan, encode_plan
 from shunter.model.execution import (
+    BoundsChanged,
     Command,
     CommandKind,
     CommandTaken,
@@ -94,6 +95,7 @@ records = st.one_of(
     st.builds(ThrottleSet, keys, texts),
     st.builds(ThrottleRestored, keys, st.booleans()),
     st.builds(LimitChanged, st.none() | numbers, texts),
+    st.builds(BoundsChanged, st.lists(st.tuples(texts, numbers)).map(tuple), texts),
     st.builds(
         CommandTaken,
         st.builds(

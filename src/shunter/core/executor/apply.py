@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from shunter.core.executor.state import (
     LATE_MS,
@@ -22,6 +23,7 @@ from shunter.core.executor.state import (
 from shunter.core.executor.step_status import StepTrigger
 from shunter.errors import InvariantViolation
 from shunter.model.execution import (
+    BoundsChanged,
     CommandTaken,
     DirectionChanged,
     ExecutionClosed,
@@ -248,6 +250,13 @@ def _limit_changed(state: ExecutorState, entry: JournalEntry) -> None:
     state.limit = record.bytes_per_s
 
 
+def _bounds_changed(state: ExecutorState, entry: JournalEntry) -> None:
+    record = entry.record
+    assert isinstance(record, BoundsChanged)
+    changes: dict[str, Any] = dict(record.bounds)
+    state.options = replace(state.options, **changes)
+
+
 def _nothing(state: ExecutorState, entry: JournalEntry) -> None:
     """Commands are journaled for people; what they changed has entries of its own."""
 
@@ -287,6 +296,7 @@ _APPLIERS: dict[type, Callable[[ExecutorState, JournalEntry], None]] = {
     ThrottleSet: _throttle_set,
     ThrottleRestored: _throttle_restored,
     LimitChanged: _limit_changed,
+    BoundsChanged: _bounds_changed,
     CommandTaken: _nothing,
     RateObserved: _rate_observed,
     ExecutionClosed: _execution_closed,

@@ -8,6 +8,8 @@ from shunter.core.executor.pausing import unheld
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.stuck import told_stuck
 from shunter.model.execution import (
+    BOUNDS,
+    BoundsChanged,
     Command,
     CommandKind,
     CommandTaken,
@@ -36,6 +38,8 @@ def decide_command(state: ExecutorState, command: Command) -> DecidedOrder:
     """Turn a command into entries. Moves that ended are left as they are; a rollback of the whole plan is said so."""
     if command.kind is CommandKind.LIMIT:
         return _limit(state, command)
+    if command.kind is CommandKind.BOUND:
+        return _bound(state, command)
     if command.kind is CommandKind.FORGET:
         return _forget(state, command)
     moves = [state.moves[tp] for tp in state.moves if not command.partitions or tp in command.partitions]
@@ -59,6 +63,19 @@ def _limit(state: ExecutorState, command: Command) -> DecidedOrder:
     changed = LimitChanged(command.bytes_per_s, f"asked for by {command.given_by or 'an operator'}")
     told = "the limit is lifted" if command.bytes_per_s is None else f"the limit is {command.bytes_per_s} bytes/s"
     return DecidedOrder(True, told, [CommandTaken(command), changed])
+
+
+def _bound(state: ExecutorState, command: Command) -> DecidedOrder:
+    """Copies under way go on; how many there may be counts where the next ones begin."""
+    if not state.running:
+        return DecidedOrder(False, "nothing is under way: there is nothing to bound")
+    wrong = [f"{name} = {value}" for name, value in command.bounds if name not in BOUNDS or value < 0]
+    if wrong or not command.bounds:
+        told = ", ".join(wrong) or "no bound"
+        return DecidedOrder(False, f"{told}: a number from 0 (no bound) on is wanted, for one of {', '.join(BOUNDS)}")
+    changed = BoundsChanged(command.bounds, f"asked for by {command.given_by or 'an operator'}")
+    told = ", ".join(f"{name.replace('_', '-')} {value or 'without bound'}" for name, value in command.bounds)
+    return DecidedOrder(True, f"from now on: {told}", [CommandTaken(command), changed])
 
 
 def _forget(state: ExecutorState, command: Command) -> DecidedOrder:

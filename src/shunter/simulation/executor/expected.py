@@ -6,13 +6,13 @@ from typing import get_args
 
 from shunter.core.executor.events import Event
 from shunter.errors import ErrorCode
-from shunter.model.execution import CommandKind, JournalRecord, Outcome
+from shunter.model.execution import BoundsChanged, CommandKind, JournalRecord, Outcome
 from shunter.simulation.executor.actions import FAULT_WEIGHTS, OPERATION_WEIGHTS
 
 NEVER_WRITTEN = {Outcome.FOREIGN, Outcome.LEFT}
 """A partition that somebody else moves is not taken on at all; nobody leaves anything in these worlds."""
-NEVER_ORDERED = {CommandKind.LEAVE, CommandKind.FORGET}
-"""Ways out where a broker is dead for good; in these worlds all come back."""
+NEVER_ORDERED = {CommandKind.BOUND, CommandKind.LEAVE, CommandKind.FORGET}
+"""Ways out where a broker is dead for good (in these worlds all come back), and bounds, which plans bring in these worlds."""
 ANSWERS = (
     ErrorCode.NONE,
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
@@ -31,7 +31,7 @@ EXECUTOR_EXPECTED: dict[str, tuple[str, ...]] = {
     "fault": tuple(FAULT_WEIGHTS),
     "operation": tuple(OPERATION_WEIGHTS),
     "event": tuple(event.__name__ for event in get_args(Event)),
-    "entry": tuple(record.__name__ for record in get_args(JournalRecord)),
+    "entry": tuple(record.__name__ for record in get_args(JournalRecord) if record is not BoundsChanged),
     "outcome": tuple(outcome.value for outcome in Outcome if outcome not in NEVER_WRITTEN),
     "order": tuple(f"{kind.value} accepted" for kind in CommandKind if kind not in NEVER_ORDERED),
     "answer": tuple(code.name for code in ANSWERS),

@@ -8,18 +8,22 @@ from apache_yard import SIZE, Rig, Yard, until_asked
 from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
 from shunter.core.executor.eta import GUESSED_BANDWIDTH, estimate, forecast
+from shunter.core.executor.orders import decide_command
 from shunter.core.executor.pressure import ADAPT_EVERY_MS, SLOW_MS, Pressure, decide_limit, window_is_open
 from shunter.core.executor.rates import Meter
 from shunter.core.executor.ready import Collected
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.model.execution import (
+    Command,
     CommandKind,
     ExecutionOptions,
     JournalEntry,
     LimitChanged,
+    MoveAccepted,
     MoveOrder,
     Order,
     Outcome,
+    PlanAccepted,
     RateObserved,
     ReplicaSize,
     ThrottleKey,
@@ -33,6 +37,41 @@ T0 = TopicPartition("t", 0)
 def until_quiet(rig: Rig, rounds: int = 12) -> Rig:
     rig.settle(catching_up=False, rounds=rounds)
     return rig
+
+
+def test_a_bound_is_changed_while_copies_run_and_holds_after_a_crash() -> None:
+    rig = Rig(Yard({"t": [(1, 2), (1, 2), (1, 2)]}))
+    orders = tuple(MoveOrder(TopicPartition("t", n), (4, 2)) for n in range(3))
+    rig.tell(ev.PlanSubmitted("p", orders, ExecutionOptions(max_in=1), 1))
+    until_quiet(rig)
+    assert len(rig.asked) == 1
+    rig.tell(ev.CommandReceived(Command(CommandKind.BOUND, bounds=(("max_in", 2),)), 7))
+    until_quiet(rig)
+    assert len(rig.asked) == 2, "one more begins"
+    rig.tell(ev.CommandReceived(Command(CommandKind.BOUND, bounds=(("max_in", 0),)), 8))
+    until_quiet(rig)
+    assert len(rig.asked) == 3
+    state = ExecutorState()
+    for entry in rig.journal:
+        apply(state, entry)
+    assert state.options.max_in == 0
+
+
+@pytest.mark.parametrize("bounds", [(), (("disk_share", 1),), (("max_in", -1),)])
+def test_a_bound_that_is_none_is_refused(bounds: tuple[tuple[str, int], ...]) -> None:
+    state = ExecutorState()
+    for number, record in enumerate(
+        (
+            PlanAccepted("p", "c", ExecutionOptions()),
+            MoveAccepted(T0, None, (1,), (2,), Strategy.INCREMENTAL, 5),
+        ),
+        1,
+    ):
+        apply(state, JournalEntry(number, 0, "test", record))
+    decided = decide_command(state, Command(CommandKind.BOUND, bounds=bounds))
+    assert not decided.accepted
+    assert "a number from 0 (no bound) on is wanted" in decided.text
+    assert decided.records == []
 
 
 @pytest.mark.parametrize(
