@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 from executor_process import Cluster, Shunter
+from live_producer import fill
 
 from shunter.app.exit_codes import ExitCode
 from shunter.testbed.kraft import KRaftCluster
@@ -73,3 +74,32 @@ def test_what_is_offline_gets_another_broker(kraft: KRaftCluster, small: Small) 
     finally:
         kraft.nodes[3].start()
     wait_until(lambda: small.cluster.in_sync(small.topic), what="all are in sync again", timeout_s=60)
+
+
+@pytest.fixture(scope="module")
+def shelves(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KRaftCluster]:
+    """One broker with two log dirs."""
+    folder = tmp_path_factory.mktemp("shelves")
+    log_dirs = {"log.dirs": f"{folder / 'node-1' / 'data'},{folder / 'other'}"}
+    with KRaftCluster(folder, heap_mib=200, properties=log_dirs) as cluster:
+        yield cluster
+
+
+def test_log_dirs_are_balanced_and_emptied(shelves: KRaftCluster, tmp_path: Path) -> None:
+    small = Small(shelves.bootstrap, tmp_path)
+    try:
+        small.make(dict.fromkeys(range(4), (1,)))
+        fill(shelves.bootstrap, small.topic, 4, 40_000)
+        other = shelves.nodes[1].folder.parent / "other"
+
+        def there() -> int:
+            return len(list(other.glob(f"{small.topic}-*[0-9]")))
+
+        assert there() == 2, "Kafka itself puts as many replicas into each"
+        plan = ("plan", "--scope", "disks", "--execute")
+        assert "by the executor: the plan's `log_dirs` is for it alone" in small.do(*plan, "--empty", f"1:{other}")
+        assert there() == 0
+        small.do(*plan)
+        assert there() == 2
+    finally:
+        small.cluster.close()

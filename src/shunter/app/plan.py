@@ -31,6 +31,8 @@ AIMS = {
 }
 _UNBOUND = {Scope.DEMOTE, Scope.OFFLINE, Scope.TOPICS}
 """Scopes that copy what they are asked for, and nothing that could be less."""
+DISKS = "disks"
+"""The scope that moves replicas between log dirs of their brokers: `app/plan_disks.py` plans it."""
 BOUNDS = ("bytes", "lp", "none")
 
 
@@ -192,6 +194,7 @@ def write_explanation(made: Planned, path: Path) -> None:
 __all__ = [
     "AIMS",
     "BOUNDS",
+    "DISKS",
     "FLEET_SCOPES",
     "SCOPES",
     "PlanOptions",

@@ -14,10 +14,10 @@ import click
 from shunter.app.elections import elect_first
 from shunter.app.executor import Target, decode_plan
 from shunter.app.exit_codes import ExitCode
-from shunter.app.plan import AIMS, BOUNDS, SCOPES, Planned, PlanOptions, plan_file, write_explanation
+from shunter.app.plan import AIMS, BOUNDS, DISKS, SCOPES, Planned, PlanOptions, plan_file, write_explanation
 from shunter.cli.choosing import by_option
 from shunter.cli.execute import Carrying, carry_out, require_consent
-from shunter.cli.execution_display import say_json
+from shunter.cli.execution_display import say_json, told_bytes
 from shunter.cli.execution_options import carrying_options, driver_options, execution_options, journal_options
 from shunter.cli.leaving import leave_with
 from shunter.cli.profiles import is_from_file, is_on_command_line
@@ -95,17 +95,38 @@ def _plan_options(given: dict[str, Any]) -> PlanOptions:
     return PlanOptions(**words)
 
 
+class _LogDir(click.ParamType[tuple[int, str]]):
+    """A log dir of a broker."""
+
+    name = "broker:path"
+
+    def convert(
+        self, value: str | tuple[int, str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, str]:
+        if not isinstance(value, str):
+            return value
+        broker, _colon, path = value.partition(":")
+        if not broker.isdigit() or not path.startswith("/"):
+            self.fail(f"{value!r} is no log dir of a broker: write BROKER:PATH, as in 3:/data/b", param, ctx)
+        return int(broker), path
+
+
 @click.command("plan")
 @click.option("--from", "source", type=click.Path(path_type=Path), help="The cluster, as JSON.")
 @click.option(
     "--save", type=click.Path(path_type=Path), help="Keep what the live cluster looked like; --from reads it."
 )
-@click.option("--scope", type=click.Choice(SCOPES), default="rebalance", show_default=True, help="What may change.")
-@click.option("--brokers", type=_Numbers(), default="", help="Drain, fill, replace, demote: the brokers it is about.")
-@click.option("--replacements", type=_Numbers(), default="", help="Replace: who takes the place of each of --brokers.")
+@click.option(
+    "--scope", type=click.Choice([*SCOPES, DISKS]), default="rebalance", show_default=True, help="What may change."
+)
+@click.option(
+    "--brokers", type=_Numbers(), default="", help="Drain, fill, replace, demote, disks: the brokers it is about."
+)
+@click.option("--replacements", type=_Numbers(), default="", help="Replace: who comes for each of --brokers.")
 @click.option("--replication", type=int, default=0, help="Change-replication: the new replication factor.")
 @click.option("--topics", type=_Names(), default="", help="Change-replication: these topics only.")
 @click.option("--wanted", type=click.Path(path_type=Path), help="Topics: the file that says what is wanted of each.")
+@click.option("--empty", type=_LogDir(), multiple=True, help="Disks: BROKER:PATH, a log dir that everything leaves.")
 @click.option("--disk-limit-percent", type=float, help="Empty-disks: how full a disk may be.")
 @_shared
 @click.option("--explain", type=click.Path(path_type=Path), help="Write each move's reason to this file (JSON lines).")
@@ -120,6 +141,7 @@ def plan(
     explain: Path | None,
     target: Target,
     options: ExecutionOptions,
+    empty: tuple[tuple[int, str], ...],
     **given: Any,
 ) -> None:
     """Plan the moves that bring a cluster into balance, with the fewest bytes.
@@ -135,6 +157,7 @@ def plan(
       shunter plan --from yard.json --scope drain --brokers 3
       shunter plan --bootstrap-server kafka1:9092 --scope topics --wanted wanted.toml
       shunter plan --bootstrap-server kafka1:9092 --scope offline --execute --throttle 50M
+      shunter plan --bootstrap-server kafka1:9092 --scope disks --empty 3:/data/b --execute --log-dir-throttle 50M
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     if source is not None and is_from_file("bootstrap_server"):
         target = replace(target, bootstrap="")  # A default does not stand in the way of what was said.
@@ -142,6 +165,12 @@ def plan(
         raise click.UsageError("say what to plan: --from FILE, or a live cluster by --bootstrap-server HOST:PORT")
     executes, asked = given.pop("executes"), _plan_options(given)
     how = Carrying(**given)
+    if bool(empty) > (asked.scope == DISKS):
+        raise click.UsageError("--empty is for --scope disks")
+    if asked.scope == DISKS and source is not None:
+        raise click.UsageError("--scope disks: only a live cluster tells of its log dirs: --bootstrap-server")
+    if asked.scope == DISKS:
+        leave_with(lambda: _disks(asked, empty, target, options, how, executes=executes))
     if executes and source is not None:
         raise click.UsageError("--execute: a file's cluster can't be moved: --bootstrap-server names a live one")
     try:
@@ -187,6 +216,37 @@ def _carry_out(made: Planned, asked: PlanOptions, target: Target, options: Execu
         click.echo("nothing is to be moved", err=True)
     unfinished = asked.scope in _WHOLE and bool(made.summary.undone)
     return int(ExitCode.PARTLY) if code == ExitCode.DONE and unfinished else code
+
+
+def _disks(
+    asked: PlanOptions,
+    emptied: tuple[tuple[int, str], ...],
+    target: Target,
+    options: ExecutionOptions,
+    how: Carrying,
+    *,
+    executes: bool,
+) -> int:
+    """Plan log dirs within brokers, and carry that out where it is asked for; returns the exit status."""
+    from shunter.app.plan_disks import plan_log_dirs  # noqa: PLC0415 - as above
+
+    band, headroom = asked.band_percent / 100, asked.headroom_percent / 100
+    made = plan_log_dirs(target, asked.brokers, emptied, band, headroom)
+    told = [
+        f"{len(made.plan.moves)} replicas go to another log dir of their broker, {told_bytes(made.plan.bytes_moved)}"
+    ]
+    told += [f"not done: {what}: {why}" for what, why in made.plan.undone[:_UNDONE_SHOWN]]
+    if how.as_json:
+        say_json({"event": "plan", "moves": len(made.plan.moves), "undone": [list(each) for each in made.plan.undone]})
+    else:
+        click.echo("\n".join([*told, *made.notes]), err=True)
+    if not executes:
+        sys.stdout.buffer.write(made.reassignment)
+        sys.stdout.buffer.flush()
+        return int(ExitCode.DONE)
+    moves = decode_plan(made.reassignment, "the plan")
+    code = carry_out(moves, target, options, how) if moves else int(ExitCode.DONE)
+    return int(ExitCode.PARTLY) if code == ExitCode.DONE and emptied and made.plan.undone else code
 
 
 _ORDERS = ("leaders", "demote")

@@ -62,3 +62,28 @@ class OfflineReplica(NamedTuple):
     topic: str
     partition: int
     broker: int
+
+
+class Disk(NamedTuple):
+    """A log dir of a broker that works. Room is None where the broker does not tell (below Kafka 3.3)."""
+
+    path: str
+    total_bytes: int | None
+    usable_bytes: int | None
+
+
+class DiskReplica(NamedTuple):
+    """A replica, and in which log dir it is."""
+
+    topic: str
+    partition: int
+    log_dir: str
+    size_bytes: int
+
+
+class BrokerDisks(NamedTuple):
+    """What a broker tells of its log dirs."""
+
+    broker: BrokerId
+    disks: tuple[Disk, ...]
+    replicas: tuple[DiskReplica, ...]

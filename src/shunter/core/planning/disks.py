@@ -1,0 +1,165 @@
+"""Log dirs within brokers: which replicas go from one to another, so that all are filled alike, or one is empty.
+
+No byte crosses the network: a broker copies a replica from one of its log dirs to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from shunter.core.planning.request import PlanRefused
+from shunter.model.inventory import BrokerDisks, Disk, DiskReplica
+from shunter.model.partition import BrokerId
+
+
+class DiskMove(NamedTuple):
+    """A replica that its broker copies to another of its log dirs."""
+
+    broker: BrokerId
+    replica: DiskReplica
+    target: str
+
+
+class DisksPlan(NamedTuple):
+    """What is to be moved, and what could not be done: (what, why)."""
+
+    moves: tuple[DiskMove, ...]
+    undone: tuple[tuple[str, str], ...]
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes that are copied."""
+        return sum(move.replica.size_bytes for move in self.moves)
+
+
+@dataclass(slots=True)
+class _Shelf:
+    """A log dir under change. `load` counts what will be there, `free` what may still come beside what is not gone yet."""
+
+    disk: Disk
+    weight: float
+    load: int
+    free: float
+    replicas: list[DiskReplica] = field(default_factory=list[DiskReplica])
+
+    @property
+    def fill(self) -> float:
+        """How full it will be: bytes by weight."""
+        return self.load / self.weight
+
+
+def plan_disks(
+    brokers: Iterable[BrokerDisks],
+    *,
+    chosen: Sequence[BrokerId] = (),
+    emptied: Sequence[tuple[BrokerId, str]] = (),
+    band: float = 0.1,
+    headroom: float = 0.2,
+) -> DisksPlan:
+    """Plan the log dirs of brokers. Deterministic; planning what came of it again changes nothing.
+
+    Args:
+        brokers: What each has, failed log dirs left out.
+        chosen: The brokers that it is about; none: all.
+        emptied: Log dirs from which everything goes; then nothing is balanced.
+        band: How far from their mean log dirs of a broker may be filled.
+        headroom: The share of each log dir that stays free.
+
+    Raises:
+        PlanRefused: a broker or log dir that there is not.
+    """
+    known = {each.broker: each for each in brokers}
+    for broker in (*chosen, *(broker for broker, _path in emptied)):
+        if broker not in known:
+            raise PlanRefused(f"broker {broker} tells of no log dirs; known are {sorted(known)}")
+    moves: list[DiskMove] = []
+    undone: list[tuple[str, str]] = []
+    about = set(chosen) or ({broker for broker, _path in emptied} if emptied else set(known))
+    for broker in sorted(about):
+        paths = [path for owner, path in emptied if owner == broker]
+        shelves = _shelves(known[broker], headroom)
+        unknown = sorted(set(paths) - {shelf.disk.path for shelf in shelves})
+        if unknown:
+            names = ", ".join(shelf.disk.path for shelf in shelves)
+            raise PlanRefused(f"broker {broker} has no log dir {unknown[0]}; it has {names}")
+        if len(shelves) == 1 or (paths and len(paths) == len(shelves)):
+            undone.append((f"broker {broker} stays as it is", "it has no other log dir"))
+        elif paths:
+            _empty(broker, shelves, paths, moves, undone)
+        else:
+            _balance(broker, shelves, band, moves, undone)
+    return DisksPlan(tuple(moves), tuple(undone))
+
+
+def _shelves(found: BrokerDisks, headroom: float) -> list[_Shelf]:
+    """Weighed by their sizes, where the broker tells of all of them; else alike."""
+    sized = all(disk.total_bytes for disk in found.disks)
+    shelves = [
+        _Shelf(
+            disk,
+            float(disk.total_bytes or 1) if sized else 1.0,
+            0,
+            float("inf")
+            if disk.usable_bytes is None or not disk.total_bytes
+            else disk.usable_bytes - headroom * disk.total_bytes,
+        )
+        for disk in sorted(found.disks)
+    ]
+    by_path = {shelf.disk.path: shelf for shelf in shelves}
+    for replica in sorted(found.replicas, key=lambda each: (-each.size_bytes, each.topic, each.partition)):
+        if replica.log_dir in by_path:
+            by_path[replica.log_dir].replicas.append(replica)
+            by_path[replica.log_dir].load += replica.size_bytes
+    return shelves
+
+
+def _move(broker: BrokerId, replica: DiskReplica, here: _Shelf, there: _Shelf) -> DiskMove:
+    """Its old place is free when it is copied, which may be after all others: it is not counted on."""
+    here.replicas.remove(replica)
+    here.load -= replica.size_bytes
+    there.load += replica.size_bytes
+    there.free -= replica.size_bytes
+    return DiskMove(broker, replica, there.disk.path)
+
+
+def _empty(
+    broker: BrokerId, shelves: list[_Shelf], paths: list[str], moves: list[DiskMove], undone: list[tuple[str, str]]
+) -> None:
+    """The greatest replicas first, each to where it fits and fills least."""
+    others = [shelf for shelf in shelves if shelf.disk.path not in paths]
+    for here in (shelf for shelf in shelves if shelf.disk.path in paths):
+        for replica in list(here.replicas):
+            fitting = [shelf for shelf in others if shelf.free >= replica.size_bytes]
+            if not fitting:
+                what = f"{replica.topic}-{replica.partition} stays in {here.disk.path} of broker {broker}"
+                undone.append((what, "no other log dir has room for it with headroom"))
+                continue
+            there = min(fitting, key=lambda shelf: ((shelf.load + replica.size_bytes) / shelf.weight, shelf.disk.path))
+            moves.append(_move(broker, replica, here, there))
+
+
+def _balance(
+    broker: BrokerId, shelves: list[_Shelf], band: float, moves: list[DiskMove], undone: list[tuple[str, str]]
+) -> None:
+    """From the fullest to the emptiest goes the replica that brings the two nearest to each other."""
+    mean = sum(shelf.load for shelf in shelves) / sum(shelf.weight for shelf in shelves)
+    while mean > 0:
+        here = max(shelves, key=lambda shelf: (shelf.fill, shelf.disk.path))
+        there = min(shelves, key=lambda shelf: (shelf.fill, shelf.disk.path))
+        if here.fill <= mean * (1 + band) and there.fill >= mean * (1 - band):
+            return
+        ideal = (here.load * there.weight - there.load * here.weight) / (here.weight + there.weight)
+        replicas = [each for each in here.replicas if _lowers(each, here, there)]
+        if not replicas:
+            what = f"{here.disk.path} of broker {broker} is filled {here.fill / mean:.2f} times as much as its log dirs are"
+            undone.append((what, "no replica in it lowers that, or fits into the emptiest one with headroom"))
+            return
+        nearest = min(replicas, key=lambda each: abs(each.size_bytes - ideal))
+        moves.append(_move(broker, nearest, here, there))
+
+
+def _lowers(replica: DiskReplica, here: _Shelf, there: _Shelf) -> bool:
+    after = (there.load + replica.size_bytes) / there.weight
+    return 0 < replica.size_bytes <= there.free and after < here.fill
