@@ -12,7 +12,6 @@ import click
 import pytest
 
 from shunter.app.drop_in import options as reassign_options
-from shunter.app.exit_codes import ExitCode
 from shunter.cli import main
 from shunter.pipeline import account_schemas, outlook_schemas, schemas
 from shunter.pipeline.schemas import Table
@@ -175,12 +174,6 @@ def test_every_table_and_column_is_documented(name: str) -> None:
     assert name in documented, "run scripts/document-data"
     missing = [column for column in TABLES[name].columns if f"| `{column}` |" not in documented[name]]
     assert missing == [], "run scripts/document-data"
-
-
-def test_every_exit_status_is_documented() -> None:
-    told = sections(ROOT / "docs" / "executor.md", 2)["Exit status"]
-    documented = re.findall(r"^\| (\d+) \|", told, flags=re.MULTILINE)
-    assert sorted(map(int, documented)) == sorted(ExitCode)
 
 
 def test_every_option_of_the_drop_in_is_documented() -> None:

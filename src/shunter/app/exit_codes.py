@@ -1,4 +1,4 @@
-"""What the exit status of an execution's commands, and of the pipeline's, means; documented in docs/executor.md and docs/pipeline.md."""
+"""What the exit status of a command means; docs/exit-statuses.md has the table, and a test compares both."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ class ExitCode(IntEnum):
     DONE = 0
     """Everything that was asked for is done."""
     PARTLY = 1
-    """The execution ended, and some moves were refused, superseded, or their topics are gone."""
+    """It ended, and something of it was not done or is not well."""
     USAGE = 2
+    """The command line, a setting or the properties file can't be used."""
     CLUSTER = 3
     """The cluster does not answer, or does not let us."""
     HELD = 4
-    """Another executor drives the journal."""
+    """Another executor drives the journal, or the cluster."""
     JOURNAL = 5
-    """The journal or the plan can't be read."""
+    """The journal, the plan or another file that was named can't be read or written."""
     TURNED = 6
-    """It ended, stopped or rolled back at somebody's word."""
+    """It ended, stopped or rolled back at somebody else's word."""
     REFUSED = 7
-    """The plan, the command, or every row of an input was refused; nothing was begun."""
+    """The plan, the command, or every row of an input was refused, and nothing was begun."""
     LEFT = 130
-    """Left running under the journal."""
+    """It was left: what is under way goes on."""

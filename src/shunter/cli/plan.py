@@ -19,9 +19,9 @@ from shunter.cli.choosing import by_option
 from shunter.cli.execute import Carrying, carry_out, require_consent
 from shunter.cli.execution_display import say_json, told_bytes
 from shunter.cli.execution_options import carrying_options, driver_options, execution_options, journal_options
-from shunter.cli.leaving import leave_with
+from shunter.cli.leaving import leave_with, told_error
 from shunter.cli.profiles import is_from_file, is_on_command_line
-from shunter.errors import DriverError, ShunterError
+from shunter.errors import ShunterError
 from shunter.model.execution import ExecutionOptions
 from shunter.model.partition import TopicPartition
 
@@ -148,8 +148,7 @@ def plan(
 
     Reads the cluster from a file, or once from its brokers, and moves nothing, unless --execute is given. Prints the JSON
     that kafka-reassign-partitions takes; the summary goes to standard error. Planning the result again changes nothing.
-    Bad input ends with status 2, a cluster that does not answer with 3. The options of `shunter execute` are for
-    --execute.
+    The options of `shunter execute` are for --execute.
 
     \b
     Examples:
@@ -182,8 +181,7 @@ def plan(
         if explain is not None:
             write_explanation(made, explain)
     except ShunterError as error:
-        click.echo(f"shunter plan: {error}", err=True)
-        sys.exit(ExitCode.CLUSTER if isinstance(error, DriverError) else ExitCode.USAGE)
+        sys.exit(told_error(error))
     if executes:
         _tell(made, name, notes, how)
         leave_with(lambda: _carry_out(made, asked, target, options, how))

@@ -58,7 +58,7 @@ def test_a_long_name_is_cut_in_the_middle() -> None:
         (("execute", __file__, "--throttle", "5X"), "'--throttle': '5X' is no rate"),
         (("execute", __file__, "--only-between", "9-10"), "'--only-between': '9-10' is no time window"),
         (("pause", "orders"), "'[PARTITIONS]...': 'orders' is no partition"),
-        (("limit", "5X"), "'RATE': '5X' is no rate"),
+        (("limit", "5X"), "'[RATE]': '5X' is no rate"),
     ],
 )
 def test_a_wrong_value_is_told_with_its_options_name(arguments: tuple[str, ...], told: str) -> None:

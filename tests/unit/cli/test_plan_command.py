@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from shunter.app.exit_codes import ExitCode
 from shunter.cli import main
 
 
@@ -110,11 +111,9 @@ def test_every_move_is_explained_where_asked(source: Path, tmp_path: Path) -> No
         (("--explain", "/nowhere/at/all"), "/nowhere/at/all: can't be written"),
     ],
 )
-def test_a_request_that_no_plan_can_serve_ends_with_status_2(
-    source: Path, arguments: tuple[str, ...], said: str
-) -> None:
+def test_a_request_that_no_plan_can_serve_is_refused(source: Path, arguments: tuple[str, ...], said: str) -> None:
     result = run("--from", str(source), *arguments)
-    assert result.exit_code == 2
+    assert result.exit_code == (ExitCode.JOURNAL if "--explain" in arguments else ExitCode.REFUSED)
     assert said in result.stderr
     assert result.stdout == ""
 
@@ -127,17 +126,17 @@ def test_a_request_that_no_plan_can_serve_ends_with_status_2(
         ('{"brokers": {"1": null}, "partitions": [{}]}', "brokers.1: rack is None"),
     ],
 )
-def test_bad_input_ends_with_status_2_and_names_the_file(source: Path, text: str, said: str) -> None:
+def test_bad_input_names_the_file(source: Path, text: str, said: str) -> None:
     source.write_text(text, encoding="utf-8")
     result = run("--from", str(source))
-    assert result.exit_code == 2
-    assert f"shunter plan: {source}: " in result.stderr
+    assert result.exit_code == ExitCode.JOURNAL
+    assert f"shunter: {source}: " in result.stderr
     assert said in result.stderr
 
 
-def test_a_file_that_is_not_there_ends_with_status_2(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     result = run("--from", str(tmp_path / "none.json"))
-    assert result.exit_code == 2
+    assert result.exit_code == ExitCode.JOURNAL
     assert "can't be read" in result.stderr
 
 
