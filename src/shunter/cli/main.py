@@ -90,7 +90,7 @@ class _LazyGroup(click.Group):
         return command
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(__version__, prog_name="shunter")
 def main() -> None:
     """Move Kafka partitions between brokers: stoppable, reversible, nothing lost."""

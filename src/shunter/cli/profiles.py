@@ -130,7 +130,7 @@ def _look(profiles: Profiles, name: str, look: Callable[[Target], int], *, as_js
     if as_json:
         say_json({"event": "cluster", "cluster": name})
     else:
-        click.echo(click.style(f"== {name}", bold=True))
+        click.echo(f"== {name}")
     try:
         return look(_target_of(profiles, name))
     except ShunterError as error:
