@@ -34,6 +34,7 @@ SETTINGS = {
     "bandwidth": "bandwidth",
     "only-between": "only_between",
     "relax-after": "relax_after",
+    "output": "output",
 }
 """What the file may say: the name there, which is the flag's, and the parameter's name. What adopts, forces or agrees
 (`--yes`, `--force`, `--take-over`) is said each time, and is none of them."""

@@ -8,19 +8,19 @@ import click
 
 from shunter.app.profiles import SETTINGS
 from shunter.cli.choosing import by_option
-from shunter.cli.execution_display import say_json
 from shunter.cli.execution_options import execution_options, journal_options
 from shunter.cli.profiles import told_source
+from shunter.cli.tables import output_options, show_rows
 
 
 @click.command()
 @journal_options
 @execution_options
 @by_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@output_options
 @click.pass_context
-def config(context: click.Context, /, *, as_json: bool, **_given: Any) -> None:
-    """Show each setting of the verbs that look and move, and where its value came from.
+def config(context: click.Context, /, *, output: str, **_given: Any) -> None:
+    """Tell each setting of verbs that look and move, and where its value came from.
 
     Command line goes before environment, environment before the settings file, and that before the default; in the
     file a cluster's own settings go before those for all. `yes`, `force` and `take-over` are said each time.
@@ -31,15 +31,11 @@ def config(context: click.Context, /, *, as_json: bool, **_given: Any) -> None:
       shunter config --json
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     rows = [
-        (setting, _told(context.params.get(name)), told_source(context, name)) for setting, name in SETTINGS.items()
+        {"setting": setting, "value": _told(context.params.get(name)), "from": told_source(context, name)}
+        for setting, name in SETTINGS.items()
     ]
-    if as_json:
-        for setting, value, source in rows:
-            say_json({"setting": setting, "value": value, "from": source})
-        return
-    width = max(len(value) for _setting, value, _source in rows)
-    for setting, value, source in rows:
-        click.echo(f"{setting:<17} {value:<{width}}  {source}")
+    width = max(len(row["value"]) for row in rows)
+    show_rows(output, rows, lambda row: f"{row['setting']:<17} {row['value']:<{width}}  {row['from']}")
 
 
 def _told(value: Any) -> str:

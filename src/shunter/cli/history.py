@@ -16,6 +16,7 @@ from shunter.cli.execute import Carrying, carry_out
 from shunter.cli.execution_display import say_json, told_bytes, told_ms
 from shunter.cli.execution_options import carrying_options, cluster_options, driver_options, execution_options
 from shunter.cli.leaving import leave_with, run
+from shunter.cli.tables import output_options, show_rows
 from shunter.core.doers import Doer
 from shunter.core.executor.history import Execution
 from shunter.model.execution import ExecutionOptions
@@ -23,9 +24,9 @@ from shunter.model.execution import ExecutionOptions
 
 @click.command()
 @cluster_options
-@click.option("--moves", "show_moves", is_flag=True, help="Name every move, and what came of it.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, moves included.")
-def history(target: Target, *, show_moves: bool, as_json: bool) -> None:
+@click.option("--moves", "show_moves", is_flag=True, help="Name every move, and what came of it (text).")
+@output_options
+def history(target: Target, *, show_moves: bool, output: str) -> None:
     """List past executions of the cluster's journal, and what came of them.
 
     \b
@@ -33,14 +34,17 @@ def history(target: Target, *, show_moves: bool, as_json: bool) -> None:
         shunter history --bootstrap-server kafka1:9092
         shunter undo 3 --bootstrap-server kafka1:9092 --dry-run
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    run(_history(target, show_moves=show_moves, as_json=as_json))
+    run(_history(target, output, show_moves=show_moves))
 
 
-async def _history(target: Target, *, show_moves: bool, as_json: bool) -> int:
+async def _history(target: Target, output: str, *, show_moves: bool) -> int:
     place, found = await past_executions(target)
-    if as_json:
+    if output == "json":
         for execution in found:
             say_json(execution_to_json(execution))
+        return int(ExitCode.DONE)
+    if output != "text":
+        show_rows(output, map(_row, found), str)
         return int(ExitCode.DONE)
     click.echo(f"journal {place}")
     for execution in found:
@@ -53,9 +57,26 @@ async def _history(target: Target, *, show_moves: bool, as_json: bool) -> int:
     return int(ExitCode.DONE)
 
 
+def _row(execution: Execution) -> dict[str, Any]:
+    """An execution in columns."""
+    ended = execution.ended_at_ms
+    return {
+        "number": execution.number,
+        "began": _clock(execution.began_at_ms),
+        "ended": None if ended is None else _clock(ended),
+        "outcome": [f"{count} {name}" for name, count in sorted(counts_of(execution).items())],
+        "copied_bytes": execution.copied_bytes,
+        "throttle": execution.options.throttle,
+    }
+
+
+def _clock(at_ms: int) -> str:
+    return strftime("%Y-%m-%d %H:%M:%S", localtime(at_ms / 1000))
+
+
 def told_execution(execution: Execution) -> str:
     """One line: its number, when, what came of it."""
-    began = strftime("%Y-%m-%d %H:%M:%S", localtime(execution.began_at_ms / 1000))
+    began = _clock(execution.began_at_ms)
     ended = execution.ended_at_ms
     took = "goes on" if ended is None else f"took {told_ms(max(0, ended - execution.began_at_ms))}"
     counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in sorted(counts_of(execution).items()))

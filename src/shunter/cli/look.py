@@ -17,6 +17,7 @@ from shunter.cli.execution_display import say_json, told_view
 from shunter.cli.execution_options import PLAN, cluster_options, journal_options, session_options
 from shunter.cli.leaving import leave_with
 from shunter.cli.profiles import fleet_option, for_each_cluster
+from shunter.cli.tables import output_options, show_rows
 from shunter.core.doers import Doer, Wanted
 from shunter.errors import SettingsError
 from shunter.views.execution import ExecutionView, view_to_json
@@ -190,9 +191,11 @@ async def _watch(target: Target, *, as_json: bool) -> int:
 
 @click.command("list")
 @session_options
-@click.option("--json", "as_json", is_flag=True, help="Print the plan JSON that execute takes.")
-def list_command(target: Target, *, as_json: bool) -> None:
-    """List all moves of the cluster, pending ones too, under any controller and whoever began them.
+@output_options
+def list_command(target: Target, *, output: str) -> None:
+    """List what the cluster moves, pending moves too; under any controller, whoever began them.
+
+    JSON is one object: the plan that `shunter execute` takes.
 
     \b
     Example:
@@ -200,16 +203,16 @@ def list_command(target: Target, *, as_json: bool) -> None:
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
 
     def work() -> int:
-        from shunter.cli.by_controller import told_row  # noqa: PLC0415 - brings the client library with it
+        from shunter.cli.by_controller import row_to_json, told_row  # noqa: PLC0415 - brings the client library with it
 
         with _session(target) as session:
             rows = session.rows()
-        if as_json:
+        if output == "json":
             entries = [{"topic": row.tp.topic, "partition": row.tp.partition, "replicas": row.target} for row in rows]
             say_json({"version": 1, "partitions": entries} if rows else {})
             return int(ExitCode.DONE)
-        for row in rows:
-            click.echo(told_row(row))
+        told = {str(row.tp): told_row(row) for row in rows}
+        show_rows(output, map(row_to_json, rows), lambda row: told[row["partition"]])
         if not rows:
             click.echo("nothing moves", err=True)
         return int(ExitCode.DONE)

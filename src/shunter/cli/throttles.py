@@ -8,9 +8,10 @@ from shunter.app.executor import Target
 from shunter.app.exit_codes import ExitCode
 from shunter.app.throttles import clear_throttles, forget_throttles, list_throttles, owed_settings
 from shunter.cli.consent import agreed
-from shunter.cli.execution_display import say_json
 from shunter.cli.execution_options import cluster_options, yes_option
 from shunter.cli.leaving import run
+from shunter.cli.tables import output_options, show_rows
+from shunter.model.execution import ThrottleKey
 
 
 @click.group()
@@ -20,25 +21,23 @@ def throttles() -> None:
 
 @throttles.command("list")
 @cluster_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def list_(target: Target, *, as_json: bool) -> None:
+@output_options
+def list_(target: Target, *, output: str) -> None:
     """List throttles of brokers and topics, and which of them an execution will restore.
 
     \b
     Example:
       shunter throttles list --bootstrap-server kafka1:9092
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    run(_list(target, as_json=as_json))
+    run(_list(target, output))
 
 
-async def _list(target: Target, *, as_json: bool) -> int:
+async def _list(target: Target, output: str) -> int:
     found = await list_throttles(target)
-    for throttle in found:
-        if as_json:
-            say_json({**throttle.key._asdict(), "value": throttle.value, "journaled": throttle.journaled})
-        else:
-            click.echo(str(throttle))
-    if not found and not as_json:
+    rows = ({**each.key._asdict(), "value": each.value, "journaled": each.journaled} for each in found)
+    told = {each.key: str(each) for each in found}
+    show_rows(output, rows, lambda row: told[ThrottleKey(row["kind"], row["name"], row["setting"])])
+    if not found and output == "text":
         click.echo("no throttle is set")
     return int(ExitCode.DONE)
 
