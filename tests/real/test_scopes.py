@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from executor_process import Cluster, Shunter
+from executor_process import SHUNTER, Cluster, Shunter
 from live_producer import fill
 
 from shunter.app.exit_codes import ExitCode
@@ -103,3 +105,16 @@ def test_log_dirs_are_balanced_and_emptied(shelves: KRaftCluster, tmp_path: Path
         assert there() == 2
     finally:
         small.cluster.close()
+
+
+def test_where_nothing_was_executed_the_cluster_itself_is_shown(kraft: KRaftCluster, tmp_path: Path) -> None:
+    for verb, told in (
+        ("status", "nothing was executed from here; no moves of others"),
+        ("watch", "nothing moves any"),
+    ):
+        command = [*SHUNTER, verb, "--bootstrap-server", kraft.bootstrap]
+        env = {**os.environ, "SHUNTER_STATE": str(tmp_path)}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=90, check=False)
+        assert done.returncode == ExitCode.DONE, done.stderr
+        assert told in done.stdout
+        assert "by the executor: the controller is not Shunter's" in done.stderr

@@ -222,6 +222,12 @@ async def no_journal(target: Target, place: JournalPlace) -> FormatError:
     return FormatError(str(place), NO_JOURNAL + other)
 
 
+async def nothing_journalled(target: Target) -> bool:
+    """Whether the journal of this target is not there, and nobody drives the cluster under another one either."""
+    place = await journal_place(target, None)
+    return not place.exists() and not await claimed_by(target, place)
+
+
 @contextlib.asynccontextmanager
 async def open_session(target: Target, listener: Callable[[Notice], None]) -> AsyncIterator[Session]:
     """Connect, take the journal's lease, and load it; gives the lease back at the end.
@@ -537,6 +543,7 @@ __all__ = [
     "journals_reached_by",
     "lay_out",
     "no_journal",
+    "nothing_journalled",
     "only_journal",
     "open_session",
     "read_journal",

@@ -20,7 +20,7 @@ from shunter.cli.tables import output_options, show_rows
 @output_options
 @click.pass_context
 def config(context: click.Context, /, *, output: str, **_given: Any) -> None:
-    """Tell each setting of verbs that look and move, and where its value came from.
+    """Show each setting of the verbs that look and move, and where its value came from.
 
     Command line goes before environment, environment before the settings file, and that before the default; in the
     file a cluster's own settings go before those for all. `yes`, `force` and `take-over` are said each time.

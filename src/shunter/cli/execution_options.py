@@ -193,7 +193,9 @@ def bound_options(command: Callable[..., Any]) -> Callable[..., Any]:
 _OPTIONS = (
     click.option("--incremental/--all-at-once", "incremental", default=True, help="One new replica at a time, or all."),
     click.option("--throttle", type=RATE, help="Bytes per second and broker for moves (50M, 1G)."),
-    click.option("--throttle-floor", type=RATE, help="Adapt the throttle to how others fare, down to this."),
+    click.option(
+        "--throttle-floor", type=RATE, help="Adapt the throttle to how the cluster fares, but never go below this."
+    ),
     click.option("--log-dir-throttle", type=RATE, help="Bytes per second and broker for moves between log dirs."),
     *_BOUNDS,
     click.option(

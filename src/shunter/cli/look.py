@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shunter.app.executor import Target, only_journal, read_journal, read_plan, read_status, read_view
+from shunter.app.executor import (
+    Target,
+    nothing_journalled,
+    only_journal,
+    read_journal,
+    read_plan,
+    read_status,
+    read_view,
+)
 from shunter.app.executor_orders import holder_of
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.choosing import by_option, found_out, wanted_options
@@ -60,6 +68,8 @@ def status(target: Target, wanted: Wanted, by: Doer | None, *, fleet: bool, offl
                 from shunter.cli import by_controller  # noqa: PLC0415 - brings the client library with it
 
                 return by_controller.status(doing.session, wanted, as_json=as_json)
+        if doing.ground is not None and asyncio.run(nothing_journalled(doing.target)):
+            return _others(at, wanted, as_json=as_json)
         return asyncio.run(_status(doing.target, wanted, check=True, as_json=as_json))
 
     if fleet:
@@ -67,6 +77,21 @@ def status(target: Target, wanted: Wanted, by: Doer | None, *, fleet: bool, offl
     if offline or not target.bootstrap:
         leave_with(lambda: asyncio.run(_offline(target, wanted, offline=offline, as_json=as_json)))
     leave_with(lambda: look(target))
+
+
+def _others(target: Target, wanted: Wanted, *, as_json: bool) -> int:
+    """Nothing was ever executed from here: what moves is somebody else's."""
+    from shunter.cli import by_controller  # noqa: PLC0415 - brings the client library with it
+
+    with _session(target) as session:
+        rows = by_controller.chosen_rows(session, wanted)
+    if as_json:
+        say_json({"by": "executor", "journal": None, "others": [by_controller.row_to_json(row) for row in rows]})
+        return int(ExitCode.DONE)
+    for row in rows:
+        click.echo(by_controller.told_row(row))
+    click.echo(f"nothing was executed from here; {len(rows) or 'no'} moves of others are under way")
+    return int(ExitCode.DONE)
 
 
 async def _offline(target: Target, wanted: Wanted, *, offline: bool, as_json: bool) -> int:
@@ -154,6 +179,13 @@ def watch(
                 watching = by_controller.Watching(doing.session, record=record, plan_id=plan_id, as_json=as_json)
                 watching.follow(lambda row: bool(wanted.of([row.tp])))
                 return int(ExitCode.DONE)
+        if doing.ground is not None and asyncio.run(nothing_journalled(doing.target)):
+            from shunter.cli import by_controller  # noqa: PLC0415 - as above
+
+            with _session(target) as session:
+                watching = by_controller.Watching(session, record=record, plan_id=plan_id, as_json=as_json)
+                watching.follow(lambda row: bool(wanted.of([row.tp])))
+            return int(ExitCode.DONE)
         if record is not None:
             raise SettingsError(
                 "--record: the executor's own journal tells all: give that to `shunter pipeline account`"
@@ -193,7 +225,7 @@ async def _watch(target: Target, *, as_json: bool) -> int:
 @session_options
 @output_options
 def list_command(target: Target, *, output: str) -> None:
-    """List what the cluster moves, pending moves too; under any controller, whoever began them.
+    """List all moves of the cluster, pending ones too, under any controller and whoever began them.
 
     JSON is one object: the plan that `shunter execute` takes.
 

@@ -69,7 +69,9 @@ _SHARED = (
     click.option(
         "--exclude-brokers", "excluded_brokers", type=_Numbers(), default="", help="Brokers that neither give nor take."
     ),
-    click.option("--band-percent", type=float, default=10.0, show_default=True, help="How far from its share a broker may be."),
+    click.option(
+        "--band-percent", type=float, default=10.0, show_default=True, help="How far from its share a broker may be."
+    ),
     click.option("--aims", type=_Names(), default="", help=f"The most important first, of: {', '.join(AIMS)}."),
     click.option("--headroom-percent", type=float, default=20.0, show_default=True, help="Kept free of each capacity."),
     click.option("--max-replicas", type=int, help="The most replicas on one broker."),

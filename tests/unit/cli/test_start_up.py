@@ -10,7 +10,10 @@ import pytest
 HEAVY = ("kafka", "kio", "numpy", "pandas", "pyspark", "rich", "scipy")
 
 
-@pytest.mark.parametrize("module", ["shunter.cli.execute", "shunter.cli.throttles", "shunter.cli.history"])
+@pytest.mark.parametrize(
+    "module",
+    ["shunter.cli.execute", "shunter.cli.turn", "shunter.cli.look", "shunter.cli.throttles", "shunter.cli.history"],
+)
 def test_orders_and_status_start_without_the_client_library(module: str) -> None:
     told = f"import sys, {module}; print(*sorted(set(sys.modules) & set({HEAVY!r})))"
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
