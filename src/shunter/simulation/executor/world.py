@@ -34,7 +34,7 @@ from shunter.simulation.observed import Violation
 from shunter.simulation.phases import live_through
 from shunter.simulation.scheduler import EPOCH_MS, MS, SECOND, Scheduler
 
-CONVERGE_WITHIN_US = 600 * SECOND
+CONVERGE_WITHIN_US = 1_500 * SECOND
 LOOK_EVERY_US = SECOND
 MURKY_US = 60 * SECOND
 """So long a fault lasts, with all that is late by it."""
