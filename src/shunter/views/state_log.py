@@ -80,7 +80,9 @@ class StateLog:
         causes = {ruling.cause for decision in ready.decisions for ruling in decision.rulings}
         told = causes.pop() if len(causes) == 1 else cause
         for decision in ready.decisions:
-            yield LogLine(now_ms, "decided", {**shared, **_decided(decision)})
+            facts = _decided(decision)
+            facts |= shared
+            yield LogLine(now_ms, "decided", facts)
         for transition in ready.transitions:
             yield LogLine(now_ms, "move", {**shared, **_moved(transition)})
         for facts in _of_records(ready.written):

@@ -63,6 +63,7 @@ def serving_brokers(state: ControllerState) -> frozenset[BrokerId]:
     return frozenset(state.brokers) - state.shutting_down - {state.controller_id}
 
 
+NO_RULING = Ruling("", "", "")
 PLACED_LIKE_ONE = 25
 """So many partitions of a new topic take as long to place as one znode takes to decide."""
 
@@ -116,6 +117,8 @@ class Draft:
     """Why the partitions of that task are looked at: name of a `review.Reason`, or empty."""
     part: str = ""
     """Which part of a review decides now: name of a `review.Part`, or empty."""
+    ruling: Ruling = NO_RULING
+    """The last one; most partitions of a slice share it."""
     rulings: dict[TopicPartition, tuple[PartitionState | None, tuple[Ruling, ...]]] = field(
         default_factory=dict[TopicPartition, tuple[PartitionState | None, tuple[Ruling, ...]]]
     )
@@ -231,7 +234,9 @@ class Draft:
 
     def rule_on(self, tp: TopicPartition) -> None:
         """Remember which rule has a say about a partition, for the state-change log."""
-        ruling = Ruling(self.cause, self.reason, self.part)
+        ruling = self.ruling
+        if ruling.part is not self.part or ruling.reason is not self.reason or ruling.cause is not self.cause:
+            ruling = self.ruling = Ruling(self.cause, self.reason, self.part)
         known = self.rulings.get(tp)
         if known is None:
             self.rulings[tp] = (self.state.partition(tp), (ruling,))
@@ -358,14 +363,16 @@ class Draft:
         owed: dict[TopicPartition, list[BrokerId]] = {}
         for broker, tp in self.newly_owed:
             owed.setdefault(tp, []).append(broker)
+        waiting = self.state.waiting
         for tp, (before, rulings) in self.rulings.items():
             after = self.state.partition(tp)
-            dropped = tuple(sorted(self.dropped.get(tp, ())))
-            known, waits = self.state.waiting.get(tp), self.waiting(tp)
-            anew = (waits and waits[0]) != (known and known[0])
-            if before != after or dropped or tp in owed or anew:
-                waiting = None if waits is None else waits[0]
-                yield Decision(tp, rulings, before, after, dropped, tuple(owed.get(tp, ())), waiting, anew)
+            dropped = tuple(sorted(self.dropped[tp])) if tp in self.dropped else ()
+            known = waiting.get(tp) if waiting else None
+            waits = self.waits.get(tp, known)
+            anew = waits is not known and (waits and waits[0]) != (known and known[0])
+            if before != after or dropped or anew or tp in owed:
+                reason = None if waits is None else waits[0]
+                yield Decision(tp, rulings, before, after, dropped, tuple(owed.get(tp, ())), reason, anew)
 
     def owe(self, broker: BrokerId, tp: TopicPartition, leader_epoch: int) -> None:
         """Remember durably that a broker still holds a replica that is assigned to it no more; a controller holds none."""
