@@ -151,7 +151,7 @@ def secured_yard(folder: Path, *, brokers: tuple[int, ...] = (1, 2), **more: obj
             folder / "shunter",
             cluster.zookeeper_connect,
             listeners=[f"{name}://{LOOPBACK}:{port}" for name, port in ports.items()],
-            options=("--server-properties", str(file)),
+            options=("--server-properties", str(file), "--set", f"log_dir={folder / 'shunter' / 'kept'}"),
         )
         started["zk"], started["shunter"] = zk, stack.enter_context(shunter)
 

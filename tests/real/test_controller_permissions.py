@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient
@@ -134,7 +135,7 @@ REQUESTS = {
     67: (0, {"broker_id": 1, "broker_epoch": 1}),
     29: (3, {"resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1, "principal_filter": None,
              "host_filter": None, "operation": 1, "permission_type": 1}),
-    30: (3, {"creations": [{"resource_type": 2, "resource_name": "x", "resource_pattern_type": 3, "principal": "User:ann",
+    30: (3, {"creations": [{"resource_type": 2, "resource_name": "x", "resource_pattern_type": 3, "principal": "User:x",
                             "host": "*", "operation": 2, "permission_type": 3}]}),
     31: (3, {"filters": [{"resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1,
                           "principal_filter": "User:x", "host_filter": None, "operation": 1, "permission_type": 1}]}),
@@ -282,6 +283,21 @@ def test_real_clients_are_told_in_words_that_they_know(yard: SecuredYard, root: 
     denied = "Principal = User:bob is Denied Operation = Describe from host = 127.0.0.1 on resource = Cluster:LITERAL:kafka-cluster"
     assert denied in log
     assert PLANTED not in log
+
+
+def test_no_password_is_in_anything_that_a_run_leaves(yard: SecuredYard, root: LoggedIn, ann: LoggedIn) -> None:
+    assert codes(ann.ask(45, *REQUESTS[45])) == {CLUSTER_FAILED}
+    kept = yard.shunter.folder / "kept"
+    wait_until(lambda: "User:ann" in (kept / "audit.log").read_text(), what="the refusal is audited", timeout_s=20)
+    left = [path for path in yard.shunter.folder.rglob("*") if path.is_file()]
+    assert len(left) >= 2, left
+    assert [path for path in left if PLANTED in path.read_text(errors="replace")] == []
+    assert {path.stat().st_mode & 0o777 for path in kept.iterdir()} == {0o600}
+    assert kept.stat().st_mode & 0o777 == 0o700
+    arguments = Path(f"/proc/{yard.shunter.process.pid}/cmdline").read_bytes().decode()
+    assert "--server-properties" in arguments
+    assert PLANTED not in arguments
+    assert PLANTED in (yard.folder / "server.properties").read_text(), "it is where it was planted"
 
 
 def test_an_acl_that_can_not_be_read_denies(yard: SecuredYard, root: LoggedIn, ann: LoggedIn) -> None:

@@ -1,0 +1,201 @@
+"""TLS and logins on a real listener, without a cluster: what takes time or other people's certificates to happen."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import ipaddress
+import ssl
+import struct
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+from rpc_world import RawClient, RpcWorld
+
+from shunter.drivers import tls
+from shunter.drivers.gate import ListenerGate
+from shunter.drivers.rpc_server import RpcServer, parse_listener
+from shunter.drivers.tls import TlsContexts
+from shunter.model.security import (
+    ClientAuth,
+    KeyStore,
+    ListenerSecurity,
+    SaslSettings,
+    Secret,
+    SecurityProtocol,
+    TlsSettings,
+)
+from shunter.model.settings import WireLimits
+
+USERS = {"ann": Secret("a"), "bob": Secret("b")}
+NOW = dt.datetime.now(dt.UTC)
+
+
+def certificate(name, issuer=None, *, days=2):
+    """A key and a certificate in PEM, by itself or by an issuer's (certificate, key)."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    signer = key if issuer is None else issuer[1]
+    built = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject if issuer is None else issuer[0].subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(NOW - dt.timedelta(days=10))
+        .not_valid_after(NOW + dt.timedelta(days=days))
+        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .sign(signer, hashes.SHA256())
+    )
+    return built, key
+
+
+def pem(made):
+    key = made[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return key + made[0].public_bytes(Encoding.PEM)
+
+
+@pytest.fixture
+async def served():
+    """Start servers with a listener that is secured so; gives the port."""
+    started = []
+
+    async def start(security, contexts=None, limits=None):
+        world = RpcWorld()
+        server = RpcServer(world.node, limits, gate_of=lambda name: ListenerGate(name, security, contexts))
+        started.append((server, world))
+        (listener,) = await server.listen([parse_listener("SECURED://127.0.0.1:0")])
+        return listener.port
+
+    yield start
+    for server, world in started:
+        await server.close()
+        await world.close()
+
+
+async def client(port, context=None):
+    return RawClient(*await asyncio.open_connection("127.0.0.1", port, ssl=context))
+
+
+async def logged_in(raw, user, password):
+    shaken = await raw.ask(17, 1, mechanism="PLAIN")
+    if shaken.error_code:
+        return shaken
+    return await raw.ask(36, 2, auth_bytes=f"\0{user}\0{password}".encode())
+
+
+def plain(**more):
+    return ListenerSecurity(SecurityProtocol.SASL_PLAINTEXT, sasl=SaslSettings(("PLAIN",), USERS, **more))
+
+
+async def test_a_session_goes_on_by_another_login_of_the_same_user(served):
+    port = await served(plain(max_reauth_ms=60_000))
+    one = await client(port)
+    assert (await logged_in(one, "ann", "a")).session_lifetime == dt.timedelta(minutes=1)
+    assert (await one.ask(60, 0, include_cluster_authorized_operations=False)).error_code == 0
+    assert (await logged_in(one, "ann", "a")).error_code == 0
+    assert (await one.ask(60, 0, include_cluster_authorized_operations=False)).error_code == 0
+    refused = await logged_in(one, "bob", "b")
+    assert refused.error_code == 58
+    assert "Cannot change principals during re-authentication from User:ann: User:bob" in refused.error_message
+    assert await one.closed()
+    one.writer.close()
+
+
+async def test_a_session_that_is_over_is_hung_up_on(served):
+    one = await client(await served(plain(max_reauth_ms=1)))
+    await logged_in(one, "ann", "a")
+
+    async def ask_until_it_is_over():
+        while True:  # `ask` has a bound of its own.
+            await one.ask(60, 0, include_cluster_authorized_operations=False)
+
+    with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+        await ask_until_it_is_over()
+    one.writer.close()
+
+
+async def test_without_an_end_of_sessions_a_second_login_is_out_of_place(served):
+    one = await client(await served(plain()))
+    assert (await logged_in(one, "ann", "a")).session_lifetime == dt.timedelta()
+    assert (await logged_in(one, "ann", "a")).error_code == 34, "ILLEGAL_SASL_STATE"
+    one.writer.close()
+
+
+async def test_whoever_does_not_log_in_in_time_is_hung_up_on(served):
+    one = await client(await served(plain(), limits=WireLimits(peer_timeout_ms=100)))
+    assert await one.closed()
+    one.writer.close()
+
+
+async def test_versions_are_told_once_and_tokens_need_a_handshake(served):
+    port = await served(plain())
+    one = await client(port)
+    await one.ask(18, 0)
+    one.send(18, 0)
+    assert await one.closed()
+    other = await client(port)
+    other.send(36, 2, auth_bytes=b"\0ann\0a")
+    assert await other.closed()
+    for raw in (one, other):
+        raw.writer.close()
+
+
+async def test_renewed_certificates_count_without_a_restart_and_broken_ones_do_not(served, tmp_path, monkeypatch):
+    monkeypatch.setattr(tls, "LOOKED_AT_SECONDS", 0.0)
+    authority = certificate("authority")
+    file = tmp_path / "key.pem"
+    file.write_bytes(pem(certificate("first", authority)))
+    settings = TlsSettings(KeyStore("PEM", str(file)))
+    port = await served(ListenerSecurity(SecurityProtocol.SSL, settings), TlsContexts(settings, "SECURED"))
+    trusting = ssl.create_default_context(cadata=authority[0].public_bytes(Encoding.PEM).decode())
+
+    async def shown():
+        one = await client(port, trusting)
+        assert (await one.ask(18, 0)).api_keys
+        subject = dict(part[0] for part in one.writer.get_extra_info("peercert")["subject"])
+        one.writer.close()
+        return subject["commonName"]
+
+    assert await shown() == "first"
+    file.write_bytes(pem(certificate("second", authority)) + b"\n")
+    assert await shown() == "second"
+    file.write_bytes(b"broken")
+    assert await shown() == "second"
+
+
+async def test_an_expired_certificate_of_a_client_is_refused_and_a_large_answer_gets_through(served, tmp_path):
+    authority = certificate("authority")
+    trust = Secret(authority[0].public_bytes(Encoding.PEM).decode())
+    settings = TlsSettings(
+        KeyStore("PEM", text=Secret(pem(certificate("server", authority)).decode())),
+        KeyStore("PEM", text=trust),
+        ClientAuth.REQUIRED,
+    )
+    port = await served(ListenerSecurity(SecurityProtocol.SSL, settings), TlsContexts(settings, "SECURED"))
+
+    def showing(made):
+        context = ssl.create_default_context(cadata=trust.reveal())
+        file = tmp_path / "client.pem"
+        file.write_bytes(pem(made))
+        context.load_cert_chain(file)
+        return context
+
+    good = await client(port, showing(certificate("ann", authority)))
+    for _ in range(200):
+        good.writer.write(struct.pack(">ihhih", 10, 18, 0, 7, -1))
+    async with asyncio.timeout(20):
+        for _ in range(200):
+            size = int.from_bytes(await good.reader.readexactly(4), "big")
+            await good.reader.readexactly(size)
+    good.writer.close()
+    expired = await client(port, showing(certificate("ann", authority, days=-1)))
+    expired.writer.write(struct.pack(">ihhih", 10, 18, 0, 7, -1))
+    with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+        await asyncio.wait_for(expired.reader.readexactly(1), 10)
+    expired.writer.close()
