@@ -57,9 +57,23 @@ def root(yard: SecuredYard) -> Iterator[LoggedIn]:
 
 
 @pytest.fixture
-def ann(yard: SecuredYard) -> Iterator[LoggedIn]:
+def ann(yard: SecuredYard, root: LoggedIn) -> Iterator[LoggedIn]:
+    """Somebody without rights; what a test has allowed is gone, and known to be gone, before the next begins."""
     with LoggedIn(yard.ports["PEOPLE"], "ann", PASSWORDS["ann"]) as connection:
         yield connection
+        anything = {
+            "resource_type_filter": 1,
+            "resource_name_filter": None,
+            "pattern_type_filter": 1,
+            "host_filter": None,
+        }
+        of_ann = {**anything, "principal_filter": "User:ann", "operation": 1, "permission_type": 1}
+        assert codes(root.ask(31, 3, {"filters": [of_ann]})) <= {0}
+        assert codes(root.ask(46, *REQUESTS[46])) == {0}
+        comes_true(
+            lambda: seen(connection) == set() and CLUSTER_FAILED in codes(connection.ask(46, *REQUESTS[46])),
+            "ann has no rights",
+        )
 
 
 def allow(

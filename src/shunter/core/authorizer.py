@@ -116,11 +116,14 @@ class AclAuthorizer:
         self._everyone_if_no_acl = everyone_if_no_acl
         self._literal: dict[AclResource, frozenset[Acl]] = {}
         self._prefixed: dict[AclResource, frozenset[Acl]] = {}
+        self._lengths: tuple[int, ...] | None = ()
+        """How long prefixes are, each length once; None: not known since the last change."""
 
     def replace(self, acls: Mapping[ResourcePattern, Iterable[Acl]]) -> None:
         """Know these ACLs and no others."""
         self._literal.clear()
         self._prefixed.clear()
+        self._lengths = None
         for pattern, entries in acls.items():
             self.update(pattern, entries)
         self.unknown = False
@@ -134,6 +137,8 @@ class AclAuthorizer:
             of[AclResource(pattern.type, pattern.name)] = entries
         else:
             of.pop(AclResource(pattern.type, pattern.name), None)
+        if pattern.prefixed:
+            self._lengths = None
         self.version += 1
 
     def unlimited(self, asker: Requester) -> bool:
@@ -141,7 +146,7 @@ class AclAuthorizer:
         return asker.principal in self._super_users
 
     def allows(self, asker: Requester, operation: Operation, resource: AclResource) -> bool:
-        """See `Authorizer`. Cost: O(length of the name + ACLs of what matches it)."""
+        """See `Authorizer`. Cost: O(different lengths of prefixes + ACLs of what matches)."""
         if self.unlimited(asker):
             return True
         if self.unknown:
@@ -176,11 +181,14 @@ class AclAuthorizer:
         for pattern in dict.fromkeys((resource, AclResource(kind, ANY_NAME))):
             if pattern in self._literal:
                 yield self._literal[pattern]
-        if self._prefixed:
-            for length in range(1, len(name) + 1):
-                acls = self._prefixed.get(AclResource(kind, name[:length]))
-                if acls is not None:
-                    yield acls
+        if self._lengths is None:
+            self._lengths = tuple(sorted({len(prefix.name) for prefix in self._prefixed}))
+        for length in self._lengths:
+            if length > len(name):
+                break
+            acls = self._prefixed.get(AclResource(kind, name[:length]))
+            if acls is not None:
+                yield acls
 
     def _names(self, asker: Requester, operation: Operation, kind: ResourceType, permission: Permission) -> _Names:
         def named(of: Mapping[AclResource, frozenset[Acl]]) -> frozenset[str]:
