@@ -15,6 +15,8 @@ from shunter.wire.requests import encode_message
 from shunter.wire.sasl import ScramClient, salted
 
 MECHANISM = "SCRAM-SHA-512"
+ANSWER_SECONDS = 120
+"""A broker that shares two processors with many others takes its time for what is passed on to it."""
 
 
 class LoggedIn(RawConnection):
@@ -22,6 +24,7 @@ class LoggedIn(RawConnection):
 
     def __init__(self, port: int, user: str, password: str) -> None:
         super().__init__(port)
+        self.socket.settimeout(ANSWER_SECONDS)
         shaken = self.ask(17, 1, {"mechanism": MECHANISM})
         assert shaken.error_code.name == "none", shaken
         scram = ScramClient(MECHANISM, user, secrets.token_urlsafe(20))

@@ -64,7 +64,7 @@ def log_of(yard: SecuredYard) -> str:
 
 
 def told(yard: SecuredYard, words: str) -> None:
-    wait_until(lambda: words in log_of(yard), what=f"the log says {words!r}", timeout_s=20)
+    wait_until(lambda: words in log_of(yard), what=f"the log says {words!r}", timeout_s=60)
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -104,7 +104,7 @@ def test_javas_tools_make_a_topic_and_brokers_hear_of_it(yard: SecuredYard) -> N
             states = [yard.zookeeper.get(f"/brokers/topics/{name}/partitions/{n}/state")[0] for n in range(3)]
             return all(b'"isr":[1,2]' in state or b'"isr":[2,1]' in state for state in states)
 
-        wait_until(in_sync, what="both brokers replicate it", timeout_s=30)
+        wait_until(in_sync, what="both brokers replicate it", timeout_s=60)
 
 
 @pytest.mark.parametrize("user", ["ann", "nobody"])
