@@ -9,7 +9,11 @@ from shunter.app.demo.proof import Leftovers
 from shunter.model.partition import ReplicaAssignment
 from shunter.testbed.waiting import wait_until
 
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.long,
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 SLOW_BYTES_PER_S = 300_000
 TARGET = (4, 3, 2)
