@@ -16,7 +16,7 @@ from shunter.app.exit_codes import ExitCode
 from shunter.testbed.kraft import KRaftCluster
 from shunter.testbed.waiting import wait_until
 
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(900)]
 
 
 class Small:
@@ -33,7 +33,7 @@ class Small:
         wait_until(lambda: self.cluster.in_sync(self.topic), what="all are in sync", timeout_s=60)
 
     def do(self, *words: str, wanted: ExitCode = ExitCode.DONE) -> str:
-        done = self.shunter.run(*words, "--yes", timeout_s=120)
+        done = self.shunter.run(*words, "--yes", timeout_s=240)
         assert done.returncode == wanted, done.stdout + done.stderr
         return done.stdout + done.stderr
 
