@@ -27,12 +27,16 @@ if TYPE_CHECKING:
     from shunter.pipeline.snapshot_batch import ingest_snapshots, latest_snapshot
     from shunter.pipeline.sources.tables import read_table
     from shunter.pipeline.usage import showback
+    from shunter.pipeline.weeks import broker_weeks, partition_weeks
+    from shunter.pipeline.what_if import answer_fleet
 
 _PLACES = {
     "IngestOptions": "ingest",
     "Lake": "lake",
     "SessionSettings": "session",
+    "answer_fleet": "what_if",
     "broker_loads": "broker_check",
+    "broker_weeks": "weeks",
     "compact": "rollup",
     "daily_sizes": "sizes",
     "data_quality": "quality",
@@ -44,6 +48,7 @@ _PLACES = {
     "load_shape": "modelling",
     "one_series": "identity",
     "open_session": "session",
+    "partition_weeks": "weeks",
     "plan_fleet": "fleet",
     "read_table": "sources.tables",
     "roll_up": "rollup",
@@ -64,7 +69,9 @@ __all__ = [
     "IngestOptions",
     "Lake",
     "SessionSettings",
+    "answer_fleet",
     "broker_loads",
+    "broker_weeks",
     "compact",
     "daily_sizes",
     "data_quality",
@@ -76,6 +83,7 @@ __all__ = [
     "load_shape",
     "one_series",
     "open_session",
+    "partition_weeks",
     "plan_fleet",
     "read_table",
     "roll_up",
