@@ -66,7 +66,9 @@ def decode_inventory(raw: bytes, place: str) -> Inventory:
 
 
 def _partition(document: dict[str, Any]) -> InventoryPartition:
-    values = {name: document[name] for name in InventoryPartition._fields}
+    # Snapshots that were taken before offline replicas were told say nothing of them.
+    values = {name: document[name] for name in InventoryPartition._fields if name != "offline"}
+    values["offline"] = tuple(document.get("offline", ()))
     values["replicas"] = tuple(values["replicas"])
     values["isr"] = tuple(values["isr"])
     values["sizes"] = tuple((entry["broker"], entry["bytes"]) for entry in values["sizes"])

@@ -14,7 +14,7 @@ brokers = st.builds(InventoryBroker, numbers, st.text(), st.none() | st.text(), 
 replicas = st.lists(numbers, max_size=4).map(tuple)
 partitions = st.builds(
     InventoryPartition, st.text(), st.none() | st.text(), numbers, replicas, replicas, st.integers(-1, 9), st.none() | sizes,
-    st.none() | sizes, st.integers(1, 5), st.lists(st.tuples(numbers, sizes), max_size=3).map(tuple),
+    st.none() | sizes, st.integers(1, 5), st.lists(st.tuples(numbers, sizes), max_size=3).map(tuple), replicas,
 )  # fmt: skip
 inventories = st.builds(
     Inventory, st.text(), sizes, st.lists(brokers, max_size=3).map(tuple), st.lists(partitions, max_size=4).map(tuple),
@@ -25,6 +25,13 @@ inventories = st.builds(
 @given(inventories)
 def test_a_snapshot_comes_back_as_it_went(taken):
     assert decode_inventory(b"".join(encode_inventory(taken)), "here") == taken
+
+
+def test_a_snapshot_of_before_offline_replicas_were_told_is_read():
+    taken = Inventory("c", 1, (), (InventoryPartition("t", None, 0, (1, 2), (1,), 1, 0, 9, 1, ((1, 5),)),))
+    older = b"".join(encode_inventory(taken)).replace(b',"offline":[]', b"")
+    assert b"offline" not in older
+    assert decode_inventory(older, "here") == taken
 
 
 EMPTY = b"".join(encode_inventory(Inventory("c", 1, (), ())))
