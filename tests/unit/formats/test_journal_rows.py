@@ -105,6 +105,8 @@ records = st.one_of(
             st.none() | numbers,
             texts,
             replicas,
+            # A name has one bound.
+            st.dictionaries(names, numbers, max_size=2).map(lambda bounds: tuple(bounds.items())),
         ),
     ),
     st.builds(RateObserved, st.integers(0, 9), numbers, st.booleans()),
