@@ -15,6 +15,7 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as ClientPartition
 from kafka.admin import NewTopic
+from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 from shunter.drivers.observing import ReadOnlyZooKeeper
 from shunter.drivers.zookeeper_requests import Create
@@ -108,15 +109,38 @@ def admin_of(cluster):
         client.close()
 
 
+def asked(cluster, question, done=()):
+    """Ask until it is answered: brokers name a controller for a while that has just been stopped.
+
+    `done` are errors by which one sees that it was carried out the time before.
+    """
+
+    def answered():
+        try:
+            with admin_of(cluster) as admin:
+                question(admin)
+        except done:
+            return True
+        except (KafkaError, RuntimeError):
+            return False
+        return True
+
+    wait_until(answered, what="whoever the brokers name is the controller", timeout_s=90)
+
+
 def create(cluster, name, replicas, partitions):
     placed = {number: list(replicas) for number in range(partitions)}
-    with admin_of(cluster) as admin:
-        admin.create_topics([NewTopic(name, -1, -1, replica_assignments=placed)])
+    new = NewTopic(name, -1, -1, replica_assignments=placed)
+    asked(cluster, lambda admin: admin.create_topics([new]), TopicAlreadyExistsError)
+
+
+def delete(cluster, name):
+    asked(cluster, lambda admin: admin.delete_topics([name]), UnknownTopicOrPartitionError)
 
 
 def move(cluster, name, partitions, target):
-    with admin_of(cluster) as admin:
-        admin.alter_partition_reassignments({ClientPartition(name, each): target for each in range(partitions)})
+    wanted = {ClientPartition(name, each): target for each in range(partitions)}
+    asked(cluster, lambda admin: admin.alter_partition_reassignments(wanted))
 
 
 def assert_nothing_differs(found, cluster):
@@ -151,8 +175,7 @@ def test_topics_a_move_and_a_dead_broker(tmp_path):
         cluster.brokers[dead].kill()
         found.wait_agreed(f"broker {dead} is gone")
         cluster.brokers[dead].start()
-        with admin_of(cluster) as admin:
-            admin.delete_topics(["t"])
+        delete(cluster, "t")
         found.wait_agreed("deletion of t")
         summary = assert_nothing_differs(found, cluster)
         assert summary["agreed"] >= 8
@@ -188,8 +211,7 @@ def test_a_rolling_restart_with_moves_and_topics_in_between(tmp_path):
             cluster.brokers[broker].start()
             for name in ("t", "u"):
                 wait_all_in_sync(cluster, name, 4)
-            with admin_of(cluster) as admin:
-                admin.delete_topics([f"while-{broker}-is-down"])
+            delete(cluster, f"while-{broker}-is-down")
             found.wait_agreed(f"deletion of while-{broker}-is-down")
         assert len(set(controllers)) > 1
         move(cluster, "u", 4, [3, 1])
