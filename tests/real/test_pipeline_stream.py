@@ -40,7 +40,7 @@ def start_stream(bootstrap: str, folder: Path, *more: str) -> subprocess.Popen[b
         "--memory", "512m", "--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.driver.bindAddress=127.0.0.1",
         "--conf", "spark.driver.host=127.0.0.1", "--conf", java, "--conf",
         "spark.sql.codegen.wholeStage=false", "--conf", "spark.log.level=ERROR", "ingest", "--bootstrap-server", bootstrap, "--topic", "samples",
-        "--checkpoint", str(folder / "checkpoint"), "--every", "1s", *more,
+        "--checkpoint", str(folder / "checkpoint"), "--every", "1s", "--records-per-batch", "400", *more,
     ]  # fmt: skip
     with (folder / "stream.log").open("ab") as log:
         return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
@@ -85,7 +85,7 @@ def test_killed_in_the_middle_each_sample_is_there_once(work_dir: Path) -> None:
             producer.flush()
 
         send([sample(number) for number in range(SAMPLES)])
-        first = start_stream(cluster.bootstrap, work_dir, "--records-per-batch", "400")
+        first = start_stream(cluster.bootstrap, work_dir)
         try:
             wait_for(lambda: len(committed(work_dir)) >= 2, first, work_dir, 250.0)
         finally:
@@ -96,7 +96,6 @@ def test_killed_in_the_middle_each_sample_is_there_once(work_dir: Path) -> None:
         again = [sample(0)]
         late = [json.dumps({**json.loads(sample(0)), "window_start": T0 - 7_200}).encode()]
         send([*again, *late, b"{broken"])
-        # The batch that was under way comes again as it was; all the rest is one.
         second = start_stream(cluster.bootstrap, work_dir, "--until-caught-up")
         try:
             wait_for(lambda: second.poll() == 0, _Patient(second), work_dir, 250.0)
