@@ -7,6 +7,7 @@ from kazoo.client import KazooClient
 from yard import cli, running_yard
 
 from shunter.app.demo.proof import Leftovers
+from shunter.testbed.probes import brokers_known_at
 from shunter.testbed.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
@@ -30,6 +31,11 @@ def yard(shared_yard):
     for broker in shared_yard.cluster.brokers.values():
         if not broker.alive:
             broker.start()
+    everybody = {*IDS, shared_yard.controller.broker_id}
+    for broker in shared_yard.cluster.brokers.values():
+        wait_until(
+            lambda port=broker.port: brokers_known_at(port) == everybody, what=f"{broker.name} knows all", timeout_s=120
+        )
     return shared_yard
 
 
@@ -95,6 +101,7 @@ def places(yard, topic):
     return [found["partitions"][number] for number in sorted(found["partitions"])]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_moves_are_stopped(yard):
     stuck_in_the_middle(yard, "stopped")
@@ -109,6 +116,7 @@ def test_moves_are_stopped(yard):
     assert_apache_leads(yard)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_moves_are_rolled_back(yard):
     stuck_in_the_middle(yard, "back")

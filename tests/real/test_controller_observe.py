@@ -164,7 +164,8 @@ def a_broker_that_does_not_lead(cluster):
     return next(broker for broker in cluster.brokers if broker != controller_of(cluster))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_topics_a_move_and_a_dead_broker(tmp_path):
     with apache_cluster(tmp_path) as cluster, observing(cluster) as found:
         create(cluster, "t", (1, 2), 4)
