@@ -72,13 +72,13 @@ class Part(Enum):
     ELECT_FIRST = "elect its first leader, and tell where it can have none yet"
     ELECT = "elect a leader if it has none that is live"
     SHRINK = "take followers out of the ISR that can't serve it"
-    REPLACE = "give a controller's place among the replicas to a broker, or owe it"
-    PLACE = "give it the replicas that it is owed"
     ADVANCE = "take the next step of its move, or remember what it waits for"
     RELAX = "relax the floor of a move that waits too long, or roll it back"
     CLOSE = "end its move, for its topic goes"
     OWE = "ask again for a deletion that was not acknowledged; or owe it, and end its move if nothing is left"
     FINISH = "end a move that has only deletions left, if none is left"
+    REPLACE = "give a controller's place among the replicas to a broker, or owe it, unless it moves"
+    PLACE = "give it the replicas that it is owed"
 
 
 class Look(NamedTuple):
@@ -91,7 +91,7 @@ class Look(NamedTuple):
 _OF_STATES = frozenset({Part.DEMOTE, Part.ELECT_FIRST, Part.ELECT, Part.SHRINK, Part.ADVANCE, Part.RELAX})
 """Parts that decide by a partition's state: where that can't be read, or is set aside, they are not even begun."""
 
-_MOVE = (Part.RECONCILE, Part.ADVANCE)
+_MOVE = (Part.RECONCILE, Part.ADVANCE, Part.REPLACE)
 
 LOOKS: Mapping[Reason, Look] = MappingProxyType(
     {
@@ -104,7 +104,7 @@ LOOKS: Mapping[Reason, Look] = MappingProxyType(
         Reason.ISR_ALTERED: Look(Priority.ISR, _MOVE),
         Reason.ISR_READ: Look(Priority.ISR, _MOVE),
         Reason.FOUND_MOVING: Look(Priority.NORMAL, _MOVE),
-        Reason.NAMED_TWICE: Look(Priority.NORMAL, (Part.RECONCILE_AGAIN, Part.ADVANCE)),
+        Reason.NAMED_TWICE: Look(Priority.NORMAL, (Part.RECONCILE_AGAIN, Part.ADVANCE, Part.REPLACE)),
         Reason.BROKERS_CHANGED: Look(Priority.NORMAL, _MOVE),
         Reason.CONFIG_CHANGED: Look(Priority.NORMAL, _MOVE),
         Reason.SETTINGS_CHANGED: Look(Priority.NORMAL, _MOVE),
@@ -113,10 +113,10 @@ LOOKS: Mapping[Reason, Look] = MappingProxyType(
         Reason.NEVER_LED: Look(Priority.NORMAL, (Part.ELECT_FIRST,)),
         Reason.ON_CONTROLLER: Look(Priority.NORMAL, (Part.REPLACE,)),
         Reason.REPLICA_OWED: Look(Priority.NORMAL, (Part.PLACE,)),
-        Reason.DELETED: Look(Priority.CLEANUP, (Part.FINISH,)),
-        Reason.NOT_DELETED: Look(Priority.CLEANUP, (Part.OWE,)),
+        Reason.DELETED: Look(Priority.CLEANUP, (Part.FINISH, Part.REPLACE)),
+        Reason.NOT_DELETED: Look(Priority.CLEANUP, (Part.OWE, Part.REPLACE)),
         Reason.OLDER_GONE: Look(Priority.CLEANUP, (Part.ELECT,)),
-        Reason.OVERDUE: Look(Priority.CLEANUP, (Part.RECONCILE, Part.RELAX)),
+        Reason.OVERDUE: Look(Priority.CLEANUP, (Part.RECONCILE, Part.RELAX, Part.REPLACE)),
     }
 )
 """What happened → how urgently it is looked at, and which parts of the review are done."""
@@ -163,10 +163,6 @@ class Reviews:
                 elections.elect_offline(draft, self.settings, tp)
             case Part.SHRINK:
                 elections.shrink_to_eligible(draft, tp)
-            case Part.REPLACE:
-                owed_replicas.replace_controllers(draft, tp)
-            case Part.PLACE:
-                owed_replicas.place_owed(draft, tp)
             case Part.ADVANCE:
                 self.moves.advance(draft, tp)
             case Part.RELAX:
@@ -177,6 +173,10 @@ class Reviews:
                 self.moves.owe_instead(draft, tp, broker)
             case Part.FINISH:
                 self.moves.finish_dropping(draft, tp)
+            case Part.REPLACE:
+                owed_replicas.replace_controllers(draft, tp)
+            case Part.PLACE:
+                owed_replicas.place_owed(draft, tp)
             case _:
                 pass
 
