@@ -134,8 +134,9 @@ def place_owed(draft: Draft, tp: TopicPartition) -> None:
     if partition is not None and topic is not None and known.topic_id in (None, topic.topic_id):
         if tp in draft.state.unreadable or tp.topic in draft.state.deleting:
             return
-        if partition.assignment == ReplicaAssignment(replicas) and draft.reassignment(tp) is None:
-            _place(draft, tp, wanted, replicas)
+        assigned = partition.assignment
+        if not assigned.in_motion and set(assigned.replicas) == set(replicas) and draft.reassignment(tp) is None:
+            _place(draft, tp, wanted, assigned.replicas)  # Their order may be another meanwhile.
             return
     del draft.owed_replicas_of(tp.topic)[tp.partition]  # Somebody has decided anew, or it is another topic.
 

@@ -218,7 +218,9 @@ def _factor(state: ControllerState, topic: TopicState) -> int:
     first = topic.partitions[0].assignment.original
     known = state.owed_replicas.get(topic.name)
     owed = known.partitions if known is not None else ()
-    return next((wanted for number, wanted, replicas in owed if number == 0 and replicas == first), len(first))
+    return next(
+        (wanted for number, wanted, replicas in owed if number == 0 and set(replicas) == set(first)), len(first)
+    )
 
 
 def _growing(draft: Draft, name: str, total: int) -> tuple[TopicState, int]:

@@ -228,6 +228,19 @@ def test_whoever_reassigns_a_partition_decides_anew():
     assert world.store.owed_replicas == {}
 
 
+def test_another_order_of_replicas_is_owed_the_same():
+    """Found by world 95209299: a tool made another replica the preferred leader, and the debt was forgotten."""
+    world = owing()
+    topic = world.store.topics["t"]
+    placed = {**topic.assignments, 0: ReplicaAssignment((2, 1))}
+    world.store.topics["t"] = topic._replace(assignments=placed)
+    world.feed(TopicsRead((world.store.topic_snapshot("t"),)))
+    assert world.replicas(T0) == (2, 1)
+    world.revive(3)
+    assert world.replicas(T0) == (2, 1, 3)
+    assert world.store.owed_replicas == {}
+
+
 def test_what_is_owed_to_a_topic_goes_with_it():
     world = owing()
     world.feed(TopicDeletionsSubmitted(("t",), 5))
