@@ -394,7 +394,8 @@ class Draft:
             self.weighed += entry_weight(tp)
             self.newly_owed.append((broker, tp))
             self.rule_on(tp)
-        owed[tp] = leader_epoch
+        if owed.get(tp) != EPOCH_DURING_DELETE:  # What is left of an older topic stays in the way of the next one.
+            owed[tp] = leader_epoch
 
     def settle(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
         """Forget owed deletions that were done."""

@@ -3,8 +3,8 @@
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.draft_records import records_of
 from shunter.core.controller.state import ControllerState
-from shunter.model.partition import TopicPartition
-from shunter.model.records import DeleteReassignmentRequest, PutReassignmentRequest
+from shunter.model.partition import EPOCH_DURING_DELETE, TopicPartition
+from shunter.model.records import DeleteReassignmentRequest, PutOwedDeletion, PutReassignmentRequest
 from shunter.model.snapshot import ReassignmentRequest
 
 FIRST, SECOND, THIRD = (TopicPartition("t", number) for number in range(3))
@@ -31,3 +31,13 @@ def test_a_request_goes_with_the_last_partition_that_it_named():
     assert draft.withdraw(FIRST, ["request_1"])
     assert draft.withdraw(SECOND, ["request_1"])
     assert records_of(draft) == (DeleteReassignmentRequest("request_1"),)
+
+
+def test_what_a_topic_that_goes_is_owed_stays_so_marked():
+    """World 95210827: the broker was not asked to delete it when it came back, and refused the next topic of that name."""
+    draft = Draft(ControllerState(100), 1_000)
+    draft.owe(1, FIRST, EPOCH_DURING_DELETE)
+    draft.owe(1, FIRST, 3)
+    [record] = records_of(draft)
+    assert isinstance(record, PutOwedDeletion)
+    assert record.partitions == ((FIRST, EPOCH_DURING_DELETE),)
