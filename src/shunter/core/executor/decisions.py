@@ -109,6 +109,8 @@ def _gone(work: Pass, move: Move) -> bool:
         reason = f"{move.tp} does not exist any more"
     else:
         return False
+    if move.status.standing is Standing.ASKED:
+        return True  # Its answer is waited for: the next plan may move the new topic, and asks for one thing at a time.
     doubt = move.note(StepTrigger.GONE, work.now_ms).doubt
     assert doubt is not None
     if work.now_ms - doubt.since_ms < CONFIRM_MS:

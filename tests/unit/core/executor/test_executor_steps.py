@@ -134,6 +134,21 @@ def test_a_rollback_is_not_ended_by_the_refusal_of_the_step_before_it() -> None:
     assert rig.yard.partitions[T0].replicas == (1, 2)
 
 
+def test_a_move_whose_topic_is_made_anew_waits_for_the_answer_of_its_request() -> None:
+    """World 97100746: the next plan asked for a step of the new topic while the old one's request was under way."""
+    rig = Rig(Yard({"t": [(1, 2)]}))
+    rig.submit(("t", 0, (3, 4)))
+    asked = until_under_way(rig)
+    rig.pending.remove(asked)
+    rig.yard.delete("t")
+    rig.yard.make("t", [(1, 2)])
+    go_on(rig, 60)
+    assert rig.outcomes() == {T0: None}
+    rig.tell(ev.ReassignmentsAnswered(asked.request_id, {T0: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")}))
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.GONE}
+
+
 def test_a_broker_that_dies_as_its_step_is_asked_for_is_waited_for() -> None:
     """A controller in ZooKeeper mode refuses a broker that is down. That is no refusal for good (world 97000923)."""
     rig = Rig(Yard({"t": [(1, 2)]}))
