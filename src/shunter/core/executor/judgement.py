@@ -7,7 +7,7 @@ from enum import Enum
 from shunter.core.executor.state import CurrentStep, Move
 from shunter.core.executor.step_status import Standing, StepTrigger
 from shunter.model.execution import ObservedPartition, OngoingReassignment
-from shunter.model.partition import Replicas
+from shunter.model.partition import BrokerId, Replicas
 
 CONFIRM_MS = 3_000
 """What looks like a foreign act must last longer than this."""
@@ -94,6 +94,17 @@ def judge(move: Move, seen: ObservedPartition, ongoing: OngoingReassignment | No
     return _judge_doubtful(move, looks, seen, ongoing, now_ms)
 
 
+def _left_over(move: Move, seen: ObservedPartition) -> bool:
+    """Whether a cancel left more than it was to: what a target before the last had added, and the last did not want.
+
+    KRaft takes back what is being added. A replica that a newer target is removing is none of that any more.
+    """
+    step = move.step
+    assert step is not None
+    more = set(seen.replicas).difference(step.after)
+    return step.cancels and set(step.after) <= set(seen.replicas) and more <= set[BrokerId]().union(*move.passed)
+
+
 def _judge_doubtful(
     move: Move, looks: Sight, seen: ObservedPartition, ongoing: OngoingReassignment | None, now_ms: int
 ) -> Verdict:
@@ -102,7 +113,9 @@ def _judge_doubtful(
     assert status.doubt is not None
     lasted = now_ms - status.doubt.since_ms
     if looks is Sight.OTHER:
-        return Verdict.CHANGED if lasted >= patience(move, seen, ongoing) else Verdict.DOUBT
+        if lasted < patience(move, seen, ongoing):
+            return Verdict.DOUBT
+        return Verdict.FINISHED if ongoing is None and _left_over(move, seen) else Verdict.CHANGED
     if status.standing is Standing.SEEN:
         return Verdict.CANCELLED if lasted >= LAG_MS else Verdict.KEEP
     if lasted < RESEND_MS:

@@ -83,3 +83,14 @@ def test_where_there_was_nothing_to_cancel_late_metadata_do_not_end_a_rollback()
     assert judge(turned, seen((1, 2)), None, LAG_MS - 1) is Verdict.DOUBT
     assert judge(turned, seen((3, 2)), None, 1_000) is Verdict.FINISHED, "what it took the place of is done"
     assert judge(turned, seen((1, 2)), None, LAG_MS) is Verdict.FINISHED
+
+
+@pytest.mark.parametrize(("left", "verdict"), [(5, Verdict.FINISHED), (7, Verdict.CHANGED)])
+def test_what_a_cancel_leaves_of_an_earlier_target_is_ours(left: int, verdict: Verdict) -> None:
+    """World 97101221, on KRaft: the move added 5, a newer target did not want it, and the cancel left it there."""
+    back = step((1, 3, 2), (1, 3, 2))
+    back.cancels = True
+    rolled_back = move(back)
+    rolled_back.passed.add(frozenset((2, 5, 6)))
+    assert judge(rolled_back, seen((1, 3, 2, left)), None, 0) is Verdict.DOUBT
+    assert judge(rolled_back, seen((1, 3, 2, left)), None, LAG_MS) is verdict
