@@ -102,7 +102,7 @@ def test_steps_and_the_rates_between_brokers(journal):
 
 def test_plans_against_truth(spark, journal):
     schedules = spark.createDataFrame(
-        [("c1", "p1", "as planned", 1.0, 1, 40.0, 45.0, 50.0, 1505.0, "x", None)], SCHEDULES.schema
+        [("c1", "p1", "as planned", 1.0, 1, 40.0, 45.0, 50.0, 1505.0, "x", *([None] * 5))], SCHEDULES.schema
     )
     loads = spark.createDataFrame(
         [
