@@ -32,6 +32,7 @@ from shunter.drivers.broker_connection import ApiRanges, BrokerConnection
 from shunter.drivers.broker_release import Release, release_of
 from shunter.drivers.channel_stats import ChannelStats, QueueStats
 from shunter.drivers.supervision import Supervise
+from shunter.drivers.together import run_together
 from shunter.errors import ErrorCode, FormatError
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.features import Protocol
@@ -277,14 +278,11 @@ class _Channel:
             answers = self._answers
             connection = await self._open()
             try:
-                async with asyncio.TaskGroup() as talk:
-                    talk.create_task(self._write(connection))
-                    talk.create_task(self._read(connection))
-                    talk.create_task(self._time(connection))
-            except* (OSError, EOFError, FormatError) as lost:
+                await run_together(self._write(connection), self._read(connection), self._time(connection))
+            except (OSError, EOFError, FormatError) as lost:
                 self._owner.stats.lost += 1
                 self._wait_for_it()
-                _LOG.info("broker %d: connection lost: %s", self.broker.id, lost.exceptions[0])
+                _LOG.info("broker %d: connection lost: %s", self.broker.id, lost)
             finally:
                 self.connected = False
                 connection.close()

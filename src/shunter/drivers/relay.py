@@ -14,6 +14,7 @@ from typing import Final
 
 from shunter.drivers.broker_access import PLAIN_ACCESS, BrokerAccess
 from shunter.drivers.broker_connection import ApiRanges, BrokerConnection
+from shunter.drivers.together import run_together
 from shunter.errors import DriverError, FormatError
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import BrokerId
@@ -177,13 +178,11 @@ class _RelayConnection:
         try:
             connection = await BrokerConnection.open(self._endpoint, "shunter-relay", self._access)
             try:
-                async with asyncio.TaskGroup() as talk:
-                    talk.create_task(self._write(connection))
-                    talk.create_task(self._read(connection))
+                await run_together(self._write(connection), self._read(connection))
             finally:
                 connection.close()
-        except* (OSError, EOFError, FormatError) as lost:
-            reason = _first(lost)
+        except (OSError, EOFError, FormatError) as lost:
+            reason = lost
             _LOG.info("relay to %s:%d ended: %s", self._endpoint.host, self._endpoint.port, reason)
         finally:
             for future in self._answers.values():
@@ -201,11 +200,3 @@ class _RelayConnection:
                 future = self._answers.get(int.from_bytes(payload[:4], "big", signed=True))
                 if future is not None and not future.done():
                     future.set_result(payload)
-
-
-def _first(group: BaseExceptionGroup[Exception]) -> Exception:
-    """Give the first failure of a group of groups."""
-    failure: BaseException = group
-    while isinstance(failure, BaseExceptionGroup):
-        failure = failure.exceptions[0]
-    return failure if isinstance(failure, Exception) else EOFError(str(failure))

@@ -1,0 +1,47 @@
+"""Coroutines side by side: what their caller can still do after one of them failed."""
+
+import asyncio
+
+import pytest
+
+from shunter.drivers.together import run_together
+
+
+async def fail():
+    await asyncio.sleep(0)
+    raise ConnectionResetError("the broker hung up")
+
+
+async def wait_for_ever(ended):
+    try:
+        await asyncio.Event().wait()
+    finally:
+        ended.append("waiting")
+
+
+async def test_the_first_failure_ends_all():
+    ended = []
+    with pytest.raises(ConnectionResetError, match="hung up"):
+        await run_together(wait_for_ever(ended), fail())
+    assert ended == ["waiting"]
+
+
+async def test_a_timeout_of_the_caller_is_one_afterwards():
+    """With `asyncio.TaskGroup` of Python 3.11.2, Debian 12's, it was a cancellation that nobody had asked for."""
+    with pytest.raises(ConnectionResetError):
+        await run_together(wait_for_ever([]), fail())
+    assert asyncio.current_task().cancelling() == 0
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await asyncio.Event().wait()
+
+
+async def test_who_is_cancelled_leaves_nothing_running():
+    ended = []
+    caller = asyncio.create_task(run_together(wait_for_ever(ended), wait_for_ever(ended)))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert ended == ["waiting", "waiting"]
