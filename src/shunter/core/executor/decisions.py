@@ -132,14 +132,15 @@ def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
     assert step is not None
     if standing in (Standing.UNASKED, Standing.ASKED):
         return
-    if move.status.refused and move.status.requests >= PATIENCE:
-        _give_up(work, move, step)
-        return
     if standing in (Standing.ACCEPTED, Standing.SEEN) and not step.accepted:
         work.write(move, StepAccepted(move.tp, step.number))
         return
     seen = _fresh(work, move)
     if seen is None:
+        return
+    absent = tuple(broker for broker in step.after if broker not in live and broker not in seen.replicas)
+    if move.status.refused and move.status.refusals >= PATIENCE and not absent:
+        _give_up(work, move, step)
         return
     verdict = judge(move, seen, work.state.cluster.ongoing.get(move.tp), work.now_ms)
     if verdict is Verdict.FINISHED and _lags(work, move, seen):
@@ -152,7 +153,6 @@ def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
     elif verdict is Verdict.SEND:
         if move.turned_at_ms is not None and _decide_turned(work, move, seen, live, running=False):
             return  # What was never taken on, and is not wanted any more, is not asked for now.
-        absent = tuple(broker for broker in step.after if broker not in live and broker not in seen.replicas)
         if move.status.refused and absent:
             move.waits = _held(work, absent, live)  # ZooKeeper's controller refuses a broker that is down.
             return

@@ -21,7 +21,7 @@ RESENDS = 3
 
 
 PATIENCE = 5
-"""Times that a step is asked for before its move is given up, where Kafka calls the last error final."""
+"""Refusals that Kafka calls final after which a step's move is given up. A broker that dies is refused before it is known."""
 
 
 class Verdict(Enum):

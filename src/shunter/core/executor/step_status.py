@@ -155,6 +155,7 @@ class StepStatus(NamedTuple):
         doubt: None: it looks as it should.
         request_id: The last request; 0: none by this process.
         requests: How often this process asked for it.
+        refusals: How often the cluster refused it for good.
         blind_until_ms: What was seen before this moment says nothing about the last request.
         nothing_left: The answer was that there is nothing to cancel.
         refused: Why the cluster refused the last request; "": it did not, or the move was turned since.
@@ -165,6 +166,7 @@ class StepStatus(NamedTuple):
     doubt: Doubt | None = None
     request_id: int = 0
     requests: int = 0
+    refusals: int = 0
     blind_until_ms: int = 0
     nothing_left: bool = False
     refused: str = ""
@@ -216,7 +218,8 @@ def status_after(
             nothing_left = trigger is StepTrigger.NOTHING_LEFT
             return status._replace(standing=standing, blind_until_ms=at_ms, nothing_left=nothing_left, refused="")
         case StepTrigger.REFUSED | StepTrigger.UNANSWERED:
-            return status._replace(standing=standing, blind_until_ms=at_ms, refused=why)
+            refusals = status.refusals + (trigger is StepTrigger.REFUSED)
+            return status._replace(standing=standing, blind_until_ms=at_ms, refused=why, refusals=refusals)
         case StepTrigger.TURNED:
             return status._replace(standing=standing, refused="")  # What is wanted now was not refused.
         case StepTrigger.OURS | StepTrigger.RECORDED:

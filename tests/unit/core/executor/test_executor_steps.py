@@ -134,6 +134,22 @@ def test_a_rollback_is_not_ended_by_the_refusal_of_the_step_before_it() -> None:
     assert rig.yard.partitions[T0].replicas == (1, 2)
 
 
+def test_requests_without_an_answer_are_no_refusals() -> None:
+    """World 97200317: four vain requests, then one refusal of a broker that had just died, and the move was given up."""
+    rig = Rig(Yard({"t": [(4,)]}))
+    rig.submit(("t", 0, (1,)))
+    until_under_way(rig)
+    rig.yard.refuse[T0] = ErrorCode.REQUEST_TIMED_OUT
+    until(rig, lambda: rig.core.state.moves[T0].status.requests == PATIENCE, 2_000, "it was not asked for again")
+    rig.yard.refuse[T0] = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    until(rig, lambda: bool(rig.core.state.moves[T0].status.refused), 2_000, "it was not refused")
+    go_on(rig, 4)
+    assert rig.outcomes() == {T0: None}
+    rig.yard.refuse.clear()
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.DONE}
+
+
 def test_a_move_whose_topic_is_made_anew_waits_for_the_answer_of_its_request() -> None:
     """World 97100746: the next plan asked for a step of the new topic while the old one's request was under way."""
     rig = Rig(Yard({"t": [(1, 2)]}))
