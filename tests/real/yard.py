@@ -118,6 +118,9 @@ class Yard:
         settings |= {ThrottleKey("broker", id_, each): rate for id_ in live for each in (LEADER_RATE, FOLLOWER_RATE)}
         with BlockingAdmin({"bootstrap_servers": self.bootstrap}) as cluster:
             refused = cluster.write_settings(settings)
+            # Whoever has just come back may not name all the others yet, and nobody waits for who is not named.
+            named = {str(node.id) for node in cluster.nodes()}
+            refused |= {ThrottleKey("broker", id_, LEADER_RATE): "not named" for id_ in live if id_ not in named}
             if not bytes_per_s:  # The topic may be gone, and its settings with it.
                 refused = {key: why for key, why in refused.items() if key.kind == "broker"}
                 settings = {key: value for key, value in settings.items() if key.kind == "broker"}
