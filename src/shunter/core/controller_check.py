@@ -234,7 +234,7 @@ def _settings(facts: Facts, settings: ControllerSettings) -> Iterator[Controller
             yield from _compared(name, next(iter(values)), settings)
     for name, todo in (
         (POLICY, "it is not asked under Shunter: set the topic_policy_… settings"),
-        (AUTHORIZER, "Shunter's own listeners have no authorizer: let brokers and operators alone reach them"),
+        (AUTHORIZER, "without --server-properties Shunter's own listeners have no authorizer: give it a broker's file"),
     ):
         brokers = [broker for broker, known in told if known.get(name)]
         if brokers:
