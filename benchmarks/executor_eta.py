@@ -188,7 +188,7 @@ def execute(cluster: KRaftCluster, folder: Path, number: int, scenario: Scenario
         command, None if scenario.disturb is None else partial(disturb, scenario.disturb, cluster, journal)
     )
     state, _holder = read_journal(JournalPlace(journal))
-    return Run(lines, max(move.closed_at_ms for move in state.moves.values()) / 1000, changed)
+    return Run(lines, max(move.ended.at_ms for move in state.moves.values() if move.ended) / 1000, changed)
 
 
 @dataclass(frozen=True)
