@@ -115,7 +115,7 @@ def why(question: Question, folder: Path, tell: Callable[[str], None], *, as_jso
         tell(f"{reader.unreadable} lines of it can't be read, and are left out.")
     for told in narrate(kept):
         tell(told)
-    if not any("topic" in line.facts or line.kind in {"brokers", "sent", "refused"} for line in kept):
+    if not selection.named:
         tell(f"Nothing is logged about {question.name}{' since then' if question.since_ms else ''}.")
 
 

@@ -59,6 +59,8 @@ class Selection:
     begins_ms: int | None = None
     lost: int = 0
     """Entries that the log lacks, by its own word."""
+    named: bool = False
+    """Whether a chosen line names what is asked about: requests that tell everything are chosen without."""
     _n: int = 0
     """Number of the last event of which a line was chosen for what it says about the question."""
     _replicas: set[int] = field(default_factory=set[int])
@@ -72,7 +74,24 @@ class Selection:
             if self.begins_ms is None:
                 self.begins_ms = line.at_ms
             if self._chosen(line) and line.at_ms >= self.question.since_ms:
+                self.named = self.named or self._named_in(line)
                 yield line
+
+    def _named_in(self, line: LogLine) -> bool:
+        if line.kind in ALWAYS or (line.kind == "notice" and line.facts.get("notice") in TERM_NOTICES):
+            return False
+        if line.kind == "sent" and self.question.broker is None:
+            return self._listed(line.facts)
+        if line.kind == "brokers":
+            return self.question.broker in _ids_of(line.facts)
+        return self.question.broker is not None or line.kind == "notice" or self.question.names(line.facts)
+
+    def _listed(self, facts: Mapping[str, Any]) -> bool:
+        """Whether a request's line lists the partition, or one of the topic. A long request's line lists none."""
+        listed: Mapping[str, list[int]] = facts.get("partitions", {})
+        if self.question.partition is not None:
+            return self.question.partition.partition in listed.get(self.question.partition.topic, ())
+        return self.question.topic in listed
 
     def _chosen(self, line: LogLine) -> bool:
         facts = line.facts
@@ -131,21 +150,17 @@ class Selection:
             told = bool(wanted) and (facts.get("n") == self._n or facts.get("full", False))
         else:
             wanted = brokers if facts.get("api") == "UpdateMetadata" else brokers & self._replicas
-            listed: Mapping[str, list[int]] | None = facts.get("partitions")
-            if listed is None:
-                told = facts.get("n") == self._n or facts.get("full", False)
-            elif question.partition is not None:
-                told = question.partition.partition in listed.get(question.partition.topic, ())
-                wanted = brokers
+            if "partitions" in facts:
+                told, wanted = self._listed(facts), brokers
             else:
-                told, wanted = question.topic in listed, brokers
+                told = facts.get("n") == self._n or facts.get("full", False)
         if not told or not wanted:
             return False
         self._requests[facts["request"]] = wanted
         return True
 
     def _brokers(self, facts: Mapping[str, Any]) -> bool:
-        named = {broker for ids in facts.values() if isinstance(ids, list) for broker in ids}
+        named = _ids_of(facts)
         if self.question.broker is not None:
             return self.question.broker in named or "live" in facts
         return bool(named & self._replicas) and "live" not in facts
@@ -159,6 +174,11 @@ class Selection:
         if question.partition is not None:
             return about in {str(question.partition), question.partition.topic}
         return about == question.topic or about.rpartition("-")[0] == question.topic
+
+
+def _ids_of(facts: Mapping[str, Any]) -> set[int]:
+    """The brokers that a line about brokers names."""
+    return {broker for ids in facts.values() if isinstance(ids, list) for broker in ids}
 
 
 def _concerns(facts: Mapping[str, Any], broker: int) -> bool:

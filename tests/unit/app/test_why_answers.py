@@ -48,6 +48,24 @@ def test_files_are_read_from_the_oldest_on_and_broken_lines_are_counted(tmp_path
     assert "Nothing is logged about other-0" in answer(tmp_path, "other-0")[1]
 
 
+def test_requests_that_tell_a_broker_everything_name_nobody(tmp_path: Path) -> None:
+    everything = {"n": 1, "cause": "BrokersRead#1", "request": 5, "api": "UpdateMetadata", "brokers": [3], "full": True}
+    lines = [
+        LogLine(1_000, "brokers", {"n": 1, "cause": "BrokersRead#1", "live": [1, 2, 3]}),
+        LogLine(1_001, "sent", {**everything, "partition_count": 60}),
+        LogLine(1_002, "answered", {"request": 5, "broker": 3}),
+        LogLine(1_003, "sent", {**everything, "request": 6, "partition_count": 1, "partitions": {"orders": [7]}}),
+    ]
+    (tmp_path / "state-changes.log").write_bytes(b"".join(encode_line(line) + b"\n" for line in lines))
+    for named, unnamed in ((("orders-7",), ("other-0",)), (("--topic", "orders"), ("--topic", "other"))):
+        assert "Nothing is logged" not in answer(tmp_path, *named)[1]
+        told = answer(tmp_path, *unnamed)[1]
+        assert "UpdateMetadata #5 queued to broker 3, everything" in told, "it may have told of that, too"
+        assert "Nothing is logged about" in told
+    assert "Nothing is logged" not in answer(tmp_path, "--broker", "3")[1]
+    assert "Nothing is logged about broker 9" in answer(tmp_path, "--broker", "9")[1]
+
+
 def test_a_log_that_is_not_there_or_can_not_be_read(tmp_path: Path) -> None:
     assert answer(tmp_path, "orders-7")[0] == 1
     (tmp_path / "state-changes.log").mkdir()
