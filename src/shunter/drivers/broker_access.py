@@ -218,7 +218,7 @@ class BrokerAccess:
 
     async def _exchange(self, connection: Asking, login: SaslLogin) -> None:
         body = encode_message(SaslHandshakeRequest(mechanism=login.mechanism))
-        answer = _decoded(_read_handshake, await connection.ask(SASL_HANDSHAKE, 1, body))
+        answer = decoded_answer(_read_handshake, await connection.ask(SASL_HANDSHAKE, 1, body), "login")
         if answer.error_code:
             served = ", ".join(answer.mechanisms)
             raise SaslRefused(f"the broker does not take {login.mechanism}; it takes {served}")
@@ -241,17 +241,27 @@ class BrokerAccess:
 
 async def _authenticate(connection: Asking, token: bytes) -> bytes:
     body = encode_message(SaslAuthenticateRequest(auth_bytes=token))
-    answer = _decoded(_read_authentication, await connection.ask(SASL_AUTHENTICATE, 0, body))
+    answer = decoded_answer(_read_authentication, await connection.ask(SASL_AUTHENTICATE, 0, body), "login")
     if answer.error_code:
         raise SaslRefused(f"the broker refuses it: {answer.error_message or answer.error_code.name}")
     return bytes(answer.auth_bytes)
 
 
-def _decoded(reader: Any, body: bytes) -> Any:
+def decoded_answer(reader: Any, body: bytes, place: str) -> Any:
+    """Decode an answer's body.
+
+    Args:
+        reader: kio's, of the answer's schema.
+        body: the answer from its body on.
+        place: what the error names.
+
+    Raises:
+        FormatError: it can't be read.
+    """
     try:
         answer, _ = reader(body, 0)
     except Exception as error:  # kio raises errors of many kinds for bytes that it can't read
-        raise FormatError("login", f"unreadable: {error}") from error
+        raise FormatError(place, f"unreadable: {error}") from error
     return answer
 
 

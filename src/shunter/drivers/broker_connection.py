@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from kio.schema.api_versions.v0.response import ApiVersionsResponse
 from kio.serial import entity_reader
 
-from shunter.drivers.broker_access import PLAIN_ACCESS, BrokerAccess, Wire
+from shunter.drivers.broker_access import PLAIN_ACCESS, BrokerAccess, Wire, decoded_answer
 from shunter.drivers.turns import Turns
 from shunter.errors import FormatError
 from shunter.model.broker import Endpoint
@@ -88,10 +88,7 @@ class BrokerConnection:
     async def negotiate(self) -> None:
         """Ask ApiVersions v0, which every broker knows."""
         body = await self.ask(API_VERSIONS, 0, b"")
-        try:
-            response, _ = _read_api_versions(body, 0)
-        except Exception as error:  # kio raises errors of many kinds for bytes that it can't read
-            raise FormatError("ApiVersions", f"unreadable: {error}") from error
+        response = decoded_answer(_read_api_versions, body, "ApiVersions")
         if response.error_code:
             raise FormatError("ApiVersions", f"refused with error {int(response.error_code)}")
         self.ranges = {int(key.api_key): (int(key.min_version), int(key.max_version)) for key in response.api_keys}

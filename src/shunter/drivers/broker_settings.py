@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable
 
 from kio.schema.describe_configs.v1.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.describe_configs.v1.response import DescribeConfigsResponse
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 from kio.static.primitive import i8
 
 from shunter.drivers.broker_connection import BrokerConnection
 from shunter.errors import DriverError
 from shunter.model.partition import BrokerId
+from shunter.wire.requests import encode_message
 
 DESCRIBE_CONFIGS = 32
 _VERSION = 1
 _BROKER = 4
 _read = entity_reader(DescribeConfigsResponse)
-_write = entity_writer(DescribeConfigsRequest)
 
 
 async def settings_of(
@@ -39,14 +38,10 @@ async def settings_of(
     resource = DescribeConfigsResource(
         resource_type=i8(_BROKER), resource_name=str(broker), configuration_keys=tuple(names)
     )
-    body = io.BytesIO()
-    _write(body, DescribeConfigsRequest(resources=(resource,), include_synonyms=False))
-    await connection.send(DESCRIBE_CONFIGS, _VERSION, connection.next_correlation_id(), body.getvalue())
-    frames: list[bytes] = []
-    while not frames:
-        frames = await connection.receive()
+    body = encode_message(DescribeConfigsRequest(resources=(resource,), include_synonyms=False))
+    told_body = await connection.ask(DESCRIBE_CONFIGS, _VERSION, body)
     try:
-        answer, _ = _read(frames[0], 4)
+        answer, _ = _read(told_body, 0)
     except Exception as error:  # kio raises errors of many kinds for bytes that it can't read
         raise DriverError(f"broker {broker}: DescribeConfigs: unreadable: {error}", retriable=False) from error
     if len(answer.results) != 1 or answer.results[0].error_code:

@@ -20,7 +20,13 @@ from kio.static.constants import EntityType
 
 from shunter.errors import ErrorCode, FormatError, InvariantViolation, RequestRejected
 from shunter.model.settings import WireLimits
-from shunter.wire.framing import read_request_head, response_frame
+from shunter.wire.framing import (
+    SIZE_BYTES,
+    read_request_head,
+    read_response_head,
+    response_frame,
+    response_header_version,
+)
 from shunter.wire.guard import look_over
 from shunter.wire.primitives import Cursor
 from shunter.wire.reassignments import (
@@ -155,14 +161,15 @@ def decode_request(frame: bytes | memoryview, limits: WireLimits, place: str = "
 def _read_by_kio(schema: Any, data: bytes, offset: int, *, longest: int, place: str) -> Any:
     body, start = look_over(schema, data, offset, longest, place)
     try:
-        message, _ = _reader(schema)(body, start)
+        message, _ = reader_of(schema)(body, start)
     except _READ_ERRORS as error:
         raise FormatError(place, f"{type(error).__name__}: {error}") from error
     return message
 
 
 @cache
-def _reader(schema: Any) -> Any:
+def reader_of(schema: Any) -> Any:
+    """Give kio's reader of a schema: (bytes, offset) -> (entity, bytes read). It is made once."""
     return entity_reader(schema)
 
 
@@ -172,6 +179,22 @@ def encode_message(message: Any) -> bytes:
     with io.BytesIO() as buffer:
         entity_writer(entity)(buffer, message)
         return buffer.getvalue()
+
+
+def decode_response(parsed: ParsedRequest, frame: bytes | memoryview) -> Any:
+    """Decode a broker's answer to a request.
+
+    Args:
+        parsed: the request.
+        frame: the answer, with its size.
+
+    Raises:
+        FormatError: its header can't be read; of its body kio raises errors of many kinds.
+    """
+    payload = memoryview(frame)[SIZE_BYTES:]
+    _, offset = read_response_head(payload, response_header_version(parsed.api_key, parsed.version) or 0)
+    response, _ = reader_of(response_entity(parsed))(payload, offset)
+    return response
 
 
 def encode_response(parsed: ParsedRequest, message: Any) -> bytes:

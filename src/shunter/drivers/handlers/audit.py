@@ -14,15 +14,12 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kio.schema.index import api_key_map
-from kio.serial import entity_reader
 
 from shunter.drivers.handlers.context import Call, RawAnswer
 from shunter.errors import ErrorCode, FormatError
 from shunter.model.log_line import LogLine
 from shunter.wire import requests
-from shunter.wire.framing import SIZE_BYTES, read_response_head, response_header_version
 from shunter.wire.reassignments import ALTER_PARTITION_REASSIGNMENTS
-from shunter.wire.requests import response_entity
 
 Facts: TypeAlias = dict[str, Any]
 
@@ -208,7 +205,7 @@ def _outcome(call: Call, answer: Any) -> Facts:
     if isinstance(answer, RawAnswer):
         facts["by_a_broker"] = True
         try:
-            answer = _read(call, answer)
+            answer = requests.decode_response(call.parsed, answer.frame)
         except FormatError:
             return facts
     counts: Counter[str] = Counter()
@@ -222,19 +219,6 @@ def _outcome(call: Call, answer: Any) -> Facts:
     if refused:
         facts["refused"] = refused
     return facts
-
-
-def _read(call: Call, answer: RawAnswer) -> Any:
-    """Decode a broker's answer."""
-    key, version = call.parsed.api_key, call.parsed.version
-    frame = memoryview(answer.frame)[SIZE_BYTES:]
-    _, offset = read_response_head(frame, response_header_version(key, version) or 0)
-    return _reader(response_entity(call.parsed))(frame, offset)[0]
-
-
-@cache
-def _reader(schema: Any) -> Any:
-    return entity_reader(schema)
 
 
 _NAMES = (

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import count
 from typing import Any, NamedTuple, NoReturn
-
-from kio.serial import entity_reader
 
 from shunter.core.authorizer import Authorizer, NetworkAuthorizer, Requester, authorized_operations
 from shunter.core.controller.events import Event, ReplyToken
@@ -31,8 +28,8 @@ from shunter.errors import DriverError, ErrorCode, InvariantViolation, RequestRe
 from shunter.model.acl import AclResource, Operation
 from shunter.model.partition import BrokerId
 from shunter.model.principal import ANONYMOUS, Principal
-from shunter.wire.framing import SIZE_BYTES, read_response_head, request_frame_head, response_header_version
-from shunter.wire.requests import ParsedRequest, encode_message, response_entity
+from shunter.wire.framing import SIZE_BYTES, request_frame_head
+from shunter.wire.requests import ParsedRequest, decode_response, encode_message, response_entity
 
 
 def _no_audit(_call: Call, _answer: Any, _failure: str | None, _seconds: float) -> None:
@@ -204,11 +201,7 @@ class Call:
         parsed = self.parsed
         body = encode_message(message)
         head = request_frame_head(parsed.api_key, parsed.version, parsed.correlation_id, parsed.client_id, len(body))
-        answer = memoryview(await self.relayed((head + body)[SIZE_BYTES:], anywhere=True))[SIZE_BYTES:]
-        header = response_header_version(parsed.api_key, parsed.version)
-        _, offset = read_response_head(answer, 0 if header is None else header)
-        response, _ = _reader(response_entity(parsed))(answer, offset)
-        return response
+        return decode_response(parsed, await self.relayed((head + body)[SIZE_BYTES:], anywhere=True))
 
     async def relayed(self, frame: bytes, *, anywhere: bool = False) -> bytes:
         """Have a live broker answer a request of ours in the place of this one.
@@ -224,11 +217,6 @@ class Call:
             told = f"API {self.parsed.api_key}: nothing is passed on (relay=none): ask a broker"
             raise DriverError(told, retriable=False)
         return await self.node.relay.pass_on(frame, None if anywhere else self.listener)
-
-
-@cache
-def _reader(schema: Any) -> Any:
-    return entity_reader(schema)
 
 
 def unexpected(reply: Reply, wanted: type) -> InvariantViolation:

@@ -7,15 +7,14 @@ judged by its own handler, which knows them; `EACH` names those, and docs/securi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any, Final
 
 from kio.index import load_request_schema
-from kio.serial import entity_reader
 
 from shunter.drivers.handlers.context import Call
 from shunter.errors import ErrorCode, FormatError
 from shunter.model.acl import CLUSTER, AclResource, Operation, ResourceType
+from shunter.model.settings import WireLimits
 from shunter.wire import requests
 from shunter.wire.framing import read_request_head
 from shunter.wire.guard import look_over
@@ -26,7 +25,7 @@ DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
 DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS, DESCRIBE_USER_SCRAM_CREDENTIALS = 48, 49, 50
 TOKENS: Final = frozenset({38, 39, 40, 41})
 """Delegation tokens belong to whoever asks for them, and a broker would take us for him."""
-LONGEST_ARRAY: Final = 250_000
+LONGEST_ARRAY: Final = WireLimits().array_length
 
 CLUSTER_RIGHTS: Final[Mapping[int, Operation]] = {
     requests.CONTROLLED_SHUTDOWN: Operation.CLUSTER_ACTION,
@@ -123,12 +122,7 @@ def decoded(call: Call) -> Any:
     schema = load_request_schema(parsed.api_key, parsed.version)
     body, start = look_over(schema, parsed.frame, head.body_offset, LONGEST_ARRAY, call.peer)
     try:
-        message, _ = _reader(schema)(body, start)
+        message, _ = requests.reader_of(schema)(body, start)
     except Exception as error:  # kio raises errors of many kinds for bytes that it can't read
         raise FormatError(call.peer, f"API {parsed.api_key} can't be read: {error}") from error
     return message
-
-
-@cache
-def _reader(schema: Any) -> Any:
-    return entity_reader(schema)
