@@ -72,10 +72,9 @@ class StateLog:
         """Give the lines of one event, in order: what came, what was decided, what was sent, what was refused."""
         self._n += 1
         now_ms, cause = envelope.now_ms, envelope.cause
-        shared: Facts = {"epoch": self._epoch, "n": self._n}
         for kind, facts in self._of_event(envelope):
             yield LogLine(now_ms, kind, {"epoch": self._epoch, "n": self._n, "cause": cause, **facts})
-        shared["epoch"] = self._epoch
+        shared: Facts = {"epoch": self._epoch, "n": self._n}
         # What was decided carries the cause of its own task: the write may have been begun by another event.
         causes = {ruling.cause for decision in ready.decisions for ruling in decision.rulings}
         told = causes.pop() if len(causes) == 1 else cause

@@ -138,10 +138,12 @@ def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
     seen = _fresh(work, move)
     if seen is None:
         return
-    absent = tuple(broker for broker in step.after if broker not in live and broker not in seen.replicas)
-    if move.status.refused and move.status.refusals >= PATIENCE and not absent:
-        _give_up(work, move, step)
-        return
+    absent: Replicas = ()
+    if move.status.refused:  # ZooKeeper's controller refuses a broker that is down.
+        absent = tuple(broker for broker in step.after if broker not in live and broker not in seen.replicas)
+        if move.status.refusals >= PATIENCE and not absent:
+            _give_up(work, move, step)
+            return
     verdict = judge(move, seen, work.state.cluster.ongoing.get(move.tp), work.now_ms)
     if verdict is Verdict.FINISHED and _lags(work, move, seen):
         return
@@ -153,8 +155,8 @@ def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
     elif verdict is Verdict.SEND:
         if move.turned_at_ms is not None and _decide_turned(work, move, seen, live, running=False):
             return  # What was never taken on, and is not wanted any more, is not asked for now.
-        if move.status.refused and absent:
-            move.waits = _held(work, absent, live)  # ZooKeeper's controller refuses a broker that is down.
+        if absent:
+            move.waits = _held(work, absent, live)
             return
         move.note(StepTrigger.DUE)
     elif verdict is Verdict.CANCELLED:
