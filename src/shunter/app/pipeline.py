@@ -10,7 +10,7 @@ import re
 import socket
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -459,14 +459,23 @@ def plan(
         options.rates_age,
     )
     outcomes = plan_lake(spark, lake, asked)
-    absent = sorted(set(options.clusters) - {outcome.cluster_id for outcome in outcomes})
-    if absent:
-        raise FormatError(lake.root, f"has no cluster {absent[0]}")
-    if not outcomes:
-        raise FormatError(lake.root, "has no cluster to plan: run `shunter pipeline ingest` and `model` first")
+    require_clusters(lake, options.clusters, [outcome.cluster_id for outcome in outcomes], "plan")
     if out is not None:
         write_reassignments(spark, lake, plan_id, out)
     return plan_id, outcomes
+
+
+def require_clusters(lake: Lake, asked: Collection[str], found: Collection[str], verb: str) -> None:
+    """See that each cluster that was asked for is there, and that there is one at all.
+
+    Raises:
+        FormatError: it is not so; `verb` says what was to be done with it.
+    """
+    absent = sorted(set(asked).difference(found))
+    if absent:
+        raise FormatError(lake.root, f"has no cluster {absent[0]}")
+    if not found:
+        raise FormatError(lake.root, f"has no cluster to {verb}: run `shunter pipeline ingest` and `model` first")
 
 
 def write_reassignments(spark: SparkSession, lake: Lake, plan_id: str, out: Path) -> tuple[Path, ...]:

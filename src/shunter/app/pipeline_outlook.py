@@ -108,10 +108,9 @@ def runway(
         FormatError: there is nothing to look at.
     """
     with deriving(spark, lake, "runway"):
-        roll_up_days(spark, lake, new_only=True)
+        _, sizes = _rolled_up(spark, lake, clusters)
         brokers, _ = latest_snapshot(spark, lake)
-        sizes = daily_sizes(lake.read(spark, REPLICAS), lake.read(spark, DAILY))
-        found = runway_of(_of(sizes, clusters), brokers, days=days, headroom_percent=headroom_percent)
+        found = runway_of(sizes, brokers, days=days, headroom_percent=headroom_percent)
         written = _written(spark, lake, found, RUNWAY, clusters)
     told = written.where((F.col("kind") == "broker") | F.col("full_at").isNotNull())
     ordered = told.orderBy("cluster_id", F.col("full_at").asc_nulls_last(), "kind", "name")
@@ -131,10 +130,8 @@ def showback(
     """
     mapping = () if owners is None else read_owners(owners)
     with deriving(spark, lake, "showback"):
-        roll_up_days(spark, lake, new_only=True)
+        days, sizes = _rolled_up(spark, lake, clusters)
         brokers, replicas = latest_snapshot(spark, lake)
-        days = _of(lake.read(spark, DAILY), clusters)
-        sizes = _of(daily_sizes(lake.read(spark, REPLICAS), lake.read(spark, DAILY)), clusters)
         written = _written(spark, lake, showback_of(sizes, days, brokers, replicas, mapping), SHOWBACK, clusters)
     by_owner = written.groupBy("cluster_id", "month", "owner").agg(
         F.count("*").alias("topics"),
@@ -166,9 +163,7 @@ def anomalies(
         FormatError: there is nothing to look at.
     """
     with deriving(spark, lake, "anomalies"):
-        roll_up_days(spark, lake, new_only=True)
-        rolled = _of(lake.read(spark, DAILY), clusters)
-        sizes = _of(daily_sizes(lake.read(spark, REPLICAS), lake.read(spark, DAILY)), clusters)
+        rolled, sizes = _rolled_up(spark, lake, clusters)
         known = {tuple(row) for row in lake.read(spark, ANOMALIES).select(*ANOMALIES.key).collect()}
         rows = anomalies_of(rolled, sizes, _of(lake.read(spark, BROKER_LOADS), clusters), looked_at=days).collect()
         columns = Anomaly._fields[:-1]
@@ -224,6 +219,13 @@ def read_owners(path: Path) -> tuple[tuple[str, str], ...]:
     if not isinstance(given, dict) or not all(isinstance(owner, str) for owner in given.values()):
         raise FormatError(str(path), 'is no JSON object of patterns and owners, such as {"payments.*": "team-a"}')
     return tuple(given.items())
+
+
+def _rolled_up(spark: SparkSession, lake: Lake, clusters: Sequence[str]) -> tuple[DataFrame, DataFrame]:
+    """Roll up what is new; gives the days of the clusters that are asked about, and their sizes by day."""
+    roll_up_days(spark, lake, new_only=True)
+    days = lake.read(spark, DAILY)
+    return _of(days, clusters), _of(daily_sizes(lake.read(spark, REPLICAS), days), clusters)
 
 
 def _of(frame: DataFrame, clusters: Sequence[str]) -> DataFrame:

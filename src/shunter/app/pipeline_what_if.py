@@ -10,11 +10,11 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from shunter.app.pipeline import utc_now, write_targets
+from shunter.app.pipeline import require_clusters, utc_now, write_targets
 from shunter.app.pipeline_outlook import runway
 from shunter.core.planning.request import PlanRequest
 from shunter.core.planning.what_if import ClusterChange
-from shunter.errors import FormatError, SettingsError
+from shunter.errors import SettingsError
 from shunter.pipeline.fleet import PEAKS, WEEK
 from shunter.pipeline.lake import Lake
 from shunter.pipeline.outlook_schemas import RUNWAY
@@ -70,11 +70,7 @@ def what_if(
         oldest_seconds=options.snapshot_age,
     )  # fmt: skip
     told = ask_lake(spark, lake, FleetQuestion(question_id, asked, basis, options.until, options.growth))
-    absent = sorted(set(options.clusters) - {one.cluster_id for one in told})
-    if absent:
-        raise FormatError(lake.root, f"has no cluster {absent[0]}")
-    if not told:
-        raise FormatError(lake.root, "has no cluster to ask: run `shunter pipeline ingest` and `model` first")
+    require_clusters(lake, options.clusters, [one.cluster_id for one in told], "ask")
     if out is not None:
         write_targets(targets_of(spark, lake, question_id), out)
     return question_id, told

@@ -273,8 +273,10 @@ def load_controller_config(file: Path | None, given: dict[str, Any]) -> Controll
         raise SettingsError(f"settings can't be used: {told}") from error
 
 
-OTHER_VARIABLES = VARIABLES | {"SHUNTER_CACHE", "SHUNTER_STATE", "SHUNTER_LAKE", "SHUNTER_IVY_SETTINGS"}
-"""Of Shunter's other commands."""
+OTHER_VARIABLES = VARIABLES | {
+    "SHUNTER_CACHE", "SHUNTER_STATE", "SHUNTER_LAKE", "SHUNTER_IVY_SETTINGS", "SHUNTER_TEST_PATIENCE",
+}  # fmt: skip
+"""Of Shunter's other commands, and of its tests."""
 
 
 def strange_variables(environment: Iterable[str]) -> list[str]:

@@ -119,10 +119,15 @@ def _throttle(session: ReassignSession, orders: Sequence[MoveOrder], rate: int) 
     except BaseException:
         loan.leave()
         raise
-    for name, why in {f"{key.kind} {key.name}": why for key, why in taken.late.items()}.items():
+    for name, why in _by_owner(taken.late).items():
         click.echo(f"throttles of {name}: {why}", err=True)
     click.echo(f"throttled to {told_bytes(rate)}/s and broker", err=True)
     return loan
+
+
+def _by_owner(settings: Mapping[ThrottleKey, str]) -> dict[str, str]:
+    """What is told of settings, once for each broker and topic that has some."""
+    return {f"{key.kind} {key.name}": why for key, why in settings.items()}
 
 
 def _taken(loan: ThrottleLoan, wanted: Mapping[ThrottleKey, str]) -> LoanTaken:
@@ -138,7 +143,7 @@ def _give_back(loan: ThrottleLoan | None) -> None:
     if loan is None:
         return
     failed = loan.give_back()
-    for name, why in {f"{key.kind} {key.name}": why for key, why in failed.items()}.items():
+    for name, why in _by_owner(failed).items():
         click.echo(f"throttle left behind, `shunter throttles clear` gives it back: {name}: {why}", err=True)
     if not failed:
         click.echo("throttles are as they were before", err=True)

@@ -171,21 +171,20 @@ def watch(
       shunter watch --bootstrap-server kafka1:9092 --json
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
 
+    def follow(session: ReassignSession) -> int:
+        from shunter.cli import by_controller  # noqa: PLC0415 - brings the client library with it
+
+        watching = by_controller.Watching(session, record=record, plan_id=plan_id, as_json=as_json)
+        watching.follow(lambda row: bool(wanted.of([row.tp])))
+        return int(ExitCode.DONE)
+
     def work() -> int:
         with found_out(target, by, wanted=wanted, as_json=as_json) as doing:
             if doing.session is not None and doing.choice.doer is Doer.CONTROLLER:
-                from shunter.cli import by_controller  # noqa: PLC0415 - brings the client library with it
-
-                watching = by_controller.Watching(doing.session, record=record, plan_id=plan_id, as_json=as_json)
-                watching.follow(lambda row: bool(wanted.of([row.tp])))
-                return int(ExitCode.DONE)
+                return follow(doing.session)
         if doing.ground is not None and asyncio.run(nothing_journalled(doing.target)):
-            from shunter.cli import by_controller  # noqa: PLC0415 - as above
-
             with _session(target) as session:
-                watching = by_controller.Watching(session, record=record, plan_id=plan_id, as_json=as_json)
-                watching.follow(lambda row: bool(wanted.of([row.tp])))
-            return int(ExitCode.DONE)
+                return follow(session)
         if record is not None:
             raise SettingsError(
                 "--record: the executor's own journal tells all: give that to `shunter pipeline account`"

@@ -16,6 +16,7 @@ from shunter.cli.pipeline_options import (
     Duration,
     as_json,
     asked_of,
+    cluster_option,
     complaining,
     json_option,
     plan_options,
@@ -264,7 +265,7 @@ def _broker_id(text: str) -> int:
     show_default=True,
     help="Raw rows, or hours where raw rows are gone.",
 )
-@click.option("--cluster", "clusters", multiple=True, help="Only this cluster; repeat for several.")
+@cluster_option
 @click.option("--since", type=click.DateTime(), help="Only windows that start then or later (UTC).")
 @click.option("--until", type=click.DateTime(), help="Only windows that start before (UTC).")
 @json_option

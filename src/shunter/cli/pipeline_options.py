@@ -87,6 +87,9 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
+cluster_option = click.option("--cluster", "clusters", multiple=True, help="Only this cluster; repeat for several.")
+limit_option = click.option("--limit", "seconds_per_cluster", type=Duration(), default="10m", show_default=True, help="Give a cluster up after this.")  # fmt: skip
+
 _PLAN_OPTIONS = (
     click.option("--scope", default="rebalance", show_default=True, help="rebalance, drain, fill, fix-racks, change-replication, replace, empty-disks or leaders."),
     click.option("--brokers", default="", metavar="IDS", help="The brokers that the scope is about, with commas between."),
@@ -94,7 +97,7 @@ _PLAN_OPTIONS = (
     click.option("--replication", type=int, default=0, help="change-replication: how many replicas."),
     click.option("--topic", "topics", multiple=True, help="change-replication: only this topic; repeat for several."),
     click.option("--disk-limit-percent", type=float, help="empty-disks: how full a disk may be."),
-    click.option("--cluster", "clusters", multiple=True, help="Only this cluster; repeat for several."),
+    cluster_option,
     click.option("--exclude-topic", "excluded_topics", multiple=True, help="Leave this topic as it is."),
     click.option("--exclude-brokers", "excluded_brokers", default="", metavar="IDS", help="Nothing comes to these, nothing leaves."),
     click.option("--peak", default="p95", show_default=True, help="The load that brokers must carry: mean, p50, p95, p99, max, or week."),
@@ -110,7 +113,7 @@ _PLAN_OPTIONS = (
     click.option("--least-rates-percent", type=click.FloatRange(0, 100), default=0.0, show_default=True, help="Plan no cluster in which fewer partitions than this have rates."),
     click.option("--rates-age", type=Duration(), default="7d", show_default=True, help="Warn where the newest rates are older."),
     click.option("--joint-bound", is_flag=True, help="Also bound the bytes by disk, replicas and leaders together (seconds a cluster)."),
-    click.option("--limit", "seconds_per_cluster", type=Duration(), default="10m", show_default=True, help="Give a cluster up after this."),
+    limit_option,
 )  # fmt: skip
 
 

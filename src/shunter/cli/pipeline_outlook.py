@@ -7,10 +7,9 @@ from typing import Any
 
 import click
 
-from shunter.cli.pipeline_options import as_json, complaining, json_option, settings_of
+from shunter.cli.pipeline_options import as_json, cluster_option, complaining, json_option, settings_of
 
 _GB = 1e9
-cluster_option = click.option("--cluster", "clusters", multiple=True, help="Only this cluster; repeat for several.")
 
 
 @click.command()

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shunter.cli.pipeline_options import Duration, as_json, complaining, json_option, settings_of
+from shunter.cli.pipeline_options import (
+    Duration,
+    as_json,
+    cluster_option,
+    complaining,
+    json_option,
+    limit_option,
+    settings_of,
+)
 
 if TYPE_CHECKING:
     from shunter.pipeline.what_if import ToldAnswer
@@ -33,7 +41,7 @@ class BrokerCount(click.ParamType[int | str]):
 
 
 @click.command("what-if")
-@click.option("--cluster", "clusters", multiple=True, help="Only this cluster; repeat for several.")
+@cluster_option
 @click.option(
     "--add-brokers",
     type=BrokerCount(),
@@ -121,14 +129,7 @@ class BrokerCount(click.ParamType[int | str]):
     show_default=True,
     help="Ask no cluster whose newest snapshot is older.",
 )
-@click.option(
-    "--limit",
-    "seconds_per_cluster",
-    type=Duration(),
-    default="10m",
-    show_default=True,
-    help="Give a cluster up after this.",
-)
+@limit_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),

@@ -14,7 +14,7 @@ from shunter.app.order_costs import bytes_again
 from shunter.cli.choosing import Doing, by_option, found_out, journalled_moves, wanted_options
 from shunter.cli.consent import agreed
 from shunter.cli.execute import run_session, told_order
-from shunter.cli.execution_display import say_json, told_bytes
+from shunter.cli.execution_display import told_bytes
 from shunter.cli.execution_options import LIMIT, bound_options, cluster_options, driver_options, yes_option
 from shunter.cli.leaving import leave_with
 from shunter.cli.profiles import is_on_command_line
@@ -184,19 +184,11 @@ async def _by_executor(verb: str, kind: CommandKind, doing: Doing, wanted: Wante
         place, _holder = await holder_of(doing.target)
         partitions = await asyncio.to_thread(journalled_moves, place, wanted)
         if not partitions:
-            return _nothing_of_it(as_json=as_json)
+            return told_order({"accepted": True, "text": "nothing of it moves"}, as_json=as_json)
     command = Command(kind, partitions, given_by=verb)
     if kind in (CommandKind.PAUSE, CommandKind.RELAX):
         return await _order(doing.target, command, yes=yes, as_json=as_json)
     return await _go_on(doing.target, command, yes=yes, as_json=as_json)
-
-
-def _nothing_of_it(*, as_json: bool) -> int:
-    if as_json:
-        say_json({"event": "order", "by": "executor", "accepted": True, "text": "nothing of it moves"})
-    else:
-        click.echo("nothing of it moves")
-    return int(ExitCode.DONE)
 
 
 async def _go_on(target: Target, command: Command, *, yes: bool = False, as_json: bool) -> int:
