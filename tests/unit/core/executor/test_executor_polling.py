@@ -4,20 +4,7 @@ from __future__ import annotations
 
 from apache_yard import Rig, Yard
 
-from shunter.core.executor.ready import (
-    PlanReply,
-)
-from shunter.model.execution import (
-    ExecutionOptions,
-    ThrottleKey,
-)
-from shunter.model.partition import TopicPartition
-
-T0 = TopicPartition("t", 0)
-T1 = TopicPartition("t", 1)
-FOLLOWERS = ThrottleKey("topic", "t", "follower.replication.throttled.replicas")
-RATE = ThrottleKey("broker", "4", "follower.replication.throttled.rate")
-THROTTLED = ExecutionOptions(throttle=1_000)
+from shunter.core.executor.ready import PlanReply
 
 
 def test_a_plan_of_unknown_topics_is_answered() -> None:

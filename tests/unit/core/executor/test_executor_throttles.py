@@ -5,21 +5,13 @@ from __future__ import annotations
 import pytest
 from apache_yard import LateRig, Rig, Yard, go_on, until, until_asked
 
-from shunter.core.executor.ready import (
-    Collected,
-)
+from shunter.core.executor.ready import Collected
 from shunter.core.executor.state import ExecutorState, Throttle
 from shunter.core.executor.throttles import ThrottleBook, not_in_force, send_settings
-from shunter.model.execution import (
-    CommandKind,
-    ExecutionOptions,
-    Outcome,
-    ThrottleKey,
-)
+from shunter.model.execution import CommandKind, ExecutionOptions, Outcome, ThrottleKey
 from shunter.model.partition import TopicPartition
 
 T0 = TopicPartition("t", 0)
-T1 = TopicPartition("t", 1)
 FOLLOWERS = ThrottleKey("topic", "t", "follower.replication.throttled.replicas")
 RATE = ThrottleKey("broker", "4", "follower.replication.throttled.rate")
 THROTTLED = ExecutionOptions(throttle=1_000)
