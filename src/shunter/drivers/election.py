@@ -63,6 +63,8 @@ UNFIT_FOR_S = 1.0
 """How often to look again whether we could do the work: what it depends on is not watched."""
 SCOUT_EVERY_S = 15.0
 """How often a standby looks whether it could do the work if it were elected."""
+NOTED_WITHIN_S = 1.0
+"""How often to try again to note our id durably, while we lead without that."""
 PAUSE_S = 0.25
 PAUSE_AT_MOST_S = 30.0
 """After a refusal of ZooKeeper's, or a term that our own core ended, the pause doubles from the one up to the other."""
@@ -141,6 +143,8 @@ class Election:
         self._not_before_s = 0.0
         self._elected_s = 0.0
         self._refused = False
+        self._noted = True
+        self._not_noted: str | None = None
         client.listen(states=self._on_state, watches=self._on_watch)
 
     @property
@@ -442,13 +446,14 @@ class Election:
         self._told = None
         self._elected = Elected(epoch, committed.versions[0], self._registration._replace(epoch=committed.zxid))
         logger.info("elected: controller epoch %d", epoch)
+        self._noted, self._not_noted = False, None
         self._on_elected(self._elected)
-        await self._note_our_id(self._elected)
+        self._noted = await self._note_our_id(self._elected)
 
-    async def _note_our_id(self, term: Elected) -> None:
+    async def _note_our_id(self, term: Elected) -> bool:
         """Note durably that our id is a controller's: brokers may place replicas on it, and a successor has to know.
 
-        Fenced by this term. We lead without it, too.
+        Fenced by this term. We lead without it, too, and False says that it has to be tried again.
         """
         operations = (
             CheckVersion(znodes.CONTROLLER_EPOCH, term.epoch_version),
@@ -460,13 +465,25 @@ class Election:
             except ConnectionLost:
                 continue  # Nobody knows whether it happened.
             except ZooKeeperRefused as refusal:
-                if refusal.code not in {NODE_EXISTS, BAD_VERSION}:
-                    logger.warning(
-                        "a successor of another id will not know that we are no broker, and leaves replicas on our id"
-                        " where brokers place them: %s",
-                        refusal,
-                    )
-            return
+                if refusal.code == BAD_VERSION:
+                    break  # Somebody else was elected.
+                if refusal.code != NODE_EXISTS:
+                    self._could_not_note(str(refusal))
+                    return False
+            if self._not_noted is not None:
+                logger.info("our id is noted now; a successor will know that we are no broker")
+            break
+        return True
+
+    def _could_not_note(self, refusal: str) -> None:
+        if refusal != self._not_noted:
+            logger.warning(
+                "a successor of another id will not know that we are no broker, and leaves replicas on our id where"
+                " brokers place them; this is tried again every %g s: %s",
+                NOTED_WITHIN_S,
+                refusal,
+            )
+        self._not_noted = refusal
 
     async def _hold(self) -> str:
         """Wait until we are not the controller any more; say why."""
@@ -489,7 +506,18 @@ class Election:
             if left is not None:
                 self._given_up = left
                 return left
-            await self._changed.wait()
+            await self._wait_for_a_change()
+
+    async def _wait_for_a_change(self) -> None:
+        """Wait until something may have changed, and until our id is noted, write that meanwhile."""
+        while self._elected is not None and not self._noted:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(NOTED_WITHIN_S):
+                    await self._changed.wait()
+            if self._changed.is_set():
+                return
+            self._noted = await self._note_our_id(self._elected)
+        await self._changed.wait()
 
     async def _why_leave(self) -> str | None:
         """Say why we must not be the controller though nobody has taken it from us; None where we may."""

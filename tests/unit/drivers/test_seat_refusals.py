@@ -115,6 +115,25 @@ def test_a_look_that_is_refused_backs_off_too():
     assert place.told(Elected)
 
 
+def test_an_id_that_could_not_be_noted_is_noted_as_soon_as_zookeeper_allows_it():
+    """Else a successor would take a replica that brokers placed on our id for a broker's (seed 95219447)."""
+    place = RefusingPlace()
+    place.refused = lambda kind, paths: THROTTLED if znodes.controller_id(100) in paths else 0
+    place.run(place.seat.start())
+    place.pass_seconds(30)
+    tries = [when for when, kind, paths in place.asked if znodes.controller_id(100) in paths]
+    assert 20 <= len(tries) <= 40
+    assert len(place.elections()) == 1
+    assert not place.told(SessionExpired)
+    assert place.tree.get(znodes.controller_id(100)) is None
+    place.refused = lambda kind, paths: 0
+    place.pass_seconds(3)
+    assert place.tree.get(znodes.controller_id(100)) is not None
+    asked = len(place.asked)
+    place.pass_seconds(30)
+    assert len(place.asked) == asked
+
+
 class Acting(RefusingPlace):
     """With the machine and the loop behind it: what the seat posts is handled."""
 
