@@ -66,6 +66,14 @@ class CurrentStep:
         """Replicas that are copied in this step."""
         return tuple(broker for broker in self.after if broker not in self.before)
 
+    @property
+    def copying(self) -> Replicas:
+        """Replicas that may be copied now: until the cluster has this step, the ones before it may run still."""
+        if self.accepted or not self.redirected_from:
+            return self.adding
+        former = (broker for after in self.redirected_from for broker in after if broker not in self.before)
+        return tuple(dict.fromkeys((*self.adding, *former)))
+
 
 class MoveEnd(NamedTuple):
     """How a move ended, why, and when."""

@@ -168,6 +168,7 @@ def desired_settings(state: ExecutorState) -> dict[ThrottleKey, str]:
     limit = state.limit
     if limit is not None:
         involved = {broker for move in moves for broker in (*move.current, *move.goal)}
+        involved |= {broker for move in state.stepping() if move.step is not None for broker in move.step.copying}
         for broker in sorted(involved & live.keys()):
             for setting in (LEADER_RATE, FOLLOWER_RATE):
                 wanted[ThrottleKey("broker", str(broker), setting)] = str(limit)
@@ -184,7 +185,7 @@ def _paused_lists(state: ExecutorState) -> dict[ThrottleKey, str]:
     listed: dict[str, list[tuple[int, BrokerId]]] = {}
     for move in paused_copies(state):
         if move.step is not None:
-            listed.setdefault(move.tp.topic, []).extend(_entries(move.tp, move.step.adding))
+            listed.setdefault(move.tp.topic, []).extend(_entries(move.tp, move.step.copying))
     return {ThrottleKey("topic", topic, FOLLOWER_REPLICAS): _listed(listed[topic]) for topic in sorted(listed)}
 
 
@@ -213,7 +214,7 @@ def _holders(move: Move) -> tuple[BrokerId, ...]:
 def _copied(move: Move) -> tuple[BrokerId, ...]:
     """Whoever is, or will be, copied to: what a target adds, and what was given up on the way and is wanted again."""
     new = tuple(broker for broker in move.target if broker not in move.original)
-    under_way = () if move.step is None else move.step.adding
+    under_way = () if move.step is None else move.step.copying
     again = tuple(broker for broker in move.goal if broker not in move.current)
     return new + under_way + (again if move.open else ())
 

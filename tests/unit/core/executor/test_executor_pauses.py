@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from apache_yard import Rig, Yard
 
 from shunter.core.executor.pausing import unheld
 from shunter.core.executor.ready import CommandReply
 from shunter.core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE
+from shunter.errors import ErrorCode
 from shunter.model.execution import CommandKind, ExecutionOptions, Outcome, ThrottleKey
 from shunter.model.partition import TopicPartition
 
@@ -124,3 +126,51 @@ def test_a_paused_copy_that_can_not_be_cancelled_stays_held() -> None:
     assert rig.yard.partitions[T0].adding == (3,)
     assert rig.yard.settings[rate(3)] == NEXT_TO_NOTHING
     assert "it is paused" in rig.core.state.moves[T0].waits
+
+
+@pytest.mark.parametrize("options", [THROTTLED, ExecutionOptions(max_in=1)])
+def test_a_paused_copy_stays_held_until_the_cluster_takes_on_its_cancel(options: ExecutionOptions) -> None:
+    """Found by simulation, seed 97203385: the rate was lifted as soon as the cancel was decided."""
+    rig = copying((3, 1), options=options)
+    rig.command(CommandKind.PAUSE)
+    rig.settle(catching_up=False, rounds=20)
+    assert rig.yard.settings[rate(3)] == NEXT_TO_NOTHING
+    rig.yard.make("u", [(1, 2)])
+    rig.yard.refuse[T0] = ErrorCode.NOT_CONTROLLER
+    rig.submit(("u", 0, (3, 2)), options=options)
+    rig.settle(catching_up=False, rounds=20)
+    assert rig.yard.partitions[T0].adding == (3,)
+    assert rig.yard.settings[rate(3)] == NEXT_TO_NOTHING
+    assert "0:3" in rig.yard.settings[ThrottleKey("topic", "t", FOLLOWER_REPLICAS)]
+    del rig.yard.refuse[T0]
+    rig.settle(catching_up=False, rounds=60)
+    assert rig.yard.partitions[T0].adding == ()
+    assert rig.yard.settings.get(rate(3)) == (str(options.throttle) if options.throttle else None)
+
+
+@pytest.mark.parametrize("options", [THROTTLED, ExecutionOptions()])
+def test_a_pause_holds_a_copy_whose_rollback_is_refused(options: ExecutionOptions) -> None:
+    """Found by simulation, seed 97201710: the former step copied on at full speed."""
+    rig = copying((3, 1), options=options)
+    rig.yard.refuse[T0] = ErrorCode.NOT_CONTROLLER
+    rig.command(CommandKind.ROLL_BACK)
+    rig.settle(catching_up=False, rounds=20)
+    rig.command(CommandKind.PAUSE)
+    rig.settle(catching_up=False, rounds=20)
+    assert rig.yard.partitions[T0].adding == (3,)
+    assert rig.yard.settings[rate(3)] == NEXT_TO_NOTHING
+    assert "0:3" in rig.yard.settings[ThrottleKey("topic", "t", FOLLOWER_REPLICAS)]
+
+
+def test_a_copy_that_nobody_wants_any_more_is_throttled_until_the_cluster_ends_it() -> None:
+    rig = copying((3, 1), options=THROTTLED)
+    rig.yard.refuse[T0] = ErrorCode.NOT_CONTROLLER
+    rig.submit(("t", 0, (4, 1)), options=THROTTLED)
+    rig.settle(catching_up=False, rounds=60)
+    assert rig.yard.partitions[T0].adding == (3,)
+    assert rig.yard.settings[rate(3)] == "5000000"
+    assert "0:3" in rig.yard.settings[ThrottleKey("topic", "t", FOLLOWER_REPLICAS)]
+    del rig.yard.refuse[T0]
+    rig.settle(rounds=200)
+    assert rig.outcomes() == {T0: Outcome.DONE}
+    assert rig.yard.settings == {}
