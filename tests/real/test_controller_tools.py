@@ -6,6 +6,7 @@ import uuid
 import pytest
 from yard import TOPICS, plan_of
 
+from shunter.formats import znodes
 from shunter.model.partition import TopicPartition
 from shunter.testbed.waiting import wait_until
 
@@ -90,6 +91,24 @@ def test_refusals_name_the_partition(yard, topic):
     assert told[99][0] == "UNKNOWN_TOPIC_OR_PARTITION"
     assert told[4][0] == "NONE"
     wait_until(lambda: yard.moving() == set(), what="the good one is done", timeout_s=30)
+
+
+def test_a_topics_id_outlives_a_tool_that_knows_no_ids(yard, topic, zk):
+    """A tool of before 2.8 adds a partition by writing the whole znode; replicas refuse any other id (KAFKA-14190)."""
+    (known,) = yard.create(topic, (1, 2), partitions=1)
+    path = znodes.topic(topic)
+    before = json.loads(zk.get(path)[0])
+    partitions = {"0": [1, 2], "1": [2, 1]}
+    zk.set(path, json.dumps({"version": 1, "partitions": partitions}).encode())
+
+    def mended():
+        after = json.loads(zk.get(path)[0])
+        return after.get("topic_id") == before["topic_id"] and after["partitions"] == partitions
+
+    wait_until(mended, what="the id is in the znode again", timeout_s=40)
+    both = [known, TopicPartition(topic, 1)]
+    yard.move(both, (2, 3))
+    yard.wait_moved(both, (2, 3))
 
 
 def test_java_clients(yard, topic):

@@ -115,6 +115,9 @@ def apply_topic_read(state: ControllerState, read: TopicSnapshot) -> Changes:
     changes = Changes()
     topic = read.topic
     known = state.topics.get(topic.name)
+    if known is not None and topic.topic_id is None and topic.version > known.version:
+        # A tool from before Kafka 2.8 wrote this znode anew: it knows no ids. Brokers have this id on their disks.
+        topic = topic._replace(topic_id=known.topic_id)
     if known is not None and known.topic_id == topic.topic_id and topic.version < known.version:
         return changes
     if known is None or (known.topic_id is not None and known.topic_id != topic.topic_id):

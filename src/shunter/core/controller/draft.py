@@ -471,3 +471,7 @@ class Draft:
         """Give an id to a topic from before Kafka 2.8. `salt` makes it another one for another topic of that name."""
         self.topic_ids[name] = uuid5(NAMESPACE_OID, f"{self.state.cluster_id}/{name}/{salt}")
         self._topic_changes(name)
+
+    def keep_id(self, name: str) -> None:
+        """Write a topic's znode once more, with the id that is known of it."""
+        self._topic_changes(name)

@@ -272,11 +272,12 @@ class Intake:
             self.deletions.close_moves(name)
         applied.apply_topics_unreadable(self.state, event.unreadable)
         topic_ids.give_ids(self.state, self.queue, (read.topic.name for read in event.topics), now_ms)
+        notices = topic_ids.put_back(self.state, self.queue, (read.topic for read in event.topics))
         requests = self.announce(changes, now_ms)
         if left_out.topics - self.state.left_out.topics:
             # No broker was asked for deletions of a topic that could not be read.
             requests += self.deletions.resume(self.outbox.others(), now_ms)
-        return requests, [], owed_replicas.kept(self.state, changes.led)
+        return requests, [], notices + owed_replicas.kept(self.state, changes.led)
 
     def on_partitions_read(self, event: PartitionsRead, now_ms: int) -> Effects:
         """Brokers below 2.7 write the ISR themselves and announce it; or somebody mended what could not be read."""

@@ -6,13 +6,14 @@ keeps the id that it has, whatever the protocol is. Source: docs/decisions/0034-
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.state import ControllerState
 from shunter.core.controller.tasks import Priority, Task, TaskQueue
 from shunter.model.notice import Notice
+from shunter.model.topic import Topic
 
 
 def agree(state: ControllerState, queue: TaskQueue, now_ms: int, *, used: bool) -> list[Notice]:
@@ -35,6 +36,31 @@ def give_ids(state: ControllerState, queue: TaskQueue, names: Iterable[str], now
     nameless = [name for name in names if name in state.topics and state.topics[name].topic_id is None]
     if nameless:
         queue.add(Task(Priority.NORMAL, nameless, partial(_give_id, salt=now_ms)))
+
+
+def put_back(state: ControllerState, queue: TaskQueue, read: Iterable[Topic]) -> list[Notice]:
+    """Write ids again that a tool left out when it wrote topics' znodes anew; tells people of such topics.
+
+    Brokers have a topic's id on their disks, and refuse another one. So a controller that starts later, and knows of
+    no id, must not give a new one. Source: KAFKA-14190; docs/decisions/0090-ids-that-old-tools-leave-out.md.
+    """
+    lost = [topic.name for topic in read if topic.topic_id is None and _id_is_known(state, topic)]
+    if lost:
+        written = {name: state.topics[name].version for name in lost}
+        queue.add(Task(Priority.NORMAL, lost, partial(_put_back, written=written)))
+    told = "a tool that knows no topic ids wrote its znode anew: the id {} is put back"
+    return [Notice("topic-ids", name, told.format(state.topics[name].topic_id)) for name in lost]
+
+
+def _id_is_known(state: ControllerState, read: Topic) -> bool:
+    known = state.topics.get(read.name)
+    return known is not None and known.topic_id is not None and known.version == read.version
+
+
+def _put_back(draft: Draft, name: str, *, written: Mapping[str, int]) -> None:
+    topic = draft.state.topics.get(name)
+    if topic is not None and topic.version == written[name]:
+        draft.keep_id(name)
 
 
 def _give_id(draft: Draft, name: str, *, salt: int) -> None:

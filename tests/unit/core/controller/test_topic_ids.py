@@ -4,7 +4,7 @@ from uuid import UUID
 
 from harness import Harness
 
-from shunter.core.controller.events import TopicIdsAgreed
+from shunter.core.controller.events import TopicIdsAgreed, TopicsRead
 from shunter.core.controller.ready import SendLeaderAndIsr, SendUpdateMetadata
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.topic import Topic
@@ -67,6 +67,36 @@ def test_when_that_changes_all_brokers_are_told_everything_anew():
         assert {broker for broker, _ in told[SendUpdateMetadata]} == {1, 2, 3, 4}
         assert world.store.topics["t"].topic_id == known, "a topic keeps the id that it has"
     assert len(world.told("topic-ids")) == 2
+
+
+def test_an_id_that_an_old_tool_leaves_out_is_put_back():
+    """Its replicas have the id on their disks, and refuse another one (KAFKA-14190)."""
+    world = Harness().start()
+    world.feed(TopicIdsAgreed(True))
+    world.create("t", [(1, 2)])
+    topic = world.store.topics["t"]
+    assert topic.topic_id is not None
+    grown = {0: topic.assignments[0], 1: ReplicaAssignment((2, 3))}
+    world.store.topics["t"] = Topic("t", None, grown, topic.version + 1)
+    sent = len(world.sent)
+    world.feed(TopicsRead((world.store.topic_snapshot("t"),)))
+    assert world.store.topics["t"].topic_id == topic.topic_id
+    assert world.store.topics["t"].assignments == grown
+    assert world.state(TopicPartition("t", 1)).leadership.leader == 2
+    assert {id_ for told in ids_told(world, sent).values() for _, id_ in told} == {topic.topic_id}
+    assert [notice.about for notice in world.told("topic-ids")] == ["t"]
+
+
+def test_an_id_that_is_put_back_already_is_not_written_again():
+    world = Harness().start()
+    world.feed(TopicIdsAgreed(True))
+    world.create("t", [(1, 2)])
+    topic = world.store.topics["t"]
+    world.store.topics["t"] = Topic("t", None, topic.assignments, topic.version + 1)
+    read = world.store.topic_snapshot("t")
+    world.feed(TopicsRead((read,)), TopicsRead((read,)))
+    assert world.store.topics["t"].version == topic.version + 2
+    assert world.store.topics["t"].topic_id == topic.topic_id
 
 
 def test_where_brokers_write_isrs_themselves_moves_are_looked_at_every_second():
