@@ -12,7 +12,7 @@ from shunter.testbed.__main__ import tell
 from shunter.testbed.apache_tests.jars import class_path
 from shunter.testbed.apache_tests.page import page, reasons, store, stored, unexplained
 from shunter.testbed.apache_tests.results import CaseOutcome, differences
-from shunter.testbed.apache_tests.run import JudgedController, run_class
+from shunter.testbed.apache_tests.run import TIMEOUT_S, JudgedController, run_class
 from shunter.testbed.artifacts import cache_folder
 
 CLASSES = (
@@ -100,6 +100,9 @@ def arguments() -> argparse.Namespace:
         "classes", nargs="*", metavar="CLASS", help="test classes, or CLASS#METHOD; none: the standing list"
     )
     parser.add_argument("--again", action="store_true", help="run Apache's side too where its results are kept already")
+    parser.add_argument(
+        "--within", type=float, default=TIMEOUT_S, metavar="SECONDS", help="how long one class may take"
+    )
     parser.add_argument("--page", action="store_true", help=f"write {PAGE} from all results that are kept")
     return parser.parse_args()
 
@@ -112,7 +115,7 @@ def main() -> int:
         jars = class_path(tell)
         open_ones = 0
         for name in asked.classes or CLASSES:
-            open_ones += _judge(name, jars, kept, again=asked.again)
+            open_ones += _judge(name, jars, kept, again=asked.again, within_s=asked.within)
     except DriverError as error:
         tell(str(error))
         return 2
@@ -122,7 +125,7 @@ def main() -> int:
     return 1 if open_ones else 0
 
 
-def _judge(asked: str, jars: list[Path], kept: Path, *, again: bool) -> int:
+def _judge(asked: str, jars: list[Path], kept: Path, *, again: bool, within_s: float) -> int:
     """Run one class, or one method of it, with each controller; how many differences nobody has explained."""
     name, method, _ = asked.partition("#")
     known = stored(kept).get(name, {})
@@ -135,7 +138,7 @@ def _judge(asked: str, jars: list[Path], kept: Path, *, again: bool) -> int:
             continue
         started = time.monotonic()
         folder = cache_folder() / "apache-tests-runs" / f"{asked.partition('(')[0]}-{judged.value}"
-        found = run_class(asked, judged, jars, folder)
+        found = run_class(asked, judged, jars, folder, within_s=within_s)
         outcome[judged] = {**outcome.get(judged, {}), **found}
         ended = [result.verdict for result in found.values()]
         passed, failed = ended.count(CaseOutcome.PASSED), ended.count(CaseOutcome.FAILED)

@@ -12,7 +12,8 @@ from shunter.testbed.apache_tests.jars import agent_jar
 from shunter.testbed.apache_tests.results import CaseOutcome, Result, read_reports
 from shunter.testbed.java import java_executable
 
-HEAP = "-Xmx1g"
+JAVA_OPTIONS = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""A class starts dozens of short clusters: to start fast matters more than to run fast."""
 TIMEOUT_S = 2_400.0
 LOGGING = """log4j.rootLogger=WARN, FILE
 log4j.appender.FILE=org.apache.log4j.FileAppender
@@ -37,12 +38,23 @@ class JudgedController(Enum):
         return {"SHUNTER_STRATEGY": "all-at-once"} if self is JudgedController.AT_ONCE else {}
 
 
-def run_class(name: str, judged: JudgedController, jars: list[Path], folder: Path) -> dict[str, Result]:
-    """Run a test class, or one method of it (`CLASS#METHOD`), and read how its tests ended.
+def selection(name: str) -> list[str]:
+    """JUnit's arguments that select a class, or methods of it (`CLASS#METHOD[,METHOD…]`)."""
+    tests, _, methods = name.partition("#")
+    if not methods:
+        return [f"--select-class={tests}"]
+    return [f"--select-method={tests}#{method}" for method in methods.split(",")]
+
+
+def run_class(
+    name: str, judged: JudgedController, jars: list[Path], folder: Path, *, within_s: float = TIMEOUT_S
+) -> dict[str, Result]:
+    """Run a test class, or some methods of it (`CLASS#METHOD[,METHOD…]`), and read how its tests ended.
 
     Args:
-        name: Of class or method; a method with arguments has their types in brackets.
+        name: Of class or methods; a method with arguments has their types in brackets.
         folder: Gets reports, the brokers' log and the controllers' log of this run.
+        within_s: A class that takes longer is ended, and has failed.
 
     Returns:
         Results by test. A class that can't be run at all has one result, under the class' own name.
@@ -53,18 +65,18 @@ def run_class(name: str, judged: JudgedController, jars: list[Path], folder: Pat
     agent = agent_jar(jars)
     command = [
         str(java_executable()),
-        HEAP,
+        *JAVA_OPTIONS,
         f"-javaagent:{agent}",
         f"-Dshunter.tests.controller={'apache' if judged is JudgedController.APACHE else 'shunter'}",
         f"-Dshunter.tests.python={sys.executable}",
         f"-Dshunter.tests.logs={folder}",
-        f"-Dlog4j.configuration=file:{logging}",
+        f"-Dlog4j.configuration={logging.as_uri()}",
         *("-cp", ":".join(str(path) for path in [agent, *jars])),
         "org.junit.platform.console.ConsoleLauncher",
         "execute",
-        f"--select-{'method' if '#' in name else 'class'}={name}",
+        *selection(name),
         *("--reports-dir", str(folder / "reports")),
-        *("--details", "tree", "--disable-banner", "--disable-ansi-colors"),
+        *("--details", "testfeed", "--disable-banner", "--disable-ansi-colors"),
     ]
     try:
         with (folder / "console.txt").open("w") as console:
@@ -74,11 +86,11 @@ def run_class(name: str, judged: JudgedController, jars: list[Path], folder: Pat
                 stderr=subprocess.STDOUT,
                 cwd=folder,
                 env={**os.environ, **judged.environment},
-                timeout=TIMEOUT_S,
+                timeout=within_s,
                 check=False,
             )
         return read_reports(folder / "reports")
     except subprocess.TimeoutExpired:
-        return {name: Result(CaseOutcome.FAILED, f"the class did not end within {TIMEOUT_S:.0f} s")}
+        return {name: Result(CaseOutcome.FAILED, f"the class did not end within {within_s:.0f} s")}
     except FileNotFoundError as missing:
         return {name: Result(CaseOutcome.FAILED, f"{missing}; see {folder / 'console.txt'}")}

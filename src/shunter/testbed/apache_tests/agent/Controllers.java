@@ -6,11 +6,16 @@ import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import kafka.network.SocketServer;
+import kafka.server.KafkaBroker;
 import kafka.server.QuorumTestHarness;
 import kafka.zk.KafkaZkClient;
+import org.apache.kafka.admin.BrokerMetadata;
 import org.apache.kafka.common.Uuid;
 import org.apache.zookeeper.KeeperException;
 import org.apache.zookeeper.ZooKeeper;
@@ -18,6 +23,7 @@ import org.mockito.Mockito;
 import org.opentest4j.TestAbortedException;
 import scala.Tuple2;
 import scala.collection.Iterator;
+import scala.collection.Seq;
 import scala.collection.immutable.Map;
 import scala.collection.immutable.Map$;
 
@@ -92,6 +98,52 @@ public final class Controllers {
         int port = PORTS.values().iterator().next();
         return Mockito.mock(SocketServer.class, call ->
             call.getMethod().getName().equals("boundPort") ? port : Mockito.RETURNS_DEFAULTS.answer(call));
+    }
+
+    /**
+     * The broker of the test's own process that stands for the controller: the one with the lowest id. Null: none is there.
+     *
+     * <p>Tests place replicas on this broker because they never stop it. They don't need it to decide.
+     */
+    public static Integer stableBroker(Object client) {
+        Iterator<Object> ids = ((KafkaZkClient) client).getSortedBrokerList().iterator();
+        while (ids.hasNext()) {
+            Integer id = (Integer) ids.next();
+            if (id != BROKER_ID) {
+                return id;
+            }
+        }
+        return null;
+    }
+
+    /** Wait until each of some brokers knows exactly these brokers as alive, beside our node. */
+    public static boolean awaitMetadata(Object brokers, long timeoutMs) {
+        List<KafkaBroker> asked = new ArrayList<>();
+        Set<Integer> expected = new HashSet<>();
+        Iterator<?> all = ((Seq<?>) brokers).iterator();
+        while (all.hasNext()) {
+            KafkaBroker broker = (KafkaBroker) all.next();
+            asked.add(broker);
+            expected.add(broker.config().brokerId());
+        }
+        long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
+        while (!asked.stream().allMatch(broker -> expected.equals(known(broker)))) {
+            if (System.nanoTime() > until) {
+                throw new AssertionError("Timed out waiting for broker metadata to propagate to all servers");
+            }
+            LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(20));
+        }
+        return true;
+    }
+
+    private static Set<Integer> known(KafkaBroker broker) {
+        Set<Integer> ids = new HashSet<>();
+        Iterator<BrokerMetadata> alive = broker.metadataCache().getAliveBrokers().iterator();
+        while (alive.hasNext()) {
+            ids.add(alive.next().id);
+        }
+        ids.remove(BROKER_ID);
+        return ids;
     }
 
     /** Ids of all topics, by name, as ZooKeeper has them. */

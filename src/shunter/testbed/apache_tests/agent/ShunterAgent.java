@@ -40,6 +40,11 @@ public final class ShunterAgent {
                 .transform((it, type, loader, module, domain) -> it
                     .visit(Advice.to(TopicIdsAsked.class).on(named("getTopicIds")))
                     .visit(Advice.to(TopicNamesAsked.class).on(named("getTopicNames").and(takesArguments(0)))))
+                .type(named("kafka.utils.TestUtils$"))
+                .transform((it, type, loader, module, domain) -> it
+                    .visit(Advice.to(ControllerIdAsked.class).on(named("waitUntilControllerElected")))
+                    .visit(Advice.to(MetadataAwaited.class)
+                        .on(named("waitUntilBrokerMetadataIsPropagated").and(takesArguments(2)))))
                 .type(named("kafka.server.BaseRequestTest"))
                 .transform((it, type, loader, module, domain) ->
                     it.visit(Advice.to(ControllerAsked.class).on(named("controllerSocketServer"))));
@@ -83,6 +88,35 @@ public final class ShunterAgent {
             if (ours != null) {
                 server = ours;
             }
+        }
+    }
+
+    /** A test asks which of its own brokers is the controller, to place a replica on it or to leave it running. */
+    public static final class ControllerIdAsked {
+        private ControllerIdAsked() {}
+
+        @Advice.OnMethodEnter(skipOn = Advice.OnNonDefaultValue.class)
+        public static Object enter(@Advice.Argument(0) Object client) {
+            return Controllers.stableBroker(client);
+        }
+
+        @Advice.OnMethodExit
+        public static void exit(
+                @Advice.Enter Object ours,
+                @Advice.Return(readOnly = false, typing = Assigner.Typing.DYNAMIC) Object id) {
+            if (ours != null) {
+                id = ours;
+            }
+        }
+    }
+
+    /** A test waits until its brokers know each other, and nobody else: they know our node too. */
+    public static final class MetadataAwaited {
+        private MetadataAwaited() {}
+
+        @Advice.OnMethodEnter(skipOn = Advice.OnNonDefaultValue.class)
+        public static boolean enter(@Advice.Argument(0) Object brokers, @Advice.Argument(1) long timeoutMs) {
+            return Controllers.awaitMetadata(brokers, timeoutMs);
         }
     }
 
