@@ -33,8 +33,10 @@ def zk(yard):
 def kraft(tmp_path_factory):
     """Three KRaft nodes for one file's tests: as many as the topic of transactions wants replicas."""
     from executor_scenarios import BROKERS
+    from yard import HELD_BACK
 
-    with KRaftCluster(tmp_path_factory.mktemp("kraft"), node_ids=BROKERS, heap_mib=200) as cluster:
+    folder = tmp_path_factory.mktemp("kraft")
+    with KRaftCluster(folder, node_ids=BROKERS, heap_mib=200, properties=HELD_BACK) as cluster:
         yield cluster
 
 

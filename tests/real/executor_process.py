@@ -142,6 +142,10 @@ class Cluster:
             return int(self.admin.describe_cluster()["controller_id"])
         return int(quorum["topics"][0]["partitions"][0]["leader_id"])
 
+    def moving(self, topic: str) -> set[int]:
+        """Partitions of a topic that are being reassigned."""
+        return {tp.partition for tp in self.admin.list_partition_reassignments() if tp.topic == topic}
+
     def ongoing(self) -> int:
         return len(self.admin.list_partition_reassignments())
 

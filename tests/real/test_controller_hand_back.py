@@ -13,13 +13,11 @@ from shunter.testbed.waiting import wait_until
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 IDS = (1, 2, 3, 4)
-# A throttled follower may fetch 64 KiB of the 3 MB now and then: a move lasts until the throttle goes.
-HELD_BACK = {"replica.fetch.max.bytes": 2**16, "replica.fetch.response.max.bytes": 2**16}
 
 
 @pytest.fixture(scope="module")
 def shared_yard(tmp_path_factory):
-    with running_yard(tmp_path_factory.mktemp("yard"), broker_properties=dict.fromkeys(IDS, HELD_BACK)) as yard:
+    with running_yard(tmp_path_factory.mktemp("yard")) as yard:
         yield yard
 
 

@@ -6,7 +6,7 @@ What one controller has made or begun, the next one finds and ends, while produc
 from contextlib import ExitStack
 
 import pytest
-from yard import Yard, cli
+from yard import HELD_BACK, Yard, cli
 
 from shunter.app.demo.proof import Leftovers
 from shunter.testbed.cluster import ZooKeeperCluster
@@ -23,8 +23,6 @@ pytestmark = [
 BOUND_S = 120
 IDS = (1, 2, 3)
 RECORDS = 60
-# Once in eleven seconds a throttled follower may fetch 64 KiB of the 3.6 MB: a move lasts until the throttle goes.
-HELD_BACK = {"replica.fetch.max.bytes": 2**16, "replica.fetch.response.max.bytes": 2**16}
 
 
 @pytest.fixture

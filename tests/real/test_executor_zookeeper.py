@@ -8,6 +8,7 @@ from pathlib import Path
 import executor_scenarios as scenarios
 import pytest
 from executor_scenarios import BROKERS, Yard
+from yard import HELD_BACK
 
 from shunter.testbed.cluster import ZooKeeperCluster
 
@@ -16,7 +17,8 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
 @pytest.fixture(scope="module")
 def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperCluster]:
-    with ZooKeeperCluster(tmp_path_factory.mktemp("apache"), broker_ids=BROKERS, heap_mib=192) as cluster:
+    folder = tmp_path_factory.mktemp("apache")
+    with ZooKeeperCluster(folder, broker_ids=BROKERS, heap_mib=192, properties=HELD_BACK) as cluster:
         yield cluster
 
 

@@ -29,6 +29,9 @@ from shunter.testbed.waiting import wait_until
 
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 TOPICS = "org.apache.kafka.tools.TopicCommand"
+# Kafka lets through a whole fetch, 1 MB by default, whenever the last eleven seconds had none: so a throttle of next to
+# nothing would still copy the few MB of a test's topic within seconds. Of 64 KiB it is less than the test's own traffic.
+HELD_BACK = {"replica.fetch.max.bytes": 2**16, "replica.fetch.response.max.bytes": 2**16}
 
 
 class Yard:
@@ -234,7 +237,7 @@ def running_yard(folder, *options, **cluster_options):
         folder,
         broker_ids=(1, 2, 3, 4),
         before_brokers=start_controller,
-        properties={"zookeeper.session.timeout.ms": 4000, "replica.lag.time.max.ms": 5000},
+        properties={"zookeeper.session.timeout.ms": 4000, "replica.lag.time.max.ms": 5000, **HELD_BACK},
         heap_mib=160,
         **cluster_options,
     ) as cluster:
