@@ -469,11 +469,18 @@ class Election:
                     break  # Somebody else was elected.
                 if refusal.code != NODE_EXISTS:
                     self._could_not_note(str(refusal))
+                    if refusal.code == NO_NODE and refusal.index > 0:
+                        await self._make_the_folder()
                     return False
             if self._not_noted is not None:
                 logger.info("our id is noted now; a successor will know that we are no broker")
             break
         return True
+
+    async def _make_the_folder(self) -> None:
+        """Make the folder of controllers' ids anew: the client makes it when it connects, and somebody has deleted it."""
+        with contextlib.suppress(ConnectionLost, ZooKeeperRefused):
+            await self._client.ensure((znodes.CONTROLLERS,))
 
     def _could_not_note(self, refusal: str) -> None:
         if refusal != self._not_noted:

@@ -134,6 +134,16 @@ def test_an_id_that_could_not_be_noted_is_noted_as_soon_as_zookeeper_allows_it()
     assert len(place.asked) == asked
 
 
+def test_an_id_is_noted_though_somebody_has_deleted_the_folder_that_it_belongs_to():
+    place = RefusingPlace()
+    place.run(place.seat.start())
+    place.pass_seconds(1)
+    place.act(Remove(znodes.controller_id(100)), Remove(znodes.CONTROLLERS), Remove(znodes.CONTROLLER))
+    place.pass_seconds(10)
+    assert len(place.elections()) == 2
+    assert place.tree.get(znodes.controller_id(100)) is not None
+
+
 class Acting(RefusingPlace):
     """With the machine and the loop behind it: what the seat posts is handled."""
 
