@@ -35,7 +35,7 @@ class Capacity:
         capacity = cls(state.options, state.cluster)
         for move in state.stepping():
             assert move.step is not None
-            capacity.take(move, move.step.adding)
+            capacity.take(move, move.step.copying)
         return capacity
 
     def take(self, move: Move, adding: Replicas) -> None:

@@ -178,7 +178,10 @@ def _give_up(work: Pass, move: Move, step: CurrentStep) -> None:
     why = move.status.refused
     work.write(move, StepDropped(move.tp, step.number, why))
     replicas = move.current if seen is None else seen.replicas
-    _close(work, move, Outcome.REFUSED, told_refusal(step, why), replicas)
+    told, left = told_refusal(step, why), work.state.cluster.ongoing.get(move.tp)
+    if left is not None:
+        told += f"; the reassignment to {list(left.target)} still runs, and no throttle of ours holds it any more"
+    _close(work, move, Outcome.REFUSED, told, replicas)
 
 
 def _lags(work: Pass, move: Move, seen: ObservedPartition) -> bool:

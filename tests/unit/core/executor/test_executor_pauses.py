@@ -174,3 +174,27 @@ def test_a_copy_that_nobody_wants_any_more_is_throttled_until_the_cluster_ends_i
     rig.settle(rounds=200)
     assert rig.outcomes() == {T0: Outcome.DONE}
     assert rig.yard.settings == {}
+
+
+def test_a_rollback_that_is_refused_for_good_says_that_the_copy_still_runs() -> None:
+    rig = copying((3, 1), options=THROTTLED)
+    rig.yard.refuse[T0] = ErrorCode.POLICY_VIOLATION
+    rig.command(CommandKind.ROLL_BACK)
+    rig.settle(catching_up=False, rounds=400)
+    assert rig.outcomes() == {T0: Outcome.REFUSED}
+    assert "the reassignment to [3, 1] still runs" in rig.core.state.moves[T0].reason
+
+
+def test_a_copy_that_nobody_wants_any_more_counts_until_the_cluster_ends_it() -> None:
+    options = ExecutionOptions(max_in=1)
+    rig = Rig(Yard({"t": [(1, 2)] * 2}))
+    rig.submit(("t", 0, (3, 1)), options=options)
+    rig.settle(catching_up=False, rounds=40)
+    rig.yard.refuse[T0] = ErrorCode.NOT_CONTROLLER
+    rig.submit(("t", 0, (4, 1)), ("t", 1, (3, 1)), options=options)
+    rig.settle(catching_up=False, rounds=60)
+    assert rig.yard.partitions[T0].adding == (3,)
+    assert rig.yard.partitions[T1].adding == (), "broker 3 receives one copy, and one it may"
+    del rig.yard.refuse[T0]
+    rig.settle(rounds=200)
+    assert rig.outcomes() == {T0: Outcome.DONE, T1: Outcome.DONE}
