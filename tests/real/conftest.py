@@ -1,6 +1,7 @@
 import gc
 import sys
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,30 @@ def zk(yard):
     client.close()
 
 
+@pytest.fixture
+def tidied(request):
+    """A context manager for a cluster that tests share: no executor outlives its test, and nothing else one that failed."""
+    import tidying
+
+    @contextmanager
+    def watched(servers, bootstrap, **login):
+        yield
+        tidying.end_all()
+        if getattr(request.node, "failed_once", False):
+            tidying.tidy_up(servers.values(), {"bootstrap_servers": bootstrap.split(","), **login})
+
+    return watched
+
+
+@pytest.fixture
+def kraft(shared_kraft, tidied):
+    """The cluster behind it, tidied up after a test that failed."""
+    with tidied(shared_kraft.nodes, shared_kraft.bootstrap):
+        yield shared_kraft
+
+
 @pytest.fixture(scope="module")
-def kraft(tmp_path_factory):
+def shared_kraft(tmp_path_factory):
     """Three KRaft nodes for one file's tests: as many as the topic of transactions wants replicas."""
     from executor_scenarios import BROKERS
     from yard import HELD_BACK
@@ -51,7 +74,10 @@ def pytest_runtest_makereport(item):
 @pytest.fixture
 def yard(shared_yard, request):
     """The cluster of all tests that leave it as they found it; a test that fails is tidied up after."""
+    from tidying import end_all
+
     yield shared_yard
+    end_all()
     if getattr(request.node, "failed_once", False):
         shared_yard.tidy_up()
 

@@ -13,6 +13,7 @@ from typing import Any
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import IncompatibleBrokerVersion, UnsupportedVersionError
+from tidying import remember
 
 from shunter.testbed.waiting import wait_until
 
@@ -59,6 +60,7 @@ class Running:
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
         )
+        remember(self.process)
         self.errors: list[str] = []
         self._readers = [
             threading.Thread(target=self._read, daemon=True),

@@ -10,6 +10,7 @@ from certificates import PASSWORD, Certificates
 from executor_process import Cluster, Shunter, write_plan
 from executor_scenarios import BROKERS
 from live_producer import fill
+from tidying import Tidied
 
 from shunter.app.exit_codes import ExitCode
 from shunter.testbed import tools
@@ -23,6 +24,12 @@ KEY_PASSWORD = "a-key-password"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 TOKEN_LIVES_S = 12.0
+
+
+@pytest.fixture(autouse=True)
+def one_failure_stays_one(secured: KRaftCluster, tidied: Tidied) -> Iterator[None]:
+    with tidied(secured.nodes, secured.bootstrap):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from executor_process import Shunter, write_plan
 from executor_scenarios import BROKERS, ORIGINAL, PARTITIONS, TARGET, Yard
 from kafka import TopicPartition
 from kafka.admin import NewTopic
+from tidying import tidy_up
 
 from shunter.app.exit_codes import ExitCode
 from shunter.cli import main
@@ -149,6 +150,23 @@ def test_a_journal_that_is_cut_off_under_an_executor_at_work_is_written_again(ya
     assert yard.shunter.run("limit", "20M").returncode == ExitCode.DONE, "orders are taken as before"
     assert running.end(240) == ExitCode.DONE, running.lines[-3:]
     yard.ended_in(TARGET)
+
+
+@pytest.mark.long
+def test_a_test_that_fails_in_the_middle_leaves_nothing_to_the_next(
+    kraft: KRaftCluster, yard: Yard, tmp_path: Path
+) -> None:
+    running = yard.shunter.start("execute", yard.plan, "--yes", "--throttle", "50K")
+    running.wait_for(lambda: yard.cluster.ongoing() == PARTITIONS, about="moves under way")
+    kraft.nodes[3].kill()
+    tidy_up(kraft.nodes.values(), {"bootstrap_servers": kraft.bootstrap.split(",")})
+    assert not running.lives_for(0)
+    left = yard.cluster.replicas(yard.topic)
+    yard.ended_in(left)
+    order = str(write_plan(tmp_path / "order.json", yard.topic, {0: (3, 1)}))
+    done = Shunter(kraft.bootstrap, tmp_path / "next.journal").run("execute", order, "--yes")
+    assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
+    yard.ended_in(left | {0: (3, 1)})
 
 
 @pytest.mark.long

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from executor_process import Shunter, write_plan
@@ -17,6 +18,7 @@ from kafka.admin import (
     ResourcePattern,
     ResourceType,
 )
+from tidying import Tidied
 
 from shunter.app.drop_in import tool
 from shunter.app.exit_codes import ExitCode
@@ -40,6 +42,18 @@ SECURED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:admin;User:ANONYMOUS",
 }
+AS_ADMIN: dict[str, Any] = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_mechanism": "PLAIN",
+    "sasl_plain_username": "admin",
+    "sasl_plain_password": USERS["admin"],
+}
+
+
+@pytest.fixture(autouse=True)
+def one_failure_stays_one(secured: KRaftCluster, tidied: Tidied) -> Iterator[None]:
+    with tidied(secured.nodes, secured.bootstrap, **AS_ADMIN):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -50,13 +64,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KRaftCluster]:
 
 @pytest.fixture(scope="module")
 def admin(secured: KRaftCluster) -> Iterator[KafkaAdminClient]:
-    client = KafkaAdminClient(
-        bootstrap_servers=secured.bootstrap,
-        security_protocol="SASL_PLAINTEXT",
-        sasl_mechanism="PLAIN",
-        sasl_plain_username="admin",
-        sasl_plain_password=USERS["admin"],
-    )
+    client = KafkaAdminClient(bootstrap_servers=secured.bootstrap, **AS_ADMIN)
     client.create_topics([NewTopic("t", 1, 1)])
     client.wait_for_topics(["t"])
     yield client

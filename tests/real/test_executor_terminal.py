@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from executor_process import Shunter
 from executor_scenarios import ORIGINAL, Yard
+from tidying import remember
 
 from shunter.app.exit_codes import ExitCode
 from shunter.testbed.kraft import KRaftCluster
@@ -29,6 +30,7 @@ class Terminal:
         self.process = subprocess.Popen(
             command, stdin=theirs, stdout=theirs, stderr=theirs, env=os.environ | {"TERM": "xterm", "COLUMNS": "120"}
         )
+        remember(self.process)
         os.close(theirs)
         self.shown = b""
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import executor_scenarios as scenarios
 import pytest
 from executor_scenarios import BROKERS, Yard
+from tidying import Tidied
 from yard import HELD_BACK
 
 from shunter.testbed.cluster import ZooKeeperCluster
@@ -15,8 +16,14 @@ from shunter.testbed.cluster import ZooKeeperCluster
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
 
+@pytest.fixture
+def apache(shared_apache: ZooKeeperCluster, tidied: Tidied) -> Iterator[ZooKeeperCluster]:
+    with tidied(shared_apache.brokers, shared_apache.bootstrap):
+        yield shared_apache
+
+
 @pytest.fixture(scope="module")
-def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperCluster]:
+def shared_apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperCluster]:
     folder = tmp_path_factory.mktemp("apache")
     with ZooKeeperCluster(folder, broker_ids=BROKERS, heap_mib=192, properties=HELD_BACK) as cluster:
         yield cluster

@@ -1,0 +1,70 @@
+"""What a test of the executor that failed leaves behind is taken away, so that the next test fails by itself only."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, suppress
+from typing import Any
+from weakref import WeakSet
+
+from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE, LISTS
+from shunter.drivers.admin.blocking import BlockingAdmin
+from shunter.drivers.admin.reassignments import AlterOptions
+from shunter.errors import DriverError
+from shunter.model.execution import ThrottleKey
+from shunter.testbed.server import Server
+from shunter.testbed.waiting import wait_until
+
+Tidied = Callable[..., AbstractContextManager[None]]
+"""The fixture `tidied` of `conftest.py`."""
+_STARTED: WeakSet[subprocess.Popen[Any]] = WeakSet()
+
+
+def remember(process: subprocess.Popen[Any]) -> None:
+    """An executor that runs in the background: it would go on driving the cluster after its test."""
+    _STARTED.add(process)
+
+
+def end_all() -> None:
+    """Kill what still runs of what was remembered."""
+    for process in list(_STARTED):
+        process.kill()
+        process.wait(30)
+        _STARTED.discard(process)
+
+
+def tidy_up(servers: Iterable[Server], client: Mapping[str, Any]) -> None:
+    """No executor, no broker dead, no move, no throttle.
+
+    Args:
+        servers: Brokers, some of which a test may have killed or paused.
+        client: How an Admin client reaches them.
+    """
+    end_all()
+    for server in servers:
+        if server.alive:
+            server.resume()
+        else:
+            server.start()
+    wait_until(lambda: _clean(client), what="nothing moves, and no throttle is set", timeout_s=120)
+
+
+def _clean(client: Mapping[str, Any]) -> bool:
+    """Cancel every move and remove every throttle; whether there were none, for what a cluster says may be old."""
+    with suppress(DriverError), BlockingAdmin(client) as admin:
+        ongoing = admin.list_moves()
+        admin.alter_moves(dict.fromkeys(ongoing), AlterOptions())
+        found = admin.read_settings(_throttles(admin))
+        nothing = dict.fromkeys(key for key, value in found.items() if value is not None)
+        admin.write_settings(nothing)
+        return not ongoing and not nothing
+    return False
+
+
+def _throttles(admin: BlockingAdmin) -> list[ThrottleKey]:
+    """All that a move may have set."""
+    brokers = [str(node.id) for node in admin.nodes()]
+    return [ThrottleKey("broker", broker, rate) for broker in brokers for rate in (LEADER_RATE, FOLLOWER_RATE)] + [
+        ThrottleKey("topic", topic, replicas) for topic in admin.topic_names() for replicas in LISTS
+    ]
