@@ -7,6 +7,7 @@ from importlib import import_module
 import click
 
 from shunter import __version__
+from shunter.cli.sections import Sections
 
 _VERBS = {
     "config": "shunter.cli.config:config",
@@ -68,18 +69,11 @@ _GROUPS = {
 """What people do, and the verbs for it, in the order of the help."""
 
 
-class _LazyGroup(click.Group):
+class _LazyGroup(Sections):
     """A group whose commands are imported when they are asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*super().list_commands(ctx), *_VERBS})
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Every command with its whole first sentence, which the library would cut off, by what people do."""
-        for title, names in _GROUPS.items():
-            named = [(name, command) for name in names if (command := self.get_command(ctx, name))]
-            with formatter.section(title):
-                formatter.write_dl([(name, command.get_short_help_str(limit=1_000)) for name, command in named])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _VERBS:
@@ -90,7 +84,11 @@ class _LazyGroup(click.Group):
         return command
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.group(
+    cls=_LazyGroup,
+    sections=_GROUPS,
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
+)
 @click.version_option(__version__, prog_name="shunter")
 def main() -> None:
     """Move Kafka partitions between brokers: stoppable, reversible, nothing lost."""

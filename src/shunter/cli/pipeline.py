@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 import threading
-from datetime import UTC, datetime
-from functools import partial
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from shunter.app.exit_codes import ExitCode
+from shunter.cli.pipeline_intake import KINDS, collect, ingest
 from shunter.cli.pipeline_options import (
     Duration,
     as_json,
@@ -22,19 +20,25 @@ from shunter.cli.pipeline_options import (
     plan_options,
     settings_of,
     told_plan,
+    utc,
 )
 from shunter.cli.pipeline_outlook import anomalies, quality, runway, showback
 from shunter.cli.pipeline_prometheus import collect_prometheus
 from shunter.cli.pipeline_what_if import what_if
+from shunter.cli.sections import Sections
 
-if TYPE_CHECKING:
-    from shunter.app.pipeline import PipelineSettings
-    from shunter.pipeline.ingest import IngestOutcome
+_STAGES = {
+    "Take in": ("collect", "collect-prometheus", "ingest", "quality"),
+    "Model": ("model", "compact", "clean"),
+    "Plan": ("plan", "schedule", "run"),
+    "Look back": ("account", "report", "showback"),
+    "Look ahead": ("runway", "anomalies", "what-if"),
+    "Run elsewhere": ("package",),
+}
+"""What people do, and the commands for it, in the order of the help."""
 
-KINDS = ("parquet", "json", "csv", "prometheus", "log-dirs", "cruise-control", "snapshots")
 
-
-@click.group()
+@click.group(cls=Sections, sections=_STAGES)
 @click.option(
     "--root",
     envvar="SHUNTER_LAKE",
@@ -74,189 +78,6 @@ def pipeline(
 
 
 @pipeline.command()
-@click.option("--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="Brokers to ask first.")
-@click.option("--command-config", type=click.Path(path_type=Path), help="Properties file, as Apache's tools take it.")
-@click.option("--every", type=Duration(), help="Take a snapshot so often; without it, one.")
-@click.option("--count", type=click.IntRange(min=1), help="End after so many snapshots.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("snapshots"),
-    show_default=True,
-    help="Folder for the snapshots; `ingest --kind snapshots` reads it.",
-)
-@complaining
-def collect(
-    bootstrap_server: str, command_config: Path | None, every: float | None, count: int | None, out: Path
-) -> None:
-    """Take snapshots of a live cluster through the Admin API: assignments, racks, sizes, offsets, min.insync.replicas.
-
-    Two snapshots tell the rate in between, so nobody needs JMX. Starts no Spark. Ctrl-C or SIGTERM ends it after the
-    snapshot under way; a round in which the cluster does not answer is told and left out.
-    """
-    from shunter.app.collection import collect_every  # noqa: PLC0415
-
-    if count is not None and every is None:
-        raise click.UsageError("--count needs --every: how far apart?")
-    ended, missed = _ended_by_signal(), partial(click.echo, err=True)
-    number = count if every is not None else 1
-    taken_so_far = 0
-    for path, taken in collect_every(
-        bootstrap_server, command_config, out, every_seconds=every or 1.0, count=number, wait=ended.wait, missed=missed
-    ):
-        taken_so_far += 1
-        click.echo(f"{path}: {len(taken.brokers)} brokers, {len(taken.partitions)} partitions")
-        for broker, why in taken.unanswered:
-            click.echo(f"broker {broker} did not tell its log dirs: {why}", err=True)
-    if ended.is_set():
-        click.echo(f"ended; {taken_so_far} snapshot{'s' * (taken_so_far != 1)} taken into {out}", err=True)
-        if number is not None and taken_so_far < number:
-            raise SystemExit(130)
-
-
-def _ended_by_signal() -> threading.Event:
-    """Set by the first SIGINT or SIGTERM; the second one does what it always does, at once."""
-    ended = threading.Event()
-
-    def end(number: int, _frame: object) -> None:
-        ended.set()
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
-    return ended
-
-
-@pipeline.command()
-@click.argument("paths", nargs=-1)
-@click.option("--kind", type=click.Choice(KINDS), default="parquet", show_default=True, help="What the files are.")
-@click.option("--cluster", help="The cluster, where the input does not say; rows of others are refused.")
-@click.option("--many-clusters", is_flag=True, help="Let one file hold rows of several clusters.")
-@click.option(
-    "--broker", "brokers", multiple=True, metavar="INSTANCE=ID", help="Prometheus: which broker an instance is."
-)
-@click.option(
-    "--sampled-every",
-    type=Duration(),
-    default="2m",
-    show_default=True,
-    help="cruise-control: how often it samples (metric.sampling.interval.ms).",
-)
-@click.option("--at", type=click.DateTime(), help="log-dirs: when the tool ran (UTC); else the file's own time.")
-@click.option(
-    "--bootstrap-server", metavar="HOST:PORT[,…]", help="Stream from a topic of these brokers instead of files."
-)
-@click.option("--topic", help="The topic with samples as JSON objects.")
-@click.option("--checkpoint", metavar="URL", help="Where the stream remembers its place.")
-@click.option("--until-caught-up", is_flag=True, help="End when all that is there has been taken.")
-@click.option(
-    "--lateness", type=Duration(), default="1h", show_default=True, help="How late a row of a stream may come."
-)
-@click.option("--every", type=Duration(), default="10s", show_default=True, help="How often a stream commits.")
-@click.option("--records-per-batch", type=click.IntRange(min=1), help="The most that one batch of a stream takes.")
-@click.option(
-    "--kafka-option",
-    "kafka_options",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A setting of the stream's Kafka client.",
-)
-@json_option
-@click.pass_context
-@complaining
-def ingest(ctx: click.Context, paths: tuple[str, ...], kind: str, json: bool, **given: Any) -> None:
-    """Take samples in from files, or from a Kafka topic as a stream.
-
-    Good rows go to `samples`, the others to `rejects` with the rule that they break. Files whose contents were taken
-    before are skipped. Exit status 7: the input has no row, or every row breaks a rule; 0 if all rows came before.
-    """
-    if given["bootstrap_server"] is not None:
-        _ingest_topic(settings_of(ctx), given, json=json)
-        return
-    if not paths:
-        raise click.UsageError("name files or folders, or a topic with --bootstrap-server, --topic and --checkpoint")
-    from shunter.app.pipeline import Inputs, spark_session  # noqa: PLC0415
-    from shunter.app.pipeline import ingest as take  # noqa: PLC0415
-
-    brokers = tuple((name, _broker_id(text)) for name, text in _pairs(given["brokers"], "--broker"))
-    window = max(1, round(given["sampled_every"]))
-    inputs = Inputs(paths, kind, given["cluster"], brokers, _utc(given["at"]), given["many_clusters"], window)
-    settings = settings_of(ctx)
-    with spark_session(settings) as spark:
-        outcome = take(spark, settings.lake, inputs)
-    if json:
-        click.echo(as_json(outcome))
-    else:
-        _tell_ingest(outcome, settings.lake.rejects)
-    if outcome.ingest_id is not None and outcome.nothing_new:
-        raise SystemExit(ExitCode.REFUSED)
-
-
-def _tell_ingest(outcome: IngestOutcome, rejects: str) -> None:
-    for path in outcome.skipped:
-        click.echo(f"{path}: taken before, skipped", err=True)
-    if outcome.ingest_id is not None:
-        of_brokers = f" and {outcome.broker_rows:,} of brokers" if outcome.broker_rows else ""
-        click.echo(
-            f"batch {outcome.ingest_id}: {outcome.good:,} rows{of_brokers} taken, {outcome.rejected:,} put aside"
-        )
-        if outcome.good + outcome.rejected + outcome.broker_rows == 0:
-            click.echo(_NO_ROWS_OF_SNAPSHOTS if outcome.snapshots else "there was no row in it: is --kind right?")
-        examples = dict(outcome.examples)
-        for rule, rows in outcome.rules:
-            click.echo(f"  {rule}: {rows:,}" + (f", such as: {examples[rule]}" if rule in examples else ""))
-        if outcome.rejected:
-            click.echo(f"all of them are kept in {rejects}")
-
-
-_NO_ROWS_OF_SNAPSHOTS = "assignments and sizes are in; it takes a second snapshot of a cluster to tell rates, until then plans rest on sizes"
-
-
-def _ingest_topic(settings: PipelineSettings, given: dict[str, Any], *, json: bool) -> None:
-    from shunter.app.pipeline import TopicInput, ingest_topic  # noqa: PLC0415
-
-    if given["topic"] is None or given["checkpoint"] is None:
-        raise click.UsageError("a stream needs --topic and --checkpoint")
-    source = TopicInput(
-        given["bootstrap_server"],
-        given["topic"],
-        given["checkpoint"],
-        cluster=given["cluster"],
-        lateness_seconds=given["lateness"],
-        every_seconds=given["every"],
-        records_per_batch=given["records_per_batch"],
-        until_caught_up=given["until_caught_up"],
-        kafka_options=_pairs(given["kafka_options"], "--kafka-option"),
-    )
-    taken = ingest_topic(settings, source)
-    if json:
-        click.echo(as_json(taken))
-    else:
-        click.echo(f"{taken.batches:,} batches committed: {taken.good:,} rows taken, {taken.rejected:,} put aside")
-        for rule, rows in taken.rules:
-            click.echo(f"  {rule}: {rows:,}")
-    if taken.batches and taken.nothing_new:
-        raise SystemExit(ExitCode.REFUSED)
-
-
-def _pairs(entries: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]:
-    found = tuple(entry.rpartition("=") for entry in entries)
-    if any(not separator for _, separator, _ in found):
-        raise click.UsageError(f"{option} takes NAME=VALUE")
-    return tuple((name, value) for name, _, value in found)
-
-
-def _utc(given: datetime | None) -> datetime | None:
-    return None if given is None else given.replace(tzinfo=UTC)
-
-
-def _broker_id(text: str) -> int:
-    if not text.isdigit():
-        raise click.UsageError(f"--broker: {text!r} is no broker id")
-    return int(text)
-
-
-@pipeline.command()
 @click.option(
     "--from",
     "source",
@@ -272,12 +93,18 @@ def _broker_id(text: str) -> int:
 @click.pass_context
 @complaining
 def model(ctx: click.Context, source: str, clusters: tuple[str, ...], json: bool, **given: datetime | None) -> None:
-    """Model the load of each replica: rates with percentiles, size, growth, the shape of its week, and the confidence."""
+    """Model the load of each replica: rates with percentiles, size, growth, the shape of its week, and the confidence.
+
+    \b
+    Examples:
+      shunter pipeline model
+      shunter pipeline model --since 2026-11-01 --json
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app import pipeline as stages  # noqa: PLC0415
 
     settings = settings_of(ctx)
     with stages.spark_session(settings) as spark:
-        span = _utc(given["since"]), _utc(given["until"])
+        span = utc(given["since"]), utc(given["until"])
         made = stages.model(spark, settings.lake, source=source, clusters=clusters, since=span[0], until=span[1])
     if json:
         click.echo(as_json(made))
@@ -308,7 +135,12 @@ def model(ctx: click.Context, source: str, clusters: tuple[str, ...], json: bool
 @click.pass_context
 @complaining
 def compact(ctx: click.Context, keep_days: int | None, new_days: bool, json: bool) -> None:
-    """Roll raw rows up to hours and days, and merge batches into one."""
+    """Roll raw rows up to hours and days, and merge batches into one.
+
+    \b
+    Examples:
+      shunter pipeline compact --keep-days 14
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app import pipeline as stages  # noqa: PLC0415
 
     settings = settings_of(ctx)
@@ -335,7 +167,11 @@ def clean(ctx: click.Context, older_than: float, json: bool) -> None:
     """Delete files that nothing names: of batches that were replaced, and of attempts that were never committed.
 
     A writer that was only slow and lost its files starts again by itself.
-    """
+
+    \b
+    Examples:
+      shunter pipeline clean --older-than 2d
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app import pipeline as stages  # noqa: PLC0415
 
     settings = settings_of(ctx)
@@ -360,7 +196,13 @@ def clean(ctx: click.Context, older_than: float, json: bool) -> None:
 @click.pass_context
 @complaining
 def plan(ctx: click.Context, out: Path, json: bool, **given: Any) -> None:
-    """Plan every cluster of the lake, side by side; one that fails or takes too long does not stop the others."""
+    """Plan every cluster of the lake, side by side; one that fails or takes too long does not stop the others.
+
+    \b
+    Examples:
+      shunter pipeline plan --out plans
+      shunter pipeline plan --scope drain --brokers 3 --max-bytes-percent 60
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app import pipeline as stages  # noqa: PLC0415
 
     settings, asked = settings_of(ctx), asked_of(given)
@@ -416,7 +258,13 @@ def plan(ctx: click.Context, out: Path, json: bool, **given: Any) -> None:
 @click.pass_context
 @complaining
 def schedule(ctx: click.Context, plan_id: str | None, throttle: float | None, json: bool, **given: Any) -> None:
-    """Say when each copy of a plan runs, how long all takes with an interval, and what if."""
+    """Say when each copy of a plan runs, how long all takes with an interval, and what if.
+
+    \b
+    Examples:
+      shunter pipeline schedule --throttle 50e6
+      shunter pipeline schedule --throttle 50e6 --traffic 1.5 --without-broker 3
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app import pipeline as stages  # noqa: PLC0415
     from shunter.app.pipeline_run import WhatIf  # noqa: PLC0415
     from shunter.app.pipeline_run import schedule as scheduled  # noqa: PLC0415
@@ -443,7 +291,12 @@ def account(ctx: click.Context, journals: tuple[str, ...], json: bool) -> None:
     """Account for past moves from JOURNALS: an executor's journal files, or journals as JSON lines.
 
     What is learnt (rates between brokers, real over planned duration) feeds the next schedule.
-    """
+
+    \b
+    Examples:
+      shunter pipeline account moves.journal
+      shunter pipeline account moves.journal --json
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app import pipeline as stages  # noqa: PLC0415
     from shunter.app.journal_export import as_json_lines  # noqa: PLC0415
     from shunter.app.pipeline_run import account as accounted  # noqa: PLC0415
@@ -476,7 +329,13 @@ def account(ctx: click.Context, journals: tuple[str, ...], json: bool) -> None:
 def report(
     ctx: click.Context, plan_id: str | None, cluster: str | None, out: Path, tables: str | None, tables_as: str
 ) -> None:
-    """Write one HTML file that needs nothing else: loads before and after, flows, timeline, planned against real duration."""
+    """Write one HTML file that needs nothing else: loads before and after, flows, timeline, planned against real duration.
+
+    \b
+    Examples:
+      shunter pipeline report --out report.html
+      shunter pipeline report --tables tables --tables-as csv
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app import pipeline as stages  # noqa: PLC0415
     from shunter.app.pipeline_run import export  # noqa: PLC0415
     from shunter.app.pipeline_run import report as reported  # noqa: PLC0415
@@ -512,7 +371,12 @@ def run(ctx: click.Context, bootstrap_server: str, command_config: Path | None, 
 
     Before anything is moved, the plan is compared with the cluster as it is then: a partition that changed since the
     snapshot is left out and named. Exit status 1: a partition was not moved as planned.
-    """
+
+    \b
+    Examples:
+      shunter pipeline run --bootstrap-server kafka1:9092 --dry-run
+      shunter pipeline run --bootstrap-server kafka1:9092 --throttle 50e6 --max-moves 100
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app import pipeline as stages  # noqa: PLC0415
     from shunter.app.pipeline_execution import executor_for  # noqa: PLC0415
     from shunter.app.pipeline_run import RunOptions, WhatIf  # noqa: PLC0415
@@ -547,13 +411,18 @@ def run(ctx: click.Context, bootstrap_server: str, command_config: Path | None, 
 )
 @complaining
 def package_for_spark(out: Path, environment: bool) -> None:
-    """Write what spark-submit takes along to machines that have nothing but Spark and a Python of this version."""
+    """Write what spark-submit takes along to machines that have nothing but Spark and a Python of this version.
+
+    \b
+    Examples:
+      shunter pipeline package --out package
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app.pipeline import package  # noqa: PLC0415
 
     click.echo(package(out, environment=environment).command)
 
 
-for outlook in (anomalies, collect_prometheus, quality, runway, showback, what_if):
-    pipeline.add_command(outlook)
+for elsewhere in (anomalies, collect, collect_prometheus, ingest, quality, runway, showback, what_if):
+    pipeline.add_command(elsewhere)
 
-__all__ = ["Duration", "pipeline"]
+__all__ = ["KINDS", "Duration", "pipeline"]

@@ -65,6 +65,11 @@ def settings_of(ctx: click.Context) -> PipelineSettings:
     return PipelineSettings(**ctx.obj)
 
 
+def utc(given: datetime | None) -> datetime | None:
+    """A time of the command line, which is told in UTC."""
+    return None if given is None else given.replace(tzinfo=UTC)
+
+
 json_option = click.option("--json", is_flag=True, help="Say what was done as one JSON object on standard output.")
 
 

@@ -18,7 +18,12 @@ _GB = 1e9
 @click.pass_context
 @complaining
 def quality(ctx: click.Context, clusters: tuple[str, ...], json: bool) -> None:
-    """Say how good each cluster's data is: what there is day by day, how fresh, and how much of it has rates."""
+    """Say how good each cluster's data is: what there is day by day, how fresh, and how much of it has rates.
+
+    \b
+    Examples:
+      shunter pipeline quality --json
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app import pipeline as stages  # noqa: PLC0415
     from shunter.app.pipeline_outlook import quality as looked_at  # noqa: PLC0415
 
@@ -52,7 +57,11 @@ def runway(ctx: click.Context, clusters: tuple[str, ...], days: int, headroom_pe
 
     Retention's saw teeth and loads that came once are no growth. The table `runway` has every topic, and how far a trend of
     the first three quarters of the days missed the rest.
-    """
+
+    \b
+    Examples:
+      shunter pipeline runway --days 90 --headroom-percent 20
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app import pipeline as stages  # noqa: PLC0415
     from shunter.app.pipeline_outlook import runway as looked_ahead  # noqa: PLC0415
 
@@ -93,7 +102,11 @@ def showback(ctx: click.Context, clusters: tuple[str, ...], owners: Path | None,
     """Say what each owner stored, wrote, read and carried across racks, month by month; and how many topics are idle.
 
     The table `showback` has each topic, with its prefix.
-    """
+
+    \b
+    Examples:
+      shunter pipeline showback --owners owners.json
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app import pipeline as stages  # noqa: PLC0415
     from shunter.app.pipeline_outlook import showback as summed_up  # noqa: PLC0415
 
@@ -136,7 +149,11 @@ def anomalies(ctx: click.Context, clusters: tuple[str, ...], days: int, events: 
     """Say what is not as it was: hot partitions, topics that fan out, growth that breaks its trend, brokers that differ.
 
     Each day is held against the days before it. `model` has to have compared brokers with their own counters.
-    """
+
+    \b
+    Examples:
+      shunter pipeline anomalies --days 14 --events anomalies.jsonl
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app import pipeline as stages  # noqa: PLC0415
     from shunter.app.pipeline_outlook import anomalies as looked_for  # noqa: PLC0415
 

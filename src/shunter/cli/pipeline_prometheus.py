@@ -57,7 +57,12 @@ def collect_prometheus(
     """Ask the Prometheus at URL for the metrics of brokers, span by span, and keep its answers.
 
     Run again it goes on where it stopped. Starts no Spark.
-    """  # fmt: skip
+
+    \b
+    Examples:
+      shunter pipeline collect-prometheus http://prometheus:9090 --since 2026-11-01
+      shunter pipeline ingest prometheus --kind prometheus --cluster prod-eu --broker kafka1:7071=1
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app.prometheus_collection import QUERY, PrometheusSpan  # noqa: PLC0415
     from shunter.app.prometheus_collection import collect_prometheus as collected  # noqa: PLC0415
     from shunter.drivers.prometheus_api import PrometheusServer  # noqa: PLC0415

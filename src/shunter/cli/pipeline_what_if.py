@@ -143,7 +143,12 @@ def what_if(ctx: click.Context, json: bool, out: Path | None, until: datetime | 
 
     Nothing is changed. `--add-brokers fewest` finds the least number of new brokers with which every broker keeps the
     headroom. Exit status 1: a cluster has no answer. Exit status 7: in a cluster it does not fit.
-    """  # fmt: skip
+
+    \b
+    Examples:
+      shunter pipeline what-if --add-brokers fewest --traffic 1.5
+      shunter pipeline what-if --retention 'logs-*=0.5' --out plans
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app import pipeline as stages  # noqa: PLC0415
     from shunter.app.exit_codes import ExitCode  # noqa: PLC0415
     from shunter.app.pipeline_what_if import what_if as answered  # noqa: PLC0415

@@ -10,11 +10,12 @@ from shunter.app.throttles import clear_throttles, forget_throttles, list_thrott
 from shunter.cli.consent import agreed
 from shunter.cli.execution_options import cluster_options, yes_option
 from shunter.cli.leaving import run
+from shunter.cli.sections import Sections
 from shunter.cli.tables import output_options, show_rows
 from shunter.model.execution import ThrottleKey
 
 
-@click.group()
+@click.group(cls=Sections)
 def throttles() -> None:
     """Replication throttles that are set in a cluster, whoever set them."""
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from shunter.cli import main
 
-FILES = ("plan.json", "yard.json")
+FILES = ("plan.json", "yard.json", "moves.journal", "owners.json")
 """Files that examples name."""
 
 
@@ -54,7 +54,18 @@ def test_every_verb_is_told_once_under_what_people_do() -> None:
     assert "…" not in told, "no sentence is cut off"
 
 
-@pytest.mark.parametrize("path", [path for path in commands() if path[0] != "pipeline"], ids=" ".join)
+@pytest.mark.parametrize("group", ["pipeline", "throttles"])
+def test_every_command_of_a_group_is_told_once_with_its_whole_sentence(group: str) -> None:
+    command, context = found((group,))
+    assert isinstance(command, click.Group)
+    told = CliRunner().invoke(main, [group, "--help"]).output
+    first = [line.split()[0] for line in told.splitlines() if line.startswith("  ") and line[2:3].strip()]
+    names = command.list_commands(context)
+    assert sorted(word for word in first if word in names) == names
+    assert "..." not in told.replace("[ARGS]...", ""), "no sentence is cut off"
+
+
+@pytest.mark.parametrize("path", list(commands()), ids=" ".join)
 def test_every_verb_has_an_example(path: tuple[str, ...]) -> None:
     assert any(tuple(words[1 : 1 + len(path)]) == path for words in examples(path))
 

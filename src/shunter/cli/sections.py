@@ -1,0 +1,24 @@
+"""Help of a group: every command with its whole first sentence, by what people do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+
+class Sections(click.Group):
+    """A group that cuts off no sentence of its commands' help, as the library's own does."""
+
+    def __init__(self, *arguments: Any, sections: Mapping[str, tuple[str, ...]] | None = None, **options: Any) -> None:
+        """Make the group; `sections` are headings with the names of commands, in the order of the help."""
+        super().__init__(*arguments, **options)
+        self._sections = sections
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write every command under its heading; without headings, all under one."""
+        for title, names in (self._sections or {"Commands": tuple(self.list_commands(ctx))}).items():
+            named = [(name, command) for name in names if (command := self.get_command(ctx, name))]
+            with formatter.section(title):
+                formatter.write_dl([(name, command.get_short_help_str(limit=1_000)) for name, command in named])
