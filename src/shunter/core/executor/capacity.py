@@ -34,8 +34,7 @@ class Capacity:
         """Count what the steps under way take."""
         capacity = cls(state.options, state.cluster)
         for move in state.stepping():
-            assert move.step is not None
-            capacity.take(move, move.step.copying)
+            capacity.take(move, move.copying)
         return capacity
 
     def take(self, move: Move, adding: Replicas) -> None:

@@ -16,7 +16,7 @@ from shunter.model.partition import BrokerId, TopicPartition
 
 def paused_copies(state: ExecutorState) -> list[Move]:
     """Paused moves whose copy runs in the cluster, or may run there until the step that ends it is taken on."""
-    return [move for move in state.stepping() if move.paused and move.step is not None and move.step.copying]
+    return [move for move in state.open_moves() if move.paused and move.copying]
 
 
 def _copies(move: Move) -> bool:
@@ -25,7 +25,7 @@ def _copies(move: Move) -> bool:
 
 def held_brokers(state: ExecutorState) -> frozenset[BrokerId]:
     """Brokers that receive paused copies: the rate of what they receive is next to nothing as long as one of them runs."""
-    return frozenset(broker for move in paused_copies(state) if move.step is not None for broker in move.step.copying)
+    return frozenset(broker for move in paused_copies(state) for broker in move.copying)
 
 
 def unheld(

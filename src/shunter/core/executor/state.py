@@ -181,6 +181,11 @@ class Move:
         return frozenset(replicas) in self.passed
 
     @property
+    def copying(self) -> Replicas:
+        """Replicas that may be copied now by a step of this move."""
+        return () if self.step is None else self.step.copying
+
+    @property
     def goal(self) -> Replicas:
         """Where it heads: the target, or the originals when it is rolled back."""
         return self.original if self.direction is Direction.BACK else self.target
@@ -296,7 +301,7 @@ class ExecutorState:
     def owed(self) -> list[ThrottleKey]:
         """Settings that are to be given back and that no open move needs."""
         moves = self.open_moves()
-        needed = {("broker", str(broker)) for move in moves for broker in (*move.current, *move.goal)}
+        needed = {("broker", str(broker)) for move in moves for broker in (*move.current, *move.goal, *move.copying)}
         needed |= {("topic", move.tp.topic) for move in moves}
         return [key for key in self.throttles if (key.kind, key.name) not in needed]
 

@@ -167,8 +167,7 @@ def desired_settings(state: ExecutorState) -> dict[ThrottleKey, str]:
             wanted[ThrottleKey("broker", str(broker), LOG_DIR_RATE)] = str(state.options.log_dir_throttle)
     limit = state.limit
     if limit is not None:
-        involved = {broker for move in moves for broker in (*move.current, *move.goal)}
-        involved |= {broker for move in state.stepping() if move.step is not None for broker in move.step.copying}
+        involved = {broker for move in moves for broker in (*move.current, *move.goal, *move.copying)}
         for broker in sorted(involved & live.keys()):
             for setting in (LEADER_RATE, FOLLOWER_RATE):
                 wanted[ThrottleKey("broker", str(broker), setting)] = str(limit)
@@ -184,8 +183,7 @@ def _paused_lists(state: ExecutorState) -> dict[ThrottleKey, str]:
     """Without a limit, only paused copies are listed: everything else is copied as fast as it can be."""
     listed: dict[str, list[tuple[int, BrokerId]]] = {}
     for move in paused_copies(state):
-        if move.step is not None:
-            listed.setdefault(move.tp.topic, []).extend(_entries(move.tp, move.step.copying))
+        listed.setdefault(move.tp.topic, []).extend(_entries(move.tp, move.copying))
     return {ThrottleKey("topic", topic, FOLLOWER_REPLICAS): _listed(listed[topic]) for topic in sorted(listed)}
 
 
@@ -214,9 +212,8 @@ def _holders(move: Move) -> tuple[BrokerId, ...]:
 def _copied(move: Move) -> tuple[BrokerId, ...]:
     """Whoever is, or will be, copied to: what a target adds, and what was given up on the way and is wanted again."""
     new = tuple(broker for broker in move.target if broker not in move.original)
-    under_way = () if move.step is None else move.step.copying
     again = tuple(broker for broker in move.goal if broker not in move.current)
-    return new + under_way + (again if move.open else ())
+    return new + move.copying + (again if move.open else ())
 
 
 def _entries(tp: TopicPartition, brokers: tuple[BrokerId, ...]) -> list[tuple[int, BrokerId]]:

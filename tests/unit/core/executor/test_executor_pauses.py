@@ -170,6 +170,7 @@ def test_a_copy_that_nobody_wants_any_more_is_throttled_until_the_cluster_ends_i
     assert rig.yard.partitions[T0].adding == (3,)
     assert rig.yard.settings[rate(3)] == "5000000"
     assert "0:3" in rig.yard.settings[ThrottleKey("topic", "t", FOLLOWER_REPLICAS)]
+    assert rig.core.state.owed() == []
     del rig.yard.refuse[T0]
     rig.settle(rounds=200)
     assert rig.outcomes() == {T0: Outcome.DONE}
