@@ -44,7 +44,7 @@ from shunter.formats.reassignment_json import decode_plan
 from shunter.model.execution import Command, CommandKind, ExecutionOptions, LeaseHolder, MoveOrder
 from shunter.model.notice import Notice
 from shunter.model.partition import BrokerId, TopicPartition
-from shunter.views.execution import ExecutionView, view_execution, view_from_json, view_to_json
+from shunter.views.execution import ExecutionView, undriven, view_execution, view_from_json, view_to_json
 
 if TYPE_CHECKING:
     # The client library is half of a command's start: what asks no cluster, as an order to whoever drives a journal
@@ -158,10 +158,14 @@ class Session:
 
 
 def _replace(path: Path, text: bytes) -> None:
-    """Readers see the old file or the new one, never half of one; it is a glance, so it is not synced."""
+    """Readers see the old file or the new one, never half of one; it is a glance, so it is not synced.
+
+    Where the disk is full, readers find the glance too old and look at the journal: no reason to stop moves.
+    """
     beside = path.with_suffix(".new")
-    beside.write_bytes(text)
-    beside.replace(path)
+    with contextlib.suppress(OSError):
+        beside.write_bytes(text)
+        beside.replace(path)
 
 
 async def _claim(target: Target, place: JournalPlace, listener: Callable[[Notice], None]) -> ClusterClaim:
@@ -435,6 +439,8 @@ async def read_status(target: Target, *, check: bool) -> Status:
         if admin is not None:
             await admin.close()
     view = view_execution(state, meter, state.limit, SystemClock().now_ms())
+    if holder is None and view.running:
+        view = undriven(view)
     owed = state.owed()
     return Status(place, view, holder, differences, live, claimant, told_way_out(owed) if owed else "")
 

@@ -25,15 +25,20 @@ class JournalCopy:
     def __init__(self, journal: Path) -> None:
         """Name it; nothing is read yet."""
         self.path = journal.with_name(f"{journal.name}.copy")
+        self.lacks_some = False
+        """Entries could not be written: what is added behind the gap would be of no use. `make_whole` ends this."""
 
     def append(self, rows: Sequence[JournalRow]) -> None:
         """Add entries that are durable."""
-        with suppress(OSError), self.path.open("ab") as stream:
-            stream.writelines(_line(row) for row in rows)
+        try:
+            with self.path.open("ab") as stream:
+                stream.writelines(_line(row) for row in rows)
+        except OSError:
+            self.lacks_some = True
 
     def make_whole(self, rows: Sequence[JournalRow]) -> None:
         """Write all entries, where the copy does not end with the last of them."""
-        if rows and self._last() == _line(rows[-1]):
+        if rows and not self.lacks_some and self._last() == _line(rows[-1]):
             return
         beside = self.path.with_name(f"{self.path.name}.new")
         with suppress(OSError):
@@ -42,6 +47,7 @@ class JournalCopy:
                 stream.flush()
                 os.fsync(stream.fileno())
             beside.replace(self.path)
+            self.lacks_some = False
 
     def _last(self) -> bytes:
         try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -91,7 +92,7 @@ class SqliteJournal:
             if self.version < VERSION:
                 self._upgrade()
         except sqlite3.DatabaseError as error:
-            if _is_locked(error):
+            if not _is_damage(error):
                 raise self._refused(error) from error
             salvaged = () if database is not None else JournalCopy(path).read()
             raise JournalDamaged(str(path), f"not readable as a journal: {error}", salvaged) from error
@@ -173,7 +174,7 @@ class SqliteJournal:
     def _refused(self, error: sqlite3.DatabaseError) -> DriverError:
         if _is_locked(error):
             return JournalBusy(f"{self.path} is locked by another process: {error}", retriable=True)
-        return JournalUnusable(f"{self.path}: can't be used: {error}", retriable=False)
+        return JournalUnusable(f"{self.path}: can't be used: {error}{_way_out(error, self.path)}", retriable=False)
 
     def load(self) -> tuple[JournalEntry, ...]:
         """Read all entries.
@@ -190,7 +191,7 @@ class SqliteJournal:
                 row = JournalRow(int(sequence), str(body), checksum)
                 readable.append(decode_line(row, self.version, str(self.path)))
         except sqlite3.DatabaseError as error:
-            if _is_locked(error):
+            if not _is_damage(error):
                 raise self._refused(error) from error
             raise self._damaged(str(self.path), f"damaged: {error}", readable) from error
         except FormatError as error:
@@ -215,7 +216,11 @@ class SqliteJournal:
             self._renew(now_ms)
             self._connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
         self._last_sequence = max(self._last_sequence, *(row.sequence for row in rows))
-        if self._copy is not None:
+        if self._copy is None:
+            return
+        if self._copy.lacks_some:
+            self._copy.make_whole(self._rows())
+        else:
             self._copy.append(rows)
 
     def acquire(self, now_ms: int) -> None:
@@ -476,9 +481,40 @@ def _is_new(path: Path) -> bool:
     return not path.exists() or path.stat().st_size == 0
 
 
+def _kind(error: sqlite3.DatabaseError) -> int | None:
+    """SQLite's kind of the error, without its details. What the library raises by itself has none."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
 def _is_locked(error: sqlite3.DatabaseError) -> bool:
-    """Whether it is a matter of waiting. What the library raises by itself has no code of SQLite's."""
-    return getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    """Whether it is a matter of waiting."""
+    return _kind(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+_NO_ACCESS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
+_READ_FAILED = (
+    sqlite3.SQLITE_IOERR_READ,
+    sqlite3.SQLITE_IOERR_SHORT_READ,
+    sqlite3.SQLITE_IOERR_CORRUPTFS,
+)
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Whether the file itself is the reason: not a lock, a missing right, or a disk that takes no more writes."""
+    if _kind(error) == sqlite3.SQLITE_IOERR:
+        return error.sqlite_errorcode in _READ_FAILED
+    return not _is_locked(error) and _kind(error) not in (*_NO_ACCESS, sqlite3.SQLITE_FULL)
+
+
+def _way_out(error: sqlite3.DatabaseError, path: Path) -> str:
+    """What keeps us from writing, and what to do about it; "" where SQLite's own words have to do."""
+    if _kind(error) in _NO_ACCESS:
+        return f"; this needs a file, and a folder, that this account may write to ({path.parent})"
+    if _kind(error) == sqlite3.SQLITE_FULL or (_kind(error) == sqlite3.SQLITE_IOERR and not _is_damage(error)):
+        free = shutil.disk_usage(path.parent).free
+        return f"; it could not be written, with {free:,} bytes free in {path.parent}: make room there and try again"
+    return ""
 
 
 def _sync_folder(folder: Path) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import shutil
 import socket
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ from shunter.drivers.journals import (
     JournalUnusable,
 )
 from shunter.errors import FormatError
+from shunter.formats.journal import encode_line
 from shunter.model.execution import ExecutionOptions, JournalEntry, MoveAccepted, PlanAccepted, StepBegun, StepFinished
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
@@ -335,6 +337,57 @@ def test_a_journal_of_somebody_else_under_our_name_fences_us(journal: SqliteJour
 def test_a_file_that_is_no_journal_is_refused(path: Path) -> None:
     path.write_bytes(b"not a database, but long enough to look at it" * 100)
     with pytest.raises(JournalDamaged, match="not readable as a journal"):
+        SqliteJournal(path, "first")
+
+
+@contextmanager
+def no_file_grows_beyond(size: int) -> Iterator[None]:
+    """As on a full disk, whoever we are."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_disk_that_takes_no_more_writes_is_no_damage(path: Path) -> None:
+    with closing(SqliteJournal(path, "first")) as journal:
+        journal.acquire(NOW)
+        journal.append(entries(), NOW)
+    with no_file_grows_beyond(1), pytest.raises(JournalUnusable, match=r"bytes free in .*: make room there"):
+        SqliteJournal(path, "second")
+    with closing(SqliteJournal(path, "second")) as again:
+        assert again.load() == tuple(entries())
+
+
+def test_a_disk_that_fills_up_while_we_drive_is_no_damage(journal: SqliteJournal, path: Path) -> None:
+    size = path.with_name(f"{path.name}-wal").stat().st_size
+    with no_file_grows_beyond(size), pytest.raises(JournalUnusable, match="make room there"):
+        journal.append(entries(count=400), NOW)
+    journal.append(entries(), NOW)
+    assert journal.load() == tuple(entries())
+
+
+def test_what_could_not_be_copied_is_copied_once_it_can_be(journal: SqliteJournal, path: Path) -> None:
+    """SQLite may write into space that it has, while the copy beside it needs more."""
+    journal.append(entries(count=4), NOW)
+    copy = JournalCopy(path)
+    with no_file_grows_beyond(copy.path.stat().st_size + 10):
+        copy.append([encode_line(entry) for entry in entries(5, 2)])
+    assert copy.read() == tuple(entries(count=4)), "cut off in the middle of a line"
+    ours = journal._copy
+    assert ours is not None
+    with no_file_grows_beyond(1):
+        ours.append([encode_line(entry) for entry in entries(5, 2)])
+    journal.append(entries(5, 2), NOW)
+    journal.append(entries(7, 2), NOW)
+    assert copy.read() == tuple(entries(count=8))
+
+
+def test_a_place_that_is_not_to_be_written_to_is_no_damage(path: Path) -> None:
+    path.mkdir()
+    with pytest.raises(JournalUnusable, match=r"unable to open database file; this needs a file, and a folder, that"):
         SqliteJournal(path, "first")
 
 
