@@ -165,6 +165,8 @@ def orders_come_from_other_shells(yard: Yard) -> None:
     assert yard.shunter.run("resume").returncode == ExitCode.DONE
     assert "300000" in yard.shunter.run("limit", "300K").stdout
     running.wait_for(lambda: running.progress["limit"] == 300_000, about="the new limit")
+    misspelt = yard.shunter.run("stop", "--topic", f"{yard.topic}-misspelt")
+    assert (misspelt.returncode, misspelt.stdout) == (ExitCode.REFUSED, "nothing of it moves\n"), misspelt.stderr
     bounded = yard.shunter.run("limit", "--max-in", "1", "--max-concurrent", "0")
     assert bounded.returncode == ExitCode.DONE, bounded.stderr
     assert "max-concurrent without bound, max-in 1" in bounded.stdout

@@ -13,6 +13,7 @@ from shunter.app.exit_codes import ExitCode
 from shunter.app.reassign.journal import WatchedMoves
 from shunter.app.reassign.session import TURNS, MoveUnderWay, ReassignSession, ThrottleLoan
 from shunter.app.throttle_loan import LoanTaken
+from shunter.cli.choosing import NOTHING_OF_IT
 from shunter.cli.consent import agreed
 from shunter.cli.execution_display import clock_time, say_json, told_bytes, told_ms
 from shunter.core.doers import Ground, Wanted, foreign_to_controller
@@ -181,8 +182,9 @@ def turn(session: ReassignSession, ground: Ground, verb: str, wanted: Wanted, *,
     under_way = [row for row in rows if row.tp not in ground.journalled]
     chosen = list(wanted.partitions) if wanted.partitions else wanted.of([row.tp for row in under_way])
     if not chosen:
-        _say_turned(verb, {}, spared, as_json=as_json)
-        return int(ExitCode.DONE)
+        accepted = wanted.everything or bool(spared)
+        _say_turned(verb, {}, spared, accepted=accepted, as_json=as_json)
+        return int(ExitCode.DONE if accepted else ExitCode.REFUSED)
     mode = TURNS.get(verb)
     meant = [row for row in under_way if row.tp in set(chosen)]
     if mode is Intervention.ROLL_BACK and not _agreed(session, meant, yes=yes, as_json=as_json):
@@ -194,7 +196,8 @@ def turn(session: ReassignSession, ground: Ground, verb: str, wanted: Wanted, *,
         results = session.turn(mode, None, None)
     else:
         results = session.turn(mode, chosen, None)
-    _say_turned(verb, results, spared, as_json=as_json)
+    accepted = not results or None in results.values()
+    _say_turned(verb, results, spared, accepted=accepted, as_json=as_json)
     done = all(why is None for why in results.values())
     return int(ExitCode.DONE if done else ExitCode.PARTLY)
 
@@ -216,15 +219,19 @@ def _relax(
 
 
 def _say_turned(
-    verb: str, results: Mapping[TopicPartition, str | None], spared: Sequence[TopicPartition], *, as_json: bool
+    verb: str,
+    results: Mapping[TopicPartition, str | None],
+    spared: Sequence[TopicPartition],
+    *,
+    accepted: bool,
+    as_json: bool,
 ) -> None:
     failed = [f"{tp}: {why}" for tp, why in sorted(results.items()) if why is not None]
     done = len(results) - len(failed)
-    text = f"{done} of {len(results)} partitions: {verb} taken on" if results else "nothing of it moves"
+    text = f"{done} of {len(results)} partitions: {verb} taken on" if results else NOTHING_OF_IT
     if spared:
         text += f"; {len(spared)} moves of the executor are left alone: --by executor"
     if as_json:
-        accepted = done > 0 or not results
         say_json({"event": "order", "by": "controller", "accepted": accepted, "text": text, "refused": failed})
         return
     for line in failed:

@@ -42,6 +42,8 @@ _EXECUTORS = frozenset(
     }
 )  # fmt: skip
 """Parameters that only the executor knows: one of them on the command line says who does it."""
+NOTHING_OF_IT = "nothing of it moves"
+"""The answer where moves were named, and none of them is under way: a name may be wrong, so that is a refusal."""
 
 
 class Doing(NamedTuple):
@@ -100,11 +102,18 @@ def wanted_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def found_out(
-    target: Target, by: Doer | None, *, wanted: Wanted | None = None, only_executors: str = "", as_json: bool = False
+    target: Target,
+    by: Doer | None,
+    *,
+    wanted: Wanted | None = None,
+    only_executors: str = "",
+    chosen: str = "",
+    as_json: bool = False,
 ) -> Iterator[Doing]:
     """Find out who carries a verb out, and say so; `wanted` None: the verb begins moves.
 
-    `only_executors` names what is asked for beside options and only the executor can do.
+    `only_executors` names what is asked for beside options and only the executor can do; `chosen` says why the verb
+    itself chose `by`, where nobody said it.
 
     Raises:
         DoerRefused: nobody can do it as it was asked.
@@ -113,7 +122,7 @@ def found_out(
     """
     word = only_executors or _executors_word()
     if by is Doer.EXECUTOR or (by is None and (word or is_named(target))):
-        why = "as --by executor says" if by is not None else f"{word or '--journal'} is for it alone"
+        why = chosen or ("as --by executor says" if by is not None else f"{word or '--journal'} is for it alone")
         yield _told(Doing(Choice(Doer.EXECUTOR, why), target), as_json=as_json)
         return
     driven = driven_here(target.bootstrap, wanted) if by is None else None

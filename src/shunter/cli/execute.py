@@ -32,6 +32,8 @@ class Carrying(NamedTuple):
     """How moves are carried out beside what their options say: by whom, asked or not, watched or not."""
 
     by: Doer | None = None
+    chosen: str = ""
+    """Why the verb itself chose `by`; "": somebody said it, or nobody chose."""
     dry_run: bool = False
     yes: bool = False
     as_json: bool = False
@@ -88,7 +90,7 @@ def carry_out(moves: Sequence[MoveOrder], target: Target, options: ExecutionOpti
     if how.record is not None and not how.wait:
         raise SettingsError("--record tells of what is watched: add --wait")
     placing = "the plan's `log_dirs`" if any(move.log_dirs for move in moves) else ""
-    with found_out(target, how.by, only_executors=placing, as_json=how.as_json) as doing:
+    with found_out(target, how.by, only_executors=placing, chosen=how.chosen, as_json=how.as_json) as doing:
         if how.dry_run or asks:
             possible = asyncio.run(show_dry_run(doing.target, moves, options, as_json=how.as_json))
             if how.dry_run:

@@ -108,7 +108,9 @@ def undo(execution: int | None, target: Target, options: ExecutionOptions, **car
         shunter undo --bootstrap-server kafka1:9092 --throttle 50M
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     how = Carrying(**carrying)
-    leave_with(lambda: _undo(execution, target, options, how._replace(by=how.by or Doer.EXECUTOR)))
+    if how.by is None:
+        how = how._replace(by=Doer.EXECUTOR, chosen="its journal has what is undone")
+    leave_with(lambda: _undo(execution, target, options, how))
 
 
 def _undo(number: int | None, target: Target, options: ExecutionOptions, how: Carrying) -> int:

@@ -11,7 +11,7 @@ from shunter.app.executor_orders import HolderGone, holder_of, order_command
 from shunter.app.exit_codes import ExitCode
 from shunter.app.journals import JournalPlace
 from shunter.app.order_costs import bytes_again
-from shunter.cli.choosing import Doing, by_option, found_out, journalled_moves, wanted_options
+from shunter.cli.choosing import NOTHING_OF_IT, Doing, by_option, found_out, journalled_moves, wanted_options
 from shunter.cli.consent import agreed
 from shunter.cli.execute import run_session, told_order
 from shunter.cli.execution_display import told_bytes
@@ -184,7 +184,7 @@ async def _by_executor(verb: str, kind: CommandKind, doing: Doing, wanted: Wante
         place, _holder = await holder_of(doing.target)
         partitions = await asyncio.to_thread(journalled_moves, place, wanted)
         if not partitions:
-            return told_order({"accepted": True, "text": "nothing of it moves"}, as_json=as_json)
+            return told_order({"accepted": False, "text": NOTHING_OF_IT}, as_json=as_json)
     command = Command(kind, partitions, given_by=verb)
     if kind in (CommandKind.PAUSE, CommandKind.RELAX):
         return await _order(doing.target, command, yes=yes, as_json=as_json)

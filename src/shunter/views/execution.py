@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from shunter.core.executor.debts import told_debts
@@ -115,6 +115,12 @@ def view_execution(
         owed=told_debts(state.owed()),
         moves=tuple(rows),
     )
+
+
+def undriven(view: ExecutionView) -> ExecutionView:
+    """The view of an execution that nobody drives: steps that were asked for go on, and no other one begins."""
+    nobody = "no end: nobody drives it until `shunter resume`"
+    return replace(view, bytes_per_s=None, left_ms=None, low_ms=None, high_ms=None, held=nobody)
 
 
 def view_to_json(view: ExecutionView, *, most_moves: int | None = None) -> dict[str, Any]:

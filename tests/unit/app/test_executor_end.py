@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import resource
 from dataclasses import replace
 from pathlib import Path
 
 import orjson
 import pytest
 
-from shunter.app.executor import Ended, read_view
+from shunter.app.executor import Ended, _replace, read_view
 from shunter.app.executor_outcome import exit_code, told_end
 from shunter.app.exit_codes import ExitCode
 from shunter.app.journals import JournalPlace
+from shunter.cli.execution_display import told_view
 from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
 from shunter.core.executor.machine import Executor
@@ -38,7 +40,7 @@ from shunter.model.execution import (
 )
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
-from shunter.views.execution import ExecutionView, view_execution, view_from_json, view_to_json
+from shunter.views.execution import ExecutionView, undriven, view_execution, view_from_json, view_to_json
 
 T0 = TopicPartition("t", 0)
 ACCEPTED = MoveAccepted(T0, None, (1,), (2,), Strategy.INCREMENTAL, 1_000, ())
@@ -49,6 +51,27 @@ def view(*records: JournalRecord, at_ms: int = 5) -> ExecutionView:
     for number, record in enumerate((PlanAccepted("p", "c", ExecutionOptions()), *records), start=1):
         apply(state, JournalEntry(number, 1, "c", record))
     return view_execution(state, Meter(), None, at_ms)
+
+
+def test_what_nobody_drives_has_no_end() -> None:
+    """Steps that were asked for go on in the cluster, so a rate may be known; no other step begins."""
+    copying = replace(view(ACCEPTED), bytes_per_s=5.0, left_ms=10_000, low_ms=4_000, high_ms=16_000)
+    assert "ends in 10 s" in told_view(copying)
+    told = told_view(undriven(copying))
+    assert "no end: nobody drives it until `shunter resume`" in told
+    assert "ends in" not in told
+
+
+def test_a_glance_that_finds_no_room_stops_nobody(tmp_path: Path) -> None:
+    place = tmp_path / "x.view"
+    _replace(place, b"old")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
+    try:
+        _replace(place, b"newer")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert place.read_bytes() == b"old"
 
 
 def test_who_is_told_to_go_with_nothing_under_way_leaves_nothing_behind() -> None:

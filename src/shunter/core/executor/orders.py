@@ -48,7 +48,9 @@ def decide_command(state: ExecutorState, command: Command) -> DecidedOrder:
         return DecidedOrder(False, f"not in the execution: {', '.join(str(tp) for tp in unknown)}")
     opened = [move for move in moves if move.open]
     if not opened:
-        return DecidedOrder(False, "nothing is under way: all moves named have ended")
+        return DecidedOrder(
+            False, "nothing is under way: all moves named have ended; `shunter undo` takes back what was done"
+        )
     decided = _PER_MOVE[command.kind](state, opened)
     if decided.accepted:
         decided.records.insert(0, CommandTaken(command))
