@@ -41,6 +41,16 @@ def leaders(connection, name):
     return None if int(told.error_code) == UNKNOWN_TOPIC else [one.leader_id for one in told.partitions]
 
 
+def topic_id(connection, name):
+    asked = {"topics": [{"name": name, "topic_id": None}], "allow_auto_topic_creation": False}
+    return connection.ask(METADATA, 12, asked).topics[0].topic_id
+
+
+def told_of(connection, asked):
+    response = connection.ask(METADATA, 12, {"topics": asked, "allow_auto_topic_creation": True})
+    return {(each.name, each.topic_id, int(each.error_code)) for each in response.topics}
+
+
 def create(connection, *topics, validate_only=False):
     whole = [{"assignments": [], "configs": [], **topic} for topic in topics]
     response = connection.ask(
@@ -76,6 +86,20 @@ def test_whoever_is_answered_finds_the_topic_at_any_broker(yard, connection, bro
     assert delete(connection, *names) == [0] * len(names)
     for broker in brokers:
         assert [leaders(broker, name) for name in names] == [None] * len(names)
+
+
+def test_topics_are_asked_for_by_id_as_at_any_broker(yard, connection, brokers, topic):
+    """Java's client sends an empty name beside each id, and the names of such a request count for nothing."""
+    made = create(connection, *({"name": f"{topic}-{n}", "num_partitions": 1, "replication_factor": 1} for n in "ab"))
+    ids = dict(zip(sorted(made), (topic_id(connection, name) for name in sorted(made)), strict=True))
+    (first, known), (second, other) = ids.items()
+    by_id = [{"name": "", "topic_id": known}, {"name": "", "topic_id": uuid.uuid4()}, {"name": None, "topic_id": other}]
+    mixed = [{"name": second, "topic_id": None}, {"name": "nobody", "topic_id": None}, {"name": "", "topic_id": known}]
+    for asked in (by_id, mixed, [{"name": second, "topic_id": known}]):
+        told = told_of(connection, asked)
+        assert (first, known, 0) in told
+        assert [told_of(broker, asked) for broker in brokers] == [told] * len(brokers)
+    assert delete(connection, *made) == [0, 0]
 
 
 def test_an_invalid_configuration_is_refused_and_a_valid_one_is_told_whole(connection, topic):

@@ -137,6 +137,18 @@ async def test_metadata_by_name_and_by_id():
         ]
 
 
+async def test_a_request_that_has_an_id_asks_by_ids_alone():
+    """Java's client describes topics by id so: an empty name stands beside each id."""
+    async with rpc_world() as w:
+        await cluster(w)
+        asked = [{"name": "", "topic_id": id_} for id_ in (UUID(int=1), UNKNOWN)] + [{"name": "t", "topic_id": None}]
+        message = await w.ask(3, 12, topics=asked, allow_auto_topic_creation=True)
+        assert [(one.name, one.topic_id, int(one.error_code)) for one in message.topics] == [
+            ("t", UUID(int=1), 0),
+            (None, UNKNOWN, 100),
+        ]
+
+
 async def test_metadata_of_a_standby_names_no_controller():
     async with rpc_world() as w:
         w.state.active = False

@@ -161,11 +161,15 @@ async def describe_cluster(request: Any, call: Call) -> Any:
 
 
 def _asked(request: Any, version: int) -> tuple[list[str] | None, list[UUID]]:
-    """Tell names (None: all topics) and ids that a request asks for."""
+    """Tell names (None: all topics) and ids that a request asks for.
+
+    A request that has an id asks by ids alone: Java's client sends an empty name beside each. Source: Apache's
+    `KafkaApis.handleTopicMetadataRequest` (`useTopicId`).
+    """
     if request.topics is None or (version == 0 and not request.topics):
         return None, []
-    names = [topic.name for topic in request.topics if topic.name is not None]
-    return names, [topic.topic_id for topic in request.topics if topic.name is None and topic.topic_id is not None]
+    ids = [topic.topic_id for topic in request.topics if getattr(topic, "topic_id", None) is not None]
+    return ([] if ids else [topic.name for topic in request.topics if topic.name is not None]), ids
 
 
 def _error(name: str) -> int:
