@@ -109,6 +109,53 @@ def test_brokers_with_a_listener_for_their_controller(tmp_path):
                 ours.stop()
 
 
+def test_brokers_that_start_after_their_controller(tmp_path):
+    """After a power cut the controller may be up first: it learns only then by which listeners brokers speak to it."""
+    plain, control, nobody, *free = free_ports(4)
+    names = {"EXTERNAL": nobody, "PLAINTEXT": plain, "CONTROL": control}
+    listeners = ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in names.items() if name != "EXTERNAL")
+    # What is registered first can't be connected to from here, as an address for the world outside may not be.
+    advertised = ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in names.items())
+    with ZooKeeperServer(tmp_path / "zookeeper") as server, zookeeper_client(server.connect_string) as client:
+        broker = KafkaBroker(
+            1,
+            server.connect_string,
+            tmp_path / "broker",
+            port=plain,
+            heap_mib=160,
+            properties={
+                "listeners": f"EXTERNAL://127.0.0.2:{nobody},{listeners}",
+                "advertised.listeners": advertised,
+                "listener.security.protocol.map": "EXTERNAL:PLAINTEXT,PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT",
+                "inter.broker.listener.name": "PLAINTEXT",
+                "control.plane.listener.name": "CONTROL",
+            },
+        )
+        unheard = ShunterController(tmp_path / "unheard", server.connect_string)
+        unheard.start()
+        ours = ShunterController(
+            tmp_path / "ours", server.connect_string, options=("--listener", f"CONTROL://{LOOPBACK}:{free[0]}")
+        )
+        try:
+            broker.launch()
+            broker.wait_ready()
+            wait_until(lambda: holder(client) == 1, what="who can't be found gives the seat back", timeout_s=60)
+            assert "brokers would not find us: control.plane.listener.name is CONTROL" in unheard.log_tail()
+            broker.kill()
+            unheard.stop()
+            wait_until(lambda: holder(client) is None, what="nobody leads", timeout_s=60)
+            ours.start()
+            broker.launch()
+            broker.wait_ready()
+            wait_until(lambda: control in peers(ours.process.pid), what="it speaks to this listener", timeout_s=60)
+            wait_until(lambda: plain not in peers(ours.process.pid), what="and to no other", timeout_s=60)
+            assert holder(client) == ours.broker_id
+        finally:
+            broker.kill()
+            unheard.stop()
+            ours.stop()
+
+
 def _lead(client, ours, brokers, control_ports):
     """A topic, a leave and a return, with all requests both ways on the listeners that are meant for them."""
     wait_until(lambda: control_ports <= peers(ours.process.pid), what="it speaks to these listeners", timeout_s=30)

@@ -104,6 +104,7 @@ class ControllerProcess:
             request_seconds=config.control_request_timeout_ms / 1000,
             supervise=self.supervisor.watch,
             access=self.security.access,
+            own_listeners=tuple(listener.name for listener in self.listeners),
         )
         self.relay = Relay(lambda: self.channels.brokers, self.security.access)
         node = Node(

@@ -6,7 +6,8 @@ import asyncio
 import secrets
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from kio.schema.sasl_authenticate.v0.request import SaslAuthenticateRequest
@@ -187,6 +188,19 @@ class BrokerAccess:
         wanted = "listener that we can use" if listener is None else f"usable listener named {listener}"
         names = ", ".join(f"{endpoint.listener}:{endpoint.security_protocol}" for endpoint in broker.endpoints)
         raise FormatError(f"broker {broker.id}", f"no {wanted} among [{names}]")
+
+    def likely_endpoint(self, broker: Broker, names: Iterable[str]) -> Endpoint:
+        """Choose the first listener of these names that can be used; where there is none, the first of any name.
+
+        A broker's listener that is called as one of ours is more likely to be meant for a controller than its first.
+
+        Raises:
+            FormatError: the broker has no listener that can be used.
+        """
+        for name in names:
+            with suppress(FormatError):
+                return self.endpoint(broker, name)
+        return self.endpoint(broker, None)
 
     async def wire(self, connected: socket.socket, endpoint: Endpoint) -> Wire:
         """Secure a connected socket as its listener wants it.

@@ -13,16 +13,15 @@ what a socket does not take at once, and 200 brokers times 5 MB would be a gigab
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
 
-from shunter.core.controller.events import BrokerIdentified, ConnectionChanged, Event, RequestAnswered
+from shunter.core.controller.events import BrokerIdentified, ConnectionChanged, Event, RequestAnswered, SessionExpired
 from shunter.core.controller.ready import ConnectBrokers, Request, SendUpdateMetadata
 from shunter.drivers.agreed_release import AgreedRelease
 from shunter.drivers.backlog import Backlog, QueuedRequest, merge_updates
@@ -32,6 +31,7 @@ from shunter.drivers.broker_connection import ApiRanges, BrokerConnection
 from shunter.drivers.broker_release import Release, release_of
 from shunter.drivers.channel_stats import ChannelStats, QueueStats
 from shunter.drivers.supervision import Supervise
+from shunter.drivers.survey import Listeners, listeners_told, unfindable
 from shunter.drivers.together import run_together
 from shunter.errors import ErrorCode, FormatError
 from shunter.model.broker import Broker, Endpoint
@@ -84,6 +84,7 @@ class Channels:
         request_seconds: how long a request may be unanswered, those before it answered, before its connection is given
             up; it is sent again on the next one.
         access: how we come in at brokers.
+        own_listeners: names of the listeners at which brokers find us. Without any, no broker is asked for its names.
         supervise: gets each channel's task, which ends by being cancelled, never by itself.
     """
 
@@ -99,6 +100,7 @@ class Channels:
         request_seconds: float = REQUEST_SECONDS,
         supervise: Supervise = _report_itself,
         access: BrokerAccess = PLAIN_ACCESS,
+        own_listeners: Collection[str] = (),
     ) -> None:
         self.stats = ChannelStats()
         self.post = post
@@ -106,6 +108,7 @@ class Channels:
         self.listener = listener
         self.preferred_listener: str | None = None
         """If `listener` is None: the listener that brokers name for their controller, if we can use it."""
+        self._own_listeners = own_listeners
         self.in_flight = in_flight
         self.backlog = backlog
         self.request_seconds = request_seconds
@@ -130,10 +133,22 @@ class Channels:
         Raises:
             FormatError: it has no listener that we can use.
         """
-        if self.listener is None and self.preferred_listener is not None:
-            with contextlib.suppress(FormatError):
-                return self.access.endpoint(broker, self.preferred_listener)
+        if self.listener is None:
+            told = () if self.preferred_listener is None else (self.preferred_listener,)
+            return self.access.likely_endpoint(broker, (*told, *self._own_listeners))
         return self.access.endpoint(broker, self.listener)
+
+    @property
+    def asks_for_listeners(self) -> bool:
+        """Whether nobody has told yet what brokers call their listeners: there was none before we were elected."""
+        return self.preferred_listener is None and bool(self._own_listeners)
+
+    def on_listeners_told(self, told: Listeners) -> None:
+        """Take in what a broker calls its listeners; we resign where it would not find us."""
+        self.preferred_listener = told.names[0]
+        in_the_way = unfindable(told, self._own_listeners)
+        if in_the_way is not None:
+            self.post(SessionExpired(in_the_way))
 
     def send(self, request: Request) -> None:
         """Queue a request; never blocks, never raises for a dead broker."""
@@ -217,6 +232,7 @@ class _Channel:
         self.ranges: ApiRanges = {}
         self.release: Release | None = None
         self._tells_release = True
+        self._tells_listeners = True
         self.asked = False
         """Whether it was asked for its release."""
         self.connected = False
@@ -341,8 +357,24 @@ class _Channel:
         except FormatError:
             connection.close()
             raise
-        await self._ask_release(connection)
-        return connection
+        if await self._is_meant_for_us(connection):
+            await self._ask_release(connection)
+            return connection
+        connection.close()
+        return await self._connection(self._owner.endpoint(self.broker))
+
+    async def _is_meant_for_us(self, connection: BrokerConnection) -> bool:
+        """Whether this listener is the broker's one for its controller; where nobody has told yet, it is asked."""
+        if self._owner.asks_for_listeners and self._tells_listeners:
+            try:
+                told = await listeners_told(connection, self.broker.id)
+            except BaseException as failure:
+                self._tells_listeners = not isinstance(failure, TimeoutError)
+                connection.close()
+                raise
+            if told is not None:
+                self._owner.on_listeners_told(told)
+        return connection.endpoint == self._owner.endpoint(self.broker)
 
     def _versions(self) -> ControlVersions:
         """What this broker takes, by its software and by its own setting.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from shunter.drivers.broker_access import PLAIN_ACCESS, BrokerAccess
@@ -73,7 +73,7 @@ class Survey:
         refused = ""
         for broker in brokers:
             try:
-                usable.append((broker.id, self._access.endpoint(broker, self._listener)))
+                usable.append((broker.id, self._endpoint(broker)))
             except FormatError as refusal:
                 refused = refused or str(refusal)
         if not brokers:
@@ -85,21 +85,16 @@ class Survey:
             return f"no broker of {len(usable)} can be reached: {failures[0]}"
         return self._unfindable(answers)
 
+    def _endpoint(self, broker: Broker) -> Endpoint:
+        if self._listener is not None:
+            return self._access.endpoint(broker, self._listener)
+        return self._access.likely_endpoint(broker, [endpoint.listener for endpoint in self._registration.endpoints])
+
     def _unfindable(self, answers: Sequence[Listeners]) -> str | None:
         if not answers:
             return None
-        ours = {endpoint.listener for endpoint in self._registration.endpoints}
         self.found = answers[0]
-        missing = [name for name in answers[0].names if name not in ours]
-        if not missing:
-            return None
-        uses = f"{INTER_BROKER} is {answers[0].inter_broker}"
-        if answers[0].control_plane is not None:
-            uses = f"{CONTROL_PLANE} is {answers[0].control_plane}, {uses}"
-        return (
-            f"brokers would not find us: {uses}, and our listeners are {', '.join(sorted(ours))}; "
-            f"start us with --listener {missing[0]}://HOST:PORT as well"
-        )
+        return unfindable(answers[0], {endpoint.listener for endpoint in self._registration.endpoints})
 
     async def _ask(self, brokers: Sequence[tuple[BrokerId, Endpoint]]) -> tuple[list[Listeners], list[str]]:
         """Ask a few at once, until some have answered; tells also why those before could not be connected to."""
@@ -131,6 +126,34 @@ async def _listeners(
                 connection.close()
     except (OSError, EOFError, TimeoutError, FormatError, DriverError) as failure:
         say(f"broker {broker} does not say how it speaks to its controller: {failure}")
+        return None
+
+
+def unfindable(told: Listeners, ours: Collection[str]) -> str | None:
+    """Say in a sentence why brokers would not find us among our listeners; None where they would."""
+    missing = [name for name in told.names if name not in ours]
+    if not missing:
+        return None
+    uses = f"{INTER_BROKER} is {told.inter_broker}"
+    if told.control_plane is not None:
+        uses = f"{CONTROL_PLANE} is {told.control_plane}, {uses}"
+    return (
+        f"brokers would not find us: {uses}, and our listeners are {', '.join(sorted(ours))}; "
+        f"start us with --listener {missing[0]}://HOST:PORT as well"
+    )
+
+
+async def listeners_told(connection: BrokerConnection, broker: BrokerId) -> Listeners | None:
+    """Ask a broker just connected to what it calls its listeners; None where it does not say.
+
+    Raises:
+        OSError, EOFError, FormatError, TimeoutError: the connection broke, or no answer came.
+    """
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return await _describe(connection, broker)
+    except DriverError as unknown:
+        _LOG.info("broker %d does not say how it speaks to its controller: %s", broker, unknown)
         return None
 
 

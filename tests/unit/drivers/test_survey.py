@@ -17,6 +17,8 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8, i32Timedelta
 from test_seat_refusals import RefusingPlace
 
+from shunter.core.controller.events import SessionExpired
+from shunter.core.controller.ready import ConnectBrokers, SendUpdateMetadata
 from shunter.drivers.channels import Channels
 from shunter.drivers.controller_seat import ControllerSeat
 from shunter.drivers.survey import CONTROL_PLANE, INTER_BROKER, PROTOCOL, Listeners, Survey
@@ -136,6 +138,45 @@ async def test_the_listener_that_brokers_name_is_preferred_where_they_have_it():
     channels = Channels(9, lambda _: None, listener="PLAINTEXT")
     channels.preferred_listener = "CONTROL"
     assert channels.endpoint(Broker(1, 1, both)).port == 1, "what the operator says goes first"
+
+
+@asynccontextmanager
+async def cold_start(own_listeners):
+    """Two listeners of one broker, which comes after its controller; the events that the channel to it posts."""
+    told = {"control_plane": "CONTROL", "inter_broker": "PLAINTEXT"}
+    async with one(**told) as plain, one(**told) as control:
+        ports = {"OUTSIDE": 1, "PLAINTEXT": plain.port, "CONTROL": control.port}
+        endpoints = tuple(Endpoint(name, "PLAINTEXT", "127.0.0.1", port) for name, port in ports.items())
+        events = []
+        channels = Channels(9, events.append, own_listeners=own_listeners)
+        channels.send(ConnectBrokers((Broker(1, 1, endpoints),)))
+        channels.send(SendUpdateMetadata(2, (1,), 5, 9, (), (), {}))
+        try:
+            yield plain, control, events
+        finally:
+            await channels.close()
+
+
+async def test_a_broker_that_comes_after_its_controller_is_asked_which_listener_it_means():
+    async with cold_start(("PLAINTEXT", "CONTROL")) as (plain, control, events):
+        await control.until_heard(1)
+        assert plain.connections == 1
+        assert {heard.api_key for heard in plain.heard} == {32}, "it is asked for its settings, and hears no more"
+        assert not any(isinstance(event, SessionExpired) for event in events)
+
+
+async def test_who_can_not_be_found_by_brokers_that_come_later_resigns():
+    async with cold_start(("PLAINTEXT",)) as (_, control, events):
+        await control.until_heard(1)
+        (resigned,) = [event for event in events if isinstance(event, SessionExpired)]
+        assert resigned.reason.startswith("brokers would not find us: control.plane.listener.name is CONTROL")
+
+
+async def test_before_an_election_the_listener_that_is_called_as_ours_is_asked_first():
+    async with one(protocol="PLAINTEXT") as broker:
+        (endpoint,) = broker.broker.endpoints
+        outside = Endpoint("OUTSIDE", "PLAINTEXT", "127.0.0.1", 1)
+        assert await judge(Broker(1, 1, (outside, endpoint))) == (None, Listeners(None, "PLAINTEXT"))
 
 
 def test_who_is_unfit_does_not_stand_and_says_why():
