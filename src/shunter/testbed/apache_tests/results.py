@@ -47,9 +47,10 @@ def _name(case: ET.Element) -> str:
     method = case.get("name", "").split("(")[0]
     output = "".join(element.text or "" for element in case.iter("system-out"))
     found = VARIANT.search(output)
-    variant = found["name"].strip() if found else ""
+    # A class of `@ClusterTest` repeats the method's name before the variant: one method has many.
+    variant = (found["name"].strip() if found else "").removeprefix(method).removeprefix("()").strip()
     short = case.get("classname", "").rpartition(".")[2]
-    return f"{short}.{method}" + (f" {variant}" if variant and not variant.startswith(method) else "")
+    return f"{short}.{method}" + (f" {variant}" if variant else "")
 
 
 def _result(case: ET.Element) -> Result:
