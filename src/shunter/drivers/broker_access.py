@@ -189,18 +189,18 @@ class BrokerAccess:
         names = ", ".join(f"{endpoint.listener}:{endpoint.security_protocol}" for endpoint in broker.endpoints)
         raise FormatError(f"broker {broker.id}", f"no {wanted} among [{names}]")
 
-    def likely_endpoint(self, broker: Broker, names: Iterable[str]) -> Endpoint:
-        """Choose the first listener of these names that can be used; where there is none, the first of any name.
+    def likely_endpoint(self, broker: Broker, listener: str | None, names: Iterable[str]) -> Endpoint:
+        """Choose the endpoint of a listener; where `listener` is None, the first of these names, else of any name.
 
         A broker's listener that is called as one of ours is more likely to be meant for a controller than its first.
 
         Raises:
-            FormatError: the broker has no listener that can be used.
+            FormatError: the broker has no such listener that can be used.
         """
-        for name in names:
+        for name in names if listener is None else ():
             with suppress(FormatError):
                 return self.endpoint(broker, name)
-        return self.endpoint(broker, None)
+        return self.endpoint(broker, listener)
 
     async def wire(self, connected: socket.socket, endpoint: Endpoint) -> Wire:
         """Secure a connected socket as its listener wants it.

@@ -133,10 +133,8 @@ class Channels:
         Raises:
             FormatError: it has no listener that we can use.
         """
-        if self.listener is None:
-            told = () if self.preferred_listener is None else (self.preferred_listener,)
-            return self.access.likely_endpoint(broker, (*told, *self._own_listeners))
-        return self.access.endpoint(broker, self.listener)
+        told = () if self.preferred_listener is None else (self.preferred_listener,)
+        return self.access.likely_endpoint(broker, self.listener, (*told, *self._own_listeners))
 
     @property
     def asks_for_listeners(self) -> bool:

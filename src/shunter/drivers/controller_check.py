@@ -71,6 +71,7 @@ async def look(
     brokers = [broker for broker in found.brokers if broker.id != broker_id]
     controller, kraft = await _leaders(client)
     limit = asyncio.Semaphore(ASKED_AT_ONCE)
+    ours = [endpoint.listener for endpoint in endpoints]
     closed = {each: told for each in listeners if (told := _why_closed(each)) is not None}
     open_ones = [(each, told) for each, told in zip(listeners, endpoints, strict=True) if each not in closed]
     legacy = (znodes.LEGACY_REASSIGNMENTS, znodes.EXTRA_REASSIGNMENTS, znodes.CANCEL)
@@ -83,7 +84,7 @@ async def look(
         controller=controller,
         kraft=kraft,
         id_taken=await _who_has(client, broker_id),
-        brokers=tuple(await asyncio.gather(*(_ask(broker, name, limit, access) for broker in brokers))),
+        brokers=tuple(await asyncio.gather(*(_ask(broker, name, ours, limit, access) for broker in brokers))),
         topics=len(found.topics),
         partitions=sum(len(each.topic.assignments) for each in found.topics),
         moves=tuple(sorted({str(tp) for tp in found.reassignments} | _moving(found))),
@@ -121,13 +122,15 @@ async def _who_has(client: ZooKeeperClient, broker_id: int) -> str | None:
     return f"{who} has the id {broker_id}"
 
 
-async def _ask(broker: Broker, name: str | None, limit: asyncio.Semaphore, access: BrokerAccess) -> BrokerFound:
+async def _ask(
+    broker: Broker, name: str | None, ours: Sequence[str], limit: asyncio.Semaphore, access: BrokerAccess
+) -> BrokerFound:
     """Connect to a broker as a controller would, and ask for its settings."""
     address = next((f"{each.host}:{each.port}" for each in broker.endpoints), "nowhere")
     sees_us_at: str | None = None
     async with limit:
         try:
-            endpoint = access.endpoint(broker, name)
+            endpoint = access.likely_endpoint(broker, name, ours)
             address = f"{endpoint.host}:{endpoint.port}"
             async with asyncio.timeout(ANSWER_SECONDS):
                 connection = await BrokerConnection.open(endpoint, "shunter-check", access)

@@ -86,9 +86,8 @@ class Survey:
         return self._unfindable(answers)
 
     def _endpoint(self, broker: Broker) -> Endpoint:
-        if self._listener is not None:
-            return self._access.endpoint(broker, self._listener)
-        return self._access.likely_endpoint(broker, [endpoint.listener for endpoint in self._registration.endpoints])
+        ours = [endpoint.listener for endpoint in self._registration.endpoints]
+        return self._access.likely_endpoint(broker, self._listener, ours)
 
     def _unfindable(self, answers: Sequence[Listeners]) -> str | None:
         if not answers:
