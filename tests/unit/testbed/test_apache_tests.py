@@ -4,9 +4,9 @@ import pytest
 
 from shunter.testbed.apache_tests import page as pages
 from shunter.testbed.apache_tests.jars import AGENT, apache_test_jars
-from shunter.testbed.apache_tests.page import page, reasons, store, stored
+from shunter.testbed.apache_tests.page import page, partly_run, reasons, store, stored
 from shunter.testbed.apache_tests.results import CaseOutcome, Result, differences, read_reports
-from shunter.testbed.apache_tests.run import JudgedController
+from shunter.testbed.apache_tests.run import JudgedController, selection
 from shunter.testbed.artifacts import pinned_checksums
 from shunter.testbed.ivy import module_descriptor
 
@@ -46,6 +46,17 @@ def test_reports_are_read_by_test_and_variant(tmp_path):
     }
 
 
+def test_a_variant_that_is_left_out_does_not_stand_for_one_that_ran(tmp_path):
+    """Classes of `@ClusterTest` repeat the method's name: each of their variants is a test of its own."""
+    cases = "".join(
+        f'<testcase name="testList()[{number}]" classname="kafka.T" time="1">{inside}<system-out><![CDATA[\n'
+        f"display-name: testList [{number}] Type={kind}\n]]></system-out></testcase>"
+        for number, kind, inside in ((1, "ZK", '<failure message="no"/>'), (2, "KRaft", "<skipped/>"))
+    )
+    (tmp_path / "TEST-junit-jupiter.xml").write_text(f"<testsuite>{cases}</testsuite>")
+    assert read_reports(tmp_path) == {"T.testList [1] Type=ZK": failed("no"), "T.testList [2] Type=KRaft": LEFT_OUT}
+
+
 def test_a_run_without_a_report_is_an_error_that_names_the_folder(tmp_path):
     with pytest.raises(FileNotFoundError, match=str(tmp_path)):
         read_reports(tmp_path)
@@ -72,7 +83,8 @@ def test_the_page_has_a_line_of_why_for_each_difference(tmp_path, monkeypatch):
 
 
 def test_what_explains_moves_by_steps_explains_nothing_all_at_once():
-    by_steps = "ReassignPartitionsCommandTest.testCancellationWithAddingReplicaInIsr"
+    variant = "[1] Type=ZK, MetadataVersion=4.0-IV1,Security=PLAINTEXT"
+    by_steps = f"ReassignPartitionsCommandTest.testCancellationWithAddingReplicaInIsr {variant}"
     outcome = {
         JudgedController.APACHE: {by_steps: PASSED},
         JudgedController.SHUNTER: {by_steps: failed("no")},
@@ -86,6 +98,24 @@ def test_what_explains_moves_by_steps_explains_nothing_all_at_once():
 def test_results_of_one_controller_alone_are_no_comparison(tmp_path):
     store(tmp_path, "kafka.T", {JudgedController.APACHE: {"T.a": PASSED}})
     assert stored(tmp_path) == {}
+
+
+def test_a_class_of_which_some_tests_ran_is_told_as_such(tmp_path):
+    outcome = {JudgedController.APACHE: {"T.a": PASSED}, JudgedController.SHUNTER: {"T.a": PASSED}}
+    store(tmp_path, "kafka.T", outcome)
+    store(tmp_path, "kafka.U", outcome, partly=True)
+    assert partly_run(tmp_path) == {"kafka.U"}
+    written = page(stored(tmp_path), (), partly_run(tmp_path))
+    assert "| `kafka.T` | 1 passed | 1 passed | 0 |" in written
+    assert "| `kafka.U`, some of its tests | 1 passed | 1 passed | 0 |" in written
+
+
+def test_methods_are_selected_one_by_one():
+    assert selection("kafka.T") == ["--select-class=kafka.T"]
+    assert selection("kafka.T#a,b(java.lang.String)") == [
+        "--select-method=kafka.T#a",
+        "--select-method=kafka.T#b(java.lang.String)",
+    ]
 
 
 def test_every_jar_that_is_asked_for_is_pinned():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from shunter.errors import DriverError
 from shunter.testbed.__main__ import tell
 from shunter.testbed.apache_tests.jars import class_path
-from shunter.testbed.apache_tests.page import page, reasons, store, stored, unexplained
+from shunter.testbed.apache_tests.page import page, partly_run, reasons, store, stored, unexplained
 from shunter.testbed.apache_tests.results import CaseOutcome, differences
 from shunter.testbed.apache_tests.run import TIMEOUT_S, JudgedController, run_class
 from shunter.testbed.artifacts import cache_folder
@@ -97,7 +98,7 @@ def arguments() -> argparse.Namespace:
         epilog="Exit status: 0 every difference has its line of why; 1 one has not; 2 the tests could not be run.",
     )
     parser.add_argument(
-        "classes", nargs="*", metavar="CLASS", help="test classes, or CLASS#METHOD; none: the standing list"
+        "classes", nargs="*", metavar="CLASS", help="test classes, or CLASS#METHOD[,METHOD…]; none: the standing list"
     )
     parser.add_argument("--again", action="store_true", help="run Apache's side too where its results are kept already")
     parser.add_argument(
@@ -120,24 +121,25 @@ def main() -> int:
         tell(str(error))
         return 2
     if asked.page or not asked.classes:
-        PAGE.write_text(page(stored(kept), CLASSES))
+        PAGE.write_text(page(stored(kept), CLASSES, partly_run(kept)))
         tell(f"{PAGE} is written")
     return 1 if open_ones else 0
 
 
 def _judge(asked: str, jars: list[Path], kept: Path, *, again: bool, within_s: float) -> int:
-    """Run one class, or one method of it, with each controller; how many differences nobody has explained."""
+    """Run one class, or some methods of it, with each controller; how many differences nobody has explained."""
     name, method, _ = asked.partition("#")
     known = stored(kept).get(name, {})
+    partly = bool(method) and (not known or name in partly_run(kept))
     outcome = {judged: dict(results) for judged, results in known.items()} if method else {}
     for judged in JudgedController:
         if judged is JudgedController.AT_ONCE and name not in MOVING:
             continue
-        if judged in known and judged is JudgedController.APACHE and not again:
+        if judged in known and judged is JudgedController.APACHE and not (again or partly):
             outcome[judged] = dict(known[judged])
             continue
         started = time.monotonic()
-        folder = cache_folder() / "apache-tests-runs" / f"{asked.partition('(')[0]}-{judged.value}"
+        folder = cache_folder() / "apache-tests-runs" / f"{re.split('[(,]', asked)[0]}-{judged.value}"
         found = run_class(asked, judged, jars, folder, within_s=within_s)
         outcome[judged] = {**outcome.get(judged, {}), **found}
         ended = [result.verdict for result in found.values()]
@@ -145,8 +147,7 @@ def _judge(asked: str, jars: list[Path], kept: Path, *, again: bool, within_s: f
         tell(
             f"{asked} with {judged.value}: {passed} passed, {failed} failed, {time.monotonic() - started:.0f} s ({folder})"
         )
-    if known or not method:
-        store(kept, name, outcome)
+    store(kept, name, outcome, partly=partly)
     for judged in outcome.keys() - {JudgedController.APACHE}:
         explained = reasons(judged)
         for test, result in differences(outcome[JudgedController.APACHE], outcome[judged]).items():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from shunter.testbed.apache_tests.results import CaseOutcome, Result, differences
 from shunter.testbed.apache_tests.run import JudgedController
 
 REASONS = Path(__file__).with_name("reasons.toml")
+PARTLY = "partly"
 NOT_LOOKED_INTO = "not looked into (open)"
 HEAD = """# Apache's own tests, with Shunter as the controller
 
@@ -44,8 +45,8 @@ def _ours(outcome: Outcome) -> list[JudgedController]:
     return [judged for judged in (JudgedController.SHUNTER, JudgedController.AT_ONCE) if judged in outcome]
 
 
-def page(outcomes: Mapping[str, Outcome], chosen: Iterable[str] = ()) -> str:
-    """The page for the outcomes by class; it names what was chosen and has none."""
+def page(outcomes: Mapping[str, Outcome], chosen: Iterable[str] = (), partly: Collection[str] = frozenset()) -> str:
+    """The page for the outcomes by class; it names what was chosen and has none, and what was run in part."""
     lines = [
         "| class | with Apache's controller | with Shunter's | differ | all at once | differ |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -53,7 +54,7 @@ def page(outcomes: Mapping[str, Outcome], chosen: Iterable[str] = ()) -> str:
     told: list[str] = []
     for name, outcome in sorted(outcomes.items()):
         apache = outcome[JudgedController.APACHE]
-        cells = [f"`{name}`", _counted(apache)]
+        cells = [f"`{name}`" + (", some of its tests" if name in partly else ""), _counted(apache)]
         differing: dict[str, tuple[Result, str]] = {}
         for judged in (JudgedController.SHUNTER, JudgedController.AT_ONCE):
             results = outcome.get(judged)
@@ -88,14 +89,19 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")[:200]
 
 
-def store(folder: Path, name: str, outcome: Outcome) -> None:
-    """Keep a class' results, so that the page can be made from several runs."""
+def store(folder: Path, name: str, outcome: Outcome, *, partly: bool = False) -> None:
+    """Keep a class' results, so that the page can be made from several runs; `partly`: of some of its tests."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {
         judged.value: {test: [result.verdict.value, result.told] for test, result in results.items()}
         for judged, results in outcome.items()
     }
-    (folder / f"{name}.json").write_text(json.dumps(document, indent=1, sort_keys=True))
+    (folder / f"{name}.json").write_text(json.dumps({**document, PARTLY: partly}, indent=1, sort_keys=True))
+
+
+def partly_run(folder: Path) -> frozenset[str]:
+    """Classes of which only some tests were run."""
+    return frozenset(path.stem for path in folder.glob("*.json") if json.loads(path.read_text()).get(PARTLY))
 
 
 def stored(folder: Path) -> dict[str, Outcome]:
