@@ -2,7 +2,7 @@
 
 import json
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -54,7 +54,10 @@ def state(client, tp):
 
 def peers(pid):
     """Ports that a process has connections to, on this machine."""
-    own = {Path(f"/proc/{pid}/fd/{fd.name}").readlink().name for fd in Path(f"/proc/{pid}/fd").iterdir()}
+    own = set()
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # It was closed a moment ago.
+            own.add(fd.readlink().name)
     lines = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
     return {int(line[2].split(":")[1], 16) for line in lines if line[3] == "01" and f"socket:[{line[9]}]" in own}
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -62,7 +62,10 @@ class Observing:
     def peers(self):
         """Ports at the other end of this process' TCP connections."""
         folder = Path(f"/proc/{self.process.pid}")
-        sockets = {str(each.readlink()) for each in (folder / "fd").iterdir()}
+        sockets = set()
+        for each in (folder / "fd").iterdir():
+            with suppress(FileNotFoundError):  # It was closed a moment ago.
+                sockets.add(str(each.readlink()))
         ports = set()
         for name in ("tcp", "tcp6"):
             for line in (folder / "net" / name).read_text().splitlines()[1:]:
