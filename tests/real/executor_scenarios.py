@@ -76,6 +76,11 @@ def what_was_done_is_undone(yard: Yard) -> None:
     assert "  1  20" in told.stdout
     assert f"{PARTITIONS} done" in told.stdout
     assert yard.shunter.run("undo", "7", "--yes").returncode == ExitCode.REFUSED
+    idle = yard.shunter.run("pause")
+    assert (idle.returncode, "nothing is under way: there is nothing to pause" in idle.stderr) == (
+        ExitCode.REFUSED,
+        True,
+    )
     unasked = yard.shunter.run("undo")
     assert unasked.returncode == ExitCode.USAGE, "a script has to say that it means it"
     shown = yard.shunter.run("undo", "--dry-run")

@@ -9,6 +9,7 @@ import pytest
 from certificates import PASSWORD, Certificates
 from executor_process import Cluster, Shunter, write_plan
 from executor_scenarios import BROKERS
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 from live_producer import fill
 from tidying import Tidied
 
@@ -67,13 +68,14 @@ def secured(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
         heap_mib=200,
     )
     with cluster:
-        done = tools.kafka_tool(
-            tools.CONFIGS,
-            *("--bootstrap-server", cluster.bootstrap, "--alter", "--entity-type", "users", "--entity-name", "mover"),
-            *("--add-config", "SCRAM-SHA-512=[password=m-secret]"),
-            version=cluster.version,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        for user in ("mover", "weak"):
+            done = tools.kafka_tool(
+                tools.CONFIGS,
+                *("--bootstrap-server", cluster.bootstrap, "--alter", "--entity-type", "users", "--entity-name", user),
+                *("--add-config", f"SCRAM-SHA-512=[password={user[0]}-secret]"),
+                version=cluster.version,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
         yield cluster
 
 
@@ -194,3 +196,51 @@ def test_a_token_that_nobody_signed_where_brokers_take_one(
     refused = shunter.run("status", "--command-config", bearer(tmp_path, "", **named))
     assert refused.returncode == ExitCode.CLUSTER
     assert "does not let us in" in refused.stderr
+
+
+def allow(cluster: Cluster, operation: ACLOperation, kind: ResourceType, name: str) -> None:
+    acl = ACL("User:weak", "*", operation, ACLPermissionType.ALLOW, ResourcePattern(kind, name))
+    made = cluster.admin.create_acls([acl])
+    assert not made["failed"], made
+    wait_until(lambda: bool(cluster.admin.describe_acls(acl)[0]), what="a broker knowing the permission", timeout_s=30)
+
+
+def test_where_a_throttle_is_refused_nothing_is_moved_and_none_of_it_stays(
+    secured: KRaftCluster, cluster: Cluster, certificates: Certificates, tmp_path: Path
+) -> None:
+    """Who may move and may not throttle would move at full speed."""
+    shunter = Shunter(secured.bootstrap_of("SCRAM"), tmp_path / "moves.journal")
+    jaas = f'{SCRAM} username="weak" password="w-secret";'
+    said = {"security__protocol": "SASL_SSL", "sasl__mechanism": "SCRAM-SHA-512", "sasl__jaas__config": jaas}
+    config = ("--command-config", properties(tmp_path, **tls(certificates, **said)))
+    for operation in (ACLOperation.DESCRIBE, ACLOperation.ALTER, ACLOperation.DESCRIBE_CONFIGS):
+        allow(cluster, operation, ResourceType.CLUSTER, "kafka-cluster")
+        allow(cluster, operation, ResourceType.TOPIC, "guarded")
+    allow(cluster, ACLOperation.READ, ResourceType.GROUP, "shunter-executor")
+    cluster.make("guarded", {0: (1, 2)})
+    plan = str(write_plan(tmp_path / "guarded.json", "guarded", {0: (3, 2)}))
+
+    def untouched() -> bool:
+        return cluster.ongoing() == 0 and cluster.replicas("guarded") == {0: (1, 2)}
+
+    told = shunter.run("execute", plan, "--yes", "--throttle", "1M", *config)
+    assert told.returncode == ExitCode.CLUSTER, told.stdout + told.stderr
+    assert "AlterConfigs on Topic" in told.stdout + told.stderr
+    assert untouched()
+    assert cluster.throttles(BROKERS, ("guarded",)) == {}
+    allow(cluster, ACLOperation.ALTER_CONFIGS, ResourceType.TOPIC, "guarded")
+    # Now the lists of throttled replicas can be set, and the rates can't.
+    told = shunter.run("resume", *config)
+    assert told.returncode == ExitCode.CLUSTER, told.stdout + told.stderr
+    assert "AlterConfigs on Cluster" in told.stdout + told.stderr
+    assert untouched()
+    # What can't be done can be ended by who may do no more than that.
+    ended = shunter.run("stop", *config)
+    assert ended.returncode == ExitCode.TURNED, ended.stdout + ended.stderr
+    assert untouched()
+    wait_until(lambda: cluster.throttles(BROKERS, ("guarded",)) == {}, what="no throttle", timeout_s=30)
+    allow(cluster, ACLOperation.ALTER_CONFIGS, ResourceType.CLUSTER, "kafka-cluster")
+    done = shunter.run("execute", plan, "--yes", "--throttle", "1M", *config)
+    assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
+    wait_until(lambda: cluster.replicas("guarded") == {0: (3, 2)}, what="every broker telling the target", timeout_s=30)
+    wait_until(lambda: cluster.throttles(BROKERS, ("guarded",)) == {}, what="no throttle", timeout_s=30)

@@ -58,7 +58,7 @@ async def undoing(target: Target, number: int | None) -> tuple[Execution, Undoin
         raise NothingToUndo(f"nothing was executed under {place} yet")
     number = found[-1].number if number is None else number
     if not 1 <= number <= len(found):
-        known = "1 alone" if len(found) == 1 else f"1 to {len(found)}"
+        known = "only 1" if len(found) == 1 else f"1 to {len(found)}"
         raise NothingToUndo(f"there is no execution {number} under {place}: `shunter history` lists {known}")
     execution = found[number - 1]
     if execution.ended_at_ms is None:

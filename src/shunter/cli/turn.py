@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from shunter.app.executor import SessionStart, Target, claimed_by, no_journal
+from shunter.app.executor import SessionStart, Target, claimed_by, no_journal, read_journal
 from shunter.app.executor_orders import HolderGone, holder_of, order_command
 from shunter.app.exit_codes import ExitCode
 from shunter.app.journals import JournalPlace
@@ -215,8 +215,12 @@ async def _order(target: Target, command: Command, *, yes: bool = False, as_json
         raise await no_journal(target, place)
     if holder is None:
         claimant = await claimed_by(target, place)
-        other = f"; under another journal the cluster is driven by {claimant}" if claimant else ""
-        raise NobodyDrives(f"{place}: nobody drives it{other or '; `shunter resume` does'}")
+        if claimant:
+            raise NobodyDrives(f"{place}: nobody drives it; under another journal the cluster is driven by {claimant}")
+        state, _holder = await asyncio.to_thread(read_journal, place)
+        if not state.running:
+            raise NobodyDrives(f"{place}: nothing is under way: there is nothing to {command.given_by}")
+        raise NobodyDrives(f"{place}: nobody drives it; `shunter resume` does")
     if not holder.takes_orders:
         raise NobodyDrives(f"{place}: {holder} holds it for the throttles of the controller's moves: --by controller")
     if not await _cost_agreed(target, place, command, yes=yes, as_json=as_json):
