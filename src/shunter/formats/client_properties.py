@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import Any
 
@@ -36,6 +37,21 @@ _TO_PEM = {
     ),
 }
 """How a store of Java's becomes a PEM file: (of JKS, of PKCS12)."""
+_SECURITY = (
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.jaas.config",
+    "sasl.kerberos.service.name",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.key.password",
+    "ssl.keystore.location",
+    "ssl.keystore.type",
+    "ssl.truststore.location",
+    "ssl.truststore.type",
+)
+"""What is read here; left out, each of them means less security or another login."""
+_NEAR = 0.9
+"""How like one of these a name has to be to be taken for a misspelling of it, as `difflib` measures it."""
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -103,10 +119,12 @@ def client_configuration(properties: Mapping[str, str], bootstrap: str, place: s
     Where the library wants somebody who has tokens, there is a `BearerLogin`, which says how to come by them.
 
     Raises:
-        SettingsError: a bootstrap server, a mechanism or a key store that can't be used, named, with the way out.
+        SettingsError: a bootstrap server, a mechanism or a key store that can't be used, or the name of a setting of
+            security that is misspelt; named, with the way out.
         FormatError: a value that is no number, or a login that can't be read.
     """
     configuration: dict[str, Any] = {"bootstrap_servers": _servers(bootstrap)}
+    _refuse_misspelt(properties, place)
     configuration["client_id"] = properties.get("client.id", "shunter")
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
@@ -121,6 +139,14 @@ def client_configuration(properties: Mapping[str, str], bootstrap: str, place: s
     if protocol.endswith("SSL"):
         configuration.update(_tls(properties, place))
     return configuration
+
+
+def _refuse_misspelt(properties: Mapping[str, str], place: str) -> None:
+    """A misspelt name of what secures the connection would be passed over, and the connection be another one."""
+    for name in properties:
+        meant = get_close_matches(name, _SECURITY, 1, _NEAR)
+        if meant and meant[0] not in properties:
+            raise SettingsError(f"{place}: {name} is no setting; did you mean {meant[0]}?")
 
 
 def _number(value: str, name: str, place: str) -> int:

@@ -134,3 +134,33 @@ def test_what_else_oauthbearer_may_be_is_refused_by_name(options: str, propertie
 def test_code_in_java_is_refused_by_name() -> None:
     with pytest.raises(SettingsError, match=r"com\.example\.Login is code in Java; .*=file:/"):
         bearer("", sasl__login__callback__handler__class="com.example.Login")
+
+
+@pytest.mark.parametrize(
+    ("misspelt", "meant"),
+    [
+        ("security.protocl", "security.protocol"),
+        ("sasl.mechanisms", "sasl.mechanism"),
+        ("ssl.trustore.location", "ssl.truststore.location"),
+        ("sasl.jaas.conf", "sasl.jaas.config"),
+    ],
+)
+def test_a_misspelt_name_of_what_secures_the_connection_is_refused(misspelt: str, meant: str) -> None:
+    """Decision 0230. Passed over, it would make another connection than was meant, an unsecured one too."""
+    with pytest.raises(SettingsError, match=f"client.properties: {misspelt} is no setting; did you mean {meant}"):
+        configured(**{misspelt: "SSL"})
+
+
+def test_other_names_are_passed_over_as_apache_does() -> None:
+    others = (
+        "ssl.keystore.key",
+        "ssl.keystore.password",
+        "ssl.protocol",
+        "sasl.login.class",
+        "acks",
+        "security.providers",
+    )
+    assert configured(**dict.fromkeys(others, "x"))["security_protocol"] == "PLAINTEXT"
+    # What is named rightly besides counts.
+    both = {"security.protocol": "SSL", "security.protocl": "PLAINTEXT"}
+    assert configured(**both)["security_protocol"] == "SSL"
