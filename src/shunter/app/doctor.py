@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import NamedTuple
 
 from shunter.app.client_configuration import configuration_of
 from shunter.app.executor import Target, claim_name, connect, journal_place, read_journal
@@ -17,8 +18,27 @@ from shunter.errors import DriverError, FormatError
 from shunter.model.check_up import CheckedJournal, CheckUp, Finding
 
 
+class LookedOver(NamedTuple):
+    """What was seen of a cluster and of its journal."""
+
+    seen: CheckUp
+    journal: CheckedJournal
+    place: JournalPlace
+
+
 async def examine(target: Target) -> tuple[CheckUp, tuple[Finding, ...]]:
     """Look a cluster over, and its journal, and judge both.
+
+    Raises:
+        DriverError: the cluster does not answer, or does not let us in.
+        SettingsError, FormatError: the properties file can't be used.
+    """
+    looked = await look_over(target)
+    return looked.seen, diagnose(looked.seen, looked.journal)
+
+
+async def look_over(target: Target) -> LookedOver:
+    """Look a cluster over, and its journal.
 
     Raises:
         DriverError: the cluster does not answer, or does not let us in.
@@ -37,7 +57,7 @@ async def examine(target: Target) -> tuple[CheckUp, tuple[Finding, ...]]:
         seen = replace(seen, throttles=left)
     except (DriverError, FormatError) as error:
         seen = _unread(seen, "throttles", error)
-    return seen, diagnose(seen, journal)
+    return LookedOver(seen, journal, place)
 
 
 def _unread(seen: CheckUp, what: str, error: Exception) -> CheckUp:

@@ -34,7 +34,16 @@ async def past_executions(target: Target) -> tuple[JournalPlace, tuple[Execution
             await admin.close()
     if not place.exists():
         raise await no_journal(target, place)
-    return place, executions(await asyncio.to_thread(_entries, place))
+    return place, await executions_in(place)
+
+
+async def executions_in(place: JournalPlace) -> tuple[Execution, ...]:
+    """All executions of a journal that is there, the first one first.
+
+    Raises:
+        FormatError: it is damaged.
+    """
+    return executions(await asyncio.to_thread(_entries, place))
 
 
 def _entries(place: JournalPlace) -> Sequence[JournalEntry]:

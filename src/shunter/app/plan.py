@@ -200,6 +200,7 @@ __all__ = [
     "PlanOptions",
     "PlanWords",
     "Planned",
+    "cluster_from",
     "plan_file",
     "plan_raw",
     "request_from",

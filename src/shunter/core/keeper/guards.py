@@ -1,0 +1,114 @@
+"""What holds a proposal back, in sentences; and what a plan may still spend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import NamedTuple
+
+from shunter.core.keeper.memory import MINUTE_MS
+from shunter.core.keeper.sighting import PastExecution, Sighting
+from shunter.core.keeper.signs import count, named, under_min_isr
+from shunter.core.planning.request import Scope
+from shunter.model.keeper import DAY_MINUTES, GuardRails, KeeperPolicy
+
+_MENDS_ISR = (Scope.OFFLINE,)
+"""Scopes that bring partitions under min ISR back."""
+_WITH_DEAD = (Scope.OFFLINE, Scope.DRAIN, Scope.DEMOTE, Scope.LEADERS)
+"""Scopes that may change a cluster of which a broker is dead."""
+_ORDER_ALONE = (Scope.DEMOTE, Scope.LEADERS)
+_DAY_MS = DAY_MINUTES * MINUTE_MS
+
+
+class Remaining(NamedTuple):
+    """What one plan may copy; None: no bound."""
+
+    moves: int | None
+    bytes: int | None
+
+
+def remaining(sighting: Sighting, rails: GuardRails) -> Remaining:
+    """What is left of the guard rails' bounds."""
+    spent_moves, spent_bytes = _spent(sighting)
+    return Remaining(
+        _least(rails.moves, None if rails.moves_per_day is None else max(0, rails.moves_per_day - spent_moves)),
+        _least(rails.bytes, None if rails.bytes_per_day is None else max(0, rails.bytes_per_day - spent_bytes)),
+    )
+
+
+def _least(*bounds: int | None) -> int | None:
+    return min((bound for bound in bounds if bound is not None), default=None)
+
+
+def _spent(sighting: Sighting) -> tuple[int, int]:
+    """What executions copied that went on at any time in the 24 hours before; each counts whole."""
+    recent = [each for each in sighting.past or () if _end(each, sighting.at_ms) > sighting.at_ms - _DAY_MS]
+    return sum(each.moves for each in recent), sum(each.bytes for each in recent)
+
+
+def _end(execution: PastExecution, now_ms: int) -> int:
+    return now_ms if execution.ended_at_ms is None else execution.ended_at_ms
+
+
+def held_back(sighting: Sighting, scope: Scope, policy: KeeperPolicy) -> tuple[str, ...]:
+    """Why nothing of a scope may be begun now, a sentence each."""
+    rails = policy.rails
+    spent = () if scope in _ORDER_ALONE else _spent_up(sighting, rails)
+    cluster = (_under_way(sighting), _unseen(sighting, scope), _unwell(sighting, scope, policy))
+    return tuple(chain(*cluster, _not_now(sighting, rails), spent))
+
+
+def _under_way(sighting: Sighting) -> Iterator[str]:
+    ongoing, ours = sighting.check_up.ongoing, sighting.journal.open_moves
+    if ongoing:
+        yield f"{count(len(ongoing), 'partition')} being moved ({named(sorted(ongoing))}): a plan has to wait for the end"
+    elif ours:
+        yield f"the journal has {count(len(ours), 'open move')} ({named(sorted(ours))}): resume it, or roll it back"
+
+
+def _unseen(sighting: Sighting, scope: Scope) -> Iterator[str]:
+    for what, why in sighting.check_up.unread:
+        if what == "moves":
+            yield f"nobody tells which partitions are being moved: {why}"
+    if sighting.past is None:
+        yield "the journal can't be read: nobody knows what was moved lately"
+    if scope not in _ORDER_ALONE:
+        for broker, why in sighting.inventory.unanswered:
+            yield f"broker {broker} did not tell its log dirs, so sizes are unknown: {why}"
+
+
+def _unwell(sighting: Sighting, scope: Scope, policy: KeeperPolicy) -> Iterator[str]:
+    below = under_min_isr(sighting)
+    if below and scope not in _MENDS_ISR:
+        yield f"{count(len(below), 'partition')} under min.insync.replicas ({named(below)}): only what mends that is begun"
+    dead = [broker for broker in sighting.dead if broker not in policy.rails.frozen_brokers]
+    if dead and scope not in _WITH_DEAD:
+        yield f"broker {dead[0]} is dead and holds replicas: start it, or let them go elsewhere first"
+
+
+def _not_now(sighting: Sighting, rails: GuardRails) -> Iterator[str]:
+    minute = sighting.at_ms // MINUTE_MS % DAY_MINUTES
+    if rails.windows and not any(_within(minute, *window) for window in rails.windows):
+        told = ", ".join(f"{_clock(begin)}-{_clock(end)}" for begin, end in rails.windows)
+        yield f"it is {_clock(minute)} UTC, and windows = {told}"
+    ended = max((_end(each, sighting.at_ms) for each in sighting.past or ()), default=None)
+    if ended is not None and sighting.at_ms - ended < rails.cool_down_minutes * MINUTE_MS:
+        ago = max(0, sighting.at_ms - ended) // MINUTE_MS
+        yield f"the last execution ended {count(ago, 'minute')} ago, and cool-down-minutes = {rails.cool_down_minutes}"
+
+
+def _spent_up(sighting: Sighting, rails: GuardRails) -> Iterator[str]:
+    moves, size = _spent(sighting)
+    lately = "in the last 24 hours"
+    if rails.moves_per_day is not None and moves >= rails.moves_per_day:
+        yield f"{moves:,} of {rails.moves_per_day:,} moves of moves-per-day were made {lately}"
+    if rails.bytes_per_day is not None and size >= rails.bytes_per_day:
+        yield f"{size:,} of {rails.bytes_per_day:,} bytes of bytes-per-day were copied {lately}"
+
+
+def _within(minute: int, begin: int, end: int) -> bool:
+    return begin <= minute < end if begin < end else minute >= begin or minute < end
+
+
+def _clock(minute: int) -> str:
+    return f"{minute // 60:02}:{minute % 60:02}"

@@ -1,0 +1,47 @@
+"""One look: which conditions hold, since when, what is proposed, and what the next look has to know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shunter.core.keeper.memory import Holding, judged, remembered, usable
+from shunter.core.keeper.proposals import Proposal, propose
+from shunter.core.keeper.sighting import Sighting, in_order
+from shunter.core.keeper.signs import signs
+from shunter.model.keeper import KeeperPolicy, Memory
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What one look comes to."""
+
+    holding: tuple[Holding, ...]
+    proposals: tuple[Proposal, ...]
+    """The most urgent first; at most one is ready."""
+    memory: Memory
+    forgotten_minutes: int | None = None
+    """How old the memory of the look before was, where it was too old to be used."""
+
+
+def judge(sighting: Sighting, policy: KeeperPolicy, memory: Memory | None = None) -> Judgement:
+    """Judge a cluster by its policy. Deterministic; the order in which anything was observed does not matter.
+
+    Args:
+        sighting: What was seen.
+        policy: What is wanted.
+        memory: What the look before left; None: there was none.
+
+    Cost: a plan for each scope that mends something, and for the first of them one for each scope again.
+    """
+    seen = in_order(sighting)
+    cluster, now_ms = seen.inventory.cluster_id, seen.at_ms
+    known = usable(memory, cluster, now_ms, policy)
+    before = () if known is None else tuple(each.subject for each in known.held)
+    holding = judged(known, signs(seen, policy, before), now_ms, policy)
+    forgotten = memory is not None and known is None and memory.cluster_id == cluster
+    return Judgement(
+        holding,
+        propose(seen, policy, holding),
+        remembered(cluster, now_ms, holding),
+        abs(now_ms - memory.at_ms) // 60_000 if forgotten and memory is not None else None,
+    )

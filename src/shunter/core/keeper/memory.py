@@ -1,0 +1,58 @@
+"""Which conditions have held since when, as far as looks in an unbroken row tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shunter.core.keeper.sign import Sign
+from shunter.model.keeper import KeeperPolicy, Memory, Since
+
+MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A condition that holds now. `since_ms` None: this look is the first that saw it, so nobody knows since when."""
+
+    sign: Sign
+    since_ms: int | None
+    minutes: int
+    """For how long it is known to hold."""
+    wanted_minutes: int
+    """For how long it has to hold before a plan is proposed."""
+
+    @property
+    def lasted(self) -> bool:
+        """Whether it has held for as long as the policy wants."""
+        return self.minutes >= self.wanted_minutes
+
+
+def usable(memory: Memory | None, cluster_id: str, at_ms: int, policy: KeeperPolicy) -> Memory | None:
+    """The memory, if nothing can have happened unseen since: of the same cluster, and no more than `gap_minutes` old."""
+    if memory is None or memory.cluster_id != cluster_id:
+        return None
+    return memory if 0 <= at_ms - memory.at_ms <= policy.rails.gap_minutes * MINUTE_MS else None
+
+
+def judged(memory: Memory | None, signs: Sequence[Sign], at_ms: int, policy: KeeperPolicy) -> tuple[Holding, ...]:
+    """Say of each sign since when it holds. Pre: `memory` is usable."""
+    before = {} if memory is None else {(each.subject, each.mark): each.since_ms for each in memory.held}
+    found: list[Holding] = []
+    for sign in signs:
+        since = before.get((sign.subject, sign.mark))
+        minutes = 0 if since is None else (at_ms - since) // MINUTE_MS
+        found.append(Holding(sign, since, minutes, policy.watches[sign.subject.condition].minutes))
+    return tuple(found)
+
+
+def remembered(cluster_id: str, at_ms: int, holding: Sequence[Holding]) -> Memory:
+    """What the next look has to know of this one."""
+    held = (
+        Since(each.sign.subject, at_ms if each.since_ms is None else each.since_ms, each.sign.mark) for each in holding
+    )
+    return Memory(cluster_id, at_ms, tuple(sorted(held, key=_by_name)))
+
+
+def _by_name(since: Since) -> tuple[str, str]:
+    return since.subject.condition.value, since.subject.about

@@ -1,0 +1,154 @@
+"""A cluster at one look: what was read, in one order, and what it would be once a plan is carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+import numpy as np
+
+from shunter.core.planning.cluster import ClusterLoad
+from shunter.core.planning.moves import Assigned, widened
+from shunter.model.check_up import CheckedJournal, CheckUp
+from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
+from shunter.model.keeper import GuardRails
+from shunter.model.partition import BrokerId, TopicPartition
+
+KIB = 1024
+NOTHING = ClusterLoad(
+    brokers=(),
+    racks=(),
+    rack_of=np.zeros(0, np.int32),
+    topics=(),
+    topic_of=np.zeros(0, np.int32),
+    numbers=np.zeros(0, np.int32),
+    replicas=np.zeros((0, 1), np.int32),
+    sizes=np.zeros(0, np.float64),
+)
+"""The planner's input for a cluster without partitions."""
+
+
+class PastExecution(NamedTuple):
+    """What the journal tells of one execution. `ended_at_ms` None: it goes on. `moves` are copied replicas."""
+
+    began_at_ms: int
+    ended_at_ms: int | None
+    moves: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """All that one look saw. `past` None: there is a journal, and it can't be read."""
+
+    inventory: Inventory
+    check_up: CheckUp
+    journal: CheckedJournal
+    load: ClusterLoad
+    """The same snapshot as the planner's input, sizes in KiB, without rates; dead brokers that hold replicas are in it."""
+    past: tuple[PastExecution, ...] | None = ()
+
+    @property
+    def at_ms(self) -> int:
+        """When the look was taken, milliseconds since 1970 UTC."""
+        return self.inventory.taken_at_ms
+
+    @property
+    def dead(self) -> tuple[BrokerId, ...]:
+        """Brokers that held replicas when the cluster was read, and were not live, ascending."""
+        live = {broker.id for broker in self.inventory.brokers}
+        return tuple(broker for broker in self.load.brokers if broker not in live)
+
+
+def in_order(sighting: Sighting) -> Sighting:
+    """The same sighting with everything sorted: what is decided does not depend on the order in which brokers answered."""
+    taken, seen, load = sighting.inventory, sighting.check_up, sighting.load
+    rows = np.lexsort((load.numbers, load.topic_of))
+    return replace(
+        sighting,
+        inventory=taken._replace(
+            brokers=tuple(sorted(taken.brokers, key=lambda broker: broker.id)),
+            partitions=tuple(sorted(taken.partitions, key=lambda each: (each.topic, each.partition))),
+            unanswered=tuple(sorted(taken.unanswered)),
+        ),
+        check_up=replace(
+            seen,
+            brokers=tuple(sorted(seen.brokers, key=lambda broker: broker.broker)),
+            throttles=tuple(sorted(seen.throttles)),
+            unread=tuple(sorted(seen.unread)),
+        ),
+        load=replace(
+            load,
+            topic_of=load.topic_of[rows],
+            numbers=load.numbers[rows],
+            replicas=load.replicas[rows],
+            sizes=load.sizes[rows],
+            min_isr=None if load.min_isr is None else load.min_isr[rows],
+        ),
+        past=None if sighting.past is None else tuple(sorted(sighting.past, key=lambda each: each.began_at_ms)),
+    )
+
+
+def frozen_topics(sighting: Sighting, rails: GuardRails) -> frozenset[str]:
+    """Topics of the cluster that a name or a pattern of the policy freezes."""
+    patterns = rails.frozen_topics
+    return frozenset(name for name in sighting.load.topics if any(fnmatchcase(name, each) for each in patterns))
+
+
+def after(sighting: Sighting, changes: Collection[Assigned]) -> Sighting:
+    """The sighting as it would be once a plan is carried out: every replica of it in sync, the first live one leads.
+
+    Pre: the sighting is in order, and no partition is being moved.
+    """
+    if not changes:
+        return sighting
+    by_partition = {TopicPartition(each.topic, each.partition): each for each in changes}
+    live = frozenset(broker.id for broker in sighting.inventory.brokers)
+    partitions: list[InventoryPartition] = []
+    moved: dict[BrokerId, float] = {}
+    for at, partition in enumerate(sighting.inventory.partitions):
+        change = by_partition.get(TopicPartition(partition.topic, partition.partition))
+        if change is None:
+            partitions.append(partition)
+            continue
+        size = float(sighting.load.sizes[at]) * KIB
+        partitions.append(_changed(partition, change, live, round(size)))
+        for broker in set(change.replicas) ^ set(change.original):
+            moved[broker] = moved.get(broker, 0.0) + (size if broker in change.replicas else -size)
+    brokers = tuple(_refilled(broker, moved) for broker in sighting.inventory.brokers)
+    inventory = sighting.inventory._replace(partitions=tuple(partitions), brokers=brokers)
+    return replace(sighting, inventory=inventory, load=_reassigned(sighting.load, by_partition))
+
+
+def _changed(
+    partition: InventoryPartition, change: Assigned, live: Collection[BrokerId], size: int
+) -> InventoryPartition:
+    told = dict(partition.sizes)
+    lost = tuple(broker for broker in partition.offline if broker in change.replicas)
+    held = tuple(broker for broker in change.replicas if broker in live and broker not in lost)
+    return partition._replace(
+        replicas=tuple(change.replicas),
+        isr=held,
+        leader=held[0] if held else -1,
+        sizes=tuple(sorted((broker, told.get(broker, size)) for broker in held)),
+        offline=lost,
+    )
+
+
+def _refilled(broker: InventoryBroker, moved: Mapping[BrokerId, float]) -> InventoryBroker:
+    if broker.disk_usable_bytes is None:
+        return broker
+    return broker._replace(disk_usable_bytes=broker.disk_usable_bytes - round(moved.get(broker.id, 0.0)))
+
+
+def _reassigned(load: ClusterLoad, changes: Mapping[TopicPartition, Assigned]) -> ClusterLoad:
+    index = {broker: at for at, broker in enumerate(load.brokers)}
+    replicas = widened(load.replicas, max(len(change.replicas) for change in changes.values())).copy()
+    for at, (topic, number) in enumerate(zip(load.topic_of.tolist(), load.numbers.tolist(), strict=True)):
+        change = changes.get(TopicPartition(load.topics[topic], number))
+        if change is not None:
+            row = [index[broker] for broker in change.replicas]
+            replicas[at] = row + [-1] * (replicas.shape[1] - len(row))
+    return replace(load, replicas=replicas)

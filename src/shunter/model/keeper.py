@@ -1,0 +1,175 @@
+"""What an operator wants kept (conditions, guard rails, intents), and what one look leaves for the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import NamedTuple
+
+DAY_MINUTES = 24 * 60
+
+
+class Mode(Enum):
+    """What a condition that holds may do. A later one includes the earlier ones."""
+
+    OFF = "off"
+    """It is not looked for."""
+    NOTIFY = "notify"
+    """It is told."""
+    PROPOSE = "propose"
+    """A plan that mends it is proposed."""
+    ACT = "act"
+    """The plan is carried out. Only the service can do that; a single look proposes it."""
+
+
+class Condition(Enum):
+    """What can be wrong with a cluster, by its name in the policy file."""
+
+    BROKER_DEAD = "broker-dead"
+    LOG_DIR_FAILED = "log-dir-failed"
+    DRAIN = "drain"
+    """A broker that an intent drains still holds replicas."""
+    DISK_FULL = "disk-full"
+    REPLICATION = "replication"
+    """A topic has another replication factor than an intent says."""
+    RACKS = "racks"
+    DEMOTE = "demote"
+    """A broker that an intent demotes is a preferred leader."""
+    BROKER_EMPTY = "broker-empty"
+    DISK_BAND = "disk-band"
+    REPLICAS_BAND = "replicas-band"
+    LEADERS_BAND = "leaders-band"
+    LEADERS_AWAY = "leaders-away"
+    UNDER_MIN_ISR = "under-min-isr"
+    UNDER_REPLICATED = "under-replicated"
+    LOG_DIR_FULL = "log-dir-full"
+    THROTTLES_LEFT = "throttles-left"
+    MOVES_STUCK = "moves-stuck"
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """How one condition is watched.
+
+    `begin` and `end` are shares (0.2 is 20 %), for conditions of `MEASURED` alone: the condition begins to hold beyond
+    `begin`, and it holds until the figure is within `end`, which is also what a plan aims at.
+    """
+
+    mode: Mode
+    minutes: int = 0
+    """So long the condition has to hold before anything is proposed."""
+    begin: float = 0.0
+    end: float = 0.0
+
+
+MENDED = tuple(Condition)[: tuple(Condition).index(Condition.LEADERS_AWAY)]
+"""Conditions that a plan mends; the others can only be told."""
+MEASURED = (
+    Condition.DISK_FULL,
+    Condition.DISK_BAND,
+    Condition.REPLICAS_BAND,
+    Condition.LEADERS_BAND,
+    Condition.LEADERS_AWAY,
+    Condition.LOG_DIR_FULL,
+)
+"""Conditions that have the two bounds `begin` and `end`."""
+
+DEFAULTS: Mapping[Condition, Watch] = MappingProxyType(
+    {
+        Condition.BROKER_DEAD: Watch(Mode.PROPOSE, 30),
+        Condition.LOG_DIR_FAILED: Watch(Mode.PROPOSE, 10),
+        Condition.DRAIN: Watch(Mode.PROPOSE),
+        Condition.DISK_FULL: Watch(Mode.PROPOSE, 10, 0.85, 0.75),
+        Condition.REPLICATION: Watch(Mode.PROPOSE),
+        Condition.RACKS: Watch(Mode.PROPOSE, 30),
+        Condition.DEMOTE: Watch(Mode.PROPOSE),
+        Condition.BROKER_EMPTY: Watch(Mode.PROPOSE, 10),
+        Condition.DISK_BAND: Watch(Mode.PROPOSE, 30, 0.2, 0.1),
+        Condition.REPLICAS_BAND: Watch(Mode.PROPOSE, 30, 0.2, 0.1),
+        Condition.LEADERS_BAND: Watch(Mode.PROPOSE, 30, 0.2, 0.1),
+        Condition.LEADERS_AWAY: Watch(Mode.NOTIFY, 15, 0.1, 0.02),
+        Condition.UNDER_MIN_ISR: Watch(Mode.NOTIFY),
+        Condition.UNDER_REPLICATED: Watch(Mode.NOTIFY, 5),
+        Condition.LOG_DIR_FULL: Watch(Mode.NOTIFY, 10, 0.85, 0.75),
+        Condition.THROTTLES_LEFT: Watch(Mode.NOTIFY, 10),
+        Condition.MOVES_STUCK: Watch(Mode.NOTIFY, 30),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GuardRails:
+    """What no proposal may exceed or touch. None: no bound. `moves` are replicas that are copied."""
+
+    moves: int | None = None
+    """The most of one proposal."""
+    bytes: int | None = None
+    moves_per_day: int | None = None
+    """The most of one proposal and of what the journal says was copied in the 24 hours before, together."""
+    bytes_per_day: int | None = None
+    cool_down_minutes: int = 0
+    """So long after the end of the last execution nothing is proposed."""
+    windows: tuple[tuple[int, int], ...] = ()
+    """(first minute of the day, first minute after), UTC; over midnight if the second is less. Empty: always."""
+    frozen_topics: tuple[str, ...] = ()
+    """Names, or patterns with * and ?: nothing of these changes, neither replicas nor order."""
+    frozen_brokers: tuple[int, ...] = ()
+    """No replica comes to these or leaves them, and no preferred leadership."""
+    gap_minutes: int = 15
+    """Looks that are further apart tell nothing of the time between: what holds then is counted anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intents:
+    """What an operator asked for once, and what every plan keeps to."""
+
+    drain: tuple[int, ...] = ()
+    """Brokers that hold nothing."""
+    demote: tuple[int, ...] = ()
+    """Brokers that lead nothing."""
+    replication: Mapping[str, int] = field(default_factory=dict[str, int])
+    """By topic: exactly so many replicas."""
+    least_replication: int = 0
+    """Every other topic has at least so many replicas; 0: no rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeeperPolicy:
+    """The policy for one cluster."""
+
+    watches: Mapping[Condition, Watch] = field(default_factory=lambda: DEFAULTS)
+    """One for every condition."""
+    rails: GuardRails = GuardRails()
+    intents: Intents = Intents()
+
+    def mode(self, condition: Condition) -> Mode:
+        """What a condition may do."""
+        return self.watches[condition].mode
+
+
+class Subject(NamedTuple):
+    """What a condition holds of: `about` names it, "" is the whole cluster."""
+
+    condition: Condition
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """A condition that held at the last look. `since_ms`: at every look since then, in milliseconds since 1970 UTC."""
+
+    subject: Subject
+    since_ms: int
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What the last look left. `cluster_id` is Kafka's: what was seen of one cluster says nothing of another."""
+
+    cluster_id: str
+    at_ms: int
+    held: tuple[Since, ...] = ()
+    """By subject."""

@@ -1,0 +1,170 @@
+"""Clusters as the keeper sees them: drawn ones for properties, small ones that can be checked by eye."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from shunter.app.keeper_sighting import sighting_of
+from shunter.core.keeper.judgement import Judgement, judge
+from shunter.core.keeper.proposals import Proposal
+from shunter.core.keeper.sighting import PastExecution, Sighting, after, in_order
+from shunter.model.check_up import CheckedBroker, CheckedJournal, CheckedLogDir, CheckUp
+from shunter.model.execution import OngoingReassignment, ThrottleKey
+from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
+from shunter.model.keeper import DEFAULTS, Condition, GuardRails, Intents, KeeperPolicy, Memory, Mode
+from shunter.model.partition import TopicPartition
+
+NOON_MS = 12 * 3_600_000
+MINUTE_MS = 60_000
+MIB = 1024 * 1024
+AT_ONCE = KeeperPolicy({each: replace(watch, minutes=0) for each, watch in DEFAULTS.items()})
+"""The default policy, but that nothing has to last."""
+
+
+def only(*conditions: Condition, rails: GuardRails | None = None, intents: Intents | None = None) -> KeeperPolicy:
+    """A policy that watches these conditions alone, at once."""
+    watches = {
+        each: watch if each in conditions else replace(watch, mode=Mode.OFF) for each, watch in AT_ONCE.watches.items()
+    }
+    return KeeperPolicy(watches, rails or GuardRails(), intents or Intents())
+
+
+def cluster(
+    rows: dict[str, list[list[int]]],
+    *,
+    brokers: tuple[int, ...] = (1, 2, 3),
+    racks: dict[int, str] | None = None,
+    size: int = MIB,
+    min_isr: int = 1,
+    failed: tuple[tuple[str, int, int], ...] = (),
+    used: dict[int, float] | None = None,
+    ongoing: dict[TopicPartition, OngoingReassignment] | None = None,
+    throttles: tuple[tuple[ThrottleKey, str], ...] = (),
+    log_dirs: dict[int, tuple[CheckedLogDir, ...]] | None = None,
+    open_moves: frozenset[TopicPartition] = frozenset(),
+    past: tuple[PastExecution, ...] | None = (),
+    at_ms: int = NOON_MS,
+) -> Sighting:
+    """Live brokers, and topics by their partitions' replicas. What is on other brokers is on dead ones.
+
+    `failed`: (topic, partition, broker) on failed log dirs; `used`: the share of each broker's disk of 100 MiB.
+    """
+    partitions: list[InventoryPartition] = []
+    for topic, assignment in rows.items():
+        for number, replicas in enumerate(assignment):
+            lost = tuple(b for b in replicas if b not in brokers or (topic, number, b) in failed)
+            held = tuple(b for b in replicas if b not in lost)
+            sizes = tuple((broker, size) for broker in held)
+            leader = held[0] if held else -1
+            partitions.append(
+                InventoryPartition(topic, None, number, tuple(replicas), held, leader, 0, 1, min_isr, sizes, lost)
+            )
+    total = 100 * MIB
+    live = tuple(
+        InventoryBroker(
+            broker,
+            f"host{broker}",
+            (racks or {}).get(broker),
+            total if used and broker in used else None,
+            round(total * (1 - used[broker])) if used and broker in used else None,
+        )
+        for broker in brokers
+    )
+    taken = Inventory("yard", at_ms, live, tuple(partitions))
+    broken = (CheckedLogDir("/broken", -1, -1, "KafkaStorageError"),)
+    damaged = {broker: broken for _, _, broker in failed}
+    checked = tuple(
+        CheckedBroker(b, None, "4.1", log_dirs=(log_dirs or {}).get(b, ()) + damaged.get(b, ())) for b in brokers
+    )
+    seen = CheckUp("yard", 1, "Apache (KRaft)", checked, (), ongoing or {}, throttles)
+    return sighting_of(taken, seen, CheckedJournal("j", open_moves=open_moves), past)
+
+
+def look(sighting: Sighting, policy: KeeperPolicy = AT_ONCE, memory: Memory | None = None) -> Judgement:
+    return judge(sighting, policy, memory)
+
+
+def ready(judgement: Judgement) -> Proposal | None:
+    """The proposal that may be begun, if there is one."""
+    return next((each for each in judgement.proposals if each.ready), None)
+
+
+def later(sighting: Sighting, minutes: int) -> Sighting:
+    """The same sighting some minutes later."""
+    taken = sighting.inventory
+    return replace(sighting, inventory=taken._replace(taken_at_ms=taken.taken_at_ms + minutes * MINUTE_MS))
+
+
+def carried_out(sighting: Sighting, proposal: Proposal) -> Sighting:
+    """The cluster after a proposal, a minute later."""
+    return later(after(in_order(sighting), proposal.changes), 1)
+
+
+@st.composite
+def sightings(draw: st.DrawFn, *, healthy: bool = False) -> Sighting:
+    """Clusters of 3 to 7 brokers and up to 30 partitions, skewed at will; with dead brokers, failed log dirs, racks."""
+    drawn = random.Random(draw(st.integers(0, 2**32 - 1)))
+    brokers = list(range(1, drawn.randint(3, 7) + 1))
+    dead = [] if healthy or drawn.random() < 0.6 else drawn.sample(brokers, 1)
+    empty = drawn.sample(brokers, drawn.choice([0, 0, 1]))
+    holders = [broker for broker in brokers if broker not in empty]
+    racks = drawn.choice([None, 2, 3])
+    rows: dict[str, list[list[int]]] = {}
+    for number in range(drawn.randint(1, 5)):
+        factor = drawn.randint(1, min(3, len(holders)))
+        favoured = sorted(holders, key=lambda broker: drawn.random() * broker)
+        rows[f"t{number}"] = [
+            sorted(favoured, key=lambda _: drawn.random() * drawn.choice([1, 3]))[:factor]
+            for _ in range(drawn.randint(1, 6))
+        ]
+    failed: tuple[tuple[str, int, int], ...] = ()
+    if not healthy and drawn.random() < 0.3:
+        topic = drawn.choice(sorted(rows))
+        failed = ((topic, 0, rows[topic][0][0]),)
+    used = drawn.choice([None, {broker: drawn.uniform(0.1, 0.95) for broker in brokers}])
+    made = cluster(
+        rows,
+        brokers=tuple(broker for broker in brokers if broker not in dead),
+        racks=None if racks is None else {broker: f"r{broker % racks}" for broker in brokers},
+        failed=failed,
+        used=used,
+        min_isr=drawn.choice([1, 1, 2]),
+    )
+    return _with_sizes(made, drawn)
+
+
+def _with_sizes(made: Sighting, drawn: random.Random) -> Sighting:
+    partitions: list[InventoryPartition] = []
+    for each in made.inventory.partitions:
+        size = round(MIB * drawn.choice([0, 0.1, 1, 1, 1, 3]) * drawn.random())
+        partitions.append(each._replace(sizes=tuple((broker, size) for broker, _ in each.sizes)))
+    taken = made.inventory._replace(partitions=tuple(partitions))
+    return sighting_of(taken, made.check_up, made.journal, made.past)
+
+
+@st.composite
+def policies(draw: st.DrawFn, *, capped: bool = True) -> KeeperPolicy:
+    """Policies with frozen parts, intents, and bounds that bite."""
+    few = st.lists(st.integers(1, 7), max_size=2, unique=True).map(tuple)
+    bound = st.none() | st.integers(0, 8) if capped else st.none()
+    rails = GuardRails(
+        moves=draw(bound),
+        bytes=draw(bound.map(lambda n: None if n is None else n * MIB)),
+        frozen_topics=draw(st.sampled_from([(), ("t0",), ("t[01]", "t3"), ("t*",)])),
+        frozen_brokers=draw(few),
+    )
+    intents = Intents(
+        drain=draw(st.sampled_from([(), (), (2,)])),
+        demote=draw(st.sampled_from([(), (), (3,)])),
+        least_replication=draw(st.sampled_from([0, 0, 2])),
+        replication=draw(st.sampled_from([{}, {"t1": 2}])),
+    )
+    band = draw(st.sampled_from([(0.2, 0.1), (0.5, 0.1), (0.1, 0.1)]))
+    watches = {
+        each: replace(watch, begin=band[0], end=band[1]) if each.value.endswith("-band") else watch
+        for each, watch in AT_ONCE.watches.items()
+    }
+    return KeeperPolicy(watches, rails, intents)

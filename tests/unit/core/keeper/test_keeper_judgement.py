@@ -1,0 +1,322 @@
+"""What the keeper sees, since when, what it proposes about that, and what holds it back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from keeper_clusters import AT_ONCE, MIB, MINUTE_MS, NOON_MS, carried_out, cluster, later, look, only, ready
+
+from shunter.core.keeper.judgement import Judgement
+from shunter.core.keeper.requests import MENDS
+from shunter.core.keeper.sighting import PastExecution, Sighting
+from shunter.core.planning.request import Scope
+from shunter.model.check_up import CheckedLogDir
+from shunter.model.execution import OngoingReassignment, ThrottleKey
+from shunter.model.keeper import DEFAULTS, MENDED, Condition, GuardRails, Intents, KeeperPolicy, Mode, Watch
+from shunter.model.partition import TopicPartition
+
+EVEN = {"t": [[1, 2], [2, 3], [3, 1]]}
+LOPSIDED = {"t": [[1, 2]] * 6}
+
+
+def held(judgement: Judgement) -> dict[str, str]:
+    """Condition and subject → what is told of it."""
+    subjects = [(each.sign.subject, each.sign.text) for each in judgement.holding]
+    return {f"{subject.condition.value} {subject.about}".strip(): text for subject, text in subjects}
+
+
+def test_a_cluster_in_balance_has_no_condition() -> None:
+    judged = look(cluster(EVEN))
+    assert (judged.holding, judged.proposals) == ((), ())
+
+
+def test_a_cluster_without_topics_has_no_condition() -> None:
+    assert look(cluster({})).holding == ()
+
+
+def test_a_lopsided_cluster_is_balanced_and_then_content() -> None:
+    seen = cluster(LOPSIDED)
+    judged = look(seen)
+    assert held(judged) == {
+        "broker-empty broker 3": "broker 3 is up and holds no replica",
+        "disk-band broker 1": "broker 1 carries 1.50 of the mean in disk, outside 0.80 to 1.20",
+        "disk-band broker 2": "broker 2 carries 1.50 of the mean in disk, outside 0.80 to 1.20",
+        "disk-band broker 3": "broker 3 carries 0.00 of the mean in disk, outside 0.80 to 1.20",
+        "replicas-band broker 1": "broker 1 carries 1.50 of the mean in replicas, outside 0.80 to 1.20",
+        "replicas-band broker 2": "broker 2 carries 1.50 of the mean in replicas, outside 0.80 to 1.20",
+        "replicas-band broker 3": "broker 3 carries 0.00 of the mean in replicas, outside 0.80 to 1.20",
+        "leaders-band broker 1": "broker 1 carries 3.00 of the mean in leaders, outside 0.80 to 1.20",
+        "leaders-band broker 2": "broker 2 carries 0.00 of the mean in leaders, outside 0.80 to 1.20",
+        "leaders-band broker 3": "broker 3 carries 0.00 of the mean in leaders, outside 0.80 to 1.20",
+    }
+    scopes = []
+    while (proposal := ready(judged)) is not None:
+        scopes.append(proposal.scope)
+        seen = carried_out(seen, proposal)
+        judged = look(seen, memory=judged.memory)
+    assert scopes[0] is Scope.FILL
+    assert judged.holding == ()
+
+
+class TestLasting:
+    POLICY = KeeperPolicy({**only(Condition.DISK_BAND).watches, Condition.DISK_BAND: DEFAULTS[Condition.DISK_BAND]})
+
+    def test_the_first_look_does_not_know_since_when(self) -> None:
+        judged = look(cluster(LOPSIDED), self.POLICY)
+        assert {each.since_ms for each in judged.holding} == {None}
+        (proposal,) = judged.proposals
+        assert proposal.changes
+        assert proposal.held_back == ("disk-band has to hold for 30 minutes, and this look is the first that saw it",)
+
+    def test_it_is_proposed_once_it_held_long_enough_at_every_look(self) -> None:
+        seen = cluster(LOPSIDED)
+        judged = look(seen, self.POLICY)
+        for minutes in (10, 20, 29):
+            judged = look(later(seen, minutes), self.POLICY, judged.memory)
+            assert ready(judged) is None
+        assert judged.proposals[0].held_back == ("disk-band has to hold for 30 minutes, and it is known for 29",)
+        judged = look(later(seen, 30), self.POLICY, judged.memory)
+        assert ready(judged) is not None
+        assert {each.since_ms for each in judged.holding} == {NOON_MS}
+
+    def test_looks_too_far_apart_tell_nothing_of_the_time_between(self) -> None:
+        seen = cluster(LOPSIDED)
+        judged = look(later(seen, 40), self.POLICY, look(seen, self.POLICY).memory)
+        assert judged.forgotten_minutes == 40
+        assert {each.since_ms for each in judged.holding} == {None}
+
+    def test_a_clock_that_went_back_tells_nothing_either(self) -> None:
+        seen = cluster(LOPSIDED)
+        judged = look(seen, self.POLICY, look(later(seen, 5), self.POLICY).memory)
+        assert judged.forgotten_minutes == 5
+
+    def test_another_cluster_begins_anew(self) -> None:
+        memory = replace(look(cluster(LOPSIDED), self.POLICY).memory, cluster_id="other")
+        judged = look(cluster(LOPSIDED), self.POLICY, memory)
+        assert {each.since_ms for each in judged.holding} == {None}
+        assert judged.forgotten_minutes is None
+
+    def test_what_ended_in_between_begins_anew(self) -> None:
+        memory = look(cluster(LOPSIDED), self.POLICY).memory
+        memory = look(later(cluster(EVEN), 5), self.POLICY, memory).memory
+        assert memory.held == ()
+        judged = look(later(cluster(LOPSIDED), 10), self.POLICY, memory)
+        assert {each.since_ms for each in judged.holding} == {None}
+
+
+def test_a_figure_between_the_two_bounds_holds_on_and_does_not_begin() -> None:
+    policy = only(Condition.LOG_DIR_FULL)
+
+    def at(share: float) -> Sighting:
+        return cluster(EVEN, log_dirs={2: (CheckedLogDir("/d", 1000, round(1000 * (1 - share))),)})
+
+    assert look(at(0.80), policy).holding == ()
+    full = look(at(0.90), policy)
+    assert list(held(full)) == ["log-dir-full broker 2 /d"]
+    still = look(later(at(0.80), 1), policy, full.memory)
+    assert list(held(still)) == ["log-dir-full broker 2 /d"]
+    assert look(later(at(0.74), 2), policy, still.memory).holding == ()
+
+
+class TestWhatMendsWhat:
+    def test_every_condition_that_can_be_mended_has_one_scope(self) -> None:
+        assert sorted(each.value for mended in MENDS.values() for each in mended) == sorted(
+            each.value for each in MENDED
+        )
+
+    def test_a_dead_broker_is_replicated_from_what_lives(self) -> None:
+        seen = cluster({"t": [[1, 2], [4, 3]]}, brokers=(1, 2, 3), min_isr=2)
+        judged = look(seen, only(Condition.BROKER_DEAD))
+        proposal = ready(judged)
+        assert proposal is not None, judged.proposals
+        assert proposal.scope is Scope.OFFLINE
+        assert [set(each.replicas) - set(each.original) for each in proposal.changes] in ([{1}], [{2}])
+        assert look(carried_out(seen, proposal), only(Condition.BROKER_DEAD)).holding == ()
+
+    def test_a_failed_log_dir_is_left(self) -> None:
+        seen = cluster({"t": [[1, 2]]}, failed=(("t", 0, 1),))
+        proposal = ready(look(seen, only(Condition.LOG_DIR_FAILED)))
+        assert proposal is not None
+        assert [sorted(each.replicas) for each in proposal.changes] == [[2, 3]]
+
+    def test_a_full_disk_is_emptied_below_the_narrower_bound(self) -> None:
+        rows = {"t": [[1]] * 40}
+        seen = cluster(rows, used={1: 0.90, 2: 0.05, 3: 0.05}, size=MIB)
+        policy = only(Condition.DISK_FULL)
+        proposal = ready(look(seen, policy))
+        assert proposal is not None
+        assert 15 <= proposal.moves <= 17, "from 90 % of 100 MiB to 75 %"
+        assert look(carried_out(seen, proposal), policy, look(seen, policy).memory).holding == ()
+
+    def test_a_disk_full_of_other_things_is_told_and_not_emptied(self) -> None:
+        seen = cluster({"t": [[1]] * 5}, used={1: 0.95, 2: 0.05, 3: 0.05})
+        judged = look(seen, only(Condition.DISK_FULL))
+        assert list(held(judged)) == ["disk-full broker 1"]
+        assert [each.changes for each in judged.proposals] == [()]
+
+    def test_shared_racks_are_left(self) -> None:
+        seen = cluster({"t": [[1, 2]]}, racks={1: "a", 2: "a", 3: "b"})
+        proposal = ready(look(seen, only(Condition.RACKS)))
+        assert proposal is not None
+        assert 3 in proposal.changes[0].replicas
+
+    def test_intents_are_kept_and_no_balance_undoes_them(self) -> None:
+        intents = Intents(drain=(3,), demote=(2,), replication={"t": 2}, least_replication=2)
+        seen = cluster({"t": [[3], [2], [1]], "u": [[2], [3]]}, brokers=(1, 2, 3, 4))
+        policy = replace(AT_ONCE, intents=intents)
+        judged = look(seen, policy)
+        assert {"drain broker 3", "demote broker 2", "replication topic t", "replication topic u"} <= set(held(judged))
+        while (proposal := ready(judged)) is not None:
+            seen = carried_out(seen, proposal)
+            judged = look(seen, policy, judged.memory)
+        rows = [each.replicas for each in seen.inventory.partitions]
+        assert all(3 not in row and row[0] != 2 and len(row) == 2 for row in rows), rows
+
+    def test_a_factor_above_the_number_of_brokers_is_refused_in_a_sentence(self) -> None:
+        policy = only(Condition.REPLICATION, intents=Intents(replication={"t": 4}))
+        (proposal,) = look(cluster(EVEN), policy).proposals
+        assert proposal.changes == ()
+        assert "4 replicas need as many brokers" in proposal.undone[0]
+
+    def test_what_only_notifies_proposes_nothing(self) -> None:
+        watches = {each: replace(watch, mode=Mode.NOTIFY) for each, watch in AT_ONCE.watches.items()}
+        judged = look(cluster(LOPSIDED), KeeperPolicy(watches))
+        assert judged.holding
+        assert judged.proposals == ()
+
+    def test_acting_is_told_apart_from_proposing(self) -> None:
+        policy = only(Condition.DISK_BAND)
+        acting = replace(policy, watches={**policy.watches, Condition.DISK_BAND: Watch(Mode.ACT, 0, 0.2, 0.1)})
+        assert [each.mode for each in look(cluster(LOPSIDED), acting).proposals] == [Mode.ACT]
+
+
+class TestWhatIsToldAlone:
+    def test_leaders_away_from_the_first_replica(self) -> None:
+        seen = cluster({"t": [[1, 2]] * 4})
+        away = tuple(each._replace(leader=2) for each in seen.inventory.partitions)
+        judged = look(replace(seen, inventory=seen.inventory._replace(partitions=away)), only(Condition.LEADERS_AWAY))
+        assert "4 partitions of 4 not led by the first" in held(judged)["leaders-away"]
+
+    def test_partitions_out_of_sync_and_under_min_isr(self) -> None:
+        seen = cluster({"t": [[1, 2], [2, 3]]}, failed=(("t", 0, 2),), min_isr=2)
+        told = held(look(seen, only(Condition.UNDER_MIN_ISR, Condition.UNDER_REPLICATED)))
+        assert sorted(told) == ["under-min-isr", "under-replicated"]
+        assert "(t-0)" in told["under-min-isr"]
+
+    def test_a_replica_that_a_move_is_bringing_is_not_out_of_sync(self) -> None:
+        seen = cluster({"t": [[1, 2, 3]]}, ongoing={TopicPartition("t", 0): OngoingReassignment((1, 2, 3), (3,), (2,))})
+        (partition,) = seen.inventory.partitions
+        taken = seen.inventory._replace(partitions=(partition._replace(isr=(1, 2)),))
+        assert look(replace(seen, inventory=taken), only(Condition.UNDER_REPLICATED)).holding == ()
+
+    def test_throttles_that_were_left(self) -> None:
+        left = ((ThrottleKey("broker", "1", "follower.replication.throttled.rate"), "5"),)
+        assert list(held(look(cluster(EVEN, throttles=left), AT_ONCE))) == ["throttles-left"]
+
+    def test_a_move_of_others_stands_still_only_while_nothing_of_it_changes(self) -> None:
+        policy = KeeperPolicy({**only().watches, Condition.MOVES_STUCK: Watch(Mode.NOTIFY, 10)})
+        move = {TopicPartition("t", 0): OngoingReassignment((1, 2, 3), (3,), (2,))}
+
+        def at(minutes: int, copied: int) -> Sighting:
+            seen = later(cluster({"t": [[1, 2, 3]]}, ongoing=move), minutes)
+            (partition,) = seen.inventory.partitions
+            sizes = ((1, MIB), (3, copied))
+            return replace(seen, inventory=seen.inventory._replace(partitions=(partition._replace(sizes=sizes),)))
+
+        judged = look(at(0, 10), policy)
+        judged = look(at(6, 20), policy, judged.memory)
+        assert [each.minutes for each in judged.holding] == [0], "it has copied something since"
+        judged = look(at(16, 20), policy, judged.memory)
+        assert [(each.minutes, each.lasted) for each in judged.holding] == [(10, True)]
+
+    def test_our_own_moves_are_none_of_others(self) -> None:
+        tp = TopicPartition("t", 0)
+        move = {tp: OngoingReassignment((1, 2, 3), (3,), (2,))}
+        seen = cluster({"t": [[1, 2, 3]]}, ongoing=move, open_moves=frozenset({tp}))
+        assert look(seen, only(Condition.MOVES_STUCK)).holding == ()
+
+
+DONE = PastExecution(NOON_MS - 90 * MINUTE_MS, NOON_MS - 60 * MINUTE_MS, 7, 7 * MIB)
+
+
+class TestGuardRails:
+    def held_back(self, seen: Sighting, **rails: object) -> str:
+        policy = only(Condition.DISK_BAND, rails=GuardRails(**rails))  # type: ignore[arg-type]
+        (proposal,) = look(seen, policy).proposals
+        assert not proposal.ready
+        return " | ".join(proposal.held_back)
+
+    def test_nothing_begins_while_anything_moves(self) -> None:
+        move = {TopicPartition("t", 0): OngoingReassignment((1, 2), (3,), (2,))}
+        assert "1 partition being moved (t-0)" in self.held_back(cluster(LOPSIDED, ongoing=move))
+
+    def test_nothing_begins_while_the_journal_has_open_moves(self) -> None:
+        told = self.held_back(cluster(LOPSIDED, open_moves=frozenset({TopicPartition("t", 0)})))
+        assert "the journal has 1 open move (t-0)" in told
+
+    def test_nothing_begins_under_min_isr_but_what_mends_it(self) -> None:
+        rows = {"t": [[1, 2], *[[1, 3]] * 6], "u": [[1, 9]]}
+        seen = cluster(rows, brokers=(1, 2, 3), min_isr=2)
+        told = self.held_back(seen)
+        assert "1 partition under min.insync.replicas (u-0)" in told
+        assert "broker 9 is dead" in told
+        assert ready(look(seen, only(Condition.BROKER_DEAD, Condition.DISK_BAND))).scope is Scope.OFFLINE  # type: ignore[union-attr]
+
+    @pytest.mark.parametrize(
+        ("windows", "open_at_noon"),
+        [
+            (((660, 780),), True),
+            (((720, 721),), True),
+            (((700, 720),), False),
+            (((1320, 360),), False),
+            (((1320, 721),), True),
+        ],
+    )
+    def test_windows(self, windows: tuple[tuple[int, int], ...], open_at_noon: bool) -> None:
+        policy = only(Condition.DISK_BAND, rails=GuardRails(windows=windows))
+        (proposal,) = look(cluster(LOPSIDED), policy).proposals
+        assert proposal.ready is open_at_noon
+        if not open_at_noon:
+            assert proposal.held_back[0].startswith("it is 12:00 UTC, and windows = ")
+
+    def test_the_cool_down_runs_from_the_end_of_the_last_execution(self) -> None:
+        told = self.held_back(cluster(LOPSIDED, past=(DONE,)), cool_down_minutes=61)
+        assert told == "the last execution ended 60 minutes ago, and cool-down-minutes = 61"
+        policy = only(Condition.DISK_BAND, rails=GuardRails(cool_down_minutes=60))
+        assert ready(look(cluster(LOPSIDED, past=(DONE,)), policy)) is not None
+
+    def test_what_was_moved_today_counts(self) -> None:
+        policy = only(Condition.DISK_BAND, rails=GuardRails(moves_per_day=9, bytes_per_day=8 * MIB))
+        proposal = ready(look(cluster(LOPSIDED, past=(DONE,)), policy))
+        assert proposal is not None
+        assert (proposal.moves, proposal.bytes) == (1, MIB)
+        day_before = DONE._replace(ended_at_ms=NOON_MS - 24 * 60 * MINUTE_MS)
+        unbound = ready(look(cluster(LOPSIDED, past=(day_before,)), policy))
+        assert unbound is not None
+        assert unbound.moves > 1
+
+    def test_a_day_that_is_spent_is_told(self) -> None:
+        policy = only(Condition.DISK_BAND, rails=GuardRails(moves_per_day=7))
+        (proposal,) = look(cluster(LOPSIDED, past=(DONE,)), policy).proposals
+        assert "7 of 7 moves of moves-per-day were made in the last 24 hours" in proposal.held_back
+
+    def test_a_journal_that_cannot_be_read_holds_everything_back(self) -> None:
+        assert "the journal can't be read" in self.held_back(cluster(LOPSIDED, past=None))
+
+    def test_unknown_sizes_and_unknown_moves_hold_back(self) -> None:
+        seen = cluster(LOPSIDED)
+        blind = replace(
+            seen,
+            inventory=seen.inventory._replace(unanswered=((2, "timed out"),)),
+            check_up=replace(seen.check_up, unread=(("moves", "not allowed"),)),
+        )
+        told = self.held_back(blind)
+        assert "broker 2 did not tell its log dirs" in told
+        assert "nobody tells which partitions are being moved: not allowed" in told
+
+    def test_a_frozen_dead_broker_is_told_and_left(self) -> None:
+        seen = cluster({"t": [[4, 1], [2, 3]]})
+        judged = look(seen, only(Condition.BROKER_DEAD, rails=GuardRails(frozen_brokers=(4,))))
+        assert "which stay there: it is frozen" in held(judged)["broker-dead broker 4"]
+        assert [each.changes for each in judged.proposals] == [()]
