@@ -41,6 +41,7 @@ public final class Controllers {
         "unclean.leader.election.enable", "unclean_leader_election",
         "delete.topic.enable", "delete_topics",
         "auto.leader.rebalance.enable", "leader_rebalance_enable",
+        "remote.log.storage.system.enable", "tiered_storage",
         "leader.imbalance.per.broker.percentage", "leader_imbalance_percent",
         "inter.broker.protocol.version", "inter_broker_protocol_version");
 
