@@ -144,7 +144,7 @@ def test_brokers_that_start_after_their_controller(tmp_path):
             broker.wait_ready()
             wait_until(lambda: holder(client) == 1, what="who can't be found gives the seat back", timeout_s=60)
             assert "brokers would not find us: control.plane.listener.name is CONTROL" in unheard.log_tail()
-            broker.kill()
+            broker.stop()
             unheard.stop()
             wait_until(lambda: holder(client) is None, what="nobody leads", timeout_s=60)
             ours.start()

@@ -76,7 +76,7 @@ def test_the_page_has_a_line_of_why_for_each_difference(tmp_path, monkeypatch):
     }
     store(tmp_path, "kafka.T", outcome)
     written = page(stored(tmp_path), ("kafka.T", "kafka.U"))
-    assert written.endswith("nobody has run them with both controllers:\n\n- `kafka.U`\n")
+    assert written.endswith("nobody has run them:\n\n- `kafka.U`\n")
     assert "| `kafka.T` | 2 passed | 0 passed, 2 failed | 2 |  |  |" in written
     assert "| `T.b` | z | Shunter says more. |" in written
     assert "| `T.a` | x\\|y | not looked into (open) |" in written
@@ -116,6 +116,13 @@ def test_methods_are_selected_one_by_one():
         "--select-method=kafka.T#a",
         "--select-method=kafka.T#b(java.lang.String)",
     ]
+
+
+def test_where_only_we_were_tried_each_failure_has_a_line(tmp_path):
+    store(tmp_path, "kafka.T", {JudgedController.SHUNTER: {"T.a": PASSED, "T.b": failed("no"), "T.c": LEFT_OUT}})
+    written = page(stored(tmp_path))
+    assert "| `kafka.T` | not run yet | 1 passed, 1 failed | 1 |" in written
+    assert "| `T.b` | no | not looked into (open) |" in written
 
 
 def test_every_jar_that_is_asked_for_is_pinned():
