@@ -16,6 +16,7 @@ from shunter.testbed.controller import ShunterController
 from shunter.testbed.failures import PartFailed
 from shunter.testbed.kafka import KafkaBroker
 from shunter.testbed.ports import LOOPBACK, free_ports
+from shunter.testbed.probes import brokers_known_at
 from shunter.testbed.waiting import wait_until
 from shunter.testbed.zookeeper import ZooKeeperServer
 
@@ -163,6 +164,11 @@ def _lead(client, ours, brokers, control_ports):
     """A topic, a leave and a return, with all requests both ways on the listeners that are meant for them."""
     wait_until(lambda: control_ports <= peers(ours.process.pid), what="it speaks to these listeners", timeout_s=30)
     assert not {broker.port for broker in brokers.values()} & peers(ours.process.pid)
+    wait_until(
+        lambda: all(ours.broker_id in brokers_known_at(broker.port) for broker in brokers.values()),
+        what="clients are told of us",
+        timeout_s=60,
+    )
     admin = KafkaAdminClient(bootstrap_servers=brokers[1].bootstrap)
     admin.create_topics([NewTopic("t", -1, -1, replica_assignments={0: [2, 1]})])
     admin.close()
