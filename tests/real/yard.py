@@ -124,10 +124,17 @@ class Yard:
             # Whoever has just come back may not name all the others yet, and nobody waits for who is not named.
             named = {str(node.id) for node in cluster.nodes()}
             refused |= {ThrottleKey("broker", id_, LEADER_RATE): "not named" for id_ in live if id_ not in named}
-            if not bytes_per_s:  # The topic may be gone, and its settings with it.
+            if not self._exists(topic):  # Its settings went with it.
                 refused = {key: why for key, why in refused.items() if key.kind == "broker"}
                 settings = {key: value for key, value in settings.items() if key.kind == "broker"}
             return refused | cluster.not_in_force(settings)
+
+    def _exists(self, topic):
+        leftovers = Leftovers(self.cluster.zookeeper_connect)
+        try:
+            return leftovers.exists(f"/brokers/topics/{topic}")
+        finally:
+            leftovers.close()
 
     def move(self, partitions, target):
         wanted = {ClientPartition(*tp): list(target) for tp in partitions}
