@@ -26,7 +26,7 @@ from shunter.core.executor.ready import (
     Reply,
     Request,
 )
-from shunter.drivers.admin.protocol import AdminClient
+from shunter.drivers.admin.protocol import AdminClient, SettingsDenied
 from shunter.drivers.claimants import ClusterClaimed
 from shunter.drivers.journals import JournalBusy, JournalFenced, JournalRestored, JournalUnusable
 from shunter.drivers.seams import ProcessClock
@@ -281,7 +281,8 @@ class ExecutionDriver:
         try:
             event = await self._ask_admin(request)
         except DriverError as error:
-            event = ev.AdminFailed(request.request_id, type(request).__name__, str(error), error.retriable)
+            denied = error.settings if isinstance(error, SettingsDenied) else ()
+            event = ev.AdminFailed(request.request_id, type(request).__name__, str(error), error.retriable, denied)
         self.post(cause, event)
 
     async def _ask_admin(self, request: Request) -> ev.Event:

@@ -155,7 +155,7 @@ class LogDirsAltered:
 class AdminFailed:
     """A request (its id) or a read (0, named by `what`) got no answer. Not retriable: it never will, as things are.
 
-    `settings`: what could not be read, where settings were to be.
+    `settings`: what could not be read, where settings were to be; of a request, what we may not change.
     """
 
     request_id: int

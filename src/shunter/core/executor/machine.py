@@ -315,6 +315,9 @@ class Executor:
             move.log_dir_status = replace(status, refused={**status.refused, broker: code.name})
 
     def _on_failed(self, event: ev.AdminFailed, out: Collected) -> None:
+        denied = event.request_id and self.book.on_denied(self.state, event.request_id, event.settings, self._now_ms)
+        if denied:
+            return
         if not event.retriable and event.what != "log-dirs":
             self._fatal = Finish(fatal=event.message)
             return

@@ -6,7 +6,7 @@ and what somebody changed while we worked is left to them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shunter.core.executor.pausing import held_brokers, paused_copies
@@ -131,6 +131,25 @@ class ThrottleBook:
             self.own[key] = value
             if value == throttle.before and value != throttle.value:
                 self.restored.add(key)
+
+    def on_denied(self, state: ExecutorState, request_id: int, denied: Collection[ThrottleKey], now_ms: int) -> bool:
+        """Take in which settings we may not change; returns whether the executor can go on all the same.
+
+        It can where each of them was to be given back and shows what it was before us: whoever may not change it has
+        not done so, and without this an execution whose throttle was denied could never be ended.
+        """
+        asked = dict(self.requests.get(request_id, ()))
+        if not denied or not all(self._is_as_before(state, key, asked) for key in denied):
+            return False
+        self.on_alter_failed(state, request_id, now_ms)
+        self.restored |= set(denied)
+        return True
+
+    def _is_as_before(self, state: ExecutorState, key: ThrottleKey, asked: Mapping[ThrottleKey, str | None]) -> bool:
+        throttle = state.throttles.get(key)
+        if throttle is None or key not in asked:
+            return False
+        return throttle.before == asked[key] == self.own.get(key) and asked[key] != throttle.value
 
     def on_alter_failed(self, state: ExecutorState, request_id: int, now_ms: int) -> None:
         """Nobody answered: the settings may or may not have been taken."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from shunter.errors import ErrorCode
+from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import OngoingReassignment, ThrottleKey
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
@@ -19,6 +19,14 @@ StillOurs = Callable[[], Awaitable[None]]
 
 async def always() -> None:
     """Nobody takes our place."""
+
+
+class SettingsDenied(DriverError):
+    """A permission is missing; `settings` are those that we may not change."""
+
+    def __init__(self, message: str, settings: tuple[ThrottleKey, ...]) -> None:
+        self.settings = settings
+        super().__init__(message, retriable=False)
 
 
 class AdminClient(Protocol):

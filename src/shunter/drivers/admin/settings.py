@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 
 from shunter.drivers.admin.answers import SettingsSeen, setting_seen
+from shunter.drivers.admin.protocol import SettingsDenied
 from shunter.errors import DriverError
 from shunter.model.execution import ThrottleKey
 from shunter.model.partition import BrokerId
@@ -129,19 +130,24 @@ def refusals(group: Sequence[Change], answered: Mapping[str, Mapping[str, str]])
     """What went wrong with a group, by setting.
 
     Raises:
-        DriverError: a permission is missing.
+        SettingsDenied: a permission is missing.
     """
     errors: dict[ThrottleKey, NotSet] = {}
+    denied: list[ThrottleKey] = []
     for (kind, name), values in group:
         told = answered.get(kind, {}).get(name, "the answer does not name it")
+        keys = [ThrottleKey(kind, name, setting) for setting in values]
         if "AuthorizationFailed" in told:
-            raise DriverError(
-                f"not allowed to change settings of {kind} {name}: needs AlterConfigs on "
-                f"{'Cluster' if kind == 'broker' else 'Topic'}",
-                retriable=False,
-            )
-        if told != "OK":
-            errors.update({ThrottleKey(kind, name, setting): NotSet(told, answered=True) for setting in values})
+            denied += keys
+        elif told != "OK":
+            errors.update(dict.fromkeys(keys, NotSet(told, answered=True)))
+    if denied:
+        kind, name, _setting = denied[0]
+        raise SettingsDenied(
+            f"not allowed to change settings of {kind} {name}: needs AlterConfigs on "
+            f"{'Cluster' if kind == 'broker' else 'Topic'}",
+            tuple(denied),
+        )
     return errors
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from apache_yard import LateRig, Rig, Yard, go_on, until, until_asked
 
-from shunter.core.executor.ready import Collected
+from shunter.core.executor import events as ev
+from shunter.core.executor.ready import AlterSettings, Collected, Read, Request
 from shunter.core.executor.state import ExecutorState, Throttle
 from shunter.core.executor.throttles import ThrottleBook, not_in_force, send_settings
 from shunter.model.execution import CommandKind, ExecutionOptions, Outcome, ThrottleKey
@@ -194,6 +195,57 @@ def test_a_throttle_that_somebody_took_away_is_in_force_again_before_the_next_co
     until_asked(rig, 2)
     assert rig.yard.settings[RATE] == "1000"
     assert "1:4" in rig.yard.settings[FOLLOWERS].split(",")
+
+
+class DeniedRig(Rig):
+    """Who may change settings of topics, and none of brokers."""
+
+    denied = True
+
+    def _carry_out(self, work: Request | Read) -> ev.Event:
+        if not isinstance(work, AlterSettings) or not self.denied:
+            return super()._carry_out(work)
+        mine = tuple(item for item in work.settings if item[0].kind == "topic")
+        others = tuple(key for key, _value in work.settings if key.kind == "broker")
+        done = super()._carry_out(AlterSettings(work.request_id, mine))
+        told = "not allowed to change settings of broker 1"
+        return (
+            ev.AdminFailed(work.request_id, "AlterSettings", told, retriable=False, settings=others) if others else done
+        )
+
+
+def test_what_was_denied_can_be_ended_by_who_was_denied() -> None:
+    """Decision 0231: each command gave up at the permission that was missing, also the one that took the move back."""
+    rig = DeniedRig(Yard({"t": [(1, 2)]}))
+    rig.submit(("t", 0, (4, 2)), options=THROTTLED)
+    until(rig, lambda: rig.finish is not None, 80, "it does not give up")
+    assert rig.finish is not None
+    assert "not allowed" in rig.finish.fatal
+    assert rig.asked == [], "nothing is copied without its throttle"
+    assert {key.kind for key in rig.yard.settings} == {"topic"}
+    rig.crash()
+    rig.command(CommandKind.STOP)
+    rig.settle()
+    assert rig.finish is not None
+    assert not rig.finish.fatal
+    assert rig.yard.settings == {}
+    assert rig.core.state.throttles == {}
+
+
+def test_a_permission_that_was_taken_away_is_told_while_ours_is_set() -> None:
+    rig = DeniedRig(Yard({"t": [(1, 2)]}))
+    rig.denied = False
+    rig.submit(("t", 0, (4, 2)), options=THROTTLED)
+    until_asked(rig)
+    rig.denied = True
+    rig.settle()
+    assert rig.finish is not None
+    assert "not allowed" in rig.finish.fatal
+    assert rig.yard.settings[RATE] == "1000"
+    rig.denied = False
+    rig.crash()
+    rig.settle()
+    assert rig.yard.settings == {}
 
 
 def test_an_execution_ends_whose_throttled_topic_is_gone() -> None:
