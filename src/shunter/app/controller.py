@@ -20,6 +20,7 @@ from shunter.app.controller_logs import ControllerLogs
 from shunter.app.metrics import PrometheusPage, collect_metrics
 from shunter.app.security import Security
 from shunter.app.settings import ControllerConfig, strange_variables
+from shunter.app.zookeeper_security import zookeeper_access
 from shunter.core.controller.events import SettingsChanged
 from shunter.core.controller.machine import ControllerMachine
 from shunter.drivers.census_taker import CensusTaker
@@ -88,6 +89,7 @@ class ControllerProcess:
         self.config = config
         self.listeners = tuple(parse_listener(text) for text in config.listener)
         self.advertised = tuple(parse_listener(text) for text in config.advertised_listener)
+        self.zookeeper = zookeeper_access(config.server_properties, config.zookeeper_config)
         self.security = Security(config.server_properties, self.listeners, config.networks())
         registered_endpoints(self.listeners, self.advertised, self.security.settings)
         settings = config.controller_settings()
@@ -158,7 +160,9 @@ class ControllerProcess:
         await self._serve_metrics()
         self.manager.start()
         self.logs.start()
-        client = GuardedZooKeeper(self.config.zookeeper, session_timeout_ms=self.config.session_timeout_ms)
+        client = GuardedZooKeeper(
+            self.config.zookeeper, session_timeout_ms=self.config.session_timeout_ms, access=self.zookeeper
+        )
         self.security.users.client = client
         if self.security.permissions is not None:
             self.permissions = self.security.permissions.begin(client)
@@ -240,7 +244,8 @@ class ControllerProcess:
     def _look_at_zookeeper(self, client: ZooKeeperClient) -> None:
         """Look now and then whether the thread that talks to ZooKeeper lives: it tells nobody when it ends."""
         if client.dead:
-            self.supervisor.fail(DriverError("the thread that talks to ZooKeeper has ended", retriable=True))
+            told = client.refusal or "the thread that talks to ZooKeeper has ended"
+            self.supervisor.fail(DriverError(told, retriable=client.refusal is None))
             return
         asyncio.get_running_loop().call_later(ALIVE_SECONDS, self._look_at_zookeeper, client)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from shunter.app.controller import registered_endpoints
 from shunter.app.security import Security
 from shunter.app.settings import ControllerConfig
+from shunter.app.zookeeper_security import zookeeper_access
 from shunter.core.controller_check import ControllerFinding, Severity, findings
 from shunter.drivers.controller_check import look
 from shunter.drivers.rpc_server import parse_listener
@@ -41,7 +42,10 @@ async def _found(config: ControllerConfig) -> tuple[ControllerFinding, ...]:
     security = Security(config.server_properties, listeners, config.networks())
     endpoints = registered_endpoints(listeners, advertised, security.settings)
     name = config.inter_broker_listener or security.settings.brokers_listener
-    client = ZooKeeperClient(config.zookeeper, session_timeout_ms=config.session_timeout_ms, furnish=False)
+    access = zookeeper_access(config.server_properties, config.zookeeper_config)
+    client = ZooKeeperClient(
+        config.zookeeper, session_timeout_ms=config.session_timeout_ms, access=access, furnish=False
+    )
     await client.start()
     try:
         facts = await look(client, config.broker_id, listeners, endpoints, name, security.access)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from shunter.app.settings import ControllerConfig
+from shunter.app.zookeeper_security import zookeeper_access
 from shunter.core.controller.events import Elected, SessionExpired
 from shunter.core.controller.machine import ControllerMachine
 from shunter.core.observation import DecisionDifference, Observation
@@ -86,7 +87,8 @@ class ControllerObserver:
         self.observation = Observation(self.machine.state, round(settle_seconds * 1000))
         self.clock = SystemClock()
         self.loop = ControllerLoop(self.machine, self.clock)
-        self.client = ReadOnlyZooKeeper(config.zookeeper, session_timeout_ms=config.session_timeout_ms)
+        access = zookeeper_access(config.server_properties, config.zookeeper_config)
+        self.client = ReadOnlyZooKeeper(config.zookeeper, session_timeout_ms=config.session_timeout_ms, access=access)
         self.store = UnwrittenStore(self.client, self.machine, self.observation, self.loop.post)
         self.channels = UnsentRequests(self.machine, self.loop.post)
         self.leading: Leading | None = None

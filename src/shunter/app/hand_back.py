@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from shunter.app.reassign.session import ReassignSession
+from shunter.app.zookeeper_security import zookeeper_access
 from shunter.core.doers import Doer, Ground, asked_for
 from shunter.drivers.seat_view import SeatHolder, SeatView, end_here
 from shunter.errors import DriverError, RequestRejected
@@ -25,10 +26,17 @@ class HandBack:
         zookeeper: HOST:PORT[,…][/CHROOT].
         show: takes lines for people.
         timeout_s: bound of each step that waits.
+        zookeeper_config: file of properties that say how ZooKeeper is spoken to.
+
+    Raises:
+        SettingsError: that file can't be used.
     """
 
-    def __init__(self, zookeeper: str, show: Callable[[str], None], timeout_s: float) -> None:
+    def __init__(
+        self, zookeeper: str, show: Callable[[str], None], timeout_s: float, zookeeper_config: Path | None = None
+    ) -> None:
         self._zookeeper = zookeeper
+        self._access = zookeeper_access(None, zookeeper_config)
         self._show = show
         self._timeout_s = timeout_s
 
@@ -41,7 +49,7 @@ class HandBack:
         Raises:
             DriverError, FormatError, SettingsError: the cluster can't be reached or read.
         """
-        view = SeatView(self._zookeeper)
+        view = SeatView(self._zookeeper, self._access)
         try:
             return self._run(view, bootstrap, properties, ending)
         finally:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-import stat
 from collections.abc import Sequence
 from pathlib import Path
 
 from shunter.app.settings import read_server_properties
+from shunter.app.zookeeper_security import tell_readers
 from shunter.core.authorizer import AclAuthorizer, Authorizer, NetworkAuthorizer
 from shunter.drivers.broker_access import BrokerAccess
 from shunter.drivers.gate import ListenerGate
@@ -18,7 +17,6 @@ from shunter.drivers.tls import TlsContexts
 from shunter.errors import SettingsError
 from shunter.model.security import SecurityProtocol, SecuritySettings
 
-_LOG = logging.getLogger(__name__)
 _SECURED = frozenset(each.value for each in SecurityProtocol if each is not SecurityProtocol.PLAINTEXT)
 
 
@@ -40,10 +38,10 @@ class Security:
             _refuse_secured(names)
             self.settings = SecuritySettings()
         else:
-            _tell_readers(path)
+            tell_readers(path)
             self.settings = read_server_properties(path).security(names)
         self.tls = {
-            name: TlsContexts(listener.tls, name)
+            name: TlsContexts(listener.tls, f"listener {name}")
             for name, listener in self.settings.listeners.items()
             if listener.tls is not None
         }
@@ -68,13 +66,3 @@ def _refuse_secured(names: Sequence[str]) -> None:
             f"listener {wrong[0]}: clients take a listener of that name for {wrong[0]}, and nothing says how it is secured;"
             " give a broker's server.properties (--server-properties FILE), or name a plaintext listener otherwise"
         )
-
-
-def _tell_readers(path: Path) -> None:
-    """Say so where others on this machine can read a file with passwords."""
-    try:
-        mode = path.stat().st_mode
-    except OSError:
-        return
-    if mode & (stat.S_IRGRP | stat.S_IROTH):
-        _LOG.warning("%s may be read by others on this machine, and holds passwords: chmod 600 %s", path, path)

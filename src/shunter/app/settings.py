@@ -47,6 +47,10 @@ class ControllerConfig(BaseSettings):
         None,
         description="a broker's server.properties: listeners' security, the authorizer, and addresses where not said here",
     )
+    zookeeper_config: Path | None = Field(
+        None,
+        description="how ZooKeeper is spoken to, over what server_properties say: a file of zookeeper.… properties",
+    )
     cluster_action_networks: Annotated[list[str], NoDecode] = Field(
         [],
         description="who may act as a broker where the cluster has no authorizer: networks as 10.0.0.0/24; none: all",

@@ -11,6 +11,11 @@ from shunter.errors import ShunterError
 
 @click.command("hand-back")
 @click.option("--zookeeper", required=True, metavar="HOST:PORT[,…][/CHROOT]", help="ZooKeeper of the cluster.")
+@click.option(
+    "--zookeeper-config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="How ZooKeeper is spoken to: file of zookeeper.… properties, such as a broker's server.properties.",
+)
 @click.option("--bootstrap-server", required=True, help="HOST:PORT, several with commas.")
 @click.option(
     "--command-config",
@@ -25,7 +30,14 @@ from shunter.errors import ShunterError
     help="What becomes of moves under way: wait for them, stop them where they are, or roll them back.",
 )
 @click.option("--timeout", type=float, default=3_600.0, show_default=True, help="Seconds that each step may take.")
-def hand_back(zookeeper: str, bootstrap_server: str, command_config: Path | None, moves: str, timeout: float) -> None:
+def hand_back(
+    zookeeper: str,
+    zookeeper_config: Path | None,
+    bootstrap_server: str,
+    command_config: Path | None,
+    moves: str,
+    timeout: float,
+) -> None:
     """Hand a cluster back to Apache's controller: end its moves, resign, and see an Apache broker lead.
 
     Ends the moves as told, waits until nothing is left in ZooKeeper that only Shunter could end, has the controller give
@@ -43,7 +55,7 @@ def hand_back(zookeeper: str, bootstrap_server: str, command_config: Path | None
     from shunter.app.hand_back import HandBack  # noqa: PLC0415 - other commands need not wait for it
 
     try:
-        status = HandBack(zookeeper, click.echo, timeout).run(bootstrap_server, command_config, moves)
+        status = HandBack(zookeeper, click.echo, timeout, zookeeper_config).run(bootstrap_server, command_config, moves)
     except ShunterError as error:
         raise click.ClickException(str(error)) from error
     raise SystemExit(status)

@@ -13,6 +13,7 @@ from shunter.drivers.broker_settings import settings_of
 from shunter.drivers.cluster_reader import ClusterReader
 from shunter.drivers.rpc_server import Listener
 from shunter.drivers.zookeeper import CHUNK, ZooKeeperClient, chunks
+from shunter.drivers.zookeeper_rights import CREATE, DELETE, READ, WRITE, lacking
 from shunter.errors import DriverError, FormatError
 from shunter.formats import znodes
 from shunter.formats.broker_znodes import decode_controller, decode_migration_owner, is_controller_only
@@ -21,24 +22,24 @@ from shunter.model.snapshot import ClusterSnapshot
 
 ANSWER_SECONDS = 5.0
 ASKED_AT_ONCE = 8
-_READ, _WRITE, _CREATE, _DELETE = 1, 2, 4, 8
-_RIGHTS = {_READ: "read", _WRITE: "write", _CREATE: "create children", _DELETE: "delete children"}
-_WHOLE = _READ | _WRITE | _CREATE | _DELETE
+_WHOLE = frozenset({READ, WRITE, CREATE, DELETE})
+_FOLDER = frozenset({READ, CREATE, DELETE})
+_FILE = frozenset({READ, WRITE})
 NEEDED = {
-    "/": _READ | _CREATE | _DELETE,
-    znodes.CONTROLLER_EPOCH: _READ | _WRITE,
-    znodes.BROKER_IDS: _READ | _CREATE | _DELETE,
-    znodes.TOPICS: _READ | _CREATE | _DELETE,
-    f"{znodes.CONFIGS}/topics": _READ | _CREATE | _DELETE,
-    f"{znodes.CONFIGS}/users": _READ | _CREATE | _DELETE,
-    f"{znodes.CONFIGS}/brokers": _READ,
-    znodes.CONFIG_CHANGES: _READ | _CREATE,
-    "/admin": _READ | _CREATE | _DELETE,
-    znodes.DELETE_TOPICS: _READ | _CREATE | _DELETE,
-    znodes.ISR_CHANGES: _READ | _DELETE,
-    znodes.LOG_DIR_EVENTS: _READ | _DELETE,
-    znodes.PRODUCER_ID_BLOCK: _READ | _WRITE,
-    znodes.FEATURE: _READ | _WRITE,
+    "/": _FOLDER,
+    znodes.CONTROLLER_EPOCH: _FILE,
+    znodes.BROKER_IDS: _FOLDER,
+    znodes.TOPICS: _FOLDER,
+    f"{znodes.CONFIGS}/topics": _FOLDER,
+    f"{znodes.CONFIGS}/users": _FOLDER,
+    f"{znodes.CONFIGS}/brokers": frozenset({READ}),
+    znodes.CONFIG_CHANGES: frozenset({READ, CREATE}),
+    "/admin": _FOLDER,
+    znodes.DELETE_TOPICS: _FOLDER,
+    znodes.ISR_CHANGES: frozenset({READ, DELETE}),
+    znodes.LOG_DIR_EVENTS: frozenset({READ, DELETE}),
+    znodes.PRODUCER_ID_BLOCK: _FILE,
+    znodes.FEATURE: _FILE,
 }
 """Rights that a controller needs, by path. ZooKeeper asks a znode's parent for creating and deleting it."""
 TOPICS_LOOKED_AT = 500
@@ -207,8 +208,7 @@ async def _refused(client: ZooKeeperClient, found: ClusterSnapshot) -> tuple[tup
     refused: list[tuple[str, str]] = []
     topics = {znodes.topic(each.topic.name): _WHOLE for each in found.topics[:TOPICS_LOOKED_AT]}
     for path, needed in {**NEEDED, **topics}.items():
-        rights = await client.rights(path)
-        lacking = [verb for bit, verb in _RIGHTS.items() if rights is not None and needed & bit and not rights & bit]
-        if lacking:
-            refused.append((path, ", ".join(lacking)))
+        missing = await lacking(client, path, needed)
+        if missing:
+            refused.append((path, ", ".join(missing)))
     return tuple(refused)

@@ -23,6 +23,7 @@ from shunter.drivers import zookeeper_requests as wire
 from shunter.drivers.cluster_reader import ClusterReader, Seen
 from shunter.drivers.watches import ClusterWatches
 from shunter.drivers.zookeeper import ZooKeeperClient
+from shunter.drivers.zookeeper_access import PLAIN_ZOOKEEPER_ACCESS, ZooKeeperAccess
 from shunter.drivers.zookeeper_requests import ZooKeeperRequest
 from shunter.errors import DriverError
 from shunter.formats import znodes
@@ -33,8 +34,10 @@ from shunter.model.partition import BrokerId, LeaderAndIsr, TopicPartition
 class ReadOnlyZooKeeper(ZooKeeperClient):
     """A session that can't write. `reads` counts what it has asked, `refused` what it would not."""
 
-    def __init__(self, connect_string: str, *, session_timeout_ms: int = 18_000) -> None:
-        super().__init__(connect_string, session_timeout_ms=session_timeout_ms, furnish=False)
+    def __init__(
+        self, connect_string: str, *, session_timeout_ms: int = 18_000, access: ZooKeeperAccess = PLAIN_ZOOKEEPER_ACCESS
+    ) -> None:
+        super().__init__(connect_string, session_timeout_ms=session_timeout_ms, access=access, furnish=False)
         self.reads = 0
         self.refused = 0
 

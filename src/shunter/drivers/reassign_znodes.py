@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
-from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
+from shunter.drivers.zookeeper_access import PLAIN_ZOOKEEPER_ACCESS, ZooKeeperAccess
 from shunter.errors import DriverError
 from shunter.formats import znodes
 from shunter.formats.admin_znodes import decode_legacy_reassignments, encode_legacy_reassignments
@@ -25,18 +24,13 @@ _ATTEMPTS = 5
 class ReassignZnodes:
     """One session, for as long as a command takes."""
 
-    def __init__(self, connect: str) -> None:
+    def __init__(self, connect: str, access: ZooKeeperAccess = PLAIN_ZOOKEEPER_ACCESS) -> None:
         """Connect to `HOST:PORT[,…][/CHROOT]`.
 
         Raises:
-            DriverError: nobody answers within ten seconds.
+            DriverError: nobody lets us in within ten seconds.
         """
-        self._client: Any = KazooClient(connect, read_only=False)
-        try:
-            self._client.start(timeout=CONNECT_SECONDS)
-        except (KazooException, KazooTimeoutError, OSError) as error:
-            self._client.close()
-            raise DriverError(f"ZooKeeper at {connect} does not answer: {error}", retriable=True) from error
+        self._client: Any = access.opened(connect, CONNECT_SECONDS)
 
     def close(self) -> None:
         """End the session."""

@@ -6,11 +6,10 @@ import os
 import signal
 from typing import NamedTuple
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
-from kazoo.handlers.threading import KazooTimeoutError
 
 from shunter.drivers.process_identity import is_alive_here
+from shunter.drivers.zookeeper_access import PLAIN_ZOOKEEPER_ACCESS, ZooKeeperAccess
 from shunter.errors import DriverError, FormatError
 from shunter.formats import znodes
 from shunter.formats.broker_znodes import ProcessIdentity, decode_controller, decode_process
@@ -19,6 +18,7 @@ from shunter.formats.znode_json import SharedReplicas
 from shunter.model.partition import BrokerId
 
 _QUEUES = (znodes.REASSIGNMENTS, znodes.REASSIGNMENT_REQUESTS, znodes.OWED_DELETIONS, znodes.OWED_REPLICAS)
+CONNECT_SECONDS = 30.0
 _REQUESTS = (znodes.LEGACY_REASSIGNMENTS, znodes.EXTRA_REASSIGNMENTS, znodes.CANCEL)
 
 
@@ -33,19 +33,13 @@ class SeatHolder(NamedTuple):
 class SeatView:
     """A ZooKeeper session that only reads. Close it."""
 
-    def __init__(self, connect_string: str) -> None:
+    def __init__(self, connect_string: str, access: ZooKeeperAccess = PLAIN_ZOOKEEPER_ACCESS) -> None:
         """Connect.
 
         Raises:
-            DriverError: no server answers.
+            DriverError: no server lets us in.
         """
-        self._client = KazooClient(connect_string)
-        try:
-            self._client.start(timeout=30)
-        except KazooTimeoutError:
-            self.close()
-            told = f"no ZooKeeper server answered at {connect_string} within 30 s; check the address (--zookeeper)"
-            raise DriverError(told, retriable=True) from None
+        self._client = access.opened(connect_string, CONNECT_SECONDS)
 
     def close(self) -> None:
         """End the session."""

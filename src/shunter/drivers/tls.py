@@ -35,11 +35,11 @@ _NEW_NAMES = ("TLS_AES_", "TLS_CHACHA20_POLY1305_SHA256")
 
 
 class TlsContexts:
-    """One listener's TLS, for those who come and for where we go.
+    """TLS of one listener, or of our connections to ZooKeeper: for those who come, and for where we go.
 
     Args:
         settings: how.
-        name: the listener's, for logs and refusals.
+        name: whose it is, for logs and refusals: `listener INTERNAL`.
 
     Raises:
         SettingsError: a store can't be used.
@@ -95,9 +95,9 @@ class TlsContexts:
         try:
             self._server, self._client = self._made()
         except SettingsError as refusal:
-            _LOG.error("listener %s goes on with its old certificates: %s", self._name, refusal)
+            _LOG.error("%s goes on with its old certificates: %s", self._name, refusal)
             return
-        _LOG.info("listener %s uses renewed certificates", self._name)
+        _LOG.info("%s uses renewed certificates", self._name)
 
     def _made(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
         server = self._context(ssl.PROTOCOL_TLS_SERVER)
@@ -120,7 +120,7 @@ class TlsContexts:
             try:
                 trusted = read_trust_store(data, place, self.settings.trust_store.password)
             except FormatError as refusal:
-                raise SettingsError(f"listener {self._name}: trust store {refusal}") from None
+                raise SettingsError(f"{self._name}: trust store {refusal}") from None
             context.load_verify_locations(cadata=b"".join(each.public_bytes(Encoding.DER) for each in trusted))
         elif side == ssl.PROTOCOL_TLS_CLIENT or self.settings.client_auth is not ClientAuth.NONE:
             context.load_default_certs(
@@ -139,20 +139,20 @@ class TlsContexts:
             context.set_ciphers(":".join(_openssl_name(name) for name in older))
         except ssl.SSLError:
             told = f"ssl.cipher.suites: the library knows none of {', '.join(older)}"
-            raise SettingsError(f"listener {self._name}: {told}") from None
+            raise SettingsError(f"{self._name}: {told}") from None
 
     def _load_key(self, context: ssl.SSLContext, store: KeyStore) -> None:
         place, data = _content(store, self._name)
         try:
             pair = read_key_store(data, place, store.password, store.key_password)
         except FormatError as refusal:
-            raise SettingsError(f"listener {self._name}: key store {refusal}") from None
+            raise SettingsError(f"{self._name}: key store {refusal}") from None
         password = secrets.token_hex(32)
         with _private_file(pair.pem(password.encode())) as path:
             try:
                 context.load_cert_chain(path, password=password)
             except ssl.SSLError as refusal:
-                raise SettingsError(f"listener {self._name}: key store {place}: {refusal.reason}") from None
+                raise SettingsError(f"{self._name}: key store {place}: {refusal.reason}") from None
 
 
 def _openssl_name(name: str) -> str:
@@ -169,7 +169,7 @@ def _content(store: KeyStore, name: str) -> tuple[str, bytes]:
     try:
         return store.location, Path(store.location).read_bytes()
     except OSError as error:
-        raise SettingsError(f"listener {name}: store {store.location} can't be read: {error.strerror}") from None
+        raise SettingsError(f"{name}: store {store.location} can't be read: {error.strerror}") from None
 
 
 def _stamp(store: KeyStore | None) -> tuple[int, int] | None:

@@ -16,12 +16,11 @@ from enum import Enum, IntEnum
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
-from kazoo.client import KazooClient, KazooState
+from kazoo.client import KazooState
 from kazoo.exceptions import (
-    EXCEPTIONS,
+    AuthFailedError,
     ConnectionClosedError,
     ConnectionLoss,
-    NoNodeError,
     SessionExpiredError,
     ZookeeperError,
 )
@@ -30,6 +29,7 @@ from kazoo.retry import KazooRetry
 
 from shunter.drivers import zookeeper_requests as wire
 from shunter.drivers.supervision import Supervise
+from shunter.drivers.zookeeper_access import PLAIN_ZOOKEEPER_ACCESS, ZooKeeperAccess, no_answer
 from shunter.drivers.zookeeper_requests import (
     Committed,
     ConnectionLost,
@@ -57,11 +57,6 @@ _REARMED_AGAIN_SECONDS = 1.0
 """How long after a refusal to try again to arm watches."""
 _THROTTLED_SECONDS = 0.1
 """How long after a refusal of a server that has too much to do to ask it again."""
-
-for _code in range(-130, 0):
-    if _code not in EXCEPTIONS:
-        # kazoo's thread ends, unheard, over an error code that kazoo has no name for; servers since 3.6 send several.
-        EXCEPTIONS[_code] = type(f"Error{-_code}", (ZookeeperError,), {"code": _code})
 
 _Item = TypeVar("_Item")
 
@@ -158,20 +153,18 @@ class ZooKeeperClient:
         connect_string: str,
         *,
         session_timeout_ms: int = 18_000,
-        digest: str | None = None,
-        secure_acls: bool = False,
+        access: ZooKeeperAccess = PLAIN_ZOOKEEPER_ACCESS,
         furnish: bool = True,
-        kazoo_client: Callable[..., Any] = KazooClient,
+        kazoo_client: Callable[..., Any] | None = None,
     ) -> None:
         """Prepare; nothing is connected yet.
 
         Args:
             connect_string: `host:port,host:port/chroot`.
             session_timeout_ms: How long ZooKeeper keeps a session that it does not hear from.
-            digest: `user:password` for ZooKeeper's digest scheme.
-            secure_acls: What is created can be changed by its creator alone (`zookeeper.set.acl`).
+            access: How we come in, and whom what we create belongs to.
             furnish: Create what must exist, when we start.
-            kazoo_client: Makes what talks to the servers; the simulation puts its own in kazoo's place.
+            kazoo_client: Makes what talks to the servers, instead of `access`: the simulation's.
         """
         self.session_timeout_s = session_timeout_ms / 1000
         self.supervise: Supervise = lambda _: None
@@ -179,11 +172,10 @@ class ZooKeeperClient:
         self._connect_string = connect_string
         self._furnishes = furnish
         servers, self._chroot = split_connect_string(connect_string)
-        self._acl = wire.creator_acl() if secure_acls else wire.open_acl()
-        self._kazoo = kazoo_client(
+        self._acl = wire.creator_acl() if access.security.set_acl else wire.open_acl()
+        self._kazoo = (kazoo_client or access.kazoo_client)(
             hosts=servers,
             timeout=session_timeout_ms / 1000,
-            auth_data=[("digest", digest)] if digest else None,
             connection_retry=KazooRetry(max_tries=-1, delay=0.1, backoff=1.5, max_delay=1.0),
         )
         self._kazoo._connection._read_watch_event = self._take_watch_event  # noqa: SLF001 - the one hook that kazoo lacks
@@ -191,6 +183,8 @@ class ZooKeeperClient:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._session_id = 0
         self._connected = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._kazoo.on_trouble = lambda: self._hand_over(self._changed.set)
         self._closing = False
         self._multi_read = True
         self._state_listeners: list[Callable[[SessionState], None]] = []
@@ -223,6 +217,12 @@ class ZooKeeperClient:
         return not self._closing and thread is not None and not thread.is_alive()
 
     @property
+    def refusal(self) -> str | None:
+        """Why ZooKeeper does not let us in, for good; None where it does, or may yet."""
+        found: str | None = self._kazoo.refusal
+        return found
+
+    @property
     def unarmed(self) -> bool:
         """Whether watches that a lost connection took along are not armed again yet, though there is another one."""
         return self._connected.is_set() and self._seen_zxid is not None
@@ -252,11 +252,8 @@ class ZooKeeperClient:
                 await self._first_connection(timeout_seconds)
         except TimeoutError:
             await self.close()
-            raise DriverError(
-                f"no ZooKeeper server answered at {self._connect_string} within {timeout_seconds:g} s; "
-                "check the address (--zookeeper), that ZooKeeper runs there, and that no firewall is in between",
-                retriable=True,
-            ) from None
+            told = no_answer(self._connect_string, timeout_seconds, self._kazoo.told)
+            raise DriverError(told, retriable=True) from None
         while self._furnishes:
             try:
                 await self._furnish()
@@ -277,10 +274,27 @@ class ZooKeeperClient:
     async def _first_connection(self, timeout_seconds: float) -> None:
         try:
             async with asyncio.timeout(_SILENT_SECONDS):
-                await self._connected.wait()
+                await self._news()
         except TimeoutError:
-            logger.info("waiting for ZooKeeper at %s, %g s at the most", self._connect_string, timeout_seconds)
-            await self._connected.wait()
+            told = self._kazoo.told or "nobody answers yet"
+            logger.info(
+                "waiting for ZooKeeper at %s (%s), %g s at the most", self._connect_string, told, timeout_seconds
+            )
+            await self._news()
+
+    async def _news(self) -> None:
+        """Wait for the first connection.
+
+        Raises:
+            DriverError: none is to be hoped for.
+        """
+        while not self._connected.is_set():
+            self._changed.clear()
+            hopeless = self._kazoo.hopeless
+            if hopeless is not None:
+                await self.close()
+                raise DriverError(no_answer(self._connect_string, 0, hopeless), retriable=False)
+            await self._changed.wait()
 
     async def wait_connected(self) -> None:
         """Wait until there is a connection."""
@@ -390,25 +404,6 @@ class ZooKeeperClient:
         found = await asyncio.gather(*map(self.children, paths))
         return [None if each is None else each[0] for each in found]
 
-    async def rights(self, path: str) -> int | None:
-        """What anybody may do with a znode: 1 read, 2 write, 4 create and 8 delete children; None where there is none.
-
-        Raises:
-            DriverError: ZooKeeper does not tell.
-        """
-        try:
-            acls, _ = await asyncio.to_thread(self._kazoo.get_acls, self._full(path))
-        except NoNodeError:
-            return None
-        except (ZookeeperError, ConnectionLoss) as refusal:
-            raise DriverError(
-                f"ZooKeeper does not tell who may do what with {path}: {refusal!r}", retriable=True
-            ) from None
-        granted = 0
-        for acl in acls:
-            granted |= acl.perms if acl.id.scheme == "world" else 0
-        return granted
-
     async def sync(self) -> None:
         """Make sure that reads from now on see every write that was acknowledged to anybody before."""
         await self._read(wire.sync_request(self._full("/")))
@@ -499,7 +494,7 @@ class ZooKeeperClient:
             if self._closing:
                 raise SessionLost from None
             raise ConnectionLost from None
-        except (SessionExpiredError, ConnectionClosedError):
+        except (SessionExpiredError, ConnectionClosedError, AuthFailedError):
             raise SessionLost from None
         except ZookeeperError as refusal:
             code = getattr(refusal, "code", 0)
@@ -544,6 +539,7 @@ class ZooKeeperClient:
         if state == KazooState.CONNECTED:
             self._session_id = session_id
             self._connected.set()
+            self._changed.set()
             told = SessionState.CONNECTED
             self._rearm()
         elif state == KazooState.SUSPENDED:

@@ -164,3 +164,33 @@ class SecuritySettings:
     def of(self, listener: str) -> ListenerSecurity:
         """Give what secures a listener."""
         return self.listeners.get(listener, PLAINTEXT)
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperLogin:
+    """Who we are at ZooKeeper."""
+
+    user: str
+    password: Secret
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperSecurity:
+    """How ZooKeeper is spoken to, and who may touch what we make there."""
+
+    tls: TlsSettings | None = None
+    sasl: ZooKeeperLogin | None = None
+    """By SASL DIGEST-MD5, as Kafka's brokers do."""
+    digest: ZooKeeperLogin | None = None
+    """By ZooKeeper's own scheme `digest`."""
+    set_acl: bool = False
+    """What we create can be changed by us alone, and by whoever logs in as we do (`zookeeper.set.acl`)."""
+
+    @property
+    def is_somebody(self) -> bool:
+        """Whether ZooKeeper can tell who we are: else nothing can belong to us there."""
+        certified = self.tls is not None and self.tls.key_store is not None
+        return certified or self.sasl is not None or self.digest is not None
+
+
+PLAIN_ZOOKEEPER: Final = ZooKeeperSecurity()

@@ -80,6 +80,8 @@ class SimulatedKazoo:
         self.session = 0
         self.last_zxid = 0
         self.hosts = "simulated"
+        self.refusal = self.hopeless = None
+        self.told = ""
 
     # ---- what drivers.zookeeper uses
 

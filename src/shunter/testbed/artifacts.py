@@ -153,6 +153,16 @@ def zookeeper_classpath() -> tuple[Path, ...]:
         "log4j-slf4j2-impl",
         "log4j-api",
         "log4j-core",
+        # For its port with TLS.
+        "netty-buffer",
+        "netty-codec",
+        "netty-common",
+        "netty-handler",
+        "netty-resolver",
+        "netty-transport",
+        "netty-transport-classes-epoll",
+        "netty-transport-native-unix-common",
+        "netty-tcnative-classes",
     )
 
 

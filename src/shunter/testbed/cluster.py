@@ -41,6 +41,7 @@ class ZooKeeperCluster:
         properties: Mapping[str, object] | None = None,
         broker_properties: Mapping[int, Mapping[str, object]] | None = None,
         heap_mib: int = 192,
+        java_options: Sequence[str] = (),
         before_brokers: Callable[[ZooKeeperCluster, ExitStack], object] | None = None,
         metadata_timeout_s: float = 60.0,
         progress: Progress = silent,
@@ -58,6 +59,7 @@ class ZooKeeperCluster:
             properties: More settings for each broker's server.properties.
             broker_properties: More settings for single brokers, by id.
             heap_mib: Largest heap of each broker, in MiB.
+            java_options: More options for each broker's Java.
             before_brokers: See above.
             metadata_timeout_s: How long to wait until each broker knows all brokers, in seconds; 0 for not at all,
                 where the controller is not there yet or not to be trusted.
@@ -75,6 +77,7 @@ class ZooKeeperCluster:
         self._properties = dict(properties or {})
         self._broker_properties = {broker: dict(own) for broker, own in (broker_properties or {}).items()}
         self._heap_mib = heap_mib
+        self._java_options = tuple(java_options)
         self._before_brokers = before_brokers
         self._metadata_timeout_s = metadata_timeout_s
         self._progress = progress
@@ -192,6 +195,7 @@ class ZooKeeperCluster:
             version=self._versions.get(broker_id, self.version),
             rack=self._racks.get(broker_id),
             heap_mib=self._heap_mib,
+            java_options=self._java_options,
             properties=common | self._properties | self._broker_properties.get(broker_id, {}),
         )
 

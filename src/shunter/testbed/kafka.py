@@ -35,9 +35,13 @@ SMALL_AND_QUICK: Mapping[str, object] = {
 
 
 def kafka_command(
-    version: str, configuration: Path, heap_mib: int, tuning: Sequence[str] = QUICK_START
+    version: str,
+    configuration: Path,
+    heap_mib: int,
+    tuning: Sequence[str] = QUICK_START,
+    options: Sequence[str] = (),
 ) -> Sequence[str]:
-    """The command line of a Kafka server, in either mode; `tuning` as in `java_command`.
+    """The command line of a Kafka server, in either mode; `tuning` and `options` as in `java_command`.
 
     Raises:
         PartMissing, PartFailed: See `artifacts.ensure_kafka`.
@@ -47,7 +51,7 @@ def kafka_command(
         [str(configuration)],
         classpath=kafka_classpath(version),
         heap_mib=heap_mib,
-        options=logging_options(log4j2=uses_log4j2(version), level="INFO"),
+        options=(*logging_options(log4j2=uses_log4j2(version), level="INFO"), *options),
         tuning=tuning,
     )
 
@@ -67,6 +71,7 @@ class KafkaBroker(Server):
         heap_mib: int = 192,
         properties: Mapping[str, object] | None = None,
         java_tuning: Sequence[str] = QUICK_START,
+        java_options: Sequence[str] = (),
         start_timeout_s: float = 120.0,
     ) -> None:
         """Describe the broker; nothing starts yet.
@@ -81,6 +86,7 @@ class KafkaBroker(Server):
             heap_mib: Largest heap, in MiB.
             properties: More settings for server.properties, and others for those that are set here.
             java_tuning: Its Java's collector and compiler; `java.AS_IN_PRODUCTION` for whoever measures.
+            java_options: More options for its Java, such as where its JAAS file is.
             start_timeout_s: Bound for each start, in seconds.
         """
         super().__init__(f"broker-{broker_id}", folder, port=port, start_timeout_s=start_timeout_s)
@@ -90,6 +96,7 @@ class KafkaBroker(Server):
         self.rack = rack
         self._heap_mib = heap_mib
         self._java_tuning = tuple(java_tuning)
+        self._java_options = tuple(java_options)
         self._properties = dict(properties or {})
 
     @property
@@ -146,7 +153,7 @@ class KafkaBroker(Server):
         settings["listeners"] = str(settings["listeners"]).replace(PORT, str(port))
         configuration = self.folder / "server.properties"
         configuration.write_text(properties_text(settings))
-        return kafka_command(self.version, configuration, self._heap_mib, self._java_tuning)
+        return kafka_command(self.version, configuration, self._heap_mib, self._java_tuning, self._java_options)
 
     def _serves(self, port: int) -> bool:
         return kafka_answers(port)

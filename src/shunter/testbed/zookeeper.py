@@ -28,6 +28,7 @@ class ZooKeeperServer(Server):
         force_sync: bool = False,
         properties: Mapping[str, object] | None = None,
         java_tuning: Sequence[str] = QUICK_START,
+        java_options: Sequence[str] = (),
         start_timeout_s: float = 60.0,
     ) -> None:
         """Describe the server; nothing starts yet.
@@ -41,11 +42,13 @@ class ZooKeeperServer(Server):
                 death of the process but not of the machine. On for whoever measures latency.
             properties: More settings for zoo.cfg, and others for those that are set here.
             java_tuning: Its Java's collector and compiler; `java.AS_IN_PRODUCTION` for whoever measures.
+            java_options: More options for its Java, such as where its JAAS file is.
             start_timeout_s: Bound for each start, in seconds.
         """
         super().__init__(name, folder, port=port, start_timeout_s=start_timeout_s)
         self._heap_mib = heap_mib
         self._java_tuning = tuple(java_tuning)
+        self._java_options = tuple(java_options)
         self._force_sync = force_sync
         self._properties = dict(properties or {})
 
@@ -81,6 +84,7 @@ class ZooKeeperServer(Server):
                 *logging_options(log4j2=True, level="INFO"),
                 f"-Dzookeeper.forceSync={'yes' if self._force_sync else 'no'}",
                 "-Dzookeeper.jmx.log4j.disable=true",
+                *self._java_options,
             ),
         )
 

@@ -98,6 +98,11 @@ OPTIONS: Mapping[str, Option] = {
     "zookeeper": Option(
         "ZooKeeper's addresses and chroot, for clusters in ZooKeeper mode (KIP-236).", "ZooKeeper connect string"
     ),
+    "zk-tls-config-file": Option(
+        "With --zookeeper: the file with zookeeper.ssl… properties, as other tools of Kafka's take it; also with those of"
+        " Shunter's for a login.",
+        "ZooKeeper TLS configuration",
+    ),
 }
 
 
@@ -110,7 +115,7 @@ class ToolAction(NamedTuple):
 
 
 _FILE, _TOPICS_FILES = ("reassignment-json-file",), ("topics-to-move-json-file", "broker-list")
-_CONNECTING = frozenset({"bootstrap-server", "command-config", "zookeeper"})
+_CONNECTING = frozenset({"bootstrap-server", "command-config", "zookeeper", "zk-tls-config-file"})
 APACHE_ACTIONS = ("generate", "execute", "verify", "cancel", "list")
 ACTIONS: Mapping[str, ToolAction] = {
     "generate": ToolAction(_TOPICS_FILES, frozenset({"disable-rack-aware"})),
@@ -247,6 +252,8 @@ def parse(arguments: Sequence[str]) -> Options:
 def _check_protocol(options: Options, action: ToolAction) -> None:
     """Refuse what the chosen way to the cluster can't carry out, rather than do half of what was asked."""
     if "zookeeper" not in options:
+        if "zk-tls-config-file" in options:
+            raise UsageError("--zk-tls-config-file goes with --zookeeper")
         return
     name = options.action
     if "bootstrap-server" in options:

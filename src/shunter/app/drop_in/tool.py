@@ -11,6 +11,7 @@ from shunter.app.drop_in.by_znode import ReassignByZnode, ZnodeToolFailed
 from shunter.app.drop_in.log_dirs import LogDirMovesFailed
 from shunter.app.drop_in.options import Options, UsageError, VersionAsked, parse, usage
 from shunter.app.drop_in.partitions import ReassignPartitions, ToolFailed
+from shunter.app.zookeeper_security import zookeeper_access
 from shunter.drivers.admin.blocking import BlockingAdmin
 from shunter.drivers.reassign_znodes import ReassignZnodes
 from shunter.errors import RequestRejected, ShunterError
@@ -65,7 +66,8 @@ def connected(bootstrap: str, properties_file: str | None) -> BlockingAdmin:
 
 def _carry_out(options: Options, echo: Echo, connect: Connect) -> None:
     if "zookeeper" in options:
-        znodes = ReassignZnodes(options.value("zookeeper"))
+        file = Path(options.value("zk-tls-config-file")) if "zk-tls-config-file" in options else None
+        znodes = ReassignZnodes(options.value("zookeeper"), zookeeper_access(None, file))
         try:
             ReassignByZnode(znodes, echo).run(options)
         finally:

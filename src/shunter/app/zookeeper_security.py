@@ -1,0 +1,60 @@
+"""Where the files say how ZooKeeper is spoken to: a broker's `server.properties`, and a file for that alone."""
+
+from __future__ import annotations
+
+import logging
+import stat
+from pathlib import Path
+
+from shunter.drivers.zookeeper_access import PLAIN_ZOOKEEPER_ACCESS, ZooKeeperAccess
+from shunter.errors import FormatError, SettingsError
+from shunter.formats.client_properties import parse_properties
+from shunter.formats.zookeeper_properties import JAAS_FILE, zookeeper_security
+
+_LOG = logging.getLogger(__name__)
+
+
+def zookeeper_access(server_properties: Path | None, own: Path | None) -> ZooKeeperAccess:
+    """Join what both files say; what stands in `own` counts.
+
+    Raises:
+        SettingsError: a file can't be read, or something in it can't be used.
+    """
+    if server_properties is None and own is None:
+        return PLAIN_ZOOKEEPER_ACCESS
+    properties: dict[str, str] = {}
+    for path in (server_properties, own):
+        if path is not None:
+            properties |= _properties(path)
+    if own is not None:
+        tell_readers(own)
+    place = str(own or server_properties)
+    jaas = properties.get(JAAS_FILE, "").strip()
+    jaas_file = _content(Path(jaas), f"{place}: {JAAS_FILE}") if jaas else None
+    if jaas:
+        tell_readers(Path(jaas))
+    return ZooKeeperAccess(zookeeper_security(properties, place, jaas_file))
+
+
+def _properties(path: Path) -> dict[str, str]:
+    try:
+        return parse_properties(_content(path, "settings for ZooKeeper"), str(path))
+    except FormatError as error:
+        raise SettingsError(f"settings for ZooKeeper: {error}") from None
+
+
+def _content(path: Path, what: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{what}: {path} can't be read: {error}") from None
+
+
+def tell_readers(path: Path) -> None:
+    """Say so where others on this machine can read a file with passwords."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return
+    if mode & (stat.S_IRGRP | stat.S_IROTH):
+        _LOG.warning("%s may be read by others on this machine, and holds passwords: chmod 600 %s", path, path)

@@ -1,0 +1,68 @@
+"""What ZooKeeper would let us do with a znode, asked of the server itself, and nothing is changed by it.
+
+Each question is a multi whose last operation can't succeed. The server refuses the first operation that it does not
+permit, and carries out none. So it counts who we are by whatever login, who is a super user, and what the ACLs say.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from shunter.drivers import zookeeper_requests as wire
+from shunter.drivers.zookeeper import ZooKeeperClient
+from shunter.drivers.zookeeper_requests import (
+    CheckVersion,
+    ConnectionLost,
+    Create,
+    Operation,
+    Put,
+    Remove,
+    ZooKeeperRefused,
+)
+
+READ, WRITE, CREATE, DELETE = "read", "write", "create children", "delete children"
+_NOBODYS_VERSION: Final = 2**31 - 1
+_CHILD: Final = "shunter-asks-for-its-rights"
+
+
+async def lacking(client: ZooKeeperClient, path: str, needed: frozenset[str]) -> tuple[str, ...]:
+    """Tell what of `needed` we may not do with a znode; nothing where there is none.
+
+    Raises:
+        DriverError: ZooKeeper can't be asked.
+    """
+    found = await client.exists(path)
+    if found is None:
+        return ()
+    missing = [READ] if READ in needed and await _may_not_read(client, path) else []
+    child = f"{path.rstrip('/')}/{_CHILD}"
+    never = CheckVersion(path, _NOBODYS_VERSION)
+    if WRITE in needed and await _refused(client, (Put(path, b"", _NOBODYS_VERSION),)):
+        missing.append(WRITE)
+    may_not_create = await _refused(client, (Create(child, None), never))
+    if CREATE in needed and may_not_create:
+        missing.append(CREATE)
+    if DELETE in needed and (may_not_create or await _refused(client, (Create(child, None), Remove(child), never))):
+        missing.append(DELETE)
+    return tuple(missing)
+
+
+async def _may_not_read(client: ZooKeeperClient, path: str) -> bool:
+    try:
+        await client.children(path)
+    except ZooKeeperRefused as refusal:
+        if refusal.code != wire.NO_AUTH:
+            raise
+        return True
+    return False
+
+
+async def _refused(client: ZooKeeperClient, operations: tuple[Operation, ...]) -> bool:
+    while True:
+        try:
+            await client.multi(operations)
+        except ConnectionLost:
+            continue
+        except ZooKeeperRefused as refusal:
+            return refusal.code in {wire.NO_AUTH, wire.INVALID_ACL}
+        return False

@@ -1,0 +1,109 @@
+"""What we put into kazoo: sockets with TLS under its loop, and words for what fails."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import time
+
+import pytest
+from kazoo.exceptions import ConnectionDropped
+from kazoo.handlers.threading import SequentialThreadingHandler
+from test_listener_security import certificate, pem
+
+from shunter.drivers.tls import TlsContexts
+from shunter.drivers.zookeeper_access import ZooKeeperAccess, _Handler, trouble_of
+from shunter.model.security import KeyStore, Secret, TlsSettings, ZooKeeperLogin, ZooKeeperSecurity
+
+SOON, NEVER = 20.0, 0.2
+
+
+@pytest.fixture
+def talk():
+    """A connection by TLS as kazoo gets it, its handler, and the server's end."""
+    made = certificate("zookeeper")
+    store = KeyStore("PEM", text=Secret(pem(made).decode()))
+    contexts = TlsContexts(TlsSettings(store, store), "test")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        accepted = []
+
+        def serve():
+            plain, _ = listening.accept()
+            accepted.append(contexts.server.wrap_socket(plain, server_side=True))
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        handler = _Handler(contexts)
+        connection = handler.create_connection(
+            address=listening.getsockname(), hostname="127.0.0.1", timeout=SOON, use_ssl=False
+        )
+        serving.join(SOON)
+        connection.setblocking(False)
+        yield connection, handler, accepted[0]
+        connection.close()
+        accepted[0].close()
+
+
+def test_what_came_in_one_piece_is_all_there(talk):
+    """`select` alone sees nothing of what TLS has decrypted: kazoo would wait for the next ping."""
+    connection, handler, server = talk
+    server.sendall(b"first" + b"second")
+    assert handler.select([connection], [], [], SOON)[0] == [connection]
+    assert connection.recv(5) == b"first"
+    assert SequentialThreadingHandler().select([connection], [], [], NEVER)[0] == []
+    assert handler.select([connection], [], [], NEVER)[0] == [connection]
+    assert connection.recv(100) == b"second"
+
+
+def test_tls_own_messages_are_not_taken_for_an_answer(talk):
+    """Session tickets come by themselves; kazoo would begin to read an answer, and send nothing meanwhile."""
+    connection, handler, _ = talk
+    began = time.monotonic()
+    assert handler.select([connection], [], [], NEVER)[0] == []
+    assert time.monotonic() - began >= NEVER
+    with pytest.raises(ssl.SSLWantReadError):
+        connection.recv(1)
+
+
+def test_the_end_is_seen(talk):
+    connection, handler, server = talk
+    server.sendall(b"last")
+    server.close()
+    assert handler.select([connection], [], [], SOON)[0] == [connection]
+    assert connection.recv(4) == b"last"
+    assert handler.select([connection], [], [], SOON)[0] == [connection]
+    assert connection.recv(4) == b""
+
+
+def test_other_sockets_are_waited_for_beside(talk):
+    connection, handler, server = talk
+    one, other = socket.socketpair()
+    with one, other:
+        other.send(b"x")
+        assert handler.select([connection, one], [], [], SOON)[0] == [one]
+        server.sendall(b"y")
+        while connection not in handler.select([connection, one], [], [], SOON)[0]:
+            pass
+        assert handler.select([connection, one], [], [], SOON)[0] == [connection, one]
+
+
+@pytest.mark.parametrize(
+    ("failure", "encrypted", "told"),
+    [
+        (ConnectionDropped("socket connection broken"), False, "zookeeper.ssl.client.enable=true"),
+        (ConnectionDropped("socket connection broken"), True, "a plaintext port"),
+        (ConnectionResetError("reset"), True, "a plaintext port"),
+        (ConnectionRefusedError("Connection refused"), True, "Connection refused"),
+    ],
+)
+def test_failures_are_told_with_a_way_out(failure, encrypted, told):
+    assert told in trouble_of(failure, encrypted=encrypted)
+
+
+def test_a_client_prints_no_password():
+    login = ZooKeeperLogin("kafka", Secret("planted"))
+    client = ZooKeeperAccess(ZooKeeperSecurity(sasl=login, digest=login)).kazoo_client(hosts="127.0.0.1:1")
+    assert "planted" not in repr(vars(client).get("security"))
+    assert not client.logger.isEnabledFor(10), "kazoo prints requests of the scheme digest at that level"
+    client.close()
