@@ -52,6 +52,14 @@ class Certificates:
         )
         return self.folder / f"{name}.jks"
 
+    def java_trust(self, name: str) -> Path:
+        """A trust store of Java's own kind with the authority in it."""
+        self._run(
+            f"keytool -importcert -noprompt -alias authority -file authority.pem -keystore {name}.jks",
+            f"-storetype JKS -storepass {PASSWORD}",
+        )
+        return self.folder / f"{name}.jks"
+
     def from_java_store(self, store: Path, *, password: str) -> Path:
         """A PEM file of such a store, made as the executor's message tells to, with the passwords that are asked for."""
         self._run(

@@ -1,72 +1,26 @@
 """A real ZooKeeper server with TLS, client certificates and SASL: who gets in, who does not, and what is said then."""
 
 import asyncio
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
-from certificates import PASSWORD, Certificates
+from certificates import PASSWORD
+from zookeeper_place import LOGIN, secured_zookeeper
 
 from shunter.drivers.zookeeper import ZooKeeperClient
 from shunter.drivers.zookeeper_access import ZooKeeperAccess
 from shunter.drivers.zookeeper_requests import Create
+from shunter.drivers.zookeeper_rights import CREATE, DELETE, READ, WRITE, lacking
 from shunter.errors import DriverError
-from shunter.model.security import KeyStore, Secret, TlsSettings, ZooKeeperLogin, ZooKeeperSecurity
-from shunter.testbed.ports import LOOPBACK, free_ports
-from shunter.testbed.zookeeper import ZooKeeperServer
+from shunter.model.security import KeyStore, Secret, ZooKeeperLogin, ZooKeeperSecurity
 
 pytestmark = pytest.mark.real
-
-LOGIN = ZooKeeperLogin("kafka", Secret("planted-Secret-1"))
-DIGEST_MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule required"
-
-
-@dataclass
-class Place:
-    """A server with a plaintext port and one with TLS; both take SASL logins."""
-
-    server: ZooKeeperServer
-    secure: str
-    certificates: Certificates
-    foreign: Certificates
-
-    @property
-    def tls(self) -> TlsSettings:
-        """Of somebody with a certificate."""
-        mine = KeyStore("PEM", str(self.certificates.folder / "shunter.pem"))
-        return TlsSettings(mine, KeyStore("PEM", str(self.certificates.authority)))
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    folder: Path = tmp_path_factory.mktemp("secured")
-    for name in ("own", "foreign"):
-        (folder / name).mkdir()
-    own, foreign = Certificates(folder / "own"), Certificates(folder / "foreign")
-    own.issue("zookeeper", password=PASSWORD)
-    own.java_store("zookeeper", key_password=PASSWORD)
-    own.issue("shunter", password=PASSWORD)
-    own.java_store("shunter", key_password=PASSWORD)
-    own.issue("shunter")
-    foreign.issue("shunter")
-    (port,) = free_ports(1)
-    jaas = folder / "jaas.conf"
-    jaas.write_text(f'Server {{ {DIGEST_MODULE} user_{LOGIN.user}="{LOGIN.password.reveal()}"; }};\n')
-    properties = {
-        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
-        "secureClientPort": port,
-        "secureClientPortAddress": LOOPBACK,
-        "ssl.keyStore.location": own.folder / "zookeeper.jks",
-        "ssl.keyStore.password": PASSWORD,
-        "ssl.trustStore.location": own.authority,
-        "ssl.trustStore.type": "PEM",
-        "authProvider.x509": "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
-        "authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
-    }
-    with ZooKeeperServer(
-        folder / "zookeeper", properties=properties, java_options=(f"-Djava.security.auth.login.config={jaas}",)
-    ) as server:
-        yield Place(server, f"{LOOPBACK}:{port}", own, foreign)
+    with secured_zookeeper(tmp_path_factory.mktemp("secured")) as started:
+        yield started
 
 
 async def opened(connect: str, security: ZooKeeperSecurity, seconds: float = 20.0) -> ZooKeeperClient:
@@ -149,3 +103,29 @@ async def test_plaintext_to_a_port_with_tls(place):
 async def test_tls_to_a_plaintext_port(place):
     told = await refused(place.server.connect_string, ZooKeeperSecurity(place.tls), 3)
     assert "a plaintext port" in told
+
+
+async def test_what_is_made_belongs_to_its_maker(place):
+    """Each kind of path, and what somebody else may do there, asked of the server without changing anything."""
+    owner = await opened(place.server.connect_string, ZooKeeperSecurity(sasl=LOGIN, set_acl=True))
+    other = await opened(place.server.connect_string, ZooKeeperSecurity())
+    whole = frozenset({READ, WRITE, CREATE, DELETE})
+    paths = {
+        "/consumers": (),
+        "/brokers": (WRITE, CREATE, DELETE),
+        "/config": (WRITE, CREATE, DELETE),
+        "/config/users": (READ, WRITE, CREATE, DELETE),
+        "/config/users/ann": (READ, WRITE, CREATE, DELETE),
+    }
+    for path, missing in paths.items():
+        await owner.multi((Create(path, b"1"),))
+        assert await lacking(owner, path, whole) == ()
+        assert await lacking(other, path, whole) == missing
+        expected = ("world:anyone",) if path == "/consumers" else ("sasl:kafka",)
+        assert await owner.owners(path) == expected
+    for path in paths:
+        found = await owner.get(path)
+        assert (found.data, found.version) == (b"1", 0)
+    assert await lacking(other, "/absent", whole) == ()
+    await owner.close()
+    await other.close()

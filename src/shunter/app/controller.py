@@ -64,7 +64,7 @@ ALIVE_SECONDS = 1.0
 SWITCH_SECONDS = 0.001
 """How long one thread of Python's keeps another waiting; 5 ms unless told otherwise."""
 _FIXED = (
-    "zookeeper", "listener", "advertised_listener", "server_properties",
+    "zookeeper", "listener", "advertised_listener", "server_properties", "zookeeper_config",
     "cluster_action_networks", "administration_networks", "relay", "broker_id", "rack", "session_timeout_ms", "takeover",
     "takeover_cool_down_ms", "inter_broker_protocol_version", "inter_broker_listener", "metrics_port",
     "log_dir", "log_file_bytes", "log_files", "control_request_timeout_ms",
@@ -244,7 +244,9 @@ class ControllerProcess:
     def _look_at_zookeeper(self, client: ZooKeeperClient) -> None:
         """Look now and then whether the thread that talks to ZooKeeper lives: it tells nobody when it ends."""
         if client.dead:
-            told = client.refusal or "the thread that talks to ZooKeeper has ended"
+            told = "the thread that talks to ZooKeeper has ended"
+            if client.refusal is not None:
+                told = f"ZooKeeper does not let us in any more: {client.refusal}"
             self.supervisor.fail(DriverError(told, retriable=client.refusal is None))
             return
         asyncio.get_running_loop().call_later(ALIVE_SECONDS, self._look_at_zookeeper, client)

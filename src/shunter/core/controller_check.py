@@ -108,6 +108,10 @@ class Facts:
     """(path, bytes) of the largest znode."""
     refused: tuple[tuple[str, str], ...] = ()
     """(path, what we may not do there)."""
+    belongs_to: tuple[str, ...] = ()
+    """Who may do anything with the cluster's topics in ZooKeeper, as `scheme:id`."""
+    ours_belongs_to: tuple[str, ...] | None = ()
+    """Whom what we make there would belong to; None where everybody may change it, empty where we can't tell."""
 
 
 def findings(facts: Facts, settings: ControllerSettings) -> tuple[ControllerFinding, ...]:
@@ -256,8 +260,9 @@ def _znodes(facts: Facts) -> Iterator[ControllerFinding]:
     for path, missing in facts.refused:
         told = f"{path}: ZooKeeper's ACL does not let us {missing}"
         yield ControllerFinding(
-            Severity.OBSTACLE, "ZooKeeper", told, "give world:anyone that right, as a cluster without SASL has it"
+            Severity.OBSTACLE, "ZooKeeper", told, "log in as the brokers do (zookeeper_config, docs/security.md)"
         )
+    yield from _ownership(facts)
     for path, why in facts.unreadable:
         yield ControllerFinding(
             Severity.WARNING, "ZooKeeper", f"{path} can't be read: {why}", "mend it: it would be left alone"
@@ -276,6 +281,27 @@ def _znodes(facts: Facts) -> Iterator[ControllerFinding]:
     if not facts.refused and not facts.unreadable:
         told = f"{facts.topics} topics with {facts.partitions} partitions can be read"
         yield ControllerFinding(Severity.GOOD, "ZooKeeper", told)
+
+
+def _ownership(facts: Facts) -> Iterator[ControllerFinding]:
+    """Brokers have to be able to change what we make, and nobody else who can't change what they make."""
+    theirs = tuple(who for who in facts.belongs_to if not who.startswith("world:"))
+    if not theirs:
+        return
+    if facts.ours_belongs_to is None:
+        told = f"the topics' znodes belong to {', '.join(theirs)}, and what Shunter makes could be changed by everybody"
+        yield ControllerFinding(
+            Severity.WARNING, "ZooKeeper", told, "set zookeeper.set.acl=true, as the brokers have it"
+        )
+        return
+    schemes = {who.partition(":")[0] for who in theirs}
+    comparable = [who for who in facts.ours_belongs_to if who.partition(":")[0] in schemes]
+    if comparable and not set(comparable) & set(theirs):
+        told = (
+            f"the topics' znodes belong to {', '.join(theirs)}, and what Shunter makes would to {', '.join(comparable)}"
+        )
+        todo = "log in as the brokers do: a broker that leads after Shunter could not change what Shunter made"
+        yield ControllerFinding(Severity.OBSTACLE, "ZooKeeper", told, todo)
 
 
 def _listed(brokers: Iterable[BrokerId]) -> str:

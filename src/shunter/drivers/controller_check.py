@@ -13,6 +13,7 @@ from shunter.drivers.broker_settings import settings_of
 from shunter.drivers.cluster_reader import ClusterReader
 from shunter.drivers.rpc_server import Listener
 from shunter.drivers.zookeeper import CHUNK, ZooKeeperClient, chunks
+from shunter.drivers.zookeeper_requests import ZooKeeperRefused
 from shunter.drivers.zookeeper_rights import CREATE, DELETE, READ, WRITE, lacking
 from shunter.errors import DriverError, FormatError
 from shunter.formats import znodes
@@ -93,6 +94,8 @@ async def look(
         unreadable=found.unreadable,
         largest=await _largest(client, found),
         refused=await _refused(client, found),
+        belongs_to=await _owners(client),
+        ours_belongs_to=client.access.makes_for,
     )
 
 
@@ -202,6 +205,13 @@ async def _largest(client: ZooKeeperClient, found: ClusterSnapshot) -> tuple[str
             size = 0 if znode is None or znode.data is None else len(znode.data)
             largest = max(largest, (path, size), key=lambda each: each[1])
     return largest
+
+
+async def _owners(client: ZooKeeperClient) -> tuple[str, ...]:
+    try:
+        return await client.owners(znodes.TOPICS)
+    except ZooKeeperRefused:
+        return ()  # It is not there, or ZooKeeper tells such things to owners alone; then other findings say enough.
 
 
 async def _refused(client: ZooKeeperClient, found: ClusterSnapshot) -> tuple[tuple[str, str], ...]:

@@ -170,7 +170,10 @@ class ZooKeeperStore:
             return BatchRefused(batch.batch_id, "too-great")
         except ZooKeeperRefused as refusal:
             logger.error("batch %d failed: %s", batch.batch_id, refusal)  # noqa: TRY400 - the message says it all
-            return BatchRefused(batch.batch_id, "failed")
+            forbidden = (
+                refusal.code == wire.NO_AUTH and refusal.index >= 0
+            )  # Else it is the fence that we may not read.
+            return BatchRefused(batch.batch_id, "forbidden" if forbidden else "failed", told=str(refusal))
 
     async def amend(self, decide: Callable[[], Awaitable[Sequence[Operation]]]) -> None:
         """Write what is none of the core's: one multi behind the fence.

@@ -29,7 +29,7 @@ from kazoo.retry import KazooRetry
 
 from shunter.drivers import zookeeper_requests as wire
 from shunter.drivers.supervision import Supervise
-from shunter.drivers.zookeeper_access import PLAIN_ZOOKEEPER_ACCESS, ZooKeeperAccess, no_answer
+from shunter.drivers.zookeeper_access import PLAIN_ZOOKEEPER_ACCESS, ZooKeeperAccess, no_answer, not_let_in
 from shunter.drivers.zookeeper_requests import (
     Committed,
     ConnectionLost,
@@ -172,7 +172,7 @@ class ZooKeeperClient:
         self._connect_string = connect_string
         self._furnishes = furnish
         servers, self._chroot = split_connect_string(connect_string)
-        self._acl = wire.creator_acl() if access.security.set_acl else wire.open_acl()
+        self.access = access
         self._kazoo = (kazoo_client or access.kazoo_client)(
             hosts=servers,
             timeout=session_timeout_ms / 1000,
@@ -278,7 +278,7 @@ class ZooKeeperClient:
         except TimeoutError:
             told = self._kazoo.told or "nobody answers yet"
             logger.info(
-                "waiting for ZooKeeper at %s (%s), %g s at the most", self._connect_string, told, timeout_seconds
+                "waiting for ZooKeeper at %s, %g s at the most (%s)", self._connect_string, timeout_seconds, told
             )
             await self._news()
 
@@ -293,7 +293,7 @@ class ZooKeeperClient:
             hopeless = self._kazoo.hopeless
             if hopeless is not None:
                 await self.close()
-                raise DriverError(no_answer(self._connect_string, 0, hopeless), retriable=False)
+                raise DriverError(not_let_in(self._connect_string, hopeless), retriable=False)
             await self._changed.wait()
 
     async def wait_connected(self) -> None:
@@ -404,6 +404,10 @@ class ZooKeeperClient:
         found = await asyncio.gather(*map(self.children, paths))
         return [None if each is None else each[0] for each in found]
 
+    async def owners(self, path: str) -> tuple[str, ...]:
+        """Who may do anything with a znode, as `scheme:id`; ZooKeeper may refuse to tell."""
+        return wire.decode_owners(*await self._read(wire.acl_request(self._full(path))))
+
     async def sync(self) -> None:
         """Make sure that reads from now on see every write that was acknowledged to anybody before."""
         await self._read(wire.sync_request(self._full("/")))
@@ -426,7 +430,7 @@ class ZooKeeperClient:
             RequestTooGreat: it is greater than a server takes; whoever composed it has to slice it smaller.
         """
         full = (each._replace(path=self._full(each.path)) for each in operations)
-        request = wire.multi_request(full, self._acl)
+        request = wire.multi_request(full, lambda path: self.access.acl_of(path.removeprefix(self._chroot)))
         if len(request.body) > wire.JUTE_LIMIT:
             raise RequestTooGreat(len(request.body), len(operations))
         answer = await self._ask(request)

@@ -22,10 +22,13 @@ from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandl
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import SASL
 from kazoo.protocol.states import KeeperState
+from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE, make_digest_acl_credential
 
+from shunter.drivers import zookeeper_requests as wire
 from shunter.drivers.digest_md5 import DigestMd5
 from shunter.drivers.tls import TlsContexts
 from shunter.errors import DriverError, FormatError, SettingsError
+from shunter.formats import znodes
 from shunter.model.security import PLAIN_ZOOKEEPER, ZooKeeperSecurity
 
 _LOG: Final = logging.getLogger("kazoo.connection")
@@ -37,6 +40,7 @@ _BROKEN_LOGINS: Final = 3
 """Connections that break in the middle of a login, one after another, are a refusal: servers up to 3.5 say no more."""
 _POLL_SECONDS: Final = 0.02
 _CHUNK_BYTES: Final = 65_536
+_OPEN, _OURS, _OURS_ALONE = wire.open_acl(), wire.creator_acl(readable=True), wire.creator_acl(readable=False)
 
 for _code in range(-130, 0):
     if _code not in EXCEPTIONS:
@@ -145,7 +149,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         try:
             times: tuple[float, float] = super()._connect(host, hostip, port)
         except AuthFailedError as refused:
-            client.refused_for_good(f"ZooKeeper at {host}:{port} refuses us: {refused}")
+            client.refused_for_good(f"{host}:{port}: {refused}")
             raise
         except (ConnectionDropped, KazooTimeoutError) as failure:
             client.failed(f"{host}:{port}", failure)
@@ -200,6 +204,7 @@ class SecuredKazoo(KazooClient):  # type: ignore[misc]
         super().__init__(
             handler=_Handler(tls),
             auth_data=None if digest is None else [("digest", f"{digest.user}:{digest.password.reveal()}")],
+            default_acl=[*CREATOR_ALL_ACL, *READ_ACL_UNSAFE] if security.set_acl else None,
             logger=_LOG,
             **options,
         )
@@ -287,7 +292,7 @@ def trouble_of(failure: BaseException, *, encrypted: bool) -> str:
             f"it hung up before a session began ({failure}): a port with TLS needs zookeeper.ssl.client.enable=true;"
             " else it is no ZooKeeper, or it has too many connections of ours"
         )
-    return str(failure) or type(failure).__name__
+    return getattr(failure, "strerror", None) or str(failure) or type(failure).__name__
 
 
 class ZooKeeperAccess:
@@ -303,6 +308,30 @@ class ZooKeeperAccess:
     def __init__(self, security: ZooKeeperSecurity = PLAIN_ZOOKEEPER) -> None:
         self.security = security
         self._tls = None if security.tls is None else TlsContexts(security.tls, "zookeeper.ssl")
+
+    def acl_of(self, path: str) -> wire.Acl:
+        """Say who may do what with a znode that we create. Source: Apache 3.9, `ZkData.defaultAcls`.
+
+        Args:
+            path: without the chroot.
+        """
+        if not self.security.set_acl or path == znodes.CONSUMERS:
+            return _OPEN
+        return _OURS_ALONE if path.startswith(znodes.SENSITIVE) else _OURS
+
+    @property
+    def makes_for(self) -> tuple[str, ...] | None:
+        """Whom what we create belongs to, as `scheme:id`; None: everybody may change it.
+
+        The name that a server makes of our certificate is left out: servers can be told how.
+        """
+        if not self.security.set_acl:
+            return None
+        sasl, digest = self.security.sasl, self.security.digest
+        found = () if sasl is None else (f"sasl:{sasl.user}",)
+        if digest is None:
+            return found
+        return (*found, f"digest:{make_digest_acl_credential(digest.user, digest.password.reveal())}")
 
     def kazoo_client(self, **options: Any) -> SecuredKazoo:
         """Make a client; the options are kazoo's."""
@@ -326,21 +355,27 @@ class ZooKeeperAccess:
             if hopeless is None and time.monotonic() < until:
                 time.sleep(_POLL_SECONDS)
                 continue
-            told = hopeless or client.told
+            troubles = client.told
             client.stop()
             client.close()
-            raise DriverError(no_answer(connect_string, seconds, told), retriable=hopeless is None)
+            if hopeless is not None:
+                raise DriverError(not_let_in(connect_string, hopeless), retriable=False)
+            raise DriverError(no_answer(connect_string, seconds, troubles), retriable=True)
         return client
 
 
 PLAIN_ZOOKEEPER_ACCESS: Final = ZooKeeperAccess()
 
 
-def no_answer(connect_string: str, seconds: float, told: str) -> str:
-    """Say that ZooKeeper lets us not in, with what we know of the reason."""
-    if told:
-        return f"no ZooKeeper server lets us in at {connect_string}: {told}"
+def not_let_in(connect_string: str, why: str) -> str:
+    """Say that ZooKeeper will not let us in, however long we wait."""
+    return f"ZooKeeper at {connect_string} does not let us in: {why}"
+
+
+def no_answer(connect_string: str, seconds: float, troubles: str) -> str:
+    """Say that nobody answered in time, with what we know of the reason."""
+    about = f" ({troubles})" if troubles else ""
     return (
-        f"no ZooKeeper server answered at {connect_string} within {seconds:g} s; "
+        f"no ZooKeeper server answered at {connect_string} within {seconds:g} s{about}; "
         "check the address (--zookeeper), that ZooKeeper runs there, and that no firewall is in between"
     )

@@ -10,7 +10,7 @@ Source: ZooKeeper 3.9 `zookeeper.jute` and `MultiOperationRecord`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -30,10 +30,11 @@ UNIMPLEMENTED = -6
 THROTTLED = -127
 ANY_VERSION = -1
 
-_EXISTS, _GET_DATA, _SET_DATA, _SYNC, _CREATE, _DELETE = 3, 4, 5, 9, 1, 2
+_EXISTS, _GET_DATA, _SET_DATA, _GET_ACL, _SYNC, _CREATE, _DELETE = 3, 4, 5, 6, 9, 1, 2
 _GET_CHILDREN, _GET_CHILDREN_2, _CHECK, _MULTI, _CREATE_2, _MULTI_READ, _SET_WATCHES = 8, 12, 13, 14, 15, 22, 101
-READING = frozenset({_EXISTS, _GET_DATA, _SYNC, _GET_CHILDREN, _GET_CHILDREN_2, _MULTI_READ, _SET_WATCHES})
+READING = frozenset({_EXISTS, _GET_DATA, _GET_ACL, _SYNC, _GET_CHILDREN, _GET_CHILDREN_2, _MULTI_READ, _SET_WATCHES})
 """Types of the requests that change nothing."""
+_ALL_RIGHTS = 31
 _ERROR = -1
 _NOT_TRIED = -2
 _INT = struct.Struct("!i")
@@ -162,9 +163,11 @@ def open_acl() -> Acl:
     return _INT.pack(1) + _INT.pack(31) + _text("world") + _text("anyone")
 
 
-def creator_acl() -> Acl:
-    """The creator may do anything, anybody may read (Kafka's `zookeeper.set.acl`)."""
+def creator_acl(*, readable: bool) -> Acl:
+    """The creator may do anything; anybody else may read or do nothing at all."""
     creator = _INT.pack(31) + _text("auth") + _INT.pack(0)
+    if not readable:
+        return _INT.pack(1) + creator
     return _INT.pack(2) + creator + _INT.pack(1) + _text("world") + _text("anyone")
 
 
@@ -181,6 +184,11 @@ def get_request(path: str, *, watch: bool) -> ZooKeeperRequest:
 def children_request(path: str, *, watch: bool) -> ZooKeeperRequest:
     """Ask for the names of a znode's children and its stat."""
     return ZooKeeperRequest(_GET_CHILDREN_2, _text(path) + bytes((watch,)))
+
+
+def acl_request(path: str) -> ZooKeeperRequest:
+    """Ask who may do what with a znode."""
+    return ZooKeeperRequest(_GET_ACL, _text(path))
 
 
 def sync_request(path: str) -> ZooKeeperRequest:
@@ -210,11 +218,11 @@ def set_watches_request(
     return ZooKeeperRequest(_SET_WATCHES, b"".join(parts))
 
 
-def multi_request(operations: Iterable[Operation], acl: Acl) -> ZooKeeperRequest:
-    """Ask for many changes, all or none."""
+def multi_request(operations: Iterable[Operation], acl_of: Callable[[str], Acl]) -> ZooKeeperRequest:
+    """Ask for many changes, all or none; `acl_of` tells for each path that is created who may do what with it."""
     parts: list[bytes] = []
     for operation in operations:
-        parts += _operation(operation, acl)
+        parts += _operation(operation, acl_of)
     parts.append(_END)
     return ZooKeeperRequest(_MULTI, b"".join(parts))
 
@@ -239,6 +247,20 @@ def decode_children(buffer: bytes, offset: int) -> tuple[tuple[str, ...], Znode]
     """Answer to `children_request`: names in ZooKeeper's order, and the parent's stat."""
     names, offset = _texts(buffer, offset)
     return names, Znode(None, *_STAT.unpack_from(buffer, offset))
+
+
+def decode_owners(buffer: bytes, offset: int) -> tuple[str, ...]:
+    """Answer to `acl_request`: those who may do anything, as `scheme:id`."""
+    (count,) = _INT.unpack_from(buffer, offset)
+    offset += 4
+    found: list[str] = []
+    for _ in range(count):
+        (rights,) = _INT.unpack_from(buffer, offset)
+        scheme, offset = _buffer(buffer, offset + 4)
+        name, offset = _buffer(buffer, offset)
+        if rights == _ALL_RIGHTS:
+            found.append(f"{(scheme or b'').decode()}:{(name or b'').decode()}")
+    return tuple(found)
 
 
 def decode_many(buffer: bytes, offset: int, paths: Sequence[str]) -> list[Znode | None]:
@@ -313,7 +335,7 @@ def decode_multi(buffer: bytes, offset: int, operations: Sequence[Operation]) ->
     return Committed(decode_zxid(buffer), tuple(versions))
 
 
-def _operation(operation: Operation, acl: Acl) -> tuple[bytes, ...]:
+def _operation(operation: Operation, acl_of: Callable[[str], Acl]) -> tuple[bytes, ...]:
     path = _text(operation.path)
     if type(operation) is Put:
         data = operation.data
@@ -328,7 +350,7 @@ def _operation(operation: Operation, acl: Acl) -> tuple[bytes, ...]:
         flags = operation.ephemeral * _EPHEMERAL | operation.sequential * _SEQUENTIAL
         created = operation.data
         body = _INT.pack(-1) if created is None else _INT.pack(len(created)) + created
-        return (_HEADER.pack(_CREATE, False, -1), path, body, acl, _INT.pack(flags))
+        return (_HEADER.pack(_CREATE, False, -1), path, body, acl_of(operation.path), _INT.pack(flags))
     kind = _CHECK if type(operation) is CheckVersion else _DELETE
     assert isinstance(operation, CheckVersion | Remove)
     return (_HEADER.pack(kind, False, -1), path, _INT.pack(operation.version))

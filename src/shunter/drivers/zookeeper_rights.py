@@ -31,8 +31,7 @@ async def lacking(client: ZooKeeperClient, path: str, needed: frozenset[str]) ->
     Raises:
         DriverError: ZooKeeper can't be asked.
     """
-    found = await client.exists(path)
-    if found is None:
+    if await _is_absent(client, path):
         return ()
     missing = [READ] if READ in needed and await _may_not_read(client, path) else []
     child = f"{path.rstrip('/')}/{_CHILD}"
@@ -45,6 +44,15 @@ async def lacking(client: ZooKeeperClient, path: str, needed: frozenset[str]) ->
     if DELETE in needed and (may_not_create or await _refused(client, (Create(child, None), Remove(child), never))):
         missing.append(DELETE)
     return tuple(missing)
+
+
+async def _is_absent(client: ZooKeeperClient, path: str) -> bool:
+    try:
+        return await client.exists(path) is None
+    except ZooKeeperRefused as refusal:
+        if refusal.code != wire.NO_AUTH:  # Servers since 3.9.2 tell nobody else that there is such a znode.
+            raise
+        return False
 
 
 async def _may_not_read(client: ZooKeeperClient, path: str) -> bool:

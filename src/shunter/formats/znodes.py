@@ -37,8 +37,12 @@ CRASHES = "/admin/shunter/crashes"
 CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
 """Entity types that have a folder under `/config`."""
 
+CONSUMERS = "/consumers"
+SENSITIVE = (f"{CONFIGS}/users", f"{CONFIGS}/brokers", "/delegation_token/tokens")
+"""Beginnings of the paths that nobody but their creator may read. Source: Apache 3.9, `ZkData.SensitiveRootPaths`."""
+
 PERSISTENT = (
-    "/consumers",
+    CONSUMERS,
     BROKER_IDS,
     TOPICS,
     CONFIG_CHANGES,

@@ -41,7 +41,7 @@ async def test_an_unreachable_zookeeper_is_named_with_what_to_check(free_port, c
     with pytest.raises(DriverError) as told:
         await ZooKeeperClient(address).start(timeout_seconds=2.5)
     assert str(told.value) == (
-        f"no ZooKeeper server answered at {address} within 2.5 s; "
+        f"no ZooKeeper server answered at {address} within 2.5 s (127.0.0.1:{free_port}: Connection refused); "
         "check the address (--zookeeper), that ZooKeeper runs there, and that no firewall is in between"
     )
     assert f"waiting for ZooKeeper at {address}, 2.5 s at the most" in caplog.text

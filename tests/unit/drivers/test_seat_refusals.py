@@ -19,6 +19,7 @@ from shunter.formats import znodes
 from shunter.formats.broker_znodes import decode_controller, encode_controller
 from shunter.formats.topic_znodes import encode_topic
 from shunter.model.partition import ReplicaAssignment
+from shunter.model.records import PutTopic
 from shunter.model.settings import ControllerSettings
 from shunter.model.topic import Topic
 from shunter.simulation import zookeeper_wire as wire
@@ -348,3 +349,13 @@ def test_an_epoch_that_brokers_refuse_is_passed_in_a_few_elections():
         place.loop.deliver(place.seat.give_back, epoch, "a broker has heard of a newer controller")
         place.pass_seconds(40)
     assert len(place.told(Elected)) <= 11
+
+
+@pytest.mark.parametrize(("forbidden", "reason"), [("/brokers/topics/t", "forbidden"), ("/nothing", "")])
+def test_a_znode_that_may_not_be_written_is_named(forbidden, reason):
+    """The core sets aside what wants to write it; the fence comes first in the batch, and is none of it."""
+    place = Place().begin()
+    place.kazoo.forbidden_writes.append(forbidden)
+    outcome = place.write(PutTopic(Topic("t", UUID(int=1), {0: ReplicaAssignment((1,))}, -1), ()))
+    assert getattr(outcome, "reason", "") == reason
+    assert forbidden in getattr(outcome, "told", forbidden)

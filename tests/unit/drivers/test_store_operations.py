@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shunter.drivers.store_operations import estimate, folders_to_list, happened, paths_to_find, plan, transaction
-from shunter.drivers.zookeeper_requests import Create, Put, Remove, Znode, multi_request, open_acl
+from shunter.drivers.zookeeper_requests import Create, Put, Remove, Znode, creator_acl, multi_request
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import Phase, Reassignment, Strategy
 from shunter.model.records import (
@@ -168,7 +168,7 @@ def test_an_estimate_is_never_too_low(record, everything_there):
         children[folder] = tuple(map(str, record.partitions)) if folder.endswith("/partitions") else ()
     paths = paths_to_find([record], children)
     made = plan([record], dict.fromkeys(paths, everything_there), children)
-    assert len(multi_request(made.operations, open_acl()).body) - 9 <= estimate(record)
+    assert len(multi_request(made.operations, lambda _: creator_acl(readable=True)).body) - 9 <= estimate(record)
 
 
 def test_owed_replicas_are_created_set_and_deleted_with_the_last():

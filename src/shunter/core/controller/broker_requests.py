@@ -97,7 +97,9 @@ class BrokerRequests:
 
         if not hosted:
             return [(event.reply_to, ControlledShutdownReply(ErrorCode.NONE))]
-        self.queue.add(Task(Priority.LIVENESS, hosted, partial(_relieve, broker=event.broker), finish))
+        self.queue.add(
+            Task(Priority.LIVENESS, hosted, partial(_relieve, broker=event.broker), finish, refuse=_still_leads)
+        )
         return []
 
     def on_producer_ids_requested(self, event: ProducerIdsRequested) -> list[tuple[ReplyToken, Reply]]:
@@ -110,10 +112,13 @@ class BrokerRequests:
             # Ids that were given out before must never be given out again.
             return [(event.reply_to, ProducerIdsReply(ErrorCode.UNKNOWN_SERVER_ERROR))]
 
-        def finish(results: list[int]) -> list[tuple[ReplyToken, Reply]]:
-            return [(event.reply_to, ProducerIdsReply(ErrorCode.NONE, results[0], PRODUCER_IDS_PER_BLOCK))]
+        def finish(results: list[int | ErrorCode]) -> list[tuple[ReplyToken, Reply]]:
+            found = results[0]
+            if isinstance(found, ErrorCode):
+                return [(event.reply_to, ProducerIdsReply(found))]
+            return [(event.reply_to, ProducerIdsReply(ErrorCode.NONE, found, PRODUCER_IDS_PER_BLOCK))]
 
-        self.queue.add(Task(Priority.ISR, (event.broker,), _next_producer_ids, finish))
+        self.queue.add(Task(Priority.ISR, (event.broker,), _next_producer_ids, finish, refuse=_only_the_error))
         return []
 
     def _hosted_by(self, broker: BrokerId) -> list[TopicPartition]:
@@ -125,6 +130,15 @@ class BrokerRequests:
             if partition.leadership is not None and broker in partition.assignment.replicas
         ]
         return [tp for _, tp in sorted(hosted)]
+
+
+def _only_the_error(_: BrokerId, error: ErrorCode, __: str) -> ErrorCode:
+    return error
+
+
+def _still_leads(_: TopicPartition, __: ErrorCode, ___: str) -> bool:
+    """What can't be decided or written leaves the leadership where it is, and the broker asks again."""
+    return True
 
 
 def _relieve(draft: Draft, tp: TopicPartition, *, broker: BrokerId) -> bool:

@@ -297,8 +297,9 @@ class BatchWritten:
 
 @dataclass(frozen=True, slots=True)
 class BatchRefused:
-    """The outstanding batch left no trace, and why: 'fenced', 'version' (somebody else wrote), 'failed'.
+    """The outstanding batch left no trace, and why: 'fenced', 'version' (somebody else wrote), 'too-great', 'failed'.
 
+    Or 'forbidden': ZooKeeper's ACL keeps a znode from us, which `told` names.
     `reread` has what stands there now, for every topic and partition that the batch named.
     """
 
@@ -310,6 +311,7 @@ class BatchRefused:
     extra: LegacyReassignments | None = None
     legacy_unreadable: bool = False
     """Where `legacy` is None: whether it is there all the same."""
+    told: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,10 @@ PARTITIONS_PER_TURN = 2_000
 """Partitions that a start-up or a broker's return takes in or hands out before others have a turn: some 10 ms of work."""
 WEIGHT_PER_ITEM = 150
 """So many bytes of weight count as one more item that was looked at."""
+SET_ASIDE_AT_MOST = 100
+"""Decisions that wait because ZooKeeper does not let us write them; beyond that it is no exception any more."""
+FORBIDDEN_AGAIN_MS = 10_000
+"""How long such a decision waits for its next attempt: nothing tells us that an ACL was changed."""
 REFUSALS_BEFORE_RELOAD = 5
 """Refused writes in a row after which what we believe is thrown away and read again."""
 
@@ -118,6 +122,10 @@ class ControllerMachine:
         self.refusals = 0
         self.examine_at_most = EXAMINED_AT_MOST
         """Items of the next slice: fewer after a batch that was too great for ZooKeeper."""
+        self.set_aside: list[tuple[int, Task]] = []
+        """What ZooKeeper does not let us write, each with the time of its next attempt."""
+        self.forbidden: set[str] = set()
+        """What we have told of that in this term."""
         self.requests_refused = 0
         """Requests of callers that met a bug of ours; see `_give_up`."""
 
@@ -289,6 +297,8 @@ class ControllerMachine:
         self.in_turns = None
         self.retry_at_ms = None
         self.refusals = 0
+        self.set_aside = []
+        self.forbidden = set()
 
     def _resign(self, reason: str, bundle: Bundle) -> None:
         self._start_over()
@@ -320,6 +330,8 @@ class ControllerMachine:
             self._resign("a write was refused: another controller has a newer epoch", bundle)
         elif event.reason == "too-great":
             self._too_great(outstanding, bundle)
+        elif event.reason == "forbidden":
+            self._forbidden(outstanding, event, now_ms, bundle)
         else:
             self._refused(outstanding, event, now_ms, bundle)
 
@@ -346,22 +358,46 @@ class ControllerMachine:
         decided = sum(len(task.drafting) for task in outstanding.tasks)
         if decided <= 1:
             decider = next((task for task in outstanding.tasks if task.drafting), outstanding.tasks[-1])
-            self._pass_over(decider, outstanding, bundle)
+            about = {each.topic.name for each in outstanding.records if isinstance(each, PutTopic)}
+            told = "what is decided does not fit into one request to ZooKeeper, because the topic's znode is too large"
+            named = ", ".join(sorted(about)) or decider.cause
+            bundle.notices.append(Notice("too-great", named, f"{told}: it stays as it is"))
+            self._pass_over(decider, outstanding, told, bundle)
             return
         self._undo(outstanding.tasks)
         self.examine_at_most = decided // 2
         told = f"{len(outstanding.records)} records do not fit into one request; half as many are tried"
         bundle.notices.append(Notice("write-too-great", "zookeeper", told))
 
-    def _pass_over(self, decider: Task, outstanding: Outstanding, bundle: Bundle) -> None:
-        """The decision about one item does not fit into a request: the item stays as it is, and its caller is refused.
+    def _forbidden(self, outstanding: Outstanding, event: BatchRefused, now_ms: int, bundle: Bundle) -> None:
+        """ZooKeeper's ACL keeps a znode of the batch from us: set the decision about it aside, and go on with the others.
 
-        Only a topic that others made can be so great; see docs/decisions/0040-too-great-to-be-moved.md.
+        See docs/decisions/0086-what-zookeeper-forbids.md.
         """
-        records = outstanding.records
-        about = ", ".join(sorted({each.topic.name for each in records if isinstance(each, PutTopic)})) or decider.cause
-        told = "what is decided does not fit into one request to ZooKeeper, because the topic's znode is too large"
-        bundle.notices.append(Notice("too-great", about, f"{told}: it stays as it is"))
+        decided = sum(len(task.drafting) for task in outstanding.tasks)
+        decider = next((task for task in outstanding.tasks if task.drafting), None)
+        alone = decided == 1 and decider is not None
+        if decider is None or len(self.set_aside) >= SET_ASIDE_AT_MOST or (alone and decider.in_order):
+            self._refused(outstanding, event, now_ms, bundle)
+            return
+        if not alone:
+            self._undo(outstanding.tasks)
+            self.examine_at_most = decided // 2
+            return
+        if event.told not in self.forbidden:
+            self.forbidden.add(event.told)
+            told = f"{event.told}: what depends on it waits, and is tried again; give us that right"
+            bundle.notices.append(Notice("write-forbidden", "zookeeper", told))
+        later = decider.set_aside()
+        if later is not None:
+            self.set_aside.append((now_ms + FORBIDDEN_AGAIN_MS, later))
+        self._pass_over(decider, outstanding, f"{event.told}: see that Shunter may write it", bundle)
+
+    def _pass_over(self, decider: Task, outstanding: Outstanding, told: str, bundle: Bundle) -> None:
+        """The decision about one item can't be written: the item stays as it is, and its caller is refused.
+
+        Only a topic that others made can be too great; see docs/decisions/0040-too-great-to-be-moved.md.
+        """
         bundle.replies += decider.pass_over(ErrorCode.UNKNOWN_SERVER_ERROR, told)
         self._undo([task for task in outstanding.tasks if task is not decider])
         self.intake.queue.drop(decider)
@@ -438,6 +474,8 @@ class ControllerMachine:
             if now_ms < self.retry_at_ms:
                 return
             self.retry_at_ms = None
+        while self.set_aside and self.set_aside[0][0] <= now_ms:
+            self.intake.queue.add(self.set_aside.pop(0)[1])
         examined = 0
         while self.outstanding is None:
             if examined >= self.examine_at_most:
@@ -491,6 +529,7 @@ class ControllerMachine:
     def _wake_at_ms(self) -> int | None:
         due = [
             self.retry_at_ms,
+            self.set_aside[0][0] if self.set_aside else None,
             self.intake.next_check_ms,
             self.intake.read_again_ms,
             self.intake.moves_due_ms,

@@ -222,6 +222,13 @@ class Task:
             self.results[index] = None if self.refuse is None else self.refuse(self.items[index], error, message)
         return self.commit()
 
+    def set_aside(self) -> Task | None:
+        """A task of its own for what was drafted, which can't be written now; None where a caller is told instead."""
+        if self.refuse is not None:
+            return None
+        items = [self.items[index] for index in self.drafting]
+        return Task(self.priority, items, self.decide, cause=self.cause, reason=self.reason)
+
     def abandon(self, error: ErrorCode, message: str) -> list[tuple[ReplyToken, Reply]]:
         """Refuse whatever of it is not durable; returns replies. Only for tasks that say how they are refused."""
         self.roll_back()

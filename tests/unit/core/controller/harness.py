@@ -299,6 +299,7 @@ class Harness:
         self.proposals = 0
         self.wake_at_ms = None
         self.request_limit = JUTE_LIMIT
+        self.forbidden = lambda record: False
         """Bytes that ZooKeeper takes in one request."""
 
     # ---- the world
@@ -369,6 +370,8 @@ class Harness:
         """The batch's outcome, and what the watch of the requests' folder tells of it."""
         if sum(map(size_of, batch.records)) > self.request_limit:
             return [BatchRefused(batch.batch_id, "too-great")]
+        if any(map(self.forbidden, batch.records)):
+            return [BatchRefused(batch.batch_id, "forbidden", told="ZooKeeper refused Put /forbidden with code -102")]
         before = set(self.store.requests)
         outcome = self.store.write(batch)
         return [outcome] if set(self.store.requests) == before else [outcome, self.requests_found()]

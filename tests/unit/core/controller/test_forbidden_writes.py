@@ -1,0 +1,97 @@
+"""ZooKeeper's ACLs keep single znodes from us: what depends on them waits or is refused, and all the rest goes on."""
+
+from harness import Harness
+
+from shunter.core.controller.events import ControlledShutdownRequested, ProducerIdsRequested, TimePassed
+from shunter.core.controller.machine import FORBIDDEN_AGAIN_MS, SET_ASIDE_AT_MOST
+from shunter.errors import ErrorCode
+from shunter.model.partition import TopicPartition
+from shunter.model.records import PutPartition, PutProducerIdBlock, PutTopic
+
+COUNT = 20
+BAD = TopicPartition("t", 3)
+
+
+def of_partition(record):
+    return isinstance(record, PutPartition) and record.tp == BAD
+
+
+def clustered(count=COUNT):
+    world = Harness().start()
+    world.create("t", [(1, 2)] * count)
+    return world
+
+
+def leaders(world, count=COUNT):
+    return {number: world.leadership(TopicPartition("t", number)).leader for number in range(count)}
+
+
+def test_a_dead_brokers_partitions_are_led_but_for_the_one_that_may_not_be_written():
+    world = clustered()
+    world.forbidden = of_partition
+    world.kill(1)
+    assert {number for number, leader in leaders(world).items() if leader != 2} == {3}
+    (told,) = world.told("write-forbidden")
+    assert "/forbidden" in told.text
+    assert world.machine.view.active
+    assert world.machine.refusals == 0, "nothing is read again because of it"
+    world.pass_time(FORBIDDEN_AGAIN_MS)
+    assert len(world.told("write-forbidden")) == 1, "it is told once"
+    assert leaders(world)[3] != 2
+    world.forbidden = lambda _: False
+    world.pass_time(FORBIDDEN_AGAIN_MS)
+    assert leaders(world)[3] == 2, "nothing is lost"
+    assert not world.machine.set_aside
+
+
+def test_the_machine_asks_to_be_woken_for_what_it_set_aside():
+    world = clustered()
+    world.forbidden = of_partition
+    world.kill(1)
+    assert world.machine._wake_at_ms() <= world.machine.set_aside[0][0]
+
+
+def test_whoever_asks_for_what_may_not_be_written_is_told_and_the_others_are_served():
+    world = clustered()
+    world.create("u", [(1, 2)])
+    world.forbidden = lambda record: isinstance(record, PutTopic) and record.topic.name == "u"
+    world.reassign({("u", 0): (3, 4), ("t", 0): (3, 4)}, token=5)
+    told = {tp: (error, message) for tp, error, message in world.replies[5].partitions}
+    assert told[TopicPartition("t", 0)][0] is ErrorCode.NONE
+    error, message = told[TopicPartition("u", 0)]
+    assert error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "/forbidden" in message
+    assert not world.machine.set_aside, "a caller who was refused asks again"
+    assert world.machine.requests_refused == 0, "it is no bug of ours"
+
+
+def test_producer_ids_that_may_not_be_noted_are_not_given_out():
+    world = clustered()
+    world.forbidden = lambda record: isinstance(record, PutProducerIdBlock)
+    world.feed(ProducerIdsRequested(1, world.live[1].epoch, 5))
+    assert world.replies[5].error is ErrorCode.UNKNOWN_SERVER_ERROR
+    world.forbidden = lambda _: False
+    world.feed(ProducerIdsRequested(1, world.live[1].epoch, 6))
+    assert world.replies[6].error is ErrorCode.NONE
+
+
+def test_a_broker_that_leaves_is_told_what_it_leads_still():
+    world = clustered()
+    world.forbidden = of_partition
+    world.feed(ControlledShutdownRequested(1, world.live[1].epoch, 5))
+    world.answer_all()
+    assert world.replies[5].remaining == (BAD,)
+
+
+def test_where_nearly_everything_is_forbidden_it_is_no_exception_any_more():
+    """Then the batch is refused as a whole, and tried again at its own pace: ZooKeeper is not flooded."""
+    count = SET_ASIDE_AT_MOST + 50
+    world = clustered(count)
+    world.forbidden = lambda record: isinstance(record, PutPartition)
+    world.kill(1)
+    world.feed(TimePassed())
+    assert len(world.machine.set_aside) <= SET_ASIDE_AT_MOST
+    assert world.machine.retry_at_ms is not None
+    world.forbidden = lambda _: False
+    world.pass_time(2 * FORBIDDEN_AGAIN_MS)
+    assert set(leaders(world, count).values()) == {2}
