@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Final
 
 from shunter.errors import SettingsError
@@ -26,6 +27,19 @@ _SOCKET: Final = "zookeeper.clientCnxnSocket"
 _SOCKET_WITH_TLS: Final = "org.apache.zookeeper.ClientCnxnSocketNetty"
 _MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"
 _VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+_OURS: Final = ("zookeeper.ssl.", "zookeeper.sasl.", "zookeeper.digest.")
+_KNOWN: Final = frozenset(
+    {JAAS, DIGEST_USER, DIGEST_PASSWORD, "zookeeper.sasl.clientconfig", "zookeeper.sasl.client"}
+    | {
+        f"zookeeper.ssl.{name}"
+        for name in (
+            *("client.enable", "protocol", "enabled.protocols", "cipher.suites", "crl.enable", "ocsp.enable"),
+            *("endpoint.identification.algorithm", "keystore.location", "keystore.password", "keystore.type"),
+            *("truststore.location", "truststore.password", "truststore.type"),
+        )
+    }
+)
+"""A misspelt name of these would be passed over, and the connection be less secure than it was meant to be."""
 _COMMENTS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _REFERENCE: Final = re.compile(r"\$\{[^}:]*:[^}]*\}")
 
@@ -42,6 +56,10 @@ def zookeeper_security(properties: Mapping[str, str], place: str, jaas_file: str
         SettingsError: something can't be used, or can't be done by us.
     """
     said = _Said(properties, place)
+    for name in properties:
+        if name.startswith(_OURS) and name not in _KNOWN:
+            near = get_close_matches(name, _KNOWN, 1, 0.0)
+            raise said.refusal(name, f"is no setting; did you mean {near[0]}?")
     found = ZooKeeperSecurity(said.tls(), said.sasl(jaas_file), said.digest(), said.flag("zookeeper.set.acl"))
     if found.set_acl and not found.is_somebody:
         raise said.refusal(

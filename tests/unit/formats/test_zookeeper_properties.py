@@ -85,6 +85,8 @@ def test_what_we_make_is_ours_if_we_are_somebody(who):
         ({**TLS, "zookeeper.ssl.keystore.password": "${file:/x:y}"}, "are not followed"),
         ({"zookeeper.sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required;"}, "no GSSAPI"),
         ({"zookeeper.sasl.jaas.config": f'{MODULE} required username="a";'}, "names no username"),
+        ({"zookeeper.ssl.client.enabled": "true"}, "did you mean zookeeper.ssl.client.enable"),
+        ({**TLS, "zookeeper.ssl.keyStore.location": "/x"}, "did you mean zookeeper.ssl.keystore.location"),
         ({"zookeeper.digest.user": "a"}, "go together"),
         ({"zookeeper.digest.user": "a:b", "zookeeper.digest.password": "x"}, "has a colon"),
     ],
