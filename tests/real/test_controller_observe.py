@@ -90,6 +90,8 @@ def observing(cluster):
     finally:
         found.process.kill()
         found.process.wait()
+        found.reading.join(timeout=10)
+        found.process.stdout.close()
 
 
 @contextmanager
