@@ -19,7 +19,8 @@ Written by `./test --apache [CLASS…]`. Each class of Apache's integration test
 once with Apache's controller, once with Shunter's, which leads before the first broker starts. Classes that move partitions
 run once more with `strategy=all-at-once`, since Apache's controller moves them so. KRaft's variants are left out. A test
 that passes with Apache's controller has to pass with Shunter's, or its line below says why not. Where Apache's side was
-not run yet, each test that fails has a line.
+not run yet, each test that fails has a line. Where some tests of a class were chosen, those that failed with Shunter's
+controller ran with Apache's too.
 
 """
 
