@@ -125,6 +125,10 @@ class ExecutionDriver:
         """Questions and requests whose answer is waited for."""
         return len(self._tasks)
 
+    def lease_seen_ms(self) -> int:
+        """When the journal's lease was looked at last and was ours, by this process's clock; 0: not yet."""
+        return self._held_ms
+
     def unanswered(self) -> int:
         """Callers that wait for an answer."""
         return len(self._waiting)

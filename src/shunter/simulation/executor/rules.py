@@ -88,10 +88,16 @@ class ExecutorRules:
             self.violate("what is durable is read again", told)
 
     def may_act(self, process: ObservedExecutorProcess) -> None:
-        """Whoever lost the lease asks for nothing. Source: decisions 0201 and 0204."""
+        """Whoever lost the lease asks for nothing, but for what it looked at the lease for just before it was taken.
+
+        Source: decisions 0201 and 0204; docs/executor.md, "One driver".
+        """
         self.checks += 1
-        lost_us = self.world.scheduler.now_us - self._taken_us
-        if self.world.disk.owner() != process.owner and lost_us > WINDOW_US:
+        if self.world.disk.owner() == process.owner:
+            return
+        now_us = self.world.scheduler.now_us
+        looked_us = 0 if process.driver is None else self.world.virtual_us(process, process.driver.lease_seen_ms())
+        if min(self._taken_us, looked_us) < now_us - WINDOW_US:
             self.violate("a fenced executor asks for nothing", f"{process.name} asks, {self.world.disk.owner()} drives")
 
     # ---- requests
