@@ -9,10 +9,11 @@ from zookeeper_place import LOGIN, secured_zookeeper
 
 from shunter.drivers.zookeeper import ZooKeeperClient
 from shunter.drivers.zookeeper_access import ZooKeeperAccess
-from shunter.drivers.zookeeper_requests import Create
+from shunter.drivers.zookeeper_requests import Create, SessionLost
 from shunter.drivers.zookeeper_rights import CREATE, DELETE, READ, WRITE, lacking
 from shunter.errors import DriverError
 from shunter.model.security import KeyStore, Secret, ZooKeeperLogin, ZooKeeperSecurity
+from shunter.testbed.waiting import wait_until
 
 pytestmark = pytest.mark.real
 
@@ -96,6 +97,12 @@ async def test_a_certificate_that_the_server_does_not_trust(place):
     assert "it refuses our TLS" in told or "TLS fails" in told
 
 
+async def test_another_version_of_tls(place):
+    """The server takes 1.2 and 1.3: with one of them left to us, it is that one."""
+    for version in ("TLSv1.2", "TLSv1.3"):
+        await (await opened(place.secure, ZooKeeperSecurity(replace(place.tls, versions=(version,))))).close()
+
+
 async def test_plaintext_to_a_port_with_tls(place):
     assert "needs zookeeper.ssl.client.enable=true" in await refused(place.secure, ZooKeeperSecurity(), 3)
 
@@ -129,3 +136,26 @@ async def test_what_is_made_belongs_to_its_maker(place):
     assert await lacking(other, "/absent", whole) == ()
     await owner.close()
     await other.close()
+
+
+async def test_a_restarted_server_lets_us_in_again_and_one_with_another_password_does_not(place):
+    """The login is repeated on each connection; a refusal is final in mid-operation too, and ends kazoo's thread."""
+    client = await opened(place.server.connect_string, ZooKeeperSecurity(sasl=LOGIN))
+    known = place.jaas.read_text()
+    try:
+        await asyncio.to_thread(place.server.stop)
+        await asyncio.to_thread(place.server.start)
+        async with asyncio.timeout(60):
+            assert await client.exists("/zookeeper") is not None
+        await asyncio.to_thread(place.server.stop)
+        place.jaas.write_text(known.replace(LOGIN.password.reveal(), "another"))
+        await asyncio.to_thread(place.server.start)
+        await asyncio.to_thread(wait_until, lambda: client.dead, what="the login is refused", timeout_s=60)
+        assert "AUTH_FAILED" in client.refusal
+        with pytest.raises(SessionLost):
+            await client.exists("/zookeeper")
+    finally:
+        await client.close()
+        await asyncio.to_thread(place.server.stop)
+        place.jaas.write_text(known)
+        await asyncio.to_thread(place.server.start)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from kazoo.exceptions import BadVersionError, KazooException, NoAuthError, NodeExistsError, NoNodeError
 
 from shunter.drivers.zookeeper_access import PLAIN_ZOOKEEPER_ACCESS, ZooKeeperAccess
 from shunter.errors import DriverError
@@ -37,14 +37,26 @@ class ReassignZnodes:
         self._client.stop()
         self._client.close()
 
+    def _asked(self, verb: str, path: str, *arguments: Any, **options: Any) -> Any:
+        """Ask ZooKeeper. What a caller can go on with is raised as kazoo has it."""
+        try:
+            return getattr(self._client, verb)(path, *arguments, **options)
+        except (NodeExistsError, NoNodeError, BadVersionError):
+            raise
+        except NoAuthError:
+            told = f"ZooKeeper's ACL does not let us {verb} {path}: log in as the brokers do (--zk-tls-config-file)"
+            raise DriverError(told, retriable=False) from None
+        except KazooException as failure:
+            raise DriverError(f"ZooKeeper did not {verb} {path}: {failure!r}", retriable=True) from None
+
     def cancelling(self) -> bool:
         """Whether `/admin/reassign_cancel` is there."""
-        return self._client.exists(znodes.CANCEL) is not None
+        return self._asked("exists", znodes.CANCEL) is not None
 
     def create_cancel(self) -> bool:
         """Create `/admin/reassign_cancel`; False when it was there."""
         try:
-            self._client.create(znodes.CANCEL, b"", makepath=True)
+            self._asked("create", znodes.CANCEL, b"", makepath=True)
         except NodeExistsError:
             return False
         return True
@@ -52,7 +64,7 @@ class ReassignZnodes:
     def remove_cancel(self) -> bool:
         """Remove `/admin/reassign_cancel`; False when it was not there."""
         try:
-            self._client.delete(znodes.CANCEL)
+            self._asked("delete", znodes.CANCEL)
         except NoNodeError:
             return False
         return True
@@ -69,7 +81,7 @@ class ReassignZnodes:
         """Write `/admin/reassign_partitions`; False when it is there: it ignores further writes."""
         try:
             data = encode_legacy_reassignments(sorted(targets.items()), originals)
-            self._client.create(znodes.LEGACY_REASSIGNMENTS, data, makepath=True)
+            self._asked("create", znodes.LEGACY_REASSIGNMENTS, data, makepath=True)
         except NodeExistsError:
             return False
         return True
@@ -86,9 +98,9 @@ class ReassignZnodes:
                 merged = {**(known.targets if known is not None else {}), **targets}
                 data = encode_legacy_reassignments(sorted(merged.items()))
                 if known is None:
-                    self._client.create(znodes.EXTRA_REASSIGNMENTS, data, makepath=True)
+                    self._asked("create", znodes.EXTRA_REASSIGNMENTS, data, makepath=True)
                 else:
-                    self._client.set(znodes.EXTRA_REASSIGNMENTS, data, version=known.version)
+                    self._asked("set", znodes.EXTRA_REASSIGNMENTS, data, version=known.version)
             except (NodeExistsError, NoNodeError, BadVersionError):
                 continue
             return
@@ -102,7 +114,7 @@ class ReassignZnodes:
             for child in self._children(znodes.topic_reassignments(topic)):
                 path = f"{znodes.REASSIGNMENTS}/{topic}/{child}"
                 try:
-                    data, stat = self._client.get(path)
+                    data, stat = self._asked("get", path)
                 except NoNodeError:
                     continue
                 move = decode_reassignment(path, data, version=stat.version, czxid=stat.czxid)
@@ -113,7 +125,7 @@ class ReassignZnodes:
     def assignments(self, topic: str) -> dict[TopicPartition, ReplicaAssignment] | None:
         """A topic's assignment as ZooKeeper has it; None where there is no such topic."""
         try:
-            data, stat = self._client.get(znodes.topic(topic))
+            data, stat = self._asked("get", znodes.topic(topic))
         except NoNodeError:
             return None
         found = decode_topic(topic, data, stat.version, {})
@@ -121,13 +133,13 @@ class ReassignZnodes:
 
     def _targets(self, path: str) -> LegacyReassignments | None:
         try:
-            data, stat = self._client.get(path)
+            data, stat = self._asked("get", path)
         except NoNodeError:
             return None
         return decode_legacy_reassignments(data, stat.version, path)._replace(czxid=stat.czxid)
 
     def _children(self, path: str) -> list[str]:
         try:
-            return sorted(self._client.get_children(path))
+            return sorted(self._asked("get_children", path))
         except NoNodeError:
             return []

@@ -280,6 +280,8 @@ def trouble_of(failure: BaseException, *, encrypted: bool) -> str:
             f"its certificate is refused: {failure.verify_message}"
             " (zookeeper.ssl.truststore.location says whom we trust; a certificate has to be for the host that we name)"
         )
+    if isinstance(failure, ssl.SSLError) and "PROTOCOL_VERSION" in str(failure.reason):
+        return f"it speaks another version of TLS: {failure.reason} (zookeeper.ssl.enabled.protocols says ours)"
     if isinstance(failure, ssl.SSLError) and "ALERT" in str(failure.reason):
         return f"it refuses our TLS: {failure.reason} (zookeeper.ssl.keystore.location is the certificate that we show)"
     if isinstance(failure, ssl.SSLError | ConnectionResetError | ConnectionDropped):
