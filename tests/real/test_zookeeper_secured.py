@@ -138,6 +138,7 @@ async def test_what_is_made_belongs_to_its_maker(place):
     await other.close()
 
 
+@pytest.mark.long
 async def test_a_restarted_server_lets_us_in_again_and_one_with_another_password_does_not(place):
     """The login is repeated on each connection; a refusal is final in mid-operation too, and ends kazoo's thread."""
     client = await opened(place.server.connect_string, ZooKeeperSecurity(sasl=LOGIN))
