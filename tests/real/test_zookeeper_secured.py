@@ -13,7 +13,7 @@ from shunter.drivers.zookeeper_requests import Create, SessionLost
 from shunter.drivers.zookeeper_rights import CREATE, DELETE, READ, WRITE, lacking
 from shunter.errors import DriverError
 from shunter.model.security import KeyStore, Secret, ZooKeeperLogin, ZooKeeperSecurity
-from shunter.testbed.waiting import wait_until
+from shunter.testbed.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.real
 
@@ -57,7 +57,7 @@ async def test_many_answers_at_once_by_tls(place):
     client = await opened(place.secure, ZooKeeperSecurity(place.tls, LOGIN))
     folder = f"/many-{id(client)}"
     await client.multi((Create(folder, b"x" * 40_000),))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(60 * PATIENCE):
         for _ in range(3):
             found = await asyncio.gather(*(client.get(folder) for _ in range(20)))
             assert all(each is not None and len(each.data or b"") == 40_000 for each in found)
@@ -146,7 +146,7 @@ async def test_a_restarted_server_lets_us_in_again_and_one_with_another_password
     try:
         await asyncio.to_thread(place.server.stop)
         await asyncio.to_thread(place.server.start)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(60 * PATIENCE):
             assert await client.exists("/zookeeper") is not None
         await asyncio.to_thread(place.server.stop)
         place.jaas.write_text(known.replace(LOGIN.password.reveal(), "another"))
