@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from executor_process import SHUNTER, Cluster, Shunter
 from live_producer import fill
 
 from shunter.app.exit_codes import ExitCode
+from shunter.testbed.cluster import ZooKeeperCluster
 from shunter.testbed.kraft import KRaftCluster
 from shunter.testbed.waiting import wait_until
 
@@ -122,3 +124,36 @@ def test_where_nothing_was_executed_the_cluster_itself_is_shown(kraft: KRaftClus
         assert done.returncode == ExitCode.DONE, done.stderr
         assert told in done.stdout
         assert "by the executor: the controller is not Shunter's" in done.stderr
+
+
+def test_what_a_failed_log_dir_held_gets_another_broker(tmp_path: Path) -> None:
+    """Its broker lives, and what is on its other log dir stays there."""
+    other = tmp_path / "other"
+    log_dirs = {3: {"log.dirs": f"{tmp_path / 'broker-3' / 'data'},{other}"}}
+    with ZooKeeperCluster(tmp_path, broker_ids=(1, 2, 3), heap_mib=192, broker_properties=log_dirs) as cluster:
+        small = Small(cluster.bootstrap, tmp_path)
+        try:
+            small.make(dict.fromkeys(range(4), (1, 3)))
+            logs = f"{small.topic}-*[0-9]"
+            wait_until(lambda: len(list(tmp_path.glob(f"broker-3/data/{logs}"))) == 2, what="logs in one", timeout_s=60)
+            wait_until(lambda: len(list(other.glob(logs))) == 2, what="as many in the other", timeout_s=60)
+            held = {int(path.name.rpartition("-")[2]) for path in other.glob(logs)}
+            cluster.brokers[3].stop()
+            shutil.rmtree(other)
+            other.write_text("A log dir that is no folder has failed, to a broker.")
+            cluster.brokers[3].start()
+            wait_until(lambda: offline(small).keys() == held, what="the failure being told", timeout_s=90)
+            small.do("plan", "--scope", "offline", "--execute")
+            moved = {number: (1, 2) if number in held else (1, 3) for number in range(4)}
+            assert small.cluster.replicas(small.topic) == moved
+            wait_until(lambda: small.cluster.in_sync(small.topic), what="all are in sync again", timeout_s=60)
+        finally:
+            small.cluster.close()
+
+
+def offline(small: Small) -> dict[int, list[int]]:
+    """Replicas of the topic that are offline, by partition."""
+    (found,) = small.cluster.admin.describe_topics([small.topic])
+    return {
+        part["partition_index"]: part["offline_replicas"] for part in found["partitions"] if part["offline_replicas"]
+    }
