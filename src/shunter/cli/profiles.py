@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import click
@@ -14,6 +13,7 @@ from click.shell_completion import CompletionItem
 from shunter.app.executor import Target
 from shunter.app.exit_codes import ExitCode
 from shunter.app.profiles import SETTINGS, Profiles, read_profiles, settings_file, variable_of
+from shunter.app.targets import target_of
 from shunter.cli.execution_display import say_json
 from shunter.cli.leaving import told_error
 from shunter.errors import SettingsError, ShunterError
@@ -123,7 +123,12 @@ def for_each_cluster(target: Target, look: Callable[[Target], int], *, as_json: 
     if not profiles.clusters:
         raise SettingsError(f"--all: {profiles.path} names no cluster: [cluster.NAME] adds one")
     codes = [_look(profiles, name, look, as_json=as_json) for name in profiles.clusters]
-    return int(next(code for code in _WORST_FIRST if code in codes))
+    return int(worst_of(codes))
+
+
+def worst_of(codes: Collection[int]) -> ExitCode:
+    """The exit status that counts where several clusters were asked."""
+    return next(code for code in _WORST_FIRST if code in codes)
 
 
 def _look(profiles: Profiles, name: str, look: Callable[[Target], int], *, as_json: bool) -> int:
@@ -132,17 +137,9 @@ def _look(profiles: Profiles, name: str, look: Callable[[Target], int], *, as_js
     else:
         click.echo(f"== {name}")
     try:
-        return look(_target_of(profiles, name))
+        return look(target_of(profiles, name))
     except ShunterError as error:
         return told_error(error)
-
-
-def _target_of(profiles: Profiles, name: str) -> Target:
-    own = {**profiles.common, **profiles.clusters[name]}
-    if not own.get("bootstrap_server"):
-        raise SettingsError(f"{profiles.path}: [cluster.{name}] has no bootstrap-server")
-    files = {key: Path(own[key]) if own.get(key) else None for key in ("command_config", "journal")}
-    return Target(own["bootstrap_server"], files["command_config"], files["journal"], own.get("journal_topic"))
 
 
 # ---- `shunter config`
@@ -170,4 +167,5 @@ __all__ = [
     "settable",
     "the_bootstrap",
     "told_source",
+    "worst_of",
 ]

@@ -148,6 +148,10 @@ class KeeperPolicy:
         """What a condition may do."""
         return self.watches[condition].mode
 
+    def proposes(self, condition: Condition) -> bool:
+        """Whether a plan that mends a condition may be proposed."""
+        return self.mode(condition) in (Mode.PROPOSE, Mode.ACT)
+
 
 class Subject(NamedTuple):
     """What a condition holds of: `about` names it, "" is the whole cluster."""

@@ -28,12 +28,16 @@ class Remaining(NamedTuple):
 
 
 def remaining(sighting: Sighting, rails: GuardRails) -> Remaining:
-    """What is left of the guard rails' bounds."""
+    """What is left of the guard rails' bounds. A day that is spent is no bound here: it holds the whole proposal back."""
     spent_moves, spent_bytes = _spent(sighting)
     return Remaining(
-        _least(rails.moves, None if rails.moves_per_day is None else max(0, rails.moves_per_day - spent_moves)),
-        _least(rails.bytes, None if rails.bytes_per_day is None else max(0, rails.bytes_per_day - spent_bytes)),
+        _least(rails.moves, _left(rails.moves_per_day, spent_moves)),
+        _least(rails.bytes, _left(rails.bytes_per_day, spent_bytes)),
     )
+
+
+def _left(per_day: int | None, spent: int) -> int | None:
+    return None if per_day is None or spent >= per_day else per_day - spent
 
 
 def _least(*bounds: int | None) -> int | None:

@@ -17,8 +17,6 @@ from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
 from shunter.model.keeper import Condition, KeeperPolicy, Mode, Subject
 from shunter.model.partition import TopicPartition
 
-PROPOSING = (Mode.PROPOSE, Mode.ACT)
-
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
@@ -46,7 +44,7 @@ class Proposal:
 
 def propose(sighting: Sighting, policy: KeeperPolicy, holding: Sequence[Holding]) -> tuple[Proposal, ...]:
     """Propose a plan for each scope that mends something, the most urgent first; at most one of them is ready."""
-    asking = [each for each in holding if policy.mode(each.sign.subject.condition) in PROPOSING]
+    asking = [each for each in holding if policy.proposes(each.sign.subject.condition)]
     found: list[Proposal] = []
     for scope in scopes_of([each.sign.subject.condition for each in asking]):
         made = _proposal(
@@ -106,19 +104,23 @@ def planned(
 ) -> tuple[tuple[Assigned, ...], tuple[str, ...]]:
     """What the planner changes within the guard rails, and what it leaves undone, a sentence each."""
     load = load_for(scope, sighting, policy)
-    try:
-        made = plan(load, _capped(request_for(scope, found, sighting, policy), sighting, policy))
-    except PlanRefused as error:
-        return (), (str(error),)
+    request = _capped(request_for(scope, found, sighting, policy), sighting, policy)
+    told: list[str] = []
+    while True:
+        try:
+            made = plan(load, request)
+        except PlanRefused as error:
+            return (), (str(error), *told)
+        changes = made.assignments()
+        frozen = {at: broker for at, each in enumerate(changes) if (broker := _frozen_broker(each, policy)) is not None}
+        told += [f"{changes[at].topic}-{changes[at].partition} stays: broker {frozen[at]} is frozen" for at in frozen]
+        if scope is not Scope.REBALANCE or not frozen:
+            break
+        # The rest of this plan counted on these moves: it is planned anew without their topics.
+        topics = {changes[at].topic for at in frozen}
+        request = replace(request, excluded_topics=tuple(sorted({*request.excluded_topics, *topics})))
     undone = [f"{each.what}: {each.why}" for each in made.undone]
-    changes: list[Assigned] = []
-    for change in made.assignments():
-        frozen = _frozen_broker(change, policy)
-        if frozen is None:
-            changes.append(change)
-        else:
-            undone.append(f"{change.topic}-{change.partition} stays: broker {frozen} is frozen")
-    return tuple(changes), tuple(undone)
+    return tuple(each for at, each in enumerate(changes) if at not in frozen), tuple(told + undone)
 
 
 def _capped(request: PlanRequest, sighting: Sighting, policy: KeeperPolicy) -> PlanRequest:
@@ -145,7 +147,7 @@ def _undone_next(
     """Look at the cluster as it would be, and see whether anything of the proposal would be taken back."""
     changed = {TopicPartition(each.topic, each.partition): each for each in proposal.changes}
     later = after(sighting, proposal.changes)
-    found = [each for each in signs(later, policy, subjects) if policy.mode(each.subject.condition) in PROPOSING]
+    found = [each for each in signs(later, policy, subjects) if policy.proposes(each.subject.condition)]
     for scope in scopes_of([sign.subject.condition for sign in found]):
         own = [sign for sign in found if sign.subject.condition in MENDS[scope]]
         for change in planned(scope, later, policy, own)[0]:

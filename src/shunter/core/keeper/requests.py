@@ -12,7 +12,7 @@ from shunter.core.keeper.sighting import KIB, Sighting, frozen_topics
 from shunter.core.keeper.sign import Sign
 from shunter.core.planning.cluster import ClusterLoad, Resource
 from shunter.core.planning.request import PlanRequest, Scope
-from shunter.model.keeper import Condition, KeeperPolicy, Mode
+from shunter.model.keeper import Condition, KeeperPolicy
 from shunter.model.partition import BrokerId
 
 MENDS: Mapping[Scope, tuple[Condition, ...]] = MappingProxyType(
@@ -89,7 +89,7 @@ def _aims(scope: Scope, policy: KeeperPolicy) -> tuple[Condition, ...]:
     if scope in (Scope.EMPTY_DISKS, Scope.LEADERS):
         return (Condition.DISK_BAND,) if scope is Scope.EMPTY_DISKS else (Condition.LEADERS_BAND,)
     if scope is Scope.REBALANCE:
-        return tuple(each for each in BANDS if policy.mode(each) in (Mode.PROPOSE, Mode.ACT))
+        return tuple(each for each in BANDS if policy.proposes(each))
     return tuple(BANDS)
 
 

@@ -140,6 +140,15 @@ class TestWhatMendsWhat:
         assert proposal is not None
         assert [sorted(each.replicas) for each in proposal.changes] == [[2, 3]]
 
+    def test_a_broker_with_a_failed_log_dir_gets_nothing_back(self) -> None:
+        seen = cluster({"t": [[1, 2], [2, 3]], "u": [[2, 3]] * 6}, failed=(("t", 0, 1),))
+        judged = look(seen)
+        while (proposal := ready(judged)) is not None:
+            assert all(1 not in set(each.replicas) - set(each.original) for each in proposal.changes), proposal
+            seen = carried_out(seen, proposal)
+            judged = look(seen, memory=judged.memory)
+        assert all(1 not in each.replicas for each in seen.inventory.partitions)
+
     def test_a_full_disk_is_emptied_below_the_narrower_bound(self) -> None:
         rows = {"t": [[1]] * 40}
         seen = cluster(rows, used={1: 0.90, 2: 0.05, 3: 0.05}, size=MIB)
@@ -299,7 +308,8 @@ class TestGuardRails:
     def test_a_day_that_is_spent_is_told(self) -> None:
         policy = only(Condition.DISK_BAND, rails=GuardRails(moves_per_day=7))
         (proposal,) = look(cluster(LOPSIDED, past=(DONE,)), policy).proposals
-        assert "7 of 7 moves of moves-per-day were made in the last 24 hours" in proposal.held_back
+        assert proposal.held_back == ("7 of 7 moves of moves-per-day were made in the last 24 hours",)
+        assert proposal.moves == 4, "what would be done on another day is told"
 
     def test_a_journal_that_cannot_be_read_holds_everything_back(self) -> None:
         assert "the journal can't be read" in self.held_back(cluster(LOPSIDED, past=None))
@@ -314,6 +324,17 @@ class TestGuardRails:
         told = self.held_back(blind)
         assert "broker 2 did not tell its log dirs" in told
         assert "nobody tells which partitions are being moved: not allowed" in told
+
+    def test_a_plan_that_the_next_look_would_undo_waits_and_the_cluster_comes_to_rest_without_it(self) -> None:
+        seen = cluster({"t": [[1, 3]], "u": [[1, 2], [1, 3]]}, racks={1: "a", 2: "b", 3: "a"})
+        policy = replace(AT_ONCE, rails=GuardRails(moves=2))
+        judged = look(seen, policy)
+        told = "the next look would undo it by scope fill: t-0 would go from [1, 3] to [1, 2] and on to [3, 2]"
+        assert {each.scope: each.held_back for each in judged.proposals}[Scope.FIX_RACKS] == (told,)
+        while (proposal := ready(judged)) is not None:
+            seen = carried_out(seen, proposal)
+            judged = look(seen, policy, judged.memory)
+        assert "racks" not in held(judged)
 
     def test_a_frozen_dead_broker_is_told_and_left(self) -> None:
         seen = cluster({"t": [[4, 1], [2, 3]]})

@@ -1,0 +1,105 @@
+"""One look of the keeper at each cluster of a policy: read, judged, plans written, the state kept for the next look."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from shunter.app.keeper_policy import KeptCluster
+from shunter.app.keeper_sighting import take_sighting
+from shunter.core.keeper.judgement import Judgement, judge
+from shunter.core.keeper.proposals import Proposal
+from shunter.core.keeper.sighting import Sighting
+from shunter.errors import FormatError, ShunterError
+from shunter.formats.keeper_memory import decode_memories, encode_memories
+from shunter.formats.plan_files import write_reassignment
+from shunter.model.keeper import Memory
+from shunter.views.keeper import ConditionView, ProposalView, view_condition, view_proposal
+
+
+@dataclass(frozen=True, slots=True)
+class LookTaken:
+    """What a look at one cluster came to; `error`: why it could not be looked at."""
+
+    name: str
+    error: ShunterError | None = None
+    cluster_id: str = ""
+    brokers: int = 0
+    conditions: tuple[ConditionView, ...] = ()
+    proposals: tuple[ProposalView, ...] = ()
+    forgotten_minutes: int | None = None
+    """How old the state was, where it was too old to be used."""
+    plan: Path | None = None
+    """Where the plan of the proposal that is ready was written."""
+
+
+def look_once(clusters: Sequence[KeptCluster], state: Path | None, plans: Path | None) -> Iterator[LookTaken]:
+    """Look at each cluster once. Touches none; one that can't be looked at keeps nobody from the next.
+
+    Args:
+        clusters: The policies.
+        state: A file with what the looks before saw; written anew at the end. None: nothing is known of before.
+        plans: A folder for the plans that are ready; None: they are not written.
+
+    Raises:
+        FormatError: the state can't be read or written, or a plan can't be written.
+    """
+    memories = {} if state is None else _read(state)
+    for cluster in clusters:
+        try:
+            sighting = take_sighting(cluster.target)
+            judgement = judge(sighting, cluster.policy, memories.get(cluster.name))
+        except ShunterError as error:
+            yield LookTaken(cluster.name, error)
+            continue
+        memories[cluster.name] = judgement.memory
+        yield _told(cluster.name, sighting, judgement, plans)
+    if state is not None:
+        named = {cluster.name for cluster in clusters}
+        _write(state, encode_memories({name: memory for name, memory in memories.items() if name in named}))
+
+
+def _told(name: str, sighting: Sighting, judgement: Judgement, plans: Path | None) -> LookTaken:
+    ready = next((each for each in judgement.proposals if each.ready), None)
+    return LookTaken(
+        name,
+        None,
+        sighting.inventory.cluster_id,
+        len(sighting.inventory.brokers),
+        tuple(map(view_condition, judgement.holding)),
+        tuple(map(view_proposal, judgement.proposals)),
+        judgement.forgotten_minutes,
+        None if plans is None or ready is None else _write_plan(plans, name, ready),
+    )
+
+
+def _write_plan(folder: Path, name: str, proposal: Proposal) -> Path:
+    path = folder / f"{name}-{proposal.scope.value}.json"
+    _write(path, write_reassignment(proposal.changes))
+    return path
+
+
+def _read(path: Path) -> dict[str, Memory]:
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return {}  # The first look.
+    except OSError as error:
+        raise FormatError(str(path), f"can't be read: {error.strerror}") from error
+    return decode_memories(raw, str(path))
+
+
+def _write(path: Path, raw: bytes) -> None:
+    """Whoever reads it sees the old file or the new one, never half of one."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(raw)
+        beside.replace(path)
+    except OSError as error:
+        raise FormatError(str(path), f"can't be written: {error.strerror}") from error
+
+
+__all__ = ["LookTaken", "look_once"]

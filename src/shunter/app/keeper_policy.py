@@ -1,0 +1,250 @@
+"""The policy file of `shunter serve`: TOML, a table for each cluster. docs/keeper.md describes it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from shunter.app.executor import Target
+from shunter.app.profiles import read_profiles
+from shunter.app.targets import target_of
+from shunter.errors import FormatError, SettingsError
+from shunter.model.keeper import (
+    DEFAULTS,
+    MEASURED,
+    MENDED,
+    Condition,
+    GuardRails,
+    Intents,
+    KeeperPolicy,
+    Mode,
+    Watch,
+)
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_CLUSTER = (
+    "profile",
+    "bootstrap-server",
+    "command-config",
+    "journal",
+    "journal-topic",
+    "conditions",
+    "limits",
+    "intents",
+)
+_WATCH = ("do", "minutes", "begin-percent", "end-percent")
+_INTENTS = ("drain", "demote", "replication", "least-replication")
+_WINDOW = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class KeptCluster:
+    """One cluster of the file."""
+
+    name: str
+    target: Target
+    policy: KeeperPolicy
+
+
+def read_policies(path: Path) -> tuple[KeptCluster, ...]:
+    """Read a policy file.
+
+    Raises:
+        FormatError: it can't be read, or is no TOML.
+        SettingsError: a key or value that it can't have; names the key, the value, the rule and the way out.
+    """
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        told = error.strerror if isinstance(error, OSError) else error
+        raise FormatError(str(path), f"can't be read: {told}") from error
+    _refuse_unknown(f"{path}: ", document, ("cluster",))
+    clusters = _table(f"{path}: cluster", document.get("cluster", {}))
+    if not clusters:
+        raise SettingsError(f"{path} names no cluster: write [cluster.NAME], and bootstrap-server or profile below it")
+    return tuple(_cluster(path, name, _table(f"{path}: [cluster.{name}]", each)) for name, each in clusters.items())
+
+
+def _cluster(path: Path, name: str, table: dict[str, Any]) -> KeptCluster:
+    where = f"{path}: [cluster.{name}]"
+    if not re.fullmatch(r"[A-Za-z0-9._-]+", name):
+        raise SettingsError(
+            f"{where}: letters, digits, '.', '_' and '-' are wanted in a name: plan files are named by it"
+        )
+    _refuse_unknown(f"{where} ", table, _CLUSTER)
+    intents = _intents(f"{where} intents.", _table(f"{where} intents", table.get("intents", {})))
+    rails = _rails(f"{where} limits.", _table(f"{where} limits", table.get("limits", {})))
+    for kind, brokers in (("drain", intents.drain), ("demote", intents.demote)):
+        for broker in sorted({*brokers} & {*rails.frozen_brokers}):
+            rule = f"broker {broker} is in limits.frozen-brokers, too, and nothing of a frozen broker changes"
+            raise SettingsError(f"{where} intents.{kind} = {list(brokers)}: {rule}: take it out of one of them")
+    watches = _watches(f"{where} conditions.", _table(f"{where} conditions", table.get("conditions", {})))
+    return KeptCluster(name, _target(path, where, table), KeeperPolicy(watches, rails, intents))
+
+
+def _target(path: Path, where: str, table: dict[str, Any]) -> Target:
+    own = [key for key in _CLUSTER[1:5] if key in table]
+    named = {key: _text(f"{where} {key}", table[key]) for key in ("profile", *own) if key in table}
+    if "profile" in named:
+        if own:
+            raise SettingsError(
+                f"{where} {own[0]}: profile = {named['profile']!r} says where the cluster is: leave one out"
+            )
+        return target_of(read_profiles(), named["profile"])
+    if "bootstrap-server" not in named:
+        raise SettingsError(
+            f'{where}: bootstrap-server = "HOST:PORT" is missing, or profile, a cluster of the settings file'
+        )
+    if "journal" in named and "journal-topic" in named:
+        raise SettingsError(f"{where} journal, journal-topic: a journal is in one place: leave one out")
+    # A file is looked for beside the policy file, wherever the command was called.
+    files = {key: path.parent / Path(named[key]).expanduser() if key in named else None for key in _CLUSTER[2:4]}
+    topic = named.get("journal-topic")
+    return Target(named["bootstrap-server"], files["command-config"], files["journal"], topic)
+
+
+# ---- conditions
+
+
+def _watches(where: str, table: dict[str, Any]) -> dict[Condition, Watch]:
+    _refuse_unknown(where, table, [each.value for each in Condition])
+    watches = dict(DEFAULTS)
+    for name, value in table.items():
+        condition = Condition(name)
+        asked = {"do": value} if isinstance(value, str) else _table(f"{where}{name}", value)
+        watches[condition] = _watch(f"{where}{name}", condition, asked)
+    return watches
+
+
+def _watch(where: str, condition: Condition, asked: dict[str, Any]) -> Watch:
+    known = _WATCH if condition in MEASURED else _WATCH[:2]
+    _refuse_unknown(f"{where}.", asked, known)
+    watch = DEFAULTS[condition]
+    mode = watch.mode if "do" not in asked else _mode(f"{where}.do", condition, asked["do"])
+    minutes = _number(f"{where}.minutes", asked.get("minutes", watch.minutes), least=0)
+    begin, end = (
+        round(bound * 100, 9) if key not in asked else _percent(f"{where}.{key}", asked[key])
+        for key, bound in (("begin-percent", watch.begin), ("end-percent", watch.end))
+    )
+    if end > begin:
+        rule = "what a plan aims at must not be beyond what begins it: raise begin-percent or lower end-percent"
+        raise SettingsError(f"{where}: end-percent = {end:g} is above begin-percent = {begin:g}: {rule}")
+    return replace(watch, mode=mode, minutes=minutes, begin=begin / 100, end=end / 100)
+
+
+def _mode(where: str, condition: Condition, value: Any) -> Mode:
+    allowed = [each.value for each in Mode if condition in MENDED or each in (Mode.OFF, Mode.NOTIFY)]
+    if value not in allowed:
+        why = "" if condition in MENDED else f"no plan mends {condition.value}: "
+        raise SettingsError(f"{where} = {value!r}: {why}{' or '.join(allowed)} is wanted")
+    return Mode(value)
+
+
+# ---- guard rails
+
+
+def _rails(where: str, table: dict[str, Any]) -> GuardRails:
+    readers: dict[str, Callable[[str, Any], Any]] = {
+        "moves": _at_least_one,
+        "bytes": _size,
+        "moves-per-day": _at_least_one,
+        "bytes-per-day": _size,
+        "cool-down-minutes": lambda at, value: _number(at, value, least=0),
+        "gap-minutes": _at_least_one,
+        "windows": lambda at, value: tuple(_window(at, each) for each in _list(at, value)),
+        "frozen-topics": lambda at, value: tuple(_text(at, each) for each in _list(at, value)),
+        "frozen-brokers": _brokers,
+    }
+    _refuse_unknown(where, table, readers)
+    read = {key.replace("-", "_"): readers[key](f"{where}{key}", value) for key, value in table.items()}
+    return GuardRails(**read)
+
+
+def _window(where: str, value: Any) -> tuple[int, int]:
+    found = _WINDOW.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise SettingsError(f'{where}: {value!r} is no window: "22:00-06:00" is one, in UTC')
+    first, last = int(found[1]) * 60 + int(found[2]), int(found[3]) * 60 + int(found[4])
+    if first == last:
+        raise SettingsError(f"{where}: {value!r} begins when it ends: leave windows out where any time will do")
+    return first, last
+
+
+# ---- intents
+
+
+def _intents(where: str, table: dict[str, Any]) -> Intents:
+    _refuse_unknown(where, table, _INTENTS)
+    topics = _table(f"{where}replication", table.get("replication", {}))
+    return Intents(
+        drain=_brokers(f"{where}drain", table.get("drain", [])),
+        demote=_brokers(f"{where}demote", table.get("demote", [])),
+        replication={topic: _at_least_one(f"{where}replication.{topic}", each) for topic, each in topics.items()},
+        least_replication=_number(f"{where}least-replication", table.get("least-replication", 0), least=0),
+    )
+
+
+# ---- values
+
+
+def _refuse_unknown(where: str, table: dict[str, Any], known: Iterable[str]) -> None:
+    names = list(known)
+    for key in table:
+        if key not in names:
+            near = difflib.get_close_matches(key, names, n=1)
+            meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(names)}"
+            raise SettingsError(f"{where}{key} is no key of a policy; {meant}")
+
+
+def _table(where: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise SettingsError(f"{where} = {value!r}: a table is wanted")
+    return value
+
+
+def _list(where: str, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise SettingsError(f"{where} = {value!r}: a list is wanted, as in [{value!r}]")
+    return value
+
+
+def _text(where: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise SettingsError(f"{where} = {value!r}: a text is wanted")
+    return value
+
+
+def _number(where: str, value: Any, *, least: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise SettingsError(f"{where} = {value!r}: a whole number from {least} on is wanted")
+    return value
+
+
+def _at_least_one(where: str, value: Any) -> int:
+    return _number(where, value, least=1)
+
+
+def _brokers(where: str, value: Any) -> tuple[int, ...]:
+    return tuple(_number(where, each, least=0) for each in _list(where, value))
+
+
+def _percent(where: str, value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 100:
+        raise SettingsError(f"{where} = {value!r}: a number above 0 and below 100 is wanted")
+    return float(value)
+
+
+def _size(where: str, value: Any) -> int:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", str(value)) if isinstance(value, str | int) else None
+    size = int(float(found[1]) * _UNITS[found[2]]) if found and not isinstance(value, bool) else 0
+    if size < 1:
+        raise SettingsError(f'{where} = {value!r}: bytes are wanted, as in "500G" (K, M, G, T: powers of ten)')
+    return size
+
+
+__all__ = ["KeptCluster", "read_policies"]

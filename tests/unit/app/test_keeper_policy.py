@@ -1,0 +1,134 @@
+"""The policy file: what it means, and what is said of one that is wrong."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from shunter.app.keeper_policy import KeptCluster, read_policies
+from shunter.errors import FormatError, SettingsError
+from shunter.model.keeper import DEFAULTS, MEASURED, Condition, GuardRails, Intents, KeeperPolicy, Mode, Watch
+
+PAGE = (Path(__file__).parents[3] / "docs" / "keeper.md").read_text()
+HEAD = '[cluster.a]\nbootstrap-server = "h:1"\n'
+
+
+def read(folder: Path, text: str) -> KeptCluster:
+    path = folder / "keeper.toml"
+    path.write_text(text)
+    (found,) = read_policies(path)
+    return found
+
+
+def test_the_example_of_the_page_is_a_policy(tmp_path: Path) -> None:
+    example = re.search(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    assert example is not None
+    found = read(tmp_path, example[1])
+    assert found.name == "prod"
+    assert found.target.bootstrap == "kafka1:9092,kafka2:9092"
+    assert found.target.properties == tmp_path / "prod.properties"
+    watches = found.policy.watches
+    assert watches[Condition.BROKER_DEAD] == Watch(Mode.PROPOSE, 45)
+    assert watches[Condition.DISK_BAND] == Watch(Mode.PROPOSE, 60, 0.25, 0.1)
+    assert watches[Condition.RACKS] == Watch(Mode.NOTIFY, 30)
+    assert watches[Condition.LEADERS_AWAY].mode is Mode.OFF
+    assert watches[Condition.REPLICAS_BAND] == DEFAULTS[Condition.REPLICAS_BAND]
+    assert found.policy.rails == GuardRails(
+        moves=200,
+        bytes=2 * 10**12,
+        moves_per_day=500,
+        bytes_per_day=5 * 10**12,
+        cool_down_minutes=60,
+        windows=((1320, 360),),
+        frozen_topics=("payments", "audit-*"),
+        frozen_brokers=(7,),
+        gap_minutes=15,
+    )
+    assert found.policy.intents == Intents((3,), (4,), {"orders": 3}, 2)
+
+
+def test_what_is_left_out_is_as_the_defaults_are(tmp_path: Path) -> None:
+    assert read(tmp_path, HEAD).policy == KeeperPolicy()
+
+
+@pytest.mark.parametrize("condition", list(Condition))
+def test_the_page_has_every_condition_with_its_default(condition: Condition) -> None:
+    watch = DEFAULTS[condition]
+    told = f"{watch.mode.value} " + (f"after {watch.minutes} minutes" if watch.minutes else "at once")
+    if condition in MEASURED:
+        told += f", {100 * watch.begin:.0f} to {100 * watch.end:.0f} %"
+    assert re.search(rf"^\| `{condition.value}` \|.*\| {re.escape(told)} \|$", PAGE, re.MULTILINE), told
+
+
+def test_a_profile_says_where_the_cluster_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "config.toml").write_text('[cluster.prod]\nbootstrap-server = "p:9"\njournal = "j"\n')
+    monkeypatch.setenv("SHUNTER_CONFIG", str(tmp_path / "config.toml"))
+    target = read(tmp_path, '[cluster.a]\nprofile = "prod"\n').target
+    assert (target.bootstrap, target.journal) == ("p:9", tmp_path / "j")
+    with pytest.raises(SettingsError, match="names no cluster 'other'; it names prod"):
+        read(tmp_path, '[cluster.a]\nprofile = "other"\n')
+    with pytest.raises(SettingsError, match="journal: profile = 'prod' says where the cluster is: leave one out"):
+        read(tmp_path, '[cluster.a]\nprofile = "prod"\njournal = "k"\n')
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "names no cluster: write [cluster.NAME]"),
+        ("clusters = 1\n", "clusters is no key of a policy; did you mean cluster?"),
+        ("[cluster.a]\n", '[cluster.a]: bootstrap-server = "HOST:PORT" is missing'),
+        ('[cluster."a/b"]\nbootstrap-server = "h:1"\n', "letters, digits"),
+        (HEAD + 'journal = "x"\njournal-topic = "y"\n', "a journal is in one place: leave one out"),
+        (HEAD + "bootstrap-servers = 3\n", "bootstrap-servers is no key of a policy; did you mean bootstrap-server?"),
+        (HEAD + "conditions = 3\n", "[cluster.a] conditions = 3: a table is wanted"),
+        (HEAD + 'conditions.disc-band = "off"\n', "disc-band is no key of a policy; did you mean disk-band?"),
+        (HEAD + 'conditions.racks = "acts"\n', "racks.do = 'acts': off or notify or propose or act is wanted"),
+        (
+            HEAD + 'conditions.leaders-away = "propose"\n',
+            "leaders-away.do = 'propose': no plan mends leaders-away: off or notify is wanted",
+        ),
+        (HEAD + "conditions.racks.minutes = -1\n", "racks.minutes = -1: a whole number from 0 on is wanted"),
+        (HEAD + "conditions.racks.minutes = true\n", "racks.minutes = True: a whole number"),
+        (
+            HEAD + "conditions.racks.begin-percent = 3\n",
+            "racks.begin-percent is no key of a policy; known are do, minutes",
+        ),
+        (
+            HEAD + "conditions.disk-band.begin-percent = 5\n",
+            "end-percent = 10 is above begin-percent = 5: what a plan aims",
+        ),
+        (HEAD + "conditions.disk-full.end-percent = 100\n", "end-percent = 100: a number above 0 and below 100"),
+        (HEAD + "limits.moves = 0\n", "limits.moves = 0: a whole number from 1 on is wanted"),
+        (HEAD + 'limits.bytes = "12Q"\n', "limits.bytes = '12Q': bytes are wanted, as in \"500G\""),
+        (HEAD + "limits.bytes = 0.5\n", "limits.bytes = 0.5: bytes are wanted"),
+        (
+            HEAD + 'limits.windows = "22:00-06:00"\n',
+            "limits.windows = '22:00-06:00': a list is wanted, as in ['22:00-06:00']",
+        ),
+        (HEAD + 'limits.windows = ["22-06"]\n', "'22-06' is no window: \"22:00-06:00\" is one, in UTC"),
+        (HEAD + 'limits.windows = ["22:00-22:00"]\n', "begins when it ends: leave windows out"),
+        (HEAD + "limits.frozen-topics = [1]\n", "limits.frozen-topics = 1: a text is wanted"),
+        (HEAD + "limits.frozen-brokers = [-1]\n", "limits.frozen-brokers = -1: a whole number from 0 on is wanted"),
+        (HEAD + "limits.gap-minute = 1\n", "limits.gap-minute is no key of a policy; did you mean gap-minutes?"),
+        (HEAD + "intents.drain = 3\n", "intents.drain = 3: a list is wanted, as in [3]"),
+        (HEAD + "intents.replication.orders = 0\n", "replication.orders = 0: a whole number from 1 on is wanted"),
+        (
+            HEAD + "intents.drain = [3]\nlimits.frozen-brokers = [3]\n",
+            "intents.drain = [3]: broker 3 is in limits.frozen-brokers, too",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_way_out(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read(tmp_path, text)
+    assert told in str(caught.value)
+    assert str(tmp_path / "keeper.toml") in str(caught.value)
+
+
+def test_a_file_that_is_not_there_or_no_toml_is_told(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"missing\.toml: can't be read: No such file"):
+        read_policies(tmp_path / "missing.toml")
+    with pytest.raises(FormatError, match=r"keeper\.toml: can't be read: Expected"):
+        read(tmp_path, "[cluster")
