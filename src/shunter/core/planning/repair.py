@@ -46,6 +46,8 @@ def repair(board: Board, resources: tuple[Resource, ...]) -> None:
         if board.total_violation() > _LEAST_GAIN:
             for column in columns:
                 _swap_all(board, column)
+            for column in columns:
+                _fill_with_larger(board, column)
         after = board.total_violation()
         if after <= _LEAST_GAIN or after > before * _WORTH_A_ROUND:
             return
@@ -87,14 +89,44 @@ def _fill_all(board: Board, column: int) -> None:
             _pull(board, giver, broker, column, part, only)
 
 
-def _pull(board: Board, giver: int, broker: int, column: int, amount: float, only: Floats) -> None:
-    """Move about `amount` from one broker to one other; all candidates are weighed at once before any is tried."""
+def _fill_with_larger(board: Board, column: int) -> None:
+    """Fill what neither a replica that fits nor a swap has filled, by the smallest replica that is more than enough."""
+    targets = board.targets
+    for broker in _outside(board, column, over=False):
+        if not targets.receivers[broker]:
+            continue
+        only = np.full(len(board.violation), -np.inf)
+        only[broker] = 0.0
+        spare = np.where(targets.members, board.loads[:, column] - targets.low[:, column], 0.0)
+        spare[broker] = 0.0
+        for giver in np.argsort(-spare, kind="stable")[:_SWAP_BROKERS].tolist():
+            if spare[giver] <= 0 or board.spent() or _pull_smallest(board, giver, broker, column, only):
+                break
+
+
+def _pull_smallest(board: Board, giver: int, broker: int, column: int, only: Floats) -> bool:
+    """Move the smallest replica from one broker to one other whose move lowers the violation; False if there is none."""
+    partitions, slots, weight = _pullable(board, giver, broker, column)
+    smallest = np.argsort(weight, kind="stable")[:_LARGER_TRIED].tolist()
+    return any(
+        _move_one(board, int(partitions[candidate]), int(slots[candidate]), giver, column, only, Why.UNDER)
+        for candidate in smallest
+    )
+
+
+def _pullable(board: Board, giver: int, broker: int, column: int) -> tuple[Ints, Ints, Floats]:
+    """Partitions, slots and weights (n,) of replicas that may go from one broker to one other, and help there."""
     partitions, slots, weights = _weights(board, giver)
     helps = _falls(board, giver, -weights) + _falls(board, broker, weights) > _LEAST_GAIN
     helps &= (weights[:, column] > 0) & (board.cluster.sizes[partitions] <= board.budget.size)
     partitions, slots, weights = partitions[helps], slots[helps], weights[helps]
     may = board.may_go(partitions, slots, broker)
-    partitions, slots, weight = partitions[may], slots[may], weights[may, column]
+    return partitions[may], slots[may], weights[may, column]
+
+
+def _pull(board: Board, giver: int, broker: int, column: int, amount: float, only: Floats) -> None:
+    """Move about `amount` from one broker to one other; all candidates are weighed at once before any is tried."""
+    partitions, slots, weight = _pullable(board, giver, broker, column)
     failures = 0
     for candidate in _in_order(board, column, partitions, weight, amount) or _smallest(weight):
         if amount <= _LEAST_GAIN or failures > _PULLS_IN_VAIN:

@@ -93,6 +93,14 @@ def test_new_brokers_are_filled_with_as_little_as_the_band_asks() -> None:
     assert set(made.moves.target.tolist()) == {4}
 
 
+def test_a_band_is_reached_where_one_replica_is_more_than_what_lacks() -> None:
+    """With six of twenty-four equal replicas a new broker lacks four fifths of one, and nothing smaller is there."""
+    cluster = cluster_of(["r"] * 3, [("t", [n % 2, 1 - n % 2], 100.0) for n in range(12)])
+    made = plan(cluster, PlanRequest(scope=Scope.REBALANCE, band=0.15, aims=(Resource.DISK,)))
+    assert held_by(made.replicas, 2) == 7
+    assert made.undone == ()
+
+
 def test_leaders_are_balanced_by_order_alone() -> None:
     rows = [("t", [0, 1, 2], 10.0) for _ in range(30)]
     made = plan(cluster_of(["a", "b", "c"], rows), PlanRequest(scope=Scope.LEADERS))
