@@ -75,6 +75,7 @@ KEPT = {
     848: "an owed replica was placed and a move accepted in one write, and a rule took that for another original",
     59: "likewise where a controller's place went to a broker",
     95219447: "ZooKeeper refused to note the id of a controller, which was not tried again: nobody knew of it later",
+    95305225: "a broker was told at once that its ISR may not be written, and asked again without a pause",
     90000561: "a LeaderAndIsr that was sent again together with the deletion after it made the deleted replica anew",
 }
 """Seeds that failed once, and why; what they tell is kept by unit tests too, for worlds change with the simulator."""

@@ -57,6 +57,8 @@ SET_ASIDE_AT_MOST = 100
 """Decisions that wait because ZooKeeper does not let us write them; beyond that it is no exception any more."""
 FORBIDDEN_AGAIN_MS = 10_000
 """How long such a decision waits for its next attempt: nothing tells us that an ACL was changed."""
+FORBIDDEN_TOLD_MS = 1_000
+"""How long a broker waits to hear that what it asked for is forbidden: it asks again as soon as it has the answer."""
 REFUSALS_BEFORE_RELOAD = 5
 """Refused writes in a row after which what we believe is thrown away and read again."""
 
@@ -126,6 +128,8 @@ class ControllerMachine:
         """What ZooKeeper does not let us write, each with the time of its next attempt."""
         self.forbidden: set[str] = set()
         """What we have told of that in this term."""
+        self.late_replies: list[tuple[int, tuple[ReplyToken, Reply]]] = []
+        """Answers to brokers that would ask again at once, and in vain; each with its time."""
         self.requests_refused = 0
         """Requests of callers that met a bug of ours; see `_give_up`."""
 
@@ -158,6 +162,7 @@ class ControllerMachine:
             bundle.reads += self.intake.read_again(now_ms)
             bundle.reads += self.intake.look_at_moves(now_ms)
             bundle.replies += self.intake.departures.settled(now_ms)
+            bundle.replies += self._late_replies(now_ms)
         return Ready(
             requests=tuple(bundle.requests),
             replies=tuple(bundle.replies),
@@ -299,6 +304,7 @@ class ControllerMachine:
         self.refusals = 0
         self.set_aside = []
         self.forbidden = set()
+        self.late_replies = []
 
     def _resign(self, reason: str, bundle: Bundle) -> None:
         self._start_over()
@@ -329,7 +335,7 @@ class ControllerMachine:
         elif event.reason == "fenced":
             self._resign("a write was refused: another controller has a newer epoch", bundle)
         elif event.reason == "too-great":
-            self._too_great(outstanding, bundle)
+            self._too_great(outstanding, now_ms, bundle)
         elif event.reason == "forbidden":
             self._forbidden(outstanding, event, now_ms, bundle)
         else:
@@ -353,7 +359,7 @@ class ControllerMachine:
             told = f"batch of {len(outstanding.records)} records was refused ({event.reason}), {self.refusals} in a row"
             bundle.notices.append(Notice("write-refused", "zookeeper", told))
 
-    def _too_great(self, outstanding: Outstanding, bundle: Bundle) -> None:
+    def _too_great(self, outstanding: Outstanding, now_ms: int, bundle: Bundle) -> None:
         """ZooKeeper takes no request of this size: decide half as much at once, and refuse what is one request alone."""
         decided = sum(len(task.drafting) for task in outstanding.tasks)
         if decided <= 1:
@@ -362,7 +368,7 @@ class ControllerMachine:
             told = "what is decided does not fit into one request to ZooKeeper, because the topic's znode is too large"
             named = ", ".join(sorted(about)) or decider.cause
             bundle.notices.append(Notice("too-great", named, f"{told}: it stays as it is"))
-            self._pass_over(decider, outstanding, told, bundle)
+            self._pass_over(decider, outstanding, told, now_ms, bundle)
             return
         self._undo(outstanding.tasks)
         self.examine_at_most = decided // 2
@@ -391,19 +397,36 @@ class ControllerMachine:
         later = decider.set_aside()
         if later is not None:
             self.set_aside.append((now_ms + FORBIDDEN_AGAIN_MS, later))
-        self._pass_over(decider, outstanding, f"{event.told}: see that Shunter may write it", bundle)
+        # Brokers alone ask for what has this priority.
+        decider.answered_late = decider.priority is Priority.ISR
+        self._pass_over(decider, outstanding, f"{event.told}: see that Shunter may write it", now_ms, bundle)
 
-    def _pass_over(self, decider: Task, outstanding: Outstanding, told: str, bundle: Bundle) -> None:
+    def _pass_over(self, decider: Task, outstanding: Outstanding, told: str, now_ms: int, bundle: Bundle) -> None:
         """The decision about one item can't be written: the item stays as it is, and its caller is refused.
 
         Only a topic that others made can be too great; see docs/decisions/0040-too-great-to-be-moved.md.
         """
-        bundle.replies += decider.pass_over(ErrorCode.UNKNOWN_SERVER_ERROR, told)
+        bundle.replies += self._in_time(decider, decider.pass_over(ErrorCode.UNKNOWN_SERVER_ERROR, told), now_ms)
         self._undo([task for task in outstanding.tasks if task is not decider])
         self.intake.queue.drop(decider)
         if not decider.exhausted:
             self.intake.queue.put_back([decider])
         bundle.more = True
+
+    def _in_time(
+        self, task: Task, replies: list[tuple[ReplyToken, Reply]], now_ms: int
+    ) -> list[tuple[ReplyToken, Reply]]:
+        """Those of a task's answers that are given now; the others are kept."""
+        if not task.answered_late:
+            return replies
+        self.late_replies += [(now_ms + FORBIDDEN_TOLD_MS, reply) for reply in replies]
+        return []
+
+    def _late_replies(self, now_ms: int) -> list[tuple[ReplyToken, Reply]]:
+        due = [reply for due_ms, reply in self.late_replies if due_ms <= now_ms]
+        if due:
+            self.late_replies = [(due_ms, reply) for due_ms, reply in self.late_replies if due_ms > now_ms]
+        return due
 
     def _undo(self, tasks: list[Task]) -> None:
         """A draft left no trace: its tasks are decided again."""
@@ -460,7 +483,7 @@ class ControllerMachine:
         self.intake.queue.cause = next((task.cause for task in tasks if task.cause), "")
         replies: list[tuple[ReplyToken, Reply]] = []
         for task in tasks:
-            replies += task.commit()
+            replies += self._in_time(task, task.commit(), now_ms)
         self._settle(self.intake.committed(draft, records, changes, now_ms), bundle)
         bundle.replies += replies
 
@@ -530,6 +553,7 @@ class ControllerMachine:
         due = [
             self.retry_at_ms,
             self.set_aside[0][0] if self.set_aside else None,
+            self.late_replies[0][0] if self.late_replies else None,
             self.intake.next_check_ms,
             self.intake.read_again_ms,
             self.intake.moves_due_ms,

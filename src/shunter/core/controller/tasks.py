@@ -99,6 +99,8 @@ class Task:
     in_order: bool = False
     """It waits for everything of its priority that was asked for before it, and what comes later waits for it; its items
     wait for one another."""
+    answered_late: bool = False
+    """Its caller would ask again at once, and in vain, so the answer waits a little (`machine.FORBIDDEN_TOLD_MS`)."""
     number: int = 0
     """Its place among all tasks; the queue gives it."""
     cursor: int = 0

@@ -3,7 +3,7 @@
 from harness import Harness
 
 from shunter.core.controller.events import ControlledShutdownRequested, ProducerIdsRequested, TimePassed
-from shunter.core.controller.machine import FORBIDDEN_AGAIN_MS, SET_ASIDE_AT_MOST
+from shunter.core.controller.machine import FORBIDDEN_AGAIN_MS, FORBIDDEN_TOLD_MS, SET_ASIDE_AT_MOST
 from shunter.errors import ErrorCode
 from shunter.model.partition import TopicPartition
 from shunter.model.records import PutPartition, PutProducerIdBlock, PutTopic
@@ -65,10 +65,26 @@ def test_whoever_asks_for_what_may_not_be_written_is_told_and_the_others_are_ser
     assert world.machine.requests_refused == 0, "it is no bug of ours"
 
 
+def test_a_broker_that_would_ask_again_at_once_is_told_a_little_later():
+    """Apache's brokers ask for an ISR again as soon as they hear that it was refused (simulated world 95305225)."""
+    world = clustered()
+    world.forbidden = of_partition
+    world.propose(BAD, (1,), token=7)
+    world.propose(TopicPartition("t", 4), (1,), token=8)
+    assert 7 not in world.replies
+    assert world.machine._wake_at_ms() <= world.now_ms + FORBIDDEN_TOLD_MS
+    assert 8 in world.replies, "nothing else waits for it"
+    world.pass_time(FORBIDDEN_TOLD_MS)
+    ((told, error),) = world.replies[7].partitions
+    assert (told, error) == (BAD, ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert not world.machine.late_replies
+
+
 def test_producer_ids_that_may_not_be_noted_are_not_given_out():
     world = clustered()
     world.forbidden = lambda record: isinstance(record, PutProducerIdBlock)
     world.feed(ProducerIdsRequested(1, world.live[1].epoch, 5))
+    world.pass_time(FORBIDDEN_TOLD_MS)
     assert world.replies[5].error is ErrorCode.UNKNOWN_SERVER_ERROR
     world.forbidden = lambda _: False
     world.feed(ProducerIdsRequested(1, world.live[1].epoch, 6))
