@@ -76,6 +76,7 @@ KEPT = {
     59: "likewise where a controller's place went to a broker",
     95219447: "ZooKeeper refused to note the id of a controller, which was not tried again: nobody knew of it later",
     95305225: "a broker was told at once that its ISR may not be written, and asked again without a pause",
+    95305435: "after a refused write a slice looked at the same few held items for ever, and never at the next",
     90000561: "a LeaderAndIsr that was sent again together with the deletion after it made the deleted replica anew",
 }
 """Seeds that failed once, and why; what they tell is kept by unit tests too, for worlds change with the simulator."""

@@ -181,13 +181,15 @@ class Task:
         if not self.parked or self.looked_at_release == barrier.releases:
             return 0
         kept: list[tuple[int, Hold]] = []
-        looked = 0
+        looked = decided = 0
         for position, (index, hold) in enumerate(self.parked):
-            if draft.is_full(size_limit) or looked >= examine_limit:
+            # What is held counts for nothing here: with a small limit the same few would be looked at for ever.
+            if draft.is_full(size_limit) or decided >= examine_limit:
                 kept += self.parked[position:]
                 break
             looked += 1
             if barrier.passed(hold):
+                decided += 1
                 self._decide(draft, index)
             else:
                 kept.append((index, hold))

@@ -8,6 +8,7 @@ import pytest
 from harness import Harness
 
 from shunter.core.controller import tasks
+from shunter.core.controller.draft import Draft
 from shunter.core.controller.events import ConfigsRead, ConnectionChanged, ElectionRequested, NewTopic, TopicsSubmitted
 from shunter.core.controller.outbox import ALL_WAIT_MS
 from shunter.core.controller.tasks import Priority, Task, TaskQueue, concern
@@ -181,3 +182,40 @@ def test_a_znodes_entries_wait_for_one_another():
     assert world.replicas(HERS) == (1, 4, 2)
     assert world.replicas(OTHER) == (3, 2, 1)
     assert world.store.extra is None
+
+
+class Doors:
+    """A barrier of one hold for each partition."""
+
+    def __init__(self):
+        self.releases = 0
+        self.opened = set()
+
+    def open(self, tp):
+        self.releases += 1
+        self.opened.add(tp.partition)
+
+    def passed(self, hold):
+        return all(number in self.opened for number, _ in hold)
+
+    def hold_of(self, tp):
+        return () if tp.partition in self.opened else ((tp.partition, 1),)
+
+
+def test_what_is_held_keeps_a_small_slice_from_nothing():
+    """After a refused write a slice may look at two items: those that are held were looked at for ever (95305435)."""
+    doors, decided = Doors(), []
+    task = Task(Priority.NORMAL, [HERS, OTHER, THIRD], lambda _, tp: decided.append(tp))
+    state = Harness().start().machine.state
+    task.draft_slice(Draft(state, 0), 100, 100, doors)
+    assert [index for index, _ in task.parked] == [0, 1, 2]
+    doors.open(THIRD)
+    assert task.ready(doors)
+    task.draft_slice(Draft(state, 0), 100, 2, doors)
+    assert decided == [THIRD]
+    assert not task.ready(doors), "there is nothing to look at before something is released"
+    doors.open(HERS)
+    doors.open(OTHER)
+    task.draft_slice(Draft(state, 0), 100, 1, doors)
+    assert decided == [THIRD, HERS], "no more is decided than was allowed"
+    assert task.ready(doors)
