@@ -19,6 +19,7 @@ pytestmark = pytest.mark.real
 
 KIPS = (ACTIONS.keys() - set(APACHE_ACTIONS)) | {
     "zookeeper",
+    "zk-tls-config-file",
     "incremental",
     "cancel-others",
     "json",
