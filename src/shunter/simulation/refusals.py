@@ -162,6 +162,8 @@ class Refusals:
         error, message = told["error_code"], told["error_message"] or ""
         if error in HARMLESS or (error is asked.expected and asked.words in message):
             return
+        if error is ErrorCode.UNKNOWN_SERVER_ERROR and message.startswith("ZooKeeper refused"):
+            return  # Its ACL forbids the write, which Apache's controller would be told too.
         if error is not ErrorCode.INVALID_TOPIC_EXCEPTION or "queued for deletion" not in message:
             said = f"{kind} is answered {error.name} ({message}), Apache says {asked.expected.name} ({asked.words})"
             self.world.violate("Apache's refusals", said)

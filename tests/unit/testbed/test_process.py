@@ -135,8 +135,9 @@ PARENT = """
 import signal, sys, threading
 from pathlib import Path
 from shunter.testbed.process import ManagedProcess
-# Under nohup a hang-up would be nothing to end by.
+# Under nohup a hang-up would be nothing to end by, nor would an interrupt be in the background of a shell.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 children = [ManagedProcess(name, ["sleep", "300"], Path(sys.argv[1])) for name in ("walking", "frozen")]
 # From a thread that ends at once: a child's life must not hang on the thread that started it.
 starter = threading.Thread(target=lambda: [child.start() for child in children])

@@ -552,7 +552,6 @@ class ControllerMachine:
     def _wake_at_ms(self) -> int | None:
         due = [
             self.retry_at_ms,
-            self.set_aside[0][0] if self.set_aside else None,
             self.late_replies[0][0] if self.late_replies else None,
             self.intake.next_check_ms,
             self.intake.read_again_ms,
@@ -564,7 +563,8 @@ class ControllerMachine:
         ]
         if self.outbox.pending_metadata:
             due.append(self.outbox.metadata_due_ms)
-        if self.outstanding is None and self.retry_at_ms is None and self.intake.queue.waits_for_barrier():
-            # While a batch is being written its outcome is waited for, whatever the barrier does; or its next attempt.
-            due.append(self.outbox.barrier_deadline_ms)
+        if self.outstanding is None and self.retry_at_ms is None:
+            # While a batch is being written its outcome is waited for, whatever else is due; or its next attempt.
+            due.append(self.set_aside[0][0] if self.set_aside else None)
+            due.append(self.outbox.barrier_deadline_ms if self.intake.queue.waits_for_barrier() else None)
         return min((moment for moment in due if moment is not None), default=None)

@@ -2,8 +2,9 @@
 
 from harness import Harness
 
+from shunter.core.controller.draft import Draft
 from shunter.core.controller.events import ControlledShutdownRequested, ProducerIdsRequested, TimePassed
-from shunter.core.controller.machine import FORBIDDEN_AGAIN_MS, FORBIDDEN_TOLD_MS, SET_ASIDE_AT_MOST
+from shunter.core.controller.machine import FORBIDDEN_AGAIN_MS, FORBIDDEN_TOLD_MS, SET_ASIDE_AT_MOST, Outstanding
 from shunter.errors import ErrorCode
 from shunter.model.partition import TopicPartition
 from shunter.model.records import PutPartition, PutProducerIdBlock, PutTopic
@@ -49,6 +50,19 @@ def test_the_machine_asks_to_be_woken_for_what_it_set_aside():
     world.forbidden = of_partition
     world.kill(1)
     assert world.machine._wake_at_ms() <= world.machine.set_aside[0][0]
+
+
+def test_while_a_batch_is_written_nobody_is_woken_for_what_was_set_aside():
+    """It is tried again when the batch's outcome is known: waking for it before would be in vain (world 95310650)."""
+    world = clustered()
+    world.forbidden = of_partition
+    world.kill(1)
+    due = world.machine.set_aside[0][0]
+    world.machine.outstanding = Outstanding(1, (), Draft(world.machine.state, 0), [], world.machine.settings)
+    woken = world.machine._wake_at_ms()
+    assert woken is None or woken != due
+    world.machine.outstanding = None
+    assert world.machine._wake_at_ms() <= due
 
 
 def test_whoever_asks_for_what_may_not_be_written_is_told_and_the_others_are_served():
