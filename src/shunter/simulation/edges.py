@@ -166,8 +166,10 @@ class Edges:
 
         def told(reply: Any) -> None:
             results = reply.partitions if isinstance(reply, PartitionResultsReply) else ()
+            placed = self.world.truth.assignment(tp)
+            stayed = placed is not None and set(placed.replicas) == set(target)  # Another move may have been quicker.
             for _, error, message in results:
-                if settled and error is ErrorCode.INVALID_REPLICA_ASSIGNMENT:
+                if settled and stayed and error is ErrorCode.INVALID_REPLICA_ASSIGNMENT:
                     self.world.violate("only who is added has to be alive", f"{tp} to {list(target)}: {message}")
 
         change = ReassignmentChange(tp, target)

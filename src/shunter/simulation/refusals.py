@@ -143,6 +143,7 @@ class Refusals:
         request = SimpleNamespace(topics=[grown], validate_only=False, timeout=PATIENCE)
         about = (topics[name].topic_id, factors[name])
         counts = (len(topics[name].assignments), grown.count)
+        version = topics[name].version
 
         def told(answer: Any) -> None:
             known = self.world.truth.topics.get(name)
@@ -150,6 +151,8 @@ class Refusals:
             factor = len(placed[0].original) if 0 in placed else 0
             if known is None or (known.topic_id, factor) != about or len(placed) not in counts:
                 return  # Somebody else has changed it meanwhile.
+            if known.version > version + 1:
+                return  # It may have grown meanwhile by another's request, and by ours to what was asked for.
             for each in () if isinstance(answer, RequestRejected) else answer["results"]:
                 self._judge(kind, growth, each)
 
