@@ -46,7 +46,8 @@ MEGABYTES = 200
 PAIR_MEGABYTES = 21
 PAIRS = ((1, 2), (3, 4))
 # Without a throttle all of it is copied within five seconds here, before anybody could tell a rate: a batch at a time,
-# as over a long line, a run takes long enough to be judged. Under a throttle brokers fetch as they do by themselves.
+# as over a long line, and batches of producers' usual size, a run takes long enough to be judged. Under a throttle brokers
+# fetch as they do by themselves.
 ONE_BATCH = {"replica.fetch.max.bytes": 16_384, "replica.fetch.response.max.bytes": 16_384}
 
 
@@ -61,7 +62,6 @@ class Records:
 # Of each fetched partition the last batch comes whole or is cut off and dropped, but quotas count what was dropped too:
 # fetches of 128 KB of batches of 50 KB use three quarters of a throttle. Producers' defaults lose next to nothing.
 USUAL = Records(1_000, 16_384)
-LARGE = Records(50_000, 65_536)
 
 
 def placement(shift: int) -> dict[int, list[int]]:
@@ -204,7 +204,7 @@ class Stage:
 
 STAGES = {
     "quotas": Stage(BROKERS, {}, USUAL, PARTITIONS, MEGABYTES),
-    "batches": Stage(BROKERS, ONE_BATCH, LARGE, PARTITIONS, MEGABYTES),
+    "batches": Stage(BROKERS, ONE_BATCH, USUAL, PARTITIONS, MEGABYTES),
     "pairs": Stage(ALL_BROKERS, {}, USUAL, 2, PAIR_MEGABYTES),
 }
 
