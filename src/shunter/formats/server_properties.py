@@ -6,13 +6,13 @@ What can't be done as it says is refused by name: a controller that is less secu
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from shunter.errors import FormatError, SettingsError
 from shunter.formats.certificate_names import mapping_rules
 from shunter.formats.client_properties import jaas_options
+from shunter.formats.tls_properties import TLS_VERSIONS, TlsProperties
 from shunter.model.principal import parse_principal
 from shunter.model.security import (
     LOGIN_FRAME_BYTES,
@@ -32,7 +32,6 @@ from shunter.model.security import (
 
 AUTHORIZERS: Final = frozenset({"kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer"})
 """The second is the name before Kafka 2.4, for the same rules."""
-_TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 _REFUSED: Final[Mapping[str, str]] = {
     "principal.builder.class": "principals are built as Kafka does by default",
     "ssl.engine.factory.class": "it is a Java class; name stores by ssl.keystore.location and ssl.truststore.location",
@@ -42,7 +41,6 @@ _REFUSED: Final[Mapping[str, str]] = {
     "config.providers": "values have to stand in the file itself",
 }
 """What a broker may be told and we can't do, and why."""
-_REFERENCE: Final = re.compile(r"\$\{[^}:]*:[^}]*\}")
 
 
 class ServerProperties:
@@ -132,7 +130,7 @@ class ServerProperties:
         return SettingsError(f"{self._place}: {name}: {told}")
 
 
-class _OneListener:
+class _OneListener(TlsProperties):
     """The settings of one listener."""
 
     def __init__(self, properties: Mapping[str, str], name: str, place: str) -> None:
@@ -141,32 +139,23 @@ class _OneListener:
         self._place = place
         for refused, why in _REFUSED.items():
             if self.get(refused) is not None:
-                raise self._refusal(refused, why)
+                raise self.refusal(refused, why)
 
-    def get(self, name: str) -> str | None:
-        value = self._properties.get(self._prefix + name) or self._properties.get(name) or None
-        if value is not None and _REFERENCE.search(value):
-            raise self._refusal(name, "references like ${…:…} are not followed: the value has to stand in the file")
-        return value
+    def find(self, name: str) -> str | None:
+        return self._properties.get(self._prefix + name) or self._properties.get(name) or None
 
-    def secret(self, name: str) -> Secret | None:
-        value = self.get(name)
-        return None if value is None else Secret(value)
-
-    def _refusal(self, name: str, told: str) -> SettingsError:
+    def refusal(self, name: str, told: str) -> SettingsError:
         return SettingsError(f"{self._place}: {name} (or {self._prefix}{name}): {told}")
 
     def _store(self, which: str, inline: tuple[str, ...]) -> KeyStore | None:
-        kind = (self.get(f"ssl.{which}.type") or "JKS").upper()
+        kind = self.get(f"ssl.{which}.type")
         location = self.get(f"ssl.{which}.location")
         parts = [self.get(f"ssl.{which}.{name}") for name in inline]
         text = "\n".join(part for part in parts if part is not None)
         if location is None and not text:
             return None
-        if kind not in {"PEM", "PKCS12", "JKS"}:
-            raise self._refusal(f"ssl.{which}.type", f"{kind!r} is none of PEM, PKCS12, JKS")
         return KeyStore(
-            kind,
+            self.store_kind(f"ssl.{which}.type", kind),
             location,
             Secret(text) if text else None,
             self.secret(f"ssl.{which}.password"),
@@ -177,20 +166,18 @@ class _OneListener:
         words = [each.value for each in ClientAuth]
         client_auth = (self.get("ssl.client.auth") or "none").lower()
         if client_auth not in words:
-            raise self._refusal("ssl.client.auth", f"{client_auth!r} is none of {', '.join(words)}")
-        asked = [text.strip() for text in (self.get("ssl.enabled.protocols") or ",".join(_TLS_VERSIONS)).split(",")]
-        versions = tuple(version for version in _TLS_VERSIONS if version in asked)
-        if not versions:
-            raise self._refusal("ssl.enabled.protocols", f"{asked} has none of {', '.join(_TLS_VERSIONS)}")
+            raise self.refusal("ssl.client.auth", f"{client_auth!r} is none of {', '.join(words)}")
+        asked = [text.strip() for text in (self.get("ssl.enabled.protocols") or ",".join(TLS_VERSIONS)).split(",")]
+        versions = self.tls_versions("ssl.enabled.protocols", asked)
         key_store = self._store("keystore", ("key", "certificate.chain"))
         if key_store is None:
-            raise self._refusal("ssl.keystore.location", "is not set: who speaks TLS needs a key and a certificate")
+            raise self.refusal("ssl.keystore.location", "is not set: who speaks TLS needs a key and a certificate")
         rules = self.get("ssl.principal.mapping.rules") or "DEFAULT"
         try:
             mapping_rules(rules)
         except FormatError as refusal:
-            raise self._refusal("ssl.principal.mapping.rules", str(refusal)) from None
-        ciphers = (self.get("ssl.cipher.suites") or "").split(",")
+            raise self.refusal("ssl.principal.mapping.rules", str(refusal)) from None
+        ciphers = self.ciphers("ssl.cipher.suites")
         algorithm = self._properties.get(self._prefix + "ssl.endpoint.identification.algorithm")
         if algorithm is None:
             algorithm = self._properties.get("ssl.endpoint.identification.algorithm", "https")
@@ -199,7 +186,7 @@ class _OneListener:
             self._store("truststore", ("certificates",)),
             ClientAuth(client_auth),
             versions,
-            tuple(text.strip() for text in ciphers if text.strip()),
+            ciphers,
             bool(algorithm.strip()),
             rules,
         )
@@ -209,7 +196,7 @@ class _OneListener:
         strange = [name for name in mechanisms if name not in MECHANISMS]
         if strange:
             told = f"{', '.join(strange)} can't be served by the controller; use {', '.join(MECHANISMS)}"
-            raise self._refusal("sasl.enabled.mechanisms", told)
+            raise self.refusal("sasl.enabled.mechanisms", told)
         users: dict[str, Secret] = {}
         if PLAIN in mechanisms:
             options = self._jaas(PLAIN)
@@ -221,11 +208,11 @@ class _OneListener:
             mechanism = (self.get("sasl.mechanism.inter.broker.protocol") or "GSSAPI").upper()
             if mechanism not in MECHANISMS:
                 told = f"{mechanism} can't be spoken by the controller; use {', '.join(MECHANISMS)}"
-                raise self._refusal("sasl.mechanism.inter.broker.protocol", told)
+                raise self.refusal("sasl.mechanism.inter.broker.protocol", told)
             options = self._jaas(mechanism)
             if "username" not in options or "password" not in options:
                 name = f"{mechanism.lower()}.sasl.jaas.config"
-                raise self._refusal(name, 'names no username="…" and password="…" to log in to brokers with')
+                raise self.refusal(name, 'names no username="…" and password="…" to log in to brokers with')
             login = SaslLogin(mechanism, options["username"], Secret(options["password"]))
         return SaslSettings(
             tuple(mechanisms),
@@ -239,11 +226,11 @@ class _OneListener:
         name = f"{mechanism.lower()}.sasl.jaas.config"
         text = self.get(name) or self.get("sasl.jaas.config")
         if text is None:
-            raise self._refusal(name, "is not set; a JAAS file of Java's is not read: put its entry here, on one line")
+            raise self.refusal(name, "is not set; a JAAS file of Java's is not read: put its entry here, on one line")
         return jaas_options(text)
 
     def _number(self, name: str, fallback: str, default: int) -> int:
         value = self.get(name) or self.get(fallback) or str(default)
         if not value.isdigit():
-            raise self._refusal(fallback, f"{value!r} is no number")
+            raise self.refusal(fallback, f"{value!r} is no number")
         return int(value)

@@ -16,6 +16,7 @@ from typing import Final
 
 from shunter.errors import SettingsError
 from shunter.formats.client_properties import jaas_options
+from shunter.formats.tls_properties import TLS_VERSIONS, TlsProperties
 from shunter.model.security import KeyStore, Secret, TlsSettings, ZooKeeperLogin, ZooKeeperSecurity
 
 JAAS_FILE: Final = "java.security.auth.login.config"
@@ -26,7 +27,6 @@ _ENABLED: Final = "zookeeper.ssl.client.enable"
 _SOCKET: Final = "zookeeper.clientCnxnSocket"
 _SOCKET_WITH_TLS: Final = "org.apache.zookeeper.ClientCnxnSocketNetty"
 _MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"
-_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 _OURS: Final = ("zookeeper.ssl.", "zookeeper.sasl.", "zookeeper.digest.")
 _KNOWN: Final = frozenset(
     {JAAS, DIGEST_USER, DIGEST_PASSWORD, "zookeeper.sasl.clientconfig", "zookeeper.sasl.client"}
@@ -41,7 +41,6 @@ _KNOWN: Final = frozenset(
 )
 """A misspelt name of these would be passed over, and the connection be less secure than it was meant to be."""
 _COMMENTS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_REFERENCE: Final = re.compile(r"\$\{[^}:]*:[^}]*\}")
 
 
 def zookeeper_security(properties: Mapping[str, str], place: str, jaas_file: str | None = None) -> ZooKeeperSecurity:
@@ -70,18 +69,15 @@ def zookeeper_security(properties: Mapping[str, str], place: str, jaas_file: str
     return found
 
 
-class _Said:
+class _Said(TlsProperties):
     """One file's properties."""
 
     def __init__(self, properties: Mapping[str, str], place: str) -> None:
         self._properties = properties
         self._place = place
 
-    def get(self, name: str) -> str | None:
-        value = (self._properties.get(name) or "").strip() or None
-        if value is not None and _REFERENCE.search(value):
-            raise self.refusal(name, "references like ${…:…} are not followed: the value has to stand in the file")
-        return value
+    def find(self, name: str) -> str | None:
+        return (self._properties.get(name) or "").strip() or None
 
     def flag(self, name: str) -> bool:
         value = (self.get(name) or "false").lower()
@@ -104,22 +100,22 @@ class _Said:
             if self.flag(name):
                 raise self.refusal(name, "Shunter can't ask whether a certificate was revoked")
         # Java's own default is TLSv1.2 alone; whoever sets neither gets the newer one as well, where the server has it.
-        named = self.get("zookeeper.ssl.enabled.protocols") or self.get("zookeeper.ssl.protocol") or ",".join(_VERSIONS)
+        named = (
+            self.get("zookeeper.ssl.enabled.protocols") or self.get("zookeeper.ssl.protocol") or ",".join(TLS_VERSIONS)
+        )
         asked = [text.strip() for text in named.split(",")]
-        versions = tuple(version for version in _VERSIONS if version in asked or "TLS" in asked)
-        if not versions:
-            raise self.refusal("zookeeper.ssl.enabled.protocols", f"{asked} has none of {', '.join(_VERSIONS)}")
+        versions = TLS_VERSIONS if "TLS" in asked else self.tls_versions("zookeeper.ssl.enabled.protocols", asked)
         algorithm = self._properties.get("zookeeper.ssl.endpoint.identification.algorithm", "HTTPS").strip()
         if algorithm.upper() not in {"", "HTTPS"}:
             raise self.refusal(
                 "zookeeper.ssl.endpoint.identification.algorithm", f"{algorithm!r} is neither HTTPS nor empty"
             )
-        ciphers = (self.get("zookeeper.ssl.cipher.suites") or "").split(",")
+        ciphers = self.ciphers("zookeeper.ssl.cipher.suites")
         return TlsSettings(
             self._store("keystore"),
             self._store("truststore"),
             versions=versions,
-            ciphers=tuple(text.strip() for text in ciphers if text.strip()),
+            ciphers=ciphers,
             checks_host=bool(algorithm),
         )
 
@@ -127,11 +123,9 @@ class _Said:
         location = self.get(f"zookeeper.ssl.{which}.location")
         if location is None:
             return None
-        kind = (self.get(f"zookeeper.ssl.{which}.type") or "JKS").upper()
-        if kind not in {"PEM", "PKCS12", "JKS"}:
-            raise self.refusal(f"zookeeper.ssl.{which}.type", f"{kind!r} is none of PEM, PKCS12, JKS")
-        text = self.get(f"zookeeper.ssl.{which}.password")
-        password = None if text is None else Secret(text)
+        name = f"zookeeper.ssl.{which}.type"
+        kind = self.store_kind(name, self.get(name))
+        password = self.secret(f"zookeeper.ssl.{which}.password")
         # ZooKeeper has no password of the key's own.
         return KeyStore(kind, location, None, password, password)
 
