@@ -76,10 +76,7 @@ def _fill_all(board: Board, column: int) -> None:
     for broker in _outside(board, column, over=False):
         if not targets.receivers[broker]:
             continue
-        only = np.full(len(board.violation), -np.inf)
-        only[broker] = 0.0
-        spare = np.where(targets.members, board.loads[:, column] - targets.low[:, column], 0.0)
-        spare[broker] = 0.0
+        only, spare = _only(board, broker), _spare(board, broker, column)
         for giver in np.argsort(-spare, kind="stable").tolist():
             lack = float(targets.low[broker, column] - board.loads[broker, column])
             if lack <= _LEAST_GAIN or spare[giver] <= 0 or board.spent():
@@ -89,16 +86,27 @@ def _fill_all(board: Board, column: int) -> None:
             _pull(board, giver, broker, column, part, only)
 
 
+def _only(board: Board, broker: int) -> Floats:
+    """What opens one broker alone."""
+    only = np.full(len(board.violation), -np.inf)
+    only[broker] = 0.0
+    return only
+
+
+def _spare(board: Board, broker: int, column: int) -> Floats:
+    """How much each other broker has above its own lower bound."""
+    targets = board.targets
+    spare = np.where(targets.members, board.loads[:, column] - targets.low[:, column], 0.0)
+    spare[broker] = 0.0
+    return spare
+
+
 def _fill_with_larger(board: Board, column: int) -> None:
     """Fill what neither a replica that fits nor a swap has filled, by the smallest replica that is more than enough."""
-    targets = board.targets
     for broker in _outside(board, column, over=False):
-        if not targets.receivers[broker]:
+        if not board.targets.receivers[broker]:
             continue
-        only = np.full(len(board.violation), -np.inf)
-        only[broker] = 0.0
-        spare = np.where(targets.members, board.loads[:, column] - targets.low[:, column], 0.0)
-        spare[broker] = 0.0
+        only, spare = _only(board, broker), _spare(board, broker, column)
         for giver in np.argsort(-spare, kind="stable")[:_SWAP_BROKERS].tolist():
             if spare[giver] <= 0 or board.spent() or _pull_smallest(board, giver, broker, column, only):
                 break
