@@ -123,7 +123,7 @@ class ControllerMachine:
         self.retry_at_ms: int | None = None
         self.refusals = 0
         self.examine_at_most = EXAMINED_AT_MOST
-        """Items of the next slice: fewer after a batch that was too great for ZooKeeper."""
+        """Items of the next slice: fewer after a batch that was too great for ZooKeeper, or forbidden."""
         self.set_aside: list[tuple[int, Task]] = []
         """What ZooKeeper does not let us write, each with the time of its next attempt."""
         self.forbidden: set[str] = set()
@@ -370,8 +370,7 @@ class ControllerMachine:
             bundle.notices.append(Notice("too-great", named, f"{told}: it stays as it is"))
             self._pass_over(decider, outstanding, told, now_ms, bundle)
             return
-        self._undo(outstanding.tasks)
-        self.examine_at_most = decided // 2
+        self._try_half(outstanding, decided)
         told = f"{len(outstanding.records)} records do not fit into one request; half as many are tried"
         bundle.notices.append(Notice("write-too-great", "zookeeper", told))
 
@@ -387,8 +386,7 @@ class ControllerMachine:
             self._refused(outstanding, event, now_ms, bundle)
             return
         if not alone:
-            self._undo(outstanding.tasks)
-            self.examine_at_most = decided // 2
+            self._try_half(outstanding, decided)
             return
         if event.told not in self.forbidden:
             self.forbidden.add(event.told)
@@ -427,6 +425,11 @@ class ControllerMachine:
         if due:
             self.late_replies = [(due_ms, reply) for due_ms, reply in self.late_replies if due_ms > now_ms]
         return due
+
+    def _try_half(self, outstanding: Outstanding, decided: int) -> None:
+        """Decide a batch again, half of it at once: what can't be written is found, and the others are."""
+        self._undo(outstanding.tasks)
+        self.examine_at_most = decided // 2
 
     def _undo(self, tasks: list[Task]) -> None:
         """A draft left no trace: its tasks are decided again."""
