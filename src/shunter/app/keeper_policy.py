@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from shunter.app.executor import Target
-from shunter.app.profiles import read_profiles
+from shunter.app.profiles import meant, read_profiles
 from shunter.app.targets import target_of
 from shunter.errors import FormatError, SettingsError
 from shunter.model.keeper import (
@@ -192,13 +191,10 @@ def _intents(where: str, table: dict[str, Any]) -> Intents:
 # ---- values
 
 
-def _refuse_unknown(where: str, table: dict[str, Any], known: Iterable[str]) -> None:
-    names = list(known)
+def _refuse_unknown(where: str, table: dict[str, Any], known: Collection[str]) -> None:
     for key in table:
-        if key not in names:
-            near = difflib.get_close_matches(key, names, n=1)
-            meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(names)}"
-            raise SettingsError(f"{where}{key} is no key of a policy; {meant}")
+        if key not in known:
+            raise SettingsError(f"{where}{key} is no key of a policy; {meant(key, known)}")
 
 
 def _table(where: str, value: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -109,13 +110,17 @@ def read_profiles() -> Profiles:
     )
 
 
+def meant(name: str, known: Collection[str]) -> str:
+    """Say which known name an unknown one may be a slip of, or which there are."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+
+
 def _settings(path: Path, where: str, table: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in table.items():
         if name not in SETTINGS:
-            near = difflib.get_close_matches(name, SETTINGS, n=1)
-            meant = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(SETTINGS)}"
-            raise SettingsError(f"settings file {path}: {where}{name} is no setting{meant}")
+            raise SettingsError(f"settings file {path}: {where}{name} is no setting; {meant(name, SETTINGS)}")
         values = value if isinstance(value, list) and name == "order" else [value]
         if not all(isinstance(each, _VALUES) for each in values):
             raise SettingsError(
@@ -126,4 +131,4 @@ def _settings(path: Path, where: str, table: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-__all__ = ["SETTINGS", "VARIABLES", "Profiles", "read_profiles", "settings_file", "variable_of"]
+__all__ = ["SETTINGS", "VARIABLES", "Profiles", "meant", "read_profiles", "settings_file", "variable_of"]

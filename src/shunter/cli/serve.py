@@ -13,6 +13,7 @@ from shunter.app.keeper_policy import KeptCluster, read_policies
 from shunter.cli.execution_display import say_json, told_bytes
 from shunter.cli.leaving import code_of, leave_with, told_error
 from shunter.cli.profiles import worst_of
+from shunter.core.keeper.signs import count
 from shunter.errors import ShunterError
 from shunter.views.keeper import ConditionView, ProposalView
 
@@ -120,7 +121,7 @@ def _show(look: LookTaken) -> ExitCode:
         told_error(look.error)
         return _code(look)
     click.echo(
-        f"cluster {look.cluster_id}: {_counted(look.brokers, 'broker')}, conditions that hold: {len(look.conditions)}"
+        f"cluster {look.cluster_id}: {count(look.brokers, 'broker')}, conditions that hold: {len(look.conditions)}"
     )
     if look.forgotten_minutes is not None:
         click.echo(
@@ -139,15 +140,11 @@ def _lasting(condition: ConditionView) -> str:
     return known if condition.minutes >= wanted else f"{known}; it has to hold for {wanted} minutes"
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def _show_proposal(proposal: ProposalView, plan: Path | None) -> None:
     mark = "proposes" if proposal.ready else "held back" if proposal.partitions else "nothing"
     if proposal.partitions:
-        size = f"{_counted(proposal.moves, 'replica')} to copy, {told_bytes(proposal.bytes)}"
-        told = f"{size}; {_counted(proposal.leader_changes, 'partition')} with another preferred leader"
+        size = f"{count(proposal.moves, 'replica')} to copy, {told_bytes(proposal.bytes)}"
+        told = f"{size}; {count(proposal.leader_changes, 'partition')} with another preferred leader"
     else:
         told = f"the planner finds nothing that mends {', '.join(proposal.conditions)}"
     click.echo(f"{mark:<9} {proposal.scope}: {told}")

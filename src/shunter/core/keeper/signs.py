@@ -65,12 +65,12 @@ def _dead(sighting: Sighting, policy: KeeperPolicy) -> Iterator[Sign]:
 
 def _log_dirs(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject]) -> Iterator[Sign]:
     """Log dirs that failed, by broker, and log dirs that are full on brokers whose disks together are not."""
+    offline: dict[BrokerId, list[OfflineReplica]] = {}
+    for each in sighting.inventory.partitions:
+        for broker_id in set(each.offline) & set(each.replicas):
+            offline.setdefault(broker_id, []).append(OfflineReplica(each.topic, each.partition, broker_id))
     for live in sighting.inventory.brokers:
-        lost = tuple(
-            OfflineReplica(each.topic, each.partition, live.id)
-            for each in sighting.inventory.partitions
-            if live.id in each.offline and live.id in each.replicas
-        )
+        lost = tuple(offline.get(live.id, ()))
         if lost and live.id not in policy.rails.frozen_brokers:
             text = f"{count(len(lost), 'replica')} of broker {live.id}, which is up, are on failed log dirs"
             yield Sign(Subject(Condition.LOG_DIR_FAILED, f"broker {live.id}"), text, (live.id,), lost)
