@@ -72,14 +72,10 @@ def pytest_runtest_makereport(item):
 
 
 @pytest.fixture
-def yard(shared_yard, request):
+def yard(shared_yard, tidied):
     """The cluster of all tests that leave it as they found it; a test that fails is tidied up after."""
-    from tidying import end_all
-
-    yield shared_yard
-    end_all()
-    if getattr(request.node, "failed_once", False):
-        shared_yard.tidy_up()
+    with tidied(shared_yard.cluster.brokers, shared_yard.bootstrap):
+        yield shared_yard
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ from functools import partial
 import pytest
 from yard import plan_of
 
-from shunter.app.demo.proof import Leftovers
 from shunter.testbed.waiting import wait_until
 
 # kafka-python leaves sockets to the collector when a broker dies under it.
@@ -80,21 +79,15 @@ def test_a_broker_is_frozen(yard, partitions):
         broker.pause()
         try:
             wait_until(
-                lambda: not registered(yard, 1), what="ZooKeeper has noticed that broker 1 is gone", timeout_s=30
+                lambda: not yard.has_znode("/brokers/ids/1"),
+                what="ZooKeeper has noticed that broker 1 is gone",
+                timeout_s=30,
             )
         finally:
             broker.resume()
-        wait_until(lambda: registered(yard, 1), what="broker 1 is back", timeout_s=40)
+        wait_until(lambda: yard.has_znode("/brokers/ids/1"), what="broker 1 is back", timeout_s=40)
         full_speed(yard, partitions)
         yard.wait_moved(partitions, (4, 3, 2))
-
-
-def registered(yard, id_):
-    leftovers = Leftovers(yard.cluster.zookeeper_connect)
-    try:
-        return leftovers.exists(f"/brokers/ids/{id_}")
-    finally:
-        leftovers.close()
 
 
 def test_an_apache_broker_takes_over_and_gives_back(yard, partitions):
@@ -103,7 +96,7 @@ def test_an_apache_broker_takes_over_and_gives_back(yard, partitions):
         slowly(yard, partitions, (4, 3, 2))
         yard.controller.kill()
         wait_until(
-            lambda: not yard.controller.is_leading() and controller_exists(yard),
+            lambda: not yard.controller.is_leading() and yard.has_znode("/controller"),
             what="an Apache broker is the controller",
             timeout_s=40,
         )
@@ -113,11 +106,3 @@ def test_an_apache_broker_takes_over_and_gives_back(yard, partitions):
         yard.wait_moved(partitions, (4, 3, 2))
         described = yard.reassign_tool(plan_of(partitions, (4, 3, 2)), "--verify")
         assert described.stdout.count("is completed.") == 4
-
-
-def controller_exists(yard):
-    leftovers = Leftovers(yard.cluster.zookeeper_connect)
-    try:
-        return leftovers.exists("/controller")
-    finally:
-        leftovers.close()

@@ -124,15 +124,15 @@ class Yard:
             # Whoever has just come back may not name all the others yet, and nobody waits for who is not named.
             named = {str(node.id) for node in cluster.nodes()}
             refused |= {ThrottleKey("broker", id_, LEADER_RATE): "not named" for id_ in live if id_ not in named}
-            if not self._exists(topic):  # Its settings went with it.
+            if not self.has_znode(f"/brokers/topics/{topic}"):  # Its settings went with it.
                 refused = {key: why for key, why in refused.items() if key.kind == "broker"}
                 settings = {key: value for key, value in settings.items() if key.kind == "broker"}
             return refused | cluster.not_in_force(settings)
 
-    def _exists(self, topic):
+    def has_znode(self, path):
         leftovers = Leftovers(self.cluster.zookeeper_connect)
         try:
-            return leftovers.exists(f"/brokers/topics/{topic}")
+            return leftovers.exists(path)
         finally:
             leftovers.close()
 
@@ -164,19 +164,6 @@ class Yard:
             assert left.holds, left
         finally:
             leftovers.close()
-
-    def tidy_up(self):
-        """After a test that failed: no broker dead, no throttle, no move, so that the next test fails by itself only."""
-        with suppress(PartFailed):
-            for broker in self.cluster.brokers.values():
-                if not broker.alive:
-                    broker.start()
-            wait_until(
-                lambda: cli("throttles", "clear", "--bootstrap-server", self.bootstrap, "--yes")[0] == 0,
-                what="no throttle is left",
-                timeout_s=60,
-            )
-            wait_until(lambda: self.moving() == set(), what="nothing moves", timeout_s=60)
 
     @contextmanager
     def traffic(self, partitions, records=20):
