@@ -51,17 +51,9 @@ PAIRS = ((1, 2), (3, 4))
 ONE_BATCH = {"replica.fetch.max.bytes": 16_384, "replica.fetch.response.max.bytes": 16_384}
 
 
-@dataclass(frozen=True)
-class Records:
-    """What a producer sends: bytes of a record, and of a batch."""
-
-    size: int
-    batch: int
-
-
 # Of each fetched partition the last batch comes whole or is cut off and dropped, but quotas count what was dropped too:
 # fetches of 128 KB of batches of 50 KB use three quarters of a throttle. Producers' defaults lose next to nothing.
-USUAL = Records(1_000, 16_384)
+RECORD_BYTES, BATCH_BYTES = 1_000, 16_384
 
 
 def placement(shift: int) -> dict[int, list[int]]:
@@ -193,30 +185,28 @@ def execute(cluster: KRaftCluster, folder: Path, number: int, scenario: Scenario
 
 @dataclass(frozen=True)
 class Stage:
-    """A cluster that some kinds share: its brokers, how they fetch, and what fills each partition of its topic."""
+    """A cluster that some kinds share: its brokers, how they fetch, and how much fills each partition of its topic."""
 
     brokers: tuple[int, ...]
     properties: dict[str, int]
-    records: Records
     partitions: int
     megabytes: int
 
 
 STAGES = {
-    "quotas": Stage(BROKERS, {}, USUAL, PARTITIONS, MEGABYTES),
-    "batches": Stage(BROKERS, ONE_BATCH, USUAL, PARTITIONS, MEGABYTES),
-    "pairs": Stage(ALL_BROKERS, {}, USUAL, 2, PAIR_MEGABYTES),
+    "quotas": Stage(BROKERS, {}, PARTITIONS, MEGABYTES),
+    "batches": Stage(BROKERS, ONE_BATCH, PARTITIONS, MEGABYTES),
+    "pairs": Stage(ALL_BROKERS, {}, 2, PAIR_MEGABYTES),
 }
 
 
 def fill(bootstrap: str, stage: Stage) -> None:
     """So many megabytes into every partition."""
-    records = stage.records
     producer = Producer(
-        {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 50, "batch.size": records.batch, "log_level": 0}
+        {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 50, "batch.size": BATCH_BYTES, "log_level": 0}
     )
-    block = b"x" * records.size
-    for index in range(stage.partitions * stage.megabytes * 1_000_000 // records.size):
+    block = b"x" * RECORD_BYTES
+    for index in range(stage.partitions * stage.megabytes * 1_000_000 // RECORD_BYTES):
         while True:
             try:
                 producer.produce(TOPIC, block, partition=index % stage.partitions)
