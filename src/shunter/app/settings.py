@@ -143,6 +143,13 @@ class ControllerConfig(BaseSettings):
         104_857_600, ge=65_536, description="bytes of requests held for clients; queued.max.request.bytes"
     )
     queued_max_answer_bytes: int = Field(67_108_864, ge=65_536, description="bytes of answers held for clients")
+    client_share_percent: int = Field(
+        50, ge=1, le=100, description="of these three, what one principal or one unknown address may take, percent"
+    )
+    max_connections_per_principal: int = Field(1_000, ge=1, description="connections of one principal taken at once")
+    handshakes_per_second: int = Field(
+        100, ge=1, le=100_000, description="TLS handshakes and logins begun in a second; as many of brokers' addresses"
+    )
     peer_timeout_ms: int = Field(
         30_000, ge=100, description="how long a request may take to arrive and an answer to be read, ms"
     )

@@ -23,9 +23,10 @@ from shunter.drivers.handlers.dispatch import respond
 from shunter.drivers.house import DECODED_HERE_BYTES, House
 from shunter.drivers.login import Login, LoginState
 from shunter.drivers.memory_pool import READ_BYTES
+from shunter.drivers.shares import Share
 from shunter.errors import DriverError, FormatError
 from shunter.model.partition import BrokerId
-from shunter.model.principal import ANONYMOUS
+from shunter.model.principal import ANONYMOUS, Principal
 from shunter.wire.framing import SIZE_BYTES, frame_length, read_request_head
 from shunter.wire.requests import (
     ALLOCATE_PRODUCER_IDS,
@@ -71,10 +72,12 @@ def hung_up(sockets: Iterable[int]) -> list[int]:
 class _Slot:
     """A request that was begun; answers go out in the order of the slots."""
 
-    __slots__ = ("answer", "broker", "failure", "held", "login", "task")
+    __slots__ = ("answer", "broker", "failure", "held", "login", "reserved", "share", "task")
 
-    def __init__(self, held: int, *, broker: bool, login: bool) -> None:
+    def __init__(self, held: int, share: Share, reserved: int, *, broker: bool, login: bool) -> None:
         self.held = held
+        self.share = share
+        self.reserved = reserved
         self.broker = broker
         self.login = login
         self.task: asyncio.Task[None] | None = None
@@ -90,6 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         self.kind = kind
         self.broker: BrokerId | None = None
         self.principal = ANONYMOUS
+        self.share = house.shares.enter(address)
         self.last_active = time.monotonic()
         self._house = house
         self._gate = gate
@@ -101,6 +105,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self.opened = self.last_active
         self._buffer = bytearray()
+        self._reserved = 0
+        """Bytes that its share has reserved for the request that is being read."""
         self._wanted: int | None = None
         """Bytes of the frame that comes next, size included; None while that is not known."""
         self._partial_since: float | None = None
@@ -118,6 +124,7 @@ class Connection(asyncio.BufferedProtocol):
         self._slots: deque[_Slot] = deque()
         self._chunks: Iterator[bytes | memoryview] | None = None
         self._sending: Answer | None = None
+        self._lent_to = self.share
         self._send_by = 0.0
         self._taken_at = 0.0
         """When the peer's kernel last took something of it."""
@@ -127,6 +134,11 @@ class Connection(asyncio.BufferedProtocol):
     def busy(self) -> bool:
         """Whether a request or an answer is under way."""
         return bool(self._slots or self._sending or self._buffer)
+
+    @property
+    def gone(self) -> bool:
+        """Whether it is closed, by us or by its peer."""
+        return self._closed or bool(hung_up([self._fd]))
 
     @property
     def unread(self) -> int | None:
@@ -145,9 +157,21 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         try:
-            self.principal = self._gate.principal(tls)
+            self._be(self._gate.principal(tls))
         except FormatError as stranger:
             self.leave("login", str(stranger), logging.WARNING)
+
+    def _be(self, principal: Principal) -> None:
+        """It is known whose connection it is: it counts to that principal from now on."""
+        if principal == self.principal or self._closed:
+            return
+        lack = self._house.door.become_known(self, principal, time.monotonic())
+        if lack is not None:
+            self._house.turn_away(f"{self._peer} ({principal})", lack)
+            self.hang_up()
+            return
+        self._house.shares.leave(self.share)
+        self.share = self._house.shares.enter(str(principal))
 
     def connection_lost(self, _reason: Exception | None) -> None:
         """See `asyncio.Protocol`."""
@@ -204,16 +228,18 @@ class Connection(asyncio.BufferedProtocol):
         """See `memory_pool.Holder`."""
         self._go_on()
 
-    def overdue(self, now: float, *, pressed: bool) -> tuple[str, str] | None:
+    def overdue(self, now: float) -> tuple[str, str] | None:
         """Tell why the connection has to be closed by now, and in which words; None: it has not.
+
+        Where others wait for the room that answers take, whoever does not read its answer goes sooner.
 
         Args:
             now: monotonic, in seconds.
-            pressed: others wait for the room that answers take: whoever does not read its answer goes sooner.
         """
         limits = self._house.limits
         allowed = limits.peer_timeout_ms / 1000
         if self._sending is not None:
+            pressed = self._house.pressed_for(self._lent_to)
             silent = min(allowed, PRESSED_SECONDS) if pressed and self.kind is not GuestKind.BROKER else allowed
             if now > min(self._send_by, self._taken_at + silent):
                 return "slow answer", f"it does not read its answer of {self._sending.size} bytes"
@@ -293,7 +319,13 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def _may_grow(self) -> bool:
-        return len(self._buffer) < ALLOWANCE_BYTES or self._house.pool_of(self.kind).may_go_on(self)
+        if len(self._buffer) < ALLOWANCE_BYTES:
+            return True
+        if not self._reserved and self._wanted is not None and self.kind is not GuestKind.BROKER:
+            if not self.share.reserve(self, self._wanted):
+                return False
+            self._reserved = self._wanted
+        return self._house.pool_of(self.kind).may_go_on(self)
 
     def _read(self, *, wanted: bool) -> None:
         if wanted != self._reading and self._transport is not None and not self._transport.is_closing():
@@ -356,11 +388,13 @@ class Connection(asyncio.BufferedProtocol):
             frame = bytes(view[SIZE_BYTES:end])
         del self._buffer[:end]
         self._wanted = None
-        slot = _Slot(max(0, len(frame) - ALLOWANCE_BYTES), broker=broker, login=self._is_login(frame))
+        login = self._is_login(frame)
+        slot = _Slot(max(0, len(frame) - ALLOWANCE_BYTES), self.share, self._reserved, broker=broker, login=login)
+        self._reserved = 0
         pool.take(self._unread() - before + slot.held)
         self._slots.append(slot)
         self._decoding = len(frame) > DECODED_HERE_BYTES
-        self._house.desk.began(broker=broker)
+        self._house.desk.began(self.share, broker=broker)
         slot.task = asyncio.create_task(self._serve(frame, slot), name=f"request-{self._peer}")
         slot.task.add_done_callback(partial(self._served, slot))
 
@@ -385,7 +419,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         if login.raw:
             token = await login.token(frame)
-            self.principal = login.principal or ANONYMOUS
+            self._be(login.principal or ANONYMOUS)
             return Answer(len(token).to_bytes(SIZE_BYTES, "big") + token)
         api_key = int.from_bytes(frame[:2], "big")
         if api_key not in _OF_LOGINS:
@@ -397,7 +431,7 @@ class Connection(asyncio.BufferedProtocol):
         answer = Answer(encode_response(parsed, await login.answer(parsed)))
         if login.state is LoginState.FAILED:
             self._last_word = login.failure
-        self.principal = login.principal or ANONYMOUS
+        self._be(login.principal or ANONYMOUS)
         return answer
 
     def _call(self, parsed: ParsedRequest) -> Call:
@@ -448,11 +482,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _served(self, slot: _Slot, task: asyncio.Task[None]) -> None:
         """A request is answered, or can't be."""
-        self._house.desk.ended(broker=slot.broker)
+        self._house.desk.ended(slot.share, broker=slot.broker)
         if self._closed:
             return
         self._house.pool_of(self.kind).take(-slot.held)
-        slot.held = 0
+        reserved = slot.reserved
+        slot.held = slot.reserved = 0
+        slot.share.release(reserved)
         if slot.answer is None:
             self._decoding = False
         slot.failure = asyncio.CancelledError() if task.cancelled() else task.exception()
@@ -476,8 +512,8 @@ class Connection(asyncio.BufferedProtocol):
                 self.leave("login", f"its login failed: {self._last_word}", logging.WARNING)
 
     def _send(self, answer: Answer) -> None:
-        self._house.lend(answer)
-        self._sending, self._chunks = answer, answer.chunks()
+        self._house.lend(answer, self.share)
+        self._sending, self._chunks, self._lent_to = answer, answer.chunks(), self.share
         allowed = self._house.limits.peer_timeout_ms / 1000
         self._taken_at = time.monotonic()
         self._send_by = self._taken_at + allowed + answer.size / SLOWEST_OUT
@@ -509,7 +545,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _sent(self) -> None:
         if self._sending is not None:
-            self._house.give_back(self._sending)
+            self._house.give_back(self._sending, self._lent_to)
             self._sending = self._chunks = None
 
     def _give_up(self, failure: BaseException) -> None:
@@ -543,6 +579,11 @@ class Connection(asyncio.BufferedProtocol):
         for slot in self._slots:
             if slot.task is not None:
                 slot.task.cancel()
+        reserved = [(slot.share, slot.reserved) for slot in self._slots] + [(self.share, self._reserved)]
         self._slots.clear()
+        self.share.forget(self)
+        for share, size in reserved:
+            share.release(size)
+        self._house.shares.leave(self.share)
         self._house.door.depart(self)
         self._house.forget(self._fd, self)

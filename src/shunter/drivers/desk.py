@@ -1,7 +1,8 @@
 """Whose request is next. Brokers' requests never wait here: this is the queue of everybody else.
 
-One request of each address is begun in turn, and of one address one of each connection, so that neither ten thousand
-requests on one connection nor a thousand connections from one host keep others waiting. In one pass of the event loop
+One request of each principal (of each address, where nobody logs in) is begun in turn, and of these one of each
+connection, so that neither ten thousand requests on one connection nor a thousand connections of one client keep others
+waiting; and none of them may have more than its share of what is begun (`shares`). In one pass of the event loop
 only as many are begun as take about `PASS_SECONDS`, found by measuring; while a broker waits for an answer, one.
 
 Clients that don't read their answers can fill the room for answers, and clients that ask much can fill the bound of
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from shunter.drivers.fair_selector import AT_MOST, FairSelector
+from shunter.drivers.shares import Share
 
 PASS_SECONDS = 0.003
 """An ISR change takes some six passes: read, decide, write to ZooKeeper, hear of it, answer."""
@@ -29,7 +31,7 @@ MOST_QUICK = 100
 class Asker(Protocol):
     """A connection, as the desk sees it."""
 
-    address: str
+    share: Share
 
     def take_turn(self) -> None:
         """Begin one request."""
@@ -41,21 +43,33 @@ class Asker(Protocol):
 
 
 class _Lane:
-    """Connections that have a request ready, by address; each address has its turn, then each of its connections."""
+    """Connections that have a request ready, by whose they are; each of these has its turn, then each of its connections.
 
-    def __init__(self) -> None:
-        self._rings: OrderedDict[str, deque[Asker]] = OrderedDict()
+    Args:
+        may: tells whether one of a share may be begun. Few can be out of room at a time: each holds a great part of it.
+    """
+
+    def __init__(self, may: Callable[[Share], bool]) -> None:
+        self._rings: OrderedDict[Share, deque[Asker]] = OrderedDict()
+        self._may = may
         self.length = 0
 
+    def __contains__(self, share: Share) -> bool:
+        return share in self._rings
+
     def append(self, asker: Asker) -> None:
-        self._rings.setdefault(asker.address, deque()).append(asker)
+        self._rings.setdefault(asker.share, deque()).append(asker)
         self.length += 1
 
-    def pop(self) -> Asker:
-        address, ring = self._rings.popitem(last=False)
+    def next(self) -> Share | None:
+        """Tell whose turn it is; None where nobody waits that has room."""
+        return next((share for share in self._rings if self._may(share)), None)
+
+    def pop(self, share: Share) -> Asker:
+        ring = self._rings.pop(share)
         asker = ring.popleft()
         if ring:
-            self._rings[address] = ring
+            self._rings[share] = ring
         self.length -= 1
         return asker
 
@@ -78,7 +92,8 @@ class Desk:
         self.most_quick = MOST_QUICK
         self._room = room
         self._selector = selector
-        self._quick, self._ordinary = _Lane(), _Lane()
+        self._quick = _Lane(lambda share: share.begun < share.most + self.most_quick)
+        self._ordinary = _Lane(Share.may_begin)
         self._writers: deque[Asker] = deque()
         self._share = MOST_IN_A_PASS
         self._scheduled_at: float | None = None
@@ -87,6 +102,10 @@ class Desk:
     def waiting(self) -> int:
         """Count the connections whose request waits for its turn."""
         return self._quick.length + self._ordinary.length
+
+    def waits(self, share: Share) -> bool:
+        """Tell whether a request of somebody waits for its turn."""
+        return share in self._ordinary
 
     def queue(self, asker: Asker, *, quick: bool) -> None:
         """A connection has a request; `quick` ones (versions, and what brokers ask) don't wait behind the others."""
@@ -98,34 +117,36 @@ class Desk:
         self._writers.append(asker)
         self.wake()
 
-    def began(self, *, broker: bool) -> None:
+    def began(self, share: Share, *, broker: bool) -> None:
         """A request is begun."""
         if broker:
             self.brokers += 1
             self._hurry()
         else:
             self.begun += 1
+            share.begun += 1
 
-    def ended(self, *, broker: bool) -> None:
+    def ended(self, share: Share, *, broker: bool) -> None:
         """A request is answered, or nobody waits for it any more."""
         if broker:
             self.brokers -= 1
             self._hurry()
         else:
             self.begun -= 1
+            share.begun -= 1
             self.wake()
 
     def wake(self) -> None:
         """Go on, if there is something to go on with."""
-        if self._scheduled_at is None and (self._writers or self._may_begin_quick() or self._may_begin()):
+        if self._scheduled_at is None and (self._writers or self._next_quick() or self._next_ordinary()):
             self._scheduled_at = time.perf_counter()
             asyncio.get_running_loop().call_soon(self._pass)
 
-    def _may_begin(self) -> bool:
-        return self._ordinary.length > 0 and self.begun < self._most and self._room()
+    def _next_ordinary(self) -> Share | None:
+        return self._ordinary.next() if self.begun < self._most and self._room() else None
 
-    def _may_begin_quick(self) -> bool:
-        return self._quick.length > 0 and self.begun < self._most + self.most_quick
+    def _next_quick(self) -> Share | None:
+        return self._quick.next() if self.begun < self._most + self.most_quick else None
 
     def _hurry(self) -> None:
         if self._selector is not None:
@@ -149,7 +170,9 @@ class Desk:
     def _one_of_each(self) -> None:
         if self._writers:
             self._writers.popleft().write_on()
-        if self._may_begin_quick():
-            self._quick.pop().take_turn()
-        if self._may_begin():
-            self._ordinary.pop().take_turn()
+        quick = self._next_quick()
+        if quick is not None:
+            self._quick.pop(quick).take_turn()
+        ordinary = self._next_ordinary()
+        if ordinary is not None:
+            self._ordinary.pop(ordinary).take_turn()

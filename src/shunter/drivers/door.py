@@ -22,11 +22,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from enum import Enum
 from itertools import islice
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from shunter.model.partition import BrokerId
+from shunter.model.principal import ANONYMOUS, Principal
 from shunter.model.settings import WireLimits
 
+_Key = TypeVar("_Key", str, Principal)
 CONNECTIONS_PER_BROKER = 8
 """A broker has three: for ISR changes, for producer ids, and one to shut down."""
 ANTEROOM = 64
@@ -50,6 +52,8 @@ class Guest(Protocol):
     """A connection, as the door sees it."""
 
     address: str
+    principal: Principal
+    """Who logged in, or showed a certificate."""
     kind: GuestKind
     broker: BrokerId | None
     """Who it is, once that is proved."""
@@ -79,6 +83,7 @@ class Door:
         self._registered = registered
         self._clients: OrderedDict[Guest, None] = OrderedDict()
         self._by_address: dict[str, OrderedDict[Guest, None]] = {}
+        self._by_principal: dict[Principal, OrderedDict[Guest, None]] = {}
         self._newcomers: OrderedDict[Guest, None] = OrderedDict()
         self._brokers: dict[BrokerId, OrderedDict[Guest, None]] = {}
         self._claiming: set[Guest] = set()
@@ -96,7 +101,7 @@ class Door:
 
     def kind_for(self, address: str) -> GuestKind | None:
         """Tell which room a newcomer gets, and make room in the anteroom; None: it is turned away."""
-        if self._lack(address) is None:
+        if self._lack(address, ANONYMOUS) is None:
             return GuestKind.CLIENT
         if len(self._newcomers) < ANTEROOM:
             return GuestKind.NEWCOMER
@@ -116,6 +121,7 @@ class Door:
         else:
             self._clients[guest] = None
             self._by_address.setdefault(guest.address, OrderedDict())[guest] = None
+            self._by_principal.setdefault(guest.principal, OrderedDict())[guest] = None
 
     def become_client(self, guest: Guest, now: float) -> str | None:
         """Let a newcomer into the clients' room, for the idlest client if need be.
@@ -123,16 +129,34 @@ class Door:
         Returns:
             The bound that it meets, where nobody goes for it; None if it is in.
         """
-        for _ in range(2):
-            lack = self._lack(guest.address)
+        for _ in range(3):
+            lack = self._lack(guest.address, guest.principal)
             if lack is None:
                 break
-            of = self._by_address[guest.address] if lack == "max.connections.per.ip" else self._clients
-            if not self.make_room(now, of):
+            of = {
+                "max.connections.per.ip": self._by_address.get(guest.address),
+                "max.connections.per.principal": self._by_principal.get(guest.principal),
+            }
+            if not self.make_room(now, of.get(lack, self._clients)):
                 return lack
         self._newcomers.pop(guest, None)
         guest.kind = GuestKind.CLIENT
         self.enter(guest)
+        return None
+
+    def become_known(self, guest: Guest, principal: Principal, now: float) -> str | None:
+        """It is known whose a connection is: it takes the place of that principal's idlest client if need be.
+
+        Returns:
+            The bound that it meets, where nobody goes for it; None if it may stay.
+        """
+        counted = guest.kind is GuestKind.CLIENT and guest in self._clients
+        if counted and self._lack_of(principal) and not self.make_room(now, self._by_principal[principal]):
+            return "max.connections.per.principal"
+        if counted:
+            self._forget(self._by_principal, guest.principal, guest)
+            self._by_principal.setdefault(principal, OrderedDict())[guest] = None
+        guest.principal = principal
         return None
 
     def become_broker(self, guest: Guest, broker: BrokerId) -> None:
@@ -161,6 +185,7 @@ class Door:
         if guest.kind is GuestKind.CLIENT:
             self._clients.move_to_end(guest)
             self._by_address[guest.address].move_to_end(guest)
+            self._by_principal[guest.principal].move_to_end(guest)
         elif guest.kind is GuestKind.BROKER and guest.broker is not None:
             self._brokers[guest.broker].move_to_end(guest)
 
@@ -175,10 +200,8 @@ class Door:
                 self._brokers.pop(guest.broker, None)
         elif guest in self._clients:
             del self._clients[guest]
-            of_address = self._by_address[guest.address]
-            del of_address[guest]
-            if not of_address:
-                del self._by_address[guest.address]
+            self._forget(self._by_address, guest.address, guest)
+            self._forget(self._by_principal, guest.principal, guest)
 
     def make_room(self, now: float, of: Iterable[Guest] | None = None, count: int = 1) -> int:
         """Let the idlest clients go.
@@ -192,8 +215,21 @@ class Door:
             guest.leave("room", f"idle for {now - guest.last_active:.1f} s, and others want its place")
         return len(going)
 
-    def _lack(self, address: str) -> str | None:
+    @staticmethod
+    def _forget(counted: dict[_Key, OrderedDict[Guest, None]], key: _Key, guest: Guest) -> None:
+        del counted[key][guest]
+        if not counted[key]:
+            del counted[key]
+
+    def _lack_of(self, principal: Principal) -> bool:
+        """Tell whether somebody has all its places; whoever is not known is counted by address alone."""
+        taken = len(self._by_principal.get(principal, ()))
+        return principal != ANONYMOUS and taken >= self.limits.max_connections_per_principal
+
+    def _lack(self, address: str, principal: Principal) -> str | None:
         """Tell which bound another client from an address would meet."""
+        if self._lack_of(principal):
+            return "max.connections.per.principal"
         if len(self._by_address.get(address, ())) >= self.limits.max_connections_per_ip:
             return "max.connections.per.ip"
         return "max.connections" if len(self._clients) >= self.limits.max_connections else None

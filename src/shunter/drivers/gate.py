@@ -9,7 +9,7 @@ from typing import Any
 from shunter.drivers.login import CredentialOf, Login
 from shunter.drivers.tls import TlsContexts
 from shunter.model.principal import ANONYMOUS, Principal
-from shunter.model.security import PLAINTEXT, ListenerSecurity, ScramCredential
+from shunter.model.security import PLAINTEXT, ListenerSecurity, ScramCredential, SecurityProtocol
 
 
 async def _nobody(_user: str, _mechanism: str) -> ScramCredential | None:
@@ -48,6 +48,11 @@ class ListenerGate:
         self.security = security
         self._tls = tls
         self._credential_of = credential_of
+
+    @property
+    def asks(self) -> bool:
+        """Whether it costs us something until we know who comes."""
+        return self.security.protocol is not SecurityProtocol.PLAINTEXT
 
     @property
     def tls(self) -> ssl.SSLContext | None:

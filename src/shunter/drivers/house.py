@@ -12,6 +12,7 @@ from shunter.drivers.door import Door, Guest, GuestKind
 from shunter.drivers.fair_selector import FairSelector
 from shunter.drivers.handlers.context import Node
 from shunter.drivers.memory_pool import READ_BYTES, MemoryPool
+from shunter.drivers.shares import AnswerRoom, Share, Shares
 from shunter.model.settings import WireLimits
 from shunter.wire.requests import ParsedRequest, decode_request
 
@@ -28,12 +29,12 @@ class House:
         self.stats = node.stats
         self.addresses = BrokerAddresses()
         self.door = Door(limits, self.addresses.__contains__)
-        self.answers = MemoryPool(limits.queued_max_answer_bytes)
+        self.shares = Shares(limits)
+        self.answers = AnswerRoom(limits.queued_max_answer_bytes)
         self.desk = Desk(limits.queued_max_requests, lambda: not self.answers.full, selector)
         self.scratch = memoryview(bytearray(READ_BYTES))
         self._pools = MemoryPool(limits.queued_max_request_bytes), MemoryPool(limits.queued_max_request_bytes)
         self._selector = selector
-        self._lent: dict[int, int] = {}
         self._decoders: dict[bool, ThreadPoolExecutor] = {}
 
     @property
@@ -45,25 +46,20 @@ class House:
         """Give the memory for requests of a kind: brokers have their own."""
         return self._pools[1 if kind is GuestKind.BROKER else 0]
 
-    def lend(self, answer: Answer) -> None:
-        """Count the memory of an answer that is about to be sent; what several share is counted once."""
-        if answer.pieces:
-            users = self._lent.get(id(answer.pieces), 0)
-            self._lent[id(answer.pieces)] = users + 1
-            if users == 0:
-                self.answers.take(answer.shared)
-        self.answers.take(answer.own)
+    def lend(self, answer: Answer, share: Share) -> None:
+        """Count the memory of an answer that is about to be sent, for everybody and for who gets it."""
+        self.answers.lend(answer)
+        share.answers.lend(answer)
 
-    def give_back(self, answer: Answer) -> None:
+    def give_back(self, answer: Answer, share: Share) -> None:
         """An answer is sent, or will never be."""
-        if answer.pieces:
-            users = self._lent.pop(id(answer.pieces)) - 1
-            if users:
-                self._lent[id(answer.pieces)] = users
-            else:
-                self.answers.take(-answer.shared)
-        self.answers.take(-answer.own)
+        self.answers.give_back(answer)
+        share.answers.give_back(answer)
         self.desk.wake()
+
+    def pressed_for(self, share: Share) -> bool:
+        """Whether requests of somebody wait because of answers, of everybody's or of its own, that nobody reads."""
+        return self.pressed or (share.answers.full and self.desk.waits(share))
 
     async def decode(self, frame: bytes, peer: str, *, broker: bool) -> ParsedRequest:
         """Decode a request; a large one in a thread, which shares nothing with us.
@@ -90,6 +86,7 @@ class House:
         allowed = {
             "max.connections": self.limits.max_connections,
             "max.connections.per.ip": self.limits.max_connections_per_ip,
+            "max.connections.per.principal": self.limits.max_connections_per_principal,
         }
         told = f"{bound}={allowed[bound]}" if bound in allowed else f"no more {bound}"
         self.stats.refuse(bound, f"{peer} turned away: {told}, and none of those that are open is idle")

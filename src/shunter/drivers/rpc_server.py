@@ -24,6 +24,7 @@ from shunter.drivers.door import GuestKind
 from shunter.drivers.fair_selector import FairSelector
 from shunter.drivers.gate import ListenerGate
 from shunter.drivers.handlers.context import Node
+from shunter.drivers.handshakes import Handshakes
 from shunter.drivers.house import House
 from shunter.errors import DriverError, SettingsError
 from shunter.model.settings import WireLimits
@@ -95,6 +96,9 @@ class RpcServer:
         self._sockets: list[socket.socket] = []
         self._greetings: set[asyncio.Task[object]] = set()
         self._sweeper: asyncio.TimerHandle | None = None
+        self._handshakes = Handshakes(
+            self.house.limits.handshakes_per_second, self.house.addresses.__contains__, time.monotonic
+        )
 
     async def listen(self, listeners: Sequence[Listener]) -> tuple[Listener, ...]:
         """Open the listeners and tell them with the ports that they got.
@@ -126,6 +130,7 @@ class RpcServer:
             loop.remove_reader(bound)
             bound.close()
         self._sockets.clear()
+        self._handshakes.close()
         for greeting in self._greetings:
             greeting.cancel()
         await asyncio.gather(*self._greetings, return_exceptions=True)
@@ -183,17 +188,38 @@ class RpcServer:
         fd = accepted.fileno()
         connection = Connection(self.house, gate, fd, peer, host, kind)
         self.house.door.enter(connection)
-        loop = asyncio.get_running_loop()
-        tls = gate.tls
-        patience = (
-            {}
-            if tls is None
-            else {"ssl_handshake_timeout": HANDSHAKE_SECONDS, "ssl_shutdown_timeout": FAREWELL_SECONDS}
-        )
-        taking = loop.connect_accepted_socket(lambda: connection, accepted, ssl=tls, **patience)
-        greeting = loop.create_task(taking, name=f"greet-{peer}")
+        taking = self._take_in(connection, accepted, gate)
+        greeting = asyncio.get_running_loop().create_task(taking, name=f"greet-{peer}")
         self._greetings.add(greeting)
         greeting.add_done_callback(partial(self._greeted, connection, gate))
+
+    async def _take_in(self, connection: Connection, accepted: socket.socket, gate: ListenerGate) -> None:
+        """Begin to read from a newcomer; where it has to say who it is, in its turn."""
+        loop = asyncio.get_running_loop()
+        patience: dict[str, float] = {}
+        try:
+            if gate.asks and not await self._has_turn(connection):
+                accepted.close()
+                connection.hang_up()
+                return
+            tls = gate.tls
+            if tls is not None:
+                patience = {"ssl_handshake_timeout": HANDSHAKE_SECONDS, "ssl_shutdown_timeout": FAREWELL_SECONDS}
+        except BaseException:
+            accepted.close()
+            raise
+        await loop.connect_accepted_socket(lambda: connection, accepted, ssl=tls, **patience)
+
+    async def _has_turn(self, connection: Connection) -> bool:
+        """Wait until its handshake may begin; False where it has gone, or waited for too long."""
+        try:
+            async with asyncio.timeout(self.house.limits.peer_timeout_ms / 1000):
+                await self._handshakes.turn(connection.address, lambda: connection.gone)
+        except TimeoutError:
+            rate = self.house.limits.handshakes_per_second
+            self.stats.refuse("handshakes", f"{connection.address} waited in vain: handshakes_per_second={rate}")
+            return False
+        return not connection.gone
 
     def _greeted(self, connection: Connection, gate: ListenerGate, greeting: asyncio.Task[object]) -> None:
         self._greetings.discard(greeting)
@@ -217,9 +243,8 @@ class RpcServer:
         unread = {each.unread: each for each in connections if each.unread is not None}
         for fd in hung_up(unread):
             unread[fd].hang_up()
-        pressed = self.house.pressed
         for each in connections:
-            overdue = each.overdue(now, pressed=pressed)
+            overdue = each.overdue(now)
             if overdue is not None:
                 each.leave(*overdue, logging.DEBUG if overdue[0] == "idle" else logging.WARNING)
 

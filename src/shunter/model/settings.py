@@ -86,5 +86,10 @@ class WireLimits:
     queued_max_requests: int = 500
     queued_max_request_bytes: int = 104_857_600
     queued_max_answer_bytes: int = 67_108_864
+    client_share_percent: int = 50
+    """What one principal, or one address where nobody logs in, may take of the three bounds above."""
+    max_connections_per_principal: int = 1_000
+    handshakes_per_second: int = 100
+    """TLS handshakes and logins that are begun."""
     peer_timeout_ms: int = 30_000
     """How long a request may take to come, and an answer to go, beside what its size allows."""

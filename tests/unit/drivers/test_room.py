@@ -320,9 +320,8 @@ async def test_all_who_ask_for_everything_share_its_memory():
         deaf = [await w.client(receive=4_096) for _ in range(50)]
         for one in deaf:
             one.send(3, 12, topics=None)
-        await until(lambda: len(w.server.house._lent) == 1 and w.server.house.desk.begun == 0)
-        (users,) = w.server.house._lent.values()
-        assert users == 50
+        await until(lambda: len(w.server.house.answers.sharers) == 1 and w.server.house.desk.begun == 0)
+        assert w.server.house.answers.sharers == (50,)
         assert w.server.house.answers.held < 2_000_000
 
 
@@ -415,7 +414,7 @@ async def test_an_address_with_many_connections_gets_no_more_turns_than_one_with
 
 
 async def test_requests_of_clients_are_begun_up_to_a_bound_and_brokers_beyond_it():
-    async with rpc_world(WireLimits(queued_max_requests=3)) as w:
+    async with rpc_world(WireLimits(queued_max_requests=3, client_share_percent=100)) as w:
         w.server.house.desk.most_quick = 0
         with_a_broker(w)
         broker = await w.client()

@@ -1,0 +1,118 @@
+"""Whose TLS handshake or login begins next: so many in a second, one of each address in turn.
+
+A handshake costs the event loop a millisecond or two before anybody knows who comes. Addresses that live brokers have
+registered have a line of their own, of the same speed, so that no flood from elsewhere keeps a broker waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+BURST_SECONDS = 0.1
+"""What was not used in this time may be used at once."""
+
+
+class _Waiter(NamedTuple):
+    """Somebody who waits."""
+
+    future: asyncio.Future[None]
+    gone: Callable[[], bool]
+
+
+class _Line:
+    """Those who wait, by address; and how many may begin now."""
+
+    def __init__(self, per_second: int, now: float) -> None:
+        self._rings: OrderedDict[str, deque[_Waiter]] = OrderedDict()
+        self._per_second = per_second
+        self._most = max(1.0, per_second * BURST_SECONDS)
+        self._left = self._most
+        self._counted_at = now
+
+    def take(self, now: float) -> bool:
+        """Use one turn, if there is one by now."""
+        self._left = min(self._most, self._left + (now - self._counted_at) * self._per_second)
+        self._counted_at = now
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True
+
+    @property
+    def wait_seconds(self) -> float:
+        """How long until there is a turn."""
+        return max(0.0, (1.0 - self._left) / self._per_second)
+
+    def append(self, address: str, waiter: _Waiter) -> None:
+        self._rings.setdefault(address, deque()).append(waiter)
+
+    def __bool__(self) -> bool:
+        """Whether somebody still waits; whoever has gone is forgotten."""
+        while self._rings:
+            address, ring = next(iter(self._rings.items()))
+            while ring and (ring[0].future.done() or ring[0].gone()):
+                future = ring.popleft().future
+                if not future.done():
+                    future.set_result(None)
+            if ring:
+                return True
+            del self._rings[address]
+        return False
+
+    def pop(self) -> _Waiter:
+        """Give the next, which has to be there."""
+        address, ring = self._rings.popitem(last=False)
+        waiter = ring.popleft()
+        if ring:
+            self._rings[address] = ring
+        return waiter
+
+
+class Handshakes:
+    """Lets handshakes begin.
+
+    Args:
+        per_second: how many, of registered addresses and of all others, each.
+        registered: tells whether a live broker has registered an address.
+        now: a monotonic clock, in seconds.
+    """
+
+    def __init__(self, per_second: int, registered: Callable[[str], bool], now: Callable[[], float]) -> None:
+        self._now = now
+        self._registered = registered
+        self._lines = {of_brokers: _Line(per_second, now()) for of_brokers in (True, False)}
+        self._timers: dict[bool, asyncio.TimerHandle] = {}
+
+    async def turn(self, address: str, gone: Callable[[], bool]) -> None:
+        """Wait for the turn of somebody from an address; whoever is gone uses no turn, and need not wait."""
+        of_brokers = self._registered(address)
+        line = self._lines[of_brokers]
+        if not line and line.take(self._now()):
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        line.append(address, _Waiter(waiter, gone))
+        self._wake_later(of_brokers)
+        await waiter
+
+    def close(self) -> None:
+        """Let nobody begin any more."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _wake_later(self, of_brokers: bool) -> None:
+        if of_brokers not in self._timers:
+            wait = self._lines[of_brokers].wait_seconds
+            self._timers[of_brokers] = asyncio.get_running_loop().call_later(wait, self._wake, of_brokers)
+
+    def _wake(self, of_brokers: bool) -> None:
+        self._timers.pop(of_brokers, None)
+        line = self._lines[of_brokers]
+        while line:
+            if not line.take(self._now()):
+                self._wake_later(of_brokers)
+                return
+            line.pop().future.set_result(None)
