@@ -78,6 +78,8 @@ KEPT = {
     95305225: "a broker was told at once that its ISR may not be written, and asked again without a pause",
     95318539: "a move took a replica away before an order that named it, and a rule wanted the order taken",
     95319722: "a topic grew by two requests at a time, and a rule wanted the second one refused",
+    95317365: "a rollback waited for a replica that a broker had placed on a controller",
+    95320263: "a simulated Apache controller ended a leader's asking for good while its znode was garbled",
     95310650: "nobody slept while a batch was written, for what ZooKeeper had forbidden before was due again",
     95310412: "ZooKeeper forbade a topic's znode, and a rule wanted Apache's answer to a topic that could be made",
     95305435: "after a refused write a slice looked at the same few held items for ever, and never at the next",

@@ -306,6 +306,9 @@ class ApacheController:
         error = ErrorCode.NONE
         if state is None or tp.topic in truth.deleting:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif znodes.state(tp.topic, tp.partition) in truth.garbled:
+            # Kinder than Apache as well: its answer ends the asking for good, also when the znode is put right.
+            error = ErrorCode.UNKNOWN_SERVER_ERROR
         elif proposal.leader_epoch < state.leader_epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH
         elif isr == state.isr:

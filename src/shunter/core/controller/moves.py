@@ -14,6 +14,7 @@ from shunter.core.controller.elections import min_isr, unreadable_state
 from shunter.core.controller.events import ReassignmentChange
 from shunter.core.controller.lifecycle import BEGUN, Trigger
 from shunter.core.controller.load import Load
+from shunter.core.controller.owed_replicas import to_return_to
 from shunter.core.controller.state import ControllerState
 from shunter.core.reassignment import (
     Situation,
@@ -285,6 +286,7 @@ class Moves:
             self._await_first_leader(draft, tp, move)
             return
         if move.phase is Phase.ROLLING_BACK:
+            move = self._with_replicas_to_return_to(draft, tp, move)
             outcome = roll_back(situation, original=move.original)
         else:
             outcome = next_step(
@@ -298,6 +300,16 @@ class Moves:
             self._count(draft).add(_added(move))
             move = draft.transition(tp, Trigger.BEGUN, move)
         self._follow(draft, tp, move, outcome)
+
+    @staticmethod
+    def _with_replicas_to_return_to(draft: Draft, tp: TopicPartition, move: Reassignment) -> Reassignment:
+        """A broker may have placed an original replica on a controller, who will never hold it: not waited for."""
+        restored = to_return_to(draft, tp, move.original)
+        if restored == move.original:
+            return move
+        told = f"a controller can hold no replica: it is rolled back to {list(restored)}, not to {list(move.original)}"
+        draft.notices.append(Notice("assignment-mended", str(tp), told))
+        return draft.transition(tp, Trigger.AMENDED, move._replace(original=restored))
 
     def _await_first_leader(self, draft: Draft, tp: TopicPartition, move: Reassignment) -> None:
         """Nobody has led the partition yet: its topic was made a moment ago, or none of its brokers lives."""

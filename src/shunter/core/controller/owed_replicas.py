@@ -49,6 +49,22 @@ def without_controllers(draft: Draft, tp: TopicPartition, replicas: Replicas) ->
     return mended
 
 
+def to_return_to(draft: Draft, tp: TopicPartition, original: Replicas) -> Replicas:
+    """Which replicas a rollback restores: the original ones, and for a controller's id among them another broker.
+
+    It is one that the move has brought already, else a live one that is free, else none.
+    """
+    ids = draft.state.controllers
+    partition = draft.partition(tp)
+    brought = () if partition is None else partition.assignment.replicas
+    restored: Replicas = ()
+    for broker in original:
+        there = (each for each in brought if each not in ids and each not in (*original, *restored))
+        chosen = broker if broker not in ids else next(there, None) or spare_broker(draft, tp, (*original, *restored))
+        restored = restored if chosen is None else (*restored, chosen)
+    return restored or original
+
+
 def placed_on_controllers(state: ControllerState, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
     """Which of these have a leader already and a replica on a controller's id all the same."""
     return [tp for tp, _ in _led_with_controllers(state, partitions)]

@@ -506,3 +506,26 @@ def test_a_broker_that_comes_with_a_controllers_id_is_a_broker():
     assert world.store.controller_ids == {US}
     write(world, (1, 101))
     assert world.replicas(T0) == (1, 101)
+
+
+@pytest.mark.parametrize(
+    ("original", "restored"),
+    [((2, 101), {(2, 1)}), ((2, 101, 102), {(2, 1, 3), (2, 1, 4)})],
+    ids=["who-was-brought-stays", "somebody-free-comes"],
+)
+def test_a_rollback_waits_for_no_replica_on_a_controller(original, restored):
+    """A broker placed it there; we began to take a move of it back, and an Apache controller finished the move."""
+    world = Harness()
+    world.store.controller_ids = frozenset({US, 101, 102})
+    world.store.topics["t"] = Topic("t", UUID(int=5), {0: ReplicaAssignment((1, 2))}, 0)
+    world.store.states[T0] = LeaderAndIsr(2, 0, (2, 1), 0)
+    moving = ReplicaAssignment((1, *original), (1,), original[1:])
+    world.store.reassignments[T0] = Reassignment(
+        UUID(int=5), original, (1, 2), Strategy.ALL_AT_ONCE, Phase.ROLLING_BACK, moving, 0, len(original)
+    )
+    world.start()
+    world.catch_up_all()
+    assert world.replicas(T0) in restored
+    assert not world.store.reassignments
+    assert world.told("assignment-mended")
+    world.check()
