@@ -237,6 +237,12 @@ def _growing(draft: Draft, name: str, total: int) -> tuple[TopicState, int]:
     if _is_moving(draft.state, topic):
         told = f"A partition reassignment is in progress for the topic '{name}'."
         raise RequestRejected(ErrorCode.REASSIGNMENT_IN_PROGRESS, told)
+    if name in draft.state.left_out.owed_replicas:
+        told = (
+            f"How many replicas topic '{shortened(name)}' is owed can't be read: mend or remove"
+            f" /admin/shunter/owed_replicas/{shortened(name)}, and start the controller again."
+        )
+        raise RequestRejected(ErrorCode.UNKNOWN_SERVER_ERROR, told)
     have = len(topic.partitions)
     if max(topic.partitions, default=0) != have - 1:
         told = f"The partitions of topic '{name}' do not count up from 0: its znode was written by somebody else."

@@ -160,6 +160,19 @@ def test_a_topic_that_is_owed_a_replica_does_not_grow_with_fewer():
     assert len(world.replicas(("t", 2))) == 3
 
 
+def test_a_topic_whose_owed_replicas_can_not_be_read_does_not_grow():
+    """Nobody knows how many replicas were asked for; its new partitions might get fewer."""
+    world = owing()
+    world.store.owed_replicas.clear()
+    world.store.left_out = world.store.left_out._replace(owed_replicas=frozenset({"t"}))
+    world.fail_over()
+    world.feed(PartitionsSubmitted({"t": (3, None)}, False, 7))
+    (result,) = world.replies[7].topics
+    assert result.error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "/admin/shunter/owed_replicas/t" in result.message
+    assert world.store.topics["t"].assignments.keys() == {0, 1}
+
+
 def test_what_is_owed_is_placed_as_soon_as_a_broker_is_there():
     world = owing()
     before = world.leadership(T0)
