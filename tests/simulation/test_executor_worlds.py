@@ -57,6 +57,7 @@ def test_executor_worlds_keep_every_rule_for_hours(record_property):
     "seed",
     [
         91000494,  # The journal was damaged after it had been read, and before its reader heard what was in it.
+        97305787,  # A replica was moved out of its log dir while its move waited to end, and the move ended as done.
         97303545,  # A broker told of a deleted topic's list, and a rule did not know that it hears late.
         96000300,  # A list that a process with another clock had given back was remembered as somebody else's.
     ],

@@ -17,8 +17,12 @@ ASK_AGAIN_MS = 10_000
 def decide_log_dirs(state: ExecutorState) -> None:
     """See which moves have all their replicas in the log dirs that the plan names."""
     for move in state.open_moves():
-        if move.log_dirs and not move.log_dir_status.done and move.step is None and _placed(state, move):
+        if not move.log_dirs or move.step is not None:
+            continue
+        if not move.log_dir_status.done and _placed(state, move):
             move.log_dir_status = replace(move.log_dir_status, done=True)
+        elif move.log_dir_status.done and _moved_on(state, move):
+            move.log_dir_status = replace(move.log_dir_status, done=False)
 
 
 def _placed(state: ExecutorState, move: Move) -> bool:
@@ -32,6 +36,18 @@ def _placed(state: ExecutorState, move: Move) -> bool:
         if not seen or cluster.sizes[key].log_dir != path or key in cluster.futures:
             return False
     return True
+
+
+def _moved_on(state: ExecutorState, move: Move) -> bool:
+    """Whether a replica was seen elsewhere after it had come: somebody else moved it while its move waited for its end."""
+    cluster, status = state.cluster, move.log_dir_status
+    return any(
+        broker in move.goal
+        and broker not in status.refused
+        and cluster.sizes_at_ms.get((broker, move.tp), -1) > (status.asked_at_ms or 0)
+        and not _is_there(state, move, broker, path)
+        for broker, path in move.log_dirs
+    )
 
 
 def send_log_dirs(

@@ -296,7 +296,8 @@ class JournalRules:
                 continue
             shaken = (dirs.failed_us.get((broker, each), -1) >= since_us for each in (path, found))
             # Whoever moved it before the plan was taken on is no excuse: it is looked at after that.
-            if dirs.foreign_us.get(key, -1) >= max(since_us, move.accepted_us) or any(shaken):
+            # Once it has come, it is not looked at any more for its own sake: its move may wait long for its end.
+            if dirs.foreign_us.get(key, -1) >= move.accepted_us or any(shaken):
                 continue
             told = f"{move.tp} is done and in {found} of broker {broker}, {path} is due"
             self._rules.violate("a move ends in its log dirs", told)

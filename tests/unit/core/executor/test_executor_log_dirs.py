@@ -5,9 +5,11 @@ from __future__ import annotations
 from apache_yard import SIZE, Rig, Yard
 
 from shunter.core.executor import events as ev
+from shunter.core.executor.placement import decide_log_dirs
 from shunter.core.executor.ready import AlterLogDirs, PlanReply, Read, Request
+from shunter.core.executor.state import LogDirStatus
 from shunter.errors import ErrorCode
-from shunter.model.execution import CommandKind, ExecutionOptions, MoveOrder, Outcome, ThrottleKey
+from shunter.model.execution import CommandKind, ExecutionOptions, MoveOrder, Outcome, ReplicaSize, ThrottleKey
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.views.execution import view_execution
 
@@ -181,3 +183,26 @@ def test_a_target_below_min_isr_is_taken_where_that_is_forced() -> None:
     rig.submit(("t", 0, (1,)), options=ExecutionOptions(force=True))
     rig.settle()
     assert yard.partitions[T0].replicas == (1,)
+
+
+def test_a_replica_that_was_there_and_is_seen_elsewhere_is_asked_for_again() -> None:
+    """Found by simulation: its move waited for its turn to end; somebody moved the replica on, and it ended as done."""
+    rig = DirRig(Yard({"t": [(1, 2)]}))
+    rig.slow = (1,)
+    rig.order((1, 2), (1, "/fast"), options=ExecutionOptions())
+    rig.settle(rounds=4)
+    (move,) = rig.core.state.moves.values()
+    asked_at_ms = move.log_dir_status.asked_at_ms
+    assert asked_at_ms is not None
+    move.log_dir_status = LogDirStatus(asked_at_ms=asked_at_ms, done=True)
+    rig.core.state.cluster.sizes[1, T0] = ReplicaSize(SIZE, "/fast")
+    rig.core.state.cluster.sizes_at_ms[1, T0] = asked_at_ms + 1
+    decide_log_dirs(rig.core.state)
+    assert move.log_dir_status.done
+    rig.core.state.cluster.sizes[1, T0] = ReplicaSize(SIZE, "/slow")
+    decide_log_dirs(rig.core.state)
+    assert not move.log_dir_status.done
+    rig.slow = ()
+    rig.settle()
+    assert rig.dirs_asked[-1] == (1, "/fast")
+    assert rig.outcomes() == {T0: Outcome.DONE}
