@@ -1,0 +1,71 @@
+"""What the service last published of each cluster, and who waits for news. One event loop, no locks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from shunter.views.service import ClusterHealth, FleetRow, KeptClusterView, MovesView
+
+
+class News(NamedTuple):
+    """What changed since a version: clusters by name, ascending; "" is what concerns the fleet as a whole."""
+
+    version: int
+    clusters: tuple[str, ...]
+
+
+class Published:
+    """The latest views. `version` grows by one with every change; each cluster knows the version that changed it last."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        """Nothing is known of any cluster yet."""
+        self.version = 1
+        self._pages = {name: KeptClusterView(1, FleetRow(name, "", ClusterHealth())) for name in names}
+        self._moves = {name: MovesView(1, 0, "", why_no_eta="nothing is being moved") for name in self._pages}
+        self._changed_at = dict.fromkeys(self._pages, 1)
+        self._changed_at[""] = 1
+        self._changed = asyncio.Event()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The clusters, in the order of the policy file."""
+        return tuple(self._pages)
+
+    def page(self, name: str) -> KeptClusterView:
+        """A cluster; its `version` is that of its last change."""
+        return replace(self._pages[name], version=self._changed_at[name])
+
+    def moves(self, name: str) -> MovesView:
+        """What moves there."""
+        return replace(self._moves[name], version=self._changed_at[name])
+
+    def show(self, name: str, page: KeptClusterView | None = None, moves: MovesView | None = None) -> None:
+        """Publish anew what is given; whoever waits is woken if anything of it is new."""
+        changed = False
+        if page is not None and page != self._pages[name]:
+            self._pages[name], changed = page, True
+        if moves is not None and replace(moves, at_ms=0) != replace(self._moves[name], at_ms=0):
+            changed = True
+        if moves is not None:
+            self._moves[name] = moves
+        if changed:
+            self.tell(name)
+
+    def tell(self, name: str = "") -> None:
+        """Something else of a cluster changed (its proposals, its history), or of the fleet ("")."""
+        self.version += 1
+        self._changed_at[name] = self.version
+        waited, self._changed = self._changed, asyncio.Event()
+        waited.set()
+
+    async def news(self, since: int, within_s: float) -> News:
+        """Wait until anything changes after a version, or until so much time has passed; then `clusters` is empty."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while self.version <= since:
+                    await self._changed.wait()
+        return News(self.version, tuple(sorted(name for name, at in self._changed_at.items() if at > since)))

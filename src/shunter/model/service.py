@@ -1,0 +1,282 @@
+"""The service of clusters: what it is asked for, by whom, and what it keeps of proposals, intents and history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple
+
+from shunter.errors import ShunterError
+from shunter.model.keeper import Memory
+
+
+class OrderKind(Enum):
+    """What the service can be asked to do, by its name on the command line and in the API."""
+
+    APPROVE = "approve"
+    """Carry a proposal out, once so many people have approved it as the policy wants. `about`: its id."""
+    DECLINE = "decline"
+    """Don't, and propose nothing of that kind for a while. `about`: its id."""
+    PAUSE_ALL = "pause-all"
+    """The kill switch: every move is paused, and nothing begins. Without a cluster: of the whole fleet."""
+    RESUME_ALL = "resume-all"
+    """Lift the kill switch. Moves that somebody paused by name stay paused."""
+    STOP = "stop"
+    """Moves end where they are; `about`: partitions; none named: all that are open."""
+    PAUSE = "pause"
+    RESUME = "resume"
+    ROLL_BACK = "rollback"
+    LIMIT = "limit"
+    """Change the throttle of what is under way. `value`: bytes per second; None lifts it."""
+    DRAIN = "drain"
+    """A broker holds nothing from now on. `about`: its id."""
+    UNDRAIN = "undrain"
+    DEMOTE = "demote"
+    """A broker leads nothing from now on. `about`: its id."""
+    PROMOTE = "promote"
+    FREEZE_TOPIC = "freeze-topic"
+    """Nothing of a topic changes. `about`: its name, or a pattern with * and ?."""
+    UNFREEZE_TOPIC = "unfreeze-topic"
+    FREEZE_BROKER = "freeze-broker"
+    UNFREEZE_BROKER = "unfreeze-broker"
+    SET_REPLICATION = "set-replication"
+    """A topic has exactly `value` replicas from now on; None: as the policy file says. `about`: its name."""
+    CLEAR_THROTTLES = "clear-throttles"
+    """Remove throttles that nobody knows, while nothing is being moved."""
+    PROPOSE = "propose"
+    """Keep a plan as a proposal. `about`: scope, then brokers or topics that it is about."""
+
+
+class ServiceOrder(NamedTuple):
+    """One order. `cluster` is its name in the policy file; "": the whole fleet, for the kill switch alone."""
+
+    kind: OrderKind
+    cluster: str = ""
+    about: tuple[str, ...] = ()
+    value: int | None = None
+
+
+class Signature(NamedTuple):
+    """Who gives an order, and why. `key`: an order with the same key is carried out once, and answered alike; "": none."""
+
+    who: str
+    comment: str = ""
+    key: str = ""
+
+
+class Refusal(Enum):
+    """Why an order is not carried out."""
+
+    INVALID = "invalid"
+    """It makes no sense as it is: a value, a name."""
+    NOT_FOUND = "not-found"
+    STALE = "stale"
+    """The cluster changed since: look again."""
+    NOT_ALLOWED = "not-allowed"
+    """The policy, or the state of things, does not allow it."""
+    ALREADY_DECIDED = "already-decided"
+    KEY_REUSED = "key-reused"
+    """The idempotency key belongs to another order."""
+    STANDBY = "standby"
+    """Another instance drives this cluster."""
+    UNREACHABLE = "unreachable"
+    """The cluster does not answer."""
+    STORE = "store"
+    """The service can't write down what was asked for."""
+    NOT_THERE_YET = "not-there-yet"
+    """Shunter does not do that yet."""
+
+
+class OrderRefused(ShunterError):
+    """An order is not carried out; nothing was changed."""
+
+    def __init__(self, refusal: Refusal, message: str) -> None:
+        self.refusal = refusal
+        super().__init__(message)
+
+
+class OrderDone(NamedTuple):
+    """An order was carried out, or is durable and will be. `text` says what that means."""
+
+    text: str
+    proposal: str = ""
+    """The proposal that it made or decided about."""
+
+
+class ProposalState(Enum):
+    """How far a proposal has got."""
+
+    WAITING = "waiting"
+    """For somebody's word, or for a second one."""
+    APPROVED = "approved"
+    """It is begun as soon as nothing holds it back."""
+    STARTING = "starting"
+    """It is being handed to the executor. The journal knows whether it took it."""
+    RUNNING = "running"
+    DONE = "done"
+    PARTLY = "partly"
+    """It ended, and some of its moves ended otherwise than wanted."""
+    TURNED = "turned"
+    """It was stopped or rolled back."""
+    DECLINED = "declined"
+    STALE = "stale"
+    """The cluster changed before it was begun; it is planned anew where that is still wanted."""
+    REFUSED = "refused"
+    """The executor took nothing of it."""
+
+
+OPEN = (ProposalState.WAITING, ProposalState.APPROVED, ProposalState.STARTING, ProposalState.RUNNING)
+"""States of proposals that are not over."""
+UNBEGUN = (ProposalState.WAITING, ProposalState.APPROVED)
+
+
+class PlannedChange(NamedTuple):
+    """A partition that a proposal changes: broker ids in order, as they shall be and as they were."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    original: tuple[int, ...]
+
+
+class Vote(NamedTuple):
+    """What one person said of a proposal."""
+
+    who: str
+    at_ms: int
+    approves: bool
+    comment: str = ""
+
+
+class BrokerEffect(NamedTuple):
+    """A broker before and after a plan: bytes of replicas, replicas, partitions that it is the preferred leader of."""
+
+    broker: int
+    before: tuple[int, int, int]
+    after: tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptProposal:
+    """A proposal with an id. Its plan never changes: what has to be planned anew is another proposal."""
+
+    id: str
+    cluster: str
+    cluster_id: str
+    scope: str
+    conditions: tuple[str, ...]
+    reasons: tuple[str, ...]
+    changes: tuple[PlannedChange, ...]
+    moves: int
+    """Replicas that are copied."""
+    bytes: int
+    leader_changes: int
+    rollback_bytes: int
+    """What a rollback copies at its dearest point: when the last step is done."""
+    brokers: tuple[BrokerEffect, ...]
+    made_at_ms: int
+    state: ProposalState
+    changed_at_ms: int
+    """When it got into this state."""
+    acts: bool = False
+    """The policy lets its conditions act: nobody has to approve it."""
+    votes: tuple[Vote, ...] = ()
+    held_back: tuple[str, ...] = ()
+    """Why it may not be begun now."""
+    outcome: str = ""
+    """How it ended, or why it is stale or refused."""
+    undone: tuple[str, ...] = ()
+    """What the planner could not reach."""
+
+
+class IntentKind(Enum):
+    """What an operator asked for that stays."""
+
+    DRAIN = "drain"
+    DEMOTE = "demote"
+    FREEZE_TOPIC = "freeze-topic"
+    FREEZE_BROKER = "freeze-broker"
+    REPLICATION = "replication"
+
+
+class KeptIntent(NamedTuple):
+    """An intent beside those of the policy file. `about`: a broker's id or a topic; `value`: a replication factor."""
+
+    kind: IntentKind
+    about: str
+    value: int
+    who: str
+    at_ms: int
+    comment: str = ""
+
+
+class KillSwitch(NamedTuple):
+    """That somebody paused a cluster, or (cluster "") all of them. `kept`: partitions that were paused by name before."""
+
+    cluster: str
+    who: str
+    at_ms: int
+    comment: str = ""
+    kept: tuple[str, ...] = ()
+    lifted: bool = False
+    """Its moves are still to be resumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEvent:
+    """Something that happened. `kind` is one of a few words; `subject` is the condition, proposal or partition it is about.
+
+    `until_ms`: for what lasted, its end; None: it is a moment, or goes on.
+    """
+
+    number: int
+    cluster: str
+    at_ms: int
+    kind: str
+    text: str
+    subject: str = ""
+    who: str = ""
+    cause: str = ""
+    until_ms: int | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class LookGist(NamedTuple):
+    """What is kept of a look for long. `disks`: (broker, bytes in use, bytes in all) of brokers that tell."""
+
+    at_ms: int
+    disks: tuple[tuple[int, int, int], ...]
+    partitions: int
+    under_replicated: int
+    conditions: tuple[str, ...] = ()
+
+
+class KeyedAnswer(NamedTuple):
+    """An order that came with an idempotency key. `done` None: it was begun, and nobody knows what came of it."""
+
+    key: str
+    order: str
+    at_ms: int
+    done: OrderDone | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreBatch:
+    """What the store takes as one transaction: all of it, or nothing."""
+
+    proposals: tuple[KeptProposal, ...] = ()
+    events: tuple[HistoryEvent, ...] = ()
+    """Their numbers are given by the store."""
+    intents: tuple[tuple[str, KeptIntent], ...] = ()
+    """By cluster."""
+    intents_gone: tuple[tuple[str, IntentKind, str], ...] = ()
+    """Cluster, kind, and what it is about."""
+    switches: tuple[KillSwitch, ...] = ()
+    switches_gone: tuple[str, ...] = ()
+    """Clusters."""
+    memory: tuple[str, Memory] | None = None
+    look: tuple[str, LookGist] | None = None
+    answer: KeyedAnswer | None = None
+    answer_gone: str = ""
+    """A key whose order was refused."""

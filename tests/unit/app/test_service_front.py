@@ -1,0 +1,117 @@
+"""The front of the service: what is published, who hears of it, what is refused before anybody is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from shunter.app.service.front import Front
+from shunter.app.service.published import News, Published
+from shunter.model.service import (
+    HistoryEvent,
+    OrderDone,
+    OrderKind,
+    OrderRefused,
+    Refusal,
+    ServiceOrder,
+    Signature,
+)
+from shunter.views.service import FleetView, KeptProposalView, MovesView, MoveView, TimelineView, service_json
+
+
+class Rehearsal:
+    """A service that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.published = Published(["prod", "test"])
+        self.orders: list[tuple[ServiceOrder, Signature]] = []
+
+    def fleet(self) -> FleetView:
+        rows = tuple(self.published.page(name).row for name in self.published.names)
+        return FleetView(self.published.version, 0, "here", rows)
+
+    async def proposals(self, cluster: str, *, ended: bool) -> tuple[KeptProposalView, ...]:
+        return ()
+
+    async def timeline(self, cluster: str, since_ms: int, until_ms: int | None, most: int) -> TimelineView:
+        return TimelineView(self.published.version, (HistoryEvent(1, cluster, 5, "look", "seen"),))
+
+    async def carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
+        self.orders.append((order, signature))
+        return OrderDone("done")
+
+
+def move(partition: str, whose: str, state: str, cost: int) -> MoveView:
+    return MoveView(partition, whose, state, "forward", (1,), (1, 2), (1,), (2,), (1, 2), 1, 10, 5, cost, "", "")
+
+
+def test_whoever_waits_hears_of_what_changed_and_of_nothing_else() -> None:
+    async def scenario() -> None:
+        rehearsal = Rehearsal()
+        front = Front(rehearsal)
+        before = front.version
+        waiting = asyncio.create_task(front.news(before, 60))
+        await asyncio.sleep(0)
+        rehearsal.published.show("test", moves=MovesView(0, 1, "", why_no_eta="nothing copied yet"))
+        assert await waiting == News(before + 1, ("test",))
+        rehearsal.published.show("test", moves=MovesView(0, 2, "", why_no_eta="nothing copied yet"))
+        assert front.version == before + 1, "only the time of the view is another"
+        assert front.moves("test").at_ms == 2
+        assert await front.news(before + 1, 0.001) == News(before + 1, ())
+        assert front.moves("prod").version < front.moves("test").version
+
+    asyncio.run(scenario())
+
+
+def test_names_that_are_not_there_are_refused_with_those_that_are() -> None:
+    async def scenario() -> None:
+        rehearsal = Rehearsal()
+        front = Front(rehearsal)
+        with pytest.raises(OrderRefused, match="no cluster 'prd' in the policy file; it names prod, test") as refused:
+            front.cluster("prd")
+        assert refused.value.refusal is Refusal.NOT_FOUND
+        with pytest.raises(OrderRefused, match="who asks for it"):
+            await front.order(ServiceOrder(OrderKind.DRAIN, "prod", ("3",)), Signature(""))
+        assert rehearsal.orders == []
+        order = ServiceOrder(OrderKind.PAUSE_ALL)
+        assert (await front.order(order, Signature("anna"))).text == "done"
+        assert rehearsal.orders == [(order, Signature("anna"))]
+
+    asyncio.run(scenario())
+
+
+def test_the_cost_of_a_rollback_counts_our_open_moves() -> None:
+    rehearsal = Rehearsal()
+    front = Front(rehearsal)
+    rows = (move("t-0", "ours", "moving", 7), move("t-1", "ours", "done", 0), move("t-2", "another's", "moving", 9))
+    rehearsal.published.show("prod", moves=replace(front.moves("prod"), moves=rows))
+    assert front.rollback_bytes("prod") == 7
+    assert front.rollback_bytes("prod", ["t-0"]) == 7
+    with pytest.raises(OrderRefused, match="no open move of ours in prod: t-1, t-2"):
+        front.rollback_bytes("prod", ["t-2", "t-1"])
+
+
+def test_every_view_becomes_json() -> None:
+    async def scenario() -> None:
+        front = Front(Rehearsal())
+        document = orjson.loads(orjson.dumps(service_json(front.fleet())))
+        assert document["clusters"][0]["health"]["state"] == "starting"
+        assert orjson.loads(orjson.dumps(service_json(front.cluster("prod"))))["row"]["name"] == "prod"
+        events = service_json(await front.timeline("prod"))["events"]
+        assert events[0] == {
+            **dict.fromkeys(("subject", "who", "cause"), ""),
+            "number": 1,
+            "cluster": "prod",
+            "at_ms": 5,
+            "kind": "look",
+            "text": "seen",
+            "until_ms": None,
+            "facts": {},
+        }
+        with pytest.raises(TypeError):
+            service_json(object())
+
+    asyncio.run(scenario())
