@@ -253,7 +253,6 @@ class Executor:
         cluster.futures = {key: size for key, size in cluster.futures.items() if key[0] not in answered}
         cluster.futures.update(event.futures)
         cluster.spaces.update(event.spaces)
-        cluster.log_dirs_at_ms = event.asked_at_ms
         self.polls.on_log_dirs(self._now_ms, event.cost_ms)
         if self._submissions and self._submissions[0].sizes_asked:
             self._submissions[0].sizes_known = True

@@ -45,7 +45,6 @@ class Polls:
     """Metadata were asked for in vain: not again before this."""
     log_dirs_pending_ms: int | None = None
     log_dirs_due_ms: int = 0
-    log_dirs_cost_ms: int = 0
 
     def hurry(self, now_ms: int) -> None:
         """Something was begun: look again soon."""
@@ -68,7 +67,7 @@ class Polls:
 
     def on_log_dirs(self, now_ms: int, cost_ms: int) -> None:
         """Sizes came in."""
-        self.log_dirs_pending_ms, self.log_dirs_cost_ms = None, cost_ms
+        self.log_dirs_pending_ms = None
         self.log_dirs_due_ms = now_ms + max(LOG_DIRS_MS, cost_ms * LOG_DIRS_SHARE)
 
     def on_failed(self, now_ms: int, what: str) -> None:

@@ -252,7 +252,6 @@ class ObservedCluster:
         default_factory=dict[tuple[BrokerId, TopicPartition], ReplicaSize]
     )
     spaces: dict[tuple[BrokerId, str], LogDirSpace] = field(default_factory=dict[tuple[BrokerId, str], LogDirSpace])
-    log_dirs_at_ms: int = -1
 
     def partition(self, tp: TopicPartition) -> ObservedPartition | None:
         """The partition as last seen, or None."""
