@@ -120,7 +120,7 @@ class MoveRules:
             was = self._assignment_before(tp, touched)
             if was is not None and after.accepted_at_ms != before.accepted_at_ms:
                 led.append(was.original)  # Or from where a stop had left it.
-            kept = after.original in (before.original, *led)
+            kept = after.original in (before.original, *led) or self._restores(before.original, after.original)
             if not kept and before.topic_id == after.topic_id and not self._foreign(tp, before, touched):
                 told = f"{tp}: original {list(before.original)} became {list(after.original)}"
                 self._safety.violate("a rollback is exact", told)
@@ -177,9 +177,20 @@ class MoveRules:
             return
         # It may come back, and another target be reached at once, in one write.
         ends = (before.original, *self.waiting(tp))
-        if assignment not in map(ReplicaAssignment, ends):
+        restored = not assignment.in_motion and self._restores(before.original, assignment.replicas)
+        if not restored and assignment not in map(ReplicaAssignment, ends):
             told = f"{tp}: rolled back to {assignment}, the original was {list(before.original)}"
             self._safety.violate("a rollback is exact", told)
+
+    def _restores(self, original: Replicas, found: Replicas) -> bool:
+        """Whether some replicas are the original ones, in their ORDER, with brokers in the places of controllers.
+
+        Source: docs/decisions/0026-owed-replicas.md, "Nobody waits for a controller".
+        """
+        able = self._safety.world.brokers.keys()
+        stay = tuple(broker for broker in original if broker in able)
+        kept = tuple(broker for broker in found if broker in stay)
+        return found == original or (kept == stay and len(stay) < len(original) and len(found) <= len(original))
 
     def _ordered(self, tp: TopicPartition, before: Reassignment, after: Reassignment | None, touched: Touched) -> None:
         """Whatever ends with the original's replicas ends in their ORDER, unless another order was asked for.
