@@ -57,6 +57,9 @@ def test_executor_worlds_keep_every_rule_for_hours(record_property):
     "seed",
     [
         91000494,  # The journal was damaged after it had been read, and before its reader heard what was in it.
+        97313144,  # A pause took back a step that had ended unseen, and its dropped replicas were copied anew.
+        97310850,  # Whoever follows the journal's topic had read it before it was damaged, and a rule did not know.
+        97310380,  # A move waited for a disk with room for the topic of its name that was gone.
         97305787,  # A replica was moved out of its log dir while its move waited to end, and the move ended as done.
         97303545,  # A broker told of a deleted topic's list, and a rule did not know that it hears late.
         96000300,  # A list that a process with another clock had given back was remembered as somebody else's.

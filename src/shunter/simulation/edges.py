@@ -235,7 +235,12 @@ class Edges:
 
         def told(answer: Any) -> None:
             for each in () if isinstance(answer, RequestRejected) else answer["topics"]:
-                if each["error_code"] not in {ErrorCode.INVALID_CONFIG, *HARMLESS}:
+                # It is placed before its configuration is read, as Apache does, which can't be done without a broker.
+                if each["error_code"] not in {
+                    ErrorCode.INVALID_CONFIG,
+                    ErrorCode.INVALID_REPLICATION_FACTOR,
+                    *HARMLESS,
+                }:
                     said = f"{name}={value!r} is answered {each['error_code']!r}"
                     self.world.violate("what can't be read is refused", said)
 

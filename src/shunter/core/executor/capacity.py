@@ -14,6 +14,8 @@ from shunter.core.executor.state import ExecutorState, Move, ObservedCluster
 from shunter.model.execution import ExecutionOptions, Order
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
+FOR_DISK = "waits for disk"
+
 
 @dataclass(slots=True)
 class Capacity:
@@ -53,7 +55,7 @@ class Capacity:
             if log_dir is not None:
                 self.log_dirs[broker, log_dir] += 1
             present = self.cluster.sizes.get((broker, move.tp))
-            self.reserved[broker] += max(0, move.size_bytes - (0 if present is None else present.bytes))
+            self.reserved[broker] += max(0, self._bytes_of(move) - (0 if present is None else present.bytes))
 
     @property
     def full(self) -> bool:
@@ -102,13 +104,19 @@ class Capacity:
                 used += space.total - space.usable
         if total == 0:
             return None
-        would = (used + self.reserved[broker] + move.size_bytes) / total
+        would = (used + self.reserved[broker] + self._bytes_of(move)) / total
         if would <= self.options.disk_share:
             return None
         return (
-            f"waits for disk: with it broker {broker} would be {would:.1%} full, "
-            f"{self.options.disk_share:.1%} may be used"
+            f"{FOR_DISK}: with it broker {broker} would be {would:.1%} full, {self.options.disk_share:.1%} may be used"
         )
+
+    def _bytes_of(self, move: Move) -> int:
+        """Bytes of the partition: as its leader told them last, if that was after the move was accepted."""
+        key = (self._leader(move.tp), move.tp)
+        if self.cluster.sizes_at_ms.get(key, -1) < move.accepted_at_ms:
+            return move.size_bytes
+        return self.cluster.sizes[key].bytes
 
     def _leader(self, tp: TopicPartition) -> BrokerId:
         seen = self.cluster.partition(tp)

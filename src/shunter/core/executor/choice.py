@@ -116,7 +116,9 @@ def undo(
     healthy = tuple(broker for broker in step.before if broker in seen.isr and broker in live)
     # Apache's KRaft controller goes on dropping what it was told to, unless the new request drops something itself.
     heard = not running or not dropped or not set(step.before + step.adding) <= set(after)
-    if len(healthy) == len(step.before) and heard:
+    # A cancel of what has just ended unseen does nothing. Another target would copy back what a pause only puts off.
+    harmless = put_off and not kept
+    if len(healthy) == len(step.before) and heard and not harmless:
         return Begin(step.before, after, "put off: paused" if put_off else _turned(move))
     if kept and not stops:
         return None

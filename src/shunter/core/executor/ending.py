@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import NamedTuple
 
+from shunter.core.executor.capacity import FOR_DISK
 from shunter.core.executor.debts import is_down, told_debts
 from shunter.core.executor.eta import MODEL_ERROR, NORMAL_80, Estimate, bytes_left, estimate
 from shunter.core.executor.rates import Meter
@@ -19,7 +20,7 @@ COUNTED = 200
 FEWEST_ENDED = 5
 LEAST_MS = 3_000
 SOON_MS = 1_000
-_WAITING = ("waits: ", "waits for broker", "waits for brokers", "waits for disk", "waits for its time window")
+_WAITING = ("waits: ", "waits for broker", "waits for brokers", FOR_DISK, "waits for its time window")
 
 
 class Ending(NamedTuple):

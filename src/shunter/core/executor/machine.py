@@ -223,6 +223,8 @@ class Executor:
                 if added > 0:
                     told = f"{added} partitions were added to it; they are not in the plan"
                     out.notices.append(Notice("partitions-added", name, told))
+            elif before is not None:
+                cluster.forget_sizes(name)  # They were those of a topic that is gone.
             cluster.topics[name] = topic
             cluster.topics_at_ms[name] = event.asked_at_ms
         self._see_brokers(event, out)

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from shunter.core.executor.capacity import FOR_DISK
 from shunter.core.executor.ready import Collected, ListReassignments, ObserveLogDirs, ObserveTopics
 from shunter.core.executor.state import ExecutorState
 from shunter.core.executor.submission import LATE_MS, SURE_MS, SubmittedPlan, involved_brokers, replicas_to_size
@@ -179,6 +180,11 @@ def _poll_log_dirs(state: ExecutorState, polls: Polls, now_ms: int, out: Collect
                 first = begun if first is None else min(first, begun)
             else:
                 wanted = step.adding
+        elif move.waits.startswith(FOR_DISK):
+            # Somebody may make room, or the partition may shrink: its leader knows how much is to be copied now.
+            seen = state.cluster.partition(move.tp)
+            leader = () if seen is None or seen.leader < 0 else (seen.leader,)
+            wanted = tuple(dict.fromkeys((*leader, *(broker for broker in move.goal if broker not in move.current))))
         elif move.log_dirs and not move.log_dir_status.done and move.log_dir_status.asked_at_ms is not None:
             wanted = tuple(broker for broker, _path in move.log_dirs)
         for broker in wanted:

@@ -258,6 +258,12 @@ class ObservedCluster:
         topic = self.topics.get(tp.topic)
         return None if topic is None else topic.partitions.get(tp.partition)
 
+    def forget_sizes(self, topic: str) -> None:
+        """Forget what replicas of a topic that is gone weighed, and where they lay."""
+        for known in (self.sizes, self.sizes_at_ms, self.futures):
+            for key in [key for key in known if key[1].topic == topic]:
+                del known[key]
+
     def min_isr(self, topic: str) -> int:
         """The topic's min.insync.replicas as last seen."""
         seen = self.topics.get(topic)

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from apache_yard import SIZE, Rig, Yard
 
 from shunter.core.executor import events as ev
 from shunter.core.executor.capacity import Capacity
-from shunter.core.executor.ready import AlterReassignments, CommandReply, ListReassignments, ObserveTopics, PlanReply
+from shunter.core.executor.choice import Begin, undo
+from shunter.core.executor.ready import (
+    AlterReassignments,
+    CommandReply,
+    ListReassignments,
+    ObserveTopics,
+    PlanReply,
+    Read,
+    Request,
+)
 from shunter.errors import ErrorCode
 from shunter.model.execution import (
     CommandKind,
     ExecutionOptions,
     FloorRelaxed,
+    LogDirSpace,
     MoveClosed,
     MoveOrder,
+    ObservedPartition,
     Outcome,
     StepBegun,
     ThrottleKey,
@@ -515,6 +528,60 @@ def test_a_full_disk_holds_a_move_back() -> None:
     rig.settle(rounds=20)
     assert rig.asked == []
     assert "waits for disk" in rig.core.state.moves[T0].waits
+
+
+class RoomRig(Rig):
+    """Disks with as much room as is told."""
+
+    usable, size = 50 * SIZE, SIZE
+
+    def _carry_out(self, work: Request | Read) -> ev.Event:
+        found = super()._carry_out(work)
+        if not isinstance(found, ev.LogDirsObserved):
+            return found
+        spaces = {key: LogDirSpace(100 * SIZE, self.usable) for key in found.spaces}
+        sizes = {key: size._replace(bytes=self.size) for key, size in found.sizes.items()}
+        return replace(found, spaces=spaces, sizes=sizes)
+
+
+@pytest.mark.parametrize("room", ["made", "shrunk"])
+def test_a_move_that_waits_for_disk_begins_when_there_is_room(room: str) -> None:
+    """Found by simulation: nobody looked at the disks again while nothing was copied."""
+    rig = RoomRig(Yard({"t": [(1, 2, 3)]}))
+    rig.usable, rig.size = 5 * SIZE, 10 * SIZE
+    rig.submit(("t", 0, (4, 2, 3)), options=ExecutionOptions(disk_share=0.96))
+    rig.settle(rounds=20)
+    assert "waits for disk" in rig.core.state.moves[T0].waits
+    if room == "made":
+        rig.usable = 50 * SIZE
+    else:
+        rig.size = SIZE // 2
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.DONE}
+
+
+def test_what_a_topic_weighed_is_forgotten_with_it() -> None:
+    """Found by simulation: a move of a topic that was made anew waited for a disk with room for the former one."""
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 2, 3)))
+    rig.settle()
+    assert any(tp == T0 for _broker, tp in rig.core.state.cluster.sizes)
+    rig.yard.delete("t")
+    rig.yard.make("t", [(1, 2, 3)])
+    rig.tell(ev.TopicsObserved({"t": rig.yard.topic("t")}, dict.fromkeys(rig.yard.up), rig.yard.controller, rig.now_ms))
+    cluster = rig.core.state.cluster
+    assert not any(tp == T0 for known in (cluster.sizes, cluster.sizes_at_ms, cluster.futures) for _broker, tp in known)
+
+
+def test_a_pause_takes_back_no_step_that_has_ended_unseen() -> None:
+    """Found by simulation: another target copied anew, unthrottled, what the step of a paused move had dropped."""
+    rig = Rig(Yard({"t": [(1, 2)]}))
+    rig.submit(("t", 0, (3, 4)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
+    begun(rig)
+    running = ObservedPartition((3, 4, 1, 2), (1, 2), 1, ())
+    put_off = undo(rig.core.state.moves[T0], running, frozenset({1, 2, 3, 4}), 1, put_off=True)
+    assert isinstance(put_off, Begin)
+    assert put_off.cancels, "a cancel of what is over does nothing"
 
 
 def test_a_journal_of_another_cluster_is_refused() -> None:
