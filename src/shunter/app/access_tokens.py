@@ -1,0 +1,147 @@
+"""Tokens for the HTTP API: made, kept as digests in a file that its owner alone may read, and judged."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from shunter.drivers.clock import SystemClock
+from shunter.errors import FormatError, SettingsError
+from shunter.formats.access_tokens import decode_tokens, encode_tokens
+from shunter.model.access import AccessRole, AccessToken, Person
+
+PREFIX = "shunter_"
+"""By it, scanners for leaked secrets know a token of ours."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+_DAY_MS = 24 * 60 * 60 * 1000
+
+
+def _now_ms() -> int:
+    return SystemClock().now_ms()
+
+
+class Tokens:
+    """The tokens of a file. The file is read again when it changed, so that a token that was removed ends at once."""
+
+    def __init__(self, path: Path, now_ms: Callable[[], int] = _now_ms) -> None:
+        """Read the file.
+
+        Raises:
+            FormatError: it can't be read, is no file of tokens, or others may read it too.
+        """
+        self._path = path
+        self._now_ms = now_ms
+        self._stamp: tuple[int, int, int] | None = None
+        self._tokens: tuple[AccessToken, ...] = ()
+        self._refresh()
+
+    def person(self, secret: str) -> Person | None:
+        """Whose token it is; None: nobody's, or it has expired. Takes the same time for every wrong token."""
+        token = self._found(secret)
+        return None if token is None or self._expired(token) else Person(token.name, token.role)
+
+    def expired(self, secret: str) -> str | None:
+        """The name of a token that was right and has expired; None: it is no such token."""
+        token = self._found(secret)
+        return token.name if token is not None and self._expired(token) else None
+
+    def _found(self, secret: str) -> AccessToken | None:
+        self._refresh()
+        digest = digest_of(secret)
+        found = [token for token in self._tokens if hmac.compare_digest(token.digest, digest)]
+        return found[0] if found else None
+
+    def _expired(self, token: AccessToken) -> bool:
+        return token.expires_ms is not None and token.expires_ms <= self._now_ms()
+
+    def _refresh(self) -> None:
+        """Read the file where it changed. One that can't be read lets nobody in."""
+        try:
+            status = self._path.stat()
+            stamp = (status.st_mtime_ns, status.st_ino, status.st_mode)
+        except OSError as error:
+            self._stamp, self._tokens = None, ()
+            raise FormatError(str(self._path), f"can't be read: {error.strerror}") from error
+        if stamp == self._stamp:
+            return
+        self._tokens = ()
+        self._tokens = read_tokens(self._path)
+        self._stamp = stamp
+
+
+def digest_of(secret: str) -> str:
+    """What is kept of a token. A plain hash is enough: a token has 256 random bits, which nobody guesses."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def read_tokens(path: Path) -> tuple[AccessToken, ...]:
+    """Read a file of tokens.
+
+    Raises:
+        FormatError: it can't be read, is no file of tokens, or others than its owner may read or write it.
+    """
+    try:
+        mode = path.stat().st_mode & 0o777
+        if mode & 0o077:
+            raise FormatError(str(path), f"has mode {mode:04o}, and only its owner may read it: chmod 600 {path}")
+        return decode_tokens(path.read_bytes(), str(path))
+    except OSError as error:
+        raise FormatError(str(path), f"can't be read: {error.strerror}") from error
+
+
+def add_token(path: Path, name: str, role: AccessRole, days: int | None) -> str:
+    """Make a token, keep its digest in the file (which is made if it is not there), and give the token itself.
+
+    Raises:
+        SettingsError: the name is taken, or is none that a token can have.
+        FormatError: the file can't be read or written.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise SettingsError(f"{name!r} is no name for a token: up to 64 letters, digits, and any of . _ @ -")
+    tokens = read_tokens(path) if path.exists() else ()
+    if any(token.name == name for token in tokens):
+        raise SettingsError(f"{path} has a token {name!r} already: remove it first, or choose another name")
+    secret = PREFIX + secrets.token_urlsafe(32)
+    now = _now_ms()
+    made = AccessToken(name, role, digest_of(secret), now, None if days is None else now + days * _DAY_MS)
+    _write(path, (*tokens, made))
+    return secret
+
+
+def remove_token(path: Path, name: str) -> None:
+    """Remove a token; whoever uses it is refused from the next request on.
+
+    Raises:
+        SettingsError: there is no such token.
+        FormatError: the file can't be read or written.
+    """
+    tokens = read_tokens(path)
+    left = [token for token in tokens if token.name != name]
+    if len(left) == len(tokens):
+        there = ", ".join(token.name for token in tokens) or "none"
+        raise SettingsError(f"{path} has no token {name!r}; it has: {there}")
+    _write(path, left)
+
+
+def _write(path: Path, tokens: Iterable[AccessToken]) -> None:
+    """Whoever reads it sees the old file or the new one; nobody but its owner sees either."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.unlink(missing_ok=True)
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(encode_tokens(tokens))
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        raise FormatError(str(path), f"can't be written: {error.strerror}") from error
+
+
+__all__ = ["AccessRole", "AccessToken", "Person", "Tokens", "add_token", "digest_of", "read_tokens", "remove_token"]

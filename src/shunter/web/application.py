@@ -1,0 +1,104 @@
+"""The HTTP application: routes, guards, errors and the OpenAPI document, joined."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import FileResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from shunter import __version__
+from shunter.web import entrance, ordering, reading
+from shunter.web.desk import Reception
+from shunter.web.guards import Guards
+from shunter.web.problems import MEDIA_TYPE, HttpRefusal, Problem, problem_answer
+
+ASSETS = Path(__file__).parent / "assets"
+_PROBLEM: dict[int | str, dict[str, Any]] = {
+    each: {
+        "description": "A problem: what was asked, which rule it broke, and the way out.",
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+    for each in ("4XX", "5XX")
+}
+
+
+def make_application(desk: Reception, hosts: Collection[str] | None) -> FastAPI:
+    """The application of one door. `hosts`: names that it may be asked for; None: any."""
+    application = FastAPI(
+        title="Shunter",
+        version=__version__,
+        summary="Moves Kafka partitions between brokers: stoppable, reversible, nothing lost",
+        openapi_url="/api/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        responses=_PROBLEM,
+    )
+    application.state.desk = desk
+    for module in (entrance, reading, ordering):
+        application.include_router(module.router)
+    application.mount("/assets", StaticFiles(directory=ASSETS), name="assets")
+    for path in ("/", "/clusters/{rest:path}", "/timeline"):
+        application.add_api_route(path, _page, include_in_schema=False)
+    _answer_errors(application)
+    _describe(application)
+    application.add_middleware(Guards, hosts=hosts)
+    return application
+
+
+async def _page() -> Response:
+    """The page; what it shows is in its address."""
+    return FileResponse(ASSETS / "index.html", headers={"cache-control": "no-cache"})
+
+
+def _answer_errors(application: FastAPI) -> None:
+    async def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HttpRefusal)
+        return problem_answer(error, request.url.path)
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        told = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        return problem_answer(HttpRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid", told), request.url.path)
+
+    async def failed(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        if isinstance(error.__cause__, HttpRefusal):  # A body that is too large, while FastAPI read it.
+            return problem_answer(error.__cause__, request.url.path)
+        status = HTTPStatus(error.status_code)
+        kind = status.phrase.lower().replace(" ", "-")
+        told = f"{request.method} {request.url.path}: {error.detail}; /api/v1/openapi.json has what can be asked"
+        return problem_answer(HttpRefusal(status, kind, told, dict(error.headers or {})), request.url.path)
+
+    async def broken(request: Request, _error: Exception) -> Response:
+        told = (
+            "this is an error of Shunter's, and its log has more about it; nothing is known of what came of the request"
+        )
+        return problem_answer(HttpRefusal(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", told), request.url.path)
+
+    application.add_exception_handler(HttpRefusal, refused)
+    application.add_exception_handler(RequestValidationError, invalid)
+    application.add_exception_handler(HTTPException, failed)
+    application.add_exception_handler(Exception, broken)
+
+
+def _describe(application: FastAPI) -> None:
+    """Add to the OpenAPI document what FastAPI does not know: problems, and how one shows who one is."""
+    made = application.openapi
+
+    def described() -> dict[str, Any]:
+        document = made()
+        components = document.setdefault("components", {})
+        components.setdefault("schemas", {})["Problem"] = Problem.model_json_schema()
+        components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}, {}]
+        return document
+
+    application.openapi = described  # type: ignore[method-assign]

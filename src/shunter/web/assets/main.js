@@ -1,0 +1,148 @@
+// The frame around every page: where one is, whether it is live, who is signed in, the kill switch.
+import { Component, html, render, useEffect, useRef, useState } from "/assets/vendor/htm-preact.js";
+import {
+  connection, forget, go, loadSession, notes, place, session, signIn, signOut, startEvents, useView, useWatched,
+} from "/assets/store.js";
+import { Empty, Link, Loading, Moment } from "/assets/parts.js";
+import { KillSwitch } from "/assets/kill.js";
+import { Fleet } from "/assets/pages/fleet.js";
+import { Cluster } from "/assets/pages/cluster.js";
+import { Moves } from "/assets/pages/moves.js";
+import { Plan } from "/assets/pages/plan.js";
+import { Proposals } from "/assets/pages/proposals.js";
+import { Timeline } from "/assets/pages/timeline.js";
+
+const TABS = [["", "Overview"], ["moves", "Moves"], ["proposals", "Proposals"], ["timeline", "Timeline"], ["plan", "Plan"]];
+const PAGES = { "": Cluster, moves: Moves, proposals: Proposals, timeline: Timeline, plan: Plan };
+
+function Theme() {
+  const [theme, set] = useState(document.documentElement.dataset.theme || "system");
+  const next = { system: "light", light: "dark", dark: "system" }[theme];
+  const choose = () => {
+    if (next === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = next;
+    try { if (next === "system") localStorage.removeItem("shunter-theme"); else localStorage.setItem("shunter-theme", next); } catch { /* Not kept. */ }
+    set(next);
+    dispatchEvent(new Event("shunter-theme"));
+  };
+  return html`<button type="button" class="quiet" onClick=${choose} aria-label="Colours: ${theme}. Change to ${next}." title="Colours: ${theme}">
+    <span aria-hidden="true">${{ system: "◐", light: "☀", dark: "☾" }[theme]}</span></button>`;
+}
+
+function Live() {
+  const { live, since, first } = useWatched(connection);
+  if (live) return html`<span class="live on" role="status"><i aria-hidden="true"></i>live</span>`;
+  if (first) return html`<span class="live" role="status"><i aria-hidden="true"></i>connecting…</span>`;
+  return html`<span class="live off" role="status"><i aria-hidden="true"></i>disconnected since <${Moment} at=${since} /></span>`;
+}
+
+function Who({ who }) {
+  if (!who?.role) return null;
+  const kind = who.role === "read" ? "still" : "good";
+  return html`<span class="who"><span class="chip ${kind}">${who.role === "read" ? "read-only" : who.role}</span>
+    ${who.by === "session" && html`<button type="button" class="quiet" onClick=${() => signOut()}>Sign out ${who.name}</button>`}</span>`;
+}
+
+function Paused({ paused, where }) {
+  if (!paused) return null;
+  return html`<p class="banner watch" role="status"><strong>${where} is paused</strong> by ${paused.who} since <${Moment} at=${paused.at_ms} />${paused.comment && html`: “${paused.comment}”`}. Nothing begins.</p>`;
+}
+
+function Header({ who, name, fleet }) {
+  const path = useWatched(place).pathname;
+  const row = fleet.data?.clusters.find((each) => each.name === name);
+  const tally = { moves: row?.moves_open, proposals: row?.proposals_waiting };
+  return html`<header><div class="bar">
+      <${Link} to="/" class="brand"><img src="/assets/icon.svg" alt="" width="28" height="28" /> Shunter</${Link}>
+      ${name && fleet.data && html`<label class="pick"><span class="hidden">Cluster</span>
+        <select value=${name} onChange=${(event) => go(`/clusters/${encodeURIComponent(event.target.value)}`)}>
+          ${fleet.data.clusters.map((each) => html`<option value=${each.name}>${each.name}</option>`)}</select></label>`}
+      <span class="spring"></span>
+      <${Live} /><${Who} who=${who} />
+      ${who?.role && fleet.data && html`<${KillSwitch} paused=${fleet.data.paused} who=${who} />`}
+      <${Theme} />
+    </div>
+    ${name && html`<nav aria-label="Pages of ${name}">${TABS.map(([tab, label]) => {
+      const to = `/clusters/${encodeURIComponent(name)}${tab && `/${tab}`}`;
+      return html`<${Link} to=${to} aria-current=${path === to ? "page" : undefined}>${label}${tally[tab] ? html` <b>${tally[tab].toLocaleString("en")}</b>` : ""}</${Link}>`;
+    })}</nav>`}</header>`;
+}
+
+function SignIn() {
+  const [problem, setProblem] = useState("");
+  const field = useRef(null);
+  const submit = async (event) => {
+    event.preventDefault();
+    try { await signIn(field.current.value.trim()); } catch (error) { setProblem(error.message); }
+  };
+  return html`<main id="main" class="narrow" tabindex="-1"><section class="panel"><h1>Sign in</h1>
+    <p>This service asks for a token. Whoever runs it makes one by <code>shunter token add NAME --tokens FILE</code>.</p>
+    <form onSubmit=${submit}><label class="field">Token <input ref=${field} type="password" autocomplete="off" spellcheck="false" required autofocus /></label>
+      ${problem && html`<p class="banner bad" role="alert">${problem}</p>`}
+      <div class="actions"><button class="primary">Sign in</button></div></form></section></main>`;
+}
+
+const Notes = () => html`<div class="notes" role="status" aria-live="polite">${useWatched(notes).map((each) => html`<p key=${each.id} class=${each.kind}>
+  ${each.text}<button type="button" class="quiet" aria-label="Close this note" onClick=${() => forget(each.id)}>×</button></p>`)}</div>`;
+
+class Fence extends Component {
+  constructor() { super(); this.state = { error: null }; }
+  static getDerivedStateFromError(error) { return { error }; }
+  componentDidUpdate(before) { if (before.at !== this.props.at && this.state.error) this.setState({ error: null }); }
+  render() {
+    if (!this.state.error) return this.props.children;
+    return html`<div class="state bad" role="alert"><strong>This page failed.</strong><p>${String(this.state.error.message)}</p>
+      <p>The others go on. The same is told by <code>shunter status</code>.</p></div>`;
+  }
+}
+
+function Page({ who, fleet }) {
+  const here = useWatched(place);
+  const [, root, raw, tab = "", ...more] = here.pathname.split("/");
+  const main = useRef(null);
+  const started = useRef(false);
+  const name = root === "clusters" ? decodeURIComponent(raw || "") : "";
+  const shown = PAGES[tab];
+  useEffect(() => {
+    document.title = name ? `${name}${tab && ` · ${tab}`} · Shunter` : "Shunter";
+    if (started.current) main.current?.focus();
+    started.current = true;
+  }, [here.pathname]);
+  let content;
+  if (here.pathname === "/") content = html`<${Fleet} fleet=${fleet} who=${who} />`;
+  else if (here.pathname === "/timeline") content = html`<${Timeline} name="" />`;
+  else if (!name || !shown || more.length) content = html`<${Empty} title="There is no such page">Go to <${Link} to="/">the fleet</${Link}>.</${Empty}>`;
+  else content = html`<${shown} name=${name} who=${who} key=${name} />`;
+  const row = fleet.data?.clusters.find((each) => each.name === name);
+  return html`<${Header} who=${who} name=${name} fleet=${fleet} />
+    <main id="main" ref=${main} tabindex="-1">
+      <${Paused} paused=${fleet.data?.paused} where="The whole fleet" /><${Paused} paused=${row?.paused} where=${name} />
+      ${fleet.data?.store_trouble && html`<p class="banner bad" role="alert">${fleet.data.store_trouble}</p>`}
+      <${Fence} at=${here.href}>${content}</${Fence}></main>`;
+}
+
+function Inside({ who }) {
+  const fleet = useView("/fleet");
+  useEffect(() => { startEvents(); }, []);
+  return html`<${Page} who=${who} fleet=${fleet} />`;
+}
+
+function App() {
+  const who = useWatched(session);
+  const [problem, setProblem] = useState(null);
+  useEffect(() => {
+    const token = new URLSearchParams(location.hash.slice(1)).get("token");
+    if (token) history.replaceState(null, "", location.pathname + location.search);
+    loadSession().then(() => token && session.get().tokens && session.get().by !== "session" && signIn(token)).catch(setProblem);
+  }, []);
+  if (!who) return problem
+    ? html`<main id="main"><div class="state bad" role="alert"><strong>The service does not answer.</strong><p>${problem.message}</p>
+        <button class="primary" onClick=${() => location.reload()}>Try again</button></div></main>`
+    : html`<main id="main"><${Loading} what="who you are" /></main>`;
+  return html`<a class="skip" href="#main">To the content</a>
+    ${who.role ? html`<${Inside} who=${who} />` : html`<${Header} who=${who} fleet=${{}} /><${SignIn} />`}<${Notes} />`;
+}
+
+const box = document.getElementById("page");
+box.replaceChildren();
+render(html`<${App} />`, box);

@@ -1,0 +1,170 @@
+// One cluster: what the keeper sees and why it acts or does not, brokers by rack, partitions that are not well.
+import { html, useMemo } from "/assets/vendor/htm-preact.js";
+import { may, order, place, show, useView, useWatched } from "/assets/store.js";
+import { Chip, Empty, Figure, Link, Meter, Moment, Order, Shown, SortedTable } from "/assets/parts.js";
+import { KillSwitch } from "/assets/kill.js";
+import { bytes, count, days, number, percent, words } from "/assets/words.js";
+import { healthOf } from "/assets/pages/fleet.js";
+
+const MEASURES = {
+  disk: { label: "Disk in use", of: (each) => (each.disk_total ? 1 - each.disk_usable / each.disk_total : null), whole: 1, told: (value) => percent(value) },
+  bytes: { label: "Bytes", of: (each) => each.replica_bytes, told: bytes },
+  leaders: { label: "Leaders", of: (each) => each.leaders, told: number },
+  replicas: { label: "Replicas", of: (each) => each.replicas, told: number },
+};
+
+function stateOf(broker) {
+  if (!broker.live) return { kind: "bad", told: "down" };
+  if (broker.offline) return { kind: "bad", told: `${count(broker.offline, "replica")} offline` };
+  if (broker.safe_to_remove) return { kind: "good", told: "empty, safe to remove" };
+  if (broker.drained) return { kind: "watch", told: "being drained" };
+  if (broker.frozen) return { kind: "still", told: "frozen" };
+  if (broker.demoted) return { kind: "still", told: "demoted" };
+  return { kind: "good", told: "live" };
+}
+
+function Wagon({ broker, measure, most, chosen, onChoose }) {
+  const state = stateOf(broker);
+  const value = measure.of(broker);
+  const share = value === null ? 0 : value / (measure.whole || most || 1);
+  const full = measure.whole && share >= 0.9 ? "full" : measure.whole && share >= 0.8 ? "filling" : "";
+  const flags = [broker.receives && `${broker.receives} coming`, broker.gives && `${broker.gives} leaving`].filter(Boolean).join(", ");
+  return html`<button type="button" class="wagon ${state.kind} ${full} ${broker.live ? "" : "down"} ${broker.drained ? "drained" : ""}" aria-pressed=${chosen} onClick=${onChoose}
+    title="broker ${broker.id}: ${state.told}; ${measure.label.toLowerCase()} ${value === null ? "not known" : measure.told(value)}${flags && `; ${flags}`}">
+    <span class="load" style=${{ transform: `scaleY(${Math.min(1, share)})` }}></span>
+    <span class="id">${broker.id}</span>
+    <span class="hidden">${state.told}, ${measure.label} ${value === null ? "not known" : measure.told(value)}, ${flags}</span>
+    <span class="flags" aria-hidden="true">${broker.receives ? "↓" : ""}${broker.gives ? "↑" : ""}${broker.live ? "" : "✕"}</span></button>`;
+}
+
+function Yard({ brokers, chosen, measureName }) {
+  const measure = MEASURES[measureName] || MEASURES.disk;
+  const racks = useMemo(() => {
+    const found = new Map();
+    for (const broker of brokers) {
+      const rack = broker.rack ?? "no rack";
+      found.set(rack, [...(found.get(rack) || []), broker]);
+    }
+    return [...found].sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }));
+  }, [brokers]);
+  const most = Math.max(1, ...brokers.map((each) => measure.of(each) ?? 0));
+  return html`<section class="panel yard"><div class="head"><h2>Brokers by rack</h2>
+      <div class="tabs" role="group" aria-label="What the height of a broker shows">${Object.entries(MEASURES).map(([name, each]) => html`<button type="button" aria-pressed=${each === measure}
+        onClick=${() => show({ measure: name === "disk" ? "" : name })}>${each.label}</button>`)}</div></div>
+    ${racks.map(([rack, members]) => html`<div class="rack" key=${rack}><h3>${rack}<small>${members.length}</small></h3>
+      <div class="rail">${members.map((broker) => html`<${Wagon} key=${broker.id} broker=${broker} measure=${measure} most=${most} chosen=${chosen === broker.id}
+        onChoose=${() => show({ broker: chosen === broker.id ? "" : broker.id })} />`)}</div></div>`)}
+    <p class="legend dim"><span>height: ${measure.label.toLowerCase()}${measure.whole ? "" : ", the greatest is full height"}</span><span>↓ receives</span><span>↑ gives</span><span>✕ down</span><span>hatched: drained</span></p>
+  </section>`;
+}
+
+function Intent({ name, broker, verb, back, set, label, told, who }) {
+  const off = !may(who, "administer");
+  const about = [String(broker.id)];
+  return html`<${Order} label=${set ? `${label[1]}` : label[0]} disabled=${off} why="This needs the role administer." comment=${true}
+    title="${set ? label[1] : label[0]} broker ${broker.id}" give=${(comment) => order(name, set ? back : verb, { about, comment })}>${set ? told[1] : told[0]}</${Order}>`;
+}
+
+function Broker({ name, broker, who }) {
+  const state = stateOf(broker);
+  const used = MEASURES.disk.of(broker);
+  return html`<section class="panel broker" aria-label="Broker ${broker.id}"><div class="head"><h2>Broker ${broker.id} <small>${broker.rack ?? "no rack"}</small></h2><${Chip} kind=${state.kind}>${state.told}</${Chip}>
+      <button type="button" class="quiet" aria-label="Close" onClick=${() => show({ broker: "" })}>×</button></div>
+    <dl class="figures small">
+      <${Figure} label="Replicas" value=${number(broker.replicas)}>${bytes(broker.replica_bytes)}</${Figure}>
+      <${Figure} label="Leads" value=${number(broker.leaders)}>preferred for ${number(broker.preferred)}</${Figure}>
+      <${Figure} label="Disk" value=${percent(used)}>${broker.disk_total ? `${bytes(broker.disk_usable)} free of ${bytes(broker.disk_total)}` : "not told by this broker"}</${Figure}>
+      <${Figure} label="Moves" value="↓ ${broker.receives}  ↑ ${broker.gives}" /></dl>
+    ${used !== null && html`<${Meter} share=${used} kind=${used >= 0.9 ? "bad" : used >= 0.8 ? "watch" : "plain"} label="Disk of broker ${broker.id}" />`}
+    <div class="actions">
+      <${Intent} name=${name} broker=${broker} who=${who} verb="drain" back="undrain" set=${broker.drained} label=${["Drain", "Undrain"]}
+        told=${["From now on this broker holds nothing: the keeper proposes to move its replicas away, and no plan brings any back. It says when it is safe to remove.", "The broker may hold replicas again."]} />
+      <${Intent} name=${name} broker=${broker} who=${who} verb="demote" back="promote" set=${broker.demoted} label=${["Demote", "Promote"]}
+        told=${["From now on this broker leads nothing; its replicas stay.", "The broker may lead again."]} />
+      <${Intent} name=${name} broker=${broker} who=${who} verb="freeze-broker" back="unfreeze-broker" set=${broker.frozen} label=${["Freeze", "Unfreeze"]}
+        told=${["From now on nothing comes to this broker and nothing leaves it.", "Plans may use the broker again."]} /></div></section>`;
+}
+
+const MODES = { act: "good", propose: "busy", notify: "still", off: "still" };
+
+function Keeper({ view, name }) {
+  const { conditions, prospects } = view;
+  if (!conditions.length && !prospects.length) return html`<section class="panel"><h2>What the keeper sees</h2><${Empty} title="Nothing is wrong">No condition of the policy holds.</${Empty}></section>`;
+  return html`<section class="panel"><h2>What the keeper sees</h2><ul class="conditions">${conditions.map(({ condition: each, mode, why_no_action: why }) => html`<li>
+      <div><strong>${words(each.condition)}</strong> <${Chip} kind=${MODES[mode]} title="What the policy lets this condition do">${mode}</${Chip}>
+        <span class="dim">${each.since_ms ? html` since <${Moment} at=${each.since_ms} />` : " seen first now"}${each.minutes < each.wanted_minutes ? `, ${each.minutes} of ${each.wanted_minutes} minutes` : ""}</span></div>
+      <p>${each.text}</p>${why.length > 0 && html`<p class="dim">Nothing is done now: ${why.join("; ")}.</p>`}</li>`)}</ul>
+    ${prospects.length > 0 && html`<h3>What it would do</h3><ul class="conditions">${prospects.map((each) => html`<li><div><strong>${words(each.scope)}</strong>
+      <span class="dim">${each.partitions ? `${count(each.moves, "replica")} to copy, ${bytes(each.bytes)}; ${count(each.leader_changes, "partition")} with another preferred leader` : `the planner finds nothing that mends ${each.conditions.map(words).join(", ")}`}</span>
+      ${each.ready && html` <${Chip} kind="busy">ready</${Chip}>`}</div>
+      ${each.held_back.map((why) => html`<p class="dim">Held back: ${why}</p>`)}${each.undone.slice(0, 3).map((why) => html`<p class="dim">Not done: ${why}</p>`)}</li>`)}</ul>
+      ${view.row.proposals_waiting > 0 && html`<p><${Link} to="/clusters/${encodeURIComponent(name)}/proposals">See what waits for approval →</${Link}></p>`}`}</section>`;
+}
+
+function Named({ title, names, all, kind }) {
+  if (!all) return null;
+  return html`<details class="panel ${kind}"><summary><strong>${title}</strong> ${number(all)}</summary><p class="names">${names.map((each) => html`<code>${each}</code> `)}${all > names.length && html`<span class="dim">and ${number(all - names.length)} more</span>`}</p></details>`;
+}
+
+function Throttles({ view, name, who }) {
+  if (!view.throttles_left.length) return null;
+  return html`<section class="panel watch"><div class="head"><h2>Throttles left behind</h2><${Order} label="Remove them" title="Remove throttles that nobody knows" disabled=${!may(who, "operate")} why="You may only look."
+    give=${(comment) => order(name, "clear-throttles", { comment })}>No execution restores these. They slow down replication until somebody removes them. They are removed only while nothing is being moved.</${Order}></div>
+    <ul>${view.throttles_left.map((each) => html`<li><code>${each}</code></li>`)}</ul></section>`;
+}
+
+const BROKERS = [
+  { label: "Broker", kind: "number", value: (each) => each.id },
+  { label: "Rack", value: (each) => each.rack ?? "" },
+  { label: "State", value: (each) => stateOf(each).told, show: (each) => html`<${Chip} kind=${stateOf(each).kind}>${stateOf(each).told}</${Chip}>` },
+  { label: "Disk", kind: "number", value: MEASURES.disk.of, show: (each) => percent(MEASURES.disk.of(each)) },
+  { label: "Bytes", kind: "number", value: (each) => each.replica_bytes, show: (each) => bytes(each.replica_bytes) },
+  { label: "Replicas", kind: "number", value: (each) => each.replicas, show: (each) => number(each.replicas) },
+  { label: "Leads", kind: "number", value: (each) => each.leaders, show: (each) => number(each.leaders) },
+  { label: "Receives", kind: "number", value: (each) => each.receives },
+  { label: "Gives", kind: "number", value: (each) => each.gives },
+];
+const TOPICS = [
+  { label: "Topic", value: (each) => each.name },
+  { label: "Partitions", kind: "number", value: (each) => each.partitions, show: (each) => number(each.partitions) },
+  { label: "Replicas", kind: "number", value: (each) => each.replication[0], show: (each) => each.replication.join(", ") },
+  { label: "Bytes", kind: "number", value: (each) => each.bytes, show: (each) => bytes(each.bytes) },
+  { label: "Under-replicated", kind: "number", value: (each) => each.under_replicated, show: (each) => number(each.under_replicated) },
+];
+
+function Intents({ view }) {
+  if (!view.intents.length && !view.policy) return null;
+  return html`<details class="panel"><summary><strong>Intents and policy</strong></summary>
+    ${view.intents.length ? html`<ul>${view.intents.map((each) => html`<li>${each.kind} <code>${each.about}</code>${each.value ? ` = ${each.value}` : ""}, by ${each.who} <${Moment} at=${each.at_ms} />${each.comment && html`: “${each.comment}”`}</li>`)}</ul>` : html`<p class="dim">No intents beside those of the policy file.</p>`}
+    ${view.policy && html`<pre tabindex="0">${JSON.stringify(view.policy, null, 2)}</pre>`}</details>`;
+}
+
+export function Cluster({ name, who }) {
+  const view = useView(`/clusters/${encodeURIComponent(name)}`, name);
+  const query = useWatched(place).searchParams;
+  const chosen = query.has("broker") ? Number(query.get("broker")) : null;
+  return html`<${Shown} view=${view} what=${name}>${(page) => {
+    const { row } = page;
+    const health = healthOf(row);
+    const broker = page.brokers.find((each) => each.id === chosen);
+    return html`<div class="title"><h1>${name}</h1><${Chip} kind=${health.kind}>${health.told}</${Chip}><span class="spring"></span><${KillSwitch} cluster=${name} paused=${row.paused} who=${who} /></div>
+      ${health.why && html`<p class="banner ${health.kind}" role="status">${health.why}</p>`}
+      <dl class="figures"><${Figure} label="Brokers" value=${number(row.brokers)}>${row.brokers_down.length ? `${row.brokers_down.length} down` : "all live"}</${Figure}>
+        <${Figure} label="Partitions" value=${number(row.partitions)}>${count(page.topics_in_all, "topic")}</${Figure}>
+        <${Figure} label="Fullest disk" value=${percent(row.disk_used)}>${row.runway_days === null ? "" : `full in ${days(row.runway_days)}`}</${Figure}>
+        <${Figure} label="Imbalance" value=${percent(row.balance)}>from the mean</${Figure}>
+        <${Figure} label="Under-replicated" value=${number(row.under_replicated)} kind=${row.under_replicated ? "watch" : ""} />
+        <${Figure} label="Offline" value=${number(row.offline)} kind=${row.offline ? "bad" : ""} /></dl>
+      <${Keeper} view=${page} name=${name} />
+      <${Throttles} view=${page} name=${name} who=${who} />
+      <${Named} title="Offline partitions" names=${page.offline} all=${row.offline} kind="bad" />
+      <${Named} title="Partitions under min ISR" names=${page.under_min_isr} all=${row.under_min_isr} kind="bad" />
+      <${Named} title="Under-replicated partitions" names=${page.under_replicated} all=${row.under_replicated} kind="watch" />
+      ${page.brokers.length > 0 && html`<${Yard} brokers=${page.brokers} chosen=${chosen} measureName=${query.get("measure") || "disk"} />`}
+      ${broker && html`<${Broker} name=${name} broker=${broker} who=${who} />`}
+      <details class="panel"><summary><strong>Brokers as a table</strong></summary><${SortedTable} caption="Brokers" columns=${BROKERS} rows=${page.brokers} initial=${{ label: "Broker", down: false }} keyOf=${(each) => each.id} /></details>
+      <details class="panel"><summary><strong>Topics</strong> ${page.topics.length < page.topics_in_all ? `the ${page.topics.length} largest of ${number(page.topics_in_all)}` : number(page.topics_in_all)}</summary>
+        <${SortedTable} caption="Topics" columns=${TOPICS} rows=${page.topics} initial=${{ label: "Bytes", down: true }} keyOf=${(each) => each.name} /></details>
+      <${Intents} view=${page} />`;
+  }}</${Shown}>`;
+}

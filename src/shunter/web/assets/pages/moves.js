@@ -1,0 +1,147 @@
+// What moves: steps, bytes, rate, ETA; stop, pause, roll back one, a selection, everything; the throttle.
+import { html, useMemo, useRef, useState } from "/assets/vendor/htm-preact.js";
+import { may, note, order, place, read, show, useView, useWatched } from "/assets/store.js";
+import { Chip, Empty, Figure, Link, LongTable, Meter, Order, Progress, Shown } from "/assets/parts.js";
+import { Chart, axis, colour } from "/assets/charts.js";
+import { bytes, count, duration, number, percent, rate } from "/assets/words.js";
+
+const KINDS = { moving: "busy", pending: "still", paused: "watch", done: "good", "rolled-back": "watch", stopped: "watch" };
+const MB = 1_000_000;
+const LIMITS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000].map((each) => each * MB);
+
+// What there is, with what the target adds and drops: told by marks and words, not by colours alone.
+function Replicas({ move }) {
+  const every = [...new Set([...move.target, ...move.replicas, ...move.original])];
+  return html`<span class="replicas">${every.map((id) => {
+    const here = move.replicas.includes(id);
+    const wanted = move.target.includes(id);
+    const insync = move.isr.includes(id);
+    const kind = !here ? (wanted ? "later" : "gone") : wanted ? (insync ? "stays" : "comes") : "goes";
+    const told = { later: "will come", gone: "was dropped", stays: "in sync", comes: "copying", goes: "will go" }[kind];
+    return html`<span class="replica ${kind}" title="broker ${id}: ${told}"><span class="hidden">broker </span>${id}<span class="hidden"> ${told}</span></span>`;
+  })}</span>`;
+}
+
+function Throttle({ name, limit, who }) {
+  const nearest = limit === null ? LIMITS.length : LIMITS.findIndex((each) => each >= limit);
+  const [at, setAt] = useState(null);
+  const timer = useRef(0);
+  const shown = at ?? (nearest < 0 ? LIMITS.length - 1 : nearest);
+  const told = (index) => (index === LIMITS.length ? "no limit" : rate(LIMITS[index]));
+  const change = (event) => {
+    const index = Number(event.target.value);
+    setAt(index);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(async () => {
+      try { note((await order(name, "limit", { value: index === LIMITS.length ? null : LIMITS[index] })).text); } catch (error) { note(error.message, "error"); }
+      setAt(null);
+    }, 500);
+  };
+  const now = at === null && limit !== null ? rate(limit) : told(shown);
+  return html`<label class="throttle"><span>Throttle <b>${now}</b></span>
+    <input type="range" min="0" max=${LIMITS.length} step="1" value=${shown} aria-valuetext=${told(shown)} disabled=${!may(who, "operate")} onInput=${change} />
+    <small class="dim" aria-hidden="true"><span>1 MB/s</span><span>50 MB/s</span><span>no limit</span></small></label>`;
+}
+
+// The rate and the estimate since this page was opened.
+function useHistory(summary) {
+  const kept = useRef({ at: [], rate: [], end: [], low: [], high: [] });
+  return useMemo(() => {
+    const all = kept.current;
+    const at = summary.at_ms / 1000;
+    if (at > (all.at.at(-1) ?? 0)) {
+      const until = (left) => (left === null ? null : (summary.at_ms + left) / 1000);
+      all.at.push(at); all.rate.push(summary.bytes_per_s);
+      all.end.push(until(summary.left_ms)); all.low.push(until(summary.low_ms)); all.high.push(until(summary.high_ms));
+      for (const each of Object.values(all)) if (each.length > 3600) each.shift();
+    }
+    return { at: [...all.at], rate: [...all.rate], end: [...all.end], low: [...all.low], high: [...all.high] };
+  }, [summary]);
+}
+
+function History({ summary }) {
+  const all = useHistory(summary);
+  const rates = useMemo(() => [all.at, all.rate], [all]);
+  const ends = useMemo(() => [all.at, all.high, all.low, all.end], [all]);
+  if (all.at.length < 3) return null;
+  const line = (label, more = {}) => ({ label, stroke: () => colour("busy"), width: 2, points: { show: false }, spanGaps: true, ...more });
+  const scales = { x: { time: true } };
+  const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+  return html`<div class="pair"><figure><figcaption>Rate since this page was opened</figcaption><${Chart} label="Bytes per second over time" height=${150} data=${rates}
+      options=${() => ({ legend: { show: false }, cursor: { y: false }, scales: { ...scales, y: { range: (_plot, _low, high) => [0, (high || 1) * 1.15] } }, axes: [axis(), axis({ size: 70, values: (_plot, values) => values.map(rate) })], series: [{}, line("rate", { fill: () => colour("busy-soft") })] })} /></figure>
+    <figure><figcaption>When it was expected to end, and between when (80 %)</figcaption><${Chart} label="Expected end over time" height=${150} data=${ends}
+      options=${() => ({ legend: { show: false }, cursor: { y: false }, scales: { ...scales, y: { time: false } }, axes: [axis(), axis({ size: 56, values: (_plot, values) => values.map((each) => clock.format(each * 1000)) })],
+        bands: [{ series: [1, 2], fill: () => colour("busy-soft") }], series: [{}, line("latest", { stroke: "transparent" }), line("earliest", { stroke: "transparent" }), line("end")] })} /></figure></div>`;
+}
+
+const costOf = (name, partitions) => async () => {
+  const query = partitions.map((each) => `partition=${encodeURIComponent(each)}`).join("&");
+  const cost = await read(`/clusters/${encodeURIComponent(name)}/rollback-cost?${query}`);
+  return cost.bytes
+    ? `This copies ${bytes(cost.bytes)} again at the most, for ${count(cost.partitions, "move")}: originals that were dropped are gone from disk.`
+    : `Nothing has to be copied again: the originals of ${count(cost.partitions, "move")} are all still there.`;
+};
+
+function Turns({ name, who, partitions, what, some }) {
+  const off = !may(who, "operate") || !some;
+  const why = some ? "You may only look." : "Nothing of ours is open.";
+  const give = (verb) => (comment) => order(name, verb, { about: partitions, comment });
+  const common = { disabled: off, why, comment: true };
+  return html`<div class="actions">
+    <${Order} label="Pause" title="Pause ${what}" ...${common} give=${give("pause")}>No further step begins, and copies stand still. What is copied is kept.</${Order}>
+    <${Order} label="Resume" title="Resume ${what}" ...${common} give=${give("resume")}>Paused moves go on where they stood.</${Order}>
+    <${Order} label="Stop" title="Stop ${what}" ...${common} give=${give("stop")}>Moves end where they are: replicas in sync stay, unfinished copies go.</${Order}>
+    <${Order} label="Roll back" kind="danger" title="Roll back ${what}" ...${common} give=${give("rollback")} cost=${costOf(name, partitions)}>The original replicas come back, in their order.</${Order}></div>`;
+}
+
+function Head({ name, summary, counts, who }) {
+  const open = (counts.moving || 0) + (counts.pending || 0) + (counts.paused || 0);
+  const interval = summary.low_ms === null ? summary.why_no_eta : `80 % sure: ${duration(summary.low_ms)} to ${duration(summary.high_ms)}`;
+  return html`<section class="panel moving"><div class="head"><h2>${open ? count(open, "move") + " open" : "Nothing is open"}</h2>
+      ${summary.proposal && html`<span class="dim">carries out proposal <${Link} to="/clusters/${encodeURIComponent(name)}/proposals?ended=1#${summary.proposal}">${summary.proposal}</${Link}></span>`}
+      <span class="spring"></span><${Turns} name=${name} who=${who} partitions=${[]} what="everything of ours in ${name}" some=${open > 0} /></div>
+    ${summary.silent_ms > 0 && html`<p class="banner bad" role="status">The cluster has not answered the executor for ${duration(summary.silent_ms)}. Steps that are under way go on.</p>`}
+    <${Progress} share=${summary.share} label="Done" />
+    <dl class="figures small"><${Figure} label="Done" value=${percent(summary.share, 1)}>${bytes(summary.copied_bytes)} of ${bytes(summary.total_bytes)}</${Figure}>
+      <${Figure} label="Rate" value=${rate(summary.bytes_per_s)} />
+      <${Figure} label="Left" value=${summary.left_ms === null ? "not known" : duration(summary.left_ms)}>${interval}</${Figure}>
+      <${Figure} label="A rollback copies" value=${bytes(summary.rollback_bytes)}>at the most</${Figure}></dl>
+    <${Throttle} name=${name} limit=${summary.limit} who=${who} />
+    <${History} summary=${summary} /></section>`;
+}
+
+const COLUMNS = [{ label: "", kind: "check" }, { label: "Partition" }, { label: "State" }, { label: "Replicas", kind: "wide" }, { label: "Copied" }, { label: "Steps", kind: "number" }, { label: "Waits for", kind: "wide" }];
+
+function Row({ move, chosen, toggle }) {
+  const share = move.total_bytes ? move.copied_bytes / move.total_bytes : move.state === "done" ? 1 : 0;
+  return html`<td class="check"><input type="checkbox" checked=${chosen} disabled=${move.whose !== "ours" || !(move.state in { moving: 1, pending: 1, paused: 1 })} aria-label="Choose ${move.partition}" onChange=${toggle} /></td>
+    <td class="name" title=${move.partition}>${move.partition}</td>
+    <td><${Chip} kind=${move.whose === "ours" ? KINDS[move.state] || "still" : "still"}>${move.whose === "ours" ? move.state : "another's"}</${Chip}></td>
+    <td class="wide"><${Replicas} move=${move} /></td>
+    <td class="copied">${move.total_bytes === null ? html`<span class="dim">not ours</span>` : html`<${Meter} share=${share} kind="busy" label="Copied of ${move.partition}" /><small>${bytes(move.copied_bytes)} of ${bytes(move.total_bytes)}</small>`}</td>
+    <td class="number">${move.steps || ""}</td><td class="wide ${move.stuck ? "bad" : "dim"}" title=${move.stuck || move.waits}>${move.stuck || move.waits}</td>`;
+}
+
+export function Moves({ name, who }) {
+  const base = `/clusters/${encodeURIComponent(name)}/moves`;
+  const head = useView(`${base}?limit=1`, name);
+  const query = useWatched(place).searchParams;
+  const [chosen, setChosen] = useState(new Set());
+  const search = query.get("search") || "";
+  const state = query.get("state") || "";
+  const toggle = (partition) => { const next = new Set(chosen); if (!next.delete(partition)) next.add(partition); setChosen(next); };
+  return html`<${Shown} view=${head} what="the moves of ${name}">${({ summary, counts }) => {
+    const all = Object.values(counts).reduce((sum, each) => sum + each, 0);
+    return html`<div class="title"><h1>Moves</h1></div><${Head} name=${name} summary=${summary} counts=${counts} who=${who} />
+      ${all === 0 ? html`<section class="panel"><${Empty} title="Nothing moves">${summary.why_no_eta || "No execution of this service is open."} What the keeper proposes is under <${Link} to="/clusters/${encodeURIComponent(name)}/proposals">proposals</${Link}>.</${Empty}></section>`
+        : html`<section class="panel"><div class="head filters"><label><span class="hidden">Search for a partition</span><input type="search" placeholder="Partition…" value=${search} onInput=${(event) => show({ search: event.target.value })} /></label>
+        <div class="tabs" role="group" aria-label="State">${[["", all], ...Object.entries(counts)].map(([each, many]) => html`<button type="button" aria-pressed=${state === each} onClick=${() => show({ state: each })}>${each || "all"} <b>${number(many)}</b></button>`)}</div>
+        <span class="spring"></span></div>
+        ${chosen.size > 0 && html`<div class="chosen" role="region" aria-label="Chosen moves"><strong>${count(chosen.size, "move")} chosen</strong><button type="button" class="quiet" onClick=${() => setChosen(new Set())}>None</button>
+          <${Turns} name=${name} who=${who} partitions=${[...chosen]} what=${count(chosen.size, "chosen move")} some=${true} /></div>`}
+        <${LongTable} label="Moves" path=${base} query=${new URLSearchParams({ search, state })} version=${summary.version} columns=${COLUMNS}
+          selected=${(move) => chosen.has(move.partition)} row=${(move) => html`<${Row} move=${move} chosen=${chosen.has(move.partition)} toggle=${() => toggle(move.partition)} />`}
+          empty=${html`<${Empty} title="No such move">Nothing fits this search.</${Empty}>`} />
+        <p class="legend dim"><span class="replica stays">1</span> in sync <span class="replica comes">2</span> copying <span class="replica later">3</span> will come <span class="replica goes">4</span> will go <span class="replica gone">5</span> was dropped</p></section>`}`;
+  }}</${Shown}>`;
+}

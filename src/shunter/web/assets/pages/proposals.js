@@ -1,0 +1,69 @@
+// What the keeper proposes: reasons, cost, before and after; approve or decline with a comment.
+import { html, useMemo, useState } from "/assets/vendor/htm-preact.js";
+import { may, order, place, show, useView, useWatched } from "/assets/store.js";
+import { Chip, Empty, Figure, Link, LongTable, Moment, Order, Shown } from "/assets/parts.js";
+import { Chart, axis, colour } from "/assets/charts.js";
+import uPlot from "/assets/vendor/uPlot.esm.js";
+import { bytes, count, duration, number, words } from "/assets/words.js";
+
+const STATES = { waiting: "watch", approved: "busy", starting: "busy", running: "busy", done: "good", partly: "watch", turned: "watch", declined: "still", stale: "still", refused: "bad" };
+const FIGURES = ["Bytes of replicas", "Replicas", "Preferred leader of"];
+
+function BeforeAfter({ brokers, id }) {
+  const [figure, setFigure] = useState(0);
+  const data = useMemo(() => [brokers.map((_, index) => index), brokers.map((each) => each.before[figure]), brokers.map((each) => each.after[figure])], [brokers, figure]);
+  const told = figure ? number : bytes;
+  const bars = (align) => uPlot.paths.bars({ size: [0.4, 40], align, gap: 1 });
+  const options = () => ({
+    scales: { x: { time: false, range: [-0.7, brokers.length - 0.3] }, y: { range: (_plot, _low, high) => [0, (high || 1) * 1.08] } },
+    axes: [axis({ values: (_plot, at) => at.map((each) => (Number.isInteger(each) && brokers[each] ? brokers[each].broker : "")), incrs: [1, 2, 5, 10, 20, 50], space: 36 }), axis({ size: 72, values: (_plot, values) => values.map(told) })],
+    series: [{ label: "Broker", value: (_plot, at) => (at === null ? "–" : brokers[at]?.broker) },
+      { label: "before", fill: () => colour("before"), stroke: () => colour("before"), paths: bars(-1), points: { show: false }, value: (_plot, value) => told(value) },
+      { label: "after", fill: () => colour("busy"), stroke: () => colour("busy"), paths: bars(1), points: { show: false }, value: (_plot, value) => told(value) }],
+  });
+  const spread = (side) => { const all = brokers.map((each) => each[side][figure]); return Math.max(...all) - Math.min(...all); };
+  return html`<div class="head"><h3>Before and after, by broker</h3><div class="tabs" role="group" aria-label="What is compared">${FIGURES.map((label, index) => html`<button type="button" aria-pressed=${index === figure} onClick=${() => setFigure(index)}>${label}</button>`)}</div></div>
+    <${Chart} key="${id}-${figure}-${brokers.length}" label="${FIGURES[figure]} of each broker, before and after" options=${options} data=${data} height=${200} />
+    <p class="dim">Between the most and the least: ${told(spread("before"))} before, ${told(spread("after"))} after. Drag to zoom, double click to see all.</p>`;
+}
+
+function Partitions({ name, id }) {
+  const base = `/clusters/${encodeURIComponent(name)}/proposals/${encodeURIComponent(id)}/changes`;
+  const [search, setSearch] = useState("");
+  return html`<label><span class="hidden">Search for a partition</span><input type="search" placeholder="Partition…" value=${search} onInput=${(event) => setSearch(event.target.value)} /></label>
+    <${LongTable} label="Changes" path=${base} query=${new URLSearchParams({ search })} columns=${[{ label: "Partition" }, { label: "Replicas now" }, { label: "Replicas then" }]}
+    row=${(each) => html`<td class="name">${each.topic}-${each.partition}</td><td>${each.original.join(", ")}</td><td>${each.replicas.map((id, index) => html`${index ? ", " : ""}${each.original.includes(id) ? id : html`<b class="new">${id}</b>`}`)}</td>`}
+    empty=${html`<${Empty} title="No such partition">Nothing fits this search.</${Empty}>`} />`;
+}
+
+function Proposal({ name, view, who, opened }) {
+  const { proposal: each } = view;
+  const [changes, setChanges] = useState(false);
+  const off = !may(who, "operate");
+  const yes = each.votes.filter((vote) => vote.approves);
+  const decides = { disabled: off, why: "You may only look.", comment: true };
+  return html`<article class="panel proposal" id=${each.id}><div class="head"><h2>${words(each.scope)} <small>${each.id}</small></h2><${Chip} kind=${STATES[each.state]}>${each.state}</${Chip}>
+      <span class="dim"><${Moment} at=${each.made_at_ms} /></span><span class="spring"></span>
+      ${each.state === "waiting" && html`<${Order} label="Approve" kind="primary" title="Approve ${words(each.scope)}" ...${decides} give=${(comment) => order(name, "approve", { about: [each.id], comment })}>
+          ${count(each.moves, "replica")}, ${bytes(each.bytes)}, are copied. It can be paused, stopped and rolled back at any moment.${view.wanted_votes > 1 ? ` ${view.wanted_votes} people have to approve it; ${yes.length} did.` : ""}</${Order}>
+        <${Order} label="Decline" title="Decline ${words(each.scope)}" ...${decides} give=${(comment) => order(name, "decline", { about: [each.id], comment })}>Nothing is moved, and nothing of this kind is proposed for a while.</${Order}>`}</div>
+    <ul class="reasons">${each.reasons.map((why) => html`<li>${why}</li>`)}</ul>
+    ${each.outcome && html`<p class="banner ${STATES[each.state]}">${each.outcome}</p>`}
+    <dl class="figures small"><${Figure} label="To copy" value=${bytes(each.bytes)}>${count(each.moves, "replica")}</${Figure}><${Figure} label="At the least" value=${view.least_ms === null ? "not known" : duration(view.least_ms)}>${view.least_ms === null ? "the policy has no throttle" : "at the policy's throttle"}</${Figure}>
+      <${Figure} label="Leaders that change" value=${number(each.leader_changes)} /><${Figure} label="A rollback copies" value=${bytes(each.rollback_bytes)}>at its dearest point</${Figure}>
+      ${view.wanted_votes > 1 && html`<${Figure} label="Approved by" value="${yes.length} of ${view.wanted_votes}" />`}</dl>
+    ${each.held_back.length > 0 && each.state !== "done" && html`<p class="banner watch">Held back: ${each.held_back.join("; ")}</p>`}
+    ${each.votes.length > 0 && html`<ul class="votes">${each.votes.map((vote) => html`<li>${vote.approves ? "approved" : "declined"} by <strong>${vote.who}</strong> <${Moment} at=${vote.at_ms} />${vote.comment && html`: “${vote.comment}”`}</li>`)}</ul>`}
+    ${each.undone.length > 0 && html`<details><summary>What the planner could not reach (${each.undone.length})</summary><ul>${each.undone.map((why) => html`<li>${why}</li>`)}</ul></details>`}
+    ${each.brokers.length > 0 && html`<details open=${opened}><summary>Before and after</summary><${BeforeAfter} brokers=${each.brokers} id=${each.id} /></details>`}
+    <details onToggle=${(event) => setChanges(event.target.open)}><summary>Partitions that change</summary>${changes && html`<${Partitions} name=${name} id=${each.id} />`}</details></article>`;
+}
+
+export function Proposals({ name, who }) {
+  const ended = useWatched(place).searchParams.has("ended");
+  const view = useView(`/clusters/${encodeURIComponent(name)}/proposals${ended ? "?ended=true" : ""}`, name);
+  return html`<div class="title"><h1>Proposals</h1><div class="tabs" role="group" aria-label="Which proposals"><button type="button" aria-pressed=${!ended} onClick=${() => show({ ended: "" })}>Open</button><button type="button" aria-pressed=${ended} onClick=${() => show({ ended: 1 })}>All</button></div></div>
+    <${Shown} view=${view} what="the proposals of ${name}">${({ proposals }) => proposals.length
+      ? proposals.map((each, index) => html`<${Proposal} key=${each.proposal.id} name=${name} view=${each} who=${who} opened=${index === 0} />`)
+      : html`<section class="panel"><${Empty} title="Nothing is proposed">${ended ? "Nothing was proposed yet." : "No proposal is open."} What the keeper sees is in the <${Link} to="/clusters/${encodeURIComponent(name)}">overview</${Link}>; <${Link} to="/clusters/${encodeURIComponent(name)}/plan">plan something</${Link}> yourself.</${Empty}></section>`}</${Shown}>`;
+}

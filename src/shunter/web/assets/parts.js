@@ -1,0 +1,164 @@
+// Parts that several pages use.
+import { html, useEffect, useLayoutEffect, useRef, useState } from "/assets/vendor/htm-preact.js";
+import { go, note, read } from "/assets/store.js";
+import { duration, moment, utc } from "/assets/words.js";
+
+export function Link({ to, children, ...rest }) {
+  const follow = (event) => {
+    if (event.metaKey || event.ctrlKey || event.shiftKey || event.button) return;
+    event.preventDefault();
+    go(to);
+  };
+  return html`<a href=${to} onClick=${follow} ...${rest}>${children}</a>`;
+}
+
+const MARKS = { good: "●", watch: "▲", bad: "■", busy: "◆", still: "○" };
+
+// A state is told by a shape and a word, never by colour alone.
+export const Chip = ({ kind, children, title }) =>
+  html`<span class="chip ${kind}" title=${title}><span aria-hidden="true">${MARKS[kind] || "○"}</span> ${children}</span>`;
+
+export function Meter({ share, kind = "plain", label, marks = [] }) {
+  const shown = Math.max(0, Math.min(1, share ?? 0));
+  return html`<div class="meter ${kind}" role="meter" aria-label=${label} aria-valuemin="0" aria-valuemax="100"
+    aria-valuenow=${Math.round(shown * 100)}>
+    <div class="fill" style=${{ transform: `scaleX(${shown})` }}></div>
+    ${marks.map((at) => html`<i style=${{ left: `${at * 100}%` }}></i>`)}
+  </div>`;
+}
+
+export const Progress = ({ share, label }) => html`<div class="meter busy" role="progressbar" aria-label=${label}
+  aria-valuemin="0" aria-valuemax="100" aria-valuenow=${Math.round((share ?? 0) * 100)}>
+  <div class="fill" style=${{ transform: `scaleX(${share ?? 0})` }}></div></div>`;
+
+export const Moment = ({ at }) => html`<time datetime=${at ? new Date(at).toISOString() : ""} title=${utc(at)}>${moment(at)}</time>`;
+
+export const Figure = ({ label, value, children, kind = "" }) => html`<div class="figure ${kind}">
+  <dt>${label}</dt><dd>${value}${children && html`<small>${children}</small>`}</dd></div>`;
+
+// ---- states of a page
+
+export function Loading({ what }) {
+  return html`<div class="state" role="status" aria-busy="true"><div class="track"><i></i></div>Reading ${what}…</div>`;
+}
+
+export const Failed = ({ problem, what }) => html`<div class="state bad" role="alert">
+  <strong>${what} can't be shown.</strong><p>${problem.message}</p></div>`;
+
+export const Empty = ({ title, children }) => html`<div class="state"><strong>${title}</strong><p>${children}</p></div>`;
+
+// Shows what a view answered; what was read last stays while the service does not answer.
+export function Shown({ view, what, children }) {
+  if (view.data === undefined) return view.problem ? html`<${Failed} problem=${view.problem} what=${what} />` : html`<${Loading} what=${what} />`;
+  return html`${view.problem && html`<p class="banner bad" role="status">${view.problem.message} What you see was read <${Moment} at=${view.at} />.</p>`}
+    ${children(view.data)}`;
+}
+
+// ---- an order: one click opens, the second one gives it
+
+export function Order({ label, title, kind = "", disabled, why, comment: asks = false, cost, give, confirm, children }) {
+  const dialog = useRef(null);
+  const [open, setOpen] = useState(false);
+  const [comment, setComment] = useState("");
+  const [busy, setBusy] = useState(false);
+  const [problem, setProblem] = useState("");
+  const [told, setTold] = useState(null);
+  useEffect(() => {
+    if (!open) return;
+    setProblem(""); setTold(null);
+    dialog.current.showModal();
+    if (cost) cost().then(setTold, (error) => setTold(`The cost can't be told: ${error.message}`));
+  }, [open]);
+  const close = () => { dialog.current?.close(); setOpen(false); };
+  const carryOut = async (event) => {
+    event.preventDefault();
+    setBusy(true);
+    try {
+      const done = await give(comment);
+      note(done?.text || "Done.");
+      setComment("");
+      close();
+    } catch (error) { setProblem(error.message); }
+    setBusy(false);
+  };
+  return html`<button type="button" class=${kind} disabled=${disabled} title=${disabled ? why : undefined} onClick=${() => setOpen(true)}>${label}</button>
+    ${open && html`<dialog ref=${dialog} onClose=${() => setOpen(false)} aria-labelledby="order-title">
+      <form onSubmit=${carryOut}>
+        <h2 id="order-title">${title || label}</h2>
+        <div class="prose">${children}</div>
+        ${cost && html`<p class="cost" aria-live="polite">${told ?? "Reckoning what it costs…"}</p>`}
+        ${asks && html`<label class="field">Comment <textarea rows="2" maxlength="2000" value=${comment} onInput=${(event) => setComment(event.target.value)}></textarea></label>`}
+        ${problem && html`<p class="banner bad" role="alert">${problem}</p>`}
+        <div class="actions"><button type="button" onClick=${close}>Cancel</button>
+          <button type="submit" class=${kind || "primary"} disabled=${busy} autofocus>${busy ? "…" : confirm || label}</button></div>
+      </form></dialog>`}`;
+}
+
+// ---- a table of any length: rows are read in blocks as they come into sight
+
+const BLOCK = 100;
+const ROW = 44;
+
+export function LongTable({ label, path, query = "", version, columns, row, selected, empty }) {
+  const box = useRef(null);
+  const [view, setView] = useState({ from: 0, to: 30 });
+  const [blocks, setBlocks] = useState({ key: "", found: null, rows: new Map(), problem: null });
+  const key = `${path}?${query}`;
+  const first = Math.floor(view.from / BLOCK);
+  const last = Math.floor(view.to / BLOCK);
+  useEffect(() => {
+    let gone = false;
+    const wanted = Array.from({ length: last - first + 1 }, (_, index) => first + index);
+    Promise.all(wanted.map((block) => read(`${path}?${query}&offset=${block * BLOCK}&limit=${BLOCK}`)))
+      .then((pages) => {
+        if (gone) return;
+        const rows = new Map();
+        for (const page of pages) page.rows.forEach((each, index) => rows.set(page.offset + index, each));
+        setBlocks({ key, found: pages[0].found, rows, problem: null });
+      }, (problem) => gone || setBlocks((before) => ({ ...before, problem })));
+    return () => { gone = true; };
+  }, [key, first, last, version]);
+  const seen = () => {
+    const top = box.current.scrollTop;
+    const from = Math.max(0, Math.floor(top / ROW) - 8);
+    const to = Math.ceil((top + box.current.clientHeight) / ROW) + 8;
+    if (Math.abs(from - view.from) > 4 || Math.abs(to - view.to) > 4) setView({ from, to });
+  };
+  useLayoutEffect(seen, [key]);
+  const found = blocks.key === key ? blocks.found : null;
+  if (found === 0) return empty;
+  if (found === null) return blocks.problem ? html`<${Failed} problem=${blocks.problem} what=${label} />` : html`<${Loading} what="rows" />`;
+  const shown = [];
+  for (let index = view.from; index < Math.min(view.to, found); index += 1) {
+    const each = blocks.rows.get(index);
+    shown.push(html`<tr key=${index} aria-rowindex=${index + 2} class=${each && selected?.(each) ? "selected" : ""}
+      style=${{ transform: `translateY(${index * ROW}px)` }}>${each ? row(each) : html`<td colspan=${columns.length} class="dim">…</td>`}</tr>`);
+  }
+  return html`<div class="long" ref=${box} onScroll=${seen} tabindex="0" role="region" aria-label="${label}: ${found} rows">
+    <table aria-rowcount=${found + 1}><thead><tr>${columns.map((each) => html`<th scope="col" class=${each.kind || ""}>${each.label}</th>`)}</tr></thead>
+    <tbody style=${{ height: `${Math.min(found, 700_000) * ROW}px` }}>${shown}</tbody></table></div>`;
+}
+
+// ---- a table that can be sorted
+
+export function SortedTable({ caption, columns, rows, initial, keyOf }) {
+  const [by, setBy] = useState(initial);
+  const column = columns.find((each) => each.label === by.label) || columns[0];
+  const sorted = [...rows].sort((a, b) => {
+    const [x, y] = [column.value(a), column.value(b)];
+    const order = x === null || x === undefined ? -1 : y === null || y === undefined ? 1 : x < y ? -1 : x > y ? 1 : 0;
+    return by.down ? -order : order;
+  });
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}><table class="plain"><caption class="hidden">${caption}</caption>
+    <thead><tr>${columns.map((each) => html`<th scope="col" class=${each.kind || ""} aria-sort=${each === column ? (by.down ? "descending" : "ascending") : "none"}>
+      <button type="button" class="sort" onClick=${() => setBy({ label: each.label, down: each === column ? !by.down : each.kind === "number" })}>
+        ${each.label}<span aria-hidden="true">${each === column ? (by.down ? " ↓" : " ↑") : ""}</span></button></th>`)}</tr></thead>
+    <tbody>${sorted.map((each) => html`<tr key=${keyOf(each)}>${columns.map((one) => html`<td class=${one.kind || ""}>${one.show ? one.show(each) : one.value(each)}</td>`)}</tr>`)}</tbody>
+  </table></div>`;
+}
+
+export function Ago({ at }) {
+  const [now, set] = useState(Date.now());
+  useEffect(() => { const timer = setInterval(() => set(Date.now()), 1000); return () => clearInterval(timer); }, []);
+  return html`<time datetime=${new Date(at).toISOString()} title=${utc(at)}>${duration(Math.max(0, now - at))}</time>`;
+}

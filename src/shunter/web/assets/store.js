@@ -1,0 +1,195 @@
+// What the page knows: who is signed in, what the API answered, and whether events arrive.
+import { useEffect, useRef, useState } from "/assets/vendor/htm-preact.js";
+
+// ---- a value that components can watch
+
+function watched(first) {
+  let value = first;
+  const watchers = new Set();
+  return {
+    get: () => value,
+    set(next) { value = next; for (const each of [...watchers]) each(value); },
+    watch(watcher) { watchers.add(watcher); return () => watchers.delete(watcher); },
+  };
+}
+
+export function useWatched(source) {
+  const [value, set] = useState(source.get());
+  useEffect(() => { set(source.get()); return source.watch(set); }, [source]);
+  return value;
+}
+
+export const session = watched(null);
+export const connection = watched({ live: false, since: Date.now(), first: true });
+export const notes = watched([]);
+
+// ---- the API
+
+export class Problem extends Error {
+  constructor(status, document) {
+    super(document.detail || document.title || `HTTP ${status}`);
+    this.status = status;
+    this.kind = (document.type || "").replace("urn:shunter:", "");
+  }
+}
+
+async function ask(path, options = {}) {
+  let answer;
+  try {
+    answer = await fetch(`/api/v1${path}`, { credentials: "same-origin", ...options });
+  } catch {
+    throw new Problem(0, { detail: "The service does not answer.", type: "urn:shunter:unreachable" });
+  }
+  if (answer.ok) return answer.status === 204 ? null : answer.json();
+  let document = {};
+  try { document = await answer.json(); } catch { /* Whoever answered is not the service: a proxy perhaps. */ }
+  if (answer.status === 401 && path !== "/session") session.set({ ...session.get(), name: "", role: null });
+  throw new Problem(answer.status, document);
+}
+
+export const read = (path) => ask(path);
+
+function change(method, path, body, key) {
+  const headers = { "content-type": "application/json", "x-shunter-csrf": session.get()?.csrf || "" };
+  if (key) headers["idempotency-key"] = key;
+  return ask(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+}
+
+// A click that is repeated because the answer was lost is one order: the key stays the same.
+export async function order(cluster, verb, { about = [], value = null, comment = "" } = {}) {
+  const path = cluster ? `/clusters/${encodeURIComponent(cluster)}/${verb}` : `/fleet/${verb}`;
+  const key = crypto.randomUUID();
+  const body = { about, value, comment };
+  try {
+    return await change("POST", path, body, key);
+  } catch (problem) {
+    if (problem.status !== 0) throw problem;
+    return change("POST", path, body, key);
+  }
+}
+
+export async function loadSession() { session.set(await ask("/session")); }
+export async function signIn(token) { session.set(await change("POST", "/session", { token })); }
+export async function signOut() { await change("DELETE", "/session"); await loadSession(); }
+
+const RANK = { read: 1, operate: 2, administer: 3 };
+export const may = (who, role) => Boolean(who?.role) && RANK[who.role] >= RANK[role];
+
+export function note(text, kind = "done") {
+  const made = { text, kind, id: crypto.randomUUID() };
+  notes.set([...notes.get().slice(-2), made]);
+  setTimeout(() => forget(made.id), kind === "error" ? 12_000 : 6_000);
+}
+export const forget = (id) => notes.set(notes.get().filter((each) => each.id !== id));
+
+// ---- events: one connection for all tabs of a browser, because browsers allow six for a host
+
+const listeners = new Set();
+export function onEvent(listener) { listeners.add(listener); return () => listeners.delete(listener); }
+
+function tell(event) { for (const listener of [...listeners]) listener(event); }
+
+const KINDS = ["hello", "reset", "cluster", "fleet", "signed-out"];
+const SILENT_AFTER_MS = 40_000;
+
+export function startEvents() {
+  const channel = new BroadcastChannel("shunter-events");
+  channel.onmessage = ({ data }) => {
+    if (data.ask) { if (following) channel.postMessage({ status: connection.get() }); return; }
+    if (data.status) setLive(data.status.live, data.status.since);
+    else tell(data);
+  };
+  let following = false;
+  const setLive = (live, since = Date.now()) => {
+    const now = connection.get();
+    if (now.live !== live) connection.set({ live, since, first: now.first && !live });
+  };
+  const share = (event) => { tell(event); channel.postMessage(event); };
+  const status = (live) => { setLive(live); channel.postMessage({ status: connection.get() }); };
+  const follow = () => {
+    following = true;
+    let source = null;
+    let heard = Date.now();
+    const open = () => {
+      source = new EventSource("/api/v1/events");
+      for (const kind of KINDS) source.addEventListener(kind, ({ data }) => {
+        heard = Date.now();
+        status(true);
+        share({ kind, data: JSON.parse(data) });
+      });
+      source.onopen = () => { heard = Date.now(); };
+      source.onerror = () => {
+        status(false);
+        // The browser tries again by itself unless the service answered with an error.
+        if (source.readyState === EventSource.CLOSED) setTimeout(() => { loadSession().catch(() => {}); open(); }, 3000);
+      };
+    };
+    open();
+    return new Promise(() => {}); // The lock is held until this tab is closed.
+  };
+  if (navigator.locks) navigator.locks.request("shunter-events", follow);
+  else follow();
+  channel.postMessage({ ask: true });
+}
+
+// ---- views that keep up
+
+const LEAST_MS = 1000;
+
+// What a path of the API answers, read again when an event concerns it: { data, problem, loading, at }.
+export function useView(path, cluster = "") {
+  const [state, set] = useState({ path, data: undefined, problem: null, loading: true, at: 0 });
+  const current = useRef({ path, timer: 0, last: 0, busy: false, again: false });
+  useEffect(() => {
+    const now = { path, timer: 0, last: 0, busy: false, again: false, gone: false };
+    current.current = now;
+    if (path === null) return undefined;
+    const load = async () => {
+      now.timer = 0;
+      if (now.busy) { now.again = true; return; }
+      now.busy = true;
+      now.last = Date.now();
+      try {
+        const data = await read(path);
+        if (!now.gone) set({ path, data, problem: null, loading: false, at: Date.now() });
+      } catch (problem) {
+        if (!now.gone) set((before) => ({ ...(before.path === path ? before : { data: undefined, at: 0 }), path, problem, loading: false }));
+      }
+      now.busy = false;
+      if (now.again && !now.gone) { now.again = false; soon(); }
+    };
+    const soon = () => {
+      if (now.timer || document.hidden) { now.stale = true; return; }
+      now.timer = setTimeout(load, Math.max(0, now.last + LEAST_MS - Date.now()));
+    };
+    const shown = () => { if (!document.hidden && now.stale) { now.stale = false; soon(); } };
+    load();
+    const off = onEvent(({ kind, data }) => {
+      if (kind === "reset" || kind === "hello" || kind === "fleet" || !cluster || data.row?.name === cluster) soon();
+    });
+    document.addEventListener("visibilitychange", shown);
+    return () => { now.gone = true; clearTimeout(now.timer); off(); document.removeEventListener("visibilitychange", shown); };
+  }, [path, cluster]);
+  return state.path === path ? state : { path, data: undefined, problem: null, loading: true, at: 0 };
+}
+
+// ---- where we are: what is shown is in the address
+
+export const place = watched(new URL(location.href));
+addEventListener("popstate", () => place.set(new URL(location.href)));
+
+export function go(path) {
+  history.pushState(null, "", path);
+  place.set(new URL(location.href));
+}
+
+// Replace parts of the query: a link to this view then reproduces it.
+export function show(changes) {
+  const url = new URL(location.href);
+  for (const [name, value] of Object.entries(changes)) {
+    if (value === "" || value === null || value === undefined) url.searchParams.delete(name);
+    else url.searchParams.set(name, value);
+  }
+  history.replaceState(null, "", url);
+  place.set(url);
+}

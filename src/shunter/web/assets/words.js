@@ -1,0 +1,54 @@
+// Figures as people read them. Times come as milliseconds since 1970 UTC, sizes as bytes.
+
+const UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
+
+export function bytes(count) {
+  if (count === null || count === undefined) return "–";
+  let unit = 0;
+  let value = count;
+  while (Math.abs(value) >= 1000 && unit < UNITS.length - 1) { value /= 1000; unit += 1; }
+  return `${value.toFixed(unit === 0 || value >= 100 ? 0 : 1)} ${UNITS[unit]}`;
+}
+
+export const rate = (perSecond) => (perSecond === null || perSecond === undefined ? "–" : `${bytes(perSecond)}/s`);
+
+export function percent(share, digits = 0) {
+  return share === null || share === undefined ? "–" : `${(share * 100).toFixed(digits)} %`;
+}
+
+export function count(number, noun, nouns = `${noun}s`) {
+  return `${number.toLocaleString("en")} ${number === 1 ? noun : nouns}`;
+}
+
+export const number = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en"));
+
+export function duration(ms) {
+  if (ms === null || ms === undefined) return "–";
+  const seconds = Math.round(ms / 1000);
+  if (seconds < 60) return `${seconds} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 10) return seconds % 60 ? `${minutes} min ${seconds % 60} s` : `${minutes} min`;
+  if (minutes < 60) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 48) return minutes % 60 ? `${hours} h ${minutes % 60} min` : `${hours} h`;
+  return `${Math.floor(hours / 24)} d ${hours % 24} h`;
+}
+
+export function days(value) {
+  if (value === null || value === undefined) return "–";
+  if (value > 730) return "over 2 years";
+  return value < 10 ? `${value.toFixed(1)} days` : `${Math.round(value)} days`;
+}
+
+const SAME_DAY = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const OTHER_DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+
+export function moment(ms) {
+  if (ms === null || ms === undefined) return "–";
+  const then = new Date(ms);
+  return then.toDateString() === new Date().toDateString() ? SAME_DAY.format(then) : OTHER_DAY.format(then);
+}
+
+export const utc = (ms) => (ms ? new Date(ms).toISOString().replace("T", " ").replace(/\.\d+Z/, " UTC") : "");
+
+export const words = (name) => name.replaceAll("-", " ");

@@ -1,0 +1,100 @@
+"""What every route needs: the service's front, who asks, and the record of who did what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from shunter.app.access_tokens import AccessRole
+from shunter.app.audit_log import AuditLine, AuditLog
+from shunter.app.service.front import Front
+from shunter.model.service import OrderDone, OrderRefused, Refusal, ServiceOrder, Signature
+from shunter.web.answers import RenderedAnswers
+from shunter.web.hub import Hub
+from shunter.web.identity import Caller, Entrance, Identity, demand
+from shunter.web.problems import HttpRefusal
+
+STATUSES = {
+    Refusal.INVALID: HTTPStatus.UNPROCESSABLE_ENTITY,
+    Refusal.NOT_FOUND: HTTPStatus.NOT_FOUND,
+    Refusal.STALE: HTTPStatus.CONFLICT,
+    Refusal.NOT_ALLOWED: HTTPStatus.FORBIDDEN,
+    Refusal.ALREADY_DECIDED: HTTPStatus.CONFLICT,
+    Refusal.KEY_REUSED: HTTPStatus.UNPROCESSABLE_ENTITY,
+    Refusal.STANDBY: HTTPStatus.CONFLICT,
+    Refusal.UNREACHABLE: HTTPStatus.SERVICE_UNAVAILABLE,
+    Refusal.STORE: HTTPStatus.SERVICE_UNAVAILABLE,
+    Refusal.NOT_THERE_YET: HTTPStatus.NOT_IMPLEMENTED,
+}
+
+
+@dataclass(slots=True)
+class Reception:
+    """What every route needs."""
+
+    front: Front
+    identity: Identity
+    hub: Hub
+    audit: AuditLog
+    door: Entrance = Entrance.NETWORK
+    answers: RenderedAnswers = field(default_factory=RenderedAnswers)
+
+    async def carry_out(self, caller: Caller, order: ServiceOrder, comment: str, key: str, peer: str) -> OrderDone:
+        """Hand an order to the service, and write down who gave it and what came of it.
+
+        Raises:
+            HttpRefusal: it was refused.
+        """
+        line = AuditLine(
+            who=caller.person.name,
+            by=caller.by,
+            peer=peer,
+            verb=order.kind.value,
+            cluster=order.cluster,
+            about=order.about,
+            value=order.value,
+            comment=comment,
+        )
+        try:
+            done = await self.front.order(order, Signature(caller.person.name, comment, key))
+        except OrderRefused as refused:
+            self.audit.write(line, f"refused: {refused}")
+            raise refusal_of(refused) from refused
+        self.audit.write(line, done.text)
+        return done
+
+
+def refusal_of(refused: OrderRefused) -> HttpRefusal:
+    """A refusal of the service as HTTP tells it."""
+    return HttpRefusal(STATUSES[refused.refusal], refused.refusal.value, str(refused))
+
+
+def desk_of(request: Request) -> Reception:
+    """The desk of the application that serves a request."""
+    desk = request.app.state.desk
+    assert isinstance(desk, Reception)
+    return desk
+
+
+def caller_of(request: Request, desk: Annotated[Reception, Depends(desk_of)]) -> Caller:
+    """Who asks."""
+    return desk.identity.caller(request, desk.door)
+
+
+def may(role: AccessRole) -> Callable[[Caller], Caller]:
+    """A dependency that lets callers with a role pass."""
+
+    def allowed(caller: Annotated[Caller, Depends(caller_of)]) -> Caller:
+        demand(caller, role)
+        return caller
+
+    return allowed
+
+
+TheDesk = Annotated[Reception, Depends(desk_of)]
+Asker = Annotated[Caller, Depends(caller_of)]
+Reader = Annotated[Caller, Depends(may(AccessRole.READ))]

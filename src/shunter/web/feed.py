@@ -1,0 +1,39 @@
+"""From the front's news to events: one rendered event for each cluster that changed, however many pages are open."""
+
+from __future__ import annotations
+
+import asyncio
+
+from shunter.app.service.front import Front
+from shunter.web.answers import render
+from shunter.web.hub import Hub
+
+LEAST_SECONDS = 0.25
+"""Changes that come faster are told together."""
+
+
+async def feed(front: Front, hub: Hub, seen: int) -> None:
+    """Tell what changes after the version `seen`, until cancelled.
+
+    An event of a cluster has its row of the fleet and the version that changed it; an open page reads again what of it
+    it shows. An event of the fleet has no rows.
+    """
+    while True:
+        news = await front.news(seen)
+        if news.version == seen:
+            continue
+        seen = news.version
+        view = front.fleet()
+        rows = {row.name: row for row in view.clusters}
+        head = {
+            "version": view.version,
+            "at_ms": view.at_ms,
+            "paused": view.paused,
+            "store_trouble": view.store_trouble,
+        }
+        for name in news.clusters:
+            if name in rows:
+                hub.publish("cluster", name, render({"version": news.version, "row": rows[name]}))
+            elif not name:
+                hub.publish("fleet", "", render(head))
+        await asyncio.sleep(LEAST_SECONDS)

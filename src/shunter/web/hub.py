@@ -1,0 +1,94 @@
+"""Server-sent events: each is rendered once, kept in one ring, and sent to every open page as the same bytes.
+
+A page has a position in the ring and no queue of its own, so a slow page costs nothing. One that falls behind the ring, or
+that comes back from an earlier run of the service, is told `reset` and reads everything again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+KEPT = 1_024
+"""Events that a page which lost its connection can catch up on."""
+
+
+class _Kept(NamedTuple):
+    number: int
+    cluster: str
+    raw: bytes
+
+
+class Hub:
+    """All events of this run of the service."""
+
+    def __init__(self, run: str) -> None:
+        """`run`: a name that no other run of the service has; it is the first part of every id."""
+        self._run = run
+        self._kept: deque[_Kept] = deque(maxlen=KEPT)
+        self._number = 0
+        self._next: asyncio.Event = asyncio.Event()
+        self._closed = False
+        self.subscribers = 0
+
+    def publish(self, kind: str, cluster: str, data: bytes) -> None:
+        """Send an event to every page that looks at this cluster, or at all. `data`: one line of JSON."""
+        self._number += 1
+        raw = _rendered(f"{self._run}-{self._number}", kind, data)
+        self._kept.append(_Kept(self._number, cluster, raw))
+        self._wake()
+
+    def close(self) -> None:
+        """End every stream, so that the service can end."""
+        self._closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        self._next.set()
+        self._next = asyncio.Event()
+
+    async def follow(self, last_id: str, cluster: str) -> AsyncIterator[bytes]:
+        """Events from now on, or after the one with `last_id`; of one cluster, or of all where it is "".
+
+        The first one is `hello`; `reset` in its place where events after `last_id` are not known any more.
+        """
+        position = self._position(last_id)
+        self.subscribers += 1
+        try:
+            yield self._greeting("hello" if position is not None else "reset", position)
+            position = self._number if position is None else position
+            while not self._closed:
+                waiting = self._next
+                if self._kept and self._kept[0].number > position + 1:
+                    position = self._number
+                    yield self._greeting("reset", position)
+                # A copy: pages that wait while they send must not see the ring change under them.
+                for event in [each for each in self._kept if each.number > position]:
+                    position = event.number
+                    if cluster in ("", event.cluster):
+                        yield event.raw
+                if waiting is self._next:
+                    await waiting.wait()
+        finally:
+            self.subscribers -= 1
+
+    def _position(self, last_id: str) -> int | None:
+        """Where somebody stands who has seen `last_id`; None: that can't be told."""
+        if not last_id:
+            return self._number
+        run, _, number = last_id.rpartition("-")
+        if run != self._run or not number.isdecimal() or int(number) > self._number:
+            return None
+        oldest = self._kept[0].number if self._kept else self._number + 1
+        return int(number) if int(number) >= oldest - 1 else None
+
+    def _greeting(self, kind: str, position: int | None) -> bytes:
+        number = self._number if position is None else position
+        return _rendered(f"{self._run}-{number}", kind, b"{}")
+
+
+def _rendered(event_id: str, kind: str, data: bytes) -> bytes:
+    assert b"\n" not in data, "an event is one line of JSON"
+    return b"id: %s\nevent: %s\ndata: %s\n\n" % (event_id.encode(), kind.encode(), data)

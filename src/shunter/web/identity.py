@@ -1,0 +1,173 @@
+"""Who asks: by which door, by a token or a session, and what they may do."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from shunter.app.access_tokens import AccessRole, Person, Tokens
+from shunter.errors import FormatError
+from shunter.web.problems import HttpRefusal
+
+COOKIE = "shunter-session"
+CSRF_HEADER = "x-shunter-csrf"
+SESSION_SECONDS = 12 * 60 * 60
+MOST_SESSIONS = 1_000
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Entrance(Enum):
+    """Where a request came in."""
+
+    NETWORK = "network"
+    SOCKET = "socket"
+    """The UNIX socket, which only the service's own user can open: whoever comes this way may do everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageSession:
+    """Somebody who showed a token to the page. The token is judged again at every request."""
+
+    secret: str
+    csrf: str
+    ends_s: float
+
+
+class Sessions:
+    """Open sessions by the id that is in the cookie; they end with the service."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._open: dict[str, PageSession] = {}
+
+    def begin(self, secret: str) -> tuple[str, PageSession]:
+        """Open a session for a token; gives its id and itself."""
+        now = self._now_s()
+        self._open = {name: each for name, each in self._open.items() if each.ends_s > now}
+        while len(self._open) >= MOST_SESSIONS:
+            del self._open[next(iter(self._open))]
+        name = secrets.token_urlsafe(32)
+        self._open[name] = PageSession(secret, secrets.token_urlsafe(32), now + SESSION_SECONDS)
+        return name, self._open[name]
+
+    def find(self, name: str) -> PageSession | None:
+        """The session of an id; None: there is none, or it has ended."""
+        found = self._open.get(name)
+        return found if found is not None and found.ends_s > self._now_s() else None
+
+    def end(self, name: str) -> None:
+        """Close a session."""
+        self._open.pop(name, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks. `csrf`: what a page has to send with every change; "" where no cookie is used."""
+
+    person: Person
+    by: str
+    """`socket`, `token`, `session`, or `local` (nobody showed anything, and none is asked for)."""
+    csrf: str = ""
+
+
+LOCAL_READER = Caller(Person("local", AccessRole.READ), "local")
+
+
+class Identity:
+    """Says who asks, and refuses who may not."""
+
+    def __init__(self, tokens: Tokens | None, sessions: Sessions) -> None:
+        """`tokens` None: everybody who reaches the service may read, and nobody may change anything."""
+        self._tokens = tokens
+        self.sessions = sessions
+
+    @property
+    def asks_for_tokens(self) -> bool:
+        """Whether one has to show a token."""
+        return self._tokens is not None
+
+    def caller(self, request: Request, door: Entrance) -> Caller:
+        """Who asks.
+
+        Raises:
+            HttpRefusal: 401 where a token is missing, wrong or expired; 403 where a page of another site asks.
+        """
+        if door is Entrance.SOCKET:
+            return Caller(Person("socket", AccessRole.ADMINISTER), "socket")
+        if self._tokens is None:
+            return LOCAL_READER
+        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+        if scheme:
+            if scheme.lower() != "bearer":
+                raise _unknown("only `Authorization: Bearer TOKEN` is understood")
+            return Caller(self.judge(secret.strip()), "token")
+        session = self.sessions.find(request.cookies.get(COOKIE, ""))
+        if session is None:
+            raise _unknown("show a token: `Authorization: Bearer TOKEN`, or sign in on the page")
+        if request.method not in SAFE_METHODS:
+            _check_same_site(request, session)
+        return Caller(self.judge(session.secret), "session", session.csrf)
+
+    def judge(self, secret: str) -> Person:
+        """Whose token it is.
+
+        Raises:
+            HttpRefusal: nobody's, it has expired, or the tokens can't be read.
+        """
+        assert self._tokens is not None
+        try:
+            person = self._tokens.person(secret)
+            expired = None if person is not None else self._tokens.expired(secret)
+        except FormatError as error:
+            raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, "tokens-unreadable", str(error)) from error
+        if person is not None:
+            return person
+        if expired is not None:
+            raise _unknown(f"the token of {expired} has expired: make a new one by `shunter token add`")
+        raise _unknown("nobody has this token: `shunter token list` says who has one")
+
+
+def demand(caller: Caller, role: AccessRole) -> None:
+    """Let a caller pass that has a role.
+
+    Raises:
+        HttpRefusal: 403; it says what is needed.
+    """
+    if caller.person.role.includes(role):
+        return
+    if caller.by == "local":
+        told = "without tokens this service can only be looked at: start it with `--tokens FILE` (`shunter token add`)"
+        raise HttpRefusal(HTTPStatus.FORBIDDEN, "read-only", told)
+    told = f"{caller.person.name} may {caller.person.role.value}; this needs the role {role.value}"
+    raise HttpRefusal(HTTPStatus.FORBIDDEN, "role-missing", told)
+
+
+def set_cookie(answer: Response, name: str, *, secure: bool) -> None:
+    """Give a session to a browser, out of the reach of scripts and of other sites."""
+    answer.set_cookie(COOKIE, name, max_age=SESSION_SECONDS, path="/", secure=secure, httponly=True, samesite="strict")
+
+
+def same_origin(request: Request) -> bool:
+    """Whether a request comes from our own page; browsers send Origin with everything that changes something."""
+    origin = request.headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
+
+
+def _check_same_site(request: Request, session: PageSession) -> None:
+    if not same_origin(request):
+        raise HttpRefusal(HTTPStatus.FORBIDDEN, "foreign-origin", "a change has to come from this service's own page")
+    sent = request.headers.get(CSRF_HEADER, "")
+    if not hmac.compare_digest(sent.encode(), session.csrf.encode()):
+        raise HttpRefusal(HTTPStatus.FORBIDDEN, "csrf", f"{CSRF_HEADER} is missing or wrong: load the page again")
+
+
+def _unknown(detail: str) -> HttpRefusal:
+    return HttpRefusal(HTTPStatus.UNAUTHORIZED, "token-needed", detail, {"www-authenticate": "Bearer"})

@@ -1,0 +1,98 @@
+"""The fleet as Prometheus reads it, made from the view when it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+from shunter.views.service import STATES, FleetRow, FleetView
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+ROWS: tuple[tuple[str, str, Callable[[FleetRow], float | None]], ...] = (
+    ("brokers", "Live brokers at the last look.", lambda row: row.brokers),
+    ("brokers_down", "Brokers that hold replicas and are not live.", lambda row: len(row.brokers_down)),
+    ("partitions", "Partitions.", lambda row: row.partitions),
+    ("under_replicated_partitions", "Partitions with replicas out of sync.", lambda row: row.under_replicated),
+    (
+        "under_min_isr_partitions",
+        "Partitions with fewer replicas in sync than min.insync.replicas.",
+        lambda row: row.under_min_isr,
+    ),
+    ("offline_partitions", "Partitions without a leader.", lambda row: row.offline),
+    (
+        "balance_distance",
+        "Greatest distance of a broker from the mean in bytes, a share of the mean.",
+        lambda row: row.balance,
+    ),
+    ("disk_used_share", "Share in use on the fullest broker.", lambda row: row.disk_used),
+    (
+        "disk_runway_days",
+        "Days until the first broker is full at the growth that was seen.",
+        lambda row: row.runway_days,
+    ),
+    ("conditions", "Conditions of the policy that hold.", lambda row: row.conditions),
+    ("moves_open", "Moves that are not over.", lambda row: row.moves_open),
+    ("moves_done_share", "How much of what moves is done.", lambda row: row.share),
+    (
+        "moves_left_seconds",
+        "Time left for what moves.",
+        lambda row: None if row.left_ms is None else row.left_ms / 1000,
+    ),
+    ("proposals_waiting", "Proposals that wait for approval.", lambda row: row.proposals_waiting),
+    ("paused", "1: somebody pulled the kill switch of the cluster.", lambda row: float(row.paused is not None)),
+    (
+        "looked_at_timestamp_seconds",
+        "When the cluster was looked at last with success, since 1970 UTC.",
+        lambda row: None if row.health.looked_at_ms is None else row.health.looked_at_ms / 1000,
+    ),
+)
+"""Name after `shunter_service_`, what it is, and where it is in the view. None: no sample."""
+
+
+class _Fleet(Collector):
+    def __init__(self, view: FleetView, subscribers: int) -> None:
+        self._view = view
+        self._subscribers = subscribers
+
+    def collect(self) -> Iterator[Metric]:
+        """See prometheus_client."""
+        for name, words, figure in ROWS:
+            family = GaugeMetricFamily(f"shunter_service_{name}", words, labels=["cluster"])
+            for row in self._view.clusters:
+                value = figure(row)
+                if value is not None:
+                    family.add_metric([row.name], value)
+            yield family
+        yield self._states()
+        yield GaugeMetricFamily(
+            "shunter_service_fleet_paused", "1: the whole fleet is paused.", float(self._view.paused is not None)
+        )
+        yield GaugeMetricFamily(
+            "shunter_service_store_trouble",
+            "1: the service's store can't be used.",
+            float(bool(self._view.store_trouble)),
+        )
+        yield GaugeMetricFamily(
+            "shunter_service_pages_open", "Pages and programs that follow the events.", float(self._subscribers)
+        )
+
+    def _states(self) -> Metric:
+        family = GaugeMetricFamily(
+            "shunter_service_cluster_state", "1 for the state that the cluster is in.", labels=["cluster", "state"]
+        )
+        for row in self._view.clusters:
+            for state in STATES:
+                family.add_metric([row.name, state], float(row.health.state == state))
+        return family
+
+
+def metrics_text(view: FleetView, subscribers: int) -> bytes:
+    """All metrics, in Prometheus' text form."""
+    registry = CollectorRegistry()
+    registry.register(_Fleet(view, subscribers))
+    return generate_latest(registry)

@@ -1,0 +1,148 @@
+"""The routes that change something: one for each verb of the command line, all of one shape."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, NamedTuple
+
+from fastapi import APIRouter, Depends, Header, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from shunter.app.access_tokens import AccessRole
+from shunter.model.service import OrderKind, ServiceOrder
+from shunter.web.desk import Asker, Reception, may
+from shunter.web.identity import Caller
+from shunter.web.reading import ClusterName
+
+router = APIRouter(prefix="/api/v1", tags=["order"])
+
+
+class OrderBody(BaseModel):
+    """What an order says beside its verb."""
+
+    model_config = ConfigDict(extra="forbid")
+    about: list[str] = Field(
+        default_factory=list[str],
+        max_length=100_000,
+        description="What it is about: a proposal's id, partitions as `orders-3`, brokers, a topic; see the verb.",
+    )
+    value: int | None = Field(default=None, ge=0, le=2**62, description="Bytes per second, or a replication factor.")
+    comment: str = Field(default="", max_length=2_000, description="Why; kept with the order.")
+
+
+class Verb(NamedTuple):
+    """An order as the API offers it. `fleet`: it can be given to the whole fleet, too."""
+
+    kind: OrderKind
+    role: AccessRole
+    summary: str
+    fleet: bool = False
+
+
+VERBS = (
+    Verb(OrderKind.APPROVE, AccessRole.OPERATE, "Approve a proposal; `about`: its id"),
+    Verb(OrderKind.DECLINE, AccessRole.OPERATE, "Decline a proposal; `about`: its id"),
+    Verb(OrderKind.PAUSE_ALL, AccessRole.OPERATE, "The kill switch: pause every move, begin nothing", fleet=True),
+    Verb(OrderKind.RESUME_ALL, AccessRole.OPERATE, "Lift the kill switch", fleet=True),
+    Verb(OrderKind.STOP, AccessRole.OPERATE, "End moves where they are; `about`: partitions, none: all"),
+    Verb(OrderKind.PAUSE, AccessRole.OPERATE, "Pause moves; `about`: partitions, none: all"),
+    Verb(OrderKind.RESUME, AccessRole.OPERATE, "Resume paused moves; `about`: partitions, none: all"),
+    Verb(OrderKind.ROLL_BACK, AccessRole.OPERATE, "Bring the original replicas back; `about`: partitions, none: all"),
+    Verb(OrderKind.LIMIT, AccessRole.OPERATE, "Change the throttle; `value`: bytes per second, null lifts it"),
+    Verb(OrderKind.DRAIN, AccessRole.ADMINISTER, "Keep a broker empty from now on; `about`: its id"),
+    Verb(OrderKind.UNDRAIN, AccessRole.ADMINISTER, "A drained broker may hold replicas again; `about`: its id"),
+    Verb(OrderKind.DEMOTE, AccessRole.ADMINISTER, "Let a broker lead nothing from now on; `about`: its id"),
+    Verb(OrderKind.PROMOTE, AccessRole.ADMINISTER, "A demoted broker may lead again; `about`: its id"),
+    Verb(
+        OrderKind.FREEZE_TOPIC, AccessRole.ADMINISTER, "Let nothing of a topic change; `about`: its name or a pattern"
+    ),
+    Verb(
+        OrderKind.UNFREEZE_TOPIC, AccessRole.ADMINISTER, "A frozen topic may change again; `about`: its name or pattern"
+    ),
+    Verb(OrderKind.FREEZE_BROKER, AccessRole.ADMINISTER, "Let nothing come to or leave a broker; `about`: its id"),
+    Verb(OrderKind.UNFREEZE_BROKER, AccessRole.ADMINISTER, "A frozen broker may change again; `about`: its id"),
+    Verb(
+        OrderKind.SET_REPLICATION, AccessRole.ADMINISTER, "A topic has `value` replicas from now on; `about`: its name"
+    ),
+    Verb(
+        OrderKind.CLEAR_THROTTLES,
+        AccessRole.OPERATE,
+        "Remove throttles that nobody knows, while nothing is being moved",
+    ),
+    Verb(OrderKind.PROPOSE, AccessRole.OPERATE, "Keep a plan as a proposal; `about`: scope, then brokers or topics"),
+)
+"""Every order there is; a test holds that none is left out."""
+
+
+class Done(BaseModel):
+    """The order was carried out, or it is durable and will be."""
+
+    text: str = Field(description="What that means.")
+    proposal: str = Field(default="", description="The proposal that it made or decided about.")
+
+
+Key = Annotated[
+    str,
+    Header(
+        alias="Idempotency-Key",
+        max_length=200,
+        description="An order with the same key is carried out once, and answered alike.",
+    ),
+]
+
+
+async def _carry_out(
+    request: Request, desk: Reception, caller: Caller, verb: Verb, name: str, body: OrderBody, key: str
+) -> Done:
+    peer = request.client.host if request.client is not None else desk.door.value
+    order = ServiceOrder(verb.kind, name, tuple(body.about), body.value)
+    done = await desk.carry_out(caller, order, body.comment, key, peer)
+    return Done(text=done.text, proposal=done.proposal)
+
+
+def _for_a_cluster(verb: Verb) -> Callable[..., Awaitable[Done]]:
+    async def ordered(
+        request: Request,
+        name: ClusterName,
+        body: OrderBody,
+        caller: Asker,
+        key: Key = "",
+    ) -> Done:
+        return await _carry_out(request, request.app.state.desk, caller, verb, name, body, key)
+
+    return ordered
+
+
+def _for_the_fleet(verb: Verb) -> Callable[..., Awaitable[Done]]:
+    async def ordered(request: Request, body: OrderBody, caller: Asker, key: Key = "") -> Done:
+        return await _carry_out(request, request.app.state.desk, caller, verb, "", body, key)
+
+    return ordered
+
+
+def _add_routes() -> None:
+    for verb in VERBS:
+        about = f"Needs the role `{verb.role.value}`."
+        path = f"/clusters/{{name}}/{verb.kind.value}"
+        router.add_api_route(
+            path,
+            _for_a_cluster(verb),
+            methods=["POST"],
+            summary=verb.summary,
+            description=about,
+            operation_id=verb.kind.value,
+            dependencies=[Depends(may(verb.role))],
+        )
+        if verb.fleet:
+            router.add_api_route(
+                f"/fleet/{verb.kind.value}",
+                _for_the_fleet(verb),
+                methods=["POST"],
+                summary=f"{verb.summary}, in the whole fleet",
+                description=about,
+                operation_id=f"fleet-{verb.kind.value}",
+                dependencies=[Depends(may(verb.role))],
+            )
+
+
+_add_routes()

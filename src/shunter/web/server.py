@@ -1,0 +1,202 @@
+"""The HTTP server: a TCP port, a UNIX socket for the command line, or both; it serves until it is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator, Collection, Generator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import uvicorn
+
+from shunter.app.access_tokens import Tokens
+from shunter.app.audit_log import AuditLog
+from shunter.app.service.front import Front
+from shunter.errors import DriverError, SettingsError
+from shunter.web.application import make_application
+from shunter.web.desk import Reception
+from shunter.web.feed import feed
+from shunter.web.guards import LOCAL_HOSTS
+from shunter.web.hub import Hub
+from shunter.web.identity import Entrance, Identity, Sessions
+
+CLOSING_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class WebOptions:
+    """Where and how the service is served."""
+
+    host: str = "127.0.0.1"
+    port: int | None = None
+    """None: no TCP port; 0: one that the kernel chooses."""
+    socket_path: Path | None = None
+    tokens: Path | None = None
+    audit: Path | None = None
+    hosts: tuple[str, ...] = ()
+    """Names beside localhost and `host` by which it may be asked, such as that of a proxy in front."""
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+def check_options(options: WebOptions) -> None:
+    """Refuse what would be dangerous.
+
+    Raises:
+        SettingsError: others could reach the service and nobody would have to show a token.
+    """
+    if options.port is not None and options.tokens is None and not is_local(options.host):
+        raise SettingsError(
+            f"--listen {options.host}: others could read everything; give --tokens FILE, or listen on 127.0.0.1"
+        )
+    if (options.certificate is None) != (options.key is None):
+        raise SettingsError("--certificate and --key belong together: give both or none")
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+@asynccontextmanager
+async def serving(front: Front, options: WebOptions) -> AsyncIterator[str]:
+    """Serve while the block runs; gives the address of the page, "" without a port.
+
+    Raises:
+        SettingsError: see `check_options`.
+        FormatError: the tokens or the audit log can't be used.
+        DriverError: the port is taken, or the socket can't be made.
+    """
+    check_options(options)
+    tokens = None if options.tokens is None else Tokens(options.tokens)
+    hub = Hub(secrets.token_hex(4))
+    audit = AuditLog(options.audit)
+    desk = Reception(front, Identity(tokens, Sessions(time.monotonic)), hub, audit)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(audit.close)
+        task = asyncio.create_task(feed(front, hub, front.version), name="web-feed")
+        stack.push_async_callback(_ended, task)
+        address = ""
+        if options.port is not None:
+            listener = _tcp(options.host, options.port)
+            port = listener.getsockname()[1]
+            shown = f"[{options.host}]" if ":" in options.host else options.host
+            address = f"{'https' if options.certificate else 'http'}://{shown}:{port}/"
+            hosts = {*LOCAL_HOSTS, shown.lower(), *map(str.lower, options.hosts)}
+            await stack.enter_async_context(_server(desk, hosts, listener, options))
+        if options.socket_path is not None:
+            inner = replace(desk, door=Entrance.SOCKET)
+            await stack.enter_async_context(_server(inner, None, _unix(options.socket_path), None))
+            stack.callback(options.socket_path.unlink, missing_ok=True)
+        stack.callback(hub.close)
+        yield address
+
+
+@asynccontextmanager
+async def _server(
+    desk: Reception, hosts: Collection[str] | None, listener: socket.socket, options: WebOptions | None
+) -> AsyncIterator[None]:
+    secured = options is not None and options.certificate is not None
+    config = uvicorn.Config(
+        make_application(desk, hosts),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=True,
+        lifespan="off",
+        ws="none",
+        timeout_graceful_shutdown=CLOSING_SECONDS,
+        ssl_certfile=options.certificate if options is not None and secured else None,
+        ssl_keyfile=options.key if options is not None and secured else None,
+    )
+    server = _Server(config)
+    task = asyncio.create_task(server.serve(sockets=[listener]), name="web-server")
+    listening = asyncio.create_task(server.listening.wait())
+    try:
+        await asyncio.wait({task, listening}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            _failed(task, config)
+        yield
+    finally:
+        listening.cancel()
+        server.should_exit = True
+        desk.hub.close()
+        await asyncio.wait({task})
+
+
+def _failed(task: asyncio.Task[None], config: uvicorn.Config) -> None:
+    try:
+        task.result()
+    except (OSError, ssl.SSLError) as error:
+        raise SettingsError(f"--certificate {config.ssl_certfile}, --key {config.ssl_keyfile}: {error}") from error
+    raise DriverError("the HTTP server ended before it served", retriable=False)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn that tells when it listens, and leaves signals to the service."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """See uvicorn."""
+        await super().startup(sockets)
+        self.listening.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """See uvicorn."""
+        yield
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def _tcp(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise DriverError(f"can't listen on {host}:{port}: {error.strerror or error}", retriable=False) from error
+    return listener
+
+
+def _unix(path: Path) -> socket.socket:
+    """A socket that its owner alone can open. One that nobody answers on is left from a process that was killed."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if path.is_socket():
+            _refuse_if_alive(path)
+            path.unlink()
+        before = os.umask(0o177)
+        try:
+            listener.bind(str(path))
+        finally:
+            os.umask(before)
+    except OSError as error:
+        listener.close()
+        raise DriverError(f"can't make the socket {path}: {error.strerror or error}", retriable=False) from error
+    return listener
+
+
+def _refuse_if_alive(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return
+    raise DriverError(f"another process serves on {path}", retriable=False)

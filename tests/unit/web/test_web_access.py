@@ -1,0 +1,206 @@
+"""Who may do what: roles, tokens, sessions, hosts, and what every answer carries."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import httpx
+import orjson
+import pytest
+from web_house import House
+
+from shunter.app.access_tokens import AccessRole, remove_token
+from shunter.web.guards import MOST_BODY_BYTES, host_of
+from shunter.web.identity import COOKIE, SESSION_SECONDS, Entrance
+from shunter.web.ordering import VERBS
+
+MOVES = "/api/v1/clusters/prod-eu/moves"
+PAUSE = "/api/v1/clusters/prod-eu/pause"
+
+
+async def signed_in(house: House, client: httpx.AsyncClient, role: AccessRole = AccessRole.OPERATE) -> str:
+    """Sign in as the page does; gives the CSRF value."""
+    answer = await client.post(
+        "/api/v1/session", json={"token": house.secrets[role]}, headers={"origin": "http://localhost"}
+    )
+    assert answer.status_code == 200, answer.text
+    csrf = answer.json()["csrf"]
+    assert isinstance(csrf, str)
+    return csrf
+
+
+async def test_without_a_token_nothing_is_told(house: House) -> None:
+    async with house.client() as client:
+        for path in ("/api/v1/fleet", MOVES, "/api/v1/events", "/metrics", "/api/v1/timeline"):
+            answer = await client.get(path)
+            assert (answer.status_code, answer.json()["type"]) == (401, "urn:shunter:token-needed"), path
+            assert answer.headers["www-authenticate"] == "Bearer"
+        assert (await client.get("/api/v1/session")).json()["role"] is None
+        assert (await client.get("/health")).status_code == 200
+
+
+async def test_a_wrong_token_is_refused(house: House) -> None:
+    async with house.client(authorization="Bearer shunter_guessed") as client:
+        assert "nobody has this token" in (await client.get("/api/v1/fleet")).json()["detail"]
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.kind.value)
+async def test_every_order_needs_its_role(house: House, verb) -> None:
+    path = f"/api/v1/clusters/prod-eu/{verb.kind.value}"
+    for role in AccessRole:
+        async with house.client(role) as client:
+            answer = await client.post(path, json={"about": ["1"]})
+            refused = answer.status_code == 403 and answer.json()["type"] == "urn:shunter:role-missing"
+            assert refused is not role.includes(verb.role), (role, answer.text)
+
+
+async def test_without_tokens_the_service_can_only_be_looked_at(tmp_path: Path) -> None:
+    house = House(tmp_path, tokens=False)
+    async with house.client() as client:
+        assert (await client.get("/api/v1/fleet")).status_code == 200
+        answer = await client.post(PAUSE, json={})
+        assert (answer.status_code, answer.json()["type"]) == (403, "urn:shunter:read-only")
+        assert "--tokens FILE" in answer.json()["detail"]
+        assert house.yard.orders == []
+
+
+async def test_whoever_opens_the_socket_may_do_everything(tmp_path: Path) -> None:
+    house = House(tmp_path, entrance=Entrance.SOCKET)
+    async with house.client() as client:
+        assert (await client.post("/api/v1/clusters/prod-eu/drain", json={"about": ["3"]})).status_code == 200
+    assert house.yard.orders[0][1].who == "socket"
+
+
+async def test_a_token_that_was_removed_ends_at_once(house: House) -> None:
+    async with house.client(AccessRole.READ) as client, house.client() as page:
+        assert (await client.get("/api/v1/fleet")).status_code == 200
+        await signed_in(house, page, AccessRole.READ)
+        remove_token(house.tokens, "readr")
+        assert (await client.get("/api/v1/fleet")).status_code == 401
+        assert (await page.get("/api/v1/fleet")).status_code == 401, "the session of the token ends with it"
+
+
+async def test_tokens_that_others_could_read_let_nobody_in(house: House) -> None:
+    house.tokens.chmod(0o640)
+    async with house.client(AccessRole.READ) as client:
+        answer = await client.get("/api/v1/fleet")
+        assert (answer.status_code, answer.json()["type"]) == (503, "urn:shunter:tokens-unreadable")
+        assert "chmod 600" in answer.json()["detail"]
+
+
+class TestThePage:
+    async def test_it_signs_in_and_gives_orders(self, house: House) -> None:
+        async with house.client() as client:
+            csrf = await signed_in(house, client)
+            headers = {"origin": "http://localhost", "x-shunter-csrf": csrf}
+            assert (await client.post(PAUSE, json={}, headers=headers)).status_code == 200
+            assert house.yard.orders[0][1].who == "operater"
+
+    async def test_its_cookie_is_out_of_reach(self, house: House) -> None:
+        async with house.client() as client:
+            answer = await client.post(
+                "/api/v1/session",
+                json={"token": house.secrets[AccessRole.READ]},
+                headers={"origin": "http://localhost"},
+            )
+            cookie = answer.headers["set-cookie"]
+            assert "HttpOnly" in cookie
+            assert "SameSite=strict" in cookie
+            assert house.secrets[AccessRole.READ] not in cookie + answer.text
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {"origin": "https://evil.example"},
+            {"origin": "null"},
+            {},
+            {"origin": "http://localhost", "x-shunter-csrf": "guessed"},
+            {"origin": "http://localhost", "x-shunter-csrf": ""},
+        ],
+    )
+    async def test_another_site_can_change_nothing(self, house: House, headers: dict[str, str]) -> None:
+        async with house.client() as client:
+            csrf = await signed_in(house, client)
+            answer = await client.post(PAUSE, json={}, headers={"x-shunter-csrf": csrf} | headers)
+            assert answer.status_code == 403
+            assert house.yard.orders == []
+
+    async def test_another_site_can_t_sign_somebody_in(self, house: House) -> None:
+        async with house.client() as client:
+            body = {"token": house.secrets[AccessRole.READ]}
+            answer = await client.post("/api/v1/session", json=body, headers={"origin": "https://evil.example"})
+            assert answer.status_code == 403
+            assert COOKIE not in client.cookies
+
+    async def test_a_session_ends(self, house: House) -> None:
+        async with house.client() as client:
+            csrf = await signed_in(house, client)
+            house.clock_s += SESSION_SECONDS - 1
+            assert (await client.get("/api/v1/fleet")).status_code == 200
+            house.clock_s += 2
+            assert (await client.get("/api/v1/fleet")).status_code == 401
+            csrf = await signed_in(house, client)
+            headers = {"origin": "http://localhost", "x-shunter-csrf": csrf}
+            assert (await client.delete("/api/v1/session", headers=headers)).status_code == 204
+            assert (await client.get("/api/v1/fleet")).status_code == 401
+
+
+async def test_the_audit_says_who_did_what_and_has_no_token(house: House) -> None:
+    async with house.client(AccessRole.OPERATE) as client, house.client() as page:
+        await client.post(PAUSE, json={"comment": "too hot"})
+        await client.post("/api/v1/clusters/prod-eu/approve", json={"about": ["gone"]})
+        await page.post("/api/v1/session", json={"token": "shunter_wrong"}, headers={"origin": "http://localhost"})
+    lines = [orjson.loads(line) for line in house.audit.read_bytes().splitlines()]
+    assert [(line["who"], line["by"], line["verb"]) for line in lines] == [
+        ("operater", "token", "pause"),
+        ("operater", "token", "approve"),
+        ("", "session", "sign-in"),
+    ]
+    assert lines[0]["comment"] == "too hot"
+    assert lines[1]["outcome"] == "refused: there is no proposal gone of prod-eu"
+    text = house.audit.read_text()
+    assert not any(secret in text for secret in [*house.secrets.values(), "shunter_wrong"])
+    assert house.audit.stat().st_mode & 0o777 == 0o600
+
+
+class TestGuards:
+    @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io:80", "", "[::2]:80"])
+    async def test_a_name_that_nobody_configured_is_refused(self, house: House, host: str) -> None:
+        async with house.client(AccessRole.READ) as client:
+            answer = await client.get("/api/v1/fleet", headers={"host": host})
+            assert (answer.status_code, answer.json()["type"]) == (421, "urn:shunter:unknown-host")
+
+    @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8080", "127.0.0.1:1", "[::1]:8080"])
+    async def test_its_own_names_are_not(self, house: House, host: str) -> None:
+        async with house.client(AccessRole.READ) as client:
+            assert (await client.get("/api/v1/fleet", headers={"host": host})).status_code == 200
+
+    def test_ports_are_left_out(self) -> None:
+        assert [host_of(each) for each in ("A:80", "a", "[::1]:80", "[::1]")] == ["a", "a", "[::1]", "[::1]"]
+
+    @pytest.mark.parametrize("path", ["/", "/api/v1/fleet", "/nope", "/assets/style.css", "/clusters/prod-eu/moves"])
+    async def test_every_answer_has_its_headers(self, house: House, path: str) -> None:
+        async with house.client() as client:
+            headers = (await client.get(path)).headers
+            policy = headers["content-security-policy"]
+            assert "unsafe" not in policy
+            assert "frame-ancestors 'none'" in policy
+            assert headers["x-content-type-options"] == "nosniff"
+            assert headers["x-frame-options"] == "DENY"
+
+    async def test_a_body_has_a_bound(self, house: House) -> None:
+        async def endless():
+            for _ in range(9):
+                yield b" " * 1_000_000
+
+        async with house.client(AccessRole.OPERATE) as client:
+            told = await client.post(PAUSE, content=b" " * (MOST_BODY_BYTES + 1))
+            untold = await client.post(PAUSE, content=endless())
+        assert [told.status_code, untold.status_code] == [413, 413]
+
+    def test_the_page_has_no_inline_script_or_style(self) -> None:
+        page = (Path(__file__).parents[3] / "src/shunter/web/assets/index.html").read_text()
+        assert re.findall(r"<script(?![^>]*\bsrc=)", page) == []
+        assert "style=" not in page
+        assert re.findall(r'(?:src|href)="(?!/assets/)', page) == []

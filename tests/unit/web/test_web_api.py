@@ -1,0 +1,241 @@
+"""The API: what it answers, that the OpenAPI document says so, orders with keys, problems."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import TypeAdapter
+from web_house import House
+from web_yard import START_MS
+
+from shunter.app.access_tokens import AccessRole
+from shunter.model.service import OrderKind, Refusal
+from shunter.web.answers import model_of, render
+from shunter.web.desk import STATUSES
+from shunter.web.ordering import VERBS
+
+CLUSTER = "/api/v1/clusters/prod-eu"
+READ = {
+    "/api/v1/session": "/api/v1/session",
+    "/api/v1/fleet": "/api/v1/fleet",
+    "/api/v1/clusters/{name}": CLUSTER,
+    "/api/v1/clusters/{name}/moves": f"{CLUSTER}/moves?search=topic-00&state=moving&offset=1&limit=3",
+    "/api/v1/clusters/{name}/rollback-cost": f"{CLUSTER}/rollback-cost?partition=topic-001-0",
+    "/api/v1/clusters/{name}/proposals": f"{CLUSTER}/proposals?ended=true",
+    "/api/v1/clusters/{name}/proposals/{proposal}/changes": f"{CLUSTER}/proposals/prod-eu-1/changes?limit=2",
+    "/api/v1/clusters/{name}/timeline": f"{CLUSTER}/timeline?most=7",
+    "/api/v1/timeline": "/api/v1/timeline",
+    "/health": "/health",
+}
+"""A question for each route that answers with JSON."""
+OTHERS = {"/metrics", "/ready", "/api/v1/events"}
+"""Routes whose answers are tested below."""
+
+
+def client(house: House, role: AccessRole = AccessRole.ADMINISTER, **headers: str) -> httpx.AsyncClient:
+    return house.client(role, **headers)
+
+
+class TestTheDocument:
+    def test_it_has_every_route_and_no_other(self, house: House) -> None:
+        paths = house.application.openapi()["paths"]
+        reads = {path for path, each in paths.items() if "get" in each}
+        assert reads == READ.keys() | OTHERS
+        orders = {path for path, each in paths.items() if "post" in each} - {"/api/v1/session"}
+        for_clusters = {f"/api/v1/clusters/{{name}}/{verb.kind.value}" for verb in VERBS}
+        assert orders == for_clusters | {f"/api/v1/fleet/{verb.kind.value}" for verb in VERBS if verb.fleet}
+
+    def test_every_order_of_the_service_has_a_route(self) -> None:
+        assert {verb.kind for verb in VERBS} == set(OrderKind)
+
+    def test_every_refusal_has_a_status(self) -> None:
+        assert STATUSES.keys() == set(Refusal)
+
+    def test_every_operation_says_what_it_is(self, house: House) -> None:
+        operations = [each for path in house.application.openapi()["paths"].values() for each in path.values()]
+        assert all(each["summary"] and each["description"] for each in operations)
+        names = [each["operationId"] for each in operations]
+        assert len(set(names)) == len(names)
+
+    @pytest.mark.parametrize("path", READ)
+    async def test_answers_are_as_it_says(self, house: House, path: str) -> None:
+        async with client(house) as asker:
+            answer = await asker.get(READ[path])
+        assert answer.status_code == 200, answer.text
+        validate(house.application.openapi(), path, answer.json())
+
+    def test_an_answer_that_is_not_as_it_says_is_found(self, house: House) -> None:
+        document = house.application.openapi()
+        with pytest.raises(AssertionError, match="surprise"):
+            validate(document, "/health", {"status": "alive", "why": "", "surprise": 1})
+        with pytest.raises(AssertionError, match="status"):
+            validate(document, "/health", {"why": ""})
+        with pytest.raises(AssertionError, match="integer"):
+            validate(document, "/api/v1/clusters/{name}/rollback-cost", {"bytes": "1", "partitions": 1})
+
+
+def validate(document: dict[str, Any], path: str, value: Any) -> None:
+    """Compare an answer with the schema that the document has for a route, unknown fields included."""
+    schema = document["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    _fits(document, schema, value, path)
+
+
+def _fits(document: dict[str, Any], schema: dict[str, Any], value: Any, at: str) -> None:
+    if "$ref" in schema:
+        schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    if "anyOf" in schema:
+        problems = []
+        for each in schema["anyOf"]:
+            try:
+                return _fits(document, each, value, at)
+            except AssertionError as error:
+                problems.append(str(error))
+        raise AssertionError("; ".join(problems))
+    kind = schema.get("type")
+    if kind == "object":
+        assert isinstance(value, dict), f"{at}: object"
+        properties = schema.get("properties")
+        missing = set(schema.get("required", ())) - value.keys()
+        assert not missing, f"{at}: {missing} missing"
+        for name, each in value.items():
+            assert properties is None or name in properties, f"{at}: {name} is not in the document"
+            _fits(document, (properties or {}).get(name, {}), each, f"{at}.{name}")
+    elif kind == "array":
+        assert isinstance(value, list), f"{at}: array"
+        for each in value:
+            _fits(document, schema.get("items", {}), each, f"{at}[]")
+    elif kind is not None:
+        types = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "null": type(None)}
+        assert isinstance(value, types[kind]), f"{at}: {value!r} is no {kind}"
+        assert not (kind == "integer" and isinstance(value, bool)), f"{at}: {value!r} is no integer"
+    assert "enum" not in schema or value in schema["enum"], f"{at}: {value!r}"
+    return None
+
+
+def test_views_are_rendered_as_their_models_say(house: House) -> None:
+    view = house.yard.front.cluster("prod-eu")
+    assert TypeAdapter(model_of(type(view))).validate_json(render(view), strict=False)
+
+
+class TestReading:
+    async def test_moves_come_in_pages(self, house: House) -> None:
+        async with client(house) as asker:
+            every = (await asker.get(f"{CLUSTER}/moves?limit=1000")).json()
+            page = (await asker.get(f"{CLUSTER}/moves?offset=3&limit=2")).json()
+            moving = (await asker.get(f"{CLUSTER}/moves?state=moving")).json()
+            none = (await asker.get(f"{CLUSTER}/moves?offset=1000")).json()
+        assert every["found"] == len(every["rows"]) == 40
+        assert page["rows"] == every["rows"][3:5]
+        assert moving["found"] == every["counts"]["moving"] == len(moving["rows"])
+        assert (none["found"], none["rows"]) == (40, [])
+
+    async def test_what_did_not_change_is_not_sent_again(self, house: House) -> None:
+        async with client(house) as asker:
+            first = await asker.get(f"{CLUSTER}/moves")
+            again = await asker.get(f"{CLUSTER}/moves", headers={"if-none-match": first.headers["etag"]})
+            house.yard.tick()
+            changed = await asker.get(f"{CLUSTER}/moves", headers={"if-none-match": first.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        assert changed.status_code == 200
+        assert changed.json()["summary"]["copied_bytes"] > first.json()["summary"]["copied_bytes"]
+
+    async def test_what_is_looked_at_from_far_ahead_is_another_answer(self, house: House) -> None:
+        # A service that was restarted begins its versions anew: a tag of the run before must not hit.
+        async with client(house) as asker:
+            tag = (await asker.get(f"{CLUSTER}/moves")).headers["etag"]
+            other = House(house.audit.parent / "other")
+            async with client(other) as second:
+                assert (await second.get(f"{CLUSTER}/moves", headers={"if-none-match": tag})).status_code == 200
+
+    async def test_the_cost_of_a_rollback_is_told_first(self, house: House) -> None:
+        async with client(house) as asker:
+            one = (await asker.get(f"{CLUSTER}/rollback-cost?partition=topic-001-0")).json()
+            every = (await asker.get(f"{CLUSTER}/rollback-cost")).json()
+            gone = await asker.get(f"{CLUSTER}/rollback-cost?partition=gone-0")
+        assert one == {"bytes": 1_000_000_000, "partitions": 1}
+        assert every["partitions"] == 38, "two of the forty moves are somebody else's"
+        assert every["bytes"] > one["bytes"]
+        assert gone.status_code == 404
+
+    async def test_the_timeline_is_cut_out(self, house: House) -> None:
+        async with client(house) as asker:
+            every = (await asker.get(f"{CLUSTER}/timeline")).json()["events"]
+            hour = (await asker.get(f"{CLUSTER}/timeline?since_ms={START_MS - 3_600_000}&most=2")).json()
+        assert len(hour["events"]) == 2
+        assert hour["more"]
+        assert hour["events"] == every[-2:]
+
+    async def test_metrics_and_readiness(self, house: House) -> None:
+        async with client(house) as asker:
+            metrics = (await asker.get("/metrics")).text
+            assert (await asker.get("/ready")).status_code == 200
+            house.yard.trouble = "the store is full"
+            assert (await asker.get("/ready")).json() == {"status": "not ready", "why": "the store is full"}
+        assert 'shunter_service_moves_open{cluster="prod-eu"} 40.0' in metrics
+        assert 'shunter_service_cluster_state{cluster="prod-eu",state="ok"} 1.0' in metrics
+
+
+class TestOrders:
+    async def test_a_key_makes_an_order_one(self, house: House) -> None:
+        async with client(house) as asker:
+            body = {"about": ["prod-eu-1"], "comment": "go"}
+            first = await asker.post(f"{CLUSTER}/approve", json=body, headers={"idempotency-key": "k1"})
+            again = await asker.post(f"{CLUSTER}/approve", json=body, headers={"idempotency-key": "k1"})
+            other = await asker.post(f"{CLUSTER}/approve", json={"about": ["x"]}, headers={"idempotency-key": "k1"})
+            late = await asker.post(f"{CLUSTER}/approve", json=body, headers={"idempotency-key": "k2"})
+        assert first.json() == again.json()
+        assert [each[1].comment for each in house.yard.orders] == ["go"]
+        assert (other.status_code, other.json()["type"]) == (422, "urn:shunter:key-reused")
+        assert (late.status_code, late.json()["type"]) == (409, "urn:shunter:already-decided")
+
+    async def test_the_kill_switch_is_for_the_fleet_too(self, house: House) -> None:
+        async with client(house) as asker:
+            assert (await asker.post("/api/v1/fleet/pause-all", json={"comment": "fire"})).status_code == 200
+            fleet = (await asker.get("/api/v1/fleet")).json()
+        assert (fleet["paused"]["who"], fleet["paused"]["comment"]) == ("administerr", "fire")
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            b"",
+            b"nonsense",
+            b"[]",
+            b'{"about": "one"}',
+            b'{"value": -1}',
+            b'{"surprise": 1}',
+            b'{"comment": 1}',
+            b"\xff",
+        ],
+    )
+    async def test_a_body_that_is_none_is_refused(self, house: House, body: bytes) -> None:
+        async with client(house, **{"content-type": "application/json"}) as asker:
+            answer = await asker.post(f"{CLUSTER}/pause", content=body)
+        assert answer.status_code in (400, 422)
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert house.yard.orders == []
+
+    async def test_refusals_are_problems(self, house: House) -> None:
+        async with client(house) as asker:
+            answer = await asker.post("/api/v1/clusters/elsewhere/pause", json={})
+        problem = answer.json()
+        assert (answer.status_code, problem["type"], problem["status"]) == (404, "urn:shunter:not-found", 404)
+        assert "prod-eu" in problem["detail"], "it says which clusters there are"
+        assert problem["instance"] == "/api/v1/clusters/elsewhere/pause"
+
+    async def test_an_error_of_ours_is_a_problem_and_tells_nothing(self, house: House) -> None:
+        async def broken(*_args: object, **_more: object) -> None:
+            raise RuntimeError("a password, perhaps")
+
+        house.yard.proposals = broken  # type: ignore[assignment,method-assign]
+        async with client(house) as asker:
+            answer = await asker.get(f"{CLUSTER}/proposals")
+        assert (answer.status_code, answer.json()["type"]) == (500, "urn:shunter:internal-error")
+        assert "password" not in answer.text
+
+    @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
+    async def test_other_methods_are_problems(self, house: House, method: str) -> None:
+        async with client(house) as asker:
+            answer = await asker.request(method, "/api/v1/fleet")
+        assert (answer.status_code, answer.headers["content-type"]) == (405, "application/problem+json")

@@ -1,0 +1,41 @@
+"""A service of the yard behind the real application, in this process."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import httpx
+from web_yard import Yard
+
+from shunter.app.access_tokens import AccessRole, Tokens, add_token
+from shunter.app.audit_log import AuditLog
+from shunter.web.application import make_application
+from shunter.web.desk import Reception
+from shunter.web.guards import LOCAL_HOSTS
+from shunter.web.hub import Hub
+from shunter.web.identity import Entrance, Identity, Sessions
+
+
+class House:
+    """The application with a yard behind it, its tokens, and clients of its own."""
+
+    def __init__(self, folder: Path, *, tokens: bool = True, entrance: Entrance = Entrance.NETWORK) -> None:
+        self.yard = Yard()
+        self.audit = folder / "audit.jsonl"
+        self.tokens = folder / "tokens.json"
+        self.secrets = {role: add_token(self.tokens, f"{role.value}r", role, None) for role in AccessRole}
+        self.clock_s = time.monotonic()
+        known = Tokens(self.tokens) if tokens else None
+        self.log = AuditLog(self.audit)
+        self.hub = Hub("run1")
+        self.desk = Reception(
+            self.yard.front, Identity(known, Sessions(lambda: self.clock_s)), self.hub, self.log, entrance
+        )
+        self.application = make_application(self.desk, None if entrance is Entrance.SOCKET else LOCAL_HOSTS)
+
+    def client(self, role: AccessRole | None = None, **headers: str) -> httpx.AsyncClient:
+        """A client that shows the token of a role with every request; None: no token."""
+        shown = {} if role is None else {"authorization": f"Bearer {self.secrets[role]}"}
+        transport = httpx.ASGITransport(self.application, raise_app_exceptions=False)
+        return httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=shown | headers)

@@ -1,0 +1,456 @@
+"""A service's backstage that behaves, in memory: clusters of any size, moves that go on, orders that count.
+
+Tests of the web, the browser's tests and the benchmark of the page use it behind the real front. It decides nothing that
+Shunter decides: it has figures of plausible size, and obeys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from shunter.app.service.front import Front
+from shunter.app.service.published import Published
+from shunter.model.service import (
+    BrokerEffect,
+    HistoryEvent,
+    IntentKind,
+    KeptIntent,
+    KeptProposal,
+    KillSwitch,
+    OrderDone,
+    OrderKind,
+    OrderRefused,
+    PlannedChange,
+    ProposalState,
+    Refusal,
+    ServiceOrder,
+    Signature,
+    Vote,
+)
+from shunter.views.keeper import ConditionView, ProposalView
+from shunter.views.service import (
+    ClusterHealth,
+    FleetRow,
+    FleetView,
+    KeptBrokerView,
+    KeptClusterView,
+    KeptConditionView,
+    KeptProposalView,
+    MovesView,
+    MoveView,
+    TimelineView,
+    TopicGist,
+)
+
+GB = 10**9
+TB = 10**12
+START_MS = 1_795_400_000_000
+"""2026-11-23, in the small hours."""
+
+
+class Yard:
+    """A `Backstage`. `tick` lets its moves go on; whoever reads the front sees it."""
+
+    def __init__(
+        self, sizes: dict[str, tuple[int, int]] | None = None, moves: int = 40, now_ms: Callable[[], int] | None = None
+    ) -> None:
+        """`sizes`: brokers and partitions of each cluster by name; `moves`: how many are open in the first one."""
+        self.sizes = {"prod-eu": (12, 1_200)} if sizes is None else sizes
+        self.now_ms = now_ms or (lambda: START_MS)
+        self.published = Published(self.sizes)
+        self.front = Front(self)
+        self.paused: KillSwitch | None = None
+        self.trouble = ""
+        self.orders: list[tuple[ServiceOrder, Signature]] = []
+        self.kept: dict[str, list[KeptProposal]] = {name: [] for name in self.sizes}
+        self.events: list[HistoryEvent] = []
+        self._answered: dict[str, tuple[ServiceOrder, OrderDone]] = {}
+        for index, name in enumerate(self.sizes):
+            self._fill(name, moves if index == 0 else 0)
+
+    # ---- the backstage
+
+    def fleet(self) -> FleetView:
+        rows = tuple(self.published.page(name).row for name in self.sizes)
+        return FleetView(self.published.version, self.now_ms(), "yard:1", rows, self.paused, self.trouble)
+
+    async def proposals(self, cluster: str, *, ended: bool) -> tuple[KeptProposalView, ...]:
+        open_states = (ProposalState.WAITING, ProposalState.APPROVED, ProposalState.STARTING, ProposalState.RUNNING)
+        found = [each for each in self.kept[cluster] if ended or each.state in open_states]
+        return tuple(KeptProposalView(each, 1, 5_400_000) for each in reversed(found))
+
+    async def timeline(self, cluster: str, since_ms: int, until_ms: int | None, most: int) -> TimelineView:
+        until = until_ms if until_ms is not None else 10**15
+        fits = [each for each in self.events if cluster in ("", each.cluster) and since_ms <= each.at_ms < until]
+        return TimelineView(self.published.version, tuple(fits[-most:]), len(fits) > most)
+
+    async def carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
+        if signature.key in self._answered:
+            first, done = self._answered[signature.key]
+            if first != order:
+                raise OrderRefused(Refusal.KEY_REUSED, f"the key {signature.key} belongs to another order")
+            return done
+        done = self._obey(order, signature)
+        self.orders.append((order, signature))
+        self.happened(order.cluster, order.kind.value, done.text, who=signature.who, cause=signature.comment)
+        if signature.key:
+            self._answered[signature.key] = (order, done)
+        self.published.tell(order.cluster)
+        return done
+
+    # ---- what it does
+
+    def _obey(self, order: ServiceOrder, signature: Signature) -> OrderDone:
+        kind, name = order.kind, order.cluster
+        if kind in (OrderKind.PAUSE_ALL, OrderKind.RESUME_ALL):
+            switch = KillSwitch(name, signature.who, self.now_ms(), signature.comment)
+            self._switch(name, switch if kind is OrderKind.PAUSE_ALL else None)
+            return OrderDone("paused" if kind is OrderKind.PAUSE_ALL else "resumed")
+        if not name:
+            raise OrderRefused(Refusal.INVALID, f"{kind.value} needs a cluster")
+        if kind in (OrderKind.APPROVE, OrderKind.DECLINE):
+            return self._decide(order, signature)
+        if kind is OrderKind.PROPOSE:
+            made = self._proposal(name, order.about[0])
+            self.kept[name].append(made)
+            return OrderDone(f"proposal {made.id} waits for approval", made.id)
+        if kind is OrderKind.LIMIT:
+            self.published.show(name, moves=replace(self.published.moves(name), limit=order.value))
+            return OrderDone(
+                "the throttle is lifted" if order.value is None else f"the throttle is {order.value} bytes/s"
+            )
+        states = {
+            OrderKind.STOP: "stopped",
+            OrderKind.PAUSE: "paused",
+            OrderKind.RESUME: "moving",
+            OrderKind.ROLL_BACK: "rolled-back",
+        }
+        if kind in states:
+            return self._turn(name, order.about, states[kind])
+        return self._intend(order, signature)
+
+    def _switch(self, name: str, switch: KillSwitch | None) -> None:
+        if not name:
+            self.paused = switch
+            return
+        page = self.published.page(name)
+        self.published.show(name, replace(page, row=replace(page.row, paused=switch)))
+
+    def _decide(self, order: ServiceOrder, signature: Signature) -> OrderDone:
+        every = self.kept[order.cluster]
+        at = next((index for index, each in enumerate(every) if (each.id,) == order.about), None)
+        if at is None:
+            raise OrderRefused(Refusal.NOT_FOUND, f"there is no proposal {', '.join(order.about)} of {order.cluster}")
+        if every[at].state is not ProposalState.WAITING:
+            raise OrderRefused(Refusal.ALREADY_DECIDED, f"proposal {every[at].id} is {every[at].state.value} already")
+        yes = order.kind is OrderKind.APPROVE
+        vote = Vote(signature.who, self.now_ms(), yes, signature.comment)
+        state = ProposalState.RUNNING if yes else ProposalState.DECLINED
+        every[at] = replace(every[at], state=state, votes=(*every[at].votes, vote), changed_at_ms=self.now_ms())
+        page = self.published.page(order.cluster)
+        waiting = sum(each.state is ProposalState.WAITING for each in every)
+        self.published.show(order.cluster, replace(page, row=replace(page.row, proposals_waiting=waiting)))
+        return OrderDone("approved: it begins now" if yes else "declined", every[at].id)
+
+    def _turn(self, name: str, about: tuple[str, ...], state: str) -> OrderDone:
+        view = self.published.moves(name)
+        known = {move.partition for move in view.moves}
+        if unknown := sorted(set(about) - known):
+            raise OrderRefused(Refusal.NOT_FOUND, f"no open move of ours: {', '.join(unknown)}")
+
+        def turned(move: MoveView) -> MoveView:
+            ours = move.whose == "ours" and move.state in ("pending", "moving", "paused")
+            return replace(move, state=state) if ours and (not about or move.partition in about) else move
+
+        self.published.show(name, moves=replace(view, moves=tuple(map(turned, view.moves))))
+        return OrderDone(f"{len(about) or 'all'} moves: {state}")
+
+    def _intend(self, order: ServiceOrder, signature: Signature) -> OrderDone:
+        page = self.published.page(order.cluster)
+        flags = {
+            OrderKind.DRAIN: {"drained": True},
+            OrderKind.UNDRAIN: {"drained": False},
+            OrderKind.DEMOTE: {"demoted": True},
+            OrderKind.PROMOTE: {"demoted": False},
+            OrderKind.FREEZE_BROKER: {"frozen": True},
+            OrderKind.UNFREEZE_BROKER: {"frozen": False},
+        }.get(order.kind)
+        if flags is None:
+            return OrderDone(f"{order.kind.value}: done")
+        if not any(str(each.id) in order.about for each in page.brokers):
+            raise OrderRefused(Refusal.NOT_FOUND, f"there is no broker {', '.join(order.about)}")
+        brokers = tuple(replace(each, **flags) if str(each.id) in order.about else each for each in page.brokers)
+        intent = KeptIntent(IntentKind.DRAIN, order.about[0], 0, signature.who, self.now_ms(), signature.comment)
+        self.published.show(order.cluster, replace(page, brokers=brokers, intents=(*page.intents, intent)))
+        return OrderDone(f"{order.kind.value} {', '.join(order.about)}: kept to from now on")
+
+    def tick(self, name: str = "") -> None:
+        """Let the moves of a cluster go on by a second's worth."""
+        name = name or next(iter(self.sizes))
+        view = self.published.moves(name)
+        moved = tuple(map(_advanced, view.moves))
+        copied = sum(move.copied_bytes or 0 for move in moved)
+        left = int((view.total_bytes - copied) / (300 * 10**6) * 1000)
+        self.published.show(
+            name,
+            replace(
+                page := self.published.page(name), row=replace(page.row, share=copied / view.total_bytes, left_ms=left)
+            ),
+            replace(
+                view,
+                at_ms=self.now_ms(),
+                moves=moved,
+                copied_bytes=copied,
+                share=copied / view.total_bytes,
+                bytes_per_s=3.0e8 + (copied % 97) * 6e5,
+                left_ms=left,
+                low_ms=int(left * 0.8),
+                high_ms=int(left * 1.35),
+            ),
+        )
+
+    def happened(
+        self, cluster: str, kind: str, text: str, *, ago_ms: int = 0, lasted_ms: int | None = None, **more: str
+    ) -> None:
+        at = self.now_ms() - ago_ms
+        until = None if lasted_ms is None else at + lasted_ms
+        self.events.append(HistoryEvent(len(self.events) + 1, cluster, at, kind, text, until_ms=until, **more))
+
+    # ---- how it begins
+
+    def _fill(self, name: str, moves: int) -> None:
+        brokers_in_all, partitions = self.sizes[name]
+        brokers = tuple(
+            _broker(each, brokers_in_all, partitions, dead=name == "staging") for each in range(1, brokers_in_all + 1)
+        )
+        rows = tuple(_move(each, brokers_in_all) for each in range(moves))
+        total = sum(row.total_bytes or 0 for row in rows)
+        proposal = self._proposal(name, "rebalance")
+        waits = name != "metrics"
+        if waits:
+            self.kept[name].append(proposal)
+        row = FleetRow(
+            name,
+            f"id-of-{name}",
+            ClusterHealth("ok", START_MS, looked_at_ms=self.now_ms() - 20_000),
+            brokers=brokers_in_all,
+            brokers_down=tuple(each.id for each in brokers if not each.live),
+            partitions=partitions,
+            under_replicated=17 if name == "staging" else 0,
+            balance=0.31 if waits else 0.04,
+            disk_used=max(1 - (each.disk_usable or 0) / (each.disk_total or 1) for each in brokers),
+            runway_days=41.0,
+            conditions=2 if waits else 0,
+            moves_open=moves,
+            share=0.0 if moves else None,
+            proposals_waiting=int(waits),
+        )
+        topics = tuple(
+            TopicGist(f"topic-{each:03d}", max(1, partitions // 200), (3,), (200 - each) * 9 * GB, 0)
+            for each in range(200)
+        )
+        page = KeptClusterView(
+            2,
+            row,
+            brokers,
+            _conditions() if waits else (),
+            _prospects() if waits else (),
+            topics=topics,
+            topics_in_all=240,
+            policy={"conditions": {"disk-band": {"do": "propose"}}, "limits": {"moves": 200}},
+        )
+        view = MovesView(
+            2, self.now_ms(), proposal.id if moves else "", rows, total, limit=100 * 10**6, rollback_bytes=total // 3
+        )
+        view = view if moves else replace(view, why_no_eta="nothing is being moved", limit=None)
+        self.published.show(name, page, view)
+        for hour in range(30):
+            self._past(name, hour * 3_000_000)
+
+    def _past(self, name: str, ago: int) -> None:
+        self.happened(name, "look", "12 brokers, 2 conditions", ago_ms=ago)
+        if ago % 9_000_000 == 0:
+            self.happened(
+                name,
+                "condition",
+                "broker 3 has 31 % more bytes than its share",
+                ago_ms=ago,
+                lasted_ms=2_400_000,
+                subject="disk-band 3",
+            )
+            self.happened(
+                name,
+                "proposal",
+                "rebalance: 40 replicas to copy",
+                ago_ms=ago - 600_000,
+                cause="disk-band 3",
+                subject="p-7",
+            )
+            self.happened(
+                name,
+                "execution",
+                "40 moves, all done",
+                ago_ms=ago - 900_000,
+                lasted_ms=1_700_000,
+                who="anna",
+                subject="p-7",
+            )
+        self.events.sort(key=lambda each: each.at_ms)
+
+    def _proposal(self, name: str, scope: str) -> KeptProposal:
+        brokers_in_all, partitions = self.sizes[name]
+        changes = tuple(
+            PlannedChange(
+                f"topic-{each % 200:03d}",
+                each // 200,
+                (each % brokers_in_all + 1, each % 5 + 1, 12),
+                (each % brokers_in_all + 1, each % 5 + 1, 3),
+            )
+            for each in range(min(partitions, 100_000) // 3)
+        )
+        spread = tuple(
+            BrokerEffect(
+                each,
+                ((60 + each * 37 % 50) * GB, 300 + each * 37 % 90, 100 + each * 11 % 40),
+                ((84 + each % 3) * GB, 340 + each % 4, 118 + each % 3),
+            )
+            for each in range(1, brokers_in_all + 1)
+        )
+        number = len(self.kept[name]) + 1
+        return KeptProposal(
+            f"{name}-{number}",
+            name,
+            f"id-of-{name}",
+            scope,
+            ("disk-band",),
+            ("broker 3 has 31 % more bytes than its share",),
+            changes,
+            len(changes),
+            len(changes) * 2 * GB,
+            12,
+            len(changes) * GB,
+            spread,
+            self.now_ms(),
+            ProposalState.WAITING,
+            self.now_ms(),
+        )
+
+
+def _broker(each: int, brokers: int, partitions: int, *, dead: bool) -> KeptBrokerView:
+    used = 0.52 + (each * 37 % 41) / 100
+    live = not (dead and each == 2)
+    share = partitions * 3 // brokers
+    return KeptBrokerView(
+        each,
+        f"rack-{each % min(6, brokers) + 1}",
+        live,
+        int(used * 3 * TB),
+        4 * TB,
+        int(4 * TB * (1 - used)),
+        share + each % 7,
+        (share // 3 + each % 5) if live else 0,
+        share // 3,
+        0 if live else share,
+        receives=each % 4 if each % 3 == 0 else 0,
+        gives=2 if each % 7 == 0 else 0,
+        drained=each == 9,
+        frozen=each == 11,
+    )
+
+
+def _move(each: int, brokers: int) -> MoveView:
+    one, two, old, new = (
+        each % brokers + 1,
+        (each + 4) % brokers + 1,
+        (each + 7) % brokers + 1,
+        (each + 2) % brokers + 1,
+    )
+    partition = f"topic-{each % 200:03d}-{each // 200}"
+    if each % 17 == 16:
+        return MoveView(
+            partition,
+            "another's",
+            "moving",
+            "",
+            (),
+            (one, two, old),
+            (one, two),
+            (one, two, new),
+            None,
+            0,
+            None,
+            None,
+            None,
+            "",
+            "",
+        )
+    state = "moving" if each < 12 else "pending"
+    here = (one, two, old, new) if state == "moving" else (one, two, old)
+    size = (2 + each % 9) * GB
+    return MoveView(
+        partition,
+        "ours",
+        state,
+        "forward",
+        (one, two, old),
+        here,
+        (one, two, old),
+        (one, two, new),
+        here if state == "moving" else None,
+        int(state == "moving"),
+        size,
+        0,
+        0 if state == "pending" else size // 3,
+        f"broker {new} to catch up" if state == "moving" else "its turn: 12 of 12 copies are under way",
+        "",
+    )
+
+
+def _advanced(move: MoveView) -> MoveView:
+    if move.state != "moving" or move.total_bytes is None:
+        return move
+    return replace(move, copied_bytes=min(move.total_bytes, (move.copied_bytes or 0) + 25 * 10**6))
+
+
+def _conditions() -> tuple[KeptConditionView, ...]:
+    return (
+        KeptConditionView(
+            ConditionView(
+                "disk-band",
+                "3",
+                "broker 3 has 31 % more bytes than its share, beyond 20 %",
+                START_MS - 4_000_000,
+                66,
+                30,
+            ),
+            "propose",
+            ("a proposal waits for approval",),
+        ),
+        KeptConditionView(
+            ConditionView(
+                "leaders-away", "", "212 partitions are not led by their first replica", START_MS - 900_000, 15, 15
+            ),
+            "notify",
+        ),
+    )
+
+
+def _prospects() -> tuple[ProposalView, ...]:
+    why = ("broker 3 has 31 % more bytes than its share",)
+    return (
+        ProposalView("rebalance", "propose", True, ("disk-band",), why, 40, 40, 80 * GB, 12, (), ()),
+        ProposalView(
+            "leaders",
+            "propose",
+            False,
+            ("leaders-band",),
+            ("broker 5 leads too much",),
+            9,
+            0,
+            0,
+            9,
+            (),
+            ("rebalance is more urgent",),
+        ),
+    )
