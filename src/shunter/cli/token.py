@@ -41,6 +41,10 @@ def add(name: str, file: Path, role: str, days: int, *, never_expires: bool) -> 
 
     \b
     Exit status: 0 it was made; 2 the name is taken; 5 the file can't be read or written.
+
+    \b
+    Example:
+      shunter token add anna --role operate --tokens tokens.json
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     leave_with(lambda: _add(name, file, AccessRole(role), None if never_expires else days))
 
@@ -59,6 +63,10 @@ def list_command(file: Path) -> None:
 
     \b
     Exit status: 0 they were shown; 5 the file can't be read.
+
+    \b
+    Example:
+      shunter token list --tokens tokens.json
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     leave_with(lambda: _list(file))
 
@@ -80,6 +88,10 @@ def remove(name: str, file: Path) -> None:
 
     \b
     Exit status: 0 it was removed; 2 there is no such token; 5 the file can't be read or written.
+
+    \b
+    Example:
+      shunter token remove anna --tokens tokens.json
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     leave_with(lambda: _remove(name, file))
 
