@@ -23,6 +23,15 @@ def collect_once(bootstrap: str, properties: Path | None, folder: Path) -> tuple
         FormatError, SettingsError: the properties file can't be used, or the folder not be written to.
     """
     taken = take_inventory(configuration_of(bootstrap, properties))
+    return keep_snapshot(taken, folder), taken
+
+
+def keep_snapshot(taken: Inventory, folder: Path) -> Path:
+    """Write a snapshot whole: a reader sees all of it, or nothing.
+
+    Raises:
+        FormatError: the folder can't be written to.
+    """
     name = f"{taken.cluster_id}-{taken.taken_at_ms}.jsonl"
     path, unfinished = folder / name, folder / f".{name}"
     try:
@@ -34,7 +43,7 @@ def collect_once(bootstrap: str, properties: Path | None, folder: Path) -> tuple
         unfinished.rename(path)
     except OSError as error:
         raise FormatError(str(path), f"can't be written: {error.strerror}") from error
-    return path, taken
+    return path
 
 
 def collect_every(

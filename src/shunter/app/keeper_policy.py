@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from shunter.app.executor import Target
 from shunter.app.profiles import meant, read_profiles
 from shunter.app.targets import target_of
 from shunter.errors import FormatError, SettingsError
+from shunter.model.execution import ExecutionOptions
 from shunter.model.keeper import (
     DEFAULTS,
     MEASURED,
@@ -24,6 +25,7 @@ from shunter.model.keeper import (
     Mode,
     Watch,
 )
+from shunter.model.service import NOTIFIED, Notifier, NotifierKind
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _CLUSTER = (
@@ -35,7 +37,10 @@ _CLUSTER = (
     "conditions",
     "limits",
     "intents",
+    "execution",
 )
+_SERVICE = ("look-seconds", "snapshots", "snapshot-minutes")
+_NOTIFY = ("kind", "url", "command", "events")
 _WATCH = ("do", "minutes", "begin-percent", "end-percent")
 _INTENTS = ("drain", "demote", "replication", "least-replication")
 _WINDOW = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
@@ -48,9 +53,34 @@ class KeptCluster:
     name: str
     target: Target
     policy: KeeperPolicy
+    options: ExecutionOptions = field(default_factory=ExecutionOptions)
+    """How the service carries its plans out."""
+    table: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What the file says of it, as it was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceFile:
+    """A policy file, as the service reads it."""
+
+    clusters: tuple[KeptCluster, ...]
+    look_every_s: float = 60.0
+    snapshots: Path | None = None
+    """A folder for what `shunter pipeline ingest` reads; None: no snapshots are kept."""
+    snapshot_every_s: float = 3600.0
+    notify: tuple[Notifier, ...] = ()
 
 
 def read_policies(path: Path) -> tuple[KeptCluster, ...]:
+    """Read the clusters of a policy file.
+
+    Raises:
+        FormatError, SettingsError: as `read_service_file`.
+    """
+    return read_service_file(path).clusters
+
+
+def read_service_file(path: Path) -> ServiceFile:
     """Read a policy file.
 
     Raises:
@@ -62,11 +92,50 @@ def read_policies(path: Path) -> tuple[KeptCluster, ...]:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         told = error.strerror if isinstance(error, OSError) else error
         raise FormatError(str(path), f"can't be read: {told}") from error
-    _refuse_unknown(f"{path}: ", document, ("cluster",))
+    _refuse_unknown(f"{path}: ", document, ("cluster", "service", "notify"))
     clusters = _table(f"{path}: cluster", document.get("cluster", {}))
     if not clusters:
         raise SettingsError(f"{path} names no cluster: write [cluster.NAME], and bootstrap-server or profile below it")
-    return tuple(_cluster(path, name, _table(f"{path}: [cluster.{name}]", each)) for name, each in clusters.items())
+    kept = tuple(_cluster(path, name, _table(f"{path}: [cluster.{name}]", each)) for name, each in clusters.items())
+    where = f"{path}: [service] "
+    table = _table(f"{path}: service", document.get("service", {}))
+    _refuse_unknown(where, table, _SERVICE)
+    folder = _text(f"{where}snapshots", table["snapshots"]) if "snapshots" in table else None
+    receivers = _list(f"{path}: notify", document.get("notify", []))
+    return ServiceFile(
+        kept,
+        float(_at_least_one(f"{where}look-seconds", table.get("look-seconds", 60))),
+        None if folder is None else path.parent / Path(folder).expanduser(),
+        60.0 * _at_least_one(f"{where}snapshot-minutes", table.get("snapshot-minutes", 60)),
+        tuple(
+            _notifier(f"{path}: [[notify]] {at}", _table(f"{path}: [[notify]] {at}", each))
+            for at, each in enumerate(receivers, start=1)
+        ),
+    )
+
+
+def _notifier(where: str, table: dict[str, Any]) -> Notifier:
+    _refuse_unknown(f"{where} ", table, _NOTIFY)
+    kinds = [each.value for each in NotifierKind]
+    if table.get("kind") not in kinds:
+        raise SettingsError(f"{where} kind = {table.get('kind')!r}: {' or '.join(kinds)} is wanted")
+    kind = NotifierKind(table["kind"])
+    wanted, other = ("command", "url") if kind is NotifierKind.COMMAND else ("url", "command")
+    if wanted not in table or other in table:
+        raise SettingsError(f"{where}: {kind.value} has {wanted}, and no {other}")
+    url = _text(f"{where} url", table["url"]) if wanted == "url" else ""
+    if url and not re.match(r"https?://[^/]+", url):
+        raise SettingsError(f"{where} url = {url!r}: http://HOST or https://HOST is wanted")
+    command = tuple(_text(f"{where} command", each) for each in _list(f"{where} command", table.get("command", [])))
+    if wanted == "command" and not command:
+        raise SettingsError(f"{where} command = []: a program is wanted, and its arguments")
+    events = tuple(
+        _text(f"{where} events", each) for each in _list(f"{where} events", table.get("events", [*NOTIFIED]))
+    )
+    for each in events:
+        if each not in NOTIFIED:
+            raise SettingsError(f"{where} events: {each!r} is no event; {meant(each, NOTIFIED)}")
+    return Notifier(kind, url, command, events)
 
 
 def _cluster(path: Path, name: str, table: dict[str, Any]) -> KeptCluster:
@@ -83,7 +152,27 @@ def _cluster(path: Path, name: str, table: dict[str, Any]) -> KeptCluster:
             rule = f"broker {broker} is in limits.frozen-brokers, too, and nothing of a frozen broker changes"
             raise SettingsError(f"{where} intents.{kind} = {list(brokers)}: {rule}: take it out of one of them")
     watches = _watches(f"{where} conditions.", _table(f"{where} conditions", table.get("conditions", {})))
-    return KeptCluster(name, _target(path, where, table), KeeperPolicy(watches, rails, intents))
+    options = _options(f"{where} execution.", _table(f"{where} execution", table.get("execution", {})))
+    return KeptCluster(name, _target(path, where, table), KeeperPolicy(watches, rails, intents), options, table)
+
+
+def _options(where: str, table: dict[str, Any]) -> ExecutionOptions:
+    readers: dict[str, Callable[[str, Any], Any]] = {
+        "throttle": _size,
+        "throttle-floor": _size,
+        "max-concurrent": _at_least_one,
+        "max-in": _at_least_one,
+        "max-out": _at_least_one,
+    }
+    _refuse_unknown(where, table, readers)
+    options = ExecutionOptions(
+        **{key.replace("-", "_"): readers[key](f"{where}{key}", value) for key, value in table.items()}
+    )
+    floor = options.throttle_floor
+    if floor is not None and (options.throttle is None or floor > options.throttle):
+        rule = "the floor of a throttle is at most the throttle: name throttle, too"
+        raise SettingsError(f"{where}throttle-floor = {floor}: {rule}")
+    return options
 
 
 def _target(path: Path, where: str, table: dict[str, Any]) -> Target:
@@ -155,6 +244,9 @@ def _rails(where: str, table: dict[str, Any]) -> GuardRails:
         "bytes-per-day": _size,
         "cool-down-minutes": lambda at, value: _number(at, value, least=0),
         "gap-minutes": _at_least_one,
+        "approvals": _at_least_one,
+        "declined-minutes": lambda at, value: _number(at, value, least=0),
+        "no-return-minutes": lambda at, value: _number(at, value, least=0),
         "windows": lambda at, value: tuple(_window(at, each) for each in _list(at, value)),
         "frozen-topics": lambda at, value: tuple(_text(at, each) for each in _list(at, value)),
         "frozen-brokers": _brokers,
@@ -243,4 +335,4 @@ def _size(where: str, value: Any) -> int:
     return size
 
 
-__all__ = ["KeptCluster", "read_policies"]
+__all__ = ["KeptCluster", "ServiceFile", "read_policies", "read_service_file"]

@@ -13,11 +13,13 @@ from shunter.app.plan import cluster_from
 from shunter.core.executor.history import Execution
 from shunter.core.keeper.sighting import NOTHING, PastExecution, Sighting
 from shunter.core.planning.cluster import GONE, ClusterLoad
+from shunter.core.planning.request import Scope
 from shunter.errors import DriverError, FormatError
 from shunter.formats.plan_files import read_plan_input
 from shunter.formats.plan_inventory import encode_plan_input
 from shunter.model.check_up import CheckedJournal, CheckUp
 from shunter.model.inventory import Inventory
+from shunter.model.partition import BrokerId, TopicPartition
 
 
 def take_sighting(target: Target) -> Sighting:
@@ -53,8 +55,18 @@ def past_of(executions: Sequence[Execution]) -> tuple[PastExecution, ...]:
             execution.ended_at_ms,
             sum(len(set(move.target) - set(move.original)) for move in execution.moves.values()),
             execution.copied_bytes,
+            _balanced_away(execution),
         )
         for execution in executions
+    )
+
+
+def _balanced_away(execution: Execution) -> tuple[tuple[TopicPartition, BrokerId], ...]:
+    """What a balance that the keeper proposed took from which broker; plans of the service are named by their scope."""
+    if not any(plan.startswith(f"{Scope.REBALANCE.value}-") for plan in execution.plans):
+        return ()
+    return tuple(
+        (tp, broker) for tp, move in execution.moves.items() for broker in move.original if broker not in move.current
     )
 
 

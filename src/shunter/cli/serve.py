@@ -1,7 +1,8 @@
-"""`shunter serve`: the keeper. So far it checks a policy file, or looks at each cluster once and proposes."""
+"""`shunter serve`: the service of clusters; or a policy file checked, or one look at each cluster."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict
 from pathlib import Path
 
@@ -9,22 +10,55 @@ import click
 
 from shunter.app.exit_codes import ExitCode
 from shunter.app.keeper import LookTaken, look_once
-from shunter.app.keeper_policy import KeptCluster, read_policies
+from shunter.app.keeper_policy import KeptCluster, read_policies, read_service_file
+from shunter.app.service.running import default_folder, serve_until_told
 from shunter.cli.execution_display import say_json, told_bytes
 from shunter.cli.leaving import code_of, leave_with, told_error
 from shunter.cli.profiles import worst_of
+from shunter.cli.sections import Sections
+from shunter.cli.serve_orders import COMMANDS
 from shunter.core.keeper.signs import count
-from shunter.errors import ShunterError
 from shunter.views.keeper import ConditionView, ProposalView
 
 _SHOWN = 5
 
 
-class NotThere(ShunterError):
-    """Something that Shunter does not do yet."""
+class _Serve(Sections):
+    """A group whose command `run` may be left out: what names no other command is the policy file, or an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put `run` before a file."""
+        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
 
 
-@click.command()
+@click.group(
+    cls=_Serve,
+    sections={
+        "Serve": ("run",),
+        "Look at a service that runs": ("status", "proposals", "events"),
+        "Decide": ("approve", "decline"),
+        "Turn what moves": ("pause", "resume", "stop", "rollback", "limit"),
+        "Intents that stay": ("drain", "undrain", "demote", "promote", "freeze", "unfreeze", "set-replication"),
+    },
+)
+def serve() -> None:
+    """Keep clusters in balance by a policy: look, propose, carry out what was approved.
+
+    \b
+    Examples:
+      shunter serve keeper.toml
+      shunter serve status
+      shunter serve pause --all
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+
+
+for _command in COMMANDS:
+    serve.add_command(_command)
+
+
+@serve.command("run")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--check", "checks", is_flag=True, help="Read FILE, say what it asks for, and ask no cluster.")
 @click.option("--once", is_flag=True, help="Look at each cluster once, and say what holds and what would be proposed.")
@@ -39,36 +73,58 @@ class NotThere(ShunterError):
     type=click.Path(file_okay=False, path_type=Path),
     help="With --once: write plans that nothing holds back into this folder; `shunter execute` takes them.",
 )
-def serve(file: Path, state: Path | None, plans: Path | None, *, checks: bool, once: bool, as_json: bool) -> None:
-    """Judge clusters by the policy of FILE, and propose plans that mend what is wrong; nothing is touched.
+@click.option(
+    "--state-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the service keeps what it knows, and its socket.  [default: service in $SHUNTER_STATE]",
+)
+def run_service(
+    file: Path,
+    state: Path | None,
+    plans: Path | None,
+    state_dir: Path | None,
+    *,
+    checks: bool,
+    once: bool,
+    as_json: bool,
+) -> None:
+    """Serve the clusters of FILE until SIGTERM; `shunter serve FILE` is short for it.
 
-    The service itself is not there yet: --check reads FILE, and --once looks at each cluster once. Conditions have to
-    hold for some minutes before anything is proposed: run --once every few minutes with the same --state.
+    The service looks at each cluster again and again, proposes plans that mend what is wrong, and carries out those that
+    somebody approves or that the policy lets it act on. What is under way when it ends goes on in the cluster, and the
+    next service takes it up from the journal. --check and --once look alone and change nothing.
 
     \b
-    Exit status: 0 the file is in order, or no condition holds; 1 conditions hold; 2 the file has a key or value that it
-    can't have; 3 a cluster does not answer, and the others were looked at; 5 a file can't be read or written.
+    Exit status: 0 it was told to end; the file is in order; no condition holds. 1 conditions hold (--once); 2 the file has
+    a key or value that it can't have; 3 a cluster does not answer (--once), or the state folder can't be used; 5 a file
+    can't be read or written.
 
     \b
     Examples:
-      shunter serve keeper.toml --check
-      shunter serve keeper.toml --once
-      shunter serve keeper.toml --once --state keeper.json --plans plans
+      shunter serve keeper.toml
+      shunter serve run keeper.toml --check
+      shunter serve run keeper.toml --once --state keeper.json --plans plans
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     if checks and once:
         raise click.UsageError("--check and --once: choose one of them")
     if not once and (as_json or state is not None or plans is not None):
         raise click.UsageError("--json, --state and --plans are for --once")
-    leave_with(lambda: _once(file, state, plans, as_json=as_json) if once else _check(file, goes_on=not checks))
+    if checks:
+        leave_with(lambda: _check(file))
+    if once:
+        leave_with(lambda: _once(file, state, plans, as_json=as_json))
+    leave_with(lambda: _serve(file, default_folder() if state_dir is None else state_dir))
 
 
-def _check(file: Path, *, goes_on: bool) -> int:
-    """Read the file; `goes_on`: somebody asked for more."""
-    clusters = read_policies(file)
-    if goes_on:
-        told = "the service itself is not there yet: --once looks at each cluster once, --check reads the file"
-        raise NotThere(f"{file} is in order, and {told}")
-    for cluster in clusters:
+def _serve(file: Path, folder: Path) -> int:
+    asyncio.run(
+        serve_until_told(read_service_file(file), folder, lambda told: click.echo(f"shunter: {told}", err=True))
+    )
+    return int(ExitCode.DONE)
+
+
+def _check(file: Path) -> int:
+    for cluster in read_policies(file):
         click.echo(f"{cluster.name}: {cluster.target.bootstrap}, {_modes(cluster)}")
     click.echo(f"{file} is in order")
     return int(ExitCode.DONE)
@@ -153,8 +209,6 @@ def _show_proposal(proposal: ProposalView, plan: Path | None) -> None:
     if len(proposal.undone) > _SHOWN:
         click.echo(f"{'':<9}   not done: {len(proposal.undone) - _SHOWN} more")
     if proposal.ready and proposal.mode == "act":
-        click.echo(
-            f"{'':<9}   its conditions may act: there is no service yet that carries it out, `shunter execute` does"
-        )
+        click.echo(f"{'':<9}   its conditions may act: the service would carry it out; a single look does not")
     if plan is not None:
         click.echo(f"{'':<9}   → {plan}")

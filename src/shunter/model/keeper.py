@@ -117,6 +117,12 @@ class GuardRails:
     """Names, or patterns with * and ?: nothing of these changes, neither replicas nor order."""
     frozen_brokers: tuple[int, ...] = ()
     """No replica comes to these or leaves them, and no preferred leadership."""
+    approvals: int = 1
+    """So many different people have to approve a proposal."""
+    declined_minutes: int = DAY_MINUTES
+    """So long after somebody declined a proposal nothing of its scope is proposed again."""
+    no_return_minutes: int = DAY_MINUTES
+    """So long after a balance took a replica from a broker no balance brings it back there."""
     gap_minutes: int = 15
     """Looks that are further apart tell nothing of the time between: what holds then is counted anew."""
 

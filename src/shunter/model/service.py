@@ -242,6 +242,49 @@ class HistoryEvent:
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
+class NotifierKind(Enum):
+    """Who hears of what happens, by its name in the policy file."""
+
+    WEBHOOK = "webhook"
+    SLACK = "slack"
+    ALERTMANAGER = "alertmanager"
+    COMMAND = "command"
+
+
+NOTIFIED = (
+    "condition",
+    "condition-over",
+    "proposed",
+    "begun",
+    "proposal-done",
+    "proposal-partly",
+    "proposal-turned",
+    "proposal-stale",
+    "proposal-refused",
+    "broker-empty",
+    "cluster-unreachable",
+    "cluster-back",
+    "not-driven",
+    "pause-all",
+    "resume-all",
+)
+"""Kinds of events that somebody is notified of, unless the policy file says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notifier:
+    """One receiver of notifications. `command`: a program and its arguments."""
+
+    kind: NotifierKind
+    url: str = ""
+    command: tuple[str, ...] = ()
+    events: tuple[str, ...] = NOTIFIED
+
+    def wants(self, kind: str) -> bool:
+        """Whether it hears of events of a kind."""
+        return kind in self.events
+
+
 class LookGist(NamedTuple):
     """What is kept of a look for long. `disks`: (broker, bytes in use, bytes in all) of brokers that tell."""
 

@@ -40,12 +40,6 @@ def test_a_wrong_file_is_told(policy: Path, mode: str) -> None:
     assert serve(policy.with_name("none.toml"), mode).exit_code == 5
 
 
-def test_the_service_itself_is_said_not_to_be_there(policy: Path) -> None:
-    done = serve(policy)
-    assert done.exit_code == 7
-    assert "the service itself is not there yet: --once looks at each cluster once" in done.output
-
-
 def test_options_that_do_not_go_together_are_refused(policy: Path) -> None:
     for words in (("--check", "--once"), ("--check", "--json"), ("--state", "s"), ("--plans", "p")):
         assert serve(policy, *words).exit_code == 2, words

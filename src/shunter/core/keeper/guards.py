@@ -59,7 +59,7 @@ def held_back(sighting: Sighting, scope: Scope, policy: KeeperPolicy) -> tuple[s
     rails = policy.rails
     spent = () if scope in _ORDER_ALONE else _spent_up(sighting, rails)
     cluster = (_under_way(sighting), _unseen(sighting, scope), _unwell(sighting, scope, policy))
-    return tuple(chain(*cluster, _not_now(sighting, rails), spent))
+    return tuple(chain(*cluster, not_now(sighting, rails), spent))
 
 
 def _under_way(sighting: Sighting) -> Iterator[str]:
@@ -90,7 +90,8 @@ def _unwell(sighting: Sighting, scope: Scope, policy: KeeperPolicy) -> Iterator[
         yield f"broker {dead[0]} is dead and holds replicas: start it, or let them go elsewhere first"
 
 
-def _not_now(sighting: Sighting, rails: GuardRails) -> Iterator[str]:
+def not_now(sighting: Sighting, rails: GuardRails) -> Iterator[str]:
+    """What holds a plan back only until some time has passed."""
     minute = sighting.at_ms // MINUTE_MS % DAY_MINUTES
     if rails.windows and not any(_within(minute, *window) for window in rails.windows):
         told = ", ".join(f"{_clock(begin)}-{_clock(end)}" for begin, end in rails.windows)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from shunter.core.keeper.guards import held_back, remaining
-from shunter.core.keeper.memory import Holding
+from shunter.core.keeper.memory import MINUTE_MS, Holding
 from shunter.core.keeper.requests import MENDS, load_for, request_for, scopes_of
 from shunter.core.keeper.sighting import KIB, Sighting, after
 from shunter.core.keeper.sign import Sign
@@ -58,7 +58,7 @@ def propose(sighting: Sighting, policy: KeeperPolicy, holding: Sequence[Holding]
             made = replace(made, held_back=(*made.held_back, told))
         elif made.ready and scope is not Scope.OFFLINE:
             subjects = [each.sign.subject for each in holding]
-            made = replace(made, held_back=tuple(_undone_next(made, sighting, policy, subjects)))
+            made = replace(made, held_back=tuple(undone_next(made.changes, sighting, policy, subjects)))
         found.append(made)
     return tuple(found)
 
@@ -68,7 +68,7 @@ def _proposal(scope: Scope, sighting: Sighting, policy: KeeperPolicy, holding: S
     chosen = lasted or holding
     changes, undone = planned(scope, sighting, policy, [each.sign for each in chosen])
     new = [(each, len(set(each.replicas) - set(each.original))) for each in changes]
-    sizes = _sizes(sighting)
+    sizes = sizes_of(sighting)
     conditions = {each.sign.subject.condition for each in chosen}
     return Proposal(
         scope=scope,
@@ -84,7 +84,7 @@ def _proposal(scope: Scope, sighting: Sighting, policy: KeeperPolicy, holding: S
     )
 
 
-def _sizes(sighting: Sighting) -> dict[TopicPartition, float]:
+def sizes_of(sighting: Sighting) -> dict[TopicPartition, float]:
     """Bytes of one replica of each partition."""
     sizes = sighting.load.sizes.tolist()
     partitions = sighting.inventory.partitions
@@ -112,15 +112,15 @@ def planned(
         except PlanRefused as error:
             return (), (str(error), *told)
         changes = made.assignments()
-        frozen = {at: broker for at, each in enumerate(changes) if (broker := _frozen_broker(each, policy)) is not None}
-        told += [f"{changes[at].topic}-{changes[at].partition} stays: broker {frozen[at]} is frozen" for at in frozen]
-        if scope is not Scope.REBALANCE or not frozen:
+        staying = {at: why for at, each in enumerate(changes) if (why := _stays(each, scope, sighting, policy))}
+        told += [f"{changes[at].topic}-{changes[at].partition} stays: {why}" for at, why in staying.items()]
+        if scope is not Scope.REBALANCE or not staying:
             break
         # The rest of this plan counted on these moves: it is planned anew without their topics.
-        topics = {changes[at].topic for at in frozen}
+        topics = {changes[at].topic for at in staying}
         request = replace(request, excluded_topics=tuple(sorted({*request.excluded_topics, *topics})))
     undone = [f"{each.what}: {each.why}" for each in made.undone]
-    return tuple(each for at, each in enumerate(changes) if at not in frozen), tuple(told + undone)
+    return tuple(each for at, each in enumerate(changes) if at not in staying), tuple(told + undone)
 
 
 def _capped(request: PlanRequest, sighting: Sighting, policy: KeeperPolicy) -> PlanRequest:
@@ -133,6 +133,23 @@ def _capped(request: PlanRequest, sighting: Sighting, policy: KeeperPolicy) -> P
     return replace(request, max_moves=allowed.moves, max_bytes_percent=percent)
 
 
+def _stays(change: Assigned, scope: Scope, sighting: Sighting, policy: KeeperPolicy) -> str:
+    """Why a partition is left out of a plan; "": it is not."""
+    frozen = _frozen_broker(change, policy)
+    if frozen is not None:
+        return f"broker {frozen} is frozen"
+    if scope is not Scope.REBALANCE:
+        return ""
+    tp = TopicPartition(change.topic, change.partition)
+    lately = sighting.at_ms - policy.rails.no_return_minutes * MINUTE_MS
+    for past in sighting.past or ():
+        if past.ended_at_ms is None or past.ended_at_ms > lately:
+            for broker in sorted(set(change.replicas) - set(change.original)):
+                if (tp, broker) in past.balanced_away:
+                    return f"an earlier balance took it from broker {broker}, and this one would bring it back"
+    return ""
+
+
 def _frozen_broker(change: Assigned, policy: KeeperPolicy) -> int | None:
     """A frozen broker that a change would give something or take something from; None: there is none."""
     moved = set(change.replicas) ^ set(change.original)
@@ -141,12 +158,15 @@ def _frozen_broker(change: Assigned, policy: KeeperPolicy) -> int | None:
     return min(moved & set(policy.rails.frozen_brokers), default=None)
 
 
-def _undone_next(
-    proposal: Proposal, sighting: Sighting, policy: KeeperPolicy, subjects: Sequence[Subject]
+def undone_next(
+    changes: Sequence[Assigned], sighting: Sighting, policy: KeeperPolicy, subjects: Sequence[Subject]
 ) -> Iterator[str]:
-    """Look at the cluster as it would be, and see whether anything of the proposal would be taken back."""
-    changed = {TopicPartition(each.topic, each.partition): each for each in proposal.changes}
-    later = after(sighting, proposal.changes)
+    """Look at the cluster as it would be, and see whether anything of a plan would be taken back.
+
+    Pre: the sighting is in order, and no partition is being moved.
+    """
+    changed = {TopicPartition(each.topic, each.partition): each for each in changes}
+    later = after(sighting, changes)
     found = [each for each in signs(later, policy, subjects) if policy.proposes(each.subject.condition)]
     for scope in scopes_of([sign.subject.condition for sign in found]):
         own = [sign for sign in found if sign.subject.condition in MENDS[scope]]

@@ -37,6 +37,8 @@ class PastExecution(NamedTuple):
     ended_at_ms: int | None
     moves: int
     bytes: int
+    balanced_away: tuple[tuple[TopicPartition, BrokerId], ...] = ()
+    """What a balance of the keeper took from which broker."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,127 @@
+"""One cluster's executor inside the service: the same session as `shunter executor`, asked and watched by the keeper."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from shunter.app.executor import Session, SessionStart, Target, drive, open_session
+from shunter.core.executor.history import executions
+from shunter.core.executor.ready import CommandReply, PlanReply
+from shunter.model.execution import Command, ExecutionOptions, JournalEntry, MoveOrder, Outcome
+from shunter.model.notice import Notice
+from shunter.model.service import ProposalState
+from shunter.views.execution import ExecutionView
+
+
+class PlanFate(NamedTuple):
+    """What a journal knows of a plan: whether it runs, or how it ended, in words."""
+
+    state: ProposalState
+    told: str
+
+
+class Driving(Protocol):
+    """An executor at work that this process drives."""
+
+    async def fates(self) -> Mapping[str, PlanFate]:
+        """By plan id: every plan that the journal has."""
+        ...
+
+    async def submit(self, plan_id: str, moves: Sequence[MoveOrder], options: ExecutionOptions) -> PlanReply:
+        """Hand in a plan; answered once it is in the journal."""
+        ...
+
+    async def command(self, command: Command) -> CommandReply:
+        """Hand in an order; answered once it is in the journal."""
+        ...
+
+    def view(self) -> ExecutionView:
+        """How it stands."""
+        ...
+
+    def in_sync(self) -> Mapping[str, tuple[int, ...]]:
+        """In-sync replicas of what moves, by partition's name."""
+        ...
+
+    async def run(self, on_view: Callable[[ExecutionView], None]) -> str:
+        """Drive until it can't go on, and say why."""
+        ...
+
+
+Seat = Callable[[Callable[[Notice], None]], AbstractAsyncContextManager[Driving]]
+"""Takes the right to drive a cluster; its context ends with that right given back."""
+
+
+@dataclass(slots=True)
+class JournalledDriving:
+    """`Driving` over a session of the executor."""
+
+    session: Session
+
+    async def fates(self) -> Mapping[str, PlanFate]:
+        """By plan id: every plan that the journal has."""
+        entries = await self.session.driver.with_journal(self.session.journal.load)
+        return await asyncio.to_thread(fates_in, entries)
+
+    async def submit(self, plan_id: str, moves: Sequence[MoveOrder], options: ExecutionOptions) -> PlanReply:
+        """Hand in a plan; answered once it is in the journal."""
+        return await self.session.driver.submit(plan_id, moves, options)
+
+    async def command(self, command: Command) -> CommandReply:
+        """Hand in an order; answered once it is in the journal."""
+        return await self.session.command(command)
+
+    def view(self) -> ExecutionView:
+        """How it stands."""
+        return self.session.view()
+
+    def in_sync(self) -> Mapping[str, tuple[int, ...]]:
+        """In-sync replicas of what moves, by partition's name."""
+        state = self.session.core.state
+        seen = ((tp, state.cluster.partition(tp)) for tp in state.moves)
+        return {str(tp): tuple(partition.isr) for tp, partition in seen if partition is not None}
+
+    async def run(self, on_view: Callable[[ExecutionView], None]) -> str:
+        """Drive until it can't go on, and say why."""
+        ended = await drive(self.session, SessionStart(), on_view=on_view, forever=True)
+        fatal = None if ended.finish is None else ended.finish.fatal
+        return fatal or "the executor ended"
+
+
+def seat_of(target: Target) -> Seat:
+    """How the right to drive this cluster is taken."""
+
+    @contextlib.asynccontextmanager
+    async def take(listener: Callable[[Notice], None]) -> AsyncIterator[Driving]:
+        async with open_session(target, listener) as session:
+            yield JournalledDriving(session)
+
+    return take
+
+
+def fates_in(entries: Iterable[JournalEntry]) -> dict[str, PlanFate]:
+    """What a journal knows of each plan. Plans that were joined to one execution share its fate."""
+    found: dict[str, PlanFate] = {}
+    for execution in executions(entries):
+        outcomes = Counter(move.outcome for move in execution.moves.values())
+        if None in outcomes:
+            fate = PlanFate(ProposalState.RUNNING, "")
+        else:
+            told = ", ".join(f"{outcomes[each]} {each.value}" for each in Outcome if outcomes[each])
+            fate = PlanFate(_ended(outcomes), told)
+        found.update(dict.fromkeys(execution.plans, fate))
+    return found
+
+
+def _ended(outcomes: Mapping[Outcome | None, int]) -> ProposalState:
+    if set(outcomes) <= {Outcome.DONE}:
+        return ProposalState.DONE
+    if set(outcomes) & {Outcome.STOPPED, Outcome.ROLLED_BACK, Outcome.LEFT}:
+        return ProposalState.TURNED
+    return ProposalState.PARTLY

@@ -1,0 +1,513 @@
+"""One cluster in the care of the service: it is looked at again and again, and what may be carried out is carried out.
+
+What is durable where, and in which order, so that a death between any two writes neither loses nor doubles anything:
+
+1. A proposal, and each word about it: the store.
+2. A proposal that is begun: `starting` in the store, then its plan under the proposal's id in the journal, then `running`
+   in the store. Whoever finds `starting` asks the journal, and begins anew only what the journal does not know.
+3. Every step: the journal, as for any execution. How a proposal ended is read there.
+4. A kill switch: the store, then each move's pause in the journal. While it is in the store, moves are paused again and again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from shunter.app.keeper_policy import KeptCluster
+from shunter.app.service.driving import Driving, PlanFate, Seat
+from shunter.app.service.published import Published
+from shunter.app.service.records import Records
+from shunter.app.service.thinking import LookQuestion, Thought
+from shunter.core.executor.ready import PlanReply
+from shunter.core.keeper.docket import next_to_begin, quiet_scopes
+from shunter.core.keeper.intents import quieted, with_intents
+from shunter.core.keeper.sighting import Sighting
+from shunter.drivers.claimants import ClusterClaimed
+from shunter.drivers.driver_seat import SeatTaken
+from shunter.drivers.journals import JournalHeld
+from shunter.drivers.service_store import StoreFailed
+from shunter.errors import ShunterError
+from shunter.model.execution import Command, CommandKind, MoveOrder
+from shunter.model.keeper import KeeperPolicy, Memory
+from shunter.model.notice import Notice
+from shunter.model.partition import TopicPartition
+from shunter.model.service import (
+    OPEN,
+    HistoryEvent,
+    KeptIntent,
+    KeptProposal,
+    KillSwitch,
+    LookGist,
+    ProposalState,
+    StoreBatch,
+)
+from shunter.views.execution import ExecutionView
+from shunter.views.keeper_picture import Surrounding, dressed, view_moves
+from shunter.views.service import ClusterHealth, MoveView
+
+DRIVE_AGAIN_S = 5.0
+"""How long after a failure the right to drive a cluster is asked for again."""
+GIST_EVERY_MS = 600_000
+RUNWAY_MS = 14 * 24 * 3_600_000
+
+
+class Clocked(Protocol):
+    """Where the time comes from."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970 UTC."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KeeperParts:
+    """What a keeper of one cluster works with."""
+
+    records: Records
+    published: Published
+    clock: Clocked
+    look: Callable[[], Awaitable[Sighting]]
+    think: Callable[[LookQuestion], Awaitable[Thought]]
+    seat: Seat
+    tell: Callable[[HistoryEvent], None]
+    """Hears of every event, for notifications; must not block."""
+    snapshot: Callable[[Sighting], Awaitable[None]] | None = None
+    """Keeps what a look saw for the pipeline, where that is due."""
+    look_every_s: float = 60.0
+    drive_again_s: float = DRIVE_AGAIN_S
+
+
+class ClusterKeeper:
+    """The keeper of one cluster. All of it runs on one event loop; what is durable is in the store and in the journal."""
+
+    def __init__(self, cluster: KeptCluster, parts: KeeperParts) -> None:
+        """Nothing is known yet; `load` reads what was kept."""
+        self.cluster = cluster
+        self.name = cluster.name
+        self.parts = parts
+        self.proposals: dict[str, KeptProposal] = {}
+        """Those that are open, and those that were declined a short while ago."""
+        self.intents: tuple[KeptIntent, ...] = ()
+        self.switch: KillSwitch | None = None
+        self.driving: Driving | None = None
+        self.health = ClusterHealth(since_ms=parts.clock.now_ms())
+        self.held_by = ""
+        """Who else drives the cluster; "": nobody, or we don't know."""
+        self._memory: Memory | None = None
+        self._looks: tuple[LookGist, ...] = ()
+        self._others: tuple[MoveView, ...] = ()
+        self._safe: tuple[int, ...] = ()
+        self._wanted = asyncio.Event()
+        self.reconciled = False
+        """The journal has said what became of all that was begun."""
+        self._execution: ExecutionView | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._notings: set[asyncio.Task[None]] = set()
+        self.lock = asyncio.Lock()
+        """Held while a proposal's state is decided and written: by an order, a look, or what the journal tells."""
+
+    # ---- what is known
+
+    @property
+    def policy(self) -> KeeperPolicy:
+        """The file's policy with the intents that were given since."""
+        return with_intents(self.cluster.policy, self.intents)
+
+    def around(self) -> Surrounding:
+        """What there is to say beside the last look."""
+        opened = tuple(self.proposals.values())
+        return Surrounding(self.health, self.intents, opened, self._execution, self.switch)
+
+    async def load(self) -> None:
+        """Read what was kept.
+
+        Raises:
+            StoreFailed: it can't be read.
+        """
+        name, now_ms = self.name, self.parts.clock.now_ms()
+        read = self.parts.records.read
+        found = await read(lambda store: store.proposals(name, ended=True))
+        self.proposals = {each.id: each for each in found if each.state in (*OPEN, ProposalState.DECLINED)}
+        self.intents = (await read(lambda store: store.intents())).get(name, ())
+        self.switch = (await read(lambda store: store.switches())).get(name)
+        self._memory = await read(lambda store: store.memory(name))
+        self._looks = await read(lambda store: store.looks(name, now_ms - RUNWAY_MS))
+
+    def hurry(self) -> None:
+        """Look again at once."""
+        self._wanted.set()
+
+    def show(self) -> None:
+        """Publish the page anew."""
+        published = self.parts.published
+        published.show(self.name, dressed(published.page(self.name), self.around()))
+
+    async def write(self, batch: StoreBatch) -> None:
+        """Make something of this cluster durable, then take it over, then tell of it.
+
+        Raises:
+            StoreFailed: it is not durable, and nothing changed.
+        """
+        await self.parts.records.write(batch)
+        self._take_over(batch)
+
+    def _take_over(self, batch: StoreBatch) -> None:
+        for proposal in batch.proposals:
+            self.proposals[proposal.id] = proposal
+            if proposal.state not in (*OPEN, ProposalState.DECLINED):
+                del self.proposals[proposal.id]
+        gone = {(kind, about) for _cluster, kind, about in batch.intents_gone}
+        gone |= {(intent.kind, intent.about) for _cluster, intent in batch.intents}
+        kept = tuple(each for each in self.intents if (each.kind, each.about) not in gone)
+        self.intents = (*kept, *(intent for _cluster, intent in batch.intents))
+        for switch in batch.switches:
+            self.switch = switch
+        for event in batch.events:
+            self.parts.tell(event)
+        self.parts.published.tell(self.name)
+        self.show()
+
+    def event(self, kind: str, text: str, subject: str = "", who: str = "", cause: str = "") -> HistoryEvent:
+        """Something that happened just now."""
+        return HistoryEvent(0, self.name, self.parts.clock.now_ms(), kind, text, subject, who, cause)
+
+    async def note(self, *events: HistoryEvent) -> None:
+        """Keep events, as far as the store takes them; people hear of them all the same."""
+        try:
+            await self.write(StoreBatch(events=events))
+        except StoreFailed:
+            for event in events:
+                self.parts.tell(event)
+
+    # ---- looking
+
+    async def look_forever(self) -> None:
+        """Look, think, propose, begin; again after a while, or at once when somebody wants it."""
+        while True:
+            self._wanted.clear()
+            await self.look_once()
+            try:
+                async with asyncio.timeout(self.parts.look_every_s):
+                    await self._wanted.wait()
+            except TimeoutError:
+                continue
+
+    async def look_once(self) -> None:
+        """One look, and what follows from it. A cluster that can't be looked at is told, and asked again later."""
+        try:
+            sighting = await self.parts.look()
+            question = self._question(sighting)
+            thought = await self.parts.think(question)
+        except ShunterError as error:
+            await self._not_seen(str(error))
+            return
+        await self._seen(question, thought)
+        if self.parts.snapshot is not None:
+            try:
+                await self.parts.snapshot(sighting)
+            except ShunterError as error:
+                await self.note(self.event("snapshot-failed", f"no snapshot was kept for the pipeline: {error}"))
+
+    def _question(self, sighting: Sighting) -> LookQuestion:
+        policy = self.policy
+        quiet_ms = policy.rails.declined_minutes * 60_000
+        quiet = quieted(policy, quiet_scopes(tuple(self.proposals.values()), sighting.at_ms, quiet_ms))
+        kept = tuple(each for each in self.proposals.values() if each.state in OPEN)
+        return LookQuestion(self.name, sighting, policy, quiet, self._memory, kept, self._looks, self.cluster.table)
+
+    async def _not_seen(self, why: str) -> None:
+        if self.health.state != "unreachable":
+            self._now("unreachable", why)
+            await self.note(self.event("cluster-unreachable", f"{self.name} can't be looked at: {why}"))
+        else:
+            self._now("unreachable", why)
+        self.show()
+
+    def _now(self, state: str, trouble: str) -> None:
+        since_ms = self.health.since_ms if self.health.state == state else self.parts.clock.now_ms()
+        self.health = replace(self.health, state=state, since_ms=since_ms, trouble=trouble)
+
+    async def _seen(self, question: LookQuestion, thought: Thought) -> None:
+        events: list[HistoryEvent] = []
+        if self.health.state == "unreachable":
+            minutes = (self.parts.clock.now_ms() - self.health.since_ms) // 60_000
+            events.append(self.event("cluster-back", f"{self.name} answers again after {minutes} minutes"))
+        self._now("standby" if self.held_by else "ok", self.held_by)
+        self.health = replace(self.health, looked_at_ms=thought.at_ms)
+        self._others = thought.others
+        published = self.parts.published
+        published.show(self.name, dressed(thought.page, self.around()))
+        self.show_moves()
+        if self.held_by:
+            return  # Whoever drives the cluster proposes, and remembers.
+        async with self.lock:
+            await self._remember(question, thought, events)
+            await self._maybe_begin(question, thought)
+
+    async def _remember(self, question: LookQuestion, thought: Thought, events: list[HistoryEvent]) -> None:
+        # What somebody decided while it was thought is newer: the next look judges that.
+        known = {each.id: each for each in question.kept}
+        changed = tuple(each for each in thought.changed if self.proposals.get(each.id) == known.get(each.id))
+        events += self._told_conditions(thought)
+        events += [event for each in changed if (event := self._told_proposal(known.get(each.id), each)) is not None]
+        for broker in sorted(set(thought.safe) - set(self._safe)):
+            told = f"broker {broker} is empty, and nothing is on its way to it: it is safe to remove"
+            events.append(self.event("broker-empty", told, f"broker {broker}"))
+        gist = None
+        if not self._looks or thought.at_ms - self._looks[-1].at_ms >= GIST_EVERY_MS:
+            gist = (self.name, thought.gist)
+        try:
+            await self.write(StoreBatch(changed, tuple(events), memory=(self.name, thought.memory), look=gist))
+        except StoreFailed:
+            self._memory = thought.memory  # Since when something holds is known to this process still.
+            self.show()
+            return
+        self._memory, self._safe = thought.memory, thought.safe
+        if gist is not None:
+            self._looks = (*self._looks, thought.gist)
+
+    def _told_conditions(self, thought: Thought) -> list[HistoryEvent]:
+        before = {each.subject: each for each in (self._memory.held if self._memory is not None else ())}
+        after = {each.subject for each in thought.memory.held}
+        told = [
+            self.event("condition", each.condition.text, f"{each.condition.condition} {each.condition.about}".strip())
+            for each in thought.page.conditions
+            if not any((s.condition.value, s.about) == (each.condition.condition, each.condition.about) for s in before)
+        ]
+        for subject, since in before.items():
+            if subject not in after:
+                name = f"{subject.condition.value} {subject.about}".strip()
+                over = self.event("condition-over", f"{name} does not hold any more", name)
+                told.append(replace(over, at_ms=since.since_ms, until_ms=over.at_ms))
+        return told
+
+    def _told_proposal(self, before: KeptProposal | None, now: KeptProposal) -> HistoryEvent | None:
+        if before is None:
+            told = f"{now.scope}: {now.moves} replicas to copy, {now.bytes:,} bytes: {'; '.join(now.reasons)}"
+            return self.event("proposed", f"{now.id} proposed. {told}", now.id)
+        if before.state is now.state:
+            return None
+        told = f": {now.outcome}" if now.outcome else ""
+        return self.event(f"proposal-{now.state.value}", f"{now.id} is {now.state.value}{told}", now.id)
+
+    # ---- carrying out
+
+    async def _maybe_begin(self, question: LookQuestion, thought: Thought) -> None:
+        """Begin what this look reviewed, if nothing that counts has changed since."""
+        if self.policy != question.policy or not self._may_begin():
+            return
+        reviewed = {each.id: each for each in (*question.kept, *thought.changed)}
+        ready = [each for each in self.proposals.values() if reviewed.get(each.id) == each]
+        if any(each.state in (ProposalState.STARTING, ProposalState.RUNNING) for each in self.proposals.values()):
+            return
+        proposal = next_to_begin(ready)
+        if proposal is not None:
+            await self._begin(proposal)
+
+    def _may_begin(self) -> bool:
+        driven = self.driving is not None and self.reconciled and not self.driving.view().running
+        return driven and self.switch is None and not self.parts.records.trouble
+
+    async def _begin(self, proposal: KeptProposal) -> None:
+        driving = self.driving
+        assert driving is not None
+        now_ms = self.parts.clock.now_ms()
+        starting = replace(proposal, state=ProposalState.STARTING, changed_at_ms=now_ms)
+        try:
+            await self.write(StoreBatch((starting,), (self.event("begun", f"{proposal.id} is begun", proposal.id),)))
+        except StoreFailed:
+            return
+        moves = [
+            MoveOrder(TopicPartition(each.topic, each.partition), each.replicas, planned_from=each.original)
+            for each in proposal.changes
+        ]
+        if self.switch is not None:
+            return  # It was thrown in this moment; what is `starting` is settled when the switch is lifted.
+        try:
+            reply = await driving.submit(proposal.id, moves, self.cluster.options)
+        except ShunterError as error:
+            # Whether the journal has it is asked when the cluster is driven again.
+            await self.note(self.event("begin-unknown", f"{proposal.id}: {error}", proposal.id))
+            return
+        await self._settle(starting, *_taken(reply))
+        if self.switch is not None:
+            await self.pause_what_moves(self.switch)
+
+    async def _settle(self, proposal: KeptProposal, state: ProposalState, told: str) -> None:
+        """Write down how far the journal says that a proposal has got. If the store refuses, it is asked again later."""
+        now_ms = self.parts.clock.now_ms()
+        settled = replace(proposal, state=state, changed_at_ms=now_ms, outcome=told)
+        event = self._told_proposal(proposal, settled)
+        batch = StoreBatch((settled,), () if event is None else (event,))
+        try:
+            await self.write(batch)
+        except StoreFailed:
+            self._take_over(batch)
+
+    async def reconcile(self) -> None:
+        """Ask the journal what became of proposals that were begun, by whichever process.
+
+        Raises:
+            ShunterError: the journal can't be read.
+        """
+        driving = self.driving
+        begun = [e for e in self.proposals.values() if e.state in (ProposalState.STARTING, ProposalState.RUNNING)]
+        if driving is None or not begun:
+            self.reconciled = driving is not None
+            return
+        fates = await driving.fates()
+        for proposal in begun:
+            state, told = _fate(proposal, fates)
+            if state is not proposal.state:
+                await self._settle(proposal, state, told)
+        self.reconciled = True
+
+    async def drive_forever(self) -> None:
+        """Drive the cluster's journal, whenever nobody else does; again after whatever ended it."""
+        while True:
+            try:
+                async with self.parts.seat(self._noticed) as driving:
+                    why = await self._drive(driving)
+            except (JournalHeld, SeatTaken, ClusterClaimed) as error:
+                await self._left(str(error), held=True)
+            except ShunterError as error:
+                await self._left(str(error), held=False)
+            else:
+                await self._left(why, held=False)
+            await asyncio.sleep(self.parts.drive_again_s)
+
+    async def _drive(self, driving: Driving) -> str:
+        self.driving, self.reconciled = driving, False
+        running = asyncio.create_task(driving.run(self._viewed))
+        try:
+            if self.switch is not None and not self.switch.lifted:
+                await self.pause_what_moves(self.switch)
+            async with self.lock:
+                await self.reconcile()
+            self.held_by = ""
+            self.health = replace(self.health, journal_trouble="")
+            self._now("ok" if self.health.state == "standby" else self.health.state, "")
+            self.show()
+            self.hurry()
+            return await running
+        finally:
+            self.driving = None
+            self.reconciled = False
+            following, self._following = self._following, None
+            tasks = [running] if following is None else [running, following]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _left(self, why: str, *, held: bool) -> None:
+        new = (self.held_by if held else self.health.journal_trouble) != why
+        self.held_by = why if held else ""
+        self.health = replace(self.health, journal_trouble="" if held else why)
+        if held and self.health.state == "ok":
+            self._now("standby", why)
+        if new and not held:
+            await self.note(self.event("not-driven", f"nothing can be carried out in {self.name}: {why}"))
+        self.show()
+
+    def _noticed(self, notice: Notice) -> None:
+        """A notice of the executor, in the middle of its own turn: a task keeps it."""
+        noting = asyncio.create_task(self.note(self.event(notice.kind, notice.text, notice.about)))
+        self._notings.add(noting)
+        noting.add_done_callback(self._notings.discard)
+
+    def _viewed(self, view: ExecutionView) -> None:
+        """How the execution stands, about once a second."""
+        self._execution = view
+        self.show_moves()
+        self.show()
+        if self._following is not None and self._following.done():
+            self._following.result()  # A bug there ends the service; nobody waits for it to act in vain.
+            self._following = None
+        if self._following is None:
+            self._following = asyncio.create_task(self._follow(view))
+
+    def show_moves(self) -> None:
+        """Publish what moves."""
+        driving = self.driving
+        isr = {} if driving is None else driving.in_sync()
+        running = next((each.id for each in self.proposals.values() if each.state is ProposalState.RUNNING), "")
+        moves = view_moves(self._execution, isr, self._others, running, self.switch)
+        self.parts.published.show(self.name, moves=moves)
+
+    async def _follow(self, view: ExecutionView) -> None:
+        """Keep to the kill switch, and notice the end of what runs."""
+        switch = self.switch
+        try:
+            if switch is not None and any(row.state in ("pending", "moving") for row in view.moves):
+                await (self.resume_what_was_paused(switch) if switch.lifted else self.pause_what_moves(switch))
+            elif switch is not None and switch.lifted:
+                await self.resume_what_was_paused(switch)
+            if not view.running and any(e.state is ProposalState.RUNNING for e in self.proposals.values()):
+                async with self.lock:
+                    await self.reconcile()
+                self.hurry()
+        except ShunterError as error:
+            await self.note(self.event("not-driven", str(error)))
+
+    # ---- the kill switch
+
+    async def pause_what_moves(self, switch: KillSwitch) -> str:
+        """Pause every open move. Says what that came to."""
+        driving = self.driving
+        if driving is None:
+            return "nothing of it is driven from here"
+        reply = await driving.command(Command(CommandKind.PAUSE, given_by=f"kill switch of {switch.who}"))
+        return reply.text if reply.accepted else "nothing is being moved"
+
+    def lift(self) -> None:
+        """The switch was lifted: what it paused is resumed now where the cluster is driven, else once it is."""
+        driving = self.driving
+        if driving is not None:
+            self._viewed(driving.view())
+
+    async def resume_what_was_paused(self, switch: KillSwitch) -> None:
+        """Resume what the switch paused, then forget the switch. What was paused by name stays so.
+
+        Raises:
+            StoreFailed: it stays known that this is still to be done.
+        """
+        driving = self.driving
+        if driving is None or self.switch is not switch:
+            return
+        paused = [row.partition for row in driving.view().moves if row.state == "paused"]
+        resumed = tuple(partition_of(name) for name in paused if name not in switch.kept)
+        if resumed:
+            await driving.command(Command(CommandKind.RESUME, resumed, given_by=f"kill switch lifted by {switch.who}"))
+        await self.parts.records.write(StoreBatch(switches_gone=(self.name,)))
+        self.switch = None
+        async with self.lock:
+            await self.reconcile()
+        self.hurry()
+        self.show()
+
+
+def partition_of(name: str) -> TopicPartition:
+    """A partition by its name, `orders-3`."""
+    topic, _, number = name.rpartition("-")
+    return TopicPartition(topic, int(number))
+
+
+def _taken(reply: PlanReply) -> tuple[ProposalState, str]:
+    """What the executor's answer to a plan means."""
+    if reply.error is not None:
+        return ProposalState.REFUSED, reply.error
+    refused = [f"{move.tp}: {move.refused}" for move in reply.moves if move.refused is not None]
+    return ProposalState.RUNNING, f"not taken on: {'; '.join(refused)}" if refused else ""
+
+
+def _fate(proposal: KeptProposal, fates: Mapping[str, PlanFate]) -> tuple[ProposalState, str]:
+    """How far a proposal that was begun has got, by the journal."""
+    fate = fates.get(proposal.id)
+    if fate is not None:
+        return fate.state, fate.told or proposal.outcome
+    if proposal.state is ProposalState.STARTING:
+        return ProposalState.APPROVED, ""  # Its plan never reached the journal, so nothing of it was asked for.
+    return ProposalState.PARTLY, "the journal does not know it any more: nobody can say what came of it"

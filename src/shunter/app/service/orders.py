@@ -1,0 +1,409 @@
+"""Orders to the service: judged, made durable, carried out. An order that is refused has changed nothing.
+
+An order with an idempotency key is carried out once. What the store alone carries out (a vote, an intent, the switch)
+is written together with its answer. What the executor carries out is marked as begun before it is handed over; if the
+service dies between, the next one that comes with the key is told so, and nothing is done a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+
+from shunter.app.service.keeping import ClusterKeeper
+from shunter.app.service.records import Records
+from shunter.core.executor.ready import CommandReply
+from shunter.core.keeper.docket import voted
+from shunter.core.keeper.intents import contradiction
+from shunter.drivers.service_store import StoreFailed
+from shunter.errors import DriverError, ShunterError
+from shunter.formats.service_records import encode_order
+from shunter.model.execution import Command, CommandKind
+from shunter.model.partition import TopicPartition
+from shunter.model.service import (
+    UNBEGUN,
+    HistoryEvent,
+    IntentKind,
+    KeptIntent,
+    KeptProposal,
+    KeyedAnswer,
+    KillSwitch,
+    OrderDone,
+    OrderKind,
+    OrderRefused,
+    Refusal,
+    ServiceOrder,
+    Signature,
+    StoreBatch,
+    Vote,
+)
+from shunter.views.execution import OPEN_STATES
+
+ANSWER_WITHIN_S = 10.0
+"""How long whoever gives an order waits for a cluster's executor."""
+SWITCH_WITHIN_S = 0.8
+"""How long the kill switch waits to say what came of it; it goes on by itself after that."""
+
+_TURNS = {
+    OrderKind.STOP: CommandKind.STOP,
+    OrderKind.PAUSE: CommandKind.PAUSE,
+    OrderKind.RESUME: CommandKind.RESUME,
+    OrderKind.ROLL_BACK: CommandKind.ROLL_BACK,
+}
+_GIVEN = {
+    OrderKind.DRAIN: IntentKind.DRAIN,
+    OrderKind.DEMOTE: IntentKind.DEMOTE,
+    OrderKind.FREEZE_TOPIC: IntentKind.FREEZE_TOPIC,
+    OrderKind.FREEZE_BROKER: IntentKind.FREEZE_BROKER,
+    OrderKind.SET_REPLICATION: IntentKind.REPLICATION,
+}
+_TAKEN_BACK = {
+    OrderKind.UNDRAIN: IntentKind.DRAIN,
+    OrderKind.PROMOTE: IntentKind.DEMOTE,
+    OrderKind.UNFREEZE_TOPIC: IntentKind.FREEZE_TOPIC,
+    OrderKind.UNFREEZE_BROKER: IntentKind.FREEZE_BROKER,
+}
+_BROKERS = (IntentKind.DRAIN, IntentKind.DEMOTE, IntentKind.FREEZE_BROKER)
+
+
+class OrderDesk:
+    """Carries orders out for a fleet."""
+
+    def __init__(self, keepers: Mapping[str, ClusterKeeper], records: Records) -> None:
+        """Orders to these clusters."""
+        self._keepers = keepers
+        self._records = records
+        self.fleet_switch: KillSwitch | None = None
+        """The kill switch of all clusters."""
+        self._under_way: dict[str, asyncio.Task[OrderDone]] = {}
+
+    async def carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
+        """Carry an order out, once.
+
+        Raises:
+            OrderRefused: it is not carried out, and nothing was changed.
+        """
+        try:
+            return await self._keyed(order, signature)
+        except StoreFailed as error:
+            raise OrderRefused(Refusal.STORE, str(error)) from error
+
+    async def _keyed(self, order: ServiceOrder, signature: Signature) -> OrderDone:
+        if not signature.key:
+            return await self._carry_out(order, signature)
+        same = self._under_way.get(signature.key)
+        if same is None:
+            same = asyncio.create_task(self._once(order, signature))
+            self._under_way[signature.key] = same
+            same.add_done_callback(lambda _done: self._under_way.pop(signature.key, None))
+        return await asyncio.shield(same)
+
+    async def _once(self, order: ServiceOrder, signature: Signature) -> OrderDone:
+        try:
+            known = await self._records.read(lambda store: store.answer(signature.key))
+        except StoreFailed:
+            if order.kind is not OrderKind.PAUSE_ALL:
+                raise
+            return await self._carry_out(order, signature)  # The switch works without a store.
+        if known is None:
+            return await self._carry_out(order, signature)
+        if known.order != encode_order(order):
+            told = f"the idempotency key {signature.key!r} belongs to another order, {known.order}: take a new one"
+            raise OrderRefused(Refusal.KEY_REUSED, told)
+        if known.done is None:
+            told = "the service ended while it carried this order out: look at what moves, and ask again with a new key"
+            raise OrderRefused(Refusal.ALREADY_DECIDED, told)
+        return known.done
+
+    async def _carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
+        kind = order.kind
+        if kind is OrderKind.PAUSE_ALL:
+            return await self._pause_all(order, signature)
+        if kind is OrderKind.RESUME_ALL:
+            return await self._resume_all(order, signature)
+        keeper = self._keepers.get(order.cluster)
+        if keeper is None:
+            raise OrderRefused(Refusal.INVALID, f"{kind.value}: of which cluster? Name one")
+        if keeper.held_by:
+            raise OrderRefused(Refusal.STANDBY, f"this service stands by for {keeper.name}: {keeper.held_by}")
+        if kind in (OrderKind.APPROVE, OrderKind.DECLINE):
+            return await self._vote(keeper, order, signature)
+        if kind in _GIVEN or kind in _TAKEN_BACK:
+            return await self._intend(keeper, order, signature)
+        if kind in _TURNS or kind is OrderKind.LIMIT:
+            return await self._turn(keeper, order, signature)
+        raise OrderRefused(Refusal.NOT_THERE_YET, f"{kind.value}: the service does not do that yet")
+
+    # ---- proposals
+
+    async def _vote(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
+        approves = order.kind is OrderKind.APPROVE
+        name = self._one(order, "a proposal")
+        event = keeper.event(order.kind.value, "", name, signature.who, signature.comment)
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_S), keeper.lock:
+                proposal = keeper.proposals.get(name) or await self._ended(keeper, name)
+                wanted = keeper.policy.rails.approvals
+                vote = Vote(signature.who, event.at_ms, approves, signature.comment)
+                decided = voted(proposal, vote, wanted)
+                given = len({each.who for each in decided.votes if each.approves})
+                told = f"{name} is {decided.state.value}"
+                if approves and given < wanted:
+                    told = f"{name} has {given} of {wanted} approvals, and waits for another person's"
+                elif approves and decided.held_back:
+                    told = f"{told}; it begins once nothing holds it back: {'; '.join(decided.held_back)}"
+                done = OrderDone(told, name)
+                told_event = replace(event, text=f"{signature.who}: {told}")
+                batch = StoreBatch((decided,), (told_event,), answer=_answer(order, signature, event, done))
+                await self._write(keeper, batch)
+        except TimeoutError as error:
+            told = f"{keeper.name} is about to begin a proposal and its cluster is slow to answer: ask again"
+            raise OrderRefused(Refusal.UNREACHABLE, told) from error
+        keeper.hurry()
+        return done
+
+    async def _ended(self, keeper: ClusterKeeper, name: str) -> KeptProposal:
+        """A proposal that is over, so that the answer says how it ended."""
+        found = await self._records.read(lambda store: store.proposals(keeper.name, ended=True))
+        for proposal in found:
+            if proposal.id == name:
+                return proposal
+        waiting = ", ".join(sorted(each.id for each in keeper.proposals.values() if each.state in UNBEGUN))
+        told = f"{keeper.name} has no proposal {name!r}; {waiting or 'none'} waits"
+        raise OrderRefused(Refusal.NOT_FOUND, told)
+
+    # ---- intents
+
+    async def _intend(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
+        about = self._one(order, "a broker or a topic")
+        takes_back = order.kind in _TAKEN_BACK or (order.kind is OrderKind.SET_REPLICATION and order.value is None)
+        kind = _TAKEN_BACK.get(order.kind) or _GIVEN[order.kind]
+        if kind in _BROKERS and not about.isdecimal():
+            raise OrderRefused(Refusal.INVALID, f"{order.kind.value} {about!r}: a broker's id is wanted")
+        event = keeper.event(order.kind.value, "", about, signature.who, signature.comment)
+        if takes_back:
+            gone, told = self._taken_back(keeper, kind, about)
+            batch = StoreBatch(intents_gone=(gone,))
+        else:
+            intent = KeptIntent(kind, about, order.value or 0, signature.who, event.at_ms, signature.comment)
+            told = self._given(keeper, intent)
+            batch = StoreBatch(intents=((keeper.name, intent),))
+        done = OrderDone(told)
+        event = replace(event, text=f"{signature.who}: {told}")
+        await self._write(keeper, replace(batch, events=(event,), answer=_answer(order, signature, event, done)))
+        keeper.hurry()
+        return done
+
+    def _given(self, keeper: ClusterKeeper, intent: KeptIntent) -> str:
+        against = contradiction(keeper.policy, intent)
+        if against:
+            raise OrderRefused(Refusal.NOT_ALLOWED, against)
+        page = keeper.parts.published.page(keeper.name)
+        known = {str(broker.id) for broker in page.brokers}
+        if intent.kind in _BROKERS and known and intent.about not in known:
+            told = f"{keeper.name} has no broker {intent.about}; it has {', '.join(sorted(known, key=int))}"
+            raise OrderRefused(Refusal.NOT_FOUND, told)
+        topics = {topic.name for topic in page.topics}
+        if (
+            intent.kind is IntentKind.REPLICATION
+            and intent.about not in topics
+            and page.topics_in_all == len(topics) > 0
+        ):
+            raise OrderRefused(Refusal.NOT_FOUND, f"{keeper.name} has no topic {intent.about}")
+        promised = {
+            IntentKind.DRAIN: f"broker {intent.about} is to hold nothing: the next look plans it",
+            IntentKind.DEMOTE: f"broker {intent.about} is to lead nothing: the next look plans it",
+            IntentKind.FREEZE_TOPIC: f"nothing of topic {intent.about} changes from the next plan on",
+            IntentKind.FREEZE_BROKER: f"nothing comes to broker {intent.about} or leaves it from the next plan on",
+            IntentKind.REPLICATION: f"topic {intent.about} is to have {intent.value} replicas: the next look plans it",
+        }
+        return promised[intent.kind]
+
+    def _taken_back(
+        self, keeper: ClusterKeeper, kind: IntentKind, about: str
+    ) -> tuple[tuple[str, IntentKind, str], str]:
+        if any((each.kind, each.about) == (kind, about) for each in keeper.intents):
+            return (keeper.name, kind, about), f"{kind.value} of {about} is taken back"
+        intents, rails = keeper.cluster.policy.intents, keeper.cluster.policy.rails
+        in_file: dict[IntentKind, tuple[str, ...]] = {
+            IntentKind.DRAIN: tuple(map(str, intents.drain)),
+            IntentKind.DEMOTE: tuple(map(str, intents.demote)),
+            IntentKind.FREEZE_TOPIC: rails.frozen_topics,
+            IntentKind.FREEZE_BROKER: tuple(map(str, rails.frozen_brokers)),
+            IntentKind.REPLICATION: tuple(intents.replication),
+        }
+        if about in in_file[kind]:
+            told = f"{kind.value} of {about} stands in the policy file: take it out there, and restart the service"
+            raise OrderRefused(Refusal.NOT_ALLOWED, told)
+        raise OrderRefused(Refusal.NOT_FOUND, f"there is no {kind.value} of {about} in {keeper.name}")
+
+    # ---- moves
+
+    async def _turn(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
+        driving = keeper.driving
+        if driving is None:
+            why = keeper.health.journal_trouble or keeper.health.trouble or "the executor is just being started"
+            raise OrderRefused(Refusal.UNREACHABLE, f"nothing of {keeper.name} is driven from here now: {why}")
+        command = _command(order, signature)
+        if order.kind is OrderKind.RESUME and keeper.switch is not None:
+            told = f"{keeper.name} is paused as a whole by {keeper.switch.who}: `resume --all` lifts that"
+            raise OrderRefused(Refusal.NOT_ALLOWED, told)
+        about = ", ".join(order.about) or "all moves"
+        event = keeper.event(order.kind.value, "", about, signature.who, signature.comment)
+        if signature.key:
+            begun = KeyedAnswer(signature.key, encode_order(order), event.at_ms, None)
+            await self._write(keeper, StoreBatch(answer=begun))
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                reply = await driving.command(command)
+        except TimeoutError:
+            reply = CommandReply(True, f"{keeper.name} does not answer its executor now: this is done once it does")
+        except DriverError as error:
+            told = f"{keeper.name}: {error}: look at what moves before you ask again"
+            raise OrderRefused(Refusal.UNREACHABLE, told) from error
+        if not reply.accepted:
+            await self._write_after(keeper, StoreBatch(answer_gone=signature.key))
+            raise OrderRefused(Refusal.NOT_ALLOWED, reply.text)
+        done = OrderDone(reply.text)
+        event = replace(event, text=f"{signature.who}: {order.kind.value} {about}: {done.text}")
+        batch = StoreBatch(events=(event,), answer=_answer(order, signature, event, done))
+        if order.kind is OrderKind.PAUSE and keeper.switch is not None:
+            named = order.about or tuple(row.partition for row in driving.view().moves if row.state in OPEN_STATES)
+            batch = replace(batch, switches=(keeper.switch._replace(kept=(*keeper.switch.kept, *named)),))
+        await self._write_after(keeper, batch)
+        return done
+
+    # ---- the kill switch
+
+    async def _pause_all(self, order: ServiceOrder, signature: Signature) -> OrderDone:
+        """Pause a cluster, or all: first it is durable, then each executor hears of it, side by side."""
+        keepers = [self._keepers[order.cluster]] if order.cluster else list(self._keepers.values())
+        now_ms = keepers[0].parts.clock.now_ms()
+        thrown: list[tuple[ClusterKeeper, KillSwitch]] = []
+        for keeper in keepers:
+            before = keeper.switch
+            kept = before.kept if before is not None else _paused_by_name(keeper)
+            thrown.append((keeper, KillSwitch(keeper.name, signature.who, now_ms, signature.comment, kept)))
+        fleet = KillSwitch("", signature.who, now_ms, signature.comment)
+        switches = tuple(switch for _keeper, switch in thrown) + (() if order.cluster else (fleet,))
+        told = f"{order.cluster or 'the fleet'} is paused: nothing begins, and what moves is being paused"
+        event = HistoryEvent(
+            0, order.cluster, now_ms, "pause-all", f"{signature.who}: {told}", "", signature.who, signature.comment
+        )
+        # In force in this process before anything is waited for.
+        for keeper, switch in thrown:
+            keeper.switch = switch
+        self.fleet_switch = self.fleet_switch if order.cluster else fleet
+        pausing = [asyncio.create_task(_pause(keeper, switch)) for keeper, switch in thrown]
+        done = OrderDone(told)
+        trouble = ""
+        try:
+            batch = StoreBatch(switches=switches, events=(event,), answer=_answer(order, signature, event, done))
+            await self._records.write(batch)
+        except StoreFailed as error:
+            trouble = f". It is not durable, so throw it again after a restart of the service: {error}"
+        await asyncio.wait(pausing, timeout=SWITCH_WITHIN_S)
+        said = [task.result() if task.done() else "being paused" for task in pausing]
+        for keeper, _switch in thrown:
+            keeper.parts.tell(event)
+            keeper.show()
+        return OrderDone(f"{told} ({'; '.join(said)}){trouble}")
+
+    async def _resume_all(self, order: ServiceOrder, signature: Signature) -> OrderDone:
+        if order.cluster and self.fleet_switch is not None:
+            told = f"the whole fleet is paused by {self.fleet_switch.who}: resume all of it"
+            raise OrderRefused(Refusal.NOT_ALLOWED, told)
+        keepers = [self._keepers[order.cluster]] if order.cluster else list(self._keepers.values())
+        held = [(keeper, keeper.switch) for keeper in keepers if keeper.switch is not None and not keeper.switch.lifted]
+        if not held and self.fleet_switch is None:
+            raise OrderRefused(Refusal.ALREADY_DECIDED, f"{order.cluster or 'the fleet'} is not paused")
+        lifted = tuple((keeper, switch._replace(lifted=True, who=signature.who)) for keeper, switch in held)
+        told = f"{order.cluster or 'the fleet'} goes on; what was paused by name before stays paused"
+        event = HistoryEvent(
+            0,
+            order.cluster,
+            keepers[0].parts.clock.now_ms(),
+            "resume-all",
+            f"{signature.who}: {told}",
+            "",
+            signature.who,
+            signature.comment,
+        )
+        done = OrderDone(told)
+        batch = StoreBatch(
+            switches=tuple(switch for _keeper, switch in lifted),
+            switches_gone=() if order.cluster else ("",),
+            events=(event,),
+            answer=_answer(order, signature, event, done),
+        )
+        try:
+            await self._records.write(batch)
+        except StoreFailed as error:
+            raise OrderRefused(Refusal.STORE, f"{error}: it stays paused") from error
+        self.fleet_switch = self.fleet_switch if order.cluster else None
+        for keeper, switch in lifted:
+            keeper.switch = switch
+            keeper.parts.tell(event)
+            keeper.lift()
+            keeper.show()
+        return done
+
+    # ---- writing
+
+    async def _write(self, keeper: ClusterKeeper, batch: StoreBatch) -> None:
+        """Make it durable before anything follows from it."""
+        try:
+            await keeper.write(batch)
+        except StoreFailed as error:
+            raise OrderRefused(Refusal.STORE, f"{error}: nothing was changed") from error
+
+    async def _write_after(self, keeper: ClusterKeeper, batch: StoreBatch) -> None:
+        """Write down what is done already: if the store refuses, it is done all the same."""
+        try:
+            await keeper.write(batch)
+        except StoreFailed:
+            for event in batch.events:
+                keeper.parts.tell(event)
+
+    def _one(self, order: ServiceOrder, what: str) -> str:
+        if len(order.about) != 1 or not order.about[0]:
+            raise OrderRefused(Refusal.INVALID, f"{order.kind.value} {' '.join(order.about)}: {what} is wanted")
+        return order.about[0]
+
+
+def _command(order: ServiceOrder, signature: Signature) -> Command:
+    """The executor's order for ours.
+
+    Raises:
+        OrderRefused: a name is no partition, or the limit is none.
+    """
+    if order.kind is OrderKind.LIMIT:
+        if order.value is not None and order.value < 1:
+            raise OrderRefused(
+                Refusal.INVALID, f"limit {order.value}: bytes per second, at least 1, or none to lift it"
+            )
+        return Command(CommandKind.LIMIT, bytes_per_s=order.value, given_by=signature.who)
+    named = []
+    for name in order.about:
+        topic, dash, number = name.rpartition("-")
+        if not topic or not dash or not number.isdecimal():
+            raise OrderRefused(Refusal.INVALID, f"{order.kind.value} {name!r}: a partition is wanted, as orders-3")
+        named.append(TopicPartition(topic, int(number)))
+    return Command(_TURNS[order.kind], tuple(named), given_by=signature.who)
+
+
+def _answer(order: ServiceOrder, signature: Signature, event: HistoryEvent, done: OrderDone) -> KeyedAnswer | None:
+    return KeyedAnswer(signature.key, encode_order(order), event.at_ms, done) if signature.key else None
+
+
+def _paused_by_name(keeper: ClusterKeeper) -> tuple[str, ...]:
+    driving = keeper.driving
+    return () if driving is None else tuple(row.partition for row in driving.view().moves if row.state == "paused")
+
+
+async def _pause(keeper: ClusterKeeper, switch: KillSwitch) -> str:
+    try:
+        return f"{keeper.name}: {await keeper.pause_what_moves(switch)}"
+    except ShunterError as error:
+        return f"{keeper.name}: {error}; it is paused as soon as it is driven again"

@@ -1,0 +1,224 @@
+"""The service, put together: store, one keeper for each cluster, notifications, and the front that people talk to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from shunter.app.keeper_policy import KeptCluster, ServiceFile
+from shunter.app.keeper_sighting import take_sighting
+from shunter.app.service.driving import seat_of
+from shunter.app.service.front import Front
+from shunter.app.service.keeping import Clocked, ClusterKeeper, KeeperParts
+from shunter.app.service.notifying import Notifications
+from shunter.app.service.orders import OrderDesk
+from shunter.app.service.published import Published
+from shunter.app.service.records import Records
+from shunter.app.service.snapshots import snapshots_into
+from shunter.app.service.thinking import LookQuestion, Thought, think
+from shunter.core.keeper.sighting import Sighting
+from shunter.drivers.clock import SystemClock
+from shunter.drivers.service_store import ServiceSeat, ServiceStore, ServiceTaken, StoreDamaged, StoreFailed
+from shunter.errors import DriverError
+from shunter.model.service import (
+    KeptProposal,
+    OrderDone,
+    OrderRefused,
+    Refusal,
+    ServiceOrder,
+    Signature,
+)
+from shunter.views.service import FleetView, KeptProposalView, TimelineView
+
+STORE = "service.sqlite"
+SEAT_EVERY_S = 1.0
+
+
+class ClusterService:
+    """What stands behind the front: a fleet, its keepers, and what is kept of both."""
+
+    def __init__(
+        self, keepers: dict[str, ClusterKeeper], published: Published, records: Records, clock: Clocked
+    ) -> None:
+        """Put the parts together; nothing runs yet."""
+        self.keepers = keepers
+        self.published = published
+        self.records = records
+        self.desk = OrderDesk(keepers, records)
+        self._clock = clock
+        self._instance = f"{socket.gethostname()}, process {os.getpid()}"
+
+    async def load(self) -> None:
+        """Read what was kept. Where nothing can be read, everything counts as paused: nobody knows what was."""
+        try:
+            for keeper in self.keepers.values():
+                await keeper.load()
+            self.desk.fleet_switch = (await self.records.read(lambda store: store.switches())).get("")
+        except StoreFailed:
+            return
+
+    async def run(self) -> None:
+        """Look at all clusters and drive them, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for keeper in self.keepers.values():
+                group.create_task(keeper.look_forever())
+                # Without the store nobody knows what somebody paused: what is under way is left to the clusters.
+                if not self.records.lost:
+                    group.create_task(keeper.drive_forever())
+
+    # ---- what the front asks
+
+    def fleet(self) -> FleetView:
+        """All clusters."""
+        rows = tuple(self.published.page(name).row for name in self.published.names)
+        switch, trouble = self.desk.fleet_switch, self.records.trouble
+        return FleetView(self.published.version, self._clock.now_ms(), self._instance, rows, switch, trouble)
+
+    async def proposals(self, cluster: str, *, ended: bool) -> tuple[KeptProposalView, ...]:
+        """Proposals of a cluster, the latest first."""
+        keeper = self.keepers[cluster]
+        try:
+            found = await self.records.read(lambda store: store.proposals(cluster, ended=ended))
+        except StoreFailed as error:
+            raise OrderRefused(Refusal.STORE, str(error)) from error
+        wanted = keeper.policy.rails.approvals
+        return tuple(KeptProposalView(each, wanted, _least_ms(each, keeper.cluster)) for each in found)
+
+    async def timeline(self, cluster: str, since_ms: int, until_ms: int | None, most: int) -> TimelineView:
+        """What happened in a cluster; "": in all."""
+        try:
+            found = await self.records.read(lambda store: store.events(cluster, since_ms, until_ms, most + 1))
+        except StoreFailed as error:
+            raise OrderRefused(Refusal.STORE, str(error)) from error
+        return TimelineView(self.published.version, found[-most:], len(found) > most)
+
+    async def carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
+        """Carry an order out, or raise `OrderRefused`."""
+        return await self.desk.carry_out(order, signature)
+
+
+def _least_ms(proposal: KeptProposal, cluster: KeptCluster) -> int | None:
+    """The least time that the busiest broker takes to receive what is meant for it, at the throttle."""
+    throttle = cluster.options.throttle
+    if throttle is None:
+        return None
+    grown = max((each.after[0] - each.before[0] for each in proposal.brokers), default=0)
+    return max(0, grown) * 1000 // throttle
+
+
+@dataclass(slots=True)
+class Thinkers:
+    """Processes that think; one that dies (killed for its memory, perhaps) is replaced."""
+
+    make: Callable[[], Executor]
+    pool: Executor | None = None
+
+    async def think(self, question: LookQuestion) -> Thought:
+        """Work out what a look comes to, in a process of its own.
+
+        Raises:
+            DriverError: that process died.
+        """
+        if self.pool is None:
+            self.pool = self.make()
+        pool = self.pool
+        try:
+            return await asyncio.get_running_loop().run_in_executor(pool, think, question)
+        except BrokenExecutor as error:
+            if self.pool is pool:
+                self.pool = None
+            raise DriverError("the process that planned died: is there enough memory?", retriable=True) from error
+
+    def close(self) -> None:
+        """Let them end."""
+        if self.pool is not None:
+            self.pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _processes() -> Executor:
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+
+
+def _looker(cluster: KeptCluster, readers: Executor) -> Callable[[], Awaitable[Sighting]]:
+    async def look() -> Sighting:
+        return await asyncio.get_running_loop().run_in_executor(readers, take_sighting, cluster.target)
+
+    return look
+
+
+async def take_seat(folder: Path, waiting: Callable[[str], None]) -> ServiceSeat:
+    """Wait for the right to serve from a folder; `waiting` hears once who has it now.
+
+    Raises:
+        StoreFailed: the folder can't be used.
+    """
+    told = ""
+    while True:
+        try:
+            return ServiceSeat(folder)
+        except ServiceTaken as error:
+            if told != str(error):
+                told = str(error)
+                waiting(f"{error}: this one stands by")
+        await asyncio.sleep(SEAT_EVERY_S)
+
+
+@contextlib.asynccontextmanager
+async def open_service(file: ServiceFile, folder: Path) -> AsyncIterator[tuple[ClusterService, Front]]:
+    """Put the service together from a policy file and a state folder. Pre: the seat of the folder is ours."""
+    published = Published([cluster.name for cluster in file.clusters])
+    clock = SystemClock()
+    store, trouble = open_store(folder / STORE)
+    records = Records(store, trouble, published.tell)
+    notifications = Notifications(file.notify)
+    readers = ThreadPoolExecutor(len(file.clusters), thread_name_prefix="look")
+    thinkers = Thinkers(_processes)
+    keepers = {
+        cluster.name: ClusterKeeper(
+            cluster,
+            KeeperParts(
+                records=records,
+                published=published,
+                clock=clock,
+                look=_looker(cluster, readers),
+                think=thinkers.think,
+                seat=seat_of(cluster.target),
+                tell=notifications.tell,
+                snapshot=snapshots_into(file.snapshots, file.snapshot_every_s, clock),
+                look_every_s=file.look_every_s,
+            ),
+        )
+        for cluster in file.clusters
+    }
+    service = ClusterService(keepers, published, records, clock)
+    await service.load()
+    sending = asyncio.create_task(notifications.run())
+    try:
+        yield service, Front(service)
+    finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        thinkers.close()
+        readers.shutdown(wait=False, cancel_futures=True)
+        await records.close()
+
+
+def open_store(path: Path) -> tuple[ServiceStore | None, str]:
+    """The store, or why there is none, and what that means."""
+    try:
+        return ServiceStore(path), ""
+    except StoreDamaged as error:
+        told = (
+            f"{error}. Nobody knows what was paused, drained or frozen, so nothing is driven and no order is taken: "
+            "clusters are looked at alone. Bring the file back, or move it away and give those orders again"
+        )
+        return None, told
+    except StoreFailed as error:
+        return None, f"{error}. Nothing is driven and no order is taken: put it right and restart the service"

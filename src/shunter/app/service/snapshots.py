@@ -1,0 +1,27 @@
+"""Snapshots for the pipeline: what a look saw anyway, kept on a schedule in the folder that `ingest` reads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from shunter.app.collection import keep_snapshot
+from shunter.app.service.keeping import Clocked
+from shunter.core.keeper.sighting import Sighting
+
+
+def snapshots_into(folder: Path | None, every_s: float, clock: Clocked) -> Callable[[Sighting], Awaitable[None]] | None:
+    """What keeps a snapshot of one cluster whenever one is due; None: the policy file names no folder."""
+    if folder is None:
+        return None
+    kept_ms: int | None = None
+
+    async def maybe_keep(sighting: Sighting) -> None:
+        nonlocal kept_ms
+        now_ms = clock.now_ms()
+        if kept_ms is None or now_ms - kept_ms >= every_s * 1000:
+            await asyncio.to_thread(keep_snapshot, sighting.inventory, folder)
+            kept_ms = now_ms
+
+    return maybe_keep

@@ -1,0 +1,458 @@
+"""What is asked of a service that runs: how things stand, and orders. They go through the socket in its state folder."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from shunter.app.exit_codes import ExitCode
+from shunter.app.service.local import ask_service, order_service
+from shunter.app.service.running import default_folder
+from shunter.cli.consent import agreed
+from shunter.cli.execution_display import say_json, told_bytes
+from shunter.cli.execution_options import LIMIT, yes_option
+from shunter.cli.leaving import leave_with
+from shunter.cli.tables import output_options, show_rows
+from shunter.errors import SettingsError
+from shunter.model.service import OrderKind, ServiceOrder
+
+
+def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a command be told where the service is; hands it `folder`."""
+
+    @click.option(
+        "--state-dir",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="The folder that the service serves from.  [default: service in $SHUNTER_STATE]",
+    )
+    @functools.wraps(command)
+    def wrapped(*args: Any, state_dir: Path | None, **rest: Any) -> Any:
+        return command(*args, folder=default_folder() if state_dir is None else state_dir, **rest)
+
+    return wrapped
+
+
+_cluster_option = click.option("--cluster", default="", help="Its name in the policy file.  [default: the only one]")
+
+
+def order_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options of every order; hands the command `folder`, `cluster`, and `signed`, a comment and a key."""
+
+    @place_options
+    @_cluster_option
+    @click.option("--comment", default="", help="Why; it is kept beside the order.")
+    @click.option("--key", default="", help="An order with the same key is carried out once.  [default: a new one]")
+    @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+    @functools.wraps(command)
+    def wrapped(*args: Any, comment: str, key: str, as_json: bool, **rest: Any) -> Any:
+        return command(*args, signed=_Signed(comment, key or uuid.uuid4().hex, as_json), **rest)
+
+    return wrapped
+
+
+class _Signed:
+    """What an order carries beside what is wanted."""
+
+    def __init__(self, comment: str, key: str, as_json: bool) -> None:
+        self.comment = comment
+        self.key = key
+        self.as_json = as_json
+
+
+def _ask(folder: Path, ask: str, **parts: object) -> Any:
+    return asyncio.run(ask_service(folder, ask, **parts))
+
+
+def _the_cluster(folder: Path, named: str) -> str:
+    """The cluster that is meant.
+
+    Raises:
+        SettingsError: there are several, and none was named.
+    """
+    if named:
+        return named
+    names = [row["name"] for row in _ask(folder, "fleet")["clusters"]]
+    if len(names) != 1:
+        raise SettingsError(f"which cluster? There are {', '.join(names)}: name one by --cluster")
+    return str(names[0])
+
+
+def _give(folder: Path, order: ServiceOrder, signed: _Signed) -> int:
+    done = asyncio.run(order_service(folder, order, signed.comment, signed.key))
+    if signed.as_json:
+        say_json({"event": "order", "by": "service", "key": signed.key, **done._asdict()})
+    else:
+        click.echo(done.text)
+    return int(ExitCode.DONE)
+
+
+def _order(folder: Path, kind: OrderKind, cluster: str, signed: _Signed, *about: str, value: int | None = None) -> None:
+    leave_with(lambda: _give(folder, ServiceOrder(kind, _the_cluster(folder, cluster), about, value), signed))
+
+
+# ---- looking
+
+
+@click.command()
+@place_options
+@output_options
+def status(folder: Path, *, output: str) -> None:
+    """Show the clusters of a service that runs: health, moves, what waits for approval.
+
+    \b
+    Example:
+      shunter serve status
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    leave_with(lambda: _status(folder, output))
+
+
+def _status(folder: Path, output: str) -> int:
+    fleet = _ask(folder, "fleet")
+    rows = [
+        {
+            "cluster": row["name"],
+            "state": row["health"]["state"],
+            "brokers": row["brokers"],
+            "under_replicated": row["under_replicated"],
+            "conditions": row["conditions"],
+            "moves": row["moves_open"],
+            "waiting": row["proposals_waiting"],
+            "paused": row["paused"]["who"] if row["paused"] and not row["paused"]["lifted"] else "",
+            "trouble": row["health"]["trouble"] or row["health"]["journal_trouble"],
+        }
+        for row in fleet["clusters"]
+    ]
+    show_rows(output, rows, _told_cluster)
+    if fleet["store_trouble"]:
+        click.echo(f"shunter: {fleet['store_trouble']}", err=True)
+    if any(row["state"] == "unreachable" for row in rows):
+        return int(ExitCode.CLUSTER)
+    return int(ExitCode.PARTLY if any(row["conditions"] for row in rows) else ExitCode.DONE)
+
+
+def _told_cluster(row: Any) -> str:
+    paused = f"; paused by {row['paused']}" if row["paused"] else ""
+    trouble = f"; {row['trouble']}" if row["trouble"] else ""
+    counts = f"{row['brokers']} brokers, {row['conditions']} conditions hold, {row['moves']} moves are open"
+    return f"{row['cluster']}: {row['state']}, {counts}, {row['waiting']} proposals wait{paused}{trouble}"
+
+
+@click.command()
+@place_options
+@_cluster_option
+@click.option("--all", "ended", is_flag=True, help="Those that are over, too.")
+@output_options
+def proposals(folder: Path, cluster: str, *, ended: bool, output: str) -> None:
+    """List proposals: what each would move, and how far it has got.
+
+    \b
+    Example:
+      shunter serve proposals --cluster prod
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+
+    def work() -> int:
+        found = _ask(folder, "proposals", cluster=_the_cluster(folder, cluster), ended=ended)
+        keys = ("id", "state", "scope", "moves", "bytes", "leader_changes", "rollback_bytes", "reasons", "held_back")
+        rows = [
+            {**{key: view["proposal"][key] for key in keys}, "outcome": view["proposal"]["outcome"]} for view in found
+        ]
+        show_rows(output, rows, _told_proposal)
+        if not rows and output == "text":
+            click.echo("no proposal waits or runs")
+        return int(ExitCode.DONE)
+
+    leave_with(work)
+
+
+def _told_proposal(row: Any) -> str:
+    size = f"{row['moves']} replicas to copy, {told_bytes(row['bytes'])}; a rollback copies {told_bytes(row['rollback_bytes'])}"
+    lines = [f"{row['id']} {row['state']}: {size} at its dearest", *(f"  {each}" for each in row["reasons"])]
+    lines += [f"  waits: {each}" for each in row["held_back"]]
+    return "\n".join([*lines, *([f"  {row['outcome']}"] if row["outcome"] else [])])
+
+
+@click.command()
+@place_options
+@click.option("--cluster", default="", help="Its name in the policy file.  [default: all]")
+@click.option("--most", type=click.IntRange(1, 10_000), default=50, help="So many of the latest events.")
+@output_options
+def events(folder: Path, cluster: str, most: int, *, output: str) -> None:
+    """List what happened: conditions, proposals, orders and who gave them, the oldest first.
+
+    \b
+    Example:
+      shunter serve events --cluster prod --most 200
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+
+    def work() -> int:
+        found = _ask(folder, "timeline", cluster=cluster, most=most)["events"]
+        keys = ("at_ms", "cluster", "kind", "subject", "who", "cause", "text")
+        show_rows(output, [{key: each[key] for key in keys} for each in found], _told_event)
+        return int(ExitCode.DONE)
+
+    leave_with(work)
+
+
+def _told_event(row: Any) -> str:
+    at = datetime.fromtimestamp(row["at_ms"] / 1000, UTC)
+    cause = f" ({row['cause']})" if row["cause"] else ""
+    return f"{at:%Y-%m-%d %H:%M:%S}Z {row['cluster'] or 'fleet'} {row['kind']}: {row['text']}{cause}"
+
+
+# ---- proposals and moves
+
+
+@click.command()
+@click.argument("proposal")
+@order_options
+def approve(folder: Path, cluster: str, proposal: str, signed: _Signed) -> None:
+    """Approve a proposal: it begins once nothing holds it back.
+
+    \b
+    Example:
+      shunter serve approve rebalance-3f9a2c01de --comment "ticket 4711"
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    _order(folder, OrderKind.APPROVE, cluster, signed, proposal)
+
+
+@click.command()
+@click.argument("proposal")
+@order_options
+def decline(folder: Path, cluster: str, proposal: str, signed: _Signed) -> None:
+    """Decline a proposal: nothing of its scope is proposed again for declined-minutes.
+
+    \b
+    Example:
+      shunter serve decline rebalance-3f9a2c01de --comment "not on a Friday"
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    _order(folder, OrderKind.DECLINE, cluster, signed, proposal)
+
+
+_ALL_HELP = "Everything of the service (of one cluster with --cluster): nothing begins, whatever was approved."
+
+
+@click.command()
+@click.argument("partitions", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help=_ALL_HELP)
+@order_options
+def pause(folder: Path, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, everything: bool) -> None:
+    """Pause moves of these partitions; --all is the kill switch, which survives restarts.
+
+    \b
+    Examples:
+      shunter serve pause orders-3
+      shunter serve pause --all --comment "incident 12"
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    _pause_or_resume(folder, (OrderKind.PAUSE, OrderKind.PAUSE_ALL), cluster, partitions, signed, everything)
+
+
+@click.command()
+@click.argument("partitions", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Lift `pause --all`.")
+@order_options
+def resume(folder: Path, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, everything: bool) -> None:
+    """Resume moves of these partitions; --all lifts the kill switch, and what was paused by name stays so.
+
+    \b
+    Example:
+      shunter serve resume --all
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    _pause_or_resume(folder, (OrderKind.RESUME, OrderKind.RESUME_ALL), cluster, partitions, signed, everything)
+
+
+def _pause_or_resume(
+    folder: Path,
+    kinds: tuple[OrderKind, OrderKind],
+    cluster: str,
+    partitions: Sequence[str],
+    signed: _Signed,
+    everything: bool,
+) -> None:
+    if everything == bool(partitions):
+        raise click.UsageError("name partitions, or --all: one of them")
+    if everything:
+        leave_with(lambda: _give(folder, ServiceOrder(kinds[1], cluster), signed))
+    _order(folder, kinds[0], cluster, signed, *partitions)
+
+
+@click.command()
+@click.argument("partitions", nargs=-1)
+@yes_option
+@order_options
+def stop(folder: Path, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, yes: bool) -> None:
+    """Stop moves where they are; without PARTITIONS all that are open.
+
+    \b
+    Example:
+      shunter serve stop orders-3
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    _turn(folder, OrderKind.STOP, cluster, partitions, signed, yes=yes)
+
+
+@click.command()
+@click.argument("partitions", nargs=-1)
+@yes_option
+@order_options
+def rollback(folder: Path, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, yes: bool) -> None:
+    """Roll moves back to their original replicas; without PARTITIONS all that are open. Says first what that copies.
+
+    \b
+    Example:
+      shunter serve rollback --yes
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    _turn(folder, OrderKind.ROLL_BACK, cluster, partitions, signed, yes=yes)
+
+
+def _turn(folder: Path, kind: OrderKind, named: str, partitions: Sequence[str], signed: _Signed, *, yes: bool) -> None:
+    def work() -> int:
+        cluster = _the_cluster(folder, named)
+        what = ", ".join(partitions) or f"all open moves of {cluster}"
+        told = f"{kind.value} of {what}"
+        if kind is OrderKind.ROLL_BACK:
+            cost = _ask(folder, "rollback-bytes", cluster=cluster, about=list(partitions))
+            told = f"{told}: at most {told_bytes(cost)} are copied again"
+        if not agreed(told, "Do it?", yes=yes, as_json=signed.as_json):
+            return int(ExitCode.REFUSED)
+        return _give(folder, ServiceOrder(kind, cluster, tuple(partitions)), signed)
+
+    leave_with(work)
+
+
+@click.command()
+@click.argument("rate", type=LIMIT)
+@order_options
+def limit(folder: Path, cluster: str, rate: int, signed: _Signed) -> None:
+    """Change the throttle of what is under way; `none` lifts it.
+
+    \b
+    Example:
+      shunter serve limit 20M
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    _order(folder, OrderKind.LIMIT, cluster, signed, value=rate or None)
+
+
+# ---- intents
+
+
+@click.command()
+@click.argument("broker", type=click.IntRange(0))
+@order_options
+def drain(folder: Path, cluster: str, broker: int, signed: _Signed) -> None:
+    """Let a broker hold nothing from now on; the service says when it is safe to remove.
+
+    \b
+    Example:
+      shunter serve drain 3
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    _order(folder, OrderKind.DRAIN, cluster, signed, str(broker))
+
+
+@click.command()
+@click.argument("broker", type=click.IntRange(0))
+@order_options
+def undrain(folder: Path, cluster: str, broker: int, signed: _Signed) -> None:
+    """Take `drain` back; what has left the broker stays where it is until a balance brings something there.
+
+    \b
+    Example:
+      shunter serve undrain 3
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    _order(folder, OrderKind.UNDRAIN, cluster, signed, str(broker))
+
+
+@click.command()
+@click.argument("broker", type=click.IntRange(0))
+@order_options
+def demote(folder: Path, cluster: str, broker: int, signed: _Signed) -> None:
+    """Let a broker lead nothing from now on.
+
+    \b
+    Example:
+      shunter serve demote 3
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    _order(folder, OrderKind.DEMOTE, cluster, signed, str(broker))
+
+
+@click.command()
+@click.argument("broker", type=click.IntRange(0))
+@order_options
+def promote(folder: Path, cluster: str, broker: int, signed: _Signed) -> None:
+    """Take `demote` back.
+
+    \b
+    Example:
+      shunter serve promote 3
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    _order(folder, OrderKind.PROMOTE, cluster, signed, str(broker))
+
+
+def _frozen_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    command = click.option("--broker", type=click.IntRange(0), help="A broker's id.")(command)
+    return click.option("--topic", default="", help="A topic's name, or a pattern with * and ?.")(command)
+
+
+@click.command()
+@_frozen_options
+@order_options
+def freeze(folder: Path, cluster: str, topic: str, broker: int | None, signed: _Signed) -> None:
+    """Let nothing of a topic or a broker change from the next plan on.
+
+    \b
+    Example:
+      shunter serve freeze --topic payments
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    _freeze(folder, (OrderKind.FREEZE_TOPIC, OrderKind.FREEZE_BROKER), cluster, topic, broker, signed)
+
+
+@click.command()
+@_frozen_options
+@order_options
+def unfreeze(folder: Path, cluster: str, topic: str, broker: int | None, signed: _Signed) -> None:
+    """Take `freeze` back.
+
+    \b
+    Example:
+      shunter serve unfreeze --broker 7
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    _freeze(folder, (OrderKind.UNFREEZE_TOPIC, OrderKind.UNFREEZE_BROKER), cluster, topic, broker, signed)
+
+
+def _freeze(
+    folder: Path,
+    kinds: tuple[OrderKind, OrderKind],
+    cluster: str,
+    topic: str,
+    broker: int | None,
+    signed: _Signed,
+) -> None:
+    if bool(topic) == (broker is not None):
+        raise click.UsageError("--topic or --broker: name one of them")
+    kind, about = (kinds[0], topic) if topic else (kinds[1], str(broker))
+    _order(folder, kind, cluster, signed, about)
+
+
+@click.command("set-replication")
+@click.argument("topic")
+@click.argument("replicas", type=click.IntRange(1), required=False)
+@order_options
+def set_replication(folder: Path, cluster: str, topic: str, replicas: int | None, signed: _Signed) -> None:
+    """Let a topic have exactly so many replicas from now on; without REPLICAS take that back.
+
+    \b
+    Example:
+      shunter serve set-replication orders 3
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    _order(folder, OrderKind.SET_REPLICATION, cluster, signed, topic, value=replicas)
+
+
+COMMANDS = (
+    status, proposals, events, approve, decline, pause, resume, stop, rollback, limit,
+    drain, undrain, demote, promote, freeze, unfreeze, set_replication,
+)  # fmt: skip

@@ -1,0 +1,270 @@
+"""Proposals that are kept: which become stale, which are new, who has approved them, and which one is begun next.
+
+A kept plan never changes. After each look it either still stands as it was made, or it is stale; what has to be planned
+anew gets another id. That way nobody approves one plan and sees another one carried out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from shunter.core.keeper.guards import held_back, not_now, remaining
+from shunter.core.keeper.judgement import Judgement
+from shunter.core.keeper.proposals import Proposal, sizes_of, undone_next
+from shunter.core.keeper.requests import MENDS, held_bytes, kept_out
+from shunter.core.keeper.sighting import Sighting, after, frozen_topics, in_order
+from shunter.core.keeper.signs import count
+from shunter.core.planning.moves import Assigned
+from shunter.core.planning.request import Scope
+from shunter.model.keeper import Condition, KeeperPolicy, Mode
+from shunter.model.partition import BrokerId, TopicPartition
+from shunter.model.service import (
+    UNBEGUN,
+    BrokerEffect,
+    KeptProposal,
+    OrderRefused,
+    PlannedChange,
+    ProposalState,
+    Refusal,
+    Vote,
+)
+
+_BEGUN = (ProposalState.STARTING, ProposalState.RUNNING)
+_ORDER_ALONE = (Scope.DEMOTE, Scope.LEADERS)
+
+
+class Stand(NamedTuple):
+    """How a kept plan stands after a look. `stale`: why it is not to be carried out any more; "": it may be."""
+
+    stale: str
+    held_back: tuple[str, ...] = ()
+
+
+def after_look(
+    kept: Sequence[KeptProposal], sighting: Sighting, judgement: Judgement, policy: KeeperPolicy, cluster: str
+) -> tuple[KeptProposal, ...]:
+    """Decide what a look means for the proposals of a cluster.
+
+    Args:
+        kept: Those that are open.
+        sighting: What was seen.
+        judgement: What it comes to, by the same policy.
+        policy: With all intents.
+        cluster: Its name in the policy file.
+
+    Returns:
+        Proposals that changed, and at most one that is new.
+    """
+    seen = in_order(sighting)
+    now_ms = seen.at_ms
+    changed: list[KeptProposal] = []
+    standing = {each.scope for each in kept if each.state in _BEGUN}
+    for each in kept:
+        if each.state not in UNBEGUN:
+            continue
+        stand = review(each, seen, judgement, policy)
+        if stand.stale:
+            changed.append(replace(each, state=ProposalState.STALE, changed_at_ms=now_ms, outcome=stand.stale))
+            continue
+        standing.add(each.scope)
+        renewed = _as_allowed(replace(each, held_back=stand.held_back), policy, now_ms)
+        if renewed != each:
+            changed.append(renewed)
+    if not any(each.state in _BEGUN for each in kept):
+        later = set(not_now(seen, policy.rails))
+        first = next((each for each in judgement.proposals if each.changes and set(each.held_back) <= later), None)
+        if first is not None and first.scope.value not in standing:
+            made = keep(first, seen, cluster)
+            stand = review(made, seen, judgement, policy)
+            if not stand.stale:
+                changed.append(_as_allowed(replace(made, held_back=stand.held_back), policy, now_ms))
+    return tuple(changed)
+
+
+def _as_allowed(proposal: KeptProposal, policy: KeeperPolicy, now_ms: int) -> KeptProposal:
+    """A proposal whose conditions may act needs nobody's word; one that lost that right waits for it."""
+    acts = bool(proposal.conditions) and all(policy.mode(Condition(each)) is Mode.ACT for each in proposal.conditions)
+    if acts and proposal.state is ProposalState.WAITING:
+        return replace(proposal, acts=True, state=ProposalState.APPROVED, changed_at_ms=now_ms)
+    if proposal.acts and not acts and proposal.state is ProposalState.APPROVED:
+        return replace(proposal, acts=False, state=ProposalState.WAITING, changed_at_ms=now_ms)
+    return proposal
+
+
+def review(proposal: KeptProposal, seen: Sighting, judgement: Judgement, policy: KeeperPolicy) -> Stand:
+    """Say whether a kept plan may still be carried out as it is. Pre: `seen` is in order."""
+    scope = Scope(proposal.scope)
+    changes = [Assigned(each.topic, each.partition, [*each.replicas], [*each.original]) for each in proposal.changes]
+    stale = _elsewhere(proposal, seen) or _not_wanted(proposal, judgement) or _forbidden(proposal, seen, policy)
+    back = held_back(seen, scope, policy)
+    # A plan on paper needs a cluster in which nothing is being moved.
+    if not stale and not back and scope is not Scope.OFFLINE:
+        subjects = [each.sign.subject for each in judgement.holding]
+        stale = next(iter(undone_next(changes, seen, policy, subjects)), "")
+    if stale:
+        return Stand(stale)
+    return Stand("", (*back, *_too_much(proposal, seen, policy)))
+
+
+def _elsewhere(proposal: KeptProposal, seen: Sighting) -> str:
+    """That the cluster is not the one that was planned: the first partition that is elsewhere, or gone."""
+    if proposal.cluster_id != seen.inventory.cluster_id:
+        return f"it was made for cluster {proposal.cluster_id}, and this is {seen.inventory.cluster_id}"
+    under_way = seen.journal.open_moves | seen.check_up.ongoing.keys()
+    now = {TopicPartition(each.topic, each.partition): each.replicas for each in seen.inventory.partitions}
+    for change in proposal.changes:
+        tp = TopicPartition(change.topic, change.partition)
+        if tp not in now:
+            return f"{tp} does not exist any more"
+        if tuple(now[tp]) != change.original and tp not in under_way:
+            return f"{tp} is at {list(now[tp])}, and was planned from {list(change.original)}"
+    return ""
+
+
+def _not_wanted(proposal: KeptProposal, judgement: Judgement) -> str:
+    holds = {each.sign.subject.condition.value for each in judgement.holding}
+    if proposal.conditions and not holds & set(proposal.conditions):
+        return f"nothing asks for it any more: {', '.join(proposal.conditions)} does not hold"
+    return ""
+
+
+def _forbidden(proposal: KeptProposal, seen: Sighting, policy: KeeperPolicy) -> str:
+    """What became of topics and brokers since: frozen ones, and those that must not receive anything."""
+    frozen = frozen_topics(seen, policy.rails)
+    live = {broker.id for broker in seen.inventory.brokers}
+    out = set(kept_out(seen, policy))
+    demoted = set(policy.intents.demote)
+    for change in proposal.changes:
+        if change.topic in frozen:
+            return f"topic {change.topic} is frozen since"
+        coming = set(change.replicas) - set(change.original)
+        for broker in sorted(coming):
+            if broker not in live:
+                return f"broker {broker}, which is to get {change.topic}-{change.partition}, is not live"
+            if broker in out - demoted:
+                return f"broker {broker}, which is to get {change.topic}-{change.partition}, takes nothing any more"
+        touched = (coming | (set(change.original) - set(change.replicas))) & set(policy.rails.frozen_brokers)
+        if touched:
+            return f"broker {min(touched)} is frozen since"
+        if change.replicas[0] != change.original[0] and change.replicas[0] in demoted:
+            return f"broker {change.replicas[0]}, which is to lead {change.topic}-{change.partition}, is demoted since"
+    return ""
+
+
+def _too_much(proposal: KeptProposal, seen: Sighting, policy: KeeperPolicy) -> tuple[str, ...]:
+    """That a plan is more than the bounds leave now: some of a day may have been spent since it was made."""
+    if Scope(proposal.scope) in _ORDER_ALONE:
+        return ()
+    allowed = remaining(seen, policy.rails)
+    told: list[str] = []
+    if allowed.moves is not None and proposal.moves > allowed.moves:
+        told.append(f"it copies {count(proposal.moves, 'replica')}, and the limits leave {allowed.moves:,}")
+    if allowed.bytes is not None and proposal.bytes > allowed.bytes:
+        told.append(f"it copies {proposal.bytes:,} bytes, and the limits leave {allowed.bytes:,}")
+    return tuple(told)
+
+
+def keep(proposal: Proposal, seen: Sighting, cluster: str) -> KeptProposal:
+    """Give a proposal an id, and work out what it would change. Pre: `seen` is in order."""
+    changes = tuple(
+        PlannedChange(each.topic, each.partition, tuple(each.replicas), tuple(each.original))
+        for each in proposal.changes
+    )
+    sizes = sizes_of(seen)
+    dropped = [
+        (TopicPartition(each.topic, each.partition), set(each.original) - set(each.replicas)) for each in changes
+    ]
+    now_ms, cluster_id = seen.at_ms, seen.inventory.cluster_id
+    return KeptProposal(
+        id=_id(proposal.scope, cluster_id, changes, now_ms),
+        cluster=cluster,
+        cluster_id=cluster_id,
+        scope=proposal.scope.value,
+        conditions=tuple(each.value for each in proposal.conditions),
+        reasons=proposal.reasons,
+        changes=changes,
+        moves=proposal.moves,
+        bytes=proposal.bytes,
+        leader_changes=proposal.leader_changes,
+        rollback_bytes=round(sum(len(gone) * sizes[tp] for tp, gone in dropped)),
+        brokers=_effects(seen, after(seen, proposal.changes)),
+        made_at_ms=now_ms,
+        state=ProposalState.WAITING,
+        changed_at_ms=now_ms,
+        held_back=proposal.held_back,
+        undone=proposal.undone,
+    )
+
+
+def _id(scope: Scope, cluster_id: str, changes: Sequence[PlannedChange], now_ms: int) -> str:
+    told = repr((cluster_id, scope.value, tuple(changes), now_ms)).encode()
+    return f"{scope.value}-{hashlib.sha256(told).hexdigest()[:10]}"
+
+
+def _effects(before: Sighting, later: Sighting) -> tuple[BrokerEffect, ...]:
+    """Every broker before and after: bytes, replicas, preferred leaders."""
+    old, new = _figures(before), _figures(later)
+    return tuple(BrokerEffect(broker, old[broker], new[broker]) for broker in before.load.brokers)
+
+
+def _figures(seen: Sighting) -> dict[BrokerId, tuple[int, int, int]]:
+    """By broker: bytes of replicas, replicas, partitions that it is the preferred leader of."""
+    load, brokers = seen.load, len(seen.load.brokers)
+    held = held_bytes(seen)
+    replicas = np.bincount(load.replicas[load.replicas >= 0], minlength=brokers).tolist()
+    leaders = np.bincount(load.replicas[:, 0], minlength=brokers).tolist()
+    return {
+        broker: (round(held[broker]), int(replicas[at]), int(leaders[at])) for at, broker in enumerate(load.brokers)
+    }
+
+
+def voted(proposal: KeptProposal, vote: Vote, wanted: int) -> KeptProposal:
+    """A proposal after somebody's word; with `wanted` different people's approval it is approved.
+
+    Raises:
+        OrderRefused: it is stale or decided already, or this person has approved it before.
+    """
+    state = proposal.state
+    if state is ProposalState.STALE:
+        raise OrderRefused(Refusal.STALE, f"{proposal.id} is stale: {proposal.outcome}")
+    if state not in UNBEGUN or (vote.approves and state is ProposalState.APPROVED):
+        told = f"{proposal.id} is {state.value} already"
+        way_out = "; `stop` and `rollback` turn what is under way" if state in _BEGUN else ""
+        raise OrderRefused(Refusal.ALREADY_DECIDED, told + way_out)
+    if vote.approves and any(each.who == vote.who and each.approves for each in proposal.votes):
+        told = f"{vote.who} has approved {proposal.id} already, and {wanted} different people have to"
+        raise OrderRefused(Refusal.ALREADY_DECIDED, told)
+    votes = (*proposal.votes, vote)
+    if not vote.approves:
+        outcome = f"declined by {vote.who}" + (f": {vote.comment}" if vote.comment else "")
+        return replace(proposal, votes=votes, state=ProposalState.DECLINED, changed_at_ms=vote.at_ms, outcome=outcome)
+    if len({each.who for each in votes if each.approves}) < wanted:
+        return replace(proposal, votes=votes)
+    return replace(proposal, votes=votes, state=ProposalState.APPROVED, changed_at_ms=vote.at_ms)
+
+
+def next_to_begin(kept: Sequence[KeptProposal]) -> KeptProposal | None:
+    """The approved proposal that is begun now: nothing holds it back, and no other one is under way."""
+    if any(each.state in _BEGUN for each in kept):
+        return None
+    places = {scope.value: at for at, scope in enumerate(MENDS)}
+    able = [each for each in kept if each.state is ProposalState.APPROVED and not each.held_back]
+    return min(able, key=lambda each: (places.get(each.scope, len(places)), each.made_at_ms), default=None)
+
+
+def quiet_scopes(kept: Sequence[KeptProposal], now_ms: int, quiet_ms: int) -> tuple[str, ...]:
+    """Scopes of which a proposal was declined a short while ago: they are not proposed again so soon."""
+    return tuple(
+        sorted(
+            {
+                each.scope
+                for each in kept
+                if each.state is ProposalState.DECLINED and 0 <= now_ms - each.changed_at_ms < quiet_ms
+            }
+        )
+    )

@@ -1,0 +1,96 @@
+"""A door for commands on the same host: a UNIX socket whose file says who may knock, and whose kernel says who does.
+
+One request and one answer for each connection, each a line of JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pwd
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from shunter.errors import DriverError
+
+MOST_BYTES = 64 * 1024 * 1024
+"""An answer is at most so long: the moves of a great plan."""
+ASKED_WITHIN_S = 10.0
+
+Answering = Callable[[Any, str], Awaitable[Any]]
+"""(request, the user's name) to the answer."""
+
+
+@contextlib.asynccontextmanager
+async def open_door(path: Path, answering: Answering) -> AsyncIterator[None]:
+    """Answer whoever may open the socket's file: its owner alone. Pre: nobody else serves from this folder.
+
+    Raises:
+        DriverError: the socket can't be made there.
+    """
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, TimeoutError, ValueError, asyncio.LimitOverrunError):
+            async with asyncio.timeout(ASKED_WITHIN_S):
+                line = await reader.readline()
+            if line:
+                writer.write(orjson.dumps(await answering(orjson.loads(line), _user(writer))) + b"\n")
+                await writer.drain()
+        writer.close()
+
+    try:
+        await asyncio.to_thread(path.unlink, missing_ok=True)
+        made = os.umask(0o177)
+        try:
+            server = await asyncio.start_unix_server(answer, path, limit=1024 * 1024)
+        finally:
+            os.umask(made)
+    except OSError as error:
+        raise DriverError(f"{path}: can't be listened on: {error}", retriable=False) from error
+    try:
+        async with server:
+            yield
+    finally:
+        await asyncio.to_thread(path.unlink, missing_ok=True)
+
+
+def _user(writer: asyncio.StreamWriter) -> str:
+    """Who asks, as the kernel says."""
+    link: socket.socket = writer.get_extra_info("socket")
+    _process, user, _group = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"user {user}"
+
+
+async def ask_at_door(path: Path, request: object, within_s: float = 60.0) -> Any:
+    """Ask the service that serves from this folder.
+
+    Raises:
+        DriverError: nobody serves there, we are not let in, or there is no answer.
+    """
+    try:
+        async with asyncio.timeout(within_s):
+            reader, writer = await asyncio.open_unix_connection(path, limit=MOST_BYTES)
+            try:
+                writer.write(orjson.dumps(request) + b"\n")
+                line = await reader.readline()
+            finally:
+                writer.close()
+    except (FileNotFoundError, ConnectionRefusedError) as error:
+        told = f"no service serves from {path.parent}: start `shunter serve FILE`, or name its folder by --state-dir"
+        raise DriverError(told, retriable=True) from error
+    except PermissionError as error:
+        raise DriverError(f"{path}: the service belongs to another user: {error.strerror}", retriable=False) from error
+    except (OSError, TimeoutError) as error:
+        raise DriverError(f"{path}: no answer: {error}", retriable=True) from error
+    if not line:
+        raise DriverError(f"{path}: the service ended before it answered", retriable=True)
+    return orjson.loads(line)

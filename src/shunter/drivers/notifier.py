@@ -1,0 +1,98 @@
+"""One notification to one receiver: a webhook, Slack, Alertmanager, or a command of the operator's. Blocks, for a while at most."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import ssl
+import subprocess
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from shunter.errors import DriverError
+from shunter.model.service import HistoryEvent, Notifier, NotifierKind
+
+WITHIN_S = 10.0
+_OVER = ("condition-over", "cluster-back", "resume-all", "proposal-done")
+"""Kinds that end what they are about: Alertmanager resolves its alert."""
+
+
+def notify(receiver: Notifier, event: HistoryEvent, left_out: int) -> None:
+    """Send an event. `left_out`: so many before it were never sent.
+
+    Raises:
+        DriverError: it did not get there; `.retriable` says whether trying again makes sense.
+    """
+    if receiver.kind is NotifierKind.COMMAND:
+        _run(receiver, event, left_out)
+    else:
+        _post(receiver.url, message(receiver.kind, event, left_out))
+
+
+def message(kind: NotifierKind, event: HistoryEvent, left_out: int) -> Any:
+    """What is posted, as each receiver wants it."""
+    at = _told_time(event.at_ms)
+    text = f"[{event.cluster or 'fleet'}] {event.text}"
+    if left_out:
+        text = f"{text} ({left_out} messages before this one were left out)"
+    if kind is NotifierKind.SLACK:
+        return {"text": f"{text} ({at})"}
+    if kind is NotifierKind.ALERTMANAGER:
+        labels = {"alertname": "Shunter", "cluster": event.cluster, "kind": _about(event), "subject": event.subject}
+        alert = {"labels": labels, "annotations": {"summary": text}, "startsAt": at}
+        if event.kind in _OVER:
+            alert["endsAt"] = _told_time(event.until_ms or event.at_ms)
+        return [alert]
+    fields = ("cluster", "at_ms", "kind", "text", "subject", "who", "cause", "until_ms")
+    return {name: getattr(event, name) for name in fields} | {"left_out": left_out}
+
+
+def _about(event: HistoryEvent) -> str:
+    """The kind that begins what an event ends, so that both have the same labels."""
+    begins = {"condition-over": "condition", "cluster-back": "cluster-unreachable", "resume-all": "pause-all"}
+    return begins.get(event.kind, event.kind)
+
+
+def _told_time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _post(url: str, document: Any) -> None:
+    parts = urlsplit(url)
+    path = parts._replace(scheme="", netloc="").geturl() or "/"
+    host, port = parts.hostname or "", parts.port
+    link: http.client.HTTPConnection
+    if parts.scheme == "https":
+        link = http.client.HTTPSConnection(host, port, timeout=WITHIN_S, context=ssl.create_default_context())
+    else:
+        link = http.client.HTTPConnection(host, port, timeout=WITHIN_S)
+    try:
+        link.request("POST", path, orjson.dumps(document), {"Content-Type": "application/json"})
+        answer = link.getresponse()
+        answer.read(4096)
+    except (OSError, http.client.HTTPException) as error:
+        # Not the whole URL: what comes after the host is often a secret.
+        raise DriverError(f"{parts.scheme}://{parts.netloc}: {error}", retriable=True) from error
+    finally:
+        link.close()
+    if answer.status >= http.client.MULTIPLE_CHOICES:
+        again = answer.status >= http.client.INTERNAL_SERVER_ERROR or answer.status == http.client.TOO_MANY_REQUESTS
+        raise DriverError(f"{parts.scheme}://{parts.netloc}: answered {answer.status}", retriable=again)
+
+
+def _run(receiver: Notifier, event: HistoryEvent, left_out: int) -> None:
+    """Run a command: the event as JSON on its standard input, and its parts in the environment."""
+    told = {f"SHUNTER_{name.upper()}": str(getattr(event, name)) for name in ("cluster", "kind", "text", "subject")}
+    document = orjson.dumps(message(NotifierKind.WEBHOOK, event, left_out))
+    try:
+        done = subprocess.run(
+            receiver.command, input=document, env=os.environ | told, capture_output=True, timeout=WITHIN_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DriverError(f"{receiver.command[0]}: {error}", retriable=False) from error
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip()[:200]
+        raise DriverError(f"{receiver.command[0]}: exit status {done.returncode}: {said}", retriable=False)

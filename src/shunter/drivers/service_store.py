@@ -1,0 +1,305 @@
+"""The service's own memory: one SQLite file, WAL mode, every batch one transaction, synced before anything follows from it.
+
+What executions did is not here: the journal of each cluster knows. What is here says what was proposed, decided, wanted
+and seen. Tables: `about` (version), `proposals`, `events`, `intents`, `switches`, `memories`, `looks`, `answers`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from shunter.errors import DriverError, FormatError
+from shunter.formats.keeper_memory import decode_memories, encode_memories
+from shunter.formats.service_records import (
+    VERSION,
+    decode_look,
+    decode_proposal,
+    encode_look,
+    encode_proposal,
+)
+from shunter.model.keeper import Memory
+from shunter.model.service import (
+    OPEN,
+    HistoryEvent,
+    IntentKind,
+    KeptIntent,
+    KeptProposal,
+    KeyedAnswer,
+    KillSwitch,
+    LookGist,
+    OrderDone,
+    StoreBatch,
+)
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS proposals (id TEXT PRIMARY KEY, cluster TEXT NOT NULL, state TEXT NOT NULL,
+    made_at_ms INTEGER NOT NULL, changed_at_ms INTEGER NOT NULL, body TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS proposals_by_cluster ON proposals (cluster, made_at_ms);
+CREATE TABLE IF NOT EXISTS events (number INTEGER PRIMARY KEY AUTOINCREMENT, cluster TEXT NOT NULL,
+    at_ms INTEGER NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL, subject TEXT NOT NULL, who TEXT NOT NULL, cause TEXT NOT NULL, until_ms INTEGER, facts TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS events_by_time ON events (at_ms);
+CREATE TABLE IF NOT EXISTS intents (cluster TEXT NOT NULL, kind TEXT NOT NULL, about TEXT NOT NULL,
+    value INTEGER NOT NULL, who TEXT NOT NULL, at_ms INTEGER NOT NULL, comment TEXT NOT NULL, PRIMARY KEY (cluster, kind, about));
+CREATE TABLE IF NOT EXISTS switches (cluster TEXT PRIMARY KEY, who TEXT NOT NULL,
+    at_ms INTEGER NOT NULL, comment TEXT NOT NULL, kept TEXT NOT NULL, lifted INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS memories (cluster TEXT PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS looks (cluster TEXT NOT NULL, at_ms INTEGER NOT NULL, body TEXT NOT NULL,
+    PRIMARY KEY (cluster, at_ms));
+CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, body TEXT NOT NULL, at_ms INTEGER NOT NULL,
+    text TEXT, proposal TEXT);
+"""
+DAY_MS = 24 * 3_600_000
+LOOKS_KEPT_MS = 90 * DAY_MS
+ANSWERS_KEPT_MS = 7 * DAY_MS
+
+
+class StoreFailed(DriverError):
+    """The store can't be written or read now: the disk is full, or it refuses."""
+
+
+class StoreDamaged(FormatError):
+    """What is in the file can't be trusted."""
+
+
+class ServiceTaken(DriverError):
+    """Another service of this host serves from the same folder."""
+
+
+class ServiceSeat:
+    """The right to serve from a folder; kept until `leave`, or until the process ends, for the kernel unlocks the file."""
+
+    def __init__(self, folder: Path) -> None:
+        """Take it.
+
+        Raises:
+            ServiceTaken: somebody else has it; says who.
+            StoreFailed: the folder can't be made or written to.
+        """
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._descriptor = os.open(folder / "service.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise StoreFailed(
+                f"{folder}: can't be used as a state folder: {error.strerror}", retriable=False
+            ) from error
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(self._descriptor, 64, 0).decode(errors="replace") or "another process"
+            os.close(self._descriptor)
+            raise ServiceTaken(f"{folder}: {holder} serves from this folder", retriable=True) from None
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"process {os.getpid()}".encode(), 0)
+
+    def leave(self) -> None:
+        """Give it back. The file stays: a name that goes away could be locked twice."""
+        os.close(self._descriptor)
+
+
+class ServiceStore:
+    """One store. Not thread-safe: one thread at a time, as `asyncio.to_thread` under a lock does."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the file, and see that it is whole.
+
+        Raises:
+            StoreDamaged: it is no such file, it is damaged, or of a version that is not understood.
+            StoreFailed: the disk refuses.
+        """
+        self.path = path
+        try:
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA synchronous=FULL")
+            (told,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
+            if told != "ok":
+                raise StoreDamaged(str(path), f"is damaged: {told}")
+            with self._transaction():
+                for statement in filter(str.strip, _SCHEMA.split(";\n")):
+                    self._connection.execute(statement)
+                self._connection.execute("INSERT OR IGNORE INTO about VALUES ('version', ?)", (str(VERSION),))
+            row = self._connection.execute("SELECT value FROM about WHERE name = 'version'").fetchone()
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise StoreFailed(f"{path}: can't be opened: {error}", retriable=True) from error
+            raise StoreDamaged(str(path), f"is no store of the service: {error}") from error
+        if row[0] != str(VERSION):
+            raise StoreDamaged(str(path), f"is of version {row[0]}, and this program understands {VERSION}")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.DatabaseError):
+                self._connection.execute("ROLLBACK")
+            raise
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """SQLite's errors as ours."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise StoreFailed(f"{self.path}: {error}", retriable=True) from error
+        except sqlite3.DatabaseError as error:
+            raise StoreDamaged(str(self.path), str(error)) from error
+
+    def write(self, batch: StoreBatch) -> None:
+        """Make a batch durable, all or none.
+
+        Raises:
+            StoreFailed: the disk refuses; nothing was written.
+            StoreDamaged: the file can't be trusted any more.
+        """
+        with self._guarded(), self._transaction():
+            run = self._connection.execute
+            for proposal in batch.proposals:
+                row = (proposal.id, proposal.cluster, proposal.state.value, proposal.made_at_ms)
+                run(
+                    "INSERT OR REPLACE INTO proposals VALUES (?, ?, ?, ?, ?, ?)",
+                    (*row, proposal.changed_at_ms, encode_proposal(proposal)),
+                )
+            for event in batch.events:
+                self._write_event(event)
+            for cluster, intent in batch.intents:
+                kept = (cluster, intent.kind.value, intent.about, intent.value, intent.who, intent.at_ms)
+                run("INSERT OR REPLACE INTO intents VALUES (?, ?, ?, ?, ?, ?, ?)", (*kept, intent.comment))
+            for cluster, kind, about in batch.intents_gone:
+                run("DELETE FROM intents WHERE cluster = ? AND kind = ? AND about = ?", (cluster, kind.value, about))
+            for switch in batch.switches:
+                paused = (switch.cluster, switch.who, switch.at_ms, switch.comment)
+                kept_paused = orjson.dumps(switch.kept).decode()
+                run("INSERT OR REPLACE INTO switches VALUES (?, ?, ?, ?, ?, ?)", (*paused, kept_paused, switch.lifted))
+            for cluster in batch.switches_gone:
+                run("DELETE FROM switches WHERE cluster = ?", (cluster,))
+            self._write_look(batch)
+            if batch.answer_gone:
+                run("DELETE FROM answers WHERE key = ?", (batch.answer_gone,))
+            if batch.answer is not None:
+                self._write_answer(batch.answer)
+
+    def _write_event(self, event: HistoryEvent) -> None:
+        self._connection.execute(
+            "INSERT INTO events (cluster, at_ms, kind, text, subject, who, cause, until_ms, facts) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                event.cluster,
+                event.at_ms,
+                event.kind,
+                event.text,
+                event.subject,
+                event.who,
+                event.cause,
+                event.until_ms,
+                orjson.dumps(dict(event.facts)).decode(),
+            ),
+        )
+
+    def _write_look(self, batch: StoreBatch) -> None:
+        run = self._connection.execute
+        if batch.memory is not None:
+            cluster, memory = batch.memory
+            run("INSERT OR REPLACE INTO memories VALUES (?, ?)", (cluster, encode_memories({cluster: memory})))
+        if batch.look is not None:
+            cluster, gist = batch.look
+            run("INSERT OR REPLACE INTO looks VALUES (?, ?, ?)", (cluster, gist.at_ms, encode_look(gist)))
+            run("DELETE FROM looks WHERE cluster = ? AND at_ms < ?", (cluster, gist.at_ms - LOOKS_KEPT_MS))
+
+    def _write_answer(self, answer: KeyedAnswer) -> None:
+        done = (None, None) if answer.done is None else tuple(answer.done)
+        run = self._connection.execute
+        run("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)", (answer.key, answer.order, answer.at_ms, *done))
+        run("DELETE FROM answers WHERE at_ms < ?", (answer.at_ms - ANSWERS_KEPT_MS,))
+
+    def proposals(self, cluster: str, *, ended: bool, most: int = 200) -> tuple[KeptProposal, ...]:
+        """Proposals of a cluster, the latest first. Those that are open are never left out."""
+        names = orjson.dumps([state.value for state in OPEN]).decode()
+        with self._guarded():
+            rows = self._connection.execute(
+                "SELECT body FROM proposals WHERE cluster = ? AND state IN (SELECT value FROM json_each(?))",
+                (cluster, names),
+            ).fetchall()
+            if ended:
+                rows += self._connection.execute(
+                    "SELECT body FROM proposals WHERE cluster = ? AND state NOT IN (SELECT value FROM json_each(?)) "
+                    "ORDER BY changed_at_ms DESC LIMIT ?",
+                    (cluster, names, most),
+                ).fetchall()
+        found = [decode_proposal(str(body), str(self.path)) for (body,) in rows]
+        return tuple(sorted(found, key=lambda each: each.made_at_ms, reverse=True))
+
+    def events(self, cluster: str, since_ms: int, until_ms: int | None, most: int) -> tuple[HistoryEvent, ...]:
+        """The latest `most` events of [since_ms, until_ms), the oldest first; cluster "": of all clusters."""
+        with self._guarded():
+            rows = self._connection.execute(
+                "SELECT number, cluster, at_ms, kind, text, subject, who, cause, until_ms, facts FROM events "
+                "WHERE at_ms >= ? AND at_ms < ? AND (? = '' OR cluster IN (?, '')) ORDER BY number DESC LIMIT ?",
+                (since_ms, 2**62 if until_ms is None else until_ms, cluster, cluster, most),
+            ).fetchall()
+        return tuple(_event(row) for row in reversed(rows))
+
+    def intents(self) -> dict[str, tuple[KeptIntent, ...]]:
+        """Intents by cluster."""
+        with self._guarded():
+            rows = self._connection.execute(
+                "SELECT cluster, kind, about, value, who, at_ms, comment FROM intents ORDER BY cluster, kind, about"
+            ).fetchall()
+        found: dict[str, tuple[KeptIntent, ...]] = {}
+        for cluster, kind, *rest in rows:
+            found[cluster] = (*found.get(cluster, ()), KeptIntent(IntentKind(kind), *rest))
+        return found
+
+    def switches(self) -> dict[str, KillSwitch]:
+        """Kill switches by cluster; "": the fleet's."""
+        with self._guarded():
+            rows = self._connection.execute("SELECT * FROM switches").fetchall()
+        return {
+            cluster: KillSwitch(cluster, who, at_ms, comment, tuple(orjson.loads(kept)), bool(lifted))
+            for cluster, who, at_ms, comment, kept, lifted in rows
+        }
+
+    def memory(self, cluster: str) -> Memory | None:
+        """What the last look left."""
+        with self._guarded():
+            row = self._connection.execute("SELECT body FROM memories WHERE cluster = ?", (cluster,)).fetchone()
+        return None if row is None else decode_memories(bytes(row[0]), str(self.path)).get(cluster)
+
+    def looks(self, cluster: str, since_ms: int) -> tuple[LookGist, ...]:
+        """Gists of looks, the oldest first."""
+        with self._guarded():
+            rows = self._connection.execute(
+                "SELECT at_ms, body FROM looks WHERE cluster = ? AND at_ms >= ? ORDER BY at_ms", (cluster, since_ms)
+            ).fetchall()
+        return tuple(decode_look(int(at_ms), str(body), str(self.path)) for at_ms, body in rows)
+
+    def answer(self, key: str) -> KeyedAnswer | None:
+        """What an order with this key was answered; None: there was none."""
+        with self._guarded():
+            row = self._connection.execute(
+                "SELECT key, body, at_ms, text, proposal FROM answers WHERE key = ?", (key,)
+            ).fetchone()
+        if row is None:
+            return None
+        key, body, at_ms, text, proposal = row
+        return KeyedAnswer(key, body, at_ms, None if text is None else OrderDone(text, proposal or ""))
+
+
+def _event(row: tuple[Any, ...]) -> HistoryEvent:
+    number, cluster, at_ms, kind, text, subject, who, cause, until_ms, facts = row
+    return HistoryEvent(number, cluster, at_ms, kind, text, subject, who, cause, until_ms, orjson.loads(facts))

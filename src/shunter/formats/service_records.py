@@ -1,0 +1,98 @@
+"""What the service keeps of proposals, intents, looks and events: JSON, strict about what is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from shunter.errors import FormatError
+from shunter.model.service import (
+    BrokerEffect,
+    KeptProposal,
+    LookGist,
+    PlannedChange,
+    ProposalState,
+    ServiceOrder,
+    Vote,
+)
+
+VERSION = 1
+
+
+def encode_proposal(proposal: KeptProposal) -> str:
+    """A proposal as one JSON object."""
+    document = {
+        name: getattr(proposal, name)
+        for name in KeptProposal.__dataclass_fields__
+        if name not in ("changes", "votes", "brokers", "state")
+    }
+    document["state"] = proposal.state.value
+    document["changes"] = [list(each) for each in proposal.changes]
+    document["votes"] = [list(each) for each in proposal.votes]
+    document["brokers"] = [list(each) for each in proposal.brokers]
+    return orjson.dumps(document).decode()
+
+
+def decode_proposal(raw: str, place: str) -> KeptProposal:
+    """Read it.
+
+    Raises:
+        FormatError: it is none.
+    """
+    try:
+        document: dict[str, Any] = orjson.loads(raw)
+        document["state"] = ProposalState(document["state"])
+        document["changes"] = tuple(
+            PlannedChange(str(topic), int(partition), tuple(replicas), tuple(original))
+            for topic, partition, replicas, original in document["changes"]
+        )
+        document["votes"] = tuple(Vote(*each) for each in document["votes"])
+        document["brokers"] = tuple(
+            BrokerEffect(int(broker), (before[0], before[1], before[2]), (after[0], after[1], after[2]))
+            for broker, before, after in document["brokers"]
+        )
+        for name in ("conditions", "reasons", "held_back", "undone"):
+            document[name] = tuple(map(str, document[name]))
+        return KeptProposal(**document)
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, IndexError) as error:
+        raise FormatError(place, f"is no proposal: {error!r}") from error
+
+
+def encode_look(gist: LookGist) -> str:
+    """What is kept of a look, as one JSON object."""
+    return orjson.dumps(
+        {
+            "brokers": [list(each) for each in gist.disks],
+            "partitions": gist.partitions,
+            "under_replicated": gist.under_replicated,
+            "conditions": list(gist.conditions),
+        }
+    ).decode()
+
+
+def decode_look(at_ms: int, raw: str, place: str) -> LookGist:
+    """Read it.
+
+    Raises:
+        FormatError: it is none.
+    """
+    try:
+        document = orjson.loads(raw)
+        return LookGist(
+            at_ms,
+            tuple((int(broker), int(used), int(total)) for broker, used, total in document["brokers"]),
+            int(document["partitions"]),
+            int(document["under_replicated"]),
+            tuple(map(str, document["conditions"])),
+        )
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        raise FormatError(place, f"is no look: {error!r}") from error
+
+
+def encode_order(order: ServiceOrder) -> str:
+    """An order as one JSON object: two that ask for the same are the same text."""
+    return orjson.dumps([order.kind.value, order.cluster, list(order.about), order.value]).decode()
+
+
+__all__ = ["VERSION", "decode_look", "decode_proposal", "encode_look", "encode_order", "encode_proposal"]

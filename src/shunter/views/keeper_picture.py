@@ -1,0 +1,326 @@
+"""A cluster as the keeper saw it last, as page and API show it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shunter.core.keeper.judgement import Judgement
+from shunter.core.keeper.memory import Holding
+from shunter.core.keeper.requests import scopes_of
+from shunter.core.keeper.runway import DiskRunway
+from shunter.core.keeper.sighting import Sighting, frozen_topics
+from shunter.core.keeper.signs import under_min_isr
+from shunter.model.keeper import MENDED, Condition, KeeperPolicy, Mode
+from shunter.model.partition import TopicPartition
+from shunter.model.service import KeptIntent, KeptProposal, KillSwitch, ProposalState
+from shunter.views.execution import OPEN_STATES, ExecutionView
+from shunter.views.keeper import view_condition, view_proposal
+from shunter.views.service import (
+    MOST_NAMED,
+    MOST_TOPICS,
+    ClusterHealth,
+    FleetRow,
+    KeptBrokerView,
+    KeptClusterView,
+    KeptConditionView,
+    MovesView,
+    MoveView,
+    TopicGist,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenCluster:
+    """What the last look of a cluster came to."""
+
+    sighting: Sighting
+    judgement: Judgement
+    policy: KeeperPolicy
+    """With all intents."""
+    runway: DiskRunway
+
+
+@dataclass(frozen=True, slots=True)
+class Surrounding:
+    """What there is to say of a cluster beside the last look."""
+
+    health: ClusterHealth
+    intents: tuple[KeptIntent, ...] = ()
+    proposals: tuple[KeptProposal, ...] = ()
+    execution: ExecutionView | None = None
+    paused: KillSwitch | None = None
+
+
+def dressed(page: KeptClusterView, around: Surrounding) -> KeptClusterView:
+    """The page of a cluster with what changes between two looks. Cheap, whatever the size of the cluster."""
+    execution = around.execution if around.execution is not None and around.execution.running else None
+    row = replace(
+        page.row,
+        health=around.health,
+        moves_open=0 if execution is None else _open_count(execution),
+        share=None if execution is None else execution.share,
+        left_ms=None if execution is None else execution.left_ms,
+        proposals_waiting=sum(each.state is ProposalState.WAITING for each in around.proposals),
+        paused=around.paused,
+    )
+    receives, gives = _traffic(execution)
+    brokers = tuple(replace(each, receives=receives[each.id], gives=gives[each.id]) for each in page.brokers)
+    return replace(page, row=row, brokers=brokers, intents=around.intents)
+
+
+def page_of(seen: SeenCluster, name: str, file: Mapping[str, Any]) -> KeptClusterView:
+    """The page of a cluster as a look saw it; `file` is its table of the policy file. Cost: O(partitions)."""
+    sighting, judgement = seen.sighting, seen.judgement
+    partitions = sighting.inventory.partitions
+    lacking = [_name(each.topic, each.partition) for each in partitions if len(each.isr) < len(each.replicas)]
+    offline = [_name(each.topic, each.partition) for each in partitions if each.leader < 0]
+    below = sorted(map(str, under_min_isr(sighting)))
+    counts = (len(lacking), len(below), len(offline))
+    topics = _topics(seen)
+    return KeptClusterView(
+        version=0,
+        row=_row(seen, name, counts),
+        brokers=_brokers(seen),
+        conditions=tuple(_condition(each, seen) for each in judgement.holding),
+        prospects=tuple(map(view_proposal, judgement.proposals)),
+        policy=dict(file),
+        topics=tuple(topics[:MOST_TOPICS]),
+        topics_in_all=len(topics),
+        under_replicated=tuple(lacking[:MOST_NAMED]),
+        under_min_isr=tuple(below[:MOST_NAMED]),
+        offline=tuple(offline[:MOST_NAMED]),
+        throttles_left=tuple(
+            f"{key.kind} {key.name}: {key.setting} = {value}" for key, value in sighting.check_up.throttles
+        ),
+    )
+
+
+def _name(topic: str, partition: int) -> str:
+    return str(TopicPartition(topic, partition))
+
+
+def _row(seen: SeenCluster, name: str, counts: tuple[int, int, int]) -> FleetRow:
+    sighting = seen.sighting
+    held = _held(sighting)
+    live = [held.get(broker.id, 0) for broker in sighting.inventory.brokers]
+    mean = sum(live) / len(live) if live else 0.0
+    used = [
+        1 - broker.disk_usable_bytes / broker.disk_total_bytes
+        for broker in sighting.inventory.brokers
+        if broker.disk_total_bytes and broker.disk_usable_bytes is not None
+    ]
+    return FleetRow(
+        name=name,
+        cluster_id=sighting.inventory.cluster_id,
+        health=ClusterHealth(),
+        brokers=len(sighting.inventory.brokers),
+        brokers_down=sighting.dead,
+        partitions=len(sighting.inventory.partitions),
+        under_replicated=counts[0],
+        under_min_isr=counts[1],
+        offline=counts[2],
+        balance=max(abs(each / mean - 1) for each in live) if mean > 0 else None,
+        disk_used=max(used, default=None),
+        runway_days=seen.runway.days,
+        runway_why=seen.runway.why,
+        conditions=len(seen.judgement.holding),
+    )
+
+
+def _open_count(execution: ExecutionView) -> int:
+    return sum(execution.counts.get(state, 0) for state in OPEN_STATES)
+
+
+def _held(sighting: Sighting) -> Mapping[int, int]:
+    held: Counter[int] = Counter()
+    for partition in sighting.inventory.partitions:
+        for broker, size in partition.sizes:
+            held[broker] += size
+    return held
+
+
+def _brokers(seen: SeenCluster) -> tuple[KeptBrokerView, ...]:
+    sighting, policy = seen.sighting, seen.policy
+    held = _held(sighting)
+    replicas, leaders, preferred, offline = Counter[int](), Counter[int](), Counter[int](), Counter[int]()
+    for each in sighting.inventory.partitions:
+        replicas.update(each.replicas)
+        leaders[each.leader] += 1
+        preferred[each.replicas[0]] += 1
+        offline.update(each.offline)
+    safe = safe_to_remove(sighting, policy)
+    live = {broker.id: broker for broker in sighting.inventory.brokers}
+    found: list[KeptBrokerView] = []
+    for broker in sorted({*live, *replicas}):
+        known = live.get(broker)
+        found.append(
+            KeptBrokerView(
+                id=broker,
+                rack=None if known is None else known.rack,
+                live=known is not None,
+                replica_bytes=held.get(broker, 0),
+                disk_total=None if known is None else known.disk_total_bytes,
+                disk_usable=None if known is None else known.disk_usable_bytes,
+                replicas=replicas[broker],
+                leaders=leaders[broker],
+                preferred=preferred[broker],
+                offline=offline[broker],
+                drained=broker in policy.intents.drain,
+                demoted=broker in policy.intents.demote,
+                frozen=broker in policy.rails.frozen_brokers,
+                safe_to_remove=broker in safe,
+            )
+        )
+    return tuple(found)
+
+
+def safe_to_remove(sighting: Sighting, policy: KeeperPolicy) -> tuple[int, ...]:
+    """Brokers that are drained, hold nothing, and that nothing is on its way to; nothing is known while moves are not."""
+    if any(what == "moves" for what, _why in sighting.check_up.unread):
+        return ()
+    busy = {broker for each in sighting.inventory.partitions for broker in each.replicas}
+    busy |= {broker for each in sighting.check_up.ongoing.values() for broker in (*each.replicas, *each.adding)}
+    return tuple(broker for broker in sorted(policy.intents.drain) if broker not in busy)
+
+
+def _traffic(execution: ExecutionView | None) -> tuple[Counter[int], Counter[int]]:
+    receives, gives = Counter[int](), Counter[int]()
+    for row in () if execution is None else execution.moves:
+        if row.state in OPEN_STATES:
+            goal = row.original if row.direction == "back" else row.target
+            receives.update(set(goal) - set(row.current))
+            gives.update(set(row.current) - set(goal))
+    return receives, gives
+
+
+def _condition(holding: Holding, seen: SeenCluster) -> KeptConditionView:
+    condition = holding.sign.subject.condition
+    mode = seen.policy.mode(condition)
+    return KeptConditionView(view_condition(holding), mode.value, _why_not(condition, mode, seen))
+
+
+def _why_not(condition: Condition, mode: Mode, seen: SeenCluster) -> tuple[str, ...]:
+    if condition not in MENDED:
+        return ("no plan mends this",)
+    if mode is Mode.NOTIFY:
+        return ("the policy lets it be told alone",)
+    scopes = scopes_of([condition])
+    for proposal in seen.judgement.proposals:
+        if proposal.scope in scopes and condition in proposal.conditions:
+            return proposal.held_back if proposal.changes else proposal.undone or ("the planner finds nothing",)
+    return ("it has not held for long enough",)
+
+
+def _topics(seen: SeenCluster) -> list[TopicGist]:
+    frozen = frozen_topics(seen.sighting, seen.policy.rails)
+    count, size, lacking = Counter[str](), Counter[str](), Counter[str]()
+    factors: dict[str, set[int]] = {}
+    for each in seen.sighting.inventory.partitions:
+        count[each.topic] += 1
+        size[each.topic] += sum(held for _broker, held in each.sizes)
+        lacking[each.topic] += len(each.isr) < len(each.replicas)
+        factors.setdefault(each.topic, set()).add(len(each.replicas))
+    rows = [
+        TopicGist(name, count[name], tuple(sorted(factors[name])), size[name], lacking[name], name in frozen)
+        for name in count
+    ]
+    return sorted(rows, key=lambda row: (-row.bytes, row.name))
+
+
+def view_moves(
+    execution: ExecutionView | None,
+    isr: Mapping[str, tuple[int, ...]],
+    others: Sequence[MoveView],
+    proposal: str,
+    paused: KillSwitch | None,
+) -> MovesView:
+    """What moves in a cluster: ours as the executor tells them, those of others as the last look saw them.
+
+    Args:
+        execution: None: this process drives nothing there.
+        isr: In-sync replicas by partition's name, as the executor saw them last.
+        others: As the last look saw them.
+        proposal: The proposal that is being carried out; "": none.
+        paused: The kill switch.
+    """
+    ours = () if execution is None else tuple(_ours(execution, isr))
+    opened = tuple(row for row in ours if row.state in OPEN_STATES)
+    ended = tuple(row for row in ours if row.state not in OPEN_STATES)
+    names = {row.partition for row in opened}
+    foreign = tuple(row for row in others if row.partition not in names)
+    if execution is None or not execution.running:
+        at_ms = 0 if execution is None else execution.at_ms
+        why = "another's moves tell no end" if foreign else "nothing is being moved"
+        return MovesView(0, at_ms, "", (*foreign, *ended), why_no_eta=why, paused=paused)
+    why = "" if execution.left_ms is not None else execution.held or "nothing was copied for long enough yet"
+    return MovesView(
+        version=0,
+        at_ms=execution.at_ms,
+        proposal=proposal,
+        moves=(*opened, *foreign, *ended),
+        total_bytes=execution.total_bytes,
+        copied_bytes=execution.copied_bytes,
+        share=execution.share,
+        bytes_per_s=execution.bytes_per_s,
+        limit=execution.limit,
+        left_ms=execution.left_ms,
+        low_ms=execution.low_ms,
+        high_ms=execution.high_ms,
+        why_no_eta=why,
+        rollback_bytes=execution.rollback_bytes,
+        paused=paused,
+        silent_ms=execution.silent_ms,
+    )
+
+
+def _ours(execution: ExecutionView, isr: Mapping[str, tuple[int, ...]]) -> Iterable[MoveView]:
+    for row in execution.moves:
+        yield MoveView(
+            partition=row.partition,
+            whose="ours",
+            state=row.state,
+            direction=row.direction,
+            original=row.original,
+            replicas=row.current,
+            isr=isr.get(row.partition, ()),
+            target=row.target,
+            step=row.step,
+            steps=row.steps,
+            total_bytes=row.total_bytes,
+            copied_bytes=row.copied_bytes,
+            rollback_bytes=row.rollback_bytes,
+            waits=row.waits,
+            stuck=row.stuck,
+        )
+
+
+def others_moves(sighting: Sighting) -> Iterable[MoveView]:
+    """What is being moved in a cluster and is not in our journal."""
+    isrs: dict[str, Sequence[int]] = {
+        _name(each.topic, each.partition): each.isr for each in sighting.inventory.partitions
+    }
+    journalled = {str(tp) for tp in sighting.journal.open_moves}
+    for tp, ongoing in sorted(sighting.check_up.ongoing.items()):
+        name = str(tp)
+        if name not in journalled:
+            isr = tuple(isrs.get(name, ()))
+            yield MoveView(
+                partition=name,
+                whose="another's",
+                state="moving",
+                direction="forward",
+                original=ongoing.original,
+                replicas=ongoing.replicas,
+                isr=isr,
+                target=ongoing.target,
+                step=None,
+                steps=0,
+                total_bytes=None,
+                copied_bytes=None,
+                rollback_bytes=None,
+                waits="",
+                stuck="",
+            )

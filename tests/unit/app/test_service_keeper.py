@@ -1,0 +1,382 @@
+"""The keeper that acts: nothing is lost or doubled, whenever the service dies; and the kill switch holds."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from service_world import LOPSIDED, MIB, Clock, Killed, Life, MortalStore, Yard, policy
+
+from shunter.model.execution import CommandKind, OngoingReassignment
+from shunter.model.keeper import KeeperPolicy, Mode
+from shunter.model.service import (
+    OPEN,
+    OrderKind,
+    OrderRefused,
+    ProposalState,
+    Refusal,
+    ServiceOrder,
+    Signature,
+)
+
+ANNA, BEN = Signature("anna"), Signature("ben")
+
+
+def order(kind: OrderKind, *about: str, value: int | None = None) -> ServiceOrder:
+    return ServiceOrder(kind, "yard", about, value)
+
+
+async def balanced(life: Life) -> None:
+    """Look, approve and copy until nothing is open and nothing holds."""
+    await life.driven()
+    for _ in range(12):
+        await life.keeper.look_once()
+        for proposal in [each for each in life.keeper.proposals.values() if each.state is ProposalState.WAITING]:
+            await life.desk.carry_out(order(OrderKind.APPROVE, proposal.id), ANNA)
+        await life.keeper.look_once()
+        await life.until(lambda: life.keeper.driving is not None)
+        life.yard.clock.ms += 60_000
+        life.yard.copy()
+        await life.until(lambda: all(e.state is not ProposalState.RUNNING for e in life.keeper.proposals.values()))
+        page = life.published.page("yard")
+        if not page.conditions and page.row.cluster_id and not life.yard.open:
+            return
+    raise AssertionError(f"never balanced: {life.yard.rows}, {life.keeper.proposals}")
+
+
+def test_what_is_approved_is_carried_out_once(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock())
+        async with Life(yard, MortalStore(tmp_path / "s")) as life:
+            await life.driven()
+            await life.keeper.look_once()
+            (waiting,) = life.keeper.proposals.values()
+            assert waiting.state is ProposalState.WAITING
+            assert waiting.rollback_bytes == waiting.bytes == waiting.moves * MIB
+            await life.keeper.look_once()
+            assert [*life.keeper.proposals.values()] == [waiting], "the same plan stands"
+            assert yard.submitted == [], "nobody has approved it"
+            await balanced(life)
+            assert len(set(yard.submitted)) == len(yard.submitted) >= 1
+            kinds = [event.kind for event in life.store.events("yard", 0, None, 100)]
+            assert kinds.count("begun") == len(yard.submitted) == kinds.count("proposal-done")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_killed_at_any_write_nothing_is_lost_or_doubled(tmp_path: Path, *, before: bool) -> None:
+    async def scenario(kill_at: int) -> int:
+        yard = Yard(Clock())
+        path = tmp_path / f"{kill_at}"
+        died = False
+        store = MortalStore(path, kill_at, before=before)
+        try:
+            async with Life(yard, store) as life:
+                await balanced(life)
+        except Killed:
+            died = True
+        async with Life(yard, MortalStore(path)) as life:
+            await balanced(life)
+            assert life.records.trouble == ""
+            kept = life.store.proposals("yard", ended=True)
+        assert all(each.state not in OPEN for each in kept)
+        assert len(set(yard.submitted)) == len(yard.submitted), "no plan reached the journal twice"
+        carried = {each.id for each in kept if each.state is ProposalState.DONE}
+        assert carried == set(yard.submitted), "what was carried out is known to be done"
+        return store.writes if not died else 0
+
+    writes = asyncio.run(scenario(0))
+    assert writes >= 6
+    for kill_at in range(1, writes + 1):
+        assert asyncio.run(scenario(kill_at)) == 0, f"killed at write {kill_at}"
+
+
+@pytest.mark.parametrize("dies", ["before", "after"])
+def test_an_executor_that_ends_while_it_takes_a_plan_is_asked_what_it_has(tmp_path: Path, dies: str) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock(), dies=dies)
+        async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
+            await life.driven()
+            await life.keeper.look_once()
+            (starting,) = life.keeper.proposals.values()
+            assert starting.state is ProposalState.STARTING
+            await life.keeper.look_once()
+            assert yard.submitted == ([starting.id] if dies == "after" else []), "it is not handed over again blindly"
+        async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
+            await balanced(life)
+        assert yard.submitted[0] == starting.id
+        assert len(set(yard.submitted)) == len(yard.submitted)
+
+    asyncio.run(scenario())
+
+
+def test_the_kill_switch_pauses_at_once_and_survives_restarts(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock())
+        path = tmp_path / "s"
+        async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
+            await life.driven()
+            await life.keeper.look_once()
+            assert len(yard.open) >= 2
+            await life.desk.carry_out(order(OrderKind.PAUSE, f"t-{yard.open[0]}"), BEN)
+            done = await life.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
+            assert "the fleet is paused" in done.text
+            assert all(yard.moves[at].paused for at in yard.open)
+            with pytest.raises(OrderRefused, match="paused as a whole by anna") as refused:
+                await life.desk.carry_out(order(OrderKind.RESUME), BEN)
+            assert refused.value.refusal is Refusal.NOT_ALLOWED
+            # Somebody else's hand: the switch holds all the same.
+            yard.moves[yard.open[1]].paused = False
+            yard.tell()
+            await life.until(lambda: all(yard.moves[at].paused for at in yard.open))
+        async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
+            await life.driven()
+            yard.moves[yard.open[1]].paused = False  # As if the service had died before it reached the journal.
+            yard.tell()
+            await life.until(lambda: all(yard.moves[at].paused for at in yard.open))
+            assert life.published.page("yard").row.paused is not None
+            await life.desk.carry_out(ServiceOrder(OrderKind.RESUME_ALL), ANNA)
+            await life.until(lambda: life.keeper.switch is None)
+            assert [yard.moves[at].paused for at in yard.open] == [True] + [False] * (len(yard.open) - 1), (
+                "by name: stays"
+            )
+            with pytest.raises(OrderRefused, match="is not paused"):
+                await life.desk.carry_out(ServiceOrder(OrderKind.RESUME_ALL), ANNA)
+        assert MortalStore(path).switches() == {}
+
+    asyncio.run(scenario())
+
+
+def test_a_paused_fleet_begins_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock())
+        async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
+            await life.driven()
+            await life.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
+            await life.keeper.look_once()
+            await life.keeper.look_once()
+            assert yard.submitted == []
+            await life.desk.carry_out(ServiceOrder(OrderKind.RESUME_ALL), ANNA)
+            await life.until(lambda: life.keeper.switch is None)
+            await life.keeper.look_once()
+            assert len(yard.submitted) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_full_disk_stops_new_work_and_not_the_kill_switch(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock())
+        store = MortalStore(tmp_path / "s")
+        async with Life(yard, store) as life:
+            await life.driven()
+            await life.keeper.look_once()
+            (waiting,) = life.keeper.proposals.values()
+            store.full = True
+            with pytest.raises(OrderRefused, match="disk is full") as refused:
+                await life.desk.carry_out(order(OrderKind.APPROVE, waiting.id), ANNA)
+            assert refused.value.refusal is Refusal.STORE
+            await life.keeper.look_once()
+            assert yard.submitted == []
+            assert "disk is full" in life.records.trouble
+            done = await life.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
+            assert "not durable" in done.text
+            assert life.keeper.switch is not None
+            store.full = False
+            await life.keeper.look_once()
+            assert life.records.trouble == ""
+
+    asyncio.run(scenario())
+
+
+def test_a_plan_whose_partitions_changed_is_planned_again_and_never_executed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock())
+        async with Life(yard, MortalStore(tmp_path / "s")) as life:
+            await life.driven()
+            await life.keeper.look_once()
+            (first,) = life.keeper.proposals.values()
+            await life.desk.carry_out(order(OrderKind.APPROVE, first.id), ANNA)
+            yard.rows[first.changes[0].partition] = (2, 1)
+            await life.keeper.look_once()
+            assert yard.submitted == []
+            (second,) = life.keeper.proposals.values()
+            assert (second.state, second.id != first.id) == (ProposalState.WAITING, True)
+            stale = next(each for each in life.store.proposals("yard", ended=True) if each.id == first.id)
+            assert stale.state is ProposalState.STALE
+            assert "was planned from [1, 2]" in stale.outcome
+            with pytest.raises(OrderRefused, match="is stale: ") as refused:
+                await life.desk.carry_out(order(OrderKind.APPROVE, first.id), BEN)
+            assert refused.value.refusal is Refusal.STALE
+
+    asyncio.run(scenario())
+
+
+def test_two_persons_and_a_declined_scope(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock())
+        async with Life(yard, MortalStore(tmp_path / "s"), policy(approvals=2)) as life:
+            await life.driven()
+            await life.keeper.look_once()
+            (waiting,) = life.keeper.proposals.values()
+            first = order(OrderKind.APPROVE, waiting.id)
+            assert "1 of 2 approvals" in (await life.desk.carry_out(first, ANNA)).text
+            with pytest.raises(OrderRefused, match="anna has approved") as refused:
+                await life.desk.carry_out(first, ANNA)
+            assert refused.value.refusal is Refusal.ALREADY_DECIDED
+            await life.keeper.look_once()
+            assert yard.submitted == []
+            await life.desk.carry_out(order(OrderKind.DECLINE, waiting.id), Signature("ben", "not on a Friday"))
+            for _ in range(2):
+                await life.keeper.look_once()
+            opened = [each.scope for each in life.keeper.proposals.values() if each.state in OPEN]
+            assert waiting.scope not in opened, "it is not proposed again so soon"
+            yard.clock.ms += 25 * 3_600_000
+            await life.keeper.look_once()
+            opened = [each.scope for each in life.keeper.proposals.values() if each.state in OPEN]
+            assert waiting.scope in opened
+
+    asyncio.run(scenario())
+
+
+def test_a_key_is_carried_out_once_and_answered_alike(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock())
+        async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
+            await life.driven()
+            await life.keeper.look_once()
+            keyed = Signature("anna", key="k1")
+            done = await asyncio.gather(*(life.desk.carry_out(order(OrderKind.STOP), keyed) for _ in range(3)))
+            assert len(set(done)) == 1
+            assert [each.kind for each in yard.orders] == [CommandKind.STOP]
+            assert await life.desk.carry_out(order(OrderKind.STOP), keyed) == done[0]
+            with pytest.raises(OrderRefused) as refused:
+                await life.desk.carry_out(order(OrderKind.ROLL_BACK), keyed)
+            assert refused.value.refusal is Refusal.KEY_REUSED
+
+    asyncio.run(scenario())
+
+
+def test_a_service_that_died_with_an_order_in_its_hands_does_not_give_it_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock())
+        store = MortalStore(tmp_path / "s")
+        keyed = Signature("anna", key="k1")
+        async with Life(yard, store, policy(Mode.ACT)) as life:
+            await life.driven()
+            await life.keeper.look_once()
+            store.kill_at, store.before = store.writes + 2, True  # After the command, before the answer is kept.
+            with pytest.raises(Killed):
+                await life.desk.carry_out(order(OrderKind.ROLL_BACK, f"t-{yard.open[0]}"), keyed)
+        given = len(yard.orders)
+        async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
+            await life.driven()
+            with pytest.raises(OrderRefused, match="look at what moves") as refused:
+                await life.desk.carry_out(order(OrderKind.ROLL_BACK, f"t-{next(iter(yard.moves))}"), keyed)
+            assert refused.value.refusal is Refusal.ALREADY_DECIDED
+        assert len(yard.orders) == given
+
+    asyncio.run(scenario())
+
+
+def test_a_drained_broker_is_told_to_be_safe_to_remove(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock(), rows=[(1, 2), (2, 3), (3, 1)])
+        path = tmp_path / "s"
+        async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
+            await life.driven()
+            await life.keeper.look_once()
+            with pytest.raises(OrderRefused, match="has no broker 9; it has 1, 2, 3"):
+                await life.desk.carry_out(order(OrderKind.DRAIN, "9"), ANNA)
+            await life.desk.carry_out(order(OrderKind.DRAIN, "3"), ANNA)
+            with pytest.raises(OrderRefused, match="to be drained"):
+                await life.desk.carry_out(order(OrderKind.FREEZE_BROKER, "3"), ANNA)
+        async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
+            assert life.keeper.policy.intents.drain == (3,), "it survives a restart"
+            await balanced(life)
+            assert not any(3 in replicas for replicas in yard.rows)
+            await life.keeper.look_once()
+            assert "broker-empty" in [event.kind for event in life.events]
+            (three,) = (broker for broker in life.published.page("yard").brokers if broker.id == 3)
+            assert three.safe_to_remove
+            await life.desk.carry_out(order(OrderKind.UNDRAIN, "3"), ANNA)
+            assert life.keeper.policy.intents.drain == ()
+
+    asyncio.run(scenario())
+
+
+def test_an_intent_of_the_file_is_taken_back_in_the_file(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        wanted = policy()
+        wanted = KeeperPolicy(wanted.watches, wanted.rails, replace(wanted.intents, drain=(3,)))
+        async with Life(Yard(Clock()), MortalStore(tmp_path / "s"), wanted) as life:
+            with pytest.raises(OrderRefused, match="stands in the policy file"):
+                await life.desk.carry_out(order(OrderKind.UNDRAIN, "3"), ANNA)
+            with pytest.raises(OrderRefused, match="a broker's id is wanted"):
+                await life.desk.carry_out(order(OrderKind.DRAIN, "three"), ANNA)
+
+    asyncio.run(scenario())
+
+
+def test_a_cluster_that_does_not_answer_for_an_hour(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock())
+        async with Life(yard, MortalStore(tmp_path / "s")) as life:
+            await life.driven()
+            await life.keeper.look_once()
+            (waiting,) = life.keeper.proposals.values()
+            await life.desk.carry_out(order(OrderKind.APPROVE, waiting.id), ANNA)
+            yard.answers = False
+            gone_ms = yard.clock.ms
+            for _ in range(60):
+                await life.keeper.look_once()
+                yard.clock.ms += 60_000
+            health = life.published.page("yard").row.health
+            assert (health.state, health.since_ms, health.trouble) == ("unreachable", gone_ms, "no broker answers")
+            assert yard.submitted == []
+            yard.answers = True
+            await life.keeper.look_once()
+            assert yard.submitted == [waiting.id], "it still stands, and is begun by what was seen now"
+            kinds = [event.kind for event in life.events]
+            assert (kinds.count("cluster-unreachable"), kinds.count("cluster-back")) == (1, 1)
+
+    asyncio.run(scenario())
+
+
+def test_another_instance_drives_and_this_one_stands_by(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock(), held_by="another service")
+        async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
+            await life.until(lambda: life.keeper.held_by != "")
+            await life.keeper.look_once()
+            assert life.published.page("yard").row.health.state == "standby"
+            assert life.keeper.proposals == {}
+            with pytest.raises(OrderRefused, match="stands by") as refused:
+                await life.desk.carry_out(order(OrderKind.STOP), ANNA)
+            assert refused.value.refusal is Refusal.STANDBY
+            yard.held_by = ""
+            await life.driven()
+            await life.keeper.look_once()
+            assert life.published.page("yard").row.health.state == "ok"
+            assert len(yard.submitted) == 1
+
+    asyncio.run(scenario())
+
+
+def test_moves_of_others_are_shown_as_such_and_waited_for(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock(), others={0: OngoingReassignment((1, 2, 3), (3,), (2,))})
+        async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
+            await life.driven()
+            await life.keeper.look_once()
+            assert yard.submitted == []
+            (row,) = life.published.moves("yard").moves
+            assert (row.partition, row.whose, row.target) == ("t-0", "another's", (1, 3))
+            told = life.published.page("yard").conditions[0].why_no_action
+            assert "1 partition being moved (t-0): a plan has to wait for the end" in told
+            assert yard.rows == [*LOPSIDED]
+
+    asyncio.run(scenario())
