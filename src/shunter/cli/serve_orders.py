@@ -108,7 +108,7 @@ def status(folder: Path, *, output: str) -> None:
 
     \b
     Example:
-      shunter serve status
+      shunter serve status --output table
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     leave_with(lambda: _status(folder, output))
 
@@ -291,7 +291,7 @@ def stop(folder: Path, cluster: str, partitions: tuple[str, ...], signed: _Signe
 
     \b
     Example:
-      shunter serve stop orders-3
+      shunter serve stop orders-3 --cluster prod
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     _turn(folder, OrderKind.STOP, cluster, partitions, signed, yes=yes)
 
@@ -333,7 +333,7 @@ def limit(folder: Path, cluster: str, rate: int, signed: _Signed) -> None:
 
     \b
     Example:
-      shunter serve limit 20M
+      shunter serve limit 20M --cluster prod
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     _order(folder, OrderKind.LIMIT, cluster, signed, value=rate or None)
 
@@ -349,7 +349,7 @@ def drain(folder: Path, cluster: str, broker: int, signed: _Signed) -> None:
 
     \b
     Example:
-      shunter serve drain 3
+      shunter serve drain 3 --cluster prod
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     _order(folder, OrderKind.DRAIN, cluster, signed, str(broker))
 
@@ -362,7 +362,7 @@ def undrain(folder: Path, cluster: str, broker: int, signed: _Signed) -> None:
 
     \b
     Example:
-      shunter serve undrain 3
+      shunter serve undrain 3 --cluster prod
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     _order(folder, OrderKind.UNDRAIN, cluster, signed, str(broker))
 
@@ -375,7 +375,7 @@ def demote(folder: Path, cluster: str, broker: int, signed: _Signed) -> None:
 
     \b
     Example:
-      shunter serve demote 3
+      shunter serve demote 3 --cluster prod
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     _order(folder, OrderKind.DEMOTE, cluster, signed, str(broker))
 
@@ -388,7 +388,7 @@ def promote(folder: Path, cluster: str, broker: int, signed: _Signed) -> None:
 
     \b
     Example:
-      shunter serve promote 3
+      shunter serve promote 3 --cluster prod
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     _order(folder, OrderKind.PROMOTE, cluster, signed, str(broker))
 
@@ -447,7 +447,7 @@ def set_replication(folder: Path, cluster: str, topic: str, replicas: int | None
 
     \b
     Example:
-      shunter serve set-replication orders 3
+      shunter serve set-replication orders 3 --cluster prod
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     _order(folder, OrderKind.SET_REPLICATION, cluster, signed, topic, value=replicas)
 
