@@ -5,7 +5,7 @@ import pytest
 from shunter.testbed.apache_tests import page as pages
 from shunter.testbed.apache_tests.jars import AGENT, apache_test_jars
 from shunter.testbed.apache_tests.page import page, partly_run, reasons, store, stored
-from shunter.testbed.apache_tests.results import CaseOutcome, Result, differences, read_reports
+from shunter.testbed.apache_tests.results import CaseOutcome, Result, differences, failed_methods, read_reports
 from shunter.testbed.apache_tests.run import JudgedController, selection
 from shunter.testbed.artifacts import pinned_checksums
 from shunter.testbed.ivy import module_descriptor
@@ -116,13 +116,40 @@ def test_methods_are_selected_one_by_one():
         "--select-method=kafka.T#a",
         "--select-method=kafka.T#b(java.lang.String)",
     ]
+    assert selection("kafka.T#a(java.lang.String, int),b") == [
+        "--select-method=kafka.T#a(java.lang.String, int)",
+        "--select-method=kafka.T#b",
+    ]
+
+
+def test_what_failed_can_be_run_again_by_its_method(tmp_path):
+    """As JUnit writes it: methods with and without arguments, variants of one method."""
+    inside = "unique-id: [engine:junit-jupiter]/[class:kafka.T]/"
+    cases = "".join(
+        f'<testcase name="n" classname="kafka.T" time="1">{ended}<system-out><![CDATA[\n{inside}{id_}\n'
+        f"display-name: [{number}]\n]]></system-out></testcase>"
+        for number, (ended, id_) in enumerate(
+            (
+                ('<failure message="no"/>', "[test-template:a(java.lang.String)]/[test-template-invocation:#1]"),
+                ('<failure message="no"/>', "[test-template:a(java.lang.String)]/[test-template-invocation:#2]"),
+                ('<error message="no"/>', "[method:b()]"),
+                ("", "[method:c()]"),
+                ("<skipped/>", "[method:d()]"),
+            )
+        )
+    )
+    (tmp_path / "TEST-junit-jupiter.xml").write_text(f"<testsuite>{cases}</testsuite>")
+    assert failed_methods([read_reports(tmp_path)]) == ["a(java.lang.String)", "b"]
+    assert failed_methods([{"T.c": PASSED}]) == []
+    assert failed_methods([{"kafka.T": failed("the class did not end within 10 s")}]) is None
 
 
 def test_where_only_we_were_tried_each_failure_has_a_line(tmp_path):
     store(tmp_path, "kafka.T", {JudgedController.SHUNTER: {"T.a": PASSED, "T.b": failed("no"), "T.c": LEFT_OUT}})
     written = page(stored(tmp_path))
-    assert "| `kafka.T` | not run yet | 1 passed, 1 failed | 1 |" in written
+    assert "| `kafka.T` | not run | 1 passed, 1 failed | 1 |" in written
     assert "| `T.b` | no | not looked into (open) |" in written
+    assert pages.unexplained(stored(tmp_path)["kafka.T"]) == {}, "nothing was found with Apache's controller to compare"
 
 
 def test_every_jar_that_is_asked_for_is_pinned():

@@ -12,7 +12,7 @@ from shunter.errors import DriverError
 from shunter.testbed.__main__ import tell
 from shunter.testbed.apache_tests.jars import class_path
 from shunter.testbed.apache_tests.page import page, partly_run, reasons, store, stored, unexplained
-from shunter.testbed.apache_tests.results import CaseOutcome, differences
+from shunter.testbed.apache_tests.results import CaseOutcome, Result, differences, failed_methods
 from shunter.testbed.apache_tests.run import TIMEOUT_S, JudgedController, run_class
 from shunter.testbed.artifacts import cache_folder
 
@@ -102,6 +102,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--again", action="store_true", help="run Apache's side too where its results are kept already")
     parser.add_argument(
+        "--ours-first", action="store_true", help="run with Apache's controller only what failed with Shunter's"
+    )
+    parser.add_argument(
         "--within", type=float, default=TIMEOUT_S, metavar="SECONDS", help="how long one class may take"
     )
     parser.add_argument("--page", action="store_true", help=f"write {PAGE} from all results that are kept")
@@ -116,7 +119,8 @@ def main() -> int:
         jars = class_path(tell)
         open_ones = 0
         for name in asked.classes or CLASSES:
-            open_ones += _judge(name, jars, kept, again=asked.again, within_s=asked.within)
+            run = _Runs(name, jars, asked.within)
+            open_ones += _judge(run, kept, again=asked.again, ours_first=asked.ours_first)
     except DriverError as error:
         tell(str(error))
         return 2
@@ -126,31 +130,48 @@ def main() -> int:
     return 1 if open_ones else 0
 
 
-def _judge(asked: str, jars: list[Path], kept: Path, *, again: bool, within_s: float) -> int:
-    """Run one class, or some methods of it, with each controller; how many differences nobody has explained."""
-    name, method, _ = asked.partition("#")
-    known = stored(kept).get(name, {})
-    partly = bool(method) and (not known or name in partly_run(kept))
-    outcome = {judged: dict(results) for judged, results in known.items()} if method else {}
-    for judged in JudgedController:
-        if judged is JudgedController.AT_ONCE and name not in MOVING:
-            continue
-        if judged in known and judged is JudgedController.APACHE and not (again or partly):
-            outcome[judged] = dict(known[judged])
-            continue
+class _Runs:
+    """Runs of one class, or of some methods of it, with each controller."""
+
+    def __init__(self, asked: str, jars: list[Path], within_s: float) -> None:
+        self.asked = asked
+        self.name, _, self.methods = asked.partition("#")
+        self._jars = jars
+        self._within_s = within_s
+
+    def with_controller(self, judged: JudgedController, only: list[str] | None = None) -> dict[str, Result]:
+        """Run what is asked for, or these methods of the class alone; tell how it ended."""
+        asked = self.asked if only is None else f"{self.name}#{','.join(only)}"
         started = time.monotonic()
         folder = cache_folder() / "apache-tests-runs" / f"{re.split('[(,]', asked)[0]}-{judged.value}"
-        found = run_class(asked, judged, jars, folder, within_s=within_s)
-        outcome[judged] = {**outcome.get(judged, {}), **found}
+        found = run_class(asked, judged, self._jars, folder, within_s=self._within_s)
         ended = [result.verdict for result in found.values()]
         passed, failed = ended.count(CaseOutcome.PASSED), ended.count(CaseOutcome.FAILED)
-        tell(
-            f"{asked} with {judged.value}: {passed} passed, {failed} failed, {time.monotonic() - started:.0f} s ({folder})"
-        )
-    store(kept, name, outcome, partly=partly)
+        took = f"{time.monotonic() - started:.0f} s ({folder})"
+        tell(f"{asked} with {judged.value}: {passed} passed, {failed} failed, {took}")
+        return found
+
+
+def _judge(run: _Runs, kept: Path, *, again: bool, ours_first: bool) -> int:
+    """Run one class, or some methods of it, with each controller; how many differences nobody has explained."""
+    known = stored(kept).get(run.name, {})
+    partly = bool(run.methods) and (not known or run.name in partly_run(kept))
+    outcome = {judged: dict(results) for judged, results in known.items()} if run.methods else {}
+    ours = [JudgedController.SHUNTER, *([JudgedController.AT_ONCE] if run.name in MOVING else [])]
+    found: dict[JudgedController, dict[str, Result]] = {}
+    for judged in [*ours, JudgedController.APACHE] if ours_first else [JudgedController.APACHE, *ours]:
+        apache = judged is JudgedController.APACHE
+        only = failed_methods(found.values()) if apache and ours_first else None
+        if apache and judged in known and not (again or partly):
+            outcome[judged] = dict(known[judged])
+        elif only != []:
+            found[judged] = run.with_controller(judged, only)
+            outcome[judged] = {**outcome.get(judged, {}), **found[judged]}
+    store(kept, run.name, outcome, partly=partly)
+    apaches = outcome.get(JudgedController.APACHE, {})
     for judged in outcome.keys() - {JudgedController.APACHE}:
         explained = reasons(judged)
-        for test, result in differences(outcome[JudgedController.APACHE], outcome[judged]).items():
+        for test, result in differences(apaches, outcome[judged]).items():
             why = explained.get(test, "nobody has looked into this")
             sys.stdout.write(f"{test} ({judged.value}): {result.told}\n    {why}\n")
     return len(unexplained(outcome))

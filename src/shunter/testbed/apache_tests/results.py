@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
 VARIANT = re.compile(r"display-name: (?P<name>.*)")
+METHOD = re.compile(r"unique-id: .*\[(?:method|test-template):(?P<method>[^]]*)\]")
 
 
 class CaseOutcome(Enum):
@@ -22,10 +23,11 @@ class CaseOutcome(Enum):
 
 
 class Result(NamedTuple):
-    """One test's end. `told` is the first line of what it failed with."""
+    """One test's end. `told` is the first line of what it failed with, `method` what JUnit selects it by, if known."""
 
     verdict: CaseOutcome
     told: str = ""
+    method: str = ""
 
 
 def read_reports(folder: Path) -> dict[str, Result]:
@@ -54,14 +56,22 @@ def _name(case: ET.Element) -> str:
 
 
 def _result(case: ET.Element) -> Result:
+    named = METHOD.search("".join(element.text or "" for element in case.iter("system-out")))
+    method = named["method"].removesuffix("()") if named else ""
     if case.find("skipped") is not None:
-        return Result(CaseOutcome.LEFT_OUT)
+        return Result(CaseOutcome.LEFT_OUT, method=method)
     for kind in ("failure", "error"):
         failed = case.find(kind)
         if failed is not None:
             lines = (failed.get("message") or failed.text or failed.get("type") or "").strip().splitlines()
-            return Result(CaseOutcome.FAILED, lines[0] if lines else kind)
-    return Result(CaseOutcome.PASSED)
+            return Result(CaseOutcome.FAILED, lines[0] if lines else kind, method)
+    return Result(CaseOutcome.PASSED, method=method)
+
+
+def failed_methods(results: Iterable[Mapping[str, Result]]) -> list[str] | None:
+    """Methods that failed in any of these runs of a class, sorted; None where one failed that is not known by name."""
+    failed = {result.method for run in results for result in run.values() if result.verdict is CaseOutcome.FAILED}
+    return None if "" in failed else sorted(failed)
 
 
 def differences(apache: Mapping[str, Result], shunter: Mapping[str, Result]) -> dict[str, Result]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from enum import Enum
@@ -15,6 +16,8 @@ from shunter.testbed.java import java_executable
 JAVA_OPTIONS = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """A class starts dozens of short clusters: to start fast matters more than to run fast."""
 TIMEOUT_S = 2_400.0
+BETWEEN_METHODS = re.compile(r",(?![^(]*\))")
+"""A comma that does not stand between the types of one method's arguments."""
 LOGGING = """log4j.rootLogger=WARN, FILE
 log4j.appender.FILE=org.apache.log4j.FileAppender
 log4j.appender.FILE.File={log}
@@ -43,7 +46,7 @@ def selection(name: str) -> list[str]:
     tests, _, methods = name.partition("#")
     if not methods:
         return [f"--select-class={tests}"]
-    return [f"--select-method={tests}#{method}" for method in methods.split(",")]
+    return [f"--select-method={tests}#{method}" for method in BETWEEN_METHODS.split(methods)]
 
 
 def run_class(
