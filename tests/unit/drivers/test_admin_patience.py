@@ -1,15 +1,18 @@
-"""Settings that nobody answers for are asked for again, while their broker lives; a refusal is told at once."""
+"""What nobody answered is asked for again, while there is somebody to ask; a refusal is told at once."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from kafka.errors import KafkaConnectionError, NodeNotReadyError, RequestTimedOutError
 
 from shunter.drivers.admin import cluster
 from shunter.drivers.admin.cluster import KafkaPythonAdmin
 from shunter.drivers.admin.protocol import StillOurs, always
 from shunter.drivers.admin.settings import NotSet
+from shunter.errors import DriverError
 from shunter.model.execution import ThrottleKey
 from shunter.model.partition import BrokerId
 
@@ -62,3 +65,44 @@ async def test_a_dead_broker_is_not_waited_for() -> None:
 async def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "PATIENCE_S", 0.0)
     assert await Cluster([{RATES[0]: SILENT}]).write_patiently(WANTED) == {RATES[0]: SILENT}
+
+
+class Broken(KafkaPythonAdmin):
+    """A client whose library fails as it was told to, one call after the other, and then finds topics."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self.failures = list(failures)
+        self.calls = 0
+        self._client = self
+        self._threads = ThreadPoolExecutor(1)
+
+    def list_topics(self) -> list[str]:
+        self.calls += 1
+        if self.failures:
+            raise self.failures.pop(0)
+        return ["t"]
+
+
+REFUSES, LEFT_ALONE = KafkaConnectionError("111 ECONNREFUSED"), NodeNotReadyError(4)
+
+
+async def test_a_request_that_a_dead_broker_did_not_take_goes_to_another_one() -> None:
+    """The library picks any broker that it has heard of: a dead one stays named until its session ends."""
+    broken = Broken(REFUSES, LEFT_ALONE)
+    assert await broken.topic_names() == ["t"]
+    assert broken.calls == 3
+
+
+async def test_where_nobody_is_there_the_first_failure_is_told() -> None:
+    broken = Broken(REFUSES, LEFT_ALONE, LEFT_ALONE, LEFT_ALONE)
+    with pytest.raises(DriverError, match="Metadata failed: KafkaConnectionError: 111 ECONNREFUSED"):
+        await broken.topic_names()
+    assert broken.calls == 3
+
+
+@pytest.mark.parametrize("failure", [KafkaConnectionError("socket disconnected"), RequestTimedOutError()])
+async def test_what_may_have_been_sent_is_not_sent_again(failure: Exception) -> None:
+    broken = Broken(failure)
+    with pytest.raises(DriverError, match="Metadata failed"):
+        await broken.topic_names()
+    assert broken.calls == 1

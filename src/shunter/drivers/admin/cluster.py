@@ -59,6 +59,8 @@ WRITE_WITHIN_S = 25.0
 PATIENCE_S = 60.0
 """A tool goes on asking for so long, as Apache's clients do (`default.api.timeout.ms`)."""
 AGAIN_S = 0.5
+UNSENT_AGAIN = 2
+"""How often a request that no broker has seen is tried again: the library may have chosen one that has just died."""
 BROKER_WITHIN_S = 8.0
 """A broker that does not tell its log dirs by then is passed over until the next time."""
 
@@ -98,6 +100,17 @@ class KafkaPythonAdmin:
     async def _call(
         self, what: str, permission: str, work: Callable[[], Answer], *, within_s: float = READ_WITHIN_S
     ) -> Answer:
+        unsent: list[DriverError] = []
+        while len(unsent) <= UNSENT_AGAIN:
+            try:
+                return await self._call_once(what, permission, work, within_s)
+            except DriverError as error:
+                if not _was_not_sent(error):
+                    raise
+                unsent.append(error)
+        raise unsent[0]  # The later ones say only that the library does not connect to that broker for a moment.
+
+    async def _call_once(self, what: str, permission: str, work: Callable[[], Answer], within_s: float) -> Answer:
         client = self._client
         try:
             # Not wait_for: under Python 3.11 it swallows a cancellation that comes when the work is just done.
@@ -421,6 +434,13 @@ _PREFERRED = 0
 def _refused_election(code: int, message: str | None) -> str:
     """Why somebody was not elected; "" for one who leads now, or led already."""
     return "" if code in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED) else message or f"error {code}"
+
+
+def _was_not_sent(error: DriverError) -> bool:
+    """Whether the broker that the library had chosen refused the connection, or is left alone for a moment after that."""
+    cause = error.__cause__
+    refused = isinstance(cause, kafka_errors.KafkaConnectionError) and "ECONNREFUSED" in str(cause)
+    return refused or isinstance(cause, kafka_errors.NodeNotReadyError)
 
 
 def _servers(configuration: Mapping[str, Any]) -> list[str]:
