@@ -1,10 +1,11 @@
 """A cluster handed back to Apache's controller in mid-move: nothing is left that only Shunter could end."""
 
 import json
+from contextlib import contextmanager
 
 import pytest
 from kazoo.client import KazooClient
-from yard import cli, running_yard
+from yard import cli, plan_of, running_yard
 
 from shunter.app.demo.proof import Leftovers
 from shunter.testbed.probes import brokers_known_at
@@ -42,14 +43,20 @@ def hand_back(yard, *options):
     return cli("hand-back", *at, *options)
 
 
-def znode(yard, path):
+@contextmanager
+def zookeeper(yard):
     zk = KazooClient(yard.cluster.zookeeper_connect)
     zk.start()
     try:
-        return json.loads(zk.get(path)[0])
+        yield zk
     finally:
         zk.stop()
         zk.close()
+
+
+def znode(yard, path):
+    with zookeeper(yard) as zk:
+        return json.loads(zk.get(path)[0])
 
 
 def assert_apache_leads(yard):
@@ -83,14 +90,12 @@ def test_in_mid_move_and_again_when_apache_leads(yard):
 
 
 def stuck_in_the_middle(yard, topic):
-    """Begin a move from (1, 2) to (3, 4) that waits at (1, 3), because broker 4 has died since."""
+    """Begin a move from (1, 2) to (3, 4) that waits at (1, 3): broker 4 is dead, and a znode's move waits for it."""
     partitions = yard.create(topic, (1, 2), partitions=2)
-    with yard.traffic(partitions, records=50):
-        yard.throttle(topic, 1)
-        yard.move(partitions, (3, 4))
-        wait_until(lambda: znode(yard, f"/brokers/topics/{topic}")["adding_replicas"], what="it moves", timeout_s=60)
-        yard.cluster.brokers[4].kill()
-        yard.throttle(topic, None)
+    yard.cluster.brokers[4].kill()
+    wait_until(lambda: not yard.has_znode("/brokers/ids/4"), what="broker 4 is known to be dead", timeout_s=60)
+    with yard.traffic(partitions, records=50), zookeeper(yard) as zk:
+        zk.create("/admin/reassign_partitions", json.dumps(plan_of(partitions, (3, 4))).encode())
         wait_until(lambda: places(yard, topic) == [[1, 3], [1, 3]], what="it waits for broker 4", timeout_s=120)
 
 

@@ -121,10 +121,18 @@ def test_what_is_not_done_in_time_is_told_and_the_controller_leads_on(place):
     child, process = process_that_waits()
     with child:
         hold(client, 1000, process)
-        client.create("/admin/shunter/owed_deletions/2", b"{}", makepath=True)
+        for path in ("/admin/reassign_cancel", "/admin/shunter/owed_deletions/2", "/admin/shunter/owed_replicas/t"):
+            client.create(path, b"{}", makepath=True)
+        client.create("/admin/reassignments/t/3", b"{}", makepath=True)
         lines = []
         assert HandBack(connect, lines.append, 0.0).run("nowhere:1", None, "finish") == 1
-        assert "/admin/shunter/owed_deletions/2" in lines[0]
+        for told in (
+            "/admin/reassign_cancel (whoever made it has to remove it: ",
+            "/admin/reassignments/t/3 (see `shunter status` for what it waits for; --moves stop or --moves rollback ",
+            "/admin/shunter/owed_deletions/2 (broker 2 was dead when replicas left it: start it, or delete this znode ",
+        ):
+            assert told in lines[0]
+        assert lines[0].endswith("; and 1 more")
         assert lines[-1].startswith("Shunter goes on leading")
         assert child.poll() is None
         child.terminate()

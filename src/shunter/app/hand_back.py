@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from shunter.app.reassign.session import ReassignSession
@@ -11,6 +11,7 @@ from shunter.app.zookeeper_security import zookeeper_access
 from shunter.core.doers import Doer, Ground, asked_for
 from shunter.drivers.seat_view import SeatHolder, SeatView, end_here
 from shunter.errors import DriverError, RequestRejected
+from shunter.formats import znodes
 from shunter.model.reassignment import Intervention
 
 ENDINGS = {"finish": None, "stop": Intervention.STOP, "rollback": Intervention.ROLL_BACK}
@@ -62,7 +63,7 @@ class HandBack:
             self._show(f"{who} is the controller, not Shunter: there is nothing to hand back")
             return 0 if holder is not None else 1
         self._end_moves(bootstrap, properties, ending)
-        if not self._await("moves have ended", lambda: not view.left(), lambda: ", ".join(view.left()[:3])):
+        if not self._await("moves have ended", lambda: not view.left(), lambda: _told(view.left())):
             self._show("Shunter goes on leading: nothing was handed back. See `shunter status`")
             return 1
         self._show("no move is under way, and no broker owes anything")
@@ -126,6 +127,23 @@ def _tried(holds: Callable[[], bool]) -> bool:
         return holds()
     except (DriverError, RequestRejected):
         return False
+
+
+def _told(left: Sequence[str]) -> str:
+    """What is still in the way, and what ends it where waiting does not. The first three of it."""
+    shown = "; ".join(f"{path} ({_way_out(path)})" for path in left[:3])
+    return f"{shown}; and {len(left) - 3} more" if len(left) > 3 else shown
+
+
+def _way_out(path: str) -> str:
+    folder, _, name = path.rpartition("/")
+    if path == znodes.CANCEL:
+        return "whoever made it has to remove it: nothing is moved while it is there"
+    if folder == znodes.OWED_DELETIONS:
+        return f"broker {name} was dead when replicas left it: start it, or delete this znode if it never comes back"
+    if folder == znodes.OWED_REPLICAS:
+        return f"topic {name} lacks a replica: start a broker that has none of it, or assign others to the topic"
+    return "see `shunter status` for what it waits for; --moves stop or --moves rollback ends it"
 
 
 def _who(holder: SeatHolder | None) -> str:

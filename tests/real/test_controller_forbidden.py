@@ -1,0 +1,93 @@
+"""ZooKeeper forbids two znodes of one topic while the cluster is at work: what needs them waits, and all else goes on."""
+
+import json
+import uuid
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import OPEN_ACL_UNSAFE, make_acl, make_digest_acl
+
+from shunter.drivers.reassignment_rpc import alter_reassignments
+from shunter.testbed.waiting import wait_until
+from shunter.wire.reassignments import AlteredPartition, AlteredTopic, AlterReassignmentsRequest
+
+# kafka-python leaves sockets to the collector when a broker dies under it.
+pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+
+MAY_BE_READ = [make_digest_acl("owner", "secret", all=True), make_acl("world", "anyone", read=True)]
+
+
+@pytest.fixture
+def owner(yard):
+    client = KazooClient(yard.cluster.zookeeper_connect, auth_data=[("digest", "owner:secret")])
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+def state_path(tp):
+    return f"/brokers/topics/{tp.topic}/partitions/{tp.partition}/state"
+
+
+def leader(client, tp):
+    return json.loads(client.get(state_path(tp))[0])["leader"]
+
+
+def reassign(yard, partitions, target):
+    """One request 45 for all of them; what each is answered: (error, message)."""
+    topics = [
+        AlteredTopic(name, tuple(AlteredPartition(tp.partition, target) for tp in partitions if tp.topic == name))
+        for name in sorted({tp.topic for tp in partitions})
+    ]
+    answer = alter_reassignments("127.0.0.1", yard.controller.port, AlterReassignmentsRequest(tuple(topics)))
+    return {
+        f"{topic.name}-{one.partition}": (one.error.name, one.message or "")
+        for topic in answer.topics
+        for one in topic.partitions
+    }
+
+
+def test_a_topic_whose_znodes_may_not_be_written_holds_up_nobody(yard, owner):
+    """A move and a broker's death meet them; when the ACL is as it was, the controller does what it could not do."""
+    name = uuid.uuid4().hex[:8]
+    open_ones = yard.create(f"open-{name}", (1, 2, 3))
+    closed, beside = yard.create(f"closed-{name}", (1, 2, 3), partitions=2)
+    forbidden = [f"/brokers/topics/{closed.topic}", state_path(closed)]
+    broker = yard.cluster.brokers[1]
+    try:
+        for path in forbidden:
+            owner.set_acls(path, MAY_BE_READ)
+        with yard.traffic(open_ones):
+            told = reassign(yard, [*open_ones, closed], (4, 3, 2))
+            assert {told[str(tp)] for tp in open_ones} == {("NONE", "")}
+            error, message = told[str(closed)]
+            assert error == "UNKNOWN_SERVER_ERROR"
+            assert forbidden[0] in message
+            assert "see that Shunter may write it" in message
+            yard.wait_moved(open_ones, (4, 3, 2))
+
+            yard.move(open_ones, (1, 2, 3))
+            yard.wait_moved(open_ones, (1, 2, 3))
+            broker.kill()
+            others = [*open_ones, beside]
+            wait_until(
+                lambda: {leader(owner, tp) for tp in others} == {2},
+                what="broker 2 leads all partitions that may be written",
+                timeout_s=60,
+            )
+            assert leader(owner, closed) == 1
+            assert yard.controller.is_leading()
+            log = yard.controller.log_tail(10_000)
+            for path in forbidden:
+                assert log.count(f"{path}: what depends on it waits") == 1, path
+        for path in forbidden:
+            owner.set_acls(path, OPEN_ACL_UNSAFE)
+        wait_until(lambda: leader(owner, closed) == 2, what="nothing is lost", timeout_s=60)
+    finally:
+        for path in forbidden:
+            owner.set_acls(path, OPEN_ACL_UNSAFE)
+        if not broker.alive:
+            broker.start()
+    assert reassign(yard, [closed], (4, 3, 2)) == {str(closed): ("NONE", "")}
+    yard.wait_moved([closed], (4, 3, 2))
