@@ -1,8 +1,11 @@
 """What the comparison with Apache's own tests reads from JUnit's reports, and what it writes."""
 
+from pathlib import Path
+
 import pytest
 
 from shunter.testbed.apache_tests import page as pages
+from shunter.testbed.apache_tests.__main__ import PAGE, RESULTS
 from shunter.testbed.apache_tests.jars import AGENT, apache_test_jars
 from shunter.testbed.apache_tests.page import page, partly_run, reasons, store, stored
 from shunter.testbed.apache_tests.results import CaseOutcome, Result, differences, failed_methods, read_reports
@@ -10,6 +13,7 @@ from shunter.testbed.apache_tests.run import JudgedController, selection
 from shunter.testbed.artifacts import pinned_checksums
 from shunter.testbed.ivy import module_descriptor
 
+ROOT = Path(__file__).parents[3]
 REPORT = """<?xml version="1.0" encoding="UTF-8"?>
 <testsuite name="JUnit Jupiter" tests="3">
 <testcase name="testCreate(String)[1]" classname="kafka.server.CreateTopicsRequestTest" time="2.5">
@@ -150,6 +154,16 @@ def test_where_only_we_were_tried_each_failure_has_a_line(tmp_path):
     assert "| `kafka.T` | not run | 1 passed, 1 failed | 1 |" in written
     assert "| `T.b` | no | not looked into (open) |" in written
     assert pages.unexplained(stored(tmp_path)["kafka.T"]) == {}, "nothing was found with Apache's controller to compare"
+
+
+def test_the_results_have_the_pages_table():
+    """`./test --apache` makes both at once: whoever changes one by hand, or commits one alone, is told."""
+    document, of_all = ((ROOT / path).read_text() for path in (RESULTS, PAGE))
+    lines = [line for line in of_all.partition("\n## ")[0].splitlines() if line.startswith("|")]
+    assert pages.with_table(document, lines) == document
+    assert len(lines) > 2
+    with pytest.raises(ValueError, match="no place for the table"):
+        pages.with_table("# Results", lines)
 
 
 def test_every_jar_that_is_asked_for_is_pinned():

@@ -11,7 +11,7 @@ from pathlib import Path
 from shunter.errors import DriverError
 from shunter.testbed.__main__ import tell
 from shunter.testbed.apache_tests.jars import class_path
-from shunter.testbed.apache_tests.page import page, partly_run, reasons, store, stored, unexplained
+from shunter.testbed.apache_tests.page import page, partly_run, reasons, store, stored, table, unexplained, with_table
 from shunter.testbed.apache_tests.results import CaseOutcome, Result, differences, failed_methods
 from shunter.testbed.apache_tests.run import TIMEOUT_S, JudgedController, run_class
 from shunter.testbed.artifacts import cache_folder
@@ -88,6 +88,7 @@ MOVING = (
 )
 """Classes that move partitions: they run once more, all at once."""
 PAGE = Path("docs") / "apache-tests.md"
+RESULTS = Path("docs") / "reliability.md"
 
 
 def arguments() -> argparse.Namespace:
@@ -107,7 +108,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--within", type=float, default=TIMEOUT_S, metavar="SECONDS", help="how long one class may take"
     )
-    parser.add_argument("--page", action="store_true", help=f"write {PAGE} from all results that are kept")
+    parser.add_argument(
+        "--page", action="store_true", help=f"write {PAGE} and the table in {RESULTS} from all that is kept"
+    )
     return parser.parse_args()
 
 
@@ -125,8 +128,10 @@ def main() -> int:
         tell(str(error))
         return 2
     if asked.page or not asked.classes:
-        PAGE.write_text(page(stored(kept), CLASSES, partly_run(kept)))
-        tell(f"{PAGE} is written")
+        outcomes, partly = stored(kept), partly_run(kept)
+        PAGE.write_text(page(outcomes, CLASSES, partly))
+        RESULTS.write_text(with_table(RESULTS.read_text(), table(outcomes, partly)))
+        tell(f"{PAGE} and the table in {RESULTS} are written")
     return 1 if open_ones else 0
 
 

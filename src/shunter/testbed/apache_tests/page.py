@@ -13,6 +13,8 @@ from shunter.testbed.apache_tests.run import JudgedController
 REASONS = Path(__file__).with_name("reasons.toml")
 PARTLY = "partly"
 NOT_LOOKED_INTO = "not looked into (open)"
+BEGINS = "<!-- The table of Apache's tests: made by ./test --apache -->"
+ENDS = "<!-- end of the table -->"
 HEAD = """# Apache's own tests, with Shunter as the controller
 
 Written by `./test --apache [CLASS…]`. Each class of Apache's integration tests (Kafka 3.9.1) runs on real brokers,
@@ -48,28 +50,16 @@ def _ours(outcome: Outcome) -> list[JudgedController]:
 
 def page(outcomes: Mapping[str, Outcome], chosen: Iterable[str] = (), partly: Collection[str] = frozenset()) -> str:
     """The page for the outcomes by class; it names what was chosen and has none, and what was run in part."""
-    lines = [
-        "| class | with Apache's controller | with Shunter's | differ | all at once | differ |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
     told: list[str] = []
-    for name, outcome in sorted(outcomes.items()):
-        apache = outcome.get(JudgedController.APACHE)
-        cells = [f"`{name}`" + (", some of its tests" if name in partly else "")]
-        cells.append("not run" if apache is None else _counted(apache))
+    for _, outcome in sorted(outcomes.items()):
         differing: dict[str, tuple[Result, str]] = {}
-        for judged in (JudgedController.SHUNTER, JudgedController.AT_ONCE):
-            results = outcome.get(judged)
-            expected = dict.fromkeys(results or {}, Result(CaseOutcome.PASSED)) if apache is None else apache
-            differ = {} if results is None else differences(expected, results)
-            cells += ["", ""] if results is None else [_counted(results), str(len(differ))]
-            for test, result in differ.items():
+        for judged in _ours(outcome):
+            for test, result in _differing(outcome, judged).items():
                 why = reasons(judged).get(test, NOT_LOOKED_INTO)
                 if test not in differing or why == NOT_LOOKED_INTO:
                     differing[test] = (result, why)
-        lines.append(f"| {' | '.join(cells)} |")
         told += [f"| `{test}` | {_cell(result.told)} | {why} |" for test, (result, why) in sorted(differing.items())]
-    table = ["| test | how it ends with Shunter's controller | why |", "| --- | --- | --- |", *told] if told else []
+    why_not = ["| test | how it ends with Shunter's controller | why |", "| --- | --- | --- |", *told] if told else []
     waiting = [f"- `{name}`" for name in sorted(set(chosen) - outcomes.keys())]
     not_run = [
         "",
@@ -79,7 +69,41 @@ def page(outcomes: Mapping[str, Outcome], chosen: Iterable[str] = (), partly: Co
         "",
     ]
     ending = [*not_run, *waiting] if waiting else []
-    return HEAD + "\n".join([*lines, "", "## Differences", "", *(table or ["None."]), *ending, ""])
+    lines = [*table(outcomes, partly), "", "## Differences", "", *(why_not or ["None."]), *ending, ""]
+    return HEAD + "\n".join(lines)
+
+
+def table(outcomes: Mapping[str, Outcome], partly: Collection[str] = frozenset()) -> list[str]:
+    """One line for each class: how its tests ended with each controller, and how many differ."""
+    lines = [
+        "| class | with Apache's controller | with Shunter's | differ | all at once | differ |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, outcome in sorted(outcomes.items()):
+        apache = outcome.get(JudgedController.APACHE)
+        cells = [f"`{name}`" + (", some of its tests" if name in partly else "")]
+        cells.append("not run" if apache is None else _counted(apache))
+        for judged in (JudgedController.SHUNTER, JudgedController.AT_ONCE):
+            results = outcome.get(judged)
+            cells += ["", ""] if results is None else [_counted(results), str(len(_differing(outcome, judged)))]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def with_table(document: str, lines: Iterable[str]) -> str:
+    """A document with the table between its two marks made anew."""
+    before, begins, rest = document.partition(BEGINS)
+    _, ends, after = rest.partition(ENDS)
+    if not ends:
+        raise ValueError(f"the document has no place for the table, which is between {BEGINS} and {ENDS}")
+    return "\n".join([before + begins, "", *lines, "", ends + after])
+
+
+def _differing(outcome: Outcome, judged: JudgedController) -> dict[str, Result]:
+    """Where Apache's side was not run, each test that failed differs."""
+    results = outcome[judged]
+    expected = dict.fromkeys(results, Result(CaseOutcome.PASSED))
+    return differences(outcome.get(JudgedController.APACHE, expected), results)
 
 
 def _counted(results: Mapping[str, Result]) -> str:
