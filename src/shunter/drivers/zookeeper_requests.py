@@ -73,13 +73,25 @@ class RequestTooGreat(DriverError):
         super().__init__(told, retriable=False)
 
 
+_MEANINGS = {
+    NO_NODE: " (it is not there)",
+    NO_AUTH: " (its ACL does not let us)",
+    BAD_VERSION: " (somebody else has written it)",
+    NODE_EXISTS: " (it is there already)",
+    NOT_EMPTY: " (it has children)",
+    INVALID_ACL: " (it does not take the ACL)",
+}
+"""What an error code says of a znode."""
+
+
 class ZooKeeperRefused(DriverError):
     """ZooKeeper answered with an error code. In a multi, `index` is the operation that it belongs to."""
 
     def __init__(self, code: int, about: str, index: int = 0) -> None:
         self.code = code
         self.index = index
-        super().__init__(f"ZooKeeper refused {about} with code {code}", retriable=False)
+        meaning = _MEANINGS.get(code, "")
+        super().__init__(f"ZooKeeper refused {about} with code {code}{meaning}", retriable=False)
 
 
 class Znode(NamedTuple):
