@@ -8,7 +8,14 @@ from shunter.testbed.apache_tests import page as pages
 from shunter.testbed.apache_tests.__main__ import PAGE, RESULTS
 from shunter.testbed.apache_tests.jars import AGENT, apache_test_jars
 from shunter.testbed.apache_tests.page import page, partly_run, reasons, store, stored
-from shunter.testbed.apache_tests.results import CaseOutcome, Result, differences, failed_methods, read_reports
+from shunter.testbed.apache_tests.results import (
+    CaseOutcome,
+    Result,
+    differences,
+    failed_methods,
+    read_feed,
+    read_reports,
+)
 from shunter.testbed.apache_tests.run import JudgedController, selection
 from shunter.testbed.artifacts import pinned_checksums
 from shunter.testbed.ivy import module_descriptor
@@ -59,6 +66,25 @@ def test_a_variant_that_is_left_out_does_not_stand_for_one_that_ran(tmp_path):
     )
     (tmp_path / "TEST-junit-jupiter.xml").write_text(f"<testsuite>{cases}</testsuite>")
     assert read_reports(tmp_path) == {"T.testList [1] Type=ZK": failed("no"), "T.testList [2] Type=KRaft": LEFT_OUT}
+
+
+def test_of_a_class_that_was_ended_counts_what_it_told_before(tmp_path):
+    """JUnit writes its report at the very end; what it told on the way has the same names."""
+    (tmp_path / "console.txt").write_text("""JUnit Jupiter > T > testA(String) > [1] quorum=zk :: STARTED
+JUnit Jupiter > T > testA(String) > [1] quorum=zk :: SUCCESSFUL
+JUnit Jupiter > T > testA(String) > [2] quorum=kraft :: ABORTED
+	Reason: org.opentest4j.TestAbortedException: KRaft
+JUnit Jupiter > T > testB() > testB [1] Type=ZK, Security=PLAINTEXT :: FAILED
+	org.opentest4j.AssertionFailedError: it waited ==> expected: <true> but was: <false>
+JUnit Jupiter > T > testB() :: FINISHED
+JUnit Jupiter > T > testC() :: STARTED
+""")
+    told = "it waited ==> expected: <true> but was: <false>"
+    assert read_feed(tmp_path / "console.txt") == {
+        "T.testA [1] quorum=zk": PASSED._replace(method="testA(java.lang.String)"),
+        "T.testA [2] quorum=kraft": LEFT_OUT._replace(method="testA(java.lang.String)"),
+        "T.testB [1] Type=ZK, Security=PLAINTEXT": failed(told)._replace(method="testB"),
+    }
 
 
 def test_a_run_without_a_report_is_an_error_that_names_the_folder(tmp_path):

@@ -141,6 +141,7 @@ class _Runs:
     def __init__(self, asked: str, jars: list[Path], within_s: float) -> None:
         self.asked = asked
         self.name, _, self.methods = asked.partition("#")
+        self.whole = True
         self._jars = jars
         self._within_s = within_s
 
@@ -149,10 +150,11 @@ class _Runs:
         asked = self.asked if only is None else f"{self.name}#{','.join(only)}"
         started = time.monotonic()
         folder = cache_folder() / "apache-tests-runs" / f"{re.split('[(,]', asked)[0]}-{judged.value}"
-        found = run_class(asked, judged, self._jars, folder, within_s=self._within_s)
+        found, whole = run_class(asked, judged, self._jars, folder, within_s=self._within_s)
+        self.whole = self.whole and whole
         ended = [result.verdict for result in found.values()]
         passed, failed = ended.count(CaseOutcome.PASSED), ended.count(CaseOutcome.FAILED)
-        took = f"{time.monotonic() - started:.0f} s ({folder})"
+        took = f"{time.monotonic() - started:.0f} s{'' if whole else ', ended before its last test'} ({folder})"
         tell(f"{asked} with {judged.value}: {passed} passed, {failed} failed, {took}")
         return found
 
@@ -172,7 +174,7 @@ def _judge(run: _Runs, kept: Path, *, again: bool, ours_first: bool) -> int:
         elif only != []:
             found[judged] = run.with_controller(judged, only)
             outcome[judged] = {**outcome.get(judged, {}), **found[judged]}
-    store(kept, run.name, outcome, partly=partly)
+    store(kept, run.name, outcome, partly=partly or not run.whole)
     apaches = outcome.get(JudgedController.APACHE, {})
     for judged in outcome.keys() - {JudgedController.APACHE}:
         explained = reasons(judged)

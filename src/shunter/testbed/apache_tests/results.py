@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from enum import Enum
@@ -10,6 +11,9 @@ from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
 VARIANT = re.compile(r"display-name: (?P<name>.*)")
+FEED = re.compile(
+    r"^JUnit Jupiter > (?P<name>[^>]*) > (?P<method>\w+)\((?P<types>[^)]*)\)(?: > (?P<variant>.*))? :: (?P<end>[A-Z]+)$"
+)
 METHOD = re.compile(r"unique-id: .*\[(?:method|test-template):(?P<method>[^]]*)\]")
 
 
@@ -49,9 +53,12 @@ def _name(case: ET.Element) -> str:
     method = case.get("name", "").split("(")[0]
     output = "".join(element.text or "" for element in case.iter("system-out"))
     found = VARIANT.search(output)
+    return _named(case.get("classname", "").rpartition(".")[2], method, found["name"] if found else "")
+
+
+def _named(short: str, method: str, variant: str) -> str:
     # A class of `@ClusterTest` repeats the method's name before the variant: one method has many.
-    variant = (found["name"].strip() if found else "").removeprefix(method).removeprefix("()").strip()
-    short = case.get("classname", "").rpartition(".")[2]
+    variant = variant.strip().removeprefix(method).removeprefix("()").strip()
     return f"{short}.{method}" + (f" {variant}" if variant else "")
 
 
@@ -66,6 +73,26 @@ def _result(case: ET.Element) -> Result:
             lines = (failed.get("message") or failed.text or failed.get("type") or "").strip().splitlines()
             return Result(CaseOutcome.FAILED, lines[0] if lines else kind, method)
     return Result(CaseOutcome.PASSED, method=method)
+
+
+def read_feed(console: Path) -> dict[str, Result]:
+    """Read what JUnit has told while it ran: for a class that was ended before its last test, which has no report."""
+    results: dict[str, Result] = {}
+    lines = console.read_text(errors="replace").splitlines()
+    for line, after in itertools.zip_longest(lines, lines[1:], fillvalue=""):
+        told = FEED.match(line)
+        verdict = _ENDS.get(told["end"]) if told else None
+        if told is None or verdict is None:
+            continue
+        # Types are told without their packages: another one than String can't be selected by it.
+        method = told["method"] + {"": "", "String": "(java.lang.String)"}.get(told["types"], "?")
+        why = after.strip().partition(": ")[2] if verdict is CaseOutcome.FAILED else ""
+        name = _named(told["name"], told["method"], told["variant"] or "")
+        results[name] = Result(verdict, why, "" if "?" in method else method)
+    return results
+
+
+_ENDS = {"SUCCESSFUL": CaseOutcome.PASSED, "FAILED": CaseOutcome.FAILED, "ABORTED": CaseOutcome.LEFT_OUT}
 
 
 def failed_methods(results: Iterable[Mapping[str, Result]]) -> list[str] | None:

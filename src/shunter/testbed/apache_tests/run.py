@@ -8,9 +8,10 @@ import subprocess
 import sys
 from enum import Enum
 from pathlib import Path
+from typing import NamedTuple
 
 from shunter.testbed.apache_tests.jars import agent_jar
-from shunter.testbed.apache_tests.results import CaseOutcome, Result, read_reports
+from shunter.testbed.apache_tests.results import CaseOutcome, Result, read_feed, read_reports
 from shunter.testbed.java import java_executable
 
 JAVA_OPTIONS = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -49,15 +50,22 @@ def selection(name: str) -> list[str]:
     return [f"--select-method={tests}#{method}" for method in BETWEEN_METHODS.split(methods)]
 
 
+class Ran(NamedTuple):
+    """How the tests of a run ended. `whole`: it was not ended before its last test."""
+
+    results: dict[str, Result]
+    whole: bool = True
+
+
 def run_class(
     name: str, judged: JudgedController, jars: list[Path], folder: Path, *, within_s: float = TIMEOUT_S
-) -> dict[str, Result]:
+) -> Ran:
     """Run a test class, or some methods of it (`CLASS#METHOD[,METHOD…]`), and read how its tests ended.
 
     Args:
         name: Of class or methods; a method with arguments has their types in brackets.
         folder: Gets reports, the brokers' log and the controllers' log of this run.
-        within_s: A class that takes longer is ended, and has failed.
+        within_s: A class that takes longer is ended; what had ended before counts.
 
     Returns:
         Results by test. A class that can't be run at all has one result, under the class' own name.
@@ -92,8 +100,9 @@ def run_class(
                 timeout=within_s,
                 check=False,
             )
-        return read_reports(folder / "reports")
+        return Ran(read_reports(folder / "reports"))
     except subprocess.TimeoutExpired:
-        return {name: Result(CaseOutcome.FAILED, f"the class did not end within {within_s:.0f} s")}
+        late = Result(CaseOutcome.FAILED, f"the class did not end within {within_s:.0f} s")
+        return Ran(read_feed(folder / "console.txt") or {name: late}, whole=False)
     except FileNotFoundError as missing:
-        return {name: Result(CaseOutcome.FAILED, f"{missing}; see {folder / 'console.txt'}")}
+        return Ran({name: Result(CaseOutcome.FAILED, f"{missing}; see {folder / 'console.txt'}")})
