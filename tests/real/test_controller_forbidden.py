@@ -85,6 +85,10 @@ def test_a_topic_whose_znodes_may_not_be_written_holds_up_nobody(yard, owner):
             broker.start()
     assert reassign(yard, {closed: (4, 2, 3)}) == {str(closed): ("NONE", "")}
     yard.wait_moved([closed], (4, 2, 3))
+    log = yard.controller.log_tail(10_000)
+    assert [line for line in log.splitlines() if " ERROR " in line and closed.topic in line] == [], (
+        "a notice tells it once"
+    )
 
 
 def named(yard, path):

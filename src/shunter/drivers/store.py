@@ -169,10 +169,10 @@ class ZooKeeperStore:
             logger.warning("batch %d: %s", batch.batch_id, too_great)
             return BatchRefused(batch.batch_id, "too-great")
         except ZooKeeperRefused as refusal:
-            logger.error("batch %d failed: %s", batch.batch_id, refusal)  # noqa: TRY400 - the message says it all
-            forbidden = (
-                refusal.code == wire.NO_AUTH and refusal.index >= 0
-            )  # Else it is the fence that we may not read.
+            # Else it is the fence that we may not read.
+            forbidden = refusal.code == wire.NO_AUTH and refusal.index >= 0
+            # A notice tells it once; a leader may ask for what is forbidden every second, for as long as it is.
+            logger.log(logging.DEBUG if forbidden else logging.ERROR, "batch %d failed: %s", batch.batch_id, refusal)
             return BatchRefused(batch.batch_id, "forbidden" if forbidden else "failed", told=str(refusal))
 
     async def amend(self, decide: Callable[[], Awaitable[Sequence[Operation]]]) -> None:

@@ -357,6 +357,7 @@ class ControllerMachine:
         if event.reason != "version" or self.refusals > 1:
             self.retry_at_ms = now_ms + RETRY_AFTER_MS
             told = f"batch of {len(outstanding.records)} records was refused ({event.reason}), {self.refusals} in a row"
+            told += f": {event.told}" if event.told else ""
             bundle.notices.append(Notice("write-refused", "zookeeper", told))
 
     def _too_great(self, outstanding: Outstanding, now_ms: int, bundle: Bundle) -> None:

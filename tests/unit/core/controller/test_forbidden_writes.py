@@ -122,6 +122,7 @@ def test_where_nearly_everything_is_forbidden_it_is_no_exception_any_more():
     world.feed(TimePassed())
     assert len(world.machine.set_aside) <= SET_ASIDE_AT_MOST
     assert world.machine.retry_at_ms is not None
+    assert "/forbidden" in world.told("write-refused")[0].text, "the log has no other line that names it"
     world.forbidden = lambda _: False
     world.pass_time(2 * FORBIDDEN_AGAIN_MS)
     assert set(leaders(world, count).values()) == {2}
