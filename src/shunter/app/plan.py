@@ -24,6 +24,7 @@ AIMS = {
     "disk": Resource.DISK,
     "bytes-in": Resource.BYTES_IN,
     "bytes-out": Resource.BYTES_OUT,
+    "processors": Resource.PROCESSORS,
     "replicas": Resource.REPLICAS,
     "leaders": Resource.LEADERS,
     "leader-bytes-in": Resource.LEADER_BYTES_IN,
@@ -49,7 +50,7 @@ class PlanWords:
     excluded_topics: tuple[str, ...] = ()
     excluded_brokers: tuple[int, ...] = ()
     band_percent: float = 10.0
-    aims: tuple[str, ...] = ("disk", "bytes-in", "bytes-out", "replicas", "leaders", "leader-bytes-in")
+    aims: tuple[str, ...] = ("disk", "bytes-in", "bytes-out", "processors", "replicas", "leaders", "leader-bytes-in")
     headroom_percent: float = 20.0
     max_replicas: int | None = None
     max_bytes_percent: float | None = None

@@ -1,7 +1,7 @@
 """The least bytes that any plan must copy, so that a plan can say how far it is from the best.
 
 `byte_bound` is arithmetic. `joint_bound` is a linear programme over disk, replicas and leaders together (HiGHS); it is
-a relaxation, so that either may be the greater; it alone imports scipy.
+a relaxation, so that either may be the greater; it imports scipy.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +29,10 @@ class Resource(IntEnum):
     DISK = 0
     BYTES_IN = 1
     BYTES_OUT = 2
-    REPLICAS = 3
-    LEADERS = 4
-    LEADER_BYTES_IN = 5
+    PROCESSORS = 3
+    REPLICAS = 4
+    LEADERS = 5
+    LEADER_BYTES_IN = 6
 
     @property
     def label(self) -> str:
@@ -43,13 +44,24 @@ _LABELS = {
     Resource.DISK: "disk",
     Resource.BYTES_IN: "bytes in",
     Resource.BYTES_OUT: "bytes out",
+    Resource.PROCESSORS: "processors",
     Resource.REPLICAS: "replicas",
     Resource.LEADERS: "leaders",
     Resource.LEADER_BYTES_IN: "leaders' bytes in",
 }
 
-RATES = (Resource.BYTES_IN, Resource.BYTES_OUT, Resource.LEADER_BYTES_IN)
 COUNTS = (Resource.REPLICAS, Resource.LEADERS)
+
+
+class ProcessorCosts(NamedTuple):
+    """What a byte per second costs, in parts of an average broker's processors."""
+
+    received: float
+    """Of what a replica receives, as leader or follower."""
+    led: float
+    """On top, of what producers write to a leader."""
+    sent: float
+    """Of what consumers and followers fetch from a leader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +100,9 @@ class ClusterLoad:
     """(B,) per second."""
     bytes_out_capacity: Floats | None = None
     """(B,) per second."""
+    processor_costs: ProcessorCosts | None = None
+    processor_capacity: Floats | None = None
+    """(B,) in average brokers' processors: what is left for bytes once the broker's own idling is taken off."""
 
     @property
     def replication(self) -> Indexes:
@@ -105,6 +120,8 @@ class ClusterLoad:
             absent |= {Resource.BYTES_IN, Resource.LEADER_BYTES_IN}
         if self.bytes_out is None:
             absent.add(Resource.BYTES_OUT)
+        if self.processor_costs is None or self.bytes_in is None or self.bytes_out is None:
+            absent.add(Resource.PROCESSORS)
         return tuple(resource for resource in Resource if resource not in absent)
 
     def capacity(self, resource: Resource) -> Floats | None:
@@ -113,6 +130,7 @@ class ClusterLoad:
             Resource.DISK: self.disk_capacity,
             Resource.BYTES_IN: self.bytes_in_capacity,
             Resource.BYTES_OUT: self.bytes_out_capacity,
+            Resource.PROCESSORS: self.processor_capacity,
         }
         return by_resource.get(resource)
 
@@ -133,13 +151,17 @@ def weights(cluster: ClusterLoad, resources: tuple[Resource, ...]) -> tuple[Floa
     zero, one = np.zeros(count), np.ones(count)
     rate_in = zero if cluster.bytes_in is None else cluster.bytes_in
     rate_out = zero if cluster.bytes_out is None else cluster.bytes_out
+    sent = rate_out + (cluster.replication - 1) * rate_in
+    costs = cluster.processor_costs or ProcessorCosts(0.0, 0.0, 0.0)
     every: dict[Resource, Floats] = {
         Resource.DISK: cluster.sizes,
         Resource.BYTES_IN: rate_in,
+        Resource.PROCESSORS: costs.received * rate_in,
         Resource.REPLICAS: one,
     }
     leading: dict[Resource, Floats] = {
-        Resource.BYTES_OUT: rate_out + (cluster.replication - 1) * rate_in,
+        Resource.BYTES_OUT: sent,
+        Resource.PROCESSORS: costs.led * rate_in + costs.sent * sent,
         Resource.LEADERS: one,
         Resource.LEADER_BYTES_IN: rate_in,
     }

@@ -18,6 +18,8 @@ from shunter.core.planning.cluster import ABSENT, Ints, Resource
 _ROUNDS = 6
 _TRIES = 400
 _LEAST_GAIN = 1e-10
+_FOLLOWING = (Resource.BYTES_OUT, Resource.PROCESSORS, Resource.LEADER_BYTES_IN)
+"""What goes where the leader goes, in part at least."""
 
 
 def balance_leaders(board: Board) -> None:
@@ -26,11 +28,11 @@ def balance_leaders(board: Board) -> None:
     if column is not None and board.targets.weight[column] > 0:
         _LeaderCounts(board, column).balance()
         board.rebuild()
-    if not any(_aimed(board, resource) for resource in (Resource.BYTES_OUT, Resource.LEADER_BYTES_IN)):
+    if not any(_aimed(board, resource) for resource in _FOLLOWING):
         return
     for _ in range(_ROUNDS):
         before = board.total_violation()
-        for resource in (Resource.BYTES_OUT, Resource.LEADERS, Resource.LEADER_BYTES_IN):
+        for resource in sorted((*_FOLLOWING, Resource.LEADERS)):
             at = board.targets.column(resource)
             if at is not None and board.targets.weight[at] > 0:
                 _shift(board, at, over=True)

@@ -20,6 +20,7 @@ from shunter.core.planning.cluster import (
     Floats,
     Indexes,
     Ints,
+    ProcessorCosts,
     Resource,
     broker_loads,
     weights,
@@ -30,7 +31,8 @@ from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
 MOST_BROKERS = 1_000
 """More new brokers than this are not tried."""
 _NEARLY = 1e-6
-_LIMITED = (Resource.DISK, Resource.BYTES_IN, Resource.BYTES_OUT)
+_TOPICS_TOLD = 5
+_LIMITED = (Resource.DISK, Resource.BYTES_IN, Resource.BYTES_OUT, Resource.PROCESSORS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +232,7 @@ def changed(cluster: ClusterLoad, change: ClusterChange) -> ClusterLoad:
         disk_capacity=_grown(cluster.disk_capacity, len(cluster.brokers), change.added, change.disk),
         bytes_in_capacity=_grown(cluster.bytes_in_capacity, len(cluster.brokers), change.added, change.network),
         bytes_out_capacity=_grown(cluster.bytes_out_capacity, len(cluster.brokers), change.added, change.network),
+        processor_capacity=_grown(cluster.processor_capacity, len(cluster.brokers), change.added, None),
     )
 
 
@@ -261,7 +264,10 @@ def _named(cluster: ClusterLoad, patterns: tuple[str, ...], what: str) -> Flags:
     for pattern in patterns:
         fit = np.array([fnmatchcase(topic, pattern) for topic in cluster.topics], dtype=np.bool_)
         if not fit.any():
-            raise PlanRefused(f"{what}: the cluster has no topic {pattern!r}")
+            some = ", ".join(cluster.topics[:_TOPICS_TOLD]) + (", …" if len(cluster.topics) > _TOPICS_TOLD else "")
+            raise PlanRefused(
+                f"{what}: no topic of this cluster fits {pattern!r}; it has {some} ('*' means all topics)"
+            )
         found |= fit
     return found
 
@@ -358,10 +364,13 @@ def _fewest_by_sum(cluster: ClusterLoad, change: ClusterChange, request: PlanReq
         factors[_named(one, change.topics or ("*",), "replication")[one.topic_of]] = change.replication
     rate_in = np.zeros(len(factors)) if one.bytes_in is None else one.bytes_in
     rate_out = np.zeros(len(factors)) if one.bytes_out is None else one.bytes_out
+    received, sent = float((rate_in * factors).sum()), float((rate_out + rate_in * (factors - 1)).sum())
+    costs = one.processor_costs or ProcessorCosts(0.0, 0.0, 0.0)
     totals = {
         Resource.DISK: float((one.sizes * factors).sum()),
-        Resource.BYTES_IN: float((rate_in * factors).sum()),
-        Resource.BYTES_OUT: float((rate_out + rate_in * (factors - 1)).sum()),
+        Resource.BYTES_IN: received,
+        Resource.BYTES_OUT: sent,
+        Resource.PROCESSORS: costs.received * received + costs.led * float(rate_in.sum()) + costs.sent * sent,
     }
     known = {resource: capacity for resource in _LIMITED if (capacity := one.capacity(resource)) is not None}
     if not known:

@@ -67,7 +67,9 @@ def test_another_retention_and_another_traffic() -> None:
     assert sum(before for before, _ in disks(found).values()) == pytest.approx((8 * 2 * 5 + 8 * 2 * 20) / 100)
     assert found.plan.cluster.bytes_in is not None
     assert found.plan.cluster.bytes_in.tolist() == [3.0] * 16
-    with pytest.raises(PlanRefused, match="retention: the cluster has no topic 'c\\*'"):
+    with pytest.raises(
+        PlanRefused, match=r"retention: no topic of this cluster fits 'c\*'; it has a, b \('\*' means all topics\)"
+    ):
         answer(yard(), ClusterChange(retention=(("c*", 0.5),)), PlanRequest())
 
 

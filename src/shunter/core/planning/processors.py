@@ -1,0 +1,131 @@
+"""What a byte costs a broker's processors: brokers' own counters, explained by what they receive, lead and send.
+
+A broker's processors are busy for work / power. Work = idling + received x R + led x L + sent x S, the same costs for all
+brokers of a cluster; power is 1 for an average broker. The costs are found by least squares and are never below 0, so that a
+leader never costs less than a follower of the same partition. (Cruise Control's linear regression lets them be.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from shunter.core.planning.cluster import Floats
+
+FEATURES = 4
+"""1, and megabytes per second: received (as leader or follower), led (from producers), sent (to consumers and followers)."""
+MB = 1e6
+_ROUNDS = 200
+_SETTLED = 1e-9
+_POWERS = 0.1, 10.0
+"""How much weaker or stronger than the average a broker may be."""
+_CLEARLY_BETTER = 0.8
+"""Powers that were fitted count if they bring the held-back error below this part of what it is without them."""
+_RIDGE = 1e-9
+
+
+class BrokerWindows(NamedTuple):
+    """The windows of one broker as sums of products, of (1, received, led, sent, busy): all that least squares asks for."""
+
+    broker: int
+    fitted: Floats
+    """(5, 5) over the earlier windows."""
+    held_back: Floats
+    """(5, 5) over the later ones."""
+    processors: float | None = None
+    """How many it has, where somebody says."""
+
+
+class ProcessorFit(NamedTuple):
+    """Work in average brokers' processors, for one second; the costs are for one megabyte per second."""
+
+    idling: float
+    received: float
+    led: float
+    sent: float
+    powers: tuple[float, ...]
+    """Of each broker, in the order that they were given."""
+    fitted_powers: bool
+    """Whether powers follow from the counters; else from the numbers of processors, or all are alike."""
+    error: float
+    """Root of the mean square by which the held-back windows were missed, as a share of a broker's processors."""
+    mean: float
+    """How busy brokers were in the held-back windows: mean share."""
+
+    @property
+    def relative_error(self) -> float:
+        """The error in parts of the mean."""
+        return self.error / self.mean if self.mean > 0 else float("inf")
+
+    def share(self, at: int, received: float, led: float, sent: float) -> float:
+        """How busy a broker (by place) is with these megabytes per second."""
+        return (self.idling + self.received * received + self.led * led + self.sent * sent) / self.powers[at]
+
+
+def fit_processors(brokers: Sequence[BrokerWindows]) -> ProcessorFit | None:
+    """Fit costs and powers to brokers' windows; None where there are too few windows to tell anything.
+
+    Two fits are held against the later windows: one with powers that are known beforehand (numbers of processors, where each
+    broker's is known; else all alike), and one with powers that follow from the counters. The second one counts only if it is
+    clearly better, since it can explain anything where brokers never change their load.
+    """
+    fitted = np.array([one.fitted for one in brokers])
+    held_back = np.array([one.held_back for one in brokers])
+    if not len(brokers) or fitted[:, 0, 0].sum() < 2 * FEATURES or held_back[:, 0, 0].sum() < 1:
+        return None
+    known = _known_powers(brokers)
+    plain = _fitted(fitted, held_back, known, fitted_powers=False)
+    if len(brokers) < 2 or not (fitted[:, 0, 0] >= 2 * FEATURES).all():
+        return plain
+    free = _fitted(fitted, held_back, _free_powers(fitted, known), fitted_powers=True)
+    return free if free.error < _CLEARLY_BETTER * plain.error else plain
+
+
+def _known_powers(brokers: Sequence[BrokerWindows]) -> Floats:
+    told = np.array([one.processors or np.nan for one in brokers], dtype=np.float64)
+    return np.ones(len(told)) if np.isnan(told).any() else told / told.mean()
+
+
+def _fitted(fitted: Floats, held_back: Floats, powers: Floats, *, fitted_powers: bool) -> ProcessorFit:
+    costs = _costs(fitted, powers)
+    windows, missed = held_back[:, 0, 0].sum(), 0.0
+    for products, power in zip(held_back, powers, strict=True):
+        miss = np.append(costs / power, -1.0)
+        missed += float(miss @ products @ miss)
+    idling, received, led, sent = costs.tolist()
+    return ProcessorFit(
+        idling, received, led, sent, tuple(powers.tolist()), fitted_powers,
+        error=float(np.sqrt(max(missed, 0.0) / windows)), mean=float(held_back[:, 0, 4].sum() / windows),
+    )  # fmt: skip
+
+
+def _costs(fitted: Floats, powers: Floats) -> Floats:
+    """(4,) least squares with no cost below 0, from the normal equations."""
+    normal = np.einsum("bij,b->ij", fitted[:, :FEATURES, :FEATURES], powers**-2.0)
+    right = np.einsum("bi,b->i", fitted[:, :FEATURES, FEATURES], powers**-1.0)
+    # Columns of one size each, and a little of each that two which always go together share what they cost.
+    from scipy.optimize import nnls  # noqa: PLC0415  # a second to import, and few ask for it
+
+    size = np.sqrt(np.maximum(np.diag(normal), 1e-300))
+    normal = normal / np.outer(size, size) + _RIDGE * np.eye(FEATURES)
+    lower = np.linalg.cholesky(normal)
+    found, _ = nnls(lower.T, np.linalg.solve(lower, right / size))
+    return np.asarray(found / size)
+
+
+def _free_powers(fitted: Floats, known: Floats) -> Floats:
+    """Costs and powers in turns, each the best for the other; the mean power stays 1."""
+    powers = known
+    for _ in range(_ROUNDS):
+        costs = _costs(fitted, powers)
+        work = np.einsum("i,bij,j->b", costs, fitted[:, :FEATURES, :FEATURES], costs)
+        busy = fitted[:, :FEATURES, FEATURES] @ costs
+        found = np.clip(np.where(busy > 0, work / np.maximum(busy, 1e-300), powers), *_POWERS)
+        found /= found.mean()
+        settled = bool(np.abs(found - powers).max() < _SETTLED)
+        powers = found
+        if settled:
+            break
+    return powers
