@@ -24,7 +24,7 @@ class Plain:
         self.worlds = {world.name: world for world in worlds}
         self.taken = set()
         self.batches = False
-        """Whether there is a batch of anything but snapshots, if only of rows that were put aside."""
+        """Whether there is a batch of anything, if only of rows that were put aside."""
         self.snapshots = {world.name: set() for world in worlds}
         self.windows = {}
         """(cluster, topic id or name, partition, broker, role) → [(start, seconds, (in, out, messages), size, source)]."""
@@ -37,7 +37,7 @@ class Plain:
 
     def run(self, op):
         new = [(text, rows) for _, text, rows in op.files if text not in self.taken]
-        self.batches |= bool(new) and op.kind != "snapshots"
+        self.batches |= bool(new)
         if op.refused:
             return
         self.taken |= {text for text, _ in new}
@@ -104,15 +104,18 @@ class Plain:
         return kept
 
     def retain(self):
-        """Roll up, then let rows from before midnight go; those that came with snapshots stay."""
+        """Roll up, then let rows from before midnight go, and all snapshots of that day but the last one."""
         if not self.let_go:
             self.frozen = {key: told for key, told in self.hours().items() if key[-1] < MIDNIGHT}
         if not self.batches:
             return
         self.let_go = True
         for windows in self.windows.values():
-            windows[:] = [one for one in windows if one[0] >= MIDNIGHT or one[-1] == _DERIVED]
+            windows[:] = [one for one in windows if one[0] >= MIDNIGHT]
         self.brokers = {one for one in self.brokers if one[2] >= MIDNIGHT}
+        for name, moments in self.snapshots.items():
+            last = max((at for at in moments if at < MIDNIGHT), default=None)
+            self.snapshots[name] = {at for at in moments if at >= MIDNIGHT or at == last}
 
     def series(self):
         """Windows by replica and role, names brought to ids where a snapshot has them, what was derived hidden."""

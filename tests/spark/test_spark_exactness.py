@@ -23,7 +23,7 @@ from shunter.app.pipeline import FleetPlanOptions, Inputs, model, plan
 from shunter.app.pipeline import ingest as ingest_stage
 from shunter.pipeline.fleet import PEAKS, fleet_rows
 from shunter.pipeline.lake import Lake
-from shunter.pipeline.rollup import compact, roll_up_days
+from shunter.pipeline.rollup import compact, compact_snapshots, roll_up_days
 from shunter.pipeline.schemas import BROKER_SAMPLES, BROKERS, HOURLY, LOAD_MODEL, REPLICAS, SAMPLES
 from shunter.pipeline.snapshot_batch import latest_snapshot
 from shunter.pipeline.stream import StreamOptions, ingest_batch, merge_batches
@@ -99,7 +99,8 @@ class Runner:
         keep_from = LAST if op.kind == "retain" else None
         if state.live:
             roll_up_days(self.spark, self.lake, state, new_only=True)
-        compact(self.spark, self.lake, now=NOW, keep_from=keep_from, rolled_up=state)
+        for stage in (compact, compact_snapshots):
+            stage(self.spark, self.lake, now=NOW, keep_from=keep_from, rolled_up=state)
 
     def save(self, kind, name, content):
         path = self.folder / name
@@ -166,6 +167,10 @@ class Runner:
         for table in (REPLICAS, BROKERS):
             held = self.lake.read(self.spark, table)
             assert held.count() == held.dropDuplicates(list(table.key)).count()
+            taken = held.select("cluster_id", F.unix_seconds("taken_at") - T0).distinct().collect()
+            assert {tuple(row) for row in taken} == {
+                (name, at) for name, moments in self.plain.snapshots.items() for at in moments
+            }
         own = self.lake.read(self.spark, BROKER_SAMPLES)
         told = own.select("cluster_id", "broker_id", F.unix_seconds("window_start") - T0).collect()
         assert sorted(map(tuple, told)) == sorted(self.plain.brokers)

@@ -6,16 +6,21 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 from pyspark.sql import functions as F
 
+from shunter.formats.inventory_files import encode_inventory
+from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
 from shunter.pipeline.account_schemas import PLANS
 from shunter.pipeline.commit_log import EVERY, Commit, CommitLog, LogState
 from shunter.pipeline.ingest import IngestOptions, ingest_files
 from shunter.pipeline.lake import list_inputs
-from shunter.pipeline.rollup import compact, roll_up_days
-from shunter.pipeline.schemas import DAILY, HOURLY, REJECTS, SAMPLES, SNAPSHOTS
+from shunter.pipeline.rollup import compact, compact_snapshots, open_days, roll_up_days
+from shunter.pipeline.schemas import BROKERS, DAILY, HOURLY, REJECTS, REPLICAS, SAMPLES, SNAPSHOTS
+from shunter.pipeline.snapshot_batch import ingest_snapshots
 from shunter.pipeline.sources.tables import read_table
 from shunter.pipeline.stores import HadoopStore, LocalStore
 
 pytestmark = pytest.mark.spark
+T0_MS = 1_738_368_000_000
+"""The first of February 2025, midnight."""
 
 
 def csv(path, lines):
@@ -98,6 +103,52 @@ def test_hours_and_days_then_one_file_then_only_the_youngest(spark, lake, now, t
     assert roll_up_days(spark, lake) == (date(2025, 2, 2),)
     assert hours() == expected_hours
     assert [tuple(row) for row in by_day.collect()] == expected_days
+
+
+def test_of_older_days_the_last_snapshot_stays(spark, lake, now, tmp_path):
+    """Four snapshots of two days, and one of another cluster, in two batches."""
+
+    def take(*snapshots):
+        paths = [tmp_path / f"{cluster}-{minute}.jsonl" for cluster, minute in snapshots]
+        for path, (cluster, minute) in zip(paths, snapshots, strict=True):
+            size = 1_000 + 100 * minute
+            partition = InventoryPartition("t", "id-t", 0, (1,), (1,), 1, 0, minute, 1, ((1, size),))
+            brokers = (InventoryBroker(1, "h", "r", 10**9, 10**8),)
+            taken = Inventory(cluster, T0_MS + minute * 60_000, brokers, (partition,))
+            path.write_bytes(b"".join(encode_inventory(taken)))
+        names, options = [str(path) for path in paths], IngestOptions(many_clusters=True)
+        return ingest_snapshots(spark, lake, names, now=now, options=options)
+
+    def seen(table):
+        at = ((F.unix_millis("taken_at") - T0_MS) / 60_000).cast("int")
+        return sorted(map(tuple, lake.read(spark, table).select("cluster_id", at).collect()))
+
+    all_of_them = [("other", 5), *(("yard", minute) for minute in (0, 60, 1_430, 1_450))]
+    take(("yard", 0), ("other", 5), ("yard", 1_430))
+    take(("yard", 60), ("yard", 1_450))
+    rolled_up = lake.state(spark)
+    roll_up_days(spark, lake, rolled_up)
+    by_hour = lake.read(spark, HOURLY).count()
+    merged = compact_snapshots(spark, lake, now=now, rolled_up=rolled_up)
+    assert (len(merged.supersedes), merged.good) == (2, 2), (
+        "60 lies between two that were known: what came then is counted"
+    )
+    assert merged.tables == ("brokers", "replicas", "samples")
+    assert [seen(table) for table in (BROKERS, REPLICAS)] == [all_of_them] * 2
+    assert compact(spark, lake, now=now) is None, "no batch but that of snapshots"
+    assert compact_snapshots(spark, lake, now=now) is None, "one batch is as few as can be"
+    assert open_days(lake.state(spark)) == (), "nothing came since"
+
+    kept = compact_snapshots(spark, lake, now=now, keep_from=date(2025, 2, 2))
+    assert kept.good == 0, "the last sample began on the day before"
+    assert [seen(table) for table in (BROKERS, REPLICAS)] == [[("other", 5), ("yard", 1_430), ("yard", 1_450)]] * 2
+    assert compact_snapshots(spark, lake, now=now, keep_from=date(2025, 2, 2)) is None
+    assert roll_up_days(spark, lake) == ()
+    assert lake.read(spark, HOURLY).count() == by_hour, "hours of days that were let go stay"
+    lake.clean(spark, now, older_than=timedelta(0))
+    assert take(("yard", 60)).ingest_id is None, "its file was taken, whatever became of its rows"
+    later = take(("yard", 1_455), ("yard", 1_420))
+    assert (later.good, later.rules, later.snapshots) == (1, (("late", 1),), 2)
 
 
 def test_a_lake_that_an_older_version_wrote_is_read_and_written_on(spark, lake):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from shunter.pipeline.commit_log import CLEAN, COMPACTION, RETENTION, Commit, LogState, StreamMark
@@ -17,6 +17,7 @@ from shunter.pipeline.modelling import last_size
 from shunter.pipeline.schemas import (
     AMOUNTS,
     BROKER_SAMPLES,
+    BROKERS,
     DAILY,
     HOURLY,
     REJECTS,
@@ -77,7 +78,7 @@ def open_days(state: LogState, *, new_only: bool = True) -> tuple[date, ...]:
         if commit.first_date is not None and not came_before:
             last = commit.last_date if commit.until is None else commit.until.date()
             days.update(_between(commit.first_date - _reach(state), last or commit.first_date))
-    # Of days that were let go snapshots' samples are still there; made from them alone, those days would lose the rest.
+    # Of days that were let go some rows may still be there; made from them alone, those days would lose the rest.
     return tuple(sorted(day for day in days if let_go is None or day >= let_go))
 
 
@@ -111,7 +112,7 @@ def roll_up_days(
     reach = _reach(state)
     around = sorted({near for day in days for near in _between(day - reach, day + reach)})
     raw = lake.read(spark, SAMPLES, state.live).where(F.col("date").isin(around))
-    if any(REPLICAS.name in commit.tables or commit.kind == SNAPSHOTS for commit in state.live):
+    if any(_has_snapshots(commit) for commit in state.live):
         raw = one_series(raw, lake.read(spark, REPLICAS, state.live))
     raw = raw.where(F.col("date").isin(list(days)))
     lake.write(roll_up(raw, HOURLY), HOURLY)
@@ -134,23 +135,60 @@ def compact(
 
     The new batch is committed with the list of those that it replaces: one small file, so that readers see the old ones
     or the new one, never both; `Lake.clean` deletes the old ones. Rejects and broker samples of the same age go the same way, and from then
-    on rows of those days are refused as late. Snapshots stay. None when there is nothing to gain.
+    on rows of those days are refused as late. None when there is nothing to gain. Batches of snapshots are left to `compact_snapshots`.
 
     Args:
         rolled_up: What `roll_up_days` went by: what came since is in no hour yet, and must not be let go.
     """
+    return _compact(spark, lake, now, keep_from, tasks, rolled_up, of_snapshots=False)
 
+
+def compact_snapshots(
+    spark: SparkSession,
+    lake: Lake,
+    *,
+    now: datetime,
+    keep_from: date | None = None,
+    tasks: int = 8,
+    rolled_up: LogState | None = None,
+) -> Commit | None:
+    """Rewrite all live batches of snapshots as one, as `compact` does with the others.
+
+    Of days before `keep_from` each cluster's last snapshot stays, which is what sizes by day, showback and topics' ids go by; the samples that
+    followed from snapshots go as all samples do.
+
+    Args:
+        rolled_up: As for `compact`.
+    """
+    return _compact(spark, lake, now, keep_from, tasks, rolled_up, of_snapshots=True)
+
+
+def _compact(
+    spark: SparkSession,
+    lake: Lake,
+    now: datetime,
+    keep_from: date | None,
+    tasks: int,
+    rolled_up: LogState | None,
+    *,
+    of_snapshots: bool,
+) -> Commit | None:
     def prepare(state: LogState, attempt: str) -> Commit | None:
-        live = [commit for commit in state.live if commit.kind not in (SNAPSHOTS, CLEAN)]
+        live = [one for one in state.live if one.kind != CLEAN and _has_snapshots(one) is of_snapshots]
         if rolled_up is not None:
             done = {commit.ingest_id for commit in rolled_up.live}
             live = [commit for commit in live if commit.ingest_id in done]
-        if not live or (len(live) <= 1 and keep_from is None):
+        let_go = keep_from is not None and any(one.keep_from is None or one.keep_from < keep_from for one in live)
+        if not live or (len(live) <= 1 and not let_go):
             return None
         made = merge(spark, lake, live, attempt, keep_from=keep_from, tasks=tasks)
         return made if rolled_up is None else replace(made, rolled_to=rolled_up.version)
 
-    return lake.transact(spark, "compact", prepare, now)
+    return lake.transact(spark, "compact-snapshots" if of_snapshots else "compact", prepare, now)
+
+
+def _has_snapshots(commit: Commit) -> bool:
+    return commit.kind == SNAPSHOTS or REPLICAS.name in commit.tables
 
 
 def merge(
@@ -176,16 +214,23 @@ def merge(
     if any(BROKER_SAMPLES.name in commit.tables or not commit.tables for commit in live):
         lake.write_rows(brokers.coalesce(1), BROKER_SAMPLES, attempt)
         tables.append(BROKER_SAMPLES.name)
+    if any(_has_snapshots(commit) for commit in live):
+        for table in (BROKERS, REPLICAS):
+            kept = _kept_snapshots(lake.read(spark, table, live), table, keep_from)
+            lake.write_rows(kept.repartition(tasks, "cluster_id", "date"), table, attempt)
+            tables.append(table.name)
     marks: dict[str, StreamMark] = {}
     for mark in sorted((mark for commit in live for mark in commit.streams), key=lambda mark: mark.number):
         marks[mark.query] = mark
-    kept = [commit.keep_from for commit in (*live, Commit("", "", keep_from=keep_from)) if commit.keep_from is not None]
+    let_go = [
+        commit.keep_from for commit in (*live, Commit("", "", keep_from=keep_from)) if commit.keep_from is not None
+    ]
     begun = Commit(
         attempt,
         RETENTION if keep_from is not None else COMPACTION,
         tuple(file for commit in live if not took_nothing(commit) for file in commit.files),
         watermark=max((commit.watermark for commit in live if commit.watermark is not None), default=None),
-        keep_from=max(kept, default=None),
+        keep_from=max(let_go, default=None),
         supersedes=tuple(commit.ingest_id for commit in live),
         tables=tuple(sorted(tables)),
         streams=tuple(marks[query] for query in sorted(marks)),
@@ -193,3 +238,14 @@ def merge(
     )
     clusters = tuple(sorted({name for commit in live for name in commit.clusters}))
     return counted(spark, lake, begun, clusters)
+
+
+def _kept_snapshots(rows: DataFrame, table: Table, keep_from: date | None) -> DataFrame:
+    """Rows of `brokers` or `replicas`, each key once; of days before `keep_from` those of the day's last snapshot."""
+    # A lake of an older version may have a snapshot in two batches, which become one here.
+    once = rows.dropDuplicates(list(table.key))
+    if keep_from is None:
+        return once
+    last = F.max("taken_at").over(Window.partitionBy("cluster_id", "date"))
+    kept = (F.col("date") >= keep_from) | (F.col("taken_at") == F.col("last"))
+    return once.withColumn("last", last).where(kept).drop("last")
