@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 JOB = """
 import json, sys
 from datetime import UTC, datetime, timedelta
-from shunter.app.pipeline import Inputs, PipelineSettings, PlanOptions, ingest, model, plan, roll_up, spark_session
+from shunter.app.pipeline import Inputs, PipelineSettings, FleetPlanOptions, ingest, model, plan, roll_up, spark_session
 from shunter.pipeline.schemas import HOURLY, LOAD_MODEL, REJECTS, REPLICAS, SAMPLES
 
 root, *files = sys.argv[1:]
@@ -53,7 +53,7 @@ with spark_session(settings) as spark:
     model(spark, lake)
     again = model(spark, lake)
     told["model"] = [again.replicas, again.with_rates, rows(LOAD_MODEL)]
-    _, outcomes = plan(spark, lake, PlanOptions(snapshot_age=float("inf")), None)
+    _, outcomes = plan(spark, lake, FleetPlanOptions(snapshot_age=float("inf")), None)
     told["planned"] = [[one.cluster_id, one.status, one.basis.with_rates] for one in outcomes]
 print(json.dumps(told))
 """

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from shunter.formats.inventory_files import encode_inventory
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
-from shunter.pipeline.broker_batch import ingest_cruise_control
+from shunter.pipeline.broker_batch import cruise_control_reader, ingest_with_brokers
 from shunter.pipeline.broker_check import broker_loads, doubts
 from shunter.pipeline.ingest import IngestOptions
 from shunter.pipeline.rollup import compact
@@ -250,7 +250,8 @@ def test_cruise_control_of_partitions_and_of_brokers(spark, lake, now, tmp_path)
 
     def again(*names):
         paths = [str(tmp_path / name) for name in names]
-        return ingest_cruise_control(spark, lake, paths, cluster="c1", now=now, options=IngestOptions())
+        reader = cruise_control_reader("c1")
+        return ingest_with_brokers(spark, lake, paths, reader, now=now, options=IngestOptions())
 
     never = 2**62
     took = ingest(

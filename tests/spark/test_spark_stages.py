@@ -6,6 +6,7 @@ import pytest
 
 from shunter.app.pipeline import FleetPlanOptions, Inputs, ingest, model, plan, roll_up
 from shunter.app.pipeline_run import WhatIf, account, export, report, schedule
+from shunter.cli.pipeline_options import told_schedules
 from shunter.errors import FormatError
 from shunter.formats.inventory_files import encode_inventory
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
@@ -71,7 +72,7 @@ def test_from_snapshots_to_a_report(spark, lake, tmp_path):
     assert all(row["original_replicas"] == [1, 2] for row in kafka["partitions"])
 
     asked = WhatIf(throttle=1000.0, traffic=(1.5,), lost=(3,))
-    planned = {row.scenario: row for row in schedule(spark, lake, None, asked)}
+    planned = {row.scenario: row for row in schedule(spark, lake, None, asked).scenarios}
     assert sorted(planned) == ["as planned", "traffic x 1.5", "without broker 3"]
     assert planned["as planned"].seconds >= 8 * 10_600 / 1000
     assert planned["without broker 3"].warning == "8 copies wait until broker 3 is back"
@@ -100,6 +101,13 @@ def test_from_snapshots_to_a_report(spark, lake, tmp_path):
     assert 'class="wait"' in page
     assert lake.read(spark, PLAN_MOVES).count() == 8
     assert lake.read(spark, SCHEDULES).count() == 3
+    # A later plan that copies nothing, and one of a cluster that was not planned: both are said.
+    still, _ = plan(spark, lake, FleetPlanOptions(scope="leaders", snapshot_age=float("inf")), None)
+    assert schedule(spark, lake, None, WhatIf()) == (still, (), ("yard",), ())
+    old, _ = plan(spark, lake, FleetPlanOptions(), None)
+    head, line = told_schedules(schedule(spark, lake, None, WhatIf()))
+    assert head == f"plan {old}"
+    assert line.startswith("yard: was not planned, so there is nothing to schedule: its newest snapshot is ")
     names = export(spark, lake, str(tmp_path / "csv"), "csv")
     assert {"plan_moves", "account_moves", "load_model"} <= set(names)
     head = next((tmp_path / "csv" / "account_moves").glob("part-*.csv")).read_text().splitlines()[0]

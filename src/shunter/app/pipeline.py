@@ -30,7 +30,7 @@ from shunter.core.planning.request import PlanRefused, PlanRequest
 from shunter.core.planning.scopes import check
 from shunter.errors import DriverError, FormatError, SettingsError
 from shunter.formats.plan_files import write_reassignment
-from shunter.pipeline.broker_batch import ingest_cruise_control
+from shunter.pipeline.broker_batch import cruise_control_reader, ingest_with_brokers, prometheus_reader
 from shunter.pipeline.broker_check import BrokerDoubt, broker_loads, doubts
 from shunter.pipeline.commit_log import Commit, may_span
 from shunter.pipeline.fleet import PEAKS, WEEK
@@ -40,16 +40,16 @@ from shunter.pipeline.ingest import IngestOptions, IngestOutcome, ingest_files, 
 from shunter.pipeline.lake import Cleaned, Lake
 from shunter.pipeline.locks import ClusterLocks, LockHolder
 from shunter.pipeline.modelling import SHAPE_SECONDS, load_model, load_shape
-from shunter.pipeline.outlook_schemas import BROKER_WEEKS
+from shunter.pipeline.outlook_schemas import BROKER_WEEKS, PROCESSOR_MODEL
 from shunter.pipeline.packaging import package
 from shunter.pipeline.plan_batch import ClusterOutcome, FleetPlan, PlannedTarget, plan_lake, reassignments
-from shunter.pipeline.rollup import compact, roll_up_days
+from shunter.pipeline.processors import ToldProcessors, processor_model, told_processors
+from shunter.pipeline.rollup import compact, compact_snapshots, roll_up_days
 from shunter.pipeline.schemas import BROKER_LOADS, BROKER_SAMPLES, HOURLY, LOAD_MODEL, REPLICAS, SAMPLES, SHAPES
 from shunter.pipeline.session import DELTA, DELTA_CONF, KAFKA_SOURCE, SessionSettings, open_session
 from shunter.pipeline.snapshot_batch import ingest_snapshots, latest_snapshot
 from shunter.pipeline.sources.kafka_topic import read_topic
 from shunter.pipeline.sources.log_dirs import read_log_dirs
-from shunter.pipeline.sources.prometheus import read_prometheus
 from shunter.pipeline.sources.tables import FORMATS, read_table
 from shunter.pipeline.stores import open_store
 from shunter.pipeline.stream import StreamOptions, start_stream
@@ -174,11 +174,13 @@ def ingest(spark: SparkSession, lake: Lake, inputs: Inputs) -> IngestOutcome:
     if inputs.kind == "snapshots":
         many = IngestOptions(cluster=inputs.cluster, many_clusters=True)
         return ingest_snapshots(spark, lake, inputs.paths, now=utc_now(), options=many)
-    if inputs.kind == "cruise-control":
-        named, window = _named_cluster(inputs), inputs.window_seconds
-        return ingest_cruise_control(
-            spark, lake, inputs.paths, cluster=named, now=utc_now(), options=options, window_seconds=window
+    if inputs.kind in ("cruise-control", "prometheus"):
+        reader = (
+            prometheus_reader(inputs.cluster, dict(inputs.brokers))
+            if inputs.kind == "prometheus"
+            else cruise_control_reader(_named_cluster(inputs), inputs.window_seconds)
         )
+        return ingest_with_brokers(spark, lake, inputs.paths, reader, now=utc_now(), options=options)
     # What kafka-log-dirs prints has no time in it: a quiet cluster's output of two days is the same.
     dated: datetime | Literal["modified"] | None = (inputs.at or "modified") if inputs.kind == "log-dirs" else None
     read = partial(_read, inputs)
@@ -189,8 +191,6 @@ def _read(inputs: Inputs, spark: SparkSession, paths: Sequence[str]) -> DataFram
     cluster = inputs.cluster
     if inputs.kind in FORMATS:
         return read_table(spark, paths, inputs.kind, cluster=cluster)
-    if inputs.kind == "prometheus":
-        return read_prometheus(spark, paths, cluster=cluster, brokers=dict(inputs.brokers))
     if inputs.kind == "log-dirs":
         return read_log_dirs(spark, paths, cluster=_named_cluster(inputs), at=inputs.at)
     raise SettingsError(f"kind {inputs.kind!r} is none of {', '.join(KINDS)}")
@@ -285,6 +285,8 @@ class Modelled:
     brokers: int = 0
     """Brokers that were compared with their own counters."""
     doubts: tuple[BrokerDoubt, ...] = ()
+    processors: tuple[ToldProcessors, ...] = ()
+    """Of each cluster whose brokers' processors are known: how well they are explained."""
 
 
 def model(
@@ -345,7 +347,8 @@ def _modelled(
         raise FormatError(lake.root, f"has no {source} to model: run `shunter pipeline ingest` first")
     weeks = lake.read(spark, SHAPES).count()
     brokers, doubted = _check_brokers(spark, lake, clusters)
-    return Modelled(counted["replicas"], counted["rates"], weeks, counted["confidence"], brokers, doubted)
+    explained = _explain_processors(spark, lake, clusters)
+    return Modelled(counted["replicas"], counted["rates"], weeks, counted["confidence"], brokers, doubted, explained)
 
 
 def _add_weeks_up(spark: SparkSession, lake: Lake, clusters: Sequence[str]) -> None:
@@ -370,11 +373,22 @@ def _check_brokers(spark: SparkSession, lake: Lake, clusters: Sequence[str]) -> 
     return written.count(), doubts(written)
 
 
+def _explain_processors(spark: SparkSession, lake: Lake, clusters: Sequence[str]) -> tuple[ToldProcessors, ...]:
+    """Find what a byte costs brokers' processors, where their counters are there."""
+    brokers = lake.read(spark, BROKER_SAMPLES)
+    if clusters:
+        brokers = brokers.where(F.col("cluster_id").isin(*clusters))
+    if brokers.where(F.col("cpu").isNotNull()).isEmpty():
+        return ()
+    lake.write(processor_model(brokers), PROCESSOR_MODEL)
+    return told_processors(lake.read(spark, PROCESSOR_MODEL))
+
+
 def roll_up(spark: SparkSession, lake: Lake, *, keep_days: int | None, new_only: bool = False) -> str | None:
     """Derive hours and days from the raw rows, then make one batch of the many; gives its id, None when it was one.
 
     Args:
-        keep_days: Let older raw rows go.
+        keep_days: Let older raw rows go, and of older days' snapshots all but the last of each day.
         new_only: Only days that something came for since (for one roll-up at a time).
     """
     state = lake.state(spark)
@@ -384,8 +398,9 @@ def roll_up(spark: SparkSession, lake: Lake, *, keep_days: int | None, new_only:
     with deriving(spark, lake, "compact"):
         roll_up_days(spark, lake, state, new_only=new_only)
         made = compact(spark, lake, now=utc_now(), keep_from=keep_from, rolled_up=state)
+        snapshots = compact_snapshots(spark, lake, now=utc_now(), keep_from=keep_from, rolled_up=state)
     lake.clean(spark, utc_now(), older_than=timedelta(hours=1), abandoned=False)
-    return None if made is None else made.ingest_id
+    return next((one.ingest_id for one in (made, snapshots) if one is not None), None)
 
 
 def clean(spark: SparkSession, lake: Lake, *, older_than: float) -> Cleaned:

@@ -35,8 +35,17 @@ from shunter.pipeline.account_schemas import (
     SCHEDULE_MOVES,
     SCHEDULES,
 )
+from shunter.pipeline.fleet_worker import PLANNED
 from shunter.pipeline.lake import Lake
-from shunter.pipeline.outlook_schemas import ANOMALIES, BROKER_WEEKS, DATA_QUALITY, RUNWAY, SHOWBACK, WHAT_IF_FILLS
+from shunter.pipeline.outlook_schemas import (
+    ANOMALIES,
+    BROKER_WEEKS,
+    DATA_QUALITY,
+    PROCESSOR_MODEL,
+    RUNWAY,
+    SHOWBACK,
+    WHAT_IF_FILLS,
+)
 from shunter.pipeline.plan_batch import ClusterOutcome, latest_plan
 from shunter.pipeline.report import gather
 from shunter.pipeline.report_page import page
@@ -62,7 +71,7 @@ EXPORTED: tuple[Table, ...] = (
     PLANS, PLAN_MOVES, PLAN_ASSIGNMENTS, PLAN_LOADS, PLAN_UNDONE, SCHEDULES, SCHEDULE_MOVES, SCHEDULE_LOADS, JOURNAL,
     ACCOUNT_MOVES, ACCOUNT_STEPS, ACCOUNT_STALLS, ACCOUNT_RATES, ACCOUNT_PLANS, LOAD_MODEL, SHAPES, HOURLY, DAILY, BROKERS,
     REPLICAS, REJECTS, BROKER_SAMPLES, BROKER_LOADS, DATA_QUALITY, RUNWAY, SHOWBACK,
-    WHAT_IF_FILLS, ANOMALIES, BROKER_WEEKS,
+    WHAT_IF_FILLS, ANOMALIES, BROKER_WEEKS, PROCESSOR_MODEL,
 )  # fmt: skip
 """What `report --tables` writes."""
 
@@ -79,7 +88,18 @@ class WhatIf:
     lost: tuple[int, ...] = ()
 
 
-def schedule(spark: SparkSession, lake: Lake, plan_id: str | None, asked: WhatIf) -> tuple[ScheduleOutcome, ...]:
+class Scheduled(NamedTuple):
+    """What became of each cluster of one plan."""
+
+    plan_id: str
+    scenarios: tuple[ScheduleOutcome, ...]
+    idle: tuple[str, ...]
+    """Clusters whose plan copies nothing."""
+    unplanned: tuple[tuple[str, str], ...]
+    """Clusters that got no plan, and why."""
+
+
+def schedule(spark: SparkSession, lake: Lake, plan_id: str | None, asked: WhatIf) -> Scheduled:
     """Schedule a plan (None: the newest) as it is, and under every scenario that is asked about.
 
     Raises:
@@ -96,7 +116,14 @@ def schedule(spark: SparkSession, lake: Lake, plan_id: str | None, asked: WhatIf
         tuple(scenarios), asked.throttle, asked.capacity, asked.per_broker, asked.total, ratios, known,
         known_weeks(spark, lake), now.weekday() * 24 + now.hour,
     )  # fmt: skip
-    return schedule_lake(spark, lake, named_plan(spark, lake, plan_id), options)
+    chosen = named_plan(spark, lake, plan_id)
+    made = schedule_lake(spark, lake, chosen, options)
+    busy = {one.cluster_id for one in made}
+    clusters = lake.read(spark, PLANS).where(F.col("plan_id") == chosen).select("cluster_id", "status", "message")
+    rest = [row for row in clusters.orderBy("cluster_id").collect() if row["cluster_id"] not in busy]
+    idle = tuple(row["cluster_id"] for row in rest if row["status"] == PLANNED)
+    unplanned = tuple((row["cluster_id"], row["message"] or "") for row in rest if row["status"] != PLANNED)
+    return Scheduled(chosen, made, idle, unplanned)
 
 
 def named_plan(spark: SparkSession, lake: Lake, plan_id: str | None, cluster: str | None = None) -> str:
@@ -250,7 +277,7 @@ def run(
     for outcome in planned:
         told = f"; {outcome.message}" if outcome.message else ""
         tell(f"{outcome.cluster_id}: {outcome.status}, {outcome.moves} copies{told}")
-    scheduled = schedule(spark, lake, plan_id, options.what_if) if reassignment is not None else ()
+    scheduled = schedule(spark, lake, plan_id, options.what_if).scenarios if reassignment is not None else ()
     for expected in scheduled:
         tell(f"scheduled {expected.told}" + (f"; {expected.warning}" if expected.warning else ""))
     accounted: Accounted | None = None
@@ -299,6 +326,7 @@ __all__ = [
     "Execute",
     "RunOptions",
     "RunOutcome",
+    "Scheduled",
     "WhatIf",
     "account",
     "export",

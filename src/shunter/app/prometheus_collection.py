@@ -15,8 +15,13 @@ from shunter.errors import FormatError, SettingsError
 QUERY = (
     '{__name__=~"kafka_server_brokertopicmetrics_(bytesin|bytesout|messagesin)_total|kafka_log_log_(size|logendoffset)'
     '|kafka_cluster_partition_insyncreplicascount",topic!=""}'
+    ' or ({__name__=~"kafka_server_brokertopicmetrics_(bytesin|bytesout|messagesin|replicationbytesin|replicationbytesout)_total'
+    '|(?i:java_lang_operatingsystem_(processcpuload|availableprocessors))|process_cpu_seconds_total",topic=""}'
+    " and on (instance) kafka_server_brokertopicmetrics_bytesin_total)"
 )
-"""What `ingest --kind prometheus` reads, by the names that the JMX exporter's usual rules give."""
+"""What `ingest --kind prometheus` reads, by the names that the JMX exporter's usual rules give: of topics and partitions, of brokers,
+and of the processes that tell of brokers. Machines' processors are left out: a Prometheus may know ten thousand machines. (`or` passes over
+what has the labels of something on its left, whatever its name: series without a topic stand in one selector.)"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from shunter.cli.pipeline_options import (
     plan_options,
     settings_of,
     told_plan,
+    told_schedules,
     utc,
 )
 from shunter.cli.pipeline_outlook import anomalies, quality, runway, showback
@@ -120,11 +121,22 @@ def model(ctx: click.Context, source: str, clusters: tuple[str, ...], json: bool
         )
     for doubt in made.doubts:
         click.echo(f"  {doubt.cluster_id}, broker {doubt.broker_id}: {doubt.what}")
+    for one in made.processors:
+        aim = (
+            "plans aim at them"
+            if one.usable
+            else "plans do not aim at them (the table processor_model has the figures)"
+        )
+        click.echo(
+            f"{one.cluster_id}: the processors of {one.brokers:,} brokers are explained by their bytes to {one.error:.0%}; {aim}"
+        )
 
 
 @pipeline.command()
 @click.option(
-    "--keep-days", type=click.IntRange(min=1), help="Delete raw rows older than this, once they are rolled up."
+    "--keep-days",
+    type=click.IntRange(min=1),
+    help="Delete raw rows older than this, once they are rolled up, and of older days' snapshots all but the last of each day.",
 )
 @click.option(
     "--new-days",
@@ -135,7 +147,7 @@ def model(ctx: click.Context, source: str, clusters: tuple[str, ...], json: bool
 @click.pass_context
 @complaining
 def compact(ctx: click.Context, keep_days: int | None, new_days: bool, json: bool) -> None:
-    """Roll raw rows up to hours and days, and merge batches into one.
+    """Roll raw rows up to hours and days, and merge batches into one, those of snapshots into one of their own.
 
     \b
     Examples:
@@ -260,6 +272,8 @@ def plan(ctx: click.Context, out: Path, json: bool, **given: Any) -> None:
 def schedule(ctx: click.Context, plan_id: str | None, throttle: float | None, json: bool, **given: Any) -> None:
     """Say when each copy of a plan runs, how long all takes with an interval, and what if.
 
+    Exit status 1: a cluster of the plan was not planned, and has no schedule.
+
     \b
     Examples:
       shunter pipeline schedule --throttle 50e6
@@ -271,15 +285,14 @@ def schedule(ctx: click.Context, plan_id: str | None, throttle: float | None, js
 
     settings = settings_of(ctx)
     with stages.spark_session(settings) as spark:
-        outcomes = scheduled(spark, settings.lake, plan_id, WhatIf(throttle=throttle, **given))
+        made = scheduled(spark, settings.lake, plan_id, WhatIf(throttle=throttle, **given))
     if json:
-        click.echo(as_json({"scenarios": outcomes}))
-        return
-    for outcome in outcomes:
-        click.echo(outcome.told)
-        for more in (outcome.warning, outcome.quiet):
-            if more:
-                click.echo(f"  {more}")
+        click.echo(as_json(made))
+    else:
+        for line in told_schedules(made):
+            click.echo(line)
+    if made.unplanned:
+        raise SystemExit(1)
 
 
 @pipeline.command()

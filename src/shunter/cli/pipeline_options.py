@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from functools import wraps
 from pathlib import Path
@@ -178,3 +178,15 @@ def told_plan(outcome: Any) -> str:
     if outcome.undone:
         text += f"\n  {outcome.undone:,} aims are not reached; `shunter pipeline report` and the table plan_undone say which, and why"
     return text if outcome.message is None else f"{text}\n  {outcome.message}"
+
+
+def told_schedules(made: Any) -> Iterator[str]:
+    """What scheduling a plan came to, line by line."""
+    yield f"plan {made.plan_id}"
+    for outcome in made.scenarios:
+        yield outcome.told
+        yield from (f"  {more}" for more in (outcome.warning, outcome.quiet) if more)
+    for cluster in made.idle:
+        yield f"{cluster}: its plan copies nothing, so there is nothing to schedule"
+    for cluster, why in made.unplanned:
+        yield f"{cluster}: was not planned, so there is nothing to schedule: {why}"

@@ -147,7 +147,7 @@ def what_if(ctx: click.Context, json: bool, out: Path | None, until: datetime | 
     \b
     Examples:
       shunter pipeline what-if --add-brokers fewest --traffic 1.5
-      shunter pipeline what-if --retention 'logs-*=0.5' --out plans
+      shunter pipeline what-if --retention '*=0.5' --out plans
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app import pipeline as stages  # noqa: PLC0415
     from shunter.app.exit_codes import ExitCode  # noqa: PLC0415

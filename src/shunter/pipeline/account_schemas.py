@@ -108,7 +108,11 @@ PLAN_LOADS = Table(
             *_PLAN_KEY,
             column("broker", IntegerType(), "the broker"),
             column("rack", StringType(), "its rack"),
-            column("resource", StringType(), "disk, bytes in, bytes out, replicas, leaders, leaders' bytes in"),
+            column(
+                "resource",
+                StringType(),
+                "disk, bytes in, bytes out, processors (in average brokers), replicas, leaders, leaders' bytes in",
+            ),
             column("before", DoubleType(), "load before, in the resource's own unit"),
             column("after", DoubleType(), "load after"),
         ]

@@ -1,11 +1,12 @@
-"""Batches of Cruise Control's dumps: partition samples into `samples`, broker samples into `broker_samples`, one commit."""
+"""Batches that tell of partitions and of brokers as a whole: into `samples` and `broker_samples`, by one commit."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -13,13 +14,15 @@ from pyspark.sql import functions as F
 from shunter.errors import FormatError
 from shunter.pipeline.broken_files import BrokenFile, put_broken_aside, taking_what_can_be_read
 from shunter.pipeline.commit_log import Commit, InputFile, LogState
-from shunter.pipeline.ingest import IngestOptions, IngestOutcome, new_inputs, outcome_of, write_batch
+from shunter.pipeline.ingest import IngestOptions, IngestOutcome, begin_batch, new_inputs, outcome_of, write_batch
 from shunter.pipeline.lake import Lake, batch_id, list_inputs
 from shunter.pipeline.schemas import BROKER_SAMPLES, SCHEMA_VERSION
 from shunter.pipeline.sources.cruise_control import WINDOW_SECONDS, broker_samples, partition_samples, read_records
+from shunter.pipeline.sources.prometheus import read_prometheus
+from shunter.pipeline.sources.prometheus_brokers import prometheus_brokers
 from shunter.pipeline.validation import RAW, Limits, first_broken, refuse, time_rules, told
 
-KIND = "cruise-control"
+CRUISE_CONTROL, PROMETHEUS = "cruise-control", "prometheus"
 _MOST_CPU = 2.0
 """A container may use more than its share for a while; what is above this is a percentage."""
 _BYTES = ("bytes_in_rate", "bytes_out_rate", "replication_bytes_in_rate", "replication_bytes_out_rate")
@@ -30,69 +33,106 @@ _FIGURES = tuple(
 )
 
 
-def ingest_cruise_control(
-    spark: SparkSession,
-    lake: Lake,
-    paths: Sequence[str],
-    *,
-    cluster: str,
-    now: datetime,
-    options: IngestOptions,
-    window_seconds: int = WINDOW_SECONDS,
-) -> IngestOutcome:
-    """Ingest dumps of the sample store that were not ingested before; running it again changes nothing.
+class BrokerReader(NamedTuple):
+    """How files of one kind are read."""
+
+    kind: str
+    read: Callable[[SparkSession, Sequence[str]], DataFrame]
+    """All that is in the files, in whatever columns: finds out which of them can't be read."""
+    partitions: Callable[[SparkSession, Sequence[str]], DataFrame]
+    """Columns of `validation.RAW`."""
+    brokers: Callable[[SparkSession, Sequence[str]], DataFrame]
+    """Columns of `broker_samples` but for the batch's, and file, reader_rule, reader_detail."""
+
+
+def cruise_control_reader(cluster: str, window_seconds: int = WINDOW_SECONDS) -> BrokerReader:
+    """Dumps of Cruise Control's sample store.
 
     Args:
         window_seconds: How often Cruise Control samples (`metric.sampling.interval.ms`).
+    """
+
+    def partitions(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+        return partition_samples(read_records(spark, paths), cluster=cluster, window_seconds=window_seconds)
+
+    def brokers(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+        return broker_samples(read_records(spark, paths), cluster=cluster, window_seconds=window_seconds)
+
+    return BrokerReader(CRUISE_CONTROL, read_records, partitions, brokers)
+
+
+def prometheus_reader(cluster: str | None, brokers: Mapping[str, int]) -> BrokerReader:
+    """Answers of Prometheus. `brokers`: `instance` label to broker id."""
+    partitions = partial(read_prometheus, cluster=cluster, brokers=brokers)
+    return BrokerReader(
+        PROMETHEUS, partitions, partitions, partial(prometheus_brokers, cluster=cluster, brokers=brokers)
+    )
+
+
+def ingest_with_brokers(
+    spark: SparkSession,
+    lake: Lake,
+    paths: Sequence[str],
+    reader: BrokerReader,
+    *,
+    now: datetime,
+    options: IngestOptions,
+) -> IngestOutcome:
+    """Ingest files that were not ingested before; running it again changes nothing.
 
     Raises:
-        FormatError: a path does not exist, or a file has no binary column `value`.
+        FormatError: a path does not exist, or no file can be read to its end.
     """
     skipped: tuple[str, ...] = ()
     brokers = 0
 
     def prepare(state: LogState, attempt: str) -> Commit | None:
         nonlocal skipped, brokers
-        new, skipped = new_inputs(state, found, KIND)
+        new, skipped = new_inputs(state, found, reader.kind)
         if not new:
             return None
+        begun = begin_batch(state, attempt, reader.kind, new)
 
         def take(files: Sequence[InputFile], broken: Sequence[BrokenFile]) -> Commit:
             nonlocal brokers
-            if not files:
+            if not files and reader.kind == CRUISE_CONTROL:
                 raise FormatError(broken[0].path, f"can't be read to its end: {broken[0].why}")
-            records = read_records(spark, [file.path for file in files])
-            begun = Commit(attempt, KIND, new, tables=(BROKER_SAMPLES.name,))
-            judged = broker_samples(records, cluster=cluster, window_seconds=window_seconds)
-            judged = judge_brokers(judged, now=now, limits=options.limits)
+            if not files:
+                aside = put_broken_aside(spark, broken, reader.kind)
+                return write_batch(spark, lake, state, aside, begun, now=now, options=options)
+            paths = [file.path for file in files]
+            judged = judge_brokers(reader.brokers(spark, paths), now=now, options=options)
             judged = _refuse_known(lake.read(spark, BROKER_SAMPLES, state.live), judged).persist()
             try:
                 good = judged.where(F.col("rule").isNull())
-                lake.write_rows(good, BROKER_SAMPLES, attempt)
-                rows = partition_samples(records, cluster=cluster, window_seconds=window_seconds)
-                rows = rows.unionByName(_as_rejects(judged))
+                by_cluster = good.groupBy("cluster_id").agg(F.count("*").alias("rows")).collect()
+                brokers = sum(row["rows"] for row in by_cluster)
+                if brokers:
+                    lake.write_rows(good, BROKER_SAMPLES, attempt)
+                rows = reader.partitions(spark, paths).unionByName(_as_rejects(judged))
                 if broken:
-                    rows = rows.unionByName(put_broken_aside(spark, broken, KIND))
-                commit = write_batch(spark, lake, state, rows, begun, now=now, options=options)
-                brokers = good.count()
+                    rows = rows.unionByName(put_broken_aside(spark, broken, reader.kind))
+                with_brokers = replace(begun, tables=(BROKER_SAMPLES.name,) if brokers else ())
+                commit = write_batch(spark, lake, state, rows, with_brokers, now=now, options=options)
             finally:
                 judged.unpersist()
-            return replace(commit, clusters=tuple(sorted({*commit.clusters, cluster})))
+            clusters = {*commit.clusters, *(row["cluster_id"] for row in by_cluster)}
+            return replace(commit, clusters=tuple(sorted(clusters)))
 
-        read = partial(read_records, spark)
+        read = partial(reader.read, spark)
         return taking_what_can_be_read(new, read, take, partial(lake.discard, spark, attempt))
 
     found = list_inputs(spark, paths)
-    made = lake.transact(spark, batch_id(KIND, found), prepare, now)
+    made = lake.transact(spark, batch_id(reader.kind, found), prepare, now)
     return replace(outcome_of(spark, lake, made, skipped), broker_rows=brokers)
 
 
-def judge_brokers(rows: DataFrame, *, now: datetime, limits: Limits) -> DataFrame:
+def judge_brokers(rows: DataFrame, *, now: datetime, options: IngestOptions) -> DataFrame:
     """Judge broker samples, each by itself and against those of the same window.
 
     Grain: one row per input row, none dropped; columns of `broker_samples` without ingest_id, and file, rule, detail.
     """
-    rule, detail = first_broken(_rules(now, limits))
+    rule, detail = first_broken(_rules(now, options.limits, options.cluster))
     judged = rows.select(
         *(name for name in rows.columns if name not in ("reader_rule", "reader_detail")),
         F.lit(SCHEMA_VERSION).alias("schema_version"),
@@ -109,13 +149,23 @@ def judge_brokers(rows: DataFrame, *, now: datetime, limits: Limits) -> DataFram
     return refuse(numbered, F.col("number") > 1, "duplicate", twice).drop("number")
 
 
-def _rules(now: datetime, limits: Limits) -> list[tuple[str, Column, Column]]:
-    rules = [("negative", F.col("broker_id") < 0, told("broker_id", "is below 0")), *time_rules(now, limits)]
+def _rules(now: datetime, limits: Limits, cluster: str | None) -> list[tuple[str, Column, Column]]:
+    rules = [
+        ("missing_key", F.col("cluster_id").isNull(), F.lit("cluster_id is null, give --cluster")),
+        ("negative", F.col("broker_id") < 0, told("broker_id", "is below 0")),
+        *time_rules(now, limits),
+    ]
+    if cluster is not None:
+        rules.append(("other_cluster", F.col("cluster_id") != cluster, told("cluster_id", f"is not {cluster}")))
+    # Cruise Control's layout has all of them; other sources tell what they know.
+    has_all = F.col("source") == "cruise_control"
     for name in _FIGURES:
-        if not name.endswith("_p999"):
-            missing = F.col(name).isNull() | F.isnan(F.col(name).cast("double"))
-            rules.append(("not_a_number", missing, F.lit(f"{name} is no number")))
+        no_number = F.isnan(F.col(name).cast("double"))
+        if not name.endswith("_p999") and name != "processors":
+            no_number |= has_all & F.col(name).isNull()
+        rules.append(("not_a_number", no_number, F.lit(f"{name} is no number")))
         rules.append(("negative", F.col(name) < 0, told(name, "is below 0")))
+    rules.append(("no_load", F.coalesce("cpu", *_BYTES).isNull(), F.lit("neither processors nor bytes are known")))
     rules.append(("wrong_unit", F.col("cpu") > _MOST_CPU, told("cpu", "is no share of the processors (0 to 1)")))
     for name in (*_BYTES, "messages_in_rate"):
         limit = limits.messages_per_second if name == "messages_in_rate" else limits.bytes_per_second

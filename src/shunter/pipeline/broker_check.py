@@ -1,7 +1,7 @@
 """What brokers say of themselves, beside what the samples of their partitions add up to.
 
-A model made from samples that miss partitions looks like a calm cluster. Where Cruise Control's broker samples are there,
-each broker's own counters say how much of its load the model has.
+A model made from samples that miss partitions looks like a calm cluster. Where brokers' own counters are there (from Cruise Control
+or Prometheus), they say how much of its load the model has.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def broker_loads(brokers: DataFrame, samples: DataFrame) -> DataFrame:
         *_peaks("bytes_in", received),
         *_peaks("bytes_out", sent),
         F.percentile("handler_idle", 0.05).alias("handler_idle_p05"),
-        F.max_by("size_bytes", "window_start").alias("size_bytes"),
+        F.max_by("size_bytes", F.when(F.col("size_bytes").isNotNull(), F.col("window_start"))).alias("size_bytes"),
         F.count("led_in").alias("compared_windows"),
         _explained("led_in", "bytes_in_rate").alias("explained_bytes_in"),
         _explained("led_out", "bytes_out_rate").alias("explained_bytes_out"),
@@ -95,7 +95,9 @@ def _in_percent(words: str, share: str) -> Column:
 
 def _peaks(name: str, value: Column) -> list[Column]:
     return [
-        (F.sum(value * F.col("window_seconds")) / F.sum("window_seconds")).alias(f"{name}_mean"),
+        (F.sum(value * F.col("window_seconds")) / F.sum(F.when(value.isNotNull(), F.col("window_seconds")))).alias(
+            f"{name}_mean"
+        ),
         F.percentile(value, 0.95).alias(f"{name}_p95"),
         F.max(value).alias(f"{name}_max"),
     ]
@@ -103,8 +105,9 @@ def _peaks(name: str, value: Column) -> list[Column]:
 
 def _explained(led: str, rate: str) -> Column:
     """Over the windows in which both are known; null where the broker itself counted nothing."""
-    counted = F.sum(F.when(F.col(led).isNotNull(), F.col(rate) * F.col("window_seconds")))
-    return F.sum(led) / F.when(counted > 0, counted)
+    both = F.col(led).isNotNull() & F.col(rate).isNotNull()
+    counted = F.sum(F.when(both, F.col(rate) * F.col("window_seconds")))
+    return F.sum(F.when(both, F.col(led))) / F.when(counted > 0, counted)
 
 
 def _unexplained(name: str) -> Column:

@@ -26,6 +26,8 @@ from shunter.pipeline.stores import Store
 VERSION = 1
 COMPACTION, RETENTION, CLEAN = "compaction", "retention", "clean"
 _MORE_THAN_SAMPLES = ("snapshots", "cruise-control")
+_OF_BROKERS = "broker_samples"
+"""The table of windows of which a commit does not say of when they are."""
 EVERY = 32
 """So many commits are covered by a checkpoint."""
 _KEPT_CHECKPOINTS = 4
@@ -231,7 +233,8 @@ def conflicts(mine: Commit, theirs: Commit, known: Collection[str]) -> bool:
         return False
     if theirs.kind == RETENTION:
         return True
-    return (mine.kind == theirs.kind and mine.kind in _MORE_THAN_SAMPLES) or touch(mine, theirs)
+    both_of_brokers = _OF_BROKERS in mine.tables and _OF_BROKERS in theirs.tables
+    return both_of_brokers or (mine.kind == theirs.kind and mine.kind in _MORE_THAN_SAMPLES) or touch(mine, theirs)
 
 
 def touch(one: Commit, other: Commit) -> bool:

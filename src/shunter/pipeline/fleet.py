@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from shunter.core.planning.request import PlanRequest
 from shunter.pipeline.fleet_worker import RESULT_DDL, ClusterLimit, plan_batches
+from shunter.pipeline.processors import LEAST_CAPACITY
 from shunter.pipeline.schemas import FOLLOWER, LEADER, UNKNOWN_ROLE
 
 if TYPE_CHECKING:
@@ -18,13 +19,16 @@ if TYPE_CHECKING:
 
 FLEET_ROWS = (
     "cluster_id", "topic", "number", "rack", "replicas", "size", "bytes_in", "bytes_out", "min_insync",
+    "processors", "costs",
 )  # fmt: skip
 """What the planner is fed with: a row per partition; and a row per broker, whose topic is null, number its id, size its
-disk's capacity, bytes_in and bytes_out what its network carries."""
+disk's capacity, bytes_in and bytes_out what its network carries, processors what they get done (in average brokers), costs the
+cluster's `ProcessorCosts`, as an array."""
 PEAKS = ("mean", "p50", "p95", "p99", "max")
 """Statistics of each replica by itself."""
 WEEK = "week"
 """What each replica carries in the hour of the week in which its cluster carries most: peaks that don't meet are not added."""
+_MB = 1e6
 STILL_SEEN_SECONDS = 3_600
 """Without a snapshot, a broker whose samples of a partition ended so long before the others' holds it no more."""
 
@@ -37,6 +41,7 @@ def fleet_rows(
     peak: str = "p95",
     days: float = 0.0,
     capacity: float | None = None,
+    processors: DataFrame | None = None,
 ) -> DataFrame:
     """Join the model to the newest snapshots.
 
@@ -51,6 +56,7 @@ def fleet_rows(
         peak: The statistic that the plan must carry, or `WEEK` (then `model` is as `weeks.at_busiest_hours` gives it).
         days: Sizes are those of so many days ahead, by each replica's growth (never less than today's).
         capacity: Bytes per second that each broker's network carries, either way; None: no bound.
+        processors: Columns of `processor_model`; what is not usable is left out.
     """
     loads = _partition_loads(model, replicas, peak)
     placed = replicas.groupBy("cluster_id", "topic_id", "topic", "partition").agg(
@@ -76,7 +82,24 @@ def fleet_rows(
         "cluster_id", F.col("broker_id").alias("number"), "rack",
         F.col("disk_total_bytes").cast("double").alias("size"), carries.alias("bytes_in"), carries.alias("bytes_out"),
     )  # fmt: skip
+    broker_rows = _with_processors(broker_rows, processors)
     return partitions.unionByName(broker_rows, allowMissingColumns=True).select(*FLEET_ROWS)
+
+
+def _with_processors(broker_rows: DataFrame, processors: DataFrame | None) -> DataFrame:
+    """Add what each broker's processors get done, less what it takes to idle; a broker that nobody knows is an average one."""
+    if processors is None:
+        nothing = {"processors": F.lit(None).cast("double"), "costs": F.lit(None).cast("array<double>")}
+        return broker_rows.withColumns(nothing)
+    usable = processors.where("usable")
+    per_byte = F.array(*(F.col(name) / _MB for name in ("received_cost", "led_cost", "sent_cost")))
+    of_clusters = usable.groupBy("cluster_id").agg(F.first("idling").alias("idling"), F.first(per_byte).alias("costs"))
+    powers = usable.select("cluster_id", F.col("broker_id").alias("number"), "power")
+    joined = broker_rows.join(F.broadcast(of_clusters), on="cluster_id", how="left").join(
+        F.broadcast(powers), on=["cluster_id", "number"], how="left"
+    )
+    left = F.greatest(F.coalesce("power", F.lit(1.0)) - F.col("idling"), F.lit(LEAST_CAPACITY))
+    return joined.withColumn("processors", left).drop("idling", "power")
 
 
 def plan_fleet(rows: DataFrame, request: PlanRequest, limit: ClusterLimit, *, tasks: int | None = None) -> DataFrame:

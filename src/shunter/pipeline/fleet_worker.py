@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from shunter.core.planning.balance import plan
 from shunter.core.planning.bounds import JOINTLY, byte_bound, joint_bound
-from shunter.core.planning.cluster import ABSENT, GONE, ClusterLoad
+from shunter.core.planning.cluster import ABSENT, GONE, ClusterLoad, ProcessorCosts
 from shunter.core.planning.explain import broker_changes, move_reasons, summarise
 from shunter.core.planning.moves import BalancedPlan
 from shunter.core.planning.request import PlanRequest
@@ -227,6 +227,8 @@ def cluster_load(cluster_id: str, table: pa.Table, leaving: Sequence[int] = ()) 
         disk_capacity=_capacity(broker_rows["size"]),
         bytes_in_capacity=_capacity(broker_rows["bytes_in"]),
         bytes_out_capacity=_capacity(broker_rows["bytes_out"]),
+        processor_costs=_costs(broker_rows["costs"]),
+        processor_capacity=_capacity(broker_rows["processors"]),
     )
 
 
@@ -323,6 +325,11 @@ def _capacity(column: pa.ChunkedArray) -> Any:
     if len(column) == column.null_count:
         return None
     return pc.fill_null(column.cast(pa.float64()), float("inf")).to_numpy()
+
+
+def _costs(column: pa.ChunkedArray) -> ProcessorCosts | None:
+    told = next((costs for costs in column.to_pylist() if costs is not None), None)
+    return None if told is None else ProcessorCosts(*told)
 
 
 def _moves(made: BalancedPlan) -> list[dict[str, Any]]:

@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from shunter.pipeline.broken_files import BrokenFile, put_broken_aside, taking_what_can_be_read
-from shunter.pipeline.commit_log import Commit, InputFile, LogState, touch
+from shunter.pipeline.commit_log import COMPACTION, RETENTION, Commit, InputFile, LogState, touch
 from shunter.pipeline.lake import Lake, batch_id, list_inputs
-from shunter.pipeline.schemas import REJECTS, SAMPLE_KEY, SAMPLES, SNAPSHOTS
+from shunter.pipeline.schemas import BROKER_SAMPLES, REJECTS, SAMPLE_KEY, SAMPLES, SNAPSHOTS
 from shunter.pipeline.sources.tables import LAST_SECOND
 from shunter.pipeline.validation import NO_NAME, Limits, judge, judge_sequence, refuse
 
@@ -28,7 +28,8 @@ ROW_RULES = (
 )  # fmt: skip
 MOST_WINDOW_SECONDS = Limits().window_seconds
 _MORE_THAN_SAMPLES = (SNAPSHOTS, "cruise-control")
-"""Kinds whose batches bring other rows too: without a good sample they took something all the same."""
+"""Kinds whose batches bring other rows too: without a good sample they took something all the same. (Others' batches that bring
+samples of brokers have a folder of these.)"""
 RULES = (*ROW_RULES, *SEQUENCE_RULES)
 """Every rule by which a row can be put aside."""
 
@@ -122,7 +123,7 @@ def ingest_files(
         new, skipped = new_inputs(state, found, kind)
         if not new:
             return None
-        begun = _begun(state, attempt, kind, new)
+        begun = begin_batch(state, attempt, kind, new)
 
         def take(files: Sequence[InputFile], broken: Sequence[BrokenFile]) -> Commit:
             rows = [reader(spark, [file.path for file in files])] if files else []
@@ -146,11 +147,16 @@ def outcome_of(spark: SparkSession, lake: Lake, commit: Commit | None, skipped: 
 
 
 def took_nothing(commit: Commit) -> bool:
-    """Whether a batch brought nothing at all, and its files may be taken up again."""
-    return commit.kind not in _MORE_THAN_SAMPLES and nothing_taken(commit.good, commit.rejected, commit.rules)
+    """Whether a batch brought nothing at all, and its files may be taken up again.
+
+    One that was put together of others names only files of which something was taken, though its rows may be gone since.
+    """
+    kinds = (*_MORE_THAN_SAMPLES, COMPACTION, RETENTION)
+    took_others = commit.kind in kinds or BROKER_SAMPLES.name in commit.tables
+    return not took_others and nothing_taken(commit.good, commit.rejected, commit.rules)
 
 
-def _begun(state: LogState, attempt: str, kind: str, new: Sequence[InputFile]) -> Commit:
+def begin_batch(state: LogState, attempt: str, kind: str, new: Sequence[InputFile]) -> Commit:
     """Begin a batch; those of the same files that took nothing are superseded."""
     coming = {file.fingerprint for file in new}
     former = [
@@ -168,6 +174,8 @@ def new_inputs(state: LogState, found: Sequence[InputFile], kind: str) -> tuple[
         for commit in state.commits
         if not nothing_taken(commit.good, commit.rejected, commit.rules)
         or (commit.kind == kind and kind in _MORE_THAN_SAMPLES)
+        or commit.kind in (COMPACTION, RETENTION)
+        or BROKER_SAMPLES.name in commit.tables
     ]
     done = {file.fingerprint for commit in settled for file in commit.files}
     return (

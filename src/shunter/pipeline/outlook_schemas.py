@@ -168,6 +168,34 @@ WHAT_IF = Table(
     ("cluster_id", "question_id"),
 )  # fmt: skip
 
+PROCESSOR_MODEL = Table(
+    "processor_model",
+    "one broker, and what its processors are busy with, by the costs that its cluster's brokers share",
+    ("cluster_id", "broker_id"),
+    StructType(
+        [
+            _CLUSTER,
+            column("broker_id", IntegerType(), "the broker"),
+            column("windows", LongType(), "windows that the costs were found from: the first three quarters of the cluster's time", unit="windows"),
+            column("held_back_windows", LongType(), "windows that the error was measured over", unit="windows"),
+            column("processors", DoubleType(), "how many it has, where somebody says", unit="processors", nullable=True),
+            column("power", DoubleType(), "how much its processors get done, in parts of an average broker's", unit="1"),
+            column("fitted_powers", BooleanType(), "whether powers follow from the counters; else from the numbers of processors, or all are alike"),
+            column("idling", DoubleType(), "work of a broker that does nothing, in average brokers", unit="brokers"),
+            column("received_cost", DoubleType(), "work of receiving 1 MB/s, as leader or follower", unit="brokers"),
+            column("led_cost", DoubleType(), "work on top of it, where it comes from producers", unit="brokers"),
+            column("sent_cost", DoubleType(), "work of sending 1 MB/s to consumers or followers", unit="brokers"),
+            column("cpu_mean", DoubleType(), "how busy it was by its own counter: mean", unit="1"),
+            column("modelled_mean", DoubleType(), "how busy it was by the model: mean over the same windows", unit="1"),
+            column("error", DoubleType(), "root of the mean square by which the model missed its held-back windows", unit="1", nullable=True),
+            column("cluster_error", DoubleType(), "the same over all brokers, in parts of their mean", unit="1"),
+            column("usable", BooleanType(), "whether plans aim at processors by it: the cluster's error is a quarter or less"),
+            _VERSION,
+        ]
+    ),
+    ("cluster_id",),
+)  # fmt: skip
+
 WHAT_IF_FILLS = Table(
     "what_if_fills",
     "one capacity of one broker in the answer to a what-if question",
@@ -177,8 +205,8 @@ WHAT_IF_FILLS = Table(
             *_QUESTION,
             column("broker", IntegerType(), "the broker"),
             column("rack", StringType(), "its rack"),
-            column("resource", StringType(), "`disk`, `bytes in` or `bytes out`"),
-            column("capacity", DoubleType(), "what it has", unit="bytes or bytes/s"),
+            column("resource", StringType(), "`disk`, `bytes in`, `bytes out` or `processors`"),
+            column("capacity", DoubleType(), "what it has", unit="bytes, bytes/s or average brokers"),
             column("before", DoubleType(), "share of it that is used, in the changed cluster", unit="1"),
             column("stood_in", DoubleType(), "the same when racks are lost and nothing is copied yet", unit="1", nullable=True),
             column("after", DoubleType(), "the same after the plan", unit="1"),

@@ -16,7 +16,7 @@ from shunter.pipeline.account_schemas import PLAN_ASSIGNMENTS, PLAN_LOADS, PLAN_
 from shunter.pipeline.fleet import WEEK, fleet_rows, plan_fleet
 from shunter.pipeline.fleet_worker import FAILED, RESULT, RESULT_DDL, ClusterLimit
 from shunter.pipeline.lake import Lake
-from shunter.pipeline.outlook_schemas import BROKER_WEEKS
+from shunter.pipeline.outlook_schemas import BROKER_WEEKS, PROCESSOR_MODEL
 from shunter.pipeline.schemas import LOAD_MODEL, SHAPES, Table
 from shunter.pipeline.snapshot_batch import latest_snapshot
 from shunter.pipeline.weeks import at_busiest_hours
@@ -77,7 +77,15 @@ def plan_lake(spark: SparkSession, lake: Lake, asked: FleetPlan) -> tuple[Cluste
     """Plan what the lake's model and newest snapshots show, and write the plan's tables."""
     model = model_for(spark, lake, asked.peak)
     brokers, replicas = latest_snapshot(spark, lake)
-    rows = fleet_rows(model, brokers, replicas, peak=asked.peak, days=asked.days, capacity=asked.capacity)
+    rows = fleet_rows(
+        model,
+        brokers,
+        replicas,
+        peak=asked.peak,
+        days=asked.days,
+        capacity=asked.capacity,
+        processors=lake.read(spark, PROCESSOR_MODEL),
+    )
     if asked.clusters:
         rows = rows.where(F.col("cluster_id").isin(*asked.clusters))
     rows = rows.persist()

@@ -98,7 +98,7 @@ def _loads(loads: DataFrame) -> tuple[tuple[str, tuple[BrokerBar, ...]], ...]:
     by_resource: dict[str, list[BrokerBar]] = {}
     for row in loads.orderBy("broker").collect():
         by_resource.setdefault(row["resource"], []).append(BrokerBar(str(row["broker"]), row["before"], row["after"]))
-    order = ("disk", "bytes in", "bytes out", "replicas", "leaders", "leaders' bytes in")
+    order = ("disk", "bytes in", "bytes out", "processors", "replicas", "leaders", "leaders' bytes in")
     return tuple((name, tuple(by_resource[name])) for name in order if name in by_resource)
 
 

@@ -16,6 +16,7 @@ UNITS = {
     "replicas": "",
     "leaders": "",
     "leaders' bytes in": "bytes/s",
+    "processors": "average brokers",
 }
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --line: #d0d7de; --before: #9aa4b0; --after: #1f6feb;

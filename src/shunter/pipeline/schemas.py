@@ -275,35 +275,36 @@ def _rate(name: str, unit: str, meaning: str, *, nullable: bool = False) -> Stru
 
 def _latencies(name: str, what: str) -> list[StructField]:
     return [
-        _rate(f"{name}_ms_mean", "ms", f"{what}: mean"),
-        _rate(f"{name}_ms_max", "ms", f"{what}: longest"),
+        _rate(f"{name}_ms_mean", "ms", f"{what}: mean", nullable=True),
+        _rate(f"{name}_ms_max", "ms", f"{what}: longest", nullable=True),
         _rate(f"{name}_ms_p999", "ms", f"{what}: 99.9th percentile", nullable=True),
     ]
 
 
 BROKER_SAMPLES = Table(
     "broker_samples",
-    "one broker in one window, by its own counters (Cruise Control's broker samples)",
+    "one broker in one window, by its own counters (Cruise Control's broker samples, Prometheus' series without a topic)",
     ("cluster_id", "broker_id", "window_start"),
     StructType(
         [
             column("cluster_id", StringType(), "the cluster, as Kafka names itself"),
             column("broker_id", IntegerType(), "the broker"),
-            column("host", StringType(), "its host, as Cruise Control knew it", nullable=True),
+            column("host", StringType(), "its host, where the source says", nullable=True),
             *_WINDOW,
-            _rate("cpu", "1", "share of the machine's processors that the broker's process used"),
-            _rate("bytes_in_rate", "bytes/s", "written by producers"),
-            _rate("bytes_out_rate", "bytes/s", "read by consumers"),
-            _rate("replication_bytes_in_rate", "bytes/s", "fetched from leaders"),
-            _rate("replication_bytes_out_rate", "bytes/s", "fetched by followers"),
-            _rate("messages_in_rate", "records/s", "records written by producers"),
-            column("size_bytes", LongType(), "size of all its logs", unit="bytes"),
-            _rate("produce_requests_rate", "requests/s", "requests of producers"),
-            _rate("fetch_requests_rate", "requests/s", "requests of consumers"),
-            _rate("follower_fetch_requests_rate", "requests/s", "requests of followers"),
-            _rate("handler_idle", "1", "share of the time in which request handlers had nothing to do"),
-            column("request_queue", IntegerType(), "requests that waited", unit="requests"),
-            column("response_queue", IntegerType(), "responses that waited", unit="responses"),
+            _rate("cpu", "1", "share of the machine's processors that the broker's process used", nullable=True),
+            _rate("processors", "processors", "how many processors the machine has", nullable=True),
+            _rate("bytes_in_rate", "bytes/s", "written by producers", nullable=True),
+            _rate("bytes_out_rate", "bytes/s", "read by consumers", nullable=True),
+            _rate("replication_bytes_in_rate", "bytes/s", "fetched from leaders", nullable=True),
+            _rate("replication_bytes_out_rate", "bytes/s", "fetched by followers", nullable=True),
+            _rate("messages_in_rate", "records/s", "records written by producers", nullable=True),
+            column("size_bytes", LongType(), "size of all its logs", unit="bytes", nullable=True),
+            _rate("produce_requests_rate", "requests/s", "requests of producers", nullable=True),
+            _rate("fetch_requests_rate", "requests/s", "requests of consumers", nullable=True),
+            _rate("follower_fetch_requests_rate", "requests/s", "requests of followers", nullable=True),
+            _rate("handler_idle", "1", "share of the time in which request handlers had nothing to do", nullable=True),
+            column("request_queue", IntegerType(), "requests that waited", unit="requests", nullable=True),
+            column("response_queue", IntegerType(), "responses that waited", unit="responses", nullable=True),
             *_latencies("produce", "a produce request's whole time"),
             *_latencies("fetch", "a consumer's fetch request's whole time"),
             *_latencies("flush", "a log flush"),
@@ -366,7 +367,7 @@ LOAD_MODEL = Table(
 
 def _peaks(name: str, unit: str, meaning: str) -> list[StructField]:
     return [
-        _rate(f"{name}_{statistic}", unit, f"{meaning}: {words}")
+        _rate(f"{name}_{statistic}", unit, f"{meaning}: {words}", nullable=True)
         for statistic, words in (("mean", "mean"), ("p95", "95th percentile of the windows"), ("max", "highest window"))
     ]
 
@@ -385,8 +386,8 @@ BROKER_LOADS = Table(
             *_peaks("cpu", "1", "share of the machine's processors"),
             *_peaks("bytes_in", "bytes/s", "from producers and leaders"),
             *_peaks("bytes_out", "bytes/s", "to consumers and followers"),
-            _rate("handler_idle_p05", "1", "share of idle request handlers: 5th percentile of the windows"),
-            column("size_bytes", LongType(), "size of all its logs, last seen", unit="bytes"),
+            _rate("handler_idle_p05", "1", "share of idle request handlers: 5th percentile of the windows", nullable=True),
+            column("size_bytes", LongType(), "size of all its logs, last seen", unit="bytes", nullable=True),
             column("compared_windows", LongType(), "windows for which there are samples of its partitions too", unit="windows"),
             _rate("explained_bytes_in", "1", "in those: bytes in of the partitions that it led ÷ what producers wrote to it", nullable=True),
             _rate("explained_bytes_out", "1", "in those: bytes out of the partitions that it led ÷ what consumers read from it", nullable=True),

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from shunter.pipeline.filling import TOPIC
 from shunter.pipeline.fleet import fleet_rows, fleet_tasks
 from shunter.pipeline.lake import Lake
-from shunter.pipeline.outlook_schemas import RUNWAY, WHAT_IF, WHAT_IF_FILLS
+from shunter.pipeline.outlook_schemas import PROCESSOR_MODEL, RUNWAY, WHAT_IF, WHAT_IF_FILLS
 from shunter.pipeline.plan_batch import FleetPlan, PlannedTarget, bases_of, model_for, refusals
 from shunter.pipeline.snapshot_batch import latest_snapshot
 from shunter.pipeline.what_if_worker import RESULT_DDL, ChangeQuestion, answer_batches
@@ -102,7 +102,8 @@ def ask_lake(spark: SparkSession, lake: Lake, asked: FleetQuestion) -> tuple[Tol
     """Ask the lake's clusters, write the answers' tables, give the answers."""
     basis = asked.basis
     model, (brokers, replicas) = model_for(spark, lake, basis.peak), latest_snapshot(spark, lake)
-    rows = fleet_rows(model, brokers, replicas, peak=basis.peak, capacity=basis.capacity)
+    processors = lake.read(spark, PROCESSOR_MODEL)
+    rows = fleet_rows(model, brokers, replicas, peak=basis.peak, capacity=basis.capacity, processors=processors)
     if basis.clusters:
         rows = rows.where(F.col("cluster_id").isin(*basis.clusters))
     unknown = rows.withColumn("grows", F.lit(False))

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from shunter.core.planning.cluster import Resource
 from shunter.core.planning.request import PlanRequest, Scope
 from shunter.errors import FormatError
 from shunter.pipeline.fleet_worker import cluster_load, plan_cluster
@@ -14,7 +15,7 @@ from shunter.pipeline.fleet_worker import cluster_load, plan_cluster
 KINDS = [
     ("cluster_id", pa.string()), ("topic", pa.string()), ("number", pa.int32()), ("rack", pa.string()),
     ("replicas", pa.list_(pa.int32())), ("size", pa.float64()), ("bytes_in", pa.float64()), ("bytes_out", pa.float64()),
-    ("min_insync", pa.int32()),
+    ("min_insync", pa.int32()), ("processors", pa.float64()), ("costs", pa.list_(pa.float64())),
 ]  # fmt: skip
 
 
@@ -51,3 +52,12 @@ def test_a_network_that_every_broker_has_is_a_bound() -> None:
     assert found.bytes_out_capacity is not None
     assert found.bytes_out_capacity.tolist() == [2e6] * 4
     assert cluster_load("yard", rows([2, 3])).bytes_in_capacity is None
+
+
+def test_processors_that_are_known_are_a_bound_and_an_aim() -> None:
+    found = cluster_load("yard", rows([2, 3], processors=0.9, costs=[1e-8, 0.0, 2e-8]))
+    assert found.processor_costs == (1e-8, 0.0, 2e-8)
+    assert found.processor_capacity is not None
+    assert found.processor_capacity.tolist() == [0.9] * 4
+    assert Resource.PROCESSORS not in found.resources(), "no rates, no work"
+    assert cluster_load("yard", rows([2, 3])).processor_costs is None

@@ -200,6 +200,7 @@ def broker_samples(records: DataFrame, *, cluster: str, window_seconds: int = WI
         **{name: F.col(name) for name in kept},
         **{f"{name}_rate": F.col(name) * KIB for name in rates},
         **{name: F.col(source) for name, source in per_second.items()},
+        "processors": F.lit(None).cast("double"),
         **_common(cluster, window_seconds),
     }
     return decoded.select(*(column.alias(name) for name, column in columns.items()))

@@ -8,6 +8,10 @@
 | `kafka_log_log_size`, `kafka_log_log_value{name="Size"}` | size of one replica |
 | `kafka_log_log_logendoffset` | end offset of one replica: what its partition got |
 | `kafka_cluster_partition_insyncreplicascount` | who leads: only a leader reports more than 0 |
+| the first two rows without a topic, and `replicationbytesin`, `replicationbytesout` | the broker's own counters |
+| `java_lang_operatingsystem_processcpuload`; or `process_cpu_seconds_total` of an instance that has Kafka's metrics | how busy its processors are with the broker |
+| `java_lang_operatingsystem_availableprocessors` | how many processors it has |
+| `node_cpu_seconds_total{mode="idle"}` | how busy its machine is (where the process does not say), and how many processors it has |
 
 JMX counts bytes by broker and topic, not by partition: what a broker took in for a topic is split over the partitions of
 that topic that it leads, by their share of the growth of end offsets, else by size, else evenly.
@@ -44,7 +48,14 @@ _ANSWER = StructType(
 )
 _BROKER_LABELS = ("broker_id", "broker", "kafka_broker_id", "node_id")
 _CLUSTER_LABELS = ("cluster_id", "kafka_cluster", "cluster")
-_ONE_SERIES = ("cluster_id", "topic", "partition", "broker_id", "measure", "kind")
+_ONE_SERIES = ("cluster_id", "topic", "partition", "broker_id", "measure", "kind", "processor")
+OF_BROKERS = (
+    "busy", "busy_seconds", "processors", "idle_seconds", "total_bytes_in", "total_bytes_out", "total_messages_in",
+    "replication_bytes_in", "replication_bytes_out",
+)  # fmt: skip
+"""Measures of a broker as a whole."""
+_IN_ITSELF = "oneminuterate|processcpuload|availableprocessors"
+"""Names of what is no counter: the value itself is a rate, or as good as one."""
 _GAP = 3.0
 """A distance of more than so many steps is a gap: how an increase spread over it is not known."""
 
@@ -55,17 +66,26 @@ def read_prometheus(
     """Read range-query answers.
 
     Grain: one row per replica and step (columns of `validation.RAW`), and one with a reader_rule per series that can't
-    be used. A counter that falls was reset: what it shows since counts. Series without a topic are totals and dropped.
+    be used. A counter that falls was reset: what it shows since counts. Series of brokers as a whole are left out.
 
     Args:
         brokers: `instance` label to broker id, for series that have no broker label.
     """
-    series = _series(spark, paths, cluster, brokers or {})
-    points = _increases(_points(series.where(F.col("flaw").isNull())))
-    return _rows(points).unionByName(_unusable(series))
+    series = series_of(spark, paths, cluster, brokers or {}).where(~F.col("of_broker"))
+    return _rows(increases_of(series)).unionByName(_unusable(series))
 
 
-def _series(spark: SparkSession, paths: Sequence[str], cluster: str | None, brokers: Mapping[str, int]) -> DataFrame:
+def increases_of(series: DataFrame) -> DataFrame:
+    """The increase from each point of usable series to the next. Grain: one row per point but the first of each series."""
+    return _increases(_points(series.where(F.col("flaw").isNull())))
+
+
+def series_of(spark: SparkSession, paths: Sequence[str], cluster: str | None, brokers: Mapping[str, int]) -> DataFrame:
+    """Read the series of range-query answers.
+
+    Grain: one row per series and file, and one per file that is no answer; `flaw` says why one can't be used, `of_broker` that it
+    is one of a broker as a whole. Of such a series from a machine that is no broker, nothing is said: Prometheus knows many.
+    """
     answers = spark.read.option("multiLine", "true").schema(_ANSWER).json(list(paths))
     each = answers.select(
         F.col("_metadata.file_path").alias("file"),
@@ -99,10 +119,14 @@ def _series(spark: SparkSession, paths: Sequence[str], cluster: str | None, brok
         # All labels together: two servers that scrape one broker give the same series under labels of their own.
         F.to_json(F.array_sort(F.map_entries(metric))).alias("labels"),
         name.alias("name"),
-        _measure(name).alias("measure"),
-        F.when(name.contains("oneminuterate"), F.lit("rate")).otherwise(F.lit("count")).alias("kind"),
+        F.when(metric["topic"].isNull(), _broker_measure(name, metric)).otherwise(_measure(name)).alias("measure"),
+        # A machine has a counter for each of its processors.
+        F.when(name.startswith("node_cpu_"), metric["cpu"]).alias("processor"),
+        F.when(name.rlike(_IN_ITSELF), F.lit("rate")).otherwise(F.lit("count")).alias("kind"),
     )
-    total = F.col("broken").isNull() & F.col("measure").isNotNull() & F.col("topic").isNull()
+    of_broker = F.coalesce(F.col("broken").isNull() & F.col("measure").isin(*OF_BROKERS), F.lit(False))
+    elsewhere = F.col("of_broker") & F.col("broker_id").isNull()
+    labelled = labelled.withColumn("of_broker", of_broker)
     # One that Spark can't hold as a time would end the whole batch.
     times = F.transform("values", lambda point: F.coalesce(F.get(point, F.lit(0)), F.lit("missing")))
     no_times = F.filter(times, lambda time: ~F.coalesce(time.try_cast("double").between(0, LAST_SECOND), F.lit(False)))
@@ -112,7 +136,27 @@ def _series(spark: SparkSession, paths: Sequence[str], cluster: str | None, brok
         .when(F.size(no_times) > 0, F.concat(F.lit("not_a_time/time is "), F.element_at(no_times, 1), F.lit(": no seconds since 1970")))
         .when(F.col("broker_id").isNull(), F.concat(F.lit("unknown_broker/instance "), F.coalesce("instance", F.lit("(none)")), F.lit(" is not mapped to a broker id")))
     )  # fmt: skip
-    return labelled.where(~total).withColumn("flaw", flaw)
+    ignored = F.coalesce(F.col("measure") == "", F.lit(False))
+    return labelled.where(~elsewhere & ~ignored).withColumn("flaw", flaw)
+
+
+def _broker_measure(name: Column, metric: Column) -> Column:
+    """What a series without a topic tells of its broker; empty where it is of no use, null where nobody knows it."""
+    counted = name.contains("brokertopicmetrics") & name.rlike("total|count|oneminuterate")
+    counter = counted & ~name.rlike("reassignment|rejected|failed")
+    total = counter & ~name.contains("replication")
+    return (
+        F.when(counter & name.contains("replicationbytesin"), F.lit("replication_bytes_in"))
+        .when(counter & name.contains("replicationbytesout"), F.lit("replication_bytes_out"))
+        .when(total & name.contains("bytesin"), F.lit("total_bytes_in"))
+        .when(total & name.contains("bytesout"), F.lit("total_bytes_out"))
+        .when(total & name.contains("messagesin"), F.lit("total_messages_in"))
+        .when(name.rlike(r"^java_lang_(operatingsystem_)?processcpuload$"), F.lit("busy"))
+        .when(name.rlike(r"^java_lang_(operatingsystem_)?availableprocessors$"), F.lit("processors"))
+        .when(name == "process_cpu_seconds_total", F.lit("busy_seconds"))
+        .when(name == "node_cpu_seconds_total", F.when(metric["mode"] == "idle", F.lit("idle_seconds")).otherwise(""))
+        .otherwise(F.when(_measure(name).isNotNull(), F.lit("")))
+    )
 
 
 def _measure(name: Column) -> Column:
@@ -134,7 +178,7 @@ def _points(series: DataFrame) -> DataFrame:
     Two servers that scrape the same brokers, as highly available pairs do, count the same bytes at moments of their own:
     taken for one series, each step from one to the other looks like a counter that fell.
     """
-    kept = ("file", "cluster_id", "topic", "partition", "broker_id", "measure", "kind")
+    kept = ("file", *_ONE_SERIES)
     times = F.transform("values", lambda point: F.get(point, F.lit(0)).try_cast("double"))
     # The same one of two for all series of a batch: figures that are put together come from one server.
     origin = F.struct("file", "labels")

@@ -1,0 +1,66 @@
+"""What Prometheus tells of brokers as a whole: processors, and the counters that have no topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from shunter.pipeline.schemas import BROKER_SAMPLES
+from shunter.pipeline.sources.prometheus import OF_BROKERS, increases_of, series_of
+
+_RATES = {
+    "bytes_in_rate": "total_bytes_in",
+    "bytes_out_rate": "total_bytes_out",
+    "messages_in_rate": "total_messages_in",
+    "replication_bytes_in_rate": "replication_bytes_in",
+    "replication_bytes_out_rate": "replication_bytes_out",
+}
+_LEFT_TO_THE_BATCH = ("schema_version", "date", "ingest_id")
+
+
+def prometheus_brokers(
+    spark: SparkSession, paths: Sequence[str], *, cluster: str | None = None, brokers: Mapping[str, int] | None = None
+) -> DataFrame:
+    """Read range-query answers.
+
+    Grain: one row per broker and step of which anything is known; columns of `broker_samples` but for the batch's, and file,
+    reader_rule, reader_detail (null). How busy a broker is: by its own process, else by its machine's idle time.
+
+    Args:
+        brokers: `instance` label to broker id, of the JMX exporter and of the machine's (`kafka1:7071` and `kafka1:9100`).
+    """
+    # Every exporter tells of its own process: Kafka's is the one that also tells of Kafka.
+    of_kafka = F.max(F.col("name").startswith("kafka_")).over(Window.partitionBy("instance"))
+    series = series_of(spark, paths, cluster, brokers or {}).where("of_broker").withColumn("of_kafka", of_kafka)
+    series = series.where((F.col("measure") != "busy_seconds") | F.col("of_kafka"))
+    rate = F.col("increase") / F.col("seconds")
+    told = increases_of(series).groupBy("cluster_id", "broker_id", "at").agg(
+        F.min("seconds").alias("seconds"),
+        F.min("file").alias("file"),
+        # Where a counter and a rate of one minute tell of the same, the counter is exact.
+        *(
+            F.coalesce(*(F.max(F.when((F.col("measure") == name) & (F.col("kind") == kind), rate)) for kind in ("count", "rate"))).alias(name)
+            for name in OF_BROKERS if name != "idle_seconds"
+        ),
+        F.sum(F.when(F.col("measure") == "idle_seconds", rate)).alias("idle"),
+        F.count(F.when(F.col("measure") == "idle_seconds", rate)).alias("counted"),
+    )  # fmt: skip
+    counted = F.when(F.col("counted") > 0, F.col("counted").cast("double"))
+    processors = F.coalesce("processors", counted)
+    of_machine = F.greatest(F.lit(0.0), 1 - F.col("idle") / counted)
+    columns = {
+        "cluster_id": F.col("cluster_id"), "broker_id": F.col("broker_id"),
+        "window_start": F.timestamp_millis(((F.col("at") - F.col("seconds")) * 1000).cast("bigint")),
+        "window_seconds": F.round("seconds").cast("int"),
+        "cpu": F.coalesce("busy", F.col("busy_seconds") / processors, of_machine), "processors": processors,
+        **{name: F.col(measure) for name, measure in _RATES.items()},
+        "source": F.lit("prometheus"),
+    }  # fmt: skip
+    kinds = {field.name: field.dataType for field in BROKER_SAMPLES.schema if field.name not in _LEFT_TO_THE_BATCH}
+    text = F.lit(None).cast("string")
+    return told.select(
+        *(columns.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in kinds.items()),
+        "file", text.alias("reader_rule"), text.alias("reader_detail"),
+    )  # fmt: skip
