@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shunter.core.controller.lifecycle import Transition
 from shunter.core.reassignment import Step
+from shunter.formats import znodes
 from shunter.model.partition import BrokerId, ReplicaAssignment, Replicas, TopicPartition
 from shunter.model.reassignment import Phase, Reassignment
 from shunter.simulation.actions import EDGE_WEIGHTS
@@ -275,7 +276,9 @@ class MoveRules:
         stay = [broker for broker in step.replicas if broker in live and broker in step.isr]
         need = min(len(move.target), len(move.original))
         if told.before is Phase.ROLLING_BACK:
-            need = max(1, min(self._safety.world.min_isr(tp.topic), len(move.original)))
+            # Who can't read a topic's configuration takes what brokers take without one.
+            unread = znodes.config("topics", tp.topic) in self._safety.truth.garbled
+            need = 1 if unread else max(1, min(self._safety.world.min_isr(tp.topic), len(move.original)))
         elif move.relaxed_since_ms is not None:
             need = 1
         if lost and leader >= 0 and len(stay) < need:
