@@ -1,0 +1,118 @@
+"""Notifications: the forms that receivers take, and that none of them holds anything up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shunter.app.service.notifying import MOST_WAITING, Notifications
+from shunter.drivers.notifier import message, notify
+from shunter.errors import DriverError
+from shunter.model.service import HistoryEvent, Notifier, NotifierKind
+
+EVENT = HistoryEvent(4, "prod", 1_000, "condition", "broker 1 is dead", "broker-dead broker 1", "", "", None)
+
+
+class Receiver:
+    """A server that keeps what is posted to it."""
+
+    def __init__(self) -> None:
+        self.got: list[Any] = []
+        self.status = 200
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                receiver.got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(receiver.status)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/secret"
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread.start()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    yield made
+    made.server.shutdown()
+    made.thread.join()
+    made.server.server_close()
+
+
+def test_forms() -> None:
+    assert message(NotifierKind.WEBHOOK, EVENT, 0) == {
+        "cluster": "prod",
+        "at_ms": 1_000,
+        "kind": "condition",
+        "text": "broker 1 is dead",
+        "subject": "broker-dead broker 1",
+        "who": "",
+        "cause": "",
+        "until_ms": None,
+        "left_out": 0,
+    }
+    told = message(NotifierKind.SLACK, EVENT, 3)["text"]
+    assert told == "[prod] broker 1 is dead (3 messages before this one were left out) (1970-01-01T00:00:01.000Z)"
+
+
+def test_what_is_over_resolves_the_alert_that_it_ends() -> None:
+    (begun,) = message(NotifierKind.ALERTMANAGER, EVENT, 0)
+    over = HistoryEvent(5, "prod", 1_000, "condition-over", "not any more", EVENT.subject, until_ms=9_000)
+    (ended,) = message(NotifierKind.ALERTMANAGER, over, 0)
+    assert ended["labels"] == begun["labels"]
+    assert "endsAt" not in begun
+    assert ended["endsAt"] == "1970-01-01T00:00:09.000Z"
+
+
+def test_a_refusal_is_told_without_what_may_be_secret(receiver: Receiver) -> None:
+    notify(Notifier(NotifierKind.WEBHOOK, receiver.url), EVENT, 0)
+    assert receiver.got[0]["text"] == "broker 1 is dead"
+    for status, again in ((404, False), (503, True), (429, True)):
+        receiver.status = status
+        with pytest.raises(DriverError, match=f"answered {status}") as failed:
+            notify(Notifier(NotifierKind.WEBHOOK, receiver.url), EVENT, 0)
+        assert failed.value.retriable is again
+        assert "secret" not in str(failed.value)
+
+
+def test_a_command_hears_of_it(tmp_path: Path) -> None:
+    code = "import os, sys; open(sys.argv[1], 'w').write(os.environ['SHUNTER_TEXT'] + sys.stdin.read())"
+    notify(Notifier(NotifierKind.COMMAND, command=(sys.executable, "-c", code, str(tmp_path / "told"))), EVENT, 0)
+    assert (tmp_path / "told").read_text().startswith('broker 1 is dead{"cluster":"prod"')
+    with pytest.raises(DriverError, match="exit status 3"):
+        notify(Notifier(NotifierKind.COMMAND, command=(sys.executable, "-c", "raise SystemExit(3)")), EVENT, 0)
+    with pytest.raises(DriverError, match="No such file"):
+        notify(Notifier(NotifierKind.COMMAND, command=("/nowhere",)), EVENT, 0)
+
+
+def test_a_receiver_that_is_not_there_keeps_nobody_else_waiting(receiver: Receiver) -> None:
+    async def scenario() -> None:
+        dead = Notifier(NotifierKind.SLACK, "http://127.0.0.1:1/")
+        told = Notifications([dead, Notifier(NotifierKind.WEBHOOK, receiver.url)], again_s=0.001)
+        for _ in range(MOST_WAITING + 5):
+            told.tell(EVENT)
+        told.tell(HistoryEvent(9, "prod", 1, "approve", "not asked for"))
+        sending = asyncio.create_task(told.run())
+        async with asyncio.timeout(60):
+            while not receiver.got or not told.trouble[0]:  # noqa: ASYNC110 - turns of the loop
+                await asyncio.sleep(0)
+        assert receiver.got[0]["left_out"] == 5
+        assert "refused" in told.trouble[0]
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+
+    asyncio.run(scenario())
