@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,8 +19,12 @@ from shunter.cli.leaving import code_of, leave_with, told_error
 from shunter.cli.profiles import worst_of
 from shunter.cli.sections import Sections
 from shunter.cli.serve_orders import COMMANDS
+from shunter.cli.serve_page import page_door, page_options
 from shunter.core.keeper.signs import count
 from shunter.views.keeper import ConditionView, ProposalView
+
+if TYPE_CHECKING:
+    from shunter.web.server import WebOptions
 
 _SHOWN = 5
 
@@ -78,11 +84,13 @@ for _command in COMMANDS:
     type=click.Path(file_okay=False, path_type=Path),
     help="Where the service keeps what it knows, and its socket.  [default: service in $SHUNTER_STATE]",
 )
+@page_options
 def run_service(
     file: Path,
     state: Path | None,
     plans: Path | None,
     state_dir: Path | None,
+    page: Callable[[Path], WebOptions] | None,
     *,
     checks: bool,
     once: bool,
@@ -101,7 +109,7 @@ def run_service(
 
     \b
     Examples:
-      shunter serve keeper.toml
+      shunter serve run keeper.toml --listen 127.0.0.1:8080
       shunter serve run keeper.toml --check
       shunter serve run keeper.toml --once --state keeper.json --plans plans
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
@@ -113,13 +121,16 @@ def run_service(
         leave_with(lambda: _check(file))
     if once:
         leave_with(lambda: _once(file, state, plans, as_json=as_json))
-    leave_with(lambda: _serve(file, default_folder() if state_dir is None else state_dir))
+    folder = default_folder() if state_dir is None else state_dir
+    leave_with(lambda: _serve(file, folder, None if page is None else page(folder)))
 
 
-def _serve(file: Path, folder: Path) -> int:
-    asyncio.run(
-        serve_until_told(read_service_file(file), folder, lambda told: click.echo(f"shunter: {told}", err=True))
-    )
+def _serve(file: Path, folder: Path, page: WebOptions | None) -> int:
+    def say(told: str) -> None:
+        click.echo(f"shunter: {told}", err=True)
+
+    doors = [] if page is None else [page_door(page, say)]
+    asyncio.run(serve_until_told(read_service_file(file), folder, say, *doors))
     return int(ExitCode.DONE)
 
 

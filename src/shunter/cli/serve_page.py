@@ -1,0 +1,70 @@
+"""Flags of `shunter serve run` for the page and the HTTP API, and the door that they open."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shunter.app.service.running import Doors
+
+if TYPE_CHECKING:
+    # The HTTP framework is half of a command's start: what serves no page goes without it.
+    from shunter.app.service.front import Front
+    from shunter.web.server import WebOptions
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def page_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a command be told where to serve the page; hands it `page`, what makes options of a state folder, or None."""
+
+    @click.option("--listen", metavar="HOST:PORT", help="Serve the page and the HTTP API there; port 0: any free one.")
+    @click.option("--tokens", type=_FILE, help="Who may do what, as `shunter token` writes it.  [default: read only]")
+    @click.option("--audit", type=_FILE, help="A log of who did what.  [default: audit.log in the state folder]")
+    @click.option(
+        "--host", "hosts", multiple=True, metavar="NAME", help="A name by which it may be asked, as a proxy's."
+    )
+    @click.option("--certificate", type=_FILE, help="PEM file with the chain, for TLS.")
+    @click.option("--key", type=_FILE, help="PEM file with the key of --certificate.")
+    @functools.wraps(command)
+    def wrapped(*args: Any, listen: str | None, **rest: Any) -> Any:
+        own = {name: rest.pop(name) for name in ("tokens", "audit", "hosts", "certificate", "key")}
+        if listen is None and any(own.values()):
+            given = next(name for name, value in own.items() if value)
+            raise click.UsageError(f"--{given.removesuffix('s') if given == 'hosts' else given} is for --listen")
+        page = None if listen is None else functools.partial(_options, listen, own)
+        return command(*args, page=page, **rest)
+
+    return wrapped
+
+
+def _options(listen: str, own: dict[str, Any], folder: Path) -> WebOptions:
+    from shunter.web.server import WebOptions, check_options  # noqa: PLC0415 - as above
+
+    found = re.fullmatch(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[^\[\]:]+)):(?P<port>\d{1,5})", listen)
+    if found is None or int(found["port"]) > 65_535:
+        raise click.UsageError(f"--listen {listen}: HOST:PORT is wanted, as 127.0.0.1:8080 or [::1]:8080")
+    host = found["six"] or found["name"]
+    options = WebOptions(host, int(found["port"]), **{**own, "audit": own["audit"] or folder / "audit.log"})
+    check_options(options)
+    return options
+
+
+def page_door(options: WebOptions, say: Callable[[str], None]) -> Doors:
+    """What opens the page."""
+
+    @contextlib.asynccontextmanager
+    async def opened(front: Front) -> AsyncIterator[None]:
+        from shunter.web.server import serving  # noqa: PLC0415 - as above
+
+        async with serving(front, options) as address:
+            say(f"the page is at {address}")
+            yield
+
+    return opened
