@@ -7,21 +7,22 @@ import pytest
 from shunter.core.planning.request import PlanRequest
 from shunter.pipeline.fleet import FLEET_ROWS, assign_tasks, fleet_rows, plan_fleet
 from shunter.pipeline.fleet_worker import ClusterLimit, plan_within
+from shunter.pipeline.outlook_schemas import PROCESSOR_MODEL
 from shunter.pipeline.schemas import BROKERS, LOAD_MODEL, REPLICAS
 
 pytestmark = pytest.mark.spark
 
 DDL = (
     "cluster_id string, topic string, number int, rack string, replicas array<int>, size double, bytes_in double, "
-    "bytes_out double, min_insync int"
+    "bytes_out double, min_insync int, processors double, costs array<double>"
 )
 
 
 def cluster(name, partitions, brokers=3, rack=lambda broker: f"r{broker}"):
     """All leaders and most bytes on broker 1: there is something to do."""
-    rows = [(name, None, broker, rack(broker), None, None, None, None, None) for broker in range(1, brokers + 1)]
+    rows = [(name, None, broker, rack(broker), *[None] * 7) for broker in range(1, brokers + 1)]
     rows += [
-        (name, "t", number, None, [1, 2 + number % (brokers - 1)], 100.0 + number, 1.0, 2.0, 1)
+        (name, "t", number, None, [1, 2 + number % (brokers - 1)], 100.0 + number, 1.0, 2.0, 1, None, None)
         for number in range(partitions)
     ]
     return rows
@@ -29,7 +30,7 @@ def cluster(name, partitions, brokers=3, rack=lambda broker: f"r{broker}"):
 
 def test_each_cluster_has_its_row(spark):
     broken_racks = cluster("half-racked", 5, rack=lambda broker: None if broker == 2 else "r")
-    stranger = [*cluster("stranger", 3), ("stranger", "u", 0, None, [1, 9], 1.0, None, None, 1)]
+    stranger = [*cluster("stranger", 3), ("stranger", "u", 0, None, [1, 9], 1.0, None, None, 1, None, None)]
     from_samples = [row for row in cluster("samples-only", 12) if row[1] is not None]
     rows = [
         *cluster("good", 40),
@@ -92,14 +93,28 @@ def test_the_model_meets_the_snapshot(spark):
         ],
         _nullable(REPLICAS.schema),
     )
-    rows = fleet_rows(model, brokers, replicas, peak="p95", days=1, capacity=5e6).collect()
-    assert list(rows[0].asDict()) == list(FLEET_ROWS)
-    found = {(row["cluster_id"], row["topic"]): tuple(row)[2:] for row in rows}
-    assert found == {
-        ("c1", None): (1, "r1", None, 1000.0, 5e6, 5e6, None),
-        ("c1", "t"): (0, None, [1, 2], 114.0, 5.0, 7.0, 2),
-        ("c2", "t"): (0, None, [1, 2], 70.0, 1.0, None, 1),
+    costs = dict.fromkeys(PROCESSOR_MODEL.columns) | {
+        "cluster_id": "c1",
+        "idling": 0.25,
+        "received_cost": 1.0,
+        "led_cost": 2.0,
+        "sent_cost": 0.5,
     }
+    known = [costs | {"broker_id": 1, "power": 1.5, "usable": True}]
+    processors = spark.createDataFrame(known, _nullable(PROCESSOR_MODEL.schema))
+    for given, capacity, told in (
+        (processors, 1.25, [1e-6, 2e-6, 5e-7]),
+        (processors.where("NOT usable"), None, None),
+        (None, None, None),
+    ):
+        rows = fleet_rows(model, brokers, replicas, peak="p95", days=1, capacity=5e6, processors=given).collect()
+        assert list(rows[0].asDict()) == list(FLEET_ROWS)
+        found = {(row["cluster_id"], row["topic"]): tuple(row)[2:] for row in rows}
+        assert found == {
+            ("c1", None): (1, "r1", None, 1000.0, 5e6, 5e6, None, capacity, told),
+            ("c1", "t"): (0, None, [1, 2], 114.0, 5.0, 7.0, 2, None, None),
+            ("c2", "t"): (0, None, [1, 2], 70.0, 1.0, None, 1, None, None),
+        }
 
 
 def _nullable(schema):

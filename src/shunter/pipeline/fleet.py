@@ -99,6 +99,8 @@ def _with_processors(broker_rows: DataFrame, processors: DataFrame | None) -> Da
         F.broadcast(powers), on=["cluster_id", "number"], how="left"
     )
     left = F.greatest(F.coalesce("power", F.lit(1.0)) - F.col("idling"), F.lit(LEAST_CAPACITY))
+    # The greatest of nothing and a number is the number: a cluster without a model has no capacity that anybody knows.
+    left = F.when(F.col("idling").isNotNull(), left)
     return joined.withColumn("processors", left).drop("idling", "power")
 
 
