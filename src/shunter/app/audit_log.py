@@ -21,7 +21,7 @@ class AuditLine:
 
     who: str
     by: str
-    """`socket`, `token`, `session` or `local`."""
+    """`token`, `session` or `local`."""
     peer: str
     """The address it came from."""
     verb: str

@@ -29,8 +29,8 @@ _PROBLEM: dict[int | str, dict[str, Any]] = {
 }
 
 
-def make_application(desk: Reception, hosts: Collection[str] | None) -> FastAPI:
-    """The application of one door. `hosts`: names that it may be asked for; None: any."""
+def make_application(desk: Reception, hosts: Collection[str]) -> FastAPI:
+    """The application. `hosts`: names that it may be asked for."""
     application = FastAPI(
         title="Shunter",
         version=__version__,

@@ -15,7 +15,7 @@ from shunter.app.service.front import Front
 from shunter.model.service import OrderDone, OrderRefused, Refusal, ServiceOrder, Signature
 from shunter.web.answers import RenderedAnswers
 from shunter.web.hub import Hub
-from shunter.web.identity import Caller, Entrance, Identity, demand
+from shunter.web.identity import Caller, Identity, demand
 from shunter.web.problems import HttpRefusal
 
 STATUSES = {
@@ -40,7 +40,6 @@ class Reception:
     identity: Identity
     hub: Hub
     audit: AuditLog
-    door: Entrance = Entrance.NETWORK
     answers: RenderedAnswers = field(default_factory=RenderedAnswers)
 
     async def carry_out(self, caller: Caller, order: ServiceOrder, comment: str, key: str, peer: str) -> OrderDone:
@@ -82,7 +81,7 @@ def desk_of(request: Request) -> Reception:
 
 def caller_of(request: Request, desk: Annotated[Reception, Depends(desk_of)]) -> Caller:
     """Who asks."""
-    return desk.identity.caller(request, desk.door)
+    return desk.identity.caller(request)
 
 
 def may(role: AccessRole) -> Callable[[Caller], Caller]:

@@ -29,7 +29,7 @@ class WhoAmI(BaseModel):
 
     name: str = Field(default="", description="Empty: nobody yet, a token is needed.")
     role: AccessRole | None = Field(default=None, description="None: nothing until a token is shown.")
-    by: str = Field(default="", description="socket, token, session or local.")
+    by: str = Field(default="", description="token, session or local.")
     csrf: str = Field(default="", description="What a page has to send as X-Shunter-Csrf with every change.")
     tokens: bool = Field(description="Whether this service has tokens; without them it can only be looked at.")
     version: str = Field(description="Shunter's version.")
@@ -56,7 +56,7 @@ def _who(desk: Reception, caller: Caller | None) -> WhoAmI:
 async def session(request: Request, desk: TheDesk) -> WhoAmI:
     """Answers everybody: whoever has shown no token learns that one is needed."""
     try:
-        return _who(desk, desk.identity.caller(request, desk.door))
+        return _who(desk, desk.identity.caller(request))
     except HttpRefusal as refusal:
         if refusal.status is not HTTPStatus.UNAUTHORIZED:
             raise
@@ -70,7 +70,7 @@ async def sign_in(request: Request, desk: TheDesk, body: SignIn) -> Response:
         raise HttpRefusal(HTTPStatus.FORBIDDEN, "foreign-origin", "sign in on this service's own page")
     if not desk.identity.asks_for_tokens:
         raise HttpRefusal(HTTPStatus.CONFLICT, "no-tokens", "this service has no tokens: start it with `--tokens FILE`")
-    peer = request.client.host if request.client is not None else desk.door.value
+    peer = request.client.host if request.client is not None else ""
     try:
         person = desk.identity.judge(body.token)
     except HttpRefusal as refusal:
@@ -118,7 +118,7 @@ async def _while_allowed(request: Request, desk: Reception, stream: AsyncIterato
     """A stream ends when its token does: what was allowed at its beginning is judged again with every event."""
     async for event in stream:
         try:
-            desk.identity.caller(request, desk.door)
+            desk.identity.caller(request)
         except HttpRefusal:
             yield b"event: signed-out\ndata: {}\n\n"
             return

@@ -35,8 +35,8 @@ class Guards:
     (DNS rebinding). Such a request has that name as its Host, so hosts that nobody configured are refused.
     """
 
-    def __init__(self, inner: ASGIApp, hosts: Collection[str] | None) -> None:
-        """`hosts`: names without port that may be asked for, in lower case; None: any (a UNIX socket has no name)."""
+    def __init__(self, inner: ASGIApp, hosts: Collection[str]) -> None:
+        """`hosts`: names without port that may be asked for, in lower case."""
         self._inner = inner
         self._hosts = hosts
 
@@ -54,7 +54,7 @@ class Guards:
 
     def _refusal(self, headers: Headers) -> HttpRefusal | None:
         host = host_of(headers.get("host", ""))
-        if self._hosts is not None and host not in self._hosts:
+        if host not in self._hosts:
             told = f"this service is not asked for as {host!r}: use {', '.join(sorted(self._hosts))}, or allow it by --host"
             return HttpRefusal(HTTPStatus.MISDIRECTED_REQUEST, "unknown-host", told)
         length = headers.get("content-length", "0")

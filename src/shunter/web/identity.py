@@ -1,4 +1,4 @@
-"""Who asks: by which door, by a token or a session, and what they may do."""
+"""Who asks: by a token or a session, and what they may do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hmac
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -22,14 +21,6 @@ CSRF_HEADER = "x-shunter-csrf"
 SESSION_SECONDS = 12 * 60 * 60
 MOST_SESSIONS = 1_000
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-
-
-class Entrance(Enum):
-    """Where a request came in."""
-
-    NETWORK = "network"
-    SOCKET = "socket"
-    """The UNIX socket, which only the service's own user can open: whoever comes this way may do everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +65,7 @@ class Caller:
 
     person: Person
     by: str
-    """`socket`, `token`, `session`, or `local` (nobody showed anything, and none is asked for)."""
+    """`token`, `session`, or `local` (nobody showed anything, and none is asked for)."""
     csrf: str = ""
 
 
@@ -94,14 +85,12 @@ class Identity:
         """Whether one has to show a token."""
         return self._tokens is not None
 
-    def caller(self, request: Request, door: Entrance) -> Caller:
+    def caller(self, request: Request) -> Caller:
         """Who asks.
 
         Raises:
             HttpRefusal: 401 where a token is missing, wrong or expired; 403 where a page of another site asks.
         """
-        if door is Entrance.SOCKET:
-            return Caller(Person("socket", AccessRole.ADMINISTER), "socket")
         if self._tokens is None:
             return LOCAL_READER
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")

@@ -94,7 +94,7 @@ Key = Annotated[
 async def _carry_out(
     request: Request, desk: Reception, caller: Caller, verb: Verb, name: str, body: OrderBody, key: str
 ) -> Done:
-    peer = request.client.host if request.client is not None else desk.door.value
+    peer = request.client.host if request.client is not None else ""
     order = ServiceOrder(verb.kind, name, tuple(body.about), body.value)
     done = await desk.carry_out(caller, order, body.comment, key, peer)
     return Done(text=done.text, proposal=done.proposal)

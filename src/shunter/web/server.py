@@ -1,17 +1,16 @@
-"""The HTTP server: a TCP port, a UNIX socket for the command line, or both; it serves until it is cancelled."""
+"""The HTTP server: one port, which serves while a block of the program runs."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import secrets
 import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Collection, Generator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
@@ -25,7 +24,7 @@ from shunter.web.desk import Reception
 from shunter.web.feed import feed
 from shunter.web.guards import LOCAL_HOSTS
 from shunter.web.hub import Hub
-from shunter.web.identity import Entrance, Identity, Sessions
+from shunter.web.identity import Identity, Sessions
 
 CLOSING_SECONDS = 5
 
@@ -35,9 +34,8 @@ class WebOptions:
     """Where and how the service is served."""
 
     host: str = "127.0.0.1"
-    port: int | None = None
-    """None: no TCP port; 0: one that the kernel chooses."""
-    socket_path: Path | None = None
+    port: int = 8080
+    """0: one that the kernel chooses."""
     tokens: Path | None = None
     audit: Path | None = None
     hosts: tuple[str, ...] = ()
@@ -52,7 +50,7 @@ def check_options(options: WebOptions) -> None:
     Raises:
         SettingsError: others could reach the service and nobody would have to show a token.
     """
-    if options.port is not None and options.tokens is None and not is_local(options.host):
+    if options.tokens is None and not is_local(options.host):
         raise SettingsError(
             f"--listen {options.host}: others could read everything; give --tokens FILE, or listen on 127.0.0.1"
         )
@@ -67,12 +65,12 @@ def is_local(host: str) -> bool:
 
 @asynccontextmanager
 async def serving(front: Front, options: WebOptions) -> AsyncIterator[str]:
-    """Serve while the block runs; gives the address of the page, "" without a port.
+    """Serve while the block runs; gives the address of the page.
 
     Raises:
         SettingsError: see `check_options`.
         FormatError: the tokens or the audit log can't be used.
-        DriverError: the port is taken, or the socket can't be made.
+        DriverError: the port is taken.
     """
     check_options(options)
     tokens = None if options.tokens is None else Tokens(options.tokens)
@@ -83,27 +81,19 @@ async def serving(front: Front, options: WebOptions) -> AsyncIterator[str]:
         stack.callback(audit.close)
         task = asyncio.create_task(feed(front, hub, front.version), name="web-feed")
         stack.push_async_callback(_ended, task)
-        address = ""
-        if options.port is not None:
-            listener = _tcp(options.host, options.port)
-            port = listener.getsockname()[1]
-            shown = f"[{options.host}]" if ":" in options.host else options.host
-            address = f"{'https' if options.certificate else 'http'}://{shown}:{port}/"
-            hosts = {*LOCAL_HOSTS, shown.lower(), *map(str.lower, options.hosts)}
-            await stack.enter_async_context(_server(desk, hosts, listener, options))
-        if options.socket_path is not None:
-            inner = replace(desk, door=Entrance.SOCKET)
-            await stack.enter_async_context(_server(inner, None, _unix(options.socket_path), None))
-            stack.callback(options.socket_path.unlink, missing_ok=True)
+        listener = _tcp(options.host, options.port)
+        port = listener.getsockname()[1]
+        shown = f"[{options.host}]" if ":" in options.host else options.host
+        hosts = {*LOCAL_HOSTS, shown.lower(), *map(str.lower, options.hosts)}
+        await stack.enter_async_context(_server(desk, hosts, listener, options))
         stack.callback(hub.close)
-        yield address
+        yield f"{'https' if options.certificate else 'http'}://{shown}:{port}/"
 
 
 @asynccontextmanager
 async def _server(
-    desk: Reception, hosts: Collection[str] | None, listener: socket.socket, options: WebOptions | None
+    desk: Reception, hosts: Collection[str], listener: socket.socket, options: WebOptions
 ) -> AsyncIterator[None]:
-    secured = options is not None and options.certificate is not None
     config = uvicorn.Config(
         make_application(desk, hosts),
         log_config=None,
@@ -113,8 +103,8 @@ async def _server(
         lifespan="off",
         ws="none",
         timeout_graceful_shutdown=CLOSING_SECONDS,
-        ssl_certfile=options.certificate if options is not None and secured else None,
-        ssl_keyfile=options.key if options is not None and secured else None,
+        ssl_certfile=options.certificate,
+        ssl_keyfile=options.key,
     )
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]), name="web-server")
@@ -173,30 +163,3 @@ def _tcp(host: str, port: int) -> socket.socket:
         listener.close()
         raise DriverError(f"can't listen on {host}:{port}: {error.strerror or error}", retriable=False) from error
     return listener
-
-
-def _unix(path: Path) -> socket.socket:
-    """A socket that its owner alone can open. One that nobody answers on is left from a process that was killed."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        if path.is_socket():
-            _refuse_if_alive(path)
-            path.unlink()
-        before = os.umask(0o177)
-        try:
-            listener.bind(str(path))
-        finally:
-            os.umask(before)
-    except OSError as error:
-        listener.close()
-        raise DriverError(f"can't make the socket {path}: {error.strerror or error}", retriable=False) from error
-    return listener
-
-
-def _refuse_if_alive(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(str(path))
-        except OSError:
-            return
-    raise DriverError(f"another process serves on {path}", retriable=False)

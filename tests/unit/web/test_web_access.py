@@ -12,7 +12,7 @@ from web_house import House
 
 from shunter.app.access_tokens import AccessRole, remove_token
 from shunter.web.guards import MOST_BODY_BYTES, host_of
-from shunter.web.identity import COOKIE, SESSION_SECONDS, Entrance
+from shunter.web.identity import COOKIE, SESSION_SECONDS
 from shunter.web.ordering import VERBS
 
 MOVES = "/api/v1/clusters/prod-eu/moves"
@@ -63,13 +63,6 @@ async def test_without_tokens_the_service_can_only_be_looked_at(tmp_path: Path) 
         assert (answer.status_code, answer.json()["type"]) == (403, "urn:shunter:read-only")
         assert "--tokens FILE" in answer.json()["detail"]
         assert house.yard.orders == []
-
-
-async def test_whoever_opens_the_socket_may_do_everything(tmp_path: Path) -> None:
-    house = House(tmp_path, entrance=Entrance.SOCKET)
-    async with house.client() as client:
-        assert (await client.post("/api/v1/clusters/prod-eu/drain", json={"about": ["3"]})).status_code == 200
-    assert house.yard.orders[0][1].who == "socket"
 
 
 async def test_a_token_that_was_removed_ends_at_once(house: House) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -141,12 +142,12 @@ class TestReading:
         assert changed.status_code == 200
         assert changed.json()["summary"]["copied_bytes"] > first.json()["summary"]["copied_bytes"]
 
-    async def test_what_is_looked_at_from_far_ahead_is_another_answer(self, house: House) -> None:
+    async def test_what_is_looked_at_from_far_ahead_is_another_answer(self, house: House, tmp_path: Path) -> None:
         # A service that was restarted begins its versions anew: a tag of the run before must not hit.
         async with client(house) as asker:
             tag = (await asker.get(f"{CLUSTER}/moves")).headers["etag"]
-            other = House(house.audit.parent / "other")
-            async with client(other) as second:
+            (tmp_path / "other").mkdir()
+            async with client(House(tmp_path / "other")) as second:
                 assert (await second.get(f"{CLUSTER}/moves", headers={"if-none-match": tag})).status_code == 200
 
     async def test_the_cost_of_a_rollback_is_told_first(self, house: House) -> None:

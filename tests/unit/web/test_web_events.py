@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -120,18 +119,11 @@ async def test_a_stream_ends_with_its_token(house: House, tmp_path: Path) -> Non
 
 
 class TestServing:
-    async def test_page_socket_and_api(self, tmp_path: Path) -> None:
-        yard, path = Yard(), tmp_path / "s.sock"
-        async with serving(yard.front, WebOptions(port=0, socket_path=path)) as address:
-            assert path.stat().st_mode & 0o777 == 0o600
-            async with httpx.AsyncClient(base_url=address) as client:
-                assert "Shunter" in (await client.get("/")).text
-                assert (await client.post("/api/v1/fleet/pause-all", json={})).status_code == 403
-            transport = httpx.AsyncHTTPTransport(uds=str(path))
-            async with httpx.AsyncClient(transport=transport, base_url="http://shunter") as client:
-                assert (await client.post("/api/v1/fleet/pause-all", json={})).status_code == 200
-        assert not path.exists()
-        assert yard.orders[0][1].who == "socket"
+    async def test_page_and_api(self) -> None:
+        async with serving(Yard().front, WebOptions(port=0)) as address, httpx.AsyncClient(base_url=address) as client:
+            assert "Shunter" in (await client.get("/")).text
+            assert (await client.get("/clusters/prod-eu/moves")).text == (await client.get("/")).text
+            assert (await client.post("/api/v1/fleet/pause-all", json={})).status_code == 403
 
     async def test_it_ends_while_pages_are_open(self) -> None:
         yard = Yard()
@@ -140,16 +132,6 @@ class TestServing:
             async with asyncio.timeout(20), serving(yard.front, WebOptions(port=0)) as address:
                 answer = await stack.enter_async_context(client.stream("GET", f"{address}api/v1/events"))
                 assert answer.status_code == 200
-
-    async def test_a_socket_that_a_killed_process_left_is_taken_over(self, tmp_path: Path) -> None:
-        path = tmp_path / "s.sock"
-        left = socket.socket(socket.AF_UNIX)
-        left.bind(str(path))
-        left.close()
-        async with serving(Yard().front, WebOptions(socket_path=path)):
-            with pytest.raises(DriverError, match="another process serves"):
-                async with serving(Yard().front, WebOptions(socket_path=path)):
-                    pass
 
     async def test_a_port_that_is_taken_is_told(self) -> None:
         async with serving(Yard().front, WebOptions(port=0)) as address:

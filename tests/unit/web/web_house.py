@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from functools import cache
 from pathlib import Path
 
 import httpx
+from fastapi import FastAPI
 from web_yard import Yard
 
 from shunter.app.access_tokens import AccessRole, Tokens, add_token
@@ -14,13 +16,21 @@ from shunter.web.application import make_application
 from shunter.web.desk import Reception
 from shunter.web.guards import LOCAL_HOSTS
 from shunter.web.hub import Hub
-from shunter.web.identity import Entrance, Identity, Sessions
+from shunter.web.identity import Identity, Sessions
+
+
+@cache
+def _application() -> FastAPI:
+    """One application for all houses: making its routes takes longer than most tests, and its desk is all it knows."""
+    front = Yard().front
+    desk = Reception(front, Identity(None, Sessions(time.monotonic)), Hub("none"), AuditLog(None))
+    return make_application(desk, LOCAL_HOSTS)
 
 
 class House:
     """The application with a yard behind it, its tokens, and clients of its own."""
 
-    def __init__(self, folder: Path, *, tokens: bool = True, entrance: Entrance = Entrance.NETWORK) -> None:
+    def __init__(self, folder: Path, *, tokens: bool = True) -> None:
         self.yard = Yard()
         self.audit = folder / "audit.jsonl"
         self.tokens = folder / "tokens.json"
@@ -29,10 +39,9 @@ class House:
         known = Tokens(self.tokens) if tokens else None
         self.log = AuditLog(self.audit)
         self.hub = Hub("run1")
-        self.desk = Reception(
-            self.yard.front, Identity(known, Sessions(lambda: self.clock_s)), self.hub, self.log, entrance
-        )
-        self.application = make_application(self.desk, None if entrance is Entrance.SOCKET else LOCAL_HOSTS)
+        self.desk = Reception(self.yard.front, Identity(known, Sessions(lambda: self.clock_s)), self.hub, self.log)
+        self.application = _application()
+        self.application.state.desk = self.desk
 
     def client(self, role: AccessRole | None = None, **headers: str) -> httpx.AsyncClient:
         """A client that shows the token of a role with every request; None: no token."""

@@ -191,7 +191,7 @@ class Yard:
         view = self.published.moves(name)
         moved = tuple(map(_advanced, view.moves))
         copied = sum(move.copied_bytes or 0 for move in moved)
-        left = int((view.total_bytes - copied) / (300 * 10**6) * 1000)
+        left = int((view.total_bytes - copied) / (90 * 10**6) * 1000)
         self.published.show(
             name,
             replace(
@@ -203,7 +203,7 @@ class Yard:
                 moves=moved,
                 copied_bytes=copied,
                 share=copied / view.total_bytes,
-                bytes_per_s=3.0e8 + (copied % 97) * 6e5,
+                bytes_per_s=9.1e7 + (copied % 97) * 8e4,
                 left_ms=left,
                 low_ms=int(left * 0.8),
                 high_ms=int(left * 1.35),

@@ -2,7 +2,18 @@
 import { html, useEffect, useRef } from "/assets/vendor/htm-preact.js";
 import uPlot from "/assets/vendor/uPlot.esm.js";
 
-export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+// A canvas knows no variables and no light-dark(): the browser resolves them on an element that nobody sees.
+const probe = document.createElement("i");
+probe.hidden = true;
+document.body.append(probe);
+const known = new Map();
+export function colour(name) {
+  if (!known.has(name)) { probe.style.color = `var(--${name})`; known.set(name, getComputedStyle(probe).color); }
+  return known.get(name);
+}
+const forget = () => known.clear();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", forget);
+addEventListener("shunter-theme", forget);
 
 // `options(width)` makes uPlot's options; `data` its columns. Another `key` makes another chart.
 export function Chart({ label, height = 220, options, data, onMade }) {
@@ -31,9 +42,25 @@ export function Chart({ label, height = 220, options, data, onMade }) {
       plot.current = null;
     };
   }, []);
-  useEffect(() => { plot.current?.setData(data, false); plot.current?.redraw(); }, [data]);
+  useEffect(() => { plot.current?.setData(data); }, [data]);
   return html`<div class="chart" ref=${box} role="img" aria-label=${label}></div>`;
 }
+
+const SECOND = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const MINUTE = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+
+// The axis of time, in the reader's own zone and on a clock of 24 hours.
+export const times = (more = {}) => axis({
+  incrs: [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800, 604_800],
+  space: 70,
+  values: (_plot, at, _index, _space, step) => at.map((each) => {
+    const then = new Date(each * 1000);
+    const midnight = then.getHours() === 0 && then.getMinutes() === 0 && then.getSeconds() === 0;
+    return (midnight || step >= 86_400 ? DAY : step < 60 ? SECOND : MINUTE).format(then);
+  }),
+  ...more,
+});
 
 export const axis = (more = {}) => ({
   stroke: () => colour("dim"),

@@ -119,12 +119,13 @@ export function LongTable({ label, path, query = "", version, columns, row, sele
     return () => { gone = true; };
   }, [key, first, last, version]);
   const seen = () => {
+    if (!box.current) return;
     const top = box.current.scrollTop;
     const from = Math.max(0, Math.floor(top / ROW) - 8);
     const to = Math.ceil((top + box.current.clientHeight) / ROW) + 8;
     if (Math.abs(from - view.from) > 4 || Math.abs(to - view.to) > 4) setView({ from, to });
   };
-  useLayoutEffect(seen, [key]);
+  useLayoutEffect(seen, [key, blocks.found]);
   const found = blocks.key === key ? blocks.found : null;
   if (found === 0) return empty;
   if (found === null) return blocks.problem ? html`<${Failed} problem=${blocks.problem} what=${label} />` : html`<${Loading} what="rows" />`;

@@ -31,7 +31,7 @@ function Card({ row }) {
       <div><span>Fullest disk <b>${percent(row.disk_used)}</b></span><${Meter} share=${row.disk_used} kind=${diskKind(row.disk_used)} label="Fullest disk of ${row.name}" marks=${[0.8]} />
         <small class="dim">${row.runway_days === null ? row.runway_why || "runway not known" : `full in ${days(row.runway_days)}`}</small></div>
       <div><span>Imbalance <b>${percent(row.balance)}</b></span><${Meter} share=${row.balance} kind=${row.balance > 0.2 ? "watch" : "plain"} label="Imbalance of ${row.name}" marks=${[0.2]} />
-        <small class="dim">furthest broker from the mean</small></div>
+        <small class="dim">furthest from the mean</small></div>
     </div>
     ${row.moves_open > 0 && html`<${Link} class="line" to="${to}/moves"><span>${count(row.moves_open, "move")}</span><${Progress} share=${row.share} label="Moves of ${row.name}" />
       <span>${percent(row.share)}${row.left_ms !== null ? ` · ${duration(row.left_ms)} left` : ""}</span></${Link}>`}

@@ -2,7 +2,7 @@
 import { html, useMemo, useRef, useState } from "/assets/vendor/htm-preact.js";
 import { may, note, order, place, read, show, useView, useWatched } from "/assets/store.js";
 import { Chip, Empty, Figure, Link, LongTable, Meter, Order, Progress, Shown } from "/assets/parts.js";
-import { Chart, axis, colour } from "/assets/charts.js";
+import { Chart, axis, colour, times } from "/assets/charts.js";
 import { bytes, count, duration, number, percent, rate } from "/assets/words.js";
 
 const KINDS = { moving: "busy", pending: "still", paused: "watch", done: "good", "rolled-back": "watch", stopped: "watch" };
@@ -68,9 +68,9 @@ function History({ summary }) {
   const scales = { x: { time: true } };
   const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
   return html`<div class="pair"><figure><figcaption>Rate since this page was opened</figcaption><${Chart} label="Bytes per second over time" height=${150} data=${rates}
-      options=${() => ({ legend: { show: false }, cursor: { y: false }, scales: { ...scales, y: { range: (_plot, _low, high) => [0, (high || 1) * 1.15] } }, axes: [axis(), axis({ size: 70, values: (_plot, values) => values.map(rate) })], series: [{}, line("rate", { fill: () => colour("busy-soft") })] })} /></figure>
+      options=${() => ({ legend: { show: false }, cursor: { y: false }, scales: { ...scales, y: { range: (_plot, _low, high) => [0, (high || 1) * 1.15] } }, axes: [times(), axis({ size: 70, values: (_plot, values) => values.map(rate) })], series: [{}, line("rate", { fill: () => colour("busy-soft") })] })} /></figure>
     <figure><figcaption>When it was expected to end, and between when (80 %)</figcaption><${Chart} label="Expected end over time" height=${150} data=${ends}
-      options=${() => ({ legend: { show: false }, cursor: { y: false }, scales: { ...scales, y: { time: false } }, axes: [axis(), axis({ size: 56, values: (_plot, values) => values.map((each) => clock.format(each * 1000)) })],
+      options=${() => ({ legend: { show: false }, cursor: { y: false }, scales: { ...scales, y: { time: false } }, axes: [times(), axis({ size: 56, values: (_plot, values) => values.map((each) => clock.format(each * 1000)) })],
         bands: [{ series: [1, 2], fill: () => colour("busy-soft") }], series: [{}, line("latest", { stroke: "transparent" }), line("earliest", { stroke: "transparent" }), line("end")] })} /></figure></div>`;
 }
 

@@ -11,18 +11,18 @@ const FIGURES = ["Bytes of replicas", "Replicas", "Preferred leader of"];
 
 function BeforeAfter({ brokers, id }) {
   const [figure, setFigure] = useState(0);
-  const data = useMemo(() => [brokers.map((_, index) => index), brokers.map((each) => each.before[figure]), brokers.map((each) => each.after[figure])], [brokers, figure]);
+  const data = useMemo(() => [brokers.map((_, index) => index), brokers.map((each) => each.before[figure]), brokers.map((each) => each.after[figure])], [id, figure]);
   const told = figure ? number : bytes;
-  const bars = (align) => uPlot.paths.bars({ size: [0.4, 40], align, gap: 1 });
+  const bars = (share, most) => uPlot.paths.bars({ size: [share, most], align: 0 });
   const options = () => ({
     scales: { x: { time: false, range: [-0.7, brokers.length - 0.3] }, y: { range: (_plot, _low, high) => [0, (high || 1) * 1.08] } },
     axes: [axis({ values: (_plot, at) => at.map((each) => (Number.isInteger(each) && brokers[each] ? brokers[each].broker : "")), incrs: [1, 2, 5, 10, 20, 50], space: 36 }), axis({ size: 72, values: (_plot, values) => values.map(told) })],
     series: [{ label: "Broker", value: (_plot, at) => (at === null ? "–" : brokers[at]?.broker) },
-      { label: "before", fill: () => colour("before"), stroke: () => colour("before"), paths: bars(-1), points: { show: false }, value: (_plot, value) => told(value) },
-      { label: "after", fill: () => colour("busy"), stroke: () => colour("busy"), paths: bars(1), points: { show: false }, value: (_plot, value) => told(value) }],
+      { label: "before", fill: () => colour("before"), stroke: () => colour("before"), paths: bars(0.9, 64), points: { show: false }, value: (_plot, value) => told(value) },
+      { label: "after", fill: () => colour("busy"), stroke: () => colour("busy"), paths: bars(0.45, 32), points: { show: false }, value: (_plot, value) => told(value) }],
   });
   const spread = (side) => { const all = brokers.map((each) => each[side][figure]); return Math.max(...all) - Math.min(...all); };
-  return html`<div class="head"><h3>Before and after, by broker</h3><div class="tabs" role="group" aria-label="What is compared">${FIGURES.map((label, index) => html`<button type="button" aria-pressed=${index === figure} onClick=${() => setFigure(index)}>${label}</button>`)}</div></div>
+  return html`<div class="head"><span class="dim">Each broker before and after</span><div class="tabs" role="group" aria-label="What is compared">${FIGURES.map((label, index) => html`<button type="button" aria-pressed=${index === figure} onClick=${() => setFigure(index)}>${label}</button>`)}</div></div>
     <${Chart} key="${id}-${figure}-${brokers.length}" label="${FIGURES[figure]} of each broker, before and after" options=${options} data=${data} height=${200} />
     <p class="dim">Between the most and the least: ${told(spread("before"))} before, ${told(spread("after"))} after. Drag to zoom, double click to see all.</p>`;
 }

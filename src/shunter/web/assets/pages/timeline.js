@@ -2,7 +2,7 @@
 import { html, useEffect, useMemo, useRef, useState } from "/assets/vendor/htm-preact.js";
 import { place, show, useView, useWatched } from "/assets/store.js";
 import { Empty, Link, Moment, Shown } from "/assets/parts.js";
-import { Chart, axis, colour } from "/assets/charts.js";
+import { Chart, axis, colour, times } from "/assets/charts.js";
 import { duration, number, words } from "/assets/words.js";
 
 const MOST = 2000;
@@ -23,7 +23,7 @@ function Lanes({ events, range, onRange, onPick, chosen }) {
   const plot = useRef(null);
   const data = useMemo(() => [events.map((each) => each.at_ms / 1000), events.map((each) => laneOf.get(each.kind))], [events]);
   const latest = useRef({});
-  latest.current = { events, laneOf, kinds, chosen };
+  latest.current = { events, laneOf, kinds, chosen, range };
   const hue = (kind) => colour(HUES[latest.current.kinds.indexOf(kind) % HUES.length]);
   const draw = (chart) => {
     const { ctx } = chart;
@@ -60,8 +60,8 @@ function Lanes({ events, range, onRange, onPick, chosen }) {
   const options = () => ({
     legend: { show: false },
     cursor: { y: false, drag: { x: true, y: false, setScale: false }, points: { show: false } },
-    scales: { x: { time: true, auto: false, range: (_plot, low, high) => [low, high] }, y: { time: false, range: [-0.6, kinds.length - 0.4] } },
-    axes: [axis(), axis({ size: 118, splits: () => kinds.map((_, index) => index), values: (_plot, at) => at.map((each) => words(kinds[kinds.length - 1 - each] || "")), incrs: [1] })],
+    scales: { x: { time: true, range: () => latest.current.range.map((each) => each / 1000) }, y: { time: false, range: [-0.6, kinds.length - 0.4] } },
+    axes: [times(), axis({ size: 118, splits: () => kinds.map((_, index) => index), values: (_plot, at) => at.map((each) => words(kinds[kinds.length - 1 - each] || "")), incrs: [1] })],
     series: [{}, { stroke: "transparent", points: { show: false } }],
     hooks: {
       draw: [draw],
@@ -72,10 +72,9 @@ function Lanes({ events, range, onRange, onPick, chosen }) {
       ready: [(chart) => chart.over.addEventListener("click", () => pick(chart))],
     },
   });
-  const apply = (chart) => chart.setScale("x", { min: range[0] / 1000, max: range[1] / 1000 });
-  useEffect(() => { if (plot.current) apply(plot.current); }, [range[0], range[1], data]);
+  useEffect(() => { plot.current?.setData(data); }, [range[0], range[1], chosen]);
   return html`<${Chart} key=${kinds.join()} label="${events.length} events in ${kinds.length} kinds; the list below has the same" height=${Math.max(120, kinds.length * 34 + 60)} data=${data} options=${options}
-    onMade=${(made) => { plot.current = made; apply(made); }} />`;
+    onMade=${(made) => { plot.current = made; }} />`;
 }
 
 const HOUR = 3_600_000;
