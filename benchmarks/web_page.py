@@ -1,0 +1,166 @@
+"""What the page costs, with 200 brokers and 100,000 partitions: python benchmarks/web_page.py [--moves N]
+
+A service in a process of its own, with the tests' backstage behind the real front and server: 5,000 open moves, of which 300
+go on every second. It tells
+
+- the processor time of the service while 20 pages are open that read what their event names, as the page does: a third each shows the
+  fleet, the cluster, the moves;
+- first paint and first rows of each page in a real Chromium, and the time that its main thread takes for an update
+  (where a Chromium is installed, or SHUNTER_CHROMIUM names one).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import httpx
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "unit" / "web"))
+from web_yard import Yard
+
+from shunter.web.server import WebOptions, serving
+
+FLEET = {"prod-eu": (200, 100_000), "staging": (6, 900), "metrics": (9, 2_000)}
+PAGES = 20
+SECONDS = 20
+CLUSTER = "/api/v1/clusters/prod-eu"
+ASKED = (
+    ("/api/v1/fleet",),
+    ("/api/v1/fleet", CLUSTER),
+    ("/api/v1/fleet", f"{CLUSTER}/moves?limit=1", f"{CLUSTER}/moves?search=&state=&offset=0&limit=100"),
+)
+SHOWN = {
+    "fleet": ("/", ".card"),
+    "cluster": ("/clusters/prod-eu", ".wagon"),
+    "moves": ("/clusters/prod-eu/moves", ".long tbody tr td.name"),
+    "proposals": ("/clusters/prod-eu/proposals", ".proposal canvas"),
+    "timeline": ("/clusters/prod-eu/timeline", ".events li"),
+}
+
+
+async def serve(moves: int) -> None:
+    """The service: tells its address on a line, then goes on until it is killed."""
+    yard = Yard(FLEET, moves, lambda: int(time.time() * 1000))
+    async with serving(yard.front, WebOptions(port=0)) as address:
+        print(address, flush=True)
+        while True:
+            await asyncio.sleep(1)
+            began = time.process_time()
+            yard.tick()
+            print(time.process_time() - began, flush=True)
+
+
+def processor_seconds(pid: int) -> float:
+    """Processor time of a process so far, in user and system mode."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def be_a_page(address: str, asked: tuple[str, ...], until: float) -> int:
+    """Follow the events, and read again what a page shows, at most once a second. Gives how many answers there were."""
+    answers = 0
+    async with httpx.AsyncClient(base_url=address, timeout=30) as client:
+        tags: dict[str, str] = {}
+        async with client.stream("GET", "/api/v1/events") as stream:
+            read_at = 0.0
+            async for line in stream.aiter_lines():
+                if time.monotonic() > until:
+                    break
+                if not line.startswith("data:") or time.monotonic() < read_at + 0.9:
+                    continue
+                read_at = time.monotonic()
+                for path in asked:
+                    answer = await client.get(path, headers={"if-none-match": tags.get(path, "")})
+                    tags[path] = answer.headers["etag"]
+                    answers += 1
+    return answers
+
+
+async def cost_of_pages(address: str, pid: int, ticks: list[float]) -> None:
+    """What open pages cost the service, beside what its moves cost anyhow."""
+    for pages in (0, PAGES):
+        ticks.clear()
+        before, began = processor_seconds(pid), time.monotonic()
+        readers = [be_a_page(address, ASKED[each % len(ASKED)], began + SECONDS) for each in range(pages)]
+        answers = sum(await asyncio.gather(*readers, asyncio.sleep(SECONDS, 0)))
+        passed = time.monotonic() - began
+        spent = processor_seconds(pid) - before - sum(ticks)
+        print(f"{pages:>3} pages: {spent / passed:.1%} of a core, {answers / passed:.0f} answers a second")
+
+
+async def paint(address: str) -> None:
+    """First paint, first rows, and the main thread's time for an update."""
+    path = os.environ.get("SHUNTER_CHROMIUM") or shutil.which("chromium-headless-shell") or shutil.which("chromium")
+    if path is None:
+        print("no Chromium: paint is not measured")
+        return
+    from playwright.async_api import async_playwright  # noqa: PLC0415 - a benchmark without a browser needs it not
+
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        for name, (where, rows) in SHOWN.items():
+            context = await browser.new_context(viewport={"width": 1360, "height": 900}, locale="en-US")
+            page = await context.new_page()
+            session = await context.new_cdp_session(page)
+            await session.send("Performance.enable")
+            await page.goto(address.rstrip("/") + where, wait_until="commit")
+            await page.wait_for_selector(rows)
+            shown = await page.evaluate("performance.now()")
+            first = await page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")
+            await page.evaluate(
+                "window.longest = 0; new PerformanceObserver((list) => { for (const each of list.getEntries())"
+                " window.longest = Math.max(window.longest, each.duration); }).observe({ entryTypes: ['longtask'] })"
+            )
+            before = await busy(session)
+            await asyncio.sleep(10)
+            spent = (await busy(session) - before) / 10
+            longest = await page.evaluate("window.longest")
+            told = f"longest task {longest:.0f} ms" if longest else "no task of 50 ms"
+            print(
+                f"{name:<10} first paint {first:.0f} ms, rows {shown:.0f} ms, an update {spent * 1000:.0f} ms, {told}"
+            )
+            await context.close()
+        await browser.close()
+
+
+async def busy(session: object) -> float:
+    """Seconds of tasks on the page's main thread so far."""
+    answer = await session.send("Performance.getMetrics")  # type: ignore[attr-defined]
+    return next(each["value"] for each in answer["metrics"] if each["name"] == "TaskDuration")
+
+
+async def measure(moves: int) -> None:
+    """Start the service, measure, end it."""
+    arguments = [sys.executable, __file__, "--serve", "--moves", str(moves)]
+    process = await asyncio.create_subprocess_exec(*arguments, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    ticks: list[float] = []
+    try:
+        address = (await process.stdout.readline()).decode().strip()
+
+        async def listen() -> None:
+            assert process.stdout is not None
+            async for line in process.stdout:
+                ticks.append(float(line))
+
+        listening = asyncio.create_task(listen())
+        await cost_of_pages(address, process.pid, ticks)
+        await paint(address)
+        listening.cancel()
+    finally:
+        process.kill()
+        await process.wait()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--moves", type=int, default=5_000)
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    asyncio.run(serve(given.moves) if given.serve else measure(given.moves))
