@@ -1,7 +1,7 @@
-"""What the page costs, with 200 brokers and 100,000 partitions: python benchmarks/web_page.py [--moves N]
+"""What the page costs, with 200 brokers and 100,000 partitions: `python benchmarks/web_page.py`.
 
 A service in a process of its own, with the tests' backstage behind the real front and server: 5,000 open moves, of which 300
-go on every second. It tells
+go on every second (`--moves N`). It tells
 
 - the processor time of the service while 20 pages are open that read what their event names, as the page does: a third each shows the
   fleet, the cluster, the moves;
@@ -146,7 +146,7 @@ async def measure(moves: int) -> None:
 
         async def listen() -> None:
             assert process.stdout is not None
-            async for line in process.stdout:
+            while line := await process.stdout.readline():
                 ticks.append(float(line))
 
         listening = asyncio.create_task(listen())

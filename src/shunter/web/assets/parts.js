@@ -1,6 +1,6 @@
 // Parts that several pages use.
-import { html, useEffect, useLayoutEffect, useRef, useState } from "/assets/vendor/htm-preact.js";
-import { go, note, read } from "/assets/store.js";
+import { Component, html, useEffect, useLayoutEffect, useRef, useState } from "/assets/vendor/htm-preact.js";
+import { go, kept, note, read } from "/assets/store.js";
 import { duration, moment, utc } from "/assets/words.js";
 
 export function Link({ to, children, ...rest }) {
@@ -35,6 +35,23 @@ export const Moment = ({ at }) => html`<time datetime=${at ? new Date(at).toISOS
 
 export const Figure = ({ label, value, children, kind = "" }) => html`<div class="figure ${kind}">
   <dt>${label}</dt><dd>${value}${children && html`<small>${children}</small>`}</dd></div>`;
+
+// A component that is drawn again only if something that it shows is another.
+export function memo(shown) {
+  return class extends Component {
+    shouldComponentUpdate(next) {
+      const before = this.props;
+      return Object.keys(next).length !== Object.keys(before).length || Object.keys(next).some((name) => next[name] !== before[name]);
+    }
+    render() { return shown(this.props); }
+  };
+}
+
+// What is closed is not drawn.
+export function Drawer({ title, kind = "panel", open: opened = false, children }) {
+  const [open, setOpen] = useState(opened);
+  return html`<details class=${kind} open=${open} onToggle=${(event) => setOpen(event.currentTarget.open)}><summary>${title}</summary>${open && children()}</details>`;
+}
 
 // ---- states of a page
 
@@ -112,9 +129,12 @@ export function LongTable({ label, path, query = "", version, columns, row, sele
     Promise.all(wanted.map((block) => read(`${path}?${query}&offset=${block * BLOCK}&limit=${BLOCK}`)))
       .then((pages) => {
         if (gone) return;
-        const rows = new Map();
-        for (const page of pages) page.rows.forEach((each, index) => rows.set(page.offset + index, each));
-        setBlocks({ key, found: pages[0].found, rows, problem: null });
+        setBlocks((before) => {
+          const rows = new Map();
+          const known = before.key === key ? before.rows : new Map();
+          for (const page of pages) page.rows.forEach((each, index) => rows.set(page.offset + index, kept(known.get(page.offset + index), each)));
+          return { key, found: pages[0].found, rows, problem: null };
+        });
       }, (problem) => gone || setBlocks((before) => ({ ...before, problem })));
     return () => { gone = true; };
   }, [key, first, last, version]);

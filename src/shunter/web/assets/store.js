@@ -134,6 +134,19 @@ export function startEvents() {
 
 // ---- views that keep up
 
+// What was read, with the parts of before that are equal: whoever shows such a part then has nothing to do.
+export function kept(before, after) {
+  if (before === after || typeof before !== "object" || typeof after !== "object" || before === null || after === null) return after;
+  if (Array.isArray(before) !== Array.isArray(after)) return after;
+  const names = Object.keys(after);
+  let same = names.length === Object.keys(before).length;
+  for (const name of names) {
+    after[name] = kept(before[name], after[name]);
+    same &&= after[name] === before[name];
+  }
+  return same ? before : after;
+}
+
 const LEAST_MS = 1000;
 
 // What a path of the API answers, read again when an event concerns it: { data, problem, loading, at }.
@@ -151,7 +164,7 @@ export function useView(path, cluster = "") {
       now.last = Date.now();
       try {
         const data = await read(path);
-        if (!now.gone) set({ path, data, problem: null, loading: false, at: Date.now() });
+        if (!now.gone) set((before) => ({ path, data: before.path === path ? kept(before.data, data) : data, problem: null, loading: false, at: Date.now() }));
       } catch (problem) {
         if (!now.gone) set((before) => ({ ...(before.path === path ? before : { data: undefined, at: 0 }), path, problem, loading: false }));
       }

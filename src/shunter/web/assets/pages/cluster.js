@@ -1,7 +1,7 @@
 // One cluster: what the keeper sees and why it acts or does not, brokers by rack, partitions that are not well.
 import { html, useMemo } from "/assets/vendor/htm-preact.js";
 import { may, order, place, show, useView, useWatched } from "/assets/store.js";
-import { Chip, Empty, Figure, Link, Meter, Moment, Order, Shown, SortedTable } from "/assets/parts.js";
+import { Chip, Drawer, Empty, Figure, Link, Meter, Moment, Order, Shown, SortedTable, memo } from "/assets/parts.js";
 import { KillSwitch } from "/assets/kill.js";
 import { bytes, count, days, number, percent, words } from "/assets/words.js";
 import { healthOf } from "/assets/pages/fleet.js";
@@ -23,21 +23,23 @@ function stateOf(broker) {
   return { kind: "good", told: "live" };
 }
 
-function Wagon({ broker, measure, most, chosen, onChoose }) {
+const choose = (id, chosen) => show({ broker: chosen ? "" : id });
+
+const Wagon = memo(({ broker, measure, most, chosen }) => {
   const state = stateOf(broker);
   const value = measure.of(broker);
   const share = value === null ? 0 : value / (measure.whole || most || 1);
   const full = measure.whole && share >= 0.9 ? "full" : measure.whole && share >= 0.8 ? "filling" : "";
   const flags = [broker.receives && `${broker.receives} coming`, broker.gives && `${broker.gives} leaving`].filter(Boolean).join(", ");
-  return html`<button type="button" class="wagon ${state.kind} ${full} ${broker.live ? "" : "down"} ${broker.drained ? "drained" : ""}" aria-pressed=${chosen} onClick=${onChoose}
+  return html`<button type="button" class="wagon ${state.kind} ${full} ${broker.live ? "" : "down"} ${broker.drained ? "drained" : ""}" aria-pressed=${chosen} onClick=${() => choose(broker.id, chosen)}
     title="broker ${broker.id}: ${state.told}; ${measure.label.toLowerCase()} ${value === null ? "not known" : measure.told(value)}${flags && `; ${flags}`}">
     <span class="load" style=${{ transform: `scaleY(${Math.min(1, share)})` }}></span>
     <span class="id">${broker.id}</span>
     <span class="hidden">${state.told}, ${measure.label} ${value === null ? "not known" : measure.told(value)}, ${flags}</span>
     <span class="flags" aria-hidden="true">${broker.receives ? "↓" : ""}${broker.gives ? "↑" : ""}${broker.live ? "" : "✕"}</span></button>`;
-}
+});
 
-function Yard({ brokers, chosen, measureName }) {
+const Yard = memo(({ brokers, chosen, measureName }) => {
   const measure = MEASURES[measureName] || MEASURES.disk;
   const racks = useMemo(() => {
     const found = new Map();
@@ -52,11 +54,10 @@ function Yard({ brokers, chosen, measureName }) {
       <div class="tabs" role="group" aria-label="What the height of a broker shows">${Object.entries(MEASURES).map(([name, each]) => html`<button type="button" aria-pressed=${each === measure}
         onClick=${() => show({ measure: name === "disk" ? "" : name })}>${each.label}</button>`)}</div></div>
     ${racks.map(([rack, members]) => html`<div class="rack" key=${rack}><h3>${rack}<small>${members.length}</small></h3>
-      <div class="rail">${members.map((broker) => html`<${Wagon} key=${broker.id} broker=${broker} measure=${measure} most=${most} chosen=${chosen === broker.id}
-        onChoose=${() => show({ broker: chosen === broker.id ? "" : broker.id })} />`)}</div></div>`)}
+      <div class="rail">${members.map((broker) => html`<${Wagon} key=${broker.id} broker=${broker} measure=${measure} most=${most} chosen=${chosen === broker.id} />`)}</div></div>`)}
     <p class="legend dim"><span>height: ${measure.label.toLowerCase()}${measure.whole ? "" : ", the greatest is full height"}</span><span>↓ receives</span><span>↑ gives</span><span>✕ down</span><span>hatched: drained</span></p>
   </section>`;
-}
+});
 
 function Intent({ name, broker, verb, back, set, label, told, who }) {
   const off = !may(who, "administer");
@@ -162,9 +163,9 @@ export function Cluster({ name, who }) {
       <${Named} title="Under-replicated partitions" names=${page.under_replicated} all=${row.under_replicated} kind="watch" />
       ${page.brokers.length > 0 && html`<${Yard} brokers=${page.brokers} chosen=${chosen} measureName=${query.get("measure") || "disk"} />`}
       ${broker && html`<${Broker} name=${name} broker=${broker} who=${who} />`}
-      <details class="panel"><summary><strong>Brokers as a table</strong></summary><${SortedTable} caption="Brokers" columns=${BROKERS} rows=${page.brokers} initial=${{ label: "Broker", down: false }} keyOf=${(each) => each.id} /></details>
-      <details class="panel"><summary><strong>Topics</strong> ${page.topics.length < page.topics_in_all ? `the ${page.topics.length} largest of ${number(page.topics_in_all)}` : number(page.topics_in_all)}</summary>
-        <${SortedTable} caption="Topics" columns=${TOPICS} rows=${page.topics} initial=${{ label: "Bytes", down: true }} keyOf=${(each) => each.name} /></details>
+      <${Drawer} title=${html`<strong>Brokers as a table</strong>`}>${() => html`<${SortedTable} caption="Brokers" columns=${BROKERS} rows=${page.brokers} initial=${{ label: "Broker", down: false }} keyOf=${(each) => each.id} />`}</${Drawer}>
+      <${Drawer} title=${html`<strong>Topics</strong> ${page.topics.length < page.topics_in_all ? `the ${page.topics.length} largest of ${number(page.topics_in_all)}` : number(page.topics_in_all)}`}>
+        ${() => html`<${SortedTable} caption="Topics" columns=${TOPICS} rows=${page.topics} initial=${{ label: "Bytes", down: true }} keyOf=${(each) => each.name} />`}</${Drawer}>
       <${Intents} view=${page} />`;
   }}</${Shown}>`;
 }

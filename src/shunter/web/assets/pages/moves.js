@@ -1,7 +1,7 @@
 // What moves: steps, bytes, rate, ETA; stop, pause, roll back one, a selection, everything; the throttle.
-import { html, useMemo, useRef, useState } from "/assets/vendor/htm-preact.js";
+import { html, useCallback, useMemo, useRef, useState } from "/assets/vendor/htm-preact.js";
 import { may, note, order, place, read, show, useView, useWatched } from "/assets/store.js";
-import { Chip, Empty, Figure, Link, LongTable, Meter, Order, Progress, Shown } from "/assets/parts.js";
+import { Chip, Empty, Figure, Link, LongTable, Meter, Order, Progress, Shown, memo } from "/assets/parts.js";
 import { Chart, axis, colour, times } from "/assets/charts.js";
 import { bytes, count, duration, number, percent, rate } from "/assets/words.js";
 
@@ -112,15 +112,15 @@ function Head({ name, summary, counts, who }) {
 
 const COLUMNS = [{ label: "", kind: "check" }, { label: "Partition" }, { label: "State" }, { label: "Replicas", kind: "wide" }, { label: "Copied" }, { label: "Steps", kind: "number" }, { label: "Waits for", kind: "wide" }];
 
-function Row({ move, chosen, toggle }) {
+const Row = memo(({ move, chosen, toggle }) => {
   const share = move.total_bytes ? move.copied_bytes / move.total_bytes : move.state === "done" ? 1 : 0;
-  return html`<td class="check"><input type="checkbox" checked=${chosen} disabled=${move.whose !== "ours" || !(move.state in { moving: 1, pending: 1, paused: 1 })} aria-label="Choose ${move.partition}" onChange=${toggle} /></td>
+  return html`<td class="check"><input type="checkbox" checked=${chosen} disabled=${move.whose !== "ours" || !(move.state in { moving: 1, pending: 1, paused: 1 })} aria-label="Choose ${move.partition}" onChange=${() => toggle(move.partition)} /></td>
     <td class="name" title=${move.partition}>${move.partition}</td>
     <td><${Chip} kind=${move.whose === "ours" ? KINDS[move.state] || "still" : "still"}>${move.whose === "ours" ? move.state : "another's"}</${Chip}></td>
     <td class="wide"><${Replicas} move=${move} /></td>
     <td class="copied">${move.total_bytes === null ? html`<span class="dim">not ours</span>` : html`<${Meter} share=${share} kind="busy" label="Copied of ${move.partition}" /><small>${bytes(move.copied_bytes)} of ${bytes(move.total_bytes)}</small>`}</td>
     <td class="number">${move.steps || ""}</td><td class="wide ${move.stuck ? "bad" : "dim"}" title=${move.stuck || move.waits}>${move.stuck || move.waits}</td>`;
-}
+});
 
 export function Moves({ name, who }) {
   const base = `/clusters/${encodeURIComponent(name)}/moves`;
@@ -129,7 +129,7 @@ export function Moves({ name, who }) {
   const [chosen, setChosen] = useState(new Set());
   const search = query.get("search") || "";
   const state = query.get("state") || "";
-  const toggle = (partition) => { const next = new Set(chosen); if (!next.delete(partition)) next.add(partition); setChosen(next); };
+  const toggle = useCallback((partition) => setChosen((before) => { const next = new Set(before); if (!next.delete(partition)) next.add(partition); return next; }), []);
   return html`<${Shown} view=${head} what="the moves of ${name}">${({ summary, counts }) => {
     const all = Object.values(counts).reduce((sum, each) => sum + each, 0);
     return html`<div class="title"><h1>Moves</h1></div><${Head} name=${name} summary=${summary} counts=${counts} who=${who} />
@@ -140,7 +140,7 @@ export function Moves({ name, who }) {
         ${chosen.size > 0 && html`<div class="chosen" role="region" aria-label="Chosen moves"><strong>${count(chosen.size, "move")} chosen</strong><button type="button" class="quiet" onClick=${() => setChosen(new Set())}>None</button>
           <${Turns} name=${name} who=${who} partitions=${[...chosen]} what=${count(chosen.size, "chosen move")} some=${true} /></div>`}
         <${LongTable} label="Moves" path=${base} query=${new URLSearchParams({ search, state })} version=${summary.version} columns=${COLUMNS}
-          selected=${(move) => chosen.has(move.partition)} row=${(move) => html`<${Row} move=${move} chosen=${chosen.has(move.partition)} toggle=${() => toggle(move.partition)} />`}
+          selected=${(move) => chosen.has(move.partition)} row=${(move) => html`<${Row} move=${move} chosen=${chosen.has(move.partition)} toggle=${toggle} />`}
           empty=${html`<${Empty} title="No such move">Nothing fits this search.</${Empty}>`} />
         <p class="legend dim"><span class="replica stays">1</span> in sync <span class="replica comes">2</span> copying <span class="replica later">3</span> will come <span class="replica goes">4</span> will go <span class="replica gone">5</span> was dropped</p></section>`}`;
   }}</${Shown}>`;

@@ -1,7 +1,7 @@
 // What the keeper proposes: reasons, cost, before and after; approve or decline with a comment.
 import { html, useMemo, useState } from "/assets/vendor/htm-preact.js";
 import { may, order, place, show, useView, useWatched } from "/assets/store.js";
-import { Chip, Empty, Figure, Link, LongTable, Moment, Order, Shown } from "/assets/parts.js";
+import { Chip, Drawer, Empty, Figure, Link, LongTable, Moment, Order, Shown } from "/assets/parts.js";
 import { Chart, axis, colour } from "/assets/charts.js";
 import uPlot from "/assets/vendor/uPlot.esm.js";
 import { bytes, count, duration, number, words } from "/assets/words.js";
@@ -38,7 +38,6 @@ function Partitions({ name, id }) {
 
 function Proposal({ name, view, who, opened }) {
   const { proposal: each } = view;
-  const [changes, setChanges] = useState(false);
   const off = !may(who, "operate");
   const yes = each.votes.filter((vote) => vote.approves);
   const decides = { disabled: off, why: "You may only look.", comment: true };
@@ -55,8 +54,8 @@ function Proposal({ name, view, who, opened }) {
     ${each.held_back.length > 0 && each.state !== "done" && html`<p class="banner watch">Held back: ${each.held_back.join("; ")}</p>`}
     ${each.votes.length > 0 && html`<ul class="votes">${each.votes.map((vote) => html`<li>${vote.approves ? "approved" : "declined"} by <strong>${vote.who}</strong> <${Moment} at=${vote.at_ms} />${vote.comment && html`: “${vote.comment}”`}</li>`)}</ul>`}
     ${each.undone.length > 0 && html`<details><summary>What the planner could not reach (${each.undone.length})</summary><ul>${each.undone.map((why) => html`<li>${why}</li>`)}</ul></details>`}
-    ${each.brokers.length > 0 && html`<details open=${opened}><summary>Before and after</summary><${BeforeAfter} brokers=${each.brokers} id=${each.id} /></details>`}
-    <details onToggle=${(event) => setChanges(event.target.open)}><summary>Partitions that change</summary>${changes && html`<${Partitions} name=${name} id=${each.id} />`}</details></article>`;
+    ${each.brokers.length > 0 && html`<${Drawer} kind="" title="Before and after" open=${opened}>${() => html`<${BeforeAfter} brokers=${each.brokers} id=${each.id} />`}</${Drawer}>`}
+    <${Drawer} kind="" title="Partitions that change">${() => html`<${Partitions} name=${name} id=${each.id} />`}</${Drawer}></article>`;
 }
 
 export function Proposals({ name, who }) {

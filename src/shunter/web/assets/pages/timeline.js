@@ -1,7 +1,7 @@
 // What happened: event, cause, duration, as a chart that can be zoomed and as a list; the address reproduces the view.
 import { html, useEffect, useMemo, useRef, useState } from "/assets/vendor/htm-preact.js";
 import { place, show, useView, useWatched } from "/assets/store.js";
-import { Empty, Link, Moment, Shown } from "/assets/parts.js";
+import { Empty, Link, Moment, Shown, memo } from "/assets/parts.js";
 import { Chart, axis, colour, times } from "/assets/charts.js";
 import { duration, number, words } from "/assets/words.js";
 
@@ -90,14 +90,14 @@ function Zoom({ range, onRange }) {
     <button type="button" aria-label="Zoom out" onClick=${() => by(2)}>−</button><button type="button" aria-label="Later" onClick=${() => by(1, 0.5)}>→</button></div></div>`;
 }
 
-function Event({ event, chosen, fleet }) {
+const Event = memo(({ event, chosen, fleet }) => {
   const facts = Object.entries(event.facts || {});
   return html`<li id="event-${event.number}" class=${chosen ? "chosen" : ""}><div class="when"><${Moment} at=${event.at_ms} />${event.until_ms ? html`<small>for ${duration(event.until_ms - event.at_ms)}</small>` : ""}</div>
     <div class="what"><div><button type="button" class="kind" onClick=${() => show({ kind: event.kind })}>${words(event.kind)}</button>${fleet && event.cluster ? html` <${Link} to="/clusters/${encodeURIComponent(event.cluster)}/timeline">${event.cluster}</${Link}>` : ""}
       ${event.subject && html` <button type="button" class="subject" title="Only what is about this" onClick=${() => show({ about: event.subject })}>${event.subject}</button>`}${event.who && html` <span class="dim">by ${event.who}</span>`}</div>
       <p>${event.text}</p>${event.cause && html`<p class="dim">Because: ${event.cause}</p>`}
       ${facts.length > 0 && html`<details open=${chosen}><summary>Facts</summary><dl class="facts">${facts.map(([label, value]) => html`<dt>${words(label)}</dt><dd>${typeof value === "object" ? JSON.stringify(value) : String(value)}</dd>`)}</dl></details>`}</div></li>`;
-}
+});
 
 export function Timeline({ name }) {
   const query = useWatched(place).searchParams;
