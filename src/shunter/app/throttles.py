@@ -118,6 +118,18 @@ async def clear_throttles(target: Target, found: Sequence[FoundThrottle]) -> Non
         raise DriverError(f"{key.setting} of {key.kind} {key.name}: {told}", retriable=True)
 
 
+async def clear_loose_throttles(target: Target) -> str:
+    """Take away throttles that no journal knows; says how many.
+
+    Raises:
+        DriverError: the cluster does not answer, or refuses.
+    """
+    loose = [throttle for throttle in await list_throttles(target) if not throttle.journaled]
+    if loose:
+        await clear_throttles(target, loose)
+    return f"{len(loose)} throttle settings are taken away" if loose else "no throttle is left over"
+
+
 async def owed_settings(target: Target, brokers: Sequence[BrokerId]) -> int:
     """How many settings of these brokers the journal has not given back.
 

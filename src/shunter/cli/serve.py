@@ -45,7 +45,7 @@ class _Serve(Sections):
         "Serve": ("run",),
         "Look at a service that runs": ("status", "proposals", "events"),
         "Decide": ("approve", "decline"),
-        "Turn what moves": ("pause", "resume", "stop", "rollback", "limit"),
+        "Turn what moves": ("pause", "resume", "stop", "rollback", "limit", "clear-throttles"),
         "Intents that stay": ("drain", "undrain", "demote", "promote", "freeze", "unfreeze", "set-replication"),
     },
 )

@@ -452,7 +452,19 @@ def set_replication(folder: Path, cluster: str, topic: str, replicas: int | None
     _order(folder, OrderKind.SET_REPLICATION, cluster, signed, topic, value=replicas)
 
 
+@click.command("clear-throttles")
+@order_options
+def clear_throttles(folder: Path, cluster: str, signed: _Signed) -> None:
+    """Remove replication throttles that no journal knows, while nothing is being moved.
+
+    \b
+    Example:
+      shunter serve clear-throttles --cluster prod
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    _order(folder, OrderKind.CLEAR_THROTTLES, cluster, signed)
+
+
 COMMANDS = (
     status, proposals, events, approve, decline, pause, resume, stop, rollback, limit,
-    drain, undrain, demote, promote, freeze, unfreeze, set_replication,
+    drain, undrain, demote, promote, freeze, unfreeze, set_replication, clear_throttles,
 )  # fmt: skip

@@ -264,6 +264,7 @@ class Life:
         self.published = Published(["yard"])
         self.records = Records(store, "", self.published.tell)
         self.events: list[HistoryEvent] = []
+        self.cleared = 0
 
         async def look() -> Sighting:
             return yard.sight()
@@ -279,11 +280,16 @@ class Life:
             think=thinks,
             seat=yard.seat,
             tell=self.events.append,
+            clear_throttles=self.clear,
             drive_again_s=0.001,
         )
         self.keeper = ClusterKeeper(KeptCluster("yard", Target("here:1"), wanted or policy()), parts)
         self.desk = OrderDesk({"yard": self.keeper}, self.records)
         self.driving: asyncio.Task[None] | None = None
+
+    async def clear(self) -> str:
+        self.cleared += 1
+        return "1 throttle settings are taken away"
 
     async def __aenter__(self) -> Self:
         await self.keeper.load()

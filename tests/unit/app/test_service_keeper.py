@@ -380,3 +380,19 @@ def test_moves_of_others_are_shown_as_such_and_waited_for(tmp_path: Path) -> Non
             assert yard.rows == [*LOPSIDED]
 
     asyncio.run(scenario())
+
+
+def test_leftover_throttles_are_cleared_while_nothing_moves(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock())
+        async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
+            await life.driven()
+            assert "1 throttle" in (await life.desk.carry_out(order(OrderKind.CLEAR_THROTTLES), ANNA)).text
+            await life.keeper.look_once()
+            await life.until(lambda: bool(life.published.moves("yard").moves))
+            with pytest.raises(OrderRefused, match="are being moved") as refused:
+                await life.desk.carry_out(order(OrderKind.CLEAR_THROTTLES), ANNA)
+            assert refused.value.refusal is Refusal.NOT_ALLOWED
+            assert life.cleared == 1
+
+    asyncio.run(scenario())

@@ -74,6 +74,8 @@ class KeeperParts:
     seat: Seat
     tell: Callable[[HistoryEvent], None]
     """Hears of every event, for notifications; must not block."""
+    clear_throttles: Callable[[], Awaitable[str]]
+    """Removes throttles that no journal knows; says how many."""
     snapshot: Callable[[Sighting], Awaitable[None]] | None = None
     """Keeps what a look saw for the pipeline, where that is due."""
     look_every_s: float = 60.0
@@ -333,6 +335,8 @@ class ClusterKeeper:
             await self.note(self.event("begin-unknown", f"{proposal.id}: {error}", proposal.id))
             return
         await self._settle(starting, *_taken(reply))
+        self._execution = driving.view()
+        self.show_moves()
         if self.switch is not None:
             await self.pause_what_moves(self.switch)
 

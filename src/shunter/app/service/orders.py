@@ -133,6 +133,8 @@ class OrderDesk:
             return await self._intend(keeper, order, signature)
         if kind in _TURNS or kind is OrderKind.LIMIT:
             return await self._turn(keeper, order, signature)
+        if kind is OrderKind.CLEAR_THROTTLES:
+            return await self._clear_throttles(keeper, order, signature)
         raise OrderRefused(Refusal.NOT_THERE_YET, f"{kind.value}: the service does not do that yet")
 
     # ---- proposals
@@ -272,6 +274,22 @@ class OrderDesk:
             named = order.about or tuple(row.partition for row in driving.view().moves if row.state in OPEN_STATES)
             batch = replace(batch, switches=(keeper.switch._replace(kept=(*keeper.switch.kept, *named)),))
         await self._write_after(keeper, batch)
+        return done
+
+    async def _clear_throttles(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
+        """Remove throttles that nobody knows. Doing it twice does no harm, so its key needs no mark before."""
+        moving = [row.partition for row in keeper.parts.published.moves(keeper.name).moves if row.state in OPEN_STATES]
+        if moving:
+            told = f"{len(moving)} partitions of {keeper.name} are being moved ({moving[0]}): whoever moves them may need them"
+            raise OrderRefused(Refusal.NOT_ALLOWED, told)
+        try:
+            done = OrderDone(await keeper.parts.clear_throttles())
+        except ShunterError as error:
+            kind = Refusal.UNREACHABLE if isinstance(error, DriverError) else Refusal.NOT_ALLOWED
+            raise OrderRefused(kind, f"{keeper.name}: {error}") from error
+        event = keeper.event(order.kind.value, f"{signature.who}: {done.text}", "", signature.who, signature.comment)
+        await self._write_after(keeper, StoreBatch(events=(event,), answer=_answer(order, signature, event, done)))
+        keeper.hurry()
         return done
 
     # ---- the kill switch

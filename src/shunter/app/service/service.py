@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import multiprocessing
 import os
 import socket
@@ -23,6 +24,7 @@ from shunter.app.service.published import Published
 from shunter.app.service.records import Records
 from shunter.app.service.snapshots import snapshots_into
 from shunter.app.service.thinking import LookQuestion, Thought, think
+from shunter.app.throttles import clear_loose_throttles
 from shunter.core.keeper.sighting import Sighting
 from shunter.drivers.clock import SystemClock
 from shunter.drivers.service_store import ServiceSeat, ServiceStore, ServiceTaken, StoreDamaged, StoreFailed
@@ -191,6 +193,7 @@ async def open_service(file: ServiceFile, folder: Path) -> AsyncIterator[tuple[C
                 think=thinkers.think,
                 seat=seat_of(cluster.target),
                 tell=notifications.tell,
+                clear_throttles=functools.partial(clear_loose_throttles, cluster.target),
                 snapshot=snapshots_into(file.snapshots, file.snapshot_every_s, clock),
                 look_every_s=file.look_every_s,
             ),

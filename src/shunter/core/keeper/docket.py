@@ -100,7 +100,7 @@ def review(proposal: KeptProposal, seen: Sighting, judgement: Judgement, policy:
     """Say whether a kept plan may still be carried out as it is. Pre: `seen` is in order."""
     scope = Scope(proposal.scope)
     changes = [Assigned(each.topic, each.partition, [*each.replicas], [*each.original]) for each in proposal.changes]
-    stale = _elsewhere(proposal, seen) or _not_wanted(proposal, judgement) or _forbidden(proposal, seen, policy)
+    stale = _elsewhere(proposal, seen) or _forbidden(proposal, seen, policy) or _not_wanted(proposal, judgement)
     back = held_back(seen, scope, policy)
     # A plan on paper needs a cluster in which nothing is being moved.
     if not stale and not back and scope is not Scope.OFFLINE:

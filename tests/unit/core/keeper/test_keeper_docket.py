@@ -1,0 +1,213 @@
+"""Proposals that are kept: which still stand, which are new, who has approved them, and which one is begun next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from keeper_clusters import AT_ONCE, MIB, MINUTE_MS, NOON_MS, cluster, later, look, only, ready
+
+from shunter.core.keeper.docket import after_look, next_to_begin, quiet_scopes, voted
+from shunter.core.keeper.intents import contradiction, quieted, with_intents
+from shunter.core.keeper.runway import disk_runway
+from shunter.core.keeper.sighting import PastExecution, Sighting
+from shunter.model.keeper import Condition, GuardRails, Intents, KeeperPolicy, Mode
+from shunter.model.partition import TopicPartition
+from shunter.model.service import (
+    IntentKind,
+    KeptIntent,
+    KeptProposal,
+    LookGist,
+    OrderRefused,
+    ProposalState,
+    Refusal,
+    Vote,
+)
+
+LOPSIDED = {"t": [[1, 2]] * 6}
+BALANCE = only(Condition.DISK_BAND)
+
+
+def kept(sighting: Sighting, policy: KeeperPolicy = BALANCE, *before: KeptProposal) -> tuple[KeptProposal, ...]:
+    return after_look(before, sighting, look(sighting, policy), policy, "prod")
+
+
+def acting(policy: KeeperPolicy = BALANCE) -> KeeperPolicy:
+    watches = {
+        each: replace(watch, mode=Mode.ACT) if watch.mode is Mode.PROPOSE else watch
+        for each, watch in policy.watches.items()
+    }
+    return replace(policy, watches=watches)
+
+
+def test_a_proposal_says_what_it_changes_and_what_a_rollback_costs() -> None:
+    (made,) = kept(cluster(LOPSIDED))
+    assert made.state is ProposalState.WAITING
+    assert made.id.startswith("rebalance-")
+    assert made.bytes == made.moves * MIB == made.rollback_bytes
+    three = next(each for each in made.brokers if each.broker == 3)
+    assert (three.before, three.after[1]) == ((0, 0, 0), made.moves)
+    assert kept(cluster(LOPSIDED))[0] == made, "one look gives one id, whoever takes it"
+
+
+def test_what_still_stands_is_left_alone() -> None:
+    seen = cluster(LOPSIDED)
+    (made,) = kept(seen)
+    grown = later(cluster(LOPSIDED, size=2 * MIB), 1)
+    assert kept(grown, BALANCE, made) == (), "sizes grow at every look: that is no other plan"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"rows": {"t": [[2, 1]] + [[1, 2]] * 5, "u": []}}, "is at [2, 1], and was planned from [1, 2]"),
+        ({"rows": {"u": [[1, 2]] * 6}}, "t-0 does not exist any more"),
+        ({"brokers": (1, 2)}, "broker 3, which is to get t-"),
+        ({"rows": {"t": [[1, 2]] * 6, "u": [[3]] * 12}}, "nothing asks for it any more"),
+        ({"failed": (("u", 0, 3),), "rows": {"t": [[1, 2]] * 6, "u": [[3]]}}, "takes nothing any more"),
+    ],
+)
+def test_a_plan_whose_ground_is_gone_is_stale(change: dict[str, object], why: str) -> None:
+    (made,) = kept(cluster(LOPSIDED))
+    changed = {"rows": LOPSIDED, **change}
+    found = kept(cluster(**changed), BALANCE, made)  # type: ignore[arg-type]
+    if why.startswith("is at"):
+        # Whichever partitions the plan is about, all were planned from (1, 2).
+        made = replace(made, changes=tuple(each._replace(partition=0) for each in made.changes[:1]))
+        found = kept(cluster(**changed), BALANCE, made)  # type: ignore[arg-type]
+    if why.startswith("nothing"):
+        found = kept(cluster(**changed), only(Condition.RACKS), made)  # type: ignore[arg-type]
+    stale = next(each for each in found if each.id == made.id)
+    assert stale.state is ProposalState.STALE
+    assert why in stale.outcome
+
+
+def test_what_was_frozen_or_demoted_since_makes_it_stale() -> None:
+    (made,) = kept(cluster(LOPSIDED))
+    for rails in (GuardRails(frozen_topics=("t",)), GuardRails(frozen_brokers=(3,))):
+        found = kept(cluster(LOPSIDED), replace(BALANCE, rails=rails), made)
+        assert found[0].state is ProposalState.STALE, rails
+    drained = replace(BALANCE, intents=Intents(drain=(3,)))
+    assert kept(cluster(LOPSIDED), drained, made)[0].state is ProposalState.STALE
+
+
+def test_moves_under_way_hold_back_and_make_nothing_stale() -> None:
+    (made,) = kept(cluster(LOPSIDED))
+    moving = cluster(LOPSIDED, open_moves=frozenset({TopicPartition("t", 5)}))
+    (held,) = kept(moving, BALANCE, made)
+    assert (held.id, held.state) == (made.id, ProposalState.WAITING)
+    assert "1 open move (t-5)" in held.held_back[0]
+
+
+def test_a_window_holds_back_what_can_be_approved_meanwhile() -> None:
+    policy = replace(BALANCE, rails=GuardRails(windows=((22 * 60, 6 * 60),)))
+    (made,) = kept(cluster(LOPSIDED), policy)
+    assert "windows = 22:00-06:00" in made.held_back[0]
+    approved = voted(made, Vote("anna", NOON_MS, approves=True), 1)
+    assert next_to_begin([approved]) is None
+    (due,) = kept(cluster(LOPSIDED, at_ms=NOON_MS + 11 * 3_600_000), policy, approved)
+    assert next_to_begin([due]) == due
+
+
+def test_what_has_not_lasted_is_no_proposal_yet() -> None:
+    watches = {**BALANCE.watches, Condition.DISK_BAND: replace(BALANCE.watches[Condition.DISK_BAND], minutes=30)}
+    assert kept(cluster(LOPSIDED), replace(BALANCE, watches=watches)) == ()
+
+
+def test_a_condition_that_may_act_needs_nobody_and_loses_that_again() -> None:
+    (made,) = kept(cluster(LOPSIDED), acting())
+    assert (made.state, made.acts) == (ProposalState.APPROVED, True)
+    (waits,) = kept(cluster(LOPSIDED), BALANCE, made)
+    assert (waits.state, waits.acts) == (ProposalState.WAITING, False)
+    (again,) = kept(cluster(LOPSIDED), acting(), waits)
+    assert again.state is ProposalState.APPROVED
+    by_hand = voted(waits, Vote("anna", NOON_MS, approves=True), 1)
+    assert kept(cluster(LOPSIDED), BALANCE, by_hand) == (), "what a person approved stays approved"
+
+
+def test_nothing_is_proposed_beside_what_is_begun() -> None:
+    (made,) = kept(cluster(LOPSIDED))
+    for state in (ProposalState.STARTING, ProposalState.RUNNING):
+        begun = replace(made, state=state, scope="drain")
+        assert kept(cluster(LOPSIDED), BALANCE, begun) == ()
+        assert next_to_begin([begun, replace(made, state=ProposalState.APPROVED)]) is None
+
+
+def test_the_most_urgent_one_begins_first() -> None:
+    (made,) = kept(cluster(LOPSIDED))
+    balance = replace(made, state=ProposalState.APPROVED)
+    offline = replace(balance, id="offline-1", scope="offline", made_at_ms=made.made_at_ms + 1)
+    assert next_to_begin([balance, offline]) == offline
+
+
+def test_votes() -> None:
+    (made,) = kept(cluster(LOPSIDED))
+    anna = Vote("anna", NOON_MS, approves=True)
+    first = voted(made, anna, 2)
+    assert first.state is ProposalState.WAITING
+    assert voted(first, anna._replace(who="ben"), 2).state is ProposalState.APPROVED
+    for proposal, vote, refusal in (
+        (first, anna, Refusal.ALREADY_DECIDED),
+        (replace(made, state=ProposalState.RUNNING), anna._replace(approves=False), Refusal.ALREADY_DECIDED),
+        (replace(made, state=ProposalState.STALE, outcome="t is gone"), anna, Refusal.STALE),
+    ):
+        with pytest.raises(OrderRefused) as refused:
+            voted(proposal, vote, 2)
+        assert refused.value.refusal is refusal
+    taken_back = voted(voted(made, anna, 1), anna._replace(approves=False, comment="no"), 1)
+    assert (taken_back.state, taken_back.outcome) == (ProposalState.DECLINED, "declined by anna: no")
+    assert quiet_scopes([taken_back], NOON_MS + MINUTE_MS, 2 * MINUTE_MS) == ("rebalance",)
+    assert quiet_scopes([taken_back], NOON_MS + 2 * MINUTE_MS, 2 * MINUTE_MS) == ()
+    assert ready(look(cluster(LOPSIDED), quieted(BALANCE, ["rebalance"]))) is None
+    assert quieted(AT_ONCE, []) is AT_ONCE
+
+
+def test_intents_beside_those_of_the_file() -> None:
+    policy = replace(AT_ONCE, intents=Intents(drain=(1,), replication={"a": 2}), rails=GuardRails(frozen_brokers=(7,)))
+    given = [
+        KeptIntent(IntentKind.DRAIN, "3", 0, "anna", 1),
+        KeptIntent(IntentKind.DEMOTE, "4", 0, "anna", 1),
+        KeptIntent(IntentKind.FREEZE_TOPIC, "pay*", 0, "anna", 1),
+        KeptIntent(IntentKind.REPLICATION, "a", 3, "anna", 1),
+    ]
+    both = with_intents(policy, given)
+    assert (both.intents.drain, both.intents.demote, both.rails.frozen_topics) == ((1, 3), (4,), ("pay*",))
+    assert both.intents.replication == {"a": 3}
+    assert "is frozen" in contradiction(both, KeptIntent(IntentKind.DRAIN, "7", 0, "b", 1))
+    assert "to be demoted" in contradiction(both, KeptIntent(IntentKind.FREEZE_BROKER, "4", 0, "b", 1))
+    assert contradiction(both, KeptIntent(IntentKind.FREEZE_BROKER, "5", 0, "b", 1)) == ""
+
+
+def test_a_balance_does_not_bring_back_what_an_earlier_one_took_away() -> None:
+    free = ready(look(cluster(LOPSIDED), BALANCE))
+    assert free is not None
+    took = tuple((TopicPartition("t", at), 3) for at in range(5))
+    past = PastExecution(NOON_MS - MINUTE_MS, NOON_MS - MINUTE_MS, 5, MIB, took)
+    judgement = look(cluster(LOPSIDED, past=(past,)), BALANCE)
+    (proposal,) = judgement.proposals
+    assert not any((TopicPartition("t", each.partition), 3) in took for each in proposal.changes if 3 in each.replicas)
+    assert any("an earlier balance took it from broker 3" in each for each in proposal.undone)
+    long_ago = past._replace(began_at_ms=0, ended_at_ms=NOON_MS - 25 * 60 * MINUTE_MS)
+    again = ready(look(cluster(LOPSIDED, past=(long_ago,)), BALANCE))
+    assert again is not None
+    assert again.changes == free.changes
+
+
+HOUR_MS = 3_600_000
+
+
+def looks(*used: int, every_ms: int = HOUR_MS, total: int = 1_000) -> list[LookGist]:
+    return [LookGist(at * every_ms, ((1, each, total), (2, 10, total)), 1, 0) for at, each in enumerate(used)]
+
+
+def test_the_runway_follows_the_growth_that_looks_saw() -> None:
+    found = disk_runway(looks(*range(100, 900, 100)))
+    assert found.broker == 1
+    assert found.days == pytest.approx(200 / 100 / 24)
+    assert disk_runway(looks(*[500] * 8)).why == "no disk grows"
+    assert "there are not so many yet" in disk_runway(looks(100, 200, 300)).why
+    assert "there are not so many yet" in disk_runway(looks(*range(100, 900, 100), every_ms=60_000)).why
+    assert "no look" in disk_runway([]).why
+    assert "Kafka 3.3" in disk_runway([LookGist(1, (), 1, 0)]).why
+    wider = [*looks(*range(100, 900, 100)), *looks(900, total=5_000)]
+    assert disk_runway(wider).days is None, "a disk that was enlarged begins anew"
