@@ -193,7 +193,7 @@ def events(folder: Path, cluster: str, most: int, *, output: str) -> None:
 
     def work() -> int:
         found = _ask(folder, "timeline", cluster=cluster, most=most)["events"]
-        keys = ("at_ms", "cluster", "kind", "subject", "who", "cause", "text")
+        keys = ("at_ms", "until_ms", "cluster", "kind", "subject", "who", "cause", "text")
         show_rows(output, [{key: each[key] for key in keys} for each in found], _told_event)
         return int(ExitCode.DONE)
 
@@ -201,7 +201,7 @@ def events(folder: Path, cluster: str, most: int, *, output: str) -> None:
 
 
 def _told_event(row: Any) -> str:
-    at = datetime.fromtimestamp(row["at_ms"] / 1000, UTC)
+    at = datetime.fromtimestamp((row["until_ms"] or row["at_ms"]) / 1000, UTC)
     cause = f" ({row['cause']})" if row["cause"] else ""
     return f"{at:%Y-%m-%d %H:%M:%S}Z {row['cluster'] or 'fleet'} {row['kind']}: {row['text']}{cause}"
 

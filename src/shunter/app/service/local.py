@@ -23,7 +23,7 @@ def answering(front: Front) -> Answering:
             return {"answer": service_json(await _answer(front, request, user))}
         except OrderRefused as refused:
             return {"refusal": refused.refusal.value, "text": str(refused)}
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             return {"refusal": Refusal.INVALID.value, "text": f"this is no request: {error!r}"}
 
     return answer

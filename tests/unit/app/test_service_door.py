@@ -1,0 +1,83 @@
+"""A service over its socket: commands of the same host read and order, and a second service stands by."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import stat
+from pathlib import Path
+
+import pytest
+
+from shunter.app.keeper_policy import read_service_file
+from shunter.app.service.local import SOCKET, answering, ask_service, order_service
+from shunter.app.service.service import STORE, open_service, take_seat
+from shunter.drivers.local_door import ask_at_door, open_door
+from shunter.errors import DriverError
+from shunter.model.service import OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
+
+FILE = '[cluster.away]\nbootstrap-server = "127.0.0.1:1"\n'
+
+
+def test_what_is_asked_at_the_door(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        (tmp_path / "k.toml").write_text(FILE)
+        file = read_service_file(tmp_path / "k.toml")
+        with pytest.raises(DriverError, match="no service serves from"):
+            await ask_service(tmp_path, "fleet")
+        async with open_service(file, tmp_path) as (service, front), open_door(tmp_path / SOCKET, answering(front)):
+            assert stat.S_IMODE((tmp_path / SOCKET).stat().st_mode) == 0o600
+            fleet = await ask_service(tmp_path, "fleet")
+            assert [row["name"] for row in fleet["clusters"]] == ["away"]
+            done = await order_service(tmp_path, ServiceOrder(OrderKind.DRAIN, "away", ("3",)), "old disks", "k1")
+            again = await order_service(tmp_path, ServiceOrder(OrderKind.DRAIN, "away", ("3",)), "old disks", "k1")
+            assert again == done
+            (intent,) = service.keepers["away"].intents
+            assert (intent.about, intent.who, intent.comment) == ("3", getpass.getuser(), "old disks")
+            with pytest.raises(OrderRefused, match="no cluster 'prod'") as refused:
+                await ask_service(tmp_path, "cluster", cluster="prod")
+            assert refused.value.refusal is Refusal.NOT_FOUND
+            for wrong in ({"ask": "sesame"}, {}, {"ask": "order", "kind": "explode"}, [1]):
+                assert (await ask_at_door(tmp_path / SOCKET, wrong))["refusal"] == "invalid"
+            told = await ask_service(tmp_path, "timeline", cluster="away")
+            assert [event["kind"] for event in told["events"]] == ["drain"]
+        assert not (tmp_path / SOCKET).exists()
+
+    asyncio.run(scenario())
+
+
+def test_a_damaged_store_is_told_and_nothing_is_driven_or_ordered(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        (tmp_path / "k.toml").write_text(FILE)
+        (tmp_path / STORE).write_bytes(b"this is no database " * 1000)
+        async with open_service(read_service_file(tmp_path / "k.toml"), tmp_path) as (service, front):
+            assert "is no store of the service" in front.fleet().store_trouble
+            assert "move it away" in front.fleet().store_trouble
+            assert service.records.lost
+            with pytest.raises(OrderRefused) as refused:
+                await service.desk.carry_out(ServiceOrder(OrderKind.DRAIN, "away", ("3",)), Signature("anna"))
+            assert refused.value.refusal is Refusal.STORE
+            running = asyncio.create_task(service.run())
+            async with asyncio.timeout(30):
+                while front.cluster("away").row.health.state != "unreachable":
+                    await front.news(front.version, 5)
+            assert service.keepers["away"].health.journal_trouble == "", "nobody tried to drive it"
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_a_second_service_waits_for_the_seat(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        told: list[str] = []
+        first = await take_seat(tmp_path, told.append)
+        second = asyncio.create_task(take_seat(tmp_path, told.append))
+        async with asyncio.timeout(30):
+            while not told:  # noqa: ASYNC110 - turns of the loop
+                await asyncio.sleep(0)
+            assert "this one stands by" in told[0]
+            first.leave()
+            (await second).leave()
+
+    asyncio.run(scenario())

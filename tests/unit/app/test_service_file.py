@@ -1,0 +1,67 @@
+"""What the policy file says of the service itself, and what is said of one that is wrong."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from shunter.app.keeper_policy import ServiceFile, read_service_file
+from shunter.errors import SettingsError
+from shunter.model.execution import ExecutionOptions
+from shunter.model.service import NOTIFIED, Notifier, NotifierKind
+
+PAGE = (Path(__file__).parents[3] / "docs" / "keeper.md").read_text()
+HEAD = '[cluster.a]\nbootstrap-server = "h:1"\n'
+
+
+def read(folder: Path, text: str) -> ServiceFile:
+    path = folder / "keeper.toml"
+    path.write_text(text)
+    return read_service_file(path)
+
+
+def test_the_example_of_the_page(tmp_path: Path) -> None:
+    example = re.search(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    assert example is not None
+    found = read(tmp_path, example[1])
+    assert (found.look_every_s, found.snapshots, found.snapshot_every_s) == (60, tmp_path / "snapshots", 3600)
+    assert found.notify == (Notifier(NotifierKind.SLACK, "https://hooks.slack.com/services/T0/B0/secret"),)
+    (cluster,) = found.clusters
+    assert cluster.options == ExecutionOptions(throttle=50_000_000, max_in=2)
+    assert cluster.policy.rails.approvals == 1
+
+
+def test_the_page_names_every_event_that_is_told() -> None:
+    assert [kind for kind in NOTIFIED if f"`{kind}`" not in PAGE] == []
+
+
+def test_what_is_left_out(tmp_path: Path) -> None:
+    found = read(tmp_path, HEAD)
+    assert (found.look_every_s, found.snapshots, found.notify) == (60, None, ())
+    assert found.clusters[0].options == ExecutionOptions()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[service]\nlook-second = 3\n", "look-second is no key of a policy; did you mean look-seconds?"),
+        ("[service]\nlook-seconds = 0\n", "look-seconds = 0: a whole number from 1 on is wanted"),
+        ('[[notify]]\nkind = "mail"\n', "[[notify]] 1 kind = 'mail': webhook or slack or alertmanager or command"),
+        ('[[notify]]\nkind = "slack"\n', "[[notify]] 1: slack has url, and no command"),
+        ('[[notify]]\nkind = "command"\ncommand = []\n', "command = []: a program is wanted"),
+        ('[[notify]]\nkind = "webhook"\nurl = "hook"\n', "url = 'hook': http://HOST or https://HOST is wanted"),
+        (
+            '[[notify]]\nkind = "webhook"\nurl = "http://h"\nevents = ["begin"]\n',
+            "events: 'begin' is no event; did you mean begun?",
+        ),
+        ('[cluster.a.execution]\nthrottle = "fast"\n', "execution.throttle = 'fast': bytes are wanted"),
+        ('[cluster.a.execution]\nthrottle-floor = "1M"\n', "at most the throttle: name throttle, too"),
+        ("[cluster.a.limits]\napprovals = 0\n", "limits.approvals = 0: a whole number from 1 on is wanted"),
+    ],
+)
+def test_what_is_wrong_is_named_with_the_rule(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        read(tmp_path, HEAD + text)
+    assert told in str(refused.value)
