@@ -14,7 +14,10 @@ from shunter.app.metric_rows import MetricRow, Samples, counter, gauge
 from shunter.views.metrics import ControllerMetrics as Seen
 from shunter.views.metrics import Timing
 
-QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
+QUANTILES = {"0.50": 0.5, "0.75": 0.75, "0.95": 0.95, "0.98": 0.98, "0.99": 0.99, "0.999": 0.999}
+"""As the rules write them, which put Kafka's `50thPercentile` behind `0.`."""
+ZK_MIGRATION_STATE = 4
+"""Kafka's number for a controller that keeps everything in ZooKeeper."""
 EVENTS: Mapping[str, tuple[str, ...]] = {
     "ControllerChange": ("Elected", "ClusterLoaded"),
     "ControllerShutdown": ("SessionExpired",),
@@ -34,14 +37,17 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
     "LeaderAndIsrResponseReceived": ("RequestAnswered",),
     "LogDirChange": ("LogDirsFailed",),
     "TopicUncleanLeaderElectionEnable": ("ConfigsRead",),
+    "UncleanLeaderElectionEnable": ("ConfigsRead",),
 }
 """Kafka's name of a controller's state, and the events of ours that are handled in it. Ours don't wait for ZooKeeper."""
+SERVED = {"ListPartitionReassignment": "ListPartitionReassignments", "UpdateFeatures": "UpdateFeatures"}
+"""States that are no events with us but requests, which are answered without the core."""
 
 
 def _timer(name: str, meaning: str, of: Callable[[Seen], Timing]) -> tuple[MetricRow, MetricRow]:
     def quantiles(seen: Seen) -> Samples:
         timing = of(seen)
-        return [((f"{share:g}",), timing.quantile(share) * 1000) for share in QUANTILES]
+        return [((label,), timing.quantile(share) * 1000) for label, share in QUANTILES.items()]
 
     return (
         gauge(f"{name}_count", f"{meaning}: how often, since the start", lambda seen: of(seen).count),
@@ -59,6 +65,21 @@ def _timers(events: Mapping[str, tuple[str, ...]]) -> Iterable[MetricRow]:
             return total
 
         yield from _timer(f"controllerstats_{state}RateAndTimeMs", f"{state} events", of)
+
+
+def _counts() -> Iterable[MetricRow]:
+    """Of states without a time of their own: how often alone."""
+    for state, api in SERVED.items():
+
+        def of(seen: Seen, api: str = api) -> float:
+            return sum(one.requests for one in seen.peers.served if one.api == api)
+
+        yield gauge(f"controllerstats_{state}RateAndTimeMs_count", f"{api} requests answered, since the start", of)
+    yield gauge(
+        "controllerstats_AutoLeaderBalanceRateAndTimeMs_count",
+        "How often leaders were given back to preferred replicas, since the start",
+        lambda seen: seen.work.notices.get("leaders-rebalanced", 0),
+    )
 
 
 def _if_active(value: Callable[[Seen], float]) -> Callable[[Seen], float]:
@@ -90,6 +111,8 @@ _STATE = (
     _controller("ReplicasIneligibleToDeleteCount", "Replicas on such brokers", lambda s: s.deletions.stuck_replicas),
     _controller("ActiveBrokerCount", "Live brokers, this node not included", lambda s: max(0, s.cluster.brokers - 1)),
     _controller("FencedBrokerCount", "Always 0 in ZooKeeper mode", lambda _: 0.0),
+    gauge("kafkacontroller_ControllerState", "Always 0: no event is being handled while this is read", lambda _: 0.0),
+    gauge("kafkacontroller_ZkMigrationState", "Always 4: in ZooKeeper", lambda _: ZK_MIGRATION_STATE),
 )
 _CHANNELS = (
     gauge(
@@ -113,9 +136,9 @@ _CHANNELS = (
         "controllerchannelmanager_RequestRateAndQueueTimeMs",
         "How long they waited, ms, of the latest",
         lambda s: [
-            ((str(queue.broker), f"{share:g}"), queue.waits.quantile(share) * 1000)
+            ((str(queue.broker), label), queue.waits.quantile(share) * 1000)
             for queue in s.queues
-            for share in QUANTILES
+            for label, share in QUANTILES.items()
         ],
         ("broker_id", "quantile"),
     ),
@@ -127,6 +150,7 @@ _EVENTS = (
         lambda s: s.work.notices.get("unclean-election", 0),
     ),
     *_timers(EVENTS),
+    *_counts(),
     gauge("controllereventmanager_EventQueueSize", "Events that wait", lambda s: s.work.events_waiting),
     *_timer("controllereventmanager_EventQueueTimeMs", "Events' wait for their turn", lambda s: s.work.waits),
 )

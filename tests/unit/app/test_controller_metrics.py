@@ -112,6 +112,7 @@ async def test_kafkas_names_tell_the_same_cluster() -> None:
     assert {name: found[kafka(f"kafkacontroller_{name}")] for name in expected} == expected
     assert found[kafka("controllerstats_leaderelectionrateandtimems_count")] == 2
     assert found[kafka("controllerstats_leaderelectionrateandtimems", quantile="0.99")] == 750
+    assert found[kafka("controllerstats_leaderelectionrateandtimems", quantile="0.50")] == 750
     assert found[kafka("controllerstats_isrchangerateandtimems_count")] == 0
     assert found[kafka("controllerstats_uncleanleaderelections_total")] == 1
     assert found[kafka("controllereventmanager_eventqueuesize")] == 0
@@ -121,6 +122,50 @@ async def test_kafkas_names_tell_the_same_cluster() -> None:
     found = samples((await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")).partition(b"\r\n\r\n")[2])
     assert {found[kafka(f"kafkacontroller_{name}")] for name in expected} == {0}
     await ours.metrics.close()
+
+
+TOLD_BY_A_BROKER = {
+    "controllerchannelmanager": "queuesize totalqueuesize requestrateandqueuetimems",
+    "controllereventmanager": "eventqueuesize eventqueuetimems",
+    "controllerstats": "uncleanleaderelections_total autoleaderbalance controlledshutdown controllerchange "
+    "controllershutdown isrchange leaderandisrresponsereceived leaderelection listpartitionreassignment logdirchange "
+    "manualleaderbalance partitionreassignment topicchange topicdeletion topicuncleanleaderelectionenable "
+    "uncleanleaderelectionenable updatefeatures",
+    "kafkacontroller": "activebrokercount activecontrollercount controllerstate fencedbrokercount globalpartitioncount "
+    "globaltopiccount offlinepartitionscount preferredreplicaimbalancecount replicasineligibletodeletecount "
+    "replicastodeletecount topicsineligibletodeletecount topicstodeletecount zkmigrationstate",
+}
+"""Every `kafka_controller_…` of a broker of Kafka 3.9.1 that is the controller, with jmx_prometheus_javaagent 0.20.0 and the
+rules of `example_configs/kafka-2_0_0.yml`, scraped on 2026-11-23. Timers have `_count` and six quantiles each."""
+COUNTED_ALONE = {"autoleaderbalance", "listpartitionreassignment", "updatefeatures"}
+"""Timers whose quantiles we don't have: docs/controller.md says so."""
+QUANTILES = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
+
+
+def wanted_by_dashboards() -> set[tuple[str, tuple[tuple[str, str], ...]]]:
+    wanted = set()
+    for kind, names in TOLD_BY_A_BROKER.items():
+        for name in names.split():
+            timed = kind == "controllerstats" and not name.endswith("_total")
+            full = f"{kind}_{name}rateandtimems" if timed else f"{kind}_{name}"
+            by_broker = {"broker_id": "7"} if name in {"queuesize", "requestrateandqueuetimems"} else {}
+            if not timed and not name.endswith("timems"):
+                wanted.add(kafka(full, **by_broker))
+                continue
+            wanted.add(kafka(f"{full}_count", **by_broker))
+            if name not in COUNTED_ALONE:
+                wanted |= {kafka(full, quantile=quantile, **by_broker) for quantile in QUANTILES}
+    return wanted
+
+
+async def test_whatever_a_broker_tells_by_the_jmx_exporter_we_tell_by_the_same_name(free_port: int) -> None:
+    ours = process()
+    nobody = Broker(7, 1, (Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", free_port),))
+    ours.channels.send(ConnectBrokers((nobody,)))
+    found = samples(PrometheusPage(lambda: collected(ours)).render()[1])
+    assert sorted(wanted_by_dashboards() - found.keys()) == []
+    assert found[kafka("kafkacontroller_zkmigrationstate")] == 4
+    await ours.channels.close()
 
 
 def test_every_event_that_kafkas_metrics_are_made_of_is_one_of_ours() -> None:
