@@ -44,7 +44,7 @@ class _Serve(Sections):
     sections={
         "Serve": ("run",),
         "Look at a service that runs": ("status", "proposals", "events"),
-        "Decide": ("approve", "decline"),
+        "Decide": ("propose", "approve", "decline"),
         "Turn what moves": ("pause", "resume", "stop", "rollback", "limit", "clear-throttles"),
         "Intents that stay": ("drain", "undrain", "demote", "promote", "freeze", "unfreeze", "set-replication"),
     },

@@ -235,6 +235,52 @@ def decline(folder: Path, cluster: str, proposal: str, signed: _Signed) -> None:
     _order(folder, OrderKind.DECLINE, cluster, signed, proposal)
 
 
+@click.command()
+@click.argument("scope")
+@click.argument("items", nargs=-1)
+@click.option("--replicas", type=click.IntRange(1), help="With the scope topics: how many each of them shall have.")
+@click.option("--dry-run", is_flag=True, help="Say what it would move, and keep nothing.")
+@order_options
+def propose(
+    folder: Path,
+    cluster: str,
+    scope: str,
+    items: tuple[str, ...],
+    replicas: int | None,
+    signed: _Signed,
+    *,
+    dry_run: bool,
+) -> None:
+    """Plan by the last look, within the policy, and keep it as a proposal that waits for approval.
+
+    SCOPE is rebalance, leaders or fix-racks; fill, drain or demote with brokers; replace with OLD=NEW; topics with topics
+    and --replicas.
+
+    \b
+    Examples:
+      shunter serve propose rebalance --dry-run
+      shunter serve propose replace 3=7 --comment "new disks"
+      shunter serve propose topics orders --replicas 3
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    about = (scope, *items)
+    if not dry_run:
+        _order(folder, OrderKind.PROPOSE, cluster, signed, *about, value=replicas)
+
+    def work() -> int:
+        view = _ask(folder, "sketch", cluster=_the_cluster(folder, cluster), about=about, value=replicas)
+        proposal = view["proposal"]
+        if signed.as_json:
+            say_json({"event": "sketch", **proposal})
+            return int(ExitCode.DONE)
+        click.echo(_told_proposal({**proposal, "state": "is not kept", "outcome": ""}))
+        for each in proposal["brokers"]:
+            before, after = (f"{told_bytes(side[0])}, {side[1]} replicas" for side in (each["before"], each["after"]))
+            click.echo(f"  broker {each['broker']}: {before} → {after}")
+        return int(ExitCode.DONE)
+
+    leave_with(work)
+
+
 _ALL_HELP = "Everything of the service (of one cluster with --cluster): nothing begins, whatever was approved."
 
 
@@ -465,6 +511,6 @@ def clear_throttles(folder: Path, cluster: str, signed: _Signed) -> None:
 
 
 COMMANDS = (
-    status, proposals, events, approve, decline, pause, resume, stop, rollback, limit,
+    status, proposals, events, propose, approve, decline, pause, resume, stop, rollback, limit,
     drain, undrain, demote, promote, freeze, unfreeze, set_replication, clear_throttles,
 )  # fmt: skip

@@ -45,7 +45,8 @@ class OrderKind(Enum):
     CLEAR_THROTTLES = "clear-throttles"
     """Remove throttles that nobody knows, while nothing is being moved."""
     PROPOSE = "propose"
-    """Keep a plan as a proposal. `about`: scope, then brokers or topics that it is about."""
+    """Keep a plan as a proposal. `about`: its scope; then brokers (fill, drain, demote), OLD=NEW (replace) or topics
+    (topics, with `value` replicas)."""
 
 
 class ServiceOrder(NamedTuple):
@@ -84,8 +85,6 @@ class Refusal(Enum):
     """The cluster does not answer."""
     STORE = "store"
     """The service can't write down what was asked for."""
-    NOT_THERE_YET = "not-there-yet"
-    """Shunter does not do that yet."""
 
 
 class OrderRefused(ShunterError):

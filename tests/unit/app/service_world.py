@@ -17,7 +17,7 @@ from shunter.app.service.keeping import ClusterKeeper, KeeperParts
 from shunter.app.service.orders import OrderDesk
 from shunter.app.service.published import Published
 from shunter.app.service.records import Records
-from shunter.app.service.thinking import LookQuestion, Thought, think
+from shunter.app.service.thinking import LookQuestion, Thought, Wish, sketch, think
 from shunter.core.executor.ready import CommandReply, MoveResult, PlanReply
 from shunter.core.keeper.sighting import PastExecution, Sighting
 from shunter.drivers.driver_seat import SeatTaken
@@ -30,7 +30,7 @@ from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartiti
 from shunter.model.keeper import DEFAULTS, GuardRails, KeeperPolicy, Mode
 from shunter.model.notice import Notice
 from shunter.model.partition import TopicPartition
-from shunter.model.service import HistoryEvent, ProposalState, StoreBatch
+from shunter.model.service import HistoryEvent, KeptProposal, ProposalState, StoreBatch
 from shunter.views.execution import ExecutionView, MoveRow
 
 MIB = 1024 * 1024
@@ -272,12 +272,16 @@ class Life:
         async def thinks(question: LookQuestion) -> Thought:
             return think(question)
 
+        async def sketches(wish: Wish) -> KeptProposal:
+            return sketch(wish)
+
         parts = KeeperParts(
             records=self.records,
             published=self.published,
             clock=yard.clock,
             look=look,
             think=thinks,
+            sketch=sketches,
             seat=yard.seat,
             tell=self.events.append,
             clear_throttles=self.clear,

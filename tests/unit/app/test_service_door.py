@@ -8,12 +8,15 @@ import stat
 from pathlib import Path
 
 import pytest
+from service_world import Clock, Yard, policy
 
 from shunter.app.keeper_policy import read_service_file
 from shunter.app.service.local import SOCKET, answering, ask_service, order_service
-from shunter.app.service.service import STORE, open_service, take_seat
+from shunter.app.service.service import STORE, Thinkers, open_service, processes, take_seat
+from shunter.app.service.thinking import LookQuestion, Wish
 from shunter.drivers.local_door import ask_at_door, open_door
 from shunter.errors import DriverError
+from shunter.model.keeper import Mode
 from shunter.model.service import OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
 
 FILE = '[cluster.away]\nbootstrap-server = "127.0.0.1:1"\n'
@@ -79,5 +82,25 @@ def test_a_second_service_waits_for_the_seat(tmp_path: Path) -> None:
             assert "this one stands by" in told[0]
             first.leave()
             (await second).leave()
+
+    asyncio.run(scenario())
+
+
+def test_errors_come_back_from_the_process_that_plans(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        thinkers = Thinkers(processes)
+        try:
+            sighting = Yard(Clock()).sight()
+            wish = Wish("yard", sighting, policy(), ("drain", "9"), None, "anna")
+            for _ in range(2):
+                with pytest.raises(OrderRefused, match="there is no broker '9'") as refused:
+                    await thinkers.sketch(wish)
+                assert refused.value.refusal is Refusal.NOT_FOUND
+            made = await thinkers.sketch(Wish("yard", sighting, policy(Mode.NOTIFY), ("drain", "2"), None, "anna"))
+            assert made.moves == 6
+            question = LookQuestion("yard", sighting, policy(), policy(), None, (), (), {})
+            assert (await thinkers.think(question)).page.row.name == "yard"
+        finally:
+            thinkers.close()
 
     asyncio.run(scenario())

@@ -39,6 +39,9 @@ class Rehearsal:
     async def timeline(self, cluster: str, since_ms: int, until_ms: int | None, most: int) -> TimelineView:
         return TimelineView(self.published.version, (HistoryEvent(1, cluster, 5, "look", "seen"),))
 
+    async def sketch(self, cluster: str, about: tuple[str, ...], replicas: int | None, who: str) -> KeptProposalView:
+        raise OrderRefused(Refusal.INVALID, f"{about} of {cluster} by {who}: {replicas}")
+
     async def carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         self.orders.append((order, signature))
         return OrderDone("done")

@@ -396,3 +396,57 @@ def test_leftover_throttles_are_cleared_while_nothing_moves(tmp_path: Path) -> N
             assert life.cleared == 1
 
     asyncio.run(scenario())
+
+
+def test_a_plan_that_a_person_asks_for_waits_for_approval_as_any_other(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock(), rows=[(1, 2), (2, 3), (3, 1)], brokers=(1, 2, 3, 4))
+        quiet = policy(Mode.NOTIFY)
+        async with Life(yard, MortalStore(tmp_path / "s"), quiet) as life:
+            await life.driven()
+            with pytest.raises(OrderRefused, match="can't be looked at now"):
+                await life.desk.carry_out(order(OrderKind.PROPOSE, "rebalance"), ANNA)
+            await life.keeper.look_once()
+            assert life.keeper.proposals == {}
+            for about, told in (
+                (("explode",), "is no scope: one of rebalance, "),
+                (("drain", "9"), "there is no broker '9'; there are 1, 2, 3, 4"),
+                (("drain",), "of which brokers"),
+                (("replace", "3"), "there is no broker ''"),
+                (("topics", "u"), "there is no topic 'u'"),
+                (("topics", "t"), "how many replicas"),
+                (("leaders",), "there is nothing to move"),
+                (("leaders", "1"), "is about nothing more: 1"),
+            ):
+                with pytest.raises(OrderRefused, match=told):
+                    await life.desk.carry_out(order(OrderKind.PROPOSE, *about), ANNA)
+            sketched = await life.keeper.sketch(("replace", "3=4"), None, "anna")
+            assert life.keeper.proposals == {}, "a sketch is not kept"
+            done = await life.desk.carry_out(order(OrderKind.PROPOSE, "replace", "3=4"), ANNA)
+            assert (done.proposal, sketched.moves) == (sketched.id, 2)
+            with pytest.raises(OrderRefused, match="waits already"):
+                await life.desk.carry_out(order(OrderKind.PROPOSE, "replace", "3=4"), BEN)
+            await life.desk.carry_out(order(OrderKind.APPROVE, done.proposal), BEN)
+            await life.keeper.look_once()
+            assert yard.submitted == [done.proposal]
+            yard.copy()
+            await life.until(lambda: life.keeper.proposals == {})
+            assert not any(3 in replicas for replicas in yard.rows)
+
+    asyncio.run(scenario())
+
+
+def test_a_bug_that_one_cluster_brings_out_is_told_and_ends_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock(), brokers=None)  # type: ignore[arg-type] # What reads this cluster raises what it should not.
+        async with Life(yard, MortalStore(tmp_path / "s")) as life:
+            looking = asyncio.create_task(life.keeper.look_forever())
+            await life.until(lambda: life.published.page("yard").row.health.state == "unreachable")
+            assert "a bug of Shunter's: TypeError" in life.published.page("yard").row.health.trouble
+            yard.brokers = (1, 2, 3)
+            life.keeper.hurry()
+            await life.until(lambda: life.published.page("yard").row.health.state == "ok")
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+
+    asyncio.run(scenario())

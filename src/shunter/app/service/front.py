@@ -35,6 +35,10 @@ class Backstage(Protocol):
         """What happened in a cluster; "": in all."""
         ...
 
+    async def sketch(self, cluster: str, about: tuple[str, ...], replicas: int | None, who: str) -> KeptProposalView:
+        """Plan what a person asks for; nothing is kept."""
+        ...
+
     async def carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         """Carry an order out, or raise `OrderRefused`."""
         ...
@@ -107,6 +111,16 @@ class Front:
             OrderRefused: there is no cluster of this name, or the store can't be read.
         """
         return await self._backstage.timeline(name and self._known(name), since_ms, until_ms, most)
+
+    async def sketch(
+        self, name: str, about: tuple[str, ...], replicas: int | None = None, who: str = "somebody"
+    ) -> KeptProposalView:
+        """A dry run of `OrderKind.PROPOSE` with the same `about` and value: what it would move, by the last look.
+
+        Raises:
+            OrderRefused: there is no such cluster, scope, broker or topic; nothing would change; or it can't be seen now.
+        """
+        return await self._backstage.sketch(self._known(name), about, replicas, who)
 
     async def order(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         """Carry an order out. When this returns, the order is durable.

@@ -12,6 +12,7 @@ What is durable where, and in which order, so that a death between any two write
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -20,7 +21,7 @@ from shunter.app.keeper_policy import KeptCluster
 from shunter.app.service.driving import Driving, PlanFate, Seat
 from shunter.app.service.published import Published
 from shunter.app.service.records import Records
-from shunter.app.service.thinking import LookQuestion, Thought
+from shunter.app.service.thinking import LookQuestion, Thought, Wish
 from shunter.core.executor.ready import PlanReply
 from shunter.core.keeper.docket import next_to_begin, quiet_scopes
 from shunter.core.keeper.intents import quieted, with_intents
@@ -41,13 +42,16 @@ from shunter.model.service import (
     KeptProposal,
     KillSwitch,
     LookGist,
+    OrderRefused,
     ProposalState,
+    Refusal,
     StoreBatch,
 )
 from shunter.views.execution import ExecutionView
 from shunter.views.keeper_picture import Surrounding, dressed, view_moves
 from shunter.views.service import ClusterHealth, MoveView
 
+LOG = logging.getLogger(__name__)
 DRIVE_AGAIN_S = 5.0
 """How long after a failure the right to drive a cluster is asked for again."""
 GIST_EVERY_MS = 600_000
@@ -71,6 +75,7 @@ class KeeperParts:
     clock: Clocked
     look: Callable[[], Awaitable[Sighting]]
     think: Callable[[LookQuestion], Awaitable[Thought]]
+    sketch: Callable[[Wish], Awaitable[KeptProposal]]
     seat: Seat
     tell: Callable[[HistoryEvent], None]
     """Hears of every event, for notifications; must not block."""
@@ -100,6 +105,8 @@ class ClusterKeeper:
         """Who else drives the cluster; "": nobody, or we don't know."""
         self._memory: Memory | None = None
         self._looks: tuple[LookGist, ...] = ()
+        self._sighting: Sighting | None = None
+        """The last look."""
         self._others: tuple[MoveView, ...] = ()
         self._safe: tuple[int, ...] = ()
         self._wanted = asyncio.Event()
@@ -190,7 +197,11 @@ class ClusterKeeper:
         """Look, think, propose, begin; again after a while, or at once when somebody wants it."""
         while True:
             self._wanted.clear()
-            await self.look_once()
+            try:
+                await self.look_once()
+            except Exception as error:
+                LOG.exception("%s can't be looked at", self.name)
+                await self._not_seen(f"a bug of Shunter's: {error!r}; the log has more")
             try:
                 async with asyncio.timeout(self.parts.look_every_s):
                     await self._wanted.wait()
@@ -239,7 +250,7 @@ class ClusterKeeper:
             events.append(self.event("cluster-back", f"{self.name} answers again after {minutes} minutes"))
         self._now("standby" if self.held_by else "ok", self.held_by)
         self.health = replace(self.health, looked_at_ms=thought.at_ms)
-        self._others = thought.others
+        self._others, self._sighting = thought.others, question.sighting
         published = self.parts.published
         published.show(self.name, dressed(thought.page, self.around()))
         self.show_moves()
@@ -294,6 +305,16 @@ class ClusterKeeper:
             return None
         told = f": {now.outcome}" if now.outcome else ""
         return self.event(f"proposal-{now.state.value}", f"{now.id} is {now.state.value}{told}", now.id)
+
+    async def sketch(self, about: tuple[str, ...], replicas: int | None, who: str) -> KeptProposal:
+        """Plan what a person asks for, over the last look; nothing is kept.
+
+        Raises:
+            OrderRefused: it can't be planned, nothing would change, or the cluster was not seen yet.
+        """
+        if self._sighting is None or self.health.state == "unreachable":
+            raise OrderRefused(Refusal.UNREACHABLE, f"{self.name} can't be looked at now: {self.health.trouble}")
+        return await self.parts.sketch(Wish(self.name, self._sighting, self.policy, about, replicas, who))
 
     # ---- carrying out
 
@@ -379,6 +400,10 @@ class ClusterKeeper:
                 await self._left(str(error), held=True)
             except ShunterError as error:
                 await self._left(str(error), held=False)
+            except Exception as error:
+                LOG.exception("%s is not driven any more", self.name)
+                await self._left(f"a bug of Shunter's: {error!r}: it is not driven until a restart", held=False)
+                return
             else:
                 await self._left(why, held=False)
             await asyncio.sleep(self.parts.drive_again_s)

@@ -44,6 +44,8 @@ async def _answer(front: Front, request: dict[str, Any], user: str) -> Any:
             return await front.proposals(cluster, ended=bool(request.get("ended")))
         case "timeline":
             return await front.timeline(cluster, int(request.get("since_ms", 0)), None, int(request.get("most", 100)))
+        case "sketch":
+            return await front.sketch(cluster, tuple(request["about"]), request["value"], user)
         case "order":
             order = ServiceOrder(OrderKind(request["kind"]), cluster, tuple(request["about"]), request["value"])
             return await front.order(order, Signature(user, str(request["comment"]), str(request["key"])))

@@ -135,7 +135,7 @@ class OrderDesk:
             return await self._turn(keeper, order, signature)
         if kind is OrderKind.CLEAR_THROTTLES:
             return await self._clear_throttles(keeper, order, signature)
-        raise OrderRefused(Refusal.NOT_THERE_YET, f"{kind.value}: the service does not do that yet")
+        return await self._propose(keeper, order, signature)
 
     # ---- proposals
 
@@ -163,6 +163,20 @@ class OrderDesk:
             told = f"{keeper.name} is about to begin a proposal and its cluster is slow to answer: ask again"
             raise OrderRefused(Refusal.UNREACHABLE, told) from error
         keeper.hurry()
+        return done
+
+    async def _propose(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
+        """Keep a plan that a person asks for; it waits for approval as any other."""
+        async with keeper.lock:
+            made = await keeper.sketch(order.about, order.value, signature.who)
+            same = next((e.id for e in keeper.proposals.values() if e.scope == made.scope and e.state in UNBEGUN), None)
+            if same is not None:
+                told = f"{same} of the same scope waits already: approve or decline it first"
+                raise OrderRefused(Refusal.NOT_ALLOWED, told)
+            done = OrderDone(f"{made.id} is proposed: {made.moves:,} replicas to copy, {made.bytes:,} bytes", made.id)
+            event = keeper.event("proposed", done.text, made.id, signature.who, signature.comment)
+            batch = StoreBatch((made,), (event,), answer=_answer(order, signature, event, done))
+            await self._write(keeper, batch)
         return done
 
     async def _ended(self, keeper: ClusterKeeper, name: str) -> KeptProposal:

@@ -23,12 +23,12 @@ from shunter.app.service.orders import OrderDesk
 from shunter.app.service.published import Published
 from shunter.app.service.records import Records
 from shunter.app.service.snapshots import snapshots_into
-from shunter.app.service.thinking import LookQuestion, Thought, think
+from shunter.app.service.thinking import Asked, Failed, Found, LookQuestion, Thought, Wish, sketch, think, worked
 from shunter.app.throttles import clear_loose_throttles
 from shunter.core.keeper.sighting import Sighting
 from shunter.drivers.clock import SystemClock
 from shunter.drivers.service_store import ServiceSeat, ServiceStore, ServiceTaken, StoreDamaged, StoreFailed
-from shunter.errors import DriverError
+from shunter.errors import DriverError, ShunterError
 from shunter.model.service import (
     KeptProposal,
     OrderDone,
@@ -101,6 +101,12 @@ class ClusterService:
             raise OrderRefused(Refusal.STORE, str(error)) from error
         return TimelineView(self.published.version, found[-most:], len(found) > most)
 
+    async def sketch(self, cluster: str, about: tuple[str, ...], replicas: int | None, who: str) -> KeptProposalView:
+        """Plan what a person asks for; nothing is kept."""
+        keeper = self.keepers[cluster]
+        made = await keeper.sketch(about, replicas, who)
+        return KeptProposalView(made, keeper.policy.rails.approvals, _least_ms(made, keeper.cluster))
+
     async def carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         """Carry an order out, or raise `OrderRefused`."""
         return await self.desk.carry_out(order, signature)
@@ -113,6 +119,10 @@ def _least_ms(proposal: KeptProposal, cluster: KeptCluster) -> int | None:
         return None
     grown = max((each.after[0] - each.before[0] for each in proposal.brokers), default=0)
     return max(0, grown) * 1000 // throttle
+
+
+class PlanningFailed(ShunterError):
+    """A look could not be judged."""
 
 
 @dataclass(slots=True)
@@ -128,15 +138,32 @@ class Thinkers:
         Raises:
             DriverError: that process died.
         """
+        return await self._elsewhere(think, question)
+
+    async def sketch(self, wish: Wish) -> KeptProposal:
+        """Plan what a person asks for, in a process of its own.
+
+        Raises:
+            OrderRefused: it can't be planned.
+            DriverError: that process died.
+        """
+        return await self._elsewhere(sketch, wish)
+
+    async def _elsewhere(self, work: Callable[[Asked], Found], asked: Asked) -> Found:
         if self.pool is None:
             self.pool = self.make()
         pool = self.pool
         try:
-            return await asyncio.get_running_loop().run_in_executor(pool, think, question)
+            found = await asyncio.get_running_loop().run_in_executor(pool, worked, work, asked)
         except BrokenExecutor as error:
             if self.pool is pool:
                 self.pool = None
             raise DriverError("the process that planned died: is there enough memory?", retriable=True) from error
+        if not isinstance(found, Failed):
+            return found
+        if found.refusal is not None:
+            raise OrderRefused(found.refusal, found.text)
+        raise PlanningFailed(found.text)
 
     def close(self) -> None:
         """Let them end."""
@@ -144,7 +171,8 @@ class Thinkers:
             self.pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _processes() -> Executor:
+def processes() -> Executor:
+    """A process that plans: one, for planning takes all of a core."""
     return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
 
 
@@ -181,7 +209,7 @@ async def open_service(file: ServiceFile, folder: Path) -> AsyncIterator[tuple[C
     records = Records(store, trouble, published.tell)
     notifications = Notifications(file.notify)
     readers = ThreadPoolExecutor(len(file.clusters), thread_name_prefix="look")
-    thinkers = Thinkers(_processes)
+    thinkers = Thinkers(processes)
     keepers = {
         cluster.name: ClusterKeeper(
             cluster,
@@ -191,6 +219,7 @@ async def open_service(file: ServiceFile, folder: Path) -> AsyncIterator[tuple[C
                 clock=clock,
                 look=_looker(cluster, readers),
                 think=thinkers.think,
+                sketch=thinkers.sketch,
                 seat=seat_of(cluster.target),
                 tell=notifications.tell,
                 clear_throttles=functools.partial(clear_loose_throttles, cluster.target),

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from shunter.core.keeper.docket import after_look
 from shunter.core.keeper.judgement import judge
 from shunter.core.keeper.runway import disk_runway
 from shunter.core.keeper.sighting import Sighting
+from shunter.core.keeper.wishes import wished
+from shunter.errors import ShunterError
 from shunter.model.keeper import KeeperPolicy, Memory
-from shunter.model.service import KeptProposal, LookGist
+from shunter.model.service import KeptProposal, LookGist, OrderRefused, Refusal
 from shunter.views.keeper_picture import SeenCluster, others_moves, page_of, safe_to_remove
 from shunter.views.service import KeptClusterView, MoveView
+
+Asked = TypeVar("Asked")
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,27 @@ class Thought:
     """Brokers that are drained and hold nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A plan that a person asks for, over the last look."""
+
+    name: str
+    sighting: Sighting
+    policy: KeeperPolicy
+    about: tuple[str, ...]
+    replicas: int | None
+    who: str
+
+
+def sketch(wish: Wish) -> KeptProposal:
+    """Plan it.
+
+    Raises:
+        OrderRefused: it can't be planned, or nothing would change.
+    """
+    return wished(wish.about, wish.replicas, wish.sighting, wish.policy, wish.name, wish.who)
+
+
 def think(question: LookQuestion) -> Thought:
     """Judge a look, review proposals, and make the page."""
     sighting = question.sighting
@@ -76,3 +102,20 @@ def think(question: LookQuestion) -> Thought:
         others=tuple(others_moves(sighting)),
         safe=safe_to_remove(sighting, question.policy),
     )
+
+
+class Failed(NamedTuple):
+    """Why some work was not done, as another process can tell it: not every error of ours survives the way."""
+
+    text: str
+    refusal: Refusal | None
+
+
+def worked(work: Callable[[Asked], Found], asked: Asked) -> Found | Failed:
+    """Do some work in a process of its own."""
+    try:
+        return work(asked)
+    except OrderRefused as refused:
+        return Failed(str(refused), refused.refusal)
+    except ShunterError as error:
+        return Failed(str(error), None)

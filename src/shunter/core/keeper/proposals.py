@@ -103,8 +103,16 @@ def planned(
     scope: Scope, sighting: Sighting, policy: KeeperPolicy, found: Sequence[Sign]
 ) -> tuple[tuple[Assigned, ...], tuple[str, ...]]:
     """What the planner changes within the guard rails, and what it leaves undone, a sentence each."""
+    return planned_for(request_for(scope, found, sighting, policy), sighting, policy)
+
+
+def planned_for(
+    asked: PlanRequest, sighting: Sighting, policy: KeeperPolicy
+) -> tuple[tuple[Assigned, ...], tuple[str, ...]]:
+    """The same for a request."""
+    scope = asked.scope
     load = load_for(scope, sighting, policy)
-    request = _capped(request_for(scope, found, sighting, policy), sighting, policy)
+    request = _capped(asked, sighting, policy)
     told: list[str] = []
     while True:
         try:

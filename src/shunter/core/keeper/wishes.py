@@ -1,0 +1,110 @@
+"""A plan that a person asks for: planned as the keeper plans, within the same guard rails and intents."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shunter.core.keeper.docket import keep, review
+from shunter.core.keeper.guards import held_back
+from shunter.core.keeper.judgement import judge
+from shunter.core.keeper.proposals import Proposal, planned_for, sizes_of
+from shunter.core.keeper.requests import BANDS, balance_request
+from shunter.core.keeper.sighting import Sighting, in_order
+from shunter.core.planning.request import PlanRequest, Scope
+from shunter.model.inventory import TopicWish
+from shunter.model.keeper import KeeperPolicy, Memory, Mode
+from shunter.model.partition import TopicPartition
+from shunter.model.service import KeptProposal, OrderRefused, Refusal
+
+WISHES = ("rebalance", "leaders", "fix-racks", "fill", "drain", "demote", "replace", "topics")
+"""Scopes that a person may ask for."""
+_WITH_BROKERS = ("fill", "drain", "demote")
+
+
+def wished(
+    about: tuple[str, ...], replicas: int | None, sighting: Sighting, policy: KeeperPolicy, cluster: str, who: str
+) -> KeptProposal:
+    """Plan what a person asks for.
+
+    Args:
+        about: The scope; then brokers (fill, drain, demote), pairs OLD=NEW (replace), or topics (topics).
+        replicas: How many each of the topics shall have.
+        sighting: The last look.
+        policy: With all intents.
+        cluster: Its name in the policy file.
+        who: Who asks.
+
+    Raises:
+        OrderRefused: there is no such scope, something that it is about is not there, or nothing would change.
+    """
+    seen = in_order(sighting)
+    changes, undone = planned_for(_request(about, replicas, seen, policy), seen, policy)
+    scope = Scope(about[0])
+    if not changes:
+        told = "; ".join(undone) or "everything is as it is asked for"
+        raise OrderRefused(Refusal.NOT_ALLOWED, f"{' '.join(about)}: there is nothing to move: {told}")
+    sizes = sizes_of(seen)
+    copies = [(each, len(set(each.replicas) - set(each.original))) for each in changes]
+    proposal = Proposal(
+        scope=scope,
+        mode=Mode.PROPOSE,
+        conditions=(),
+        reasons=(f"{who} asked for: {' '.join(about)}",),
+        changes=changes,
+        moves=sum(new for _, new in copies),
+        bytes=round(sum(new * sizes[TopicPartition(each.topic, each.partition)] for each, new in copies)),
+        leader_changes=sum(each.replicas[0] != each.original[0] for each in changes),
+        undone=undone,
+        held_back=held_back(seen, scope, policy),
+    )
+    made = keep(proposal, seen, cluster)
+    stand = review(made, seen, judge(seen, policy, Memory(seen.inventory.cluster_id, seen.at_ms)), policy)
+    if stand.stale:
+        raise OrderRefused(Refusal.NOT_ALLOWED, f"{' '.join(about)}: {stand.stale}")
+    return replace(made, held_back=stand.held_back)
+
+
+def _request(about: tuple[str, ...], replicas: int | None, seen: Sighting, policy: KeeperPolicy) -> PlanRequest:
+    scope, items = about[0] if about else "", about[1:]
+    if scope not in WISHES:
+        raise OrderRefused(Refusal.INVALID, f"{scope!r} is no scope: one of {', '.join(WISHES)} is wanted")
+    band = min(policy.watches[each].end for each in BANDS)
+    request = replace(balance_request(seen, policy, band, tuple(BANDS.values())), scope=Scope(scope))
+    if scope in _WITH_BROKERS:
+        brokers = tuple(_broker(each, seen) for each in items)
+        if not brokers:
+            raise OrderRefused(Refusal.INVALID, f"{scope}: of which brokers?")
+        return _about(request, brokers)
+    if scope == "replace":
+        pairs = [each.partition("=") for each in items]
+        if not pairs:
+            raise OrderRefused(Refusal.INVALID, "replace: OLD=NEW is wanted, as 3=7")
+        old = tuple(_broker(each[0], seen) for each in pairs)
+        new = tuple(_broker(each[2], seen) for each in pairs)
+        return replace(_about(request, (*old, *new)), brokers=old, replacements=new)
+    if scope == "topics":
+        return replace(request, wishes=tuple(_wish(each, replicas, seen) for each in items))
+    if items:
+        raise OrderRefused(Refusal.INVALID, f"{scope} is about nothing more: {' '.join(items)}")
+    return request
+
+
+def _about(request: PlanRequest, brokers: tuple[int, ...]) -> PlanRequest:
+    """A request that is about brokers can't leave them out at the same time."""
+    out = tuple(broker for broker in request.excluded_brokers if broker not in brokers)
+    return replace(request, brokers=brokers, excluded_brokers=out)
+
+
+def _broker(name: str, seen: Sighting) -> int:
+    known = sorted({*seen.load.brokers, *(broker.id for broker in seen.inventory.brokers)})
+    if not name.isdecimal() or int(name) not in known:
+        raise OrderRefused(Refusal.NOT_FOUND, f"there is no broker {name!r}; there are {', '.join(map(str, known))}")
+    return int(name)
+
+
+def _wish(topic: str, replicas: int | None, seen: Sighting) -> TopicWish:
+    if topic not in seen.load.topics:
+        raise OrderRefused(Refusal.NOT_FOUND, f"there is no topic {topic!r}")
+    if replicas is None or replicas < 1:
+        raise OrderRefused(Refusal.INVALID, f"topics {topic}: how many replicas? At least 1 is wanted")
+    return TopicWish(topic, replication=replicas)
