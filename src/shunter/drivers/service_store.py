@@ -59,6 +59,7 @@ CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, body TEXT NOT NULL, at
 """
 DAY_MS = 24 * 3_600_000
 LOOKS_KEPT_MS = 90 * DAY_MS
+EVENTS_KEPT_MS = 400 * DAY_MS
 ANSWERS_KEPT_MS = 7 * DAY_MS
 
 
@@ -219,6 +220,7 @@ class ServiceStore:
         if batch.look is not None:
             cluster, gist = batch.look
             run("INSERT OR REPLACE INTO looks VALUES (?, ?, ?)", (cluster, gist.at_ms, encode_look(gist)))
+            run("DELETE FROM events WHERE at_ms < ?", (gist.at_ms - EVENTS_KEPT_MS,))
             run("DELETE FROM looks WHERE cluster = ? AND at_ms < ?", (cluster, gist.at_ms - LOOKS_KEPT_MS))
 
     def _write_answer(self, answer: KeyedAnswer) -> None:

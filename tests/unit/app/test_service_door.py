@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from shunter.app.service.local import SOCKET, answering, ask_service, order_serv
 from shunter.app.service.service import STORE, Thinkers, open_service, processes, take_seat
 from shunter.app.service.thinking import LookQuestion, Wish
 from shunter.drivers.local_door import ask_at_door, open_door
+from shunter.drivers.service_store import ServiceStore
 from shunter.errors import DriverError
 from shunter.model.keeper import Mode
 from shunter.model.service import OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
@@ -102,5 +105,20 @@ def test_errors_come_back_from_the_process_that_plans(tmp_path: Path) -> None:
             assert (await thinkers.think(question)).page.row.name == "yard"
         finally:
             thinkers.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_proposal_that_can_not_be_read_is_a_damaged_store(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        (tmp_path / "k.toml").write_text(FILE)
+        with closing(ServiceStore(tmp_path / STORE)):
+            pass
+        with closing(sqlite3.connect(tmp_path / STORE)) as raw:
+            raw.execute("INSERT INTO proposals VALUES ('rebalance-1', 'away', 'approved', 1, 1, '{}')")
+            raw.commit()
+        async with open_service(read_service_file(tmp_path / "k.toml"), tmp_path) as (service, front):
+            assert service.records.lost
+            assert "is no proposal" in front.fleet().store_trouble
 
     asyncio.run(scenario())

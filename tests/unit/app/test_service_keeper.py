@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -448,5 +449,28 @@ def test_a_bug_that_one_cluster_brings_out_is_told_and_ends_nothing(tmp_path: Pa
             await life.until(lambda: life.published.page("yard").row.health.state == "ok")
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_the_kill_switch_does_not_wait_for_a_slow_disk(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock())
+        store = MortalStore(tmp_path / "s")
+        async with Life(yard, store, policy(Mode.ACT)) as life:
+            await life.driven()
+            await life.keeper.look_once()
+            free = threading.Event()
+            blocked = asyncio.create_task(life.records.read(lambda _store: free.wait(60)))
+            await asyncio.sleep(0)
+            pausing = asyncio.create_task(
+                life.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), Signature("anna", key="k"))
+            )
+            await life.until(lambda: bool(yard.open) and all(yard.moves[at].paused for at in yard.open))
+            assert not blocked.done()
+            free.set()
+            await pausing
+            await blocked
+            assert store.switches().keys() == {"", "yard"}
 
     asyncio.run(scenario())

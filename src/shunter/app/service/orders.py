@@ -100,12 +100,15 @@ class OrderDesk:
         return await asyncio.shield(same)
 
     async def _once(self, order: ServiceOrder, signature: Signature) -> OrderDone:
+        # The kill switch waits for no store: a slow disk must not keep moves going.
+        patience_s = SWITCH_WITHIN_S / 4 if order.kind is OrderKind.PAUSE_ALL else None
         try:
-            known = await self._records.read(lambda store: store.answer(signature.key))
-        except StoreFailed:
+            async with asyncio.timeout(patience_s):
+                known = await self._records.read(lambda store: store.answer(signature.key))
+        except (StoreFailed, TimeoutError):
             if order.kind is not OrderKind.PAUSE_ALL:
                 raise
-            return await self._carry_out(order, signature)  # The switch works without a store.
+            return await self._carry_out(order, signature)
         if known is None:
             return await self._carry_out(order, signature)
         if known.order != encode_order(order):
@@ -337,9 +340,10 @@ class OrderDesk:
             trouble = f". It is not durable, so throw it again after a restart of the service: {error}"
         await asyncio.wait(pausing, timeout=SWITCH_WITHIN_S)
         said = [task.result() if task.done() else "being paused" for task in pausing]
-        for keeper, _switch in thrown:
-            keeper.parts.tell(event)
+        keepers[0].parts.tell(event)
+        for keeper in keepers:
             keeper.show()
+        keepers[0].parts.published.tell(order.cluster)
         return OrderDone(f"{told} ({'; '.join(said)}){trouble}")
 
     async def _resume_all(self, order: ServiceOrder, signature: Signature) -> OrderDone:
@@ -374,11 +378,12 @@ class OrderDesk:
         except StoreFailed as error:
             raise OrderRefused(Refusal.STORE, f"{error}: it stays paused") from error
         self.fleet_switch = self.fleet_switch if order.cluster else None
+        keepers[0].parts.tell(event)
         for keeper, switch in lifted:
             keeper.switch = switch
-            keeper.parts.tell(event)
             keeper.lift()
             keeper.show()
+        keepers[0].parts.published.tell(order.cluster)
         return done
 
     # ---- writing

@@ -37,6 +37,12 @@ class Records:
             StoreFailed: it is not durable.
         """
         await self.read(lambda store: store.write(batch))
+        self._tell("")
+
+    def lose(self, why: str) -> None:
+        """Use the store no more: what it says can't be trusted."""
+        self._store = None
+        self._tell(why)
 
     async def read(self, work: Callable[[ServiceStore], Found]) -> Found:
         """Do something with the store.
@@ -52,7 +58,6 @@ class Records:
         except (StoreFailed, FormatError) as error:
             self._tell(f"{error}: nothing new is begun until the store can be written; what is under way goes on")
             raise StoreFailed(str(error), retriable=True) from error
-        self._tell("")
         return found
 
     def _tell(self, trouble: str) -> None:

@@ -41,6 +41,10 @@ from shunter.views.service import FleetView, KeptProposalView, TimelineView
 
 STORE = "service.sqlite"
 SEAT_EVERY_S = 1.0
+NOTHING_KNOWN = (
+    "Nobody knows what was paused, drained or frozen, so nothing is driven and no order is taken: clusters are looked at "
+    "alone. Bring the file back, or move it away and give those orders again"
+)
 
 
 class ClusterService:
@@ -58,13 +62,13 @@ class ClusterService:
         self._instance = f"{socket.gethostname()}, process {os.getpid()}"
 
     async def load(self) -> None:
-        """Read what was kept. Where nothing can be read, everything counts as paused: nobody knows what was."""
+        """Read what was kept. If anything of it can't be read, nothing is driven."""
         try:
             for keeper in self.keepers.values():
                 await keeper.load()
             self.desk.fleet_switch = (await self.records.read(lambda store: store.switches())).get("")
-        except StoreFailed:
-            return
+        except StoreFailed as error:
+            self.records.lose(f"{error}. {NOTHING_KNOWN}")
 
     async def run(self) -> None:
         """Look at all clusters and drive them, until cancelled."""
@@ -247,10 +251,6 @@ def open_store(path: Path) -> tuple[ServiceStore | None, str]:
     try:
         return ServiceStore(path), ""
     except StoreDamaged as error:
-        told = (
-            f"{error}. Nobody knows what was paused, drained or frozen, so nothing is driven and no order is taken: "
-            "clusters are looked at alone. Bring the file back, or move it away and give those orders again"
-        )
-        return None, told
+        return None, f"{error}. {NOTHING_KNOWN}"
     except StoreFailed as error:
         return None, f"{error}. Nothing is driven and no order is taken: put it right and restart the service"
