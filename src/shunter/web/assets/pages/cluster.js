@@ -90,6 +90,7 @@ const MODES = { act: "good", propose: "busy", notify: "still", off: "still" };
 
 function Keeper({ view, name }) {
   const { conditions, prospects } = view;
+  if (!view.row.health.looked_at_ms) return html`<section class="panel"><h2>What the keeper sees</h2><${Empty} title="Nothing yet">${name} was not looked at with success so far, so nothing is known of it.</${Empty}></section>`;
   if (!conditions.length && !prospects.length) return html`<section class="panel"><h2>What the keeper sees</h2><${Empty} title="Nothing is wrong">No condition of the policy holds.</${Empty}></section>`;
   return html`<section class="panel"><h2>What the keeper sees</h2><ul class="conditions">${conditions.map(({ condition: each, mode, why_no_action: why }) => html`<li>
       <div><strong>${words(each.condition)}</strong> <${Chip} kind=${MODES[mode]} title="What the policy lets this condition do">${mode}</${Chip}>
@@ -150,7 +151,7 @@ export function Cluster({ name, who }) {
     const broker = page.brokers.find((each) => each.id === chosen);
     return html`<div class="title"><h1>${name}</h1><${Chip} kind=${health.kind}>${health.told}</${Chip}><span class="spring"></span><${KillSwitch} cluster=${name} paused=${row.paused} who=${who} /></div>
       ${health.why && html`<p class="banner ${health.kind}" role="status">${health.why}</p>`}
-      <dl class="figures"><${Figure} label="Brokers" value=${number(row.brokers)}>${row.brokers_down.length ? `${row.brokers_down.length} down` : "all live"}</${Figure}>
+      <dl class="figures"><${Figure} label="Brokers" value=${number(row.brokers)}>${row.brokers_down.length ? `${row.brokers_down.length} down` : row.brokers ? "all live" : ""}</${Figure}>
         <${Figure} label="Partitions" value=${number(row.partitions)}>${count(page.topics_in_all, "topic")}</${Figure}>
         <${Figure} label="Fullest disk" value=${percent(row.disk_used)}>${row.runway_days === null ? "" : `full in ${days(row.runway_days)}`}</${Figure}>
         <${Figure} label="Imbalance" value=${percent(row.balance)}>from the mean</${Figure}>

@@ -7,6 +7,7 @@ import { bytes, count, duration, number, percent, rate } from "/assets/words.js"
 
 const KINDS = { moving: "busy", pending: "still", paused: "watch", done: "good", "rolled-back": "watch", stopped: "watch" };
 const MB = 1_000_000;
+const DRAWN_EVERY_S = 5;
 const LIMITS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000].map((each) => each * MB);
 
 // What there is, with what the target adds and drops: told by marks and words, not by colours alone.
@@ -46,6 +47,7 @@ function Throttle({ name, limit, who }) {
 // The rate and the estimate since this page was opened.
 function useHistory(summary) {
   const kept = useRef({ at: [], rate: [], end: [], low: [], high: [] });
+  const drawn = useRef(null);
   return useMemo(() => {
     const all = kept.current;
     const at = summary.at_ms / 1000;
@@ -55,7 +57,12 @@ function useHistory(summary) {
       all.end.push(until(summary.left_ms)); all.low.push(until(summary.low_ms)); all.high.push(until(summary.high_ms));
       for (const each of Object.values(all)) if (each.length > 3600) each.shift();
     }
-    return { at: [...all.at], rate: [...all.rate], end: [...all.end], low: [...all.low], high: [...all.high] };
+    // Painting a chart costs more than all else of an update, and a second more is not seen on a long line.
+    const last = drawn.current?.at.at(-1) ?? 0;
+    if (all.at.length < 10 || at - last >= DRAWN_EVERY_S) {
+      drawn.current = { at: [...all.at], rate: [...all.rate], end: [...all.end], low: [...all.low], high: [...all.high] };
+    }
+    return drawn.current;
   }, [summary]);
 }
 
