@@ -13,6 +13,7 @@ from shunter.pipeline.account_schemas import PLAN_LOADS
 from shunter.pipeline.broker_check import broker_loads
 from shunter.pipeline.outlook_schemas import PROCESSOR_MODEL
 from shunter.pipeline.schemas import BROKER_SAMPLES, SAMPLES
+from shunter.pipeline.sources.prometheus_brokers import prometheus_brokers
 
 pytestmark = pytest.mark.spark
 
@@ -92,21 +93,36 @@ def answers(rates):
     yield counter("process_cpu_seconds_total", 77, [1.0] * MINUTES)
 
 
-def test_processors_by_prometheus_are_explained_and_balanced(spark, lake, tmp_path):
-    rates = load()
+def write(path, rates):
     document = {"status": "success", "data": {"resultType": "matrix", "result": list(answers(rates))}}
-    (tmp_path / "a.json").write_text(json.dumps(document))
-    of_brokers = tuple((f"kafka{broker}:{port}", broker) for broker in PROCESSORS for port in (7071, 9100))
-    inputs = Inputs((str(tmp_path / "a.json"),), "prometheus", "yard", of_brokers)
-    brought = ingest(spark, lake, inputs)
-    assert (brought.good, brought.rejected, brought.broker_rows) == (12 * MINUTES, 0, 3 * MINUTES)
-    assert ingest(spark, lake, inputs).ingest_id is None
-    told = lake.read(spark, BROKER_SAMPLES).withColumn("minute", (F.unix_seconds("window_start") - T0) / 60)
-    for row in told.where("minute IN (0, 41)").collect():
-        broker, minute = row["broker_id"], int(row["minute"])
+    path.write_text(json.dumps(document))
+    return str(path)
+
+
+OF_BROKERS = tuple((f"kafka{broker}:{port}", broker) for broker in PROCESSORS for port in (7071, 9100))
+
+
+def test_prometheus_tells_of_brokers_as_a_whole(spark, tmp_path):
+    rates = load()
+    told = prometheus_brokers(
+        spark, [write(tmp_path / "a.json", rates)], cluster="yard", brokers=dict(OF_BROKERS)
+    ).collect()
+    assert len(told) == 3 * MINUTES
+    for row in told:
+        broker, minute = row["broker_id"], (int(row["window_start"].timestamp()) - T0) // 60
         assert row["cpu"] == pytest.approx(busy(rates, broker, minute), rel=1e-6)
         assert (row["processors"], row["bytes_in_rate"]) == (PROCESSORS[broker], MB * rates[broker, minute][0])
         assert row["replication_bytes_in_rate"] == MB * rates[before(broker), minute][0]
+        assert (row["window_seconds"], row["handler_idle"]) == (60, None)
+
+
+@pytest.mark.long
+def test_processors_by_prometheus_are_explained_and_balanced(spark, lake, tmp_path):
+    rates = load()
+    inputs = Inputs((write(tmp_path / "a.json", rates),), "prometheus", "yard", OF_BROKERS)
+    brought = ingest(spark, lake, inputs)
+    assert (brought.good, brought.rejected, brought.broker_rows) == (12 * MINUTES, 0, 3 * MINUTES)
+    assert ingest(spark, lake, inputs).ingest_id is None
     (one, *_) = broker_loads(lake.read(spark, BROKER_SAMPLES), lake.read(spark, SAMPLES)).orderBy("broker_id").collect()
     assert (one["compared_windows"], one["size_bytes"]) == (MINUTES, None)
     assert one["explained_bytes_in"] == pytest.approx(1.0)
