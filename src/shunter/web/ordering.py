@@ -7,12 +7,15 @@ from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Depends, Header, Request
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
 
 from shunter.app.access_tokens import AccessRole
-from shunter.model.service import OrderKind, ServiceOrder
-from shunter.web.desk import Asker, Reception, may
+from shunter.model.service import OrderKind, OrderRefused, ServiceOrder
+from shunter.views.service import KeptProposalView
+from shunter.web.answers import model_of, render
+from shunter.web.desk import Asker, Reception, TheDesk, may, refusal_of
 from shunter.web.identity import Caller
-from shunter.web.reading import ClusterName
+from shunter.web.reading import ClusterName, without_changes
 
 router = APIRouter(prefix="/api/v1", tags=["order"])
 
@@ -69,7 +72,11 @@ VERBS = (
         AccessRole.OPERATE,
         "Remove throttles that nobody knows, while nothing is being moved",
     ),
-    Verb(OrderKind.PROPOSE, AccessRole.OPERATE, "Keep a plan as a proposal; `about`: scope, then brokers or topics"),
+    Verb(
+        OrderKind.PROPOSE,
+        AccessRole.OPERATE,
+        "Keep a plan as a proposal; `about`: its scope, then brokers, OLD=NEW or topics",
+    ),
 )
 """Every order there is; a test holds that none is left out."""
 
@@ -98,6 +105,21 @@ async def _carry_out(
     order = ServiceOrder(verb.kind, name, tuple(body.about), body.value)
     done = await desk.carry_out(caller, order, body.comment, key, peer)
     return Done(text=done.text, proposal=done.proposal)
+
+
+@router.post(
+    "/clusters/{name}/sketch",
+    response_model=model_of(KeptProposalView),
+    dependencies=[Depends(may(AccessRole.OPERATE))],
+    summary="A dry run of propose: what a plan would move",
+)
+async def sketch(desk: TheDesk, caller: Asker, name: ClusterName, body: OrderBody) -> Response:
+    """Plans by the last look and keeps nothing; `changes` is empty. Needs the role `operate`, for planning takes time."""
+    try:
+        view = await desk.front.sketch(name, tuple(body.about), body.value, caller.person.name)
+    except OrderRefused as refused:
+        raise refusal_of(refused) from refused
+    return Response(render(without_changes(view)), media_type="application/json")
 
 
 def _for_a_cluster(verb: Verb) -> Callable[..., Awaitable[Done]]:

@@ -46,6 +46,7 @@ class TestTheDocument:
         assert reads == READ.keys() | OTHERS
         orders = {path for path, each in paths.items() if "post" in each} - {"/api/v1/session"}
         for_clusters = {f"/api/v1/clusters/{{name}}/{verb.kind.value}" for verb in VERBS}
+        orders -= {"/api/v1/clusters/{name}/sketch"}
         assert orders == for_clusters | {f"/api/v1/fleet/{verb.kind.value}" for verb in VERBS if verb.fleet}
 
     def test_every_order_of_the_service_has_a_route(self) -> None:
@@ -77,9 +78,9 @@ class TestTheDocument:
             validate(document, "/api/v1/clusters/{name}/rollback-cost", {"bytes": "1", "partitions": 1})
 
 
-def validate(document: dict[str, Any], path: str, value: Any) -> None:
+def validate(document: dict[str, Any], path: str, value: Any, method: str = "get") -> None:
     """Compare an answer with the schema that the document has for a route, unknown fields included."""
-    schema = document["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    schema = document["paths"][path][method]["responses"]["200"]["content"]["application/json"]["schema"]
     _fits(document, schema, value, path)
 
 
@@ -176,6 +177,22 @@ class TestReading:
             assert (await asker.get("/ready")).json() == {"status": "not ready", "why": "the store is full"}
         assert 'shunter_service_moves_open{cluster="prod-eu"} 40.0' in metrics
         assert 'shunter_service_cluster_state{cluster="prod-eu",state="ok"} 1.0' in metrics
+
+
+class TestASketch:
+    async def test_it_is_as_the_document_says_and_keeps_nothing(self, house: House) -> None:
+        async with client(house, AccessRole.OPERATE) as asker:
+            answer = await asker.post(f"{CLUSTER}/sketch", json={"about": ["rebalance"]})
+            refused = await asker.post(f"{CLUSTER}/sketch", json={"about": ["nonsense"]})
+        document = house.application.openapi()
+        validate(document, "/api/v1/clusters/{name}/sketch", answer.json(), "post")
+        assert (answer.json()["proposal"]["changes"], answer.json()["proposal"]["moves"]) == ([], 400)
+        assert (refused.status_code, refused.json()["type"]) == (422, "urn:shunter:invalid")
+        assert (len(house.yard.kept["prod-eu"]), house.yard.orders) == (1, [])
+
+    async def test_it_needs_more_than_to_look(self, house: House) -> None:
+        async with client(house, AccessRole.READ) as asker:
+            assert (await asker.post(f"{CLUSTER}/sketch", json={"about": ["rebalance"]})).status_code == 403
 
 
 class TestOrders:

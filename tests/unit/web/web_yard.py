@@ -99,6 +99,12 @@ class Yard:
         self.published.tell(order.cluster)
         return done
 
+    async def sketch(self, cluster: str, about: tuple[str, ...], _replicas: int | None, who: str) -> KeptProposalView:
+        if about[:1] == ("nonsense",):
+            raise OrderRefused(Refusal.INVALID, "'nonsense' is no scope")
+        made = self._proposal(cluster, about[0] if about else "rebalance")
+        return KeptProposalView(replace(made, id=f"sketch-{who}"), 1, 5_400_000)
+
     # ---- what it does
 
     def _obey(self, order: ServiceOrder, signature: Signature) -> OrderDone:

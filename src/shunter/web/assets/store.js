@@ -68,6 +68,9 @@ export async function order(cluster, verb, { about = [], value = null, comment =
   }
 }
 
+// A dry run: it changes nothing, so it needs no key.
+export const sketch = (cluster, { about, value }) => change("POST", `/clusters/${encodeURIComponent(cluster)}/sketch`, { about, value });
+
 export async function loadSession() { session.set(await ask("/session")); }
 export async function signIn(token) { session.set(await change("POST", "/session", { token })); }
 export async function signOut() { await change("DELETE", "/session"); await loadSession(); }

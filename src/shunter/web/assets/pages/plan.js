@@ -1,44 +1,75 @@
-// Plan something by hand: the service keeps it as a proposal, with before and after, and nothing moves before it is approved.
+// The wizard: choose what for, see the plan before and after, change it and see it again, propose it. Nothing moves before
+// somebody approves it.
 import { html, useState } from "/assets/vendor/htm-preact.js";
-import { go, may, note, order, useView } from "/assets/store.js";
+import { go, may, note, order, sketch, useView } from "/assets/store.js";
 import { Shown } from "/assets/parts.js";
+import { BeforeAfter, Cost } from "/assets/pages/proposals.js";
+import { words } from "/assets/words.js";
 
 const SCOPES = [
   ["rebalance", "Balance bytes and replicas", "Moves replicas until every broker is within its band.", ""],
   ["leaders", "Balance leaders", "Changes preferred leaders alone; nothing is copied.", ""],
   ["fix-racks", "Mend racks", "Replicas of a partition get racks of their own.", ""],
-  ["fill", "Fill empty brokers", "Brings replicas to brokers that hold none.", "brokers"],
-  ["offline", "Replace offline replicas", "Copies what dead brokers and failed log dirs held, from what lives.", ""],
+  ["fill", "Fill brokers", "Brings replicas to brokers that were added.", "brokers"],
   ["drain", "Empty brokers once", "Moves everything away. To keep a broker empty, drain it in the overview.", "brokers"],
   ["demote", "Take leadership from brokers once", "Others become the preferred leaders.", "brokers"],
+  ["replace", "Replace brokers", "What the old one holds, the new one gets. OLD=NEW, as 3=7; more with spaces between.", "pairs"],
+  ["topics", "Change a topic's replication", "Topics with spaces between, and how many replicas each shall have.", "topics"],
 ];
+
+function Sketch({ view, changed }) {
+  const { proposal: each } = view;
+  return html`<section class="panel proposal ${changed ? "old" : ""}" aria-live="polite"><div class="head"><h2>${words(each.scope)} <small>${changed ? "as it was asked for before" : "dry run: nothing is kept yet"}</small></h2></div>
+    <${Cost} view=${view} />
+    ${each.held_back.length > 0 && html`<p class="banner watch">It would be held back now: ${each.held_back.join("; ")}</p>`}
+    ${each.undone.length > 0 && html`<details><summary>What the planner could not reach (${each.undone.length})</summary><ul>${each.undone.map((why) => html`<li>${why}</li>`)}</ul></details>`}
+    ${each.brokers.length > 0 && html`<${BeforeAfter} brokers=${each.brokers} id=${each.id} />`}</section>`;
+}
+
+const listed = (text) => text.split(/[\s,]+/).filter(Boolean);
 
 export function Plan({ name, who }) {
   const view = useView(`/clusters/${encodeURIComponent(name)}`, name);
   const [scope, setScope] = useState("rebalance");
   const [chosen, setChosen] = useState(new Set());
+  const [text, setText] = useState("");
+  const [replicas, setReplicas] = useState("3");
   const [comment, setComment] = useState("");
-  const [busy, setBusy] = useState(false);
+  const [busy, setBusy] = useState("");
   const [problem, setProblem] = useState("");
-  const [, , , about] = SCOPES.find(([each]) => each === scope);
+  const [seen, setSeen] = useState(null);
+  const [, , , takes] = SCOPES.find(([each]) => each === scope);
+  const items = takes === "brokers" ? [...chosen].sort((a, b) => a - b).map(String) : takes ? listed(text) : [];
+  const asked = { about: [scope, ...items], value: takes === "topics" ? Number(replicas) : null };
+  const fresh = seen && seen.asked === JSON.stringify(asked);
+  const missing = takes && !items.length;
+  const off = Boolean(busy || missing || !may(who, "operate"));
   const toggle = (id) => { const next = new Set(chosen); if (!next.delete(id)) next.add(id); setChosen(next); };
-  const propose = async (event) => {
-    event.preventDefault();
-    setBusy(true); setProblem("");
-    try {
-      const done = await order(name, "propose", { about: [scope, ...(about ? [...chosen].sort((a, b) => a - b).map(String) : [])], comment });
-      note(done.text);
-      go(`/clusters/${encodeURIComponent(name)}/proposals${done.proposal ? `#${done.proposal}` : ""}`);
-    } catch (error) { setProblem(error.message); setBusy(false); }
+  const attempt = async (what, work) => {
+    setBusy(what); setProblem("");
+    try { await work(); } catch (error) { setProblem(error.message); }
+    setBusy("");
   };
-  const missing = about && !chosen.size;
-  return html`<div class="title"><h1>Plan</h1></div><${Shown} view=${view} what=${name}>${(page) => html`<form class="panel plan" onSubmit=${propose}>
-    <p>The planner makes a plan and keeps it as a proposal. You see it before and after, broker by broker, and nothing moves before it is approved.</p>
+  const look = (event) => {
+    event.preventDefault();
+    attempt("look", async () => setSeen({ asked: JSON.stringify(asked), view: await sketch(name, asked), at: Date.now() }));
+  };
+  const propose = () => attempt("propose", async () => {
+    const done = await order(name, "propose", { ...asked, comment });
+    note(done.text);
+    go(`/clusters/${encodeURIComponent(name)}/proposals`);
+  });
+  return html`<div class="title"><h1>Plan</h1></div><${Shown} view=${view} what=${name}>${(page) => html`<form class="panel plan" onSubmit=${look}>
     <fieldset><legend>What for</legend><div class="choices">${SCOPES.map(([each, label, told]) => html`<label class="choice"><input type="radio" name="scope" value=${each} checked=${scope === each} onChange=${() => setScope(each)} />
       <span><strong>${label}</strong><small>${told}</small></span></label>`)}</div></fieldset>
-    ${about && html`<fieldset><legend>Which brokers</legend><div class="brokers">${page.brokers.map((broker) => html`<label><input type="checkbox" checked=${chosen.has(broker.id)} onChange=${() => toggle(broker.id)} /> ${broker.id}<small class="dim">${broker.live ? "" : " down"}</small></label>`)}</div></fieldset>`}
-    <label class="field">Comment <textarea rows="2" maxlength="2000" value=${comment} onInput=${(event) => setComment(event.target.value)}></textarea></label>
+    ${takes === "brokers" && html`<fieldset><legend>Which brokers</legend><div class="brokers">${page.brokers.map((broker) => html`<label><input type="checkbox" checked=${chosen.has(broker.id)} onChange=${() => toggle(broker.id)} /> ${broker.id}<small class="dim">${broker.live ? "" : " down"}</small></label>`)}</div></fieldset>`}
+    ${(takes === "pairs" || takes === "topics") && html`<label class="field">${takes === "pairs" ? "OLD=NEW" : "Topics"} <input type="text" value=${text} placeholder=${takes === "pairs" ? "3=7" : "orders payments"} onInput=${(event) => setText(event.target.value)} /></label>`}
+    ${takes === "topics" && html`<label class="field">Replicas of each <input type="number" min="1" max="99" value=${replicas} onInput=${(event) => setReplicas(event.target.value)} /></label>`}
     ${problem && html`<p class="banner bad" role="alert">${problem}</p>`}
-    <div class="actions">${missing && html`<span class="dim">Choose a broker.</span>`}${!may(who, "operate") && html`<span class="dim">You may only look.</span>`}
-      <button class="primary" disabled=${busy || missing || !may(who, "operate")}>${busy ? "Planning…" : "Plan and propose"}</button></div></form>`}</${Shown}>`;
+    <div class="actions">${missing && html`<span class="dim">Say about what.</span>`}${!may(who, "operate") && html`<span class="dim">You may only look.</span>`}
+      <button class=${fresh ? "" : "primary"} disabled=${off}>${busy === "look" ? "Planning…" : seen ? "See it again" : "See the plan"}</button></div></form>
+    ${seen && html`<${Sketch} key=${seen.at} view=${seen.view} changed=${!fresh} />
+      <section class="panel"><label class="field">Comment <textarea rows="2" maxlength="2000" value=${comment} onInput=${(event) => setComment(event.target.value)}></textarea></label>
+      <div class="actions"><span class="dim">It is planned again by the newest look, and nothing moves before somebody approves it.</span>
+      <button type="button" class="primary" disabled=${off || !fresh} onClick=${propose}>${busy === "propose" ? "Planning…" : "Propose it"}</button></div></section>`}`}</${Shown}>`;
 }

@@ -9,7 +9,7 @@ import { bytes, count, duration, number, words } from "/assets/words.js";
 const STATES = { waiting: "watch", approved: "busy", starting: "busy", running: "busy", done: "good", partly: "watch", turned: "watch", declined: "still", stale: "still", refused: "bad" };
 const FIGURES = ["Bytes of replicas", "Replicas", "Preferred leader of"];
 
-function BeforeAfter({ brokers, id }) {
+export function BeforeAfter({ brokers, id }) {
   const [figure, setFigure] = useState(0);
   const data = useMemo(() => [brokers.map((_, index) => index), brokers.map((each) => each.before[figure]), brokers.map((each) => each.after[figure])], [id, figure]);
   const told = figure ? number : bytes;
@@ -36,6 +36,14 @@ function Partitions({ name, id }) {
     empty=${html`<${Empty} title="No such partition">Nothing fits this search.</${Empty}>`} />`;
 }
 
+export function Cost({ view }) {
+  const { proposal: each } = view;
+  const yes = each.votes.filter((vote) => vote.approves);
+  return html`<dl class="figures small"><${Figure} label="To copy" value=${bytes(each.bytes)}>${count(each.moves, "replica")}</${Figure}><${Figure} label="At the least" value=${view.least_ms === null ? "not known" : duration(view.least_ms)}>${view.least_ms === null ? "the policy has no throttle" : "at the policy's throttle"}</${Figure}>
+      <${Figure} label="Leaders that change" value=${number(each.leader_changes)} /><${Figure} label="A rollback copies" value=${bytes(each.rollback_bytes)}>at its dearest point</${Figure}>
+      ${view.wanted_votes > 1 && html`<${Figure} label="Approved by" value="${yes.length} of ${view.wanted_votes}" />`}</dl>`;
+}
+
 function Proposal({ name, view, who, opened }) {
   const { proposal: each } = view;
   const off = !may(who, "operate");
@@ -48,9 +56,7 @@ function Proposal({ name, view, who, opened }) {
         <${Order} label="Decline" title="Decline ${words(each.scope)}" ...${decides} give=${(comment) => order(name, "decline", { about: [each.id], comment })}>Nothing is moved, and nothing of this kind is proposed for a while.</${Order}>`}</div>
     <ul class="reasons">${each.reasons.map((why) => html`<li>${why}</li>`)}</ul>
     ${each.outcome && html`<p class="banner ${STATES[each.state]}">${each.outcome}</p>`}
-    <dl class="figures small"><${Figure} label="To copy" value=${bytes(each.bytes)}>${count(each.moves, "replica")}</${Figure}><${Figure} label="At the least" value=${view.least_ms === null ? "not known" : duration(view.least_ms)}>${view.least_ms === null ? "the policy has no throttle" : "at the policy's throttle"}</${Figure}>
-      <${Figure} label="Leaders that change" value=${number(each.leader_changes)} /><${Figure} label="A rollback copies" value=${bytes(each.rollback_bytes)}>at its dearest point</${Figure}>
-      ${view.wanted_votes > 1 && html`<${Figure} label="Approved by" value="${yes.length} of ${view.wanted_votes}" />`}</dl>
+    <${Cost} view=${view} />
     ${each.held_back.length > 0 && each.state !== "done" && html`<p class="banner watch">Held back: ${each.held_back.join("; ")}</p>`}
     ${each.votes.length > 0 && html`<ul class="votes">${each.votes.map((vote) => html`<li>${vote.approves ? "approved" : "declined"} by <strong>${vote.who}</strong> <${Moment} at=${vote.at_ms} />${vote.comment && html`: “${vote.comment}”`}</li>`)}</ul>`}
     ${each.undone.length > 0 && html`<details><summary>What the planner could not reach (${each.undone.length})</summary><ul>${each.undone.map((why) => html`<li>${why}</li>`)}</ul></details>`}
