@@ -65,7 +65,7 @@ class TokenEndpoint:
             return 401, b'{"error": "invalid_client"}'
         self.asked.append(parse_qs(form))
         if self.answer is not None:
-            return 200, self.answer
+            return self.status, self.answer
         told: dict[str, object] = {"access_token": self._token(client), "expires_in": self.lives_s}
         return self.status, json.dumps({k: v for k, v in told.items() if k not in self.leaves_out}).encode()
 

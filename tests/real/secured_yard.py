@@ -9,13 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jwt
 from certificates import PASSWORD, Certificates
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from kazoo.client import KazooClient
 
 from shunter.core.user_credentials import Upsertion, credential
@@ -28,10 +31,33 @@ from shunter.testbed.server import properties_text
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 PLANTED = "planted-Secret-7c1f"
 """In each password: nothing that a run leaves may have it, but the files that it was put into."""
 PASSWORDS = {name: f"{PLANTED}-{name}" for name in ("broker", "root", "ann", "bob", "plain")}
 KEY_PASSWORD = f"{PLANTED}-key"
+
+
+class Tokens:
+    """An identity provider as far as brokers see it: a file with the keys that tokens are signed with."""
+
+    def __init__(self, folder: Path) -> None:
+        """Publish the keys of an RSA pair and of a curve."""
+        self.keys = {"rsa": rsa.generate_private_key(65_537, 2_048), "curve": ec.generate_private_key(ec.SECP256R1())}
+        algorithms = {"rsa": jwt.algorithms.RSAAlgorithm, "curve": jwt.algorithms.ECAlgorithm}
+        published = [
+            {**algorithms[name].to_jwk(key.public_key(), as_dict=True), "kid": name, "use": "sig"}  # type: ignore[attr-defined]
+            for name, key in self.keys.items()
+        ]
+        (folder / "jwks.json").write_text(json.dumps({"keys": published}))
+
+    def token(self, *, key: Any = None, name: str | None = "rsa", algorithm: str = "RS256", **claims: object) -> str:
+        """A token for root, but for what is said; a claim that is None is left out."""
+        now = int(time.time())
+        said: dict[str, object] = {"sub": "root", "iat": now, "exp": now + 600, "aud": "kafka", "iss": "yard", **claims}
+        kept = {claim: value for claim, value in said.items() if value is not None}
+        signer = self.keys.get(name or "rsa") if key is None else key
+        return jwt.encode(kept, signer, algorithm, headers={} if name is None else {"kid": name})
 
 
 @dataclass
@@ -44,6 +70,9 @@ class SecuredYard:
     ports: Mapping[str, int]
     zookeeper: KazooClient
     folder: Path
+    tokens: Tokens
+    token_ports: Mapping[int, int]
+    """By broker, where it takes tokens, as Shunter does at TOKENS."""
 
     def login(self, user: str, password: str | None = None, *, mechanism: str = "SCRAM-SHA-512") -> Path:
         """A client properties file for the listener of people with passwords."""
@@ -102,7 +131,9 @@ def security_properties(certificates: Certificates) -> dict[str, object]:
     """What brokers and Shunter are told alike."""
     mine = f'username="broker" password="{PASSWORDS["broker"]}"'
     return {
-        "listener.security.protocol.map": "PROBE:PLAINTEXT,INTERNAL:SASL_SSL,PEOPLE:SASL_PLAINTEXT,CERTIFIED:SSL",
+        "listener.security.protocol.map": (
+            "PROBE:PLAINTEXT,INTERNAL:SASL_SSL,PEOPLE:SASL_PLAINTEXT,CERTIFIED:SSL,TOKENS:SASL_PLAINTEXT"
+        ),
         "inter.broker.listener.name": "INTERNAL",
         "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
         "listener.name.internal.sasl.enabled.mechanisms": "SCRAM-SHA-512",
@@ -111,6 +142,14 @@ def security_properties(certificates: Certificates) -> dict[str, object]:
         "listener.name.people.scram-sha-256.sasl.jaas.config": f"{SCRAM};",
         "listener.name.people.scram-sha-512.sasl.jaas.config": f"{SCRAM};",
         "listener.name.people.plain.sasl.jaas.config": f'{PLAIN} user_plain="{PASSWORDS["plain"]}";',
+        "listener.name.tokens.sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.tokens.oauthbearer.sasl.jaas.config": f"{BEARER};",
+        "listener.name.tokens.oauthbearer.sasl.server.callback.handler.class": (
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+        ),
+        "listener.name.tokens.sasl.oauthbearer.jwks.endpoint.url": f"file:{certificates.folder / 'jwks.json'}",
+        "listener.name.tokens.sasl.oauthbearer.expected.audience": "kafka",
+        "listener.name.tokens.sasl.oauthbearer.expected.issuer": "yard",
         "ssl.keystore.location": certificates.folder / "broker.jks",
         "ssl.keystore.password": PASSWORD,
         "ssl.truststore.type": "PEM",
@@ -131,13 +170,20 @@ def secured_yard(folder: Path, *, brokers: tuple[int, ...] = (1, 2), **more: obj
     for name in ("root", "Ann", "stranger"):
         certificates.issue(name)
     settings = security_properties(certificates) | more
-    ports = dict(zip(("INTERNAL", "PEOPLE", "CERTIFIED"), free_ports(3), strict=True))
+    tokens = Tokens(certificates.folder)
+    names = ("INTERNAL", "PEOPLE", "CERTIFIED", "TOKENS")
+    ports = dict(zip(names, free_ports(len(names)), strict=True))
     file = folder / "server.properties"
     file.write_text(properties_text(settings))
     file.chmod(0o600)
     of_brokers: dict[int, dict[str, object]] = {}
-    for broker, port in zip(brokers, free_ports(len(brokers)), strict=True):
-        of_brokers[broker] = {"listeners": f"PROBE://{LOOPBACK}:{PORT},INTERNAL://{LOOPBACK}:{port}"}
+    at_broker: dict[int, int] = {}
+    free = iter(free_ports(2 * len(brokers)))
+    for broker in brokers:
+        at_broker[broker] = next(free)
+        of_brokers[broker] = {
+            "listeners": f"PROBE://{LOOPBACK}:{PORT},INTERNAL://{LOOPBACK}:{next(free)},TOKENS://{LOOPBACK}:{at_broker[broker]}"
+        }
     started: dict[str, Any] = {}
 
     def prepare(cluster: ZooKeeperCluster, stack: ExitStack) -> None:
@@ -163,4 +209,4 @@ def secured_yard(folder: Path, *, brokers: tuple[int, ...] = (1, 2), **more: obj
         before_brokers=prepare,
     )
     with cluster:
-        yield SecuredYard(cluster, started["shunter"], certificates, ports, started["zk"], folder)
+        yield SecuredYard(cluster, started["shunter"], certificates, ports, started["zk"], folder, tokens, at_broker)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import jwt
 import pytest
 from certificates import Certificates
 from confluent_kafka.admin import AdminClient
+from cryptography.hazmat.primitives.asymmetric import ec
 from kafka import KafkaAdminClient
 from kazoo.client import KazooClient
+from raw_connection import RawConnection
 from secured_login import LoggedIn
-from secured_yard import PASSWORDS, PLANTED, SecuredYard, scram_config, secured_yard
+from secured_yard import BEARER, PASSWORDS, PLANTED, SecuredYard, scram_config, secured_yard
 
 from shunter.testbed.ports import LOOPBACK
 from shunter.testbed.waiting import wait_until
@@ -206,12 +210,78 @@ def test_before_its_login_nobody_is_answered_anything_else(yard: SecuredYard) ->
     metadata = request(3, 0, struct.pack(">i", 0))
     assert said(yard, "PEOPLE", metadata) == b""
     told(yard, "API 3 came where its login was expected")
-    for mechanism in (b"GSSAPI", b"OAUTHBEARER"):
+    for mechanism in (b"GSSAPI", b"OAUTHBEARER"):  # Which is served on another listener.
         heard = said(yard, "PEOPLE", request(17, 1, struct.pack(">h", len(mechanism)) + mechanism))
         assert struct.unpack_from(">h", heard, 8)[0] == 33, "UNSUPPORTED_SASL_MECHANISM"
         assert b"SCRAM-SHA-512" in heard
     too_long = struct.pack(">i", 600_000) + bytes(10)
     assert said(yard, "PEOPLE", too_long) == b""
+
+
+def bearer_answers(port: int, token: str) -> list[tuple[int, str | None, bytes]]:
+    """What a listener says to a token, and to the byte behind a refusal."""
+    with RawConnection(port) as connection:
+        assert connection.ask(17, 1, {"mechanism": "OAUTHBEARER"}).error_code.name == "none"
+        answers = []
+        for said in (b"n,,\x01auth=Bearer " + token.encode() + b"\x01\x01", b"\x01"):
+            told = connection.ask(36, 2, {"auth_bytes": said})
+            answers.append((told.error_code.value, told.error_message, bytes(told.auth_bytes)))
+            if told.error_code or not told.auth_bytes:
+                break
+        return answers
+
+
+def test_a_broker_and_shunter_judge_tokens_alike(yard: SecuredYard) -> None:
+    give, now = yard.tokens.token, int(time.time())
+    stranger = ec.generate_private_key(ec.SECP256R1())
+    asked = {
+        "good": give(),
+        "by a curve": give(name="curve", algorithm="ES256"),
+        "for several": give(aud=["x", "kafka"]),
+        "ended within the skew": give(exp=now - 5),
+        "expired": give(exp=now - 600),
+        "for others": give(aud="x"),
+        "for nobody": give(aud=None),
+        "by others": give(iss="x"),
+        "without an end": give(exp=None),
+        "without a beginning": give(iat=None),
+        "of nobody": give(sub=None),
+        "of a blank": give(sub=" "),
+        "not yet": give(nbf=now + 600),
+        "by a stranger's key": give(key=stranger, name="curve", algorithm="ES256"),
+        "by an unknown key": give(key=stranger, name="x", algorithm="ES256"),
+        "unsigned": jwt.encode(
+            {"sub": "root", "iat": now, "exp": now + 600, "aud": "kafka", "iss": "yard"}, None, "none"
+        ),
+        "cut": give()[:-20],
+    }
+    broker, port = yard.token_ports[1], yard.ports["TOKENS"]
+    theirs = {kind: bearer_answers(broker, token) for kind, token in asked.items()}
+    assert {kind: bearer_answers(port, token) for kind, token in asked.items()} == theirs
+    good = [kind for kind, answers in theirs.items() if answers == [(0, None, b"")]]
+    assert good == ["good", "by a curve", "for several", "ended within the skew"]
+    assert asked["expired"] not in log_of(yard)
+    told(yard, "its token is not good: Signature has expired")
+
+
+def test_javas_tools_come_in_by_a_token(yard: SecuredYard) -> None:
+    token = yard.folder / "token"
+    token.write_text(yard.tokens.token())
+    config = yard.properties(
+        "token",
+        **{
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.jaas.config": f"{BEARER};",
+            "sasl.login.callback.handler.class": (
+                "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+            ),
+            "sasl.oauthbearer.token.endpoint.url": f"file:{token}",
+        },
+    )
+    listed = yard.tool("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", config, "--list", listener="TOKENS")
+    assert listed.returncode == 0, listed.stdout + listed.stderr
+    assert "No partition reassignments found." in listed.stdout
 
 
 def test_a_client_of_long_ago_logs_in_with_bare_tokens(yard: SecuredYard) -> None:

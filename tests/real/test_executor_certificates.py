@@ -176,7 +176,10 @@ def test_tokens_from_an_endpoint_are_renewed_in_the_middle_of_a_move(
     fill(secured.bootstrap, "t", 1, 5_000_000)
     shunter = Shunter(secured.bootstrap_of("BEARER"), topic="journal-by-token")
     with TokenEndpoint({"mover": "m-secret"}, lives_s=TOKEN_LIVES_S) as endpoint:
-        named = {"sasl__oauthbearer__token__endpoint__url": endpoint.url}
+        named = {
+            "sasl__oauthbearer__token__endpoint__url": endpoint.url,
+            "org__apache__kafka__sasl__oauthbearer__allowed__urls": endpoint.url,
+        }
         config = bearer(tmp_path, 'clientId="mover" clientSecret="m-secret" scope="kafka"', **named)
         # The Admin client's, and the journal's two: sessions of each outlive a token.
         moves(shunter, cluster, tmp_path, config, throttle="200K")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from executor_process import Shunter, write_plan
-from kafka import KafkaAdminClient
+from executor_process import SHUNTER, Shunter, write_plan
+from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import (
     ACL,
     ACLOperation,
@@ -28,7 +31,9 @@ from shunter.testbed.waiting import wait_until
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-USERS = {"admin": "a-secret", "weak": "w-secret", "mover": "m-secret", "blind": "b-secret", "tool": "t-secret"}
+PLANTED = "planted-Secret-5e1d"
+"""In a password: nothing that a run leaves may have it."""
+USERS = {"admin": f"{PLANTED}-a", "weak": "w-secret", "mover": "m-secret", "blind": "b-secret", "tool": "t-secret"}
 SECURED = {
     # The listener keeps its name and asks for a login; controllers talk among themselves without one.
     "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -220,3 +225,121 @@ def test_the_permissions_that_the_docs_name_are_enough(
     listed = shunter.run("throttles", "list", "--command-config", config)
     assert listed.returncode == ExitCode.DONE, listed.stderr
     assert "no throttle is set" in listed.stdout
+
+
+def arguments_of(process: int) -> list[str]:
+    """What everybody on the machine can read of a process and of its children."""
+    told = [Path(f"/proc/{process}/cmdline").read_bytes().decode(errors="replace")]
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return told + [each for child in children for each in arguments_of(int(child))]
+
+
+def assert_nothing_is_left(folder: Path) -> None:
+    """No planted secret in any file, and all of it for us alone."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert files
+    assert [path for path in files if PLANTED.encode() in path.read_bytes()] == []
+    modes = {path: oct(path.stat().st_mode & 0o777) for path in folder.rglob("*")}
+    wrong = {path: mode for path, mode in modes.items() if mode != ("0o700" if path.is_dir() else "0o600")}
+    assert wrong == {}
+
+
+def test_no_password_is_in_anything_that_a_run_leaves(secured: KRaftCluster, plan: str, tmp_path: Path) -> None:
+    """Journal, exports, snapshots, reports, `--json`, arguments, what is written at a crash; and others can't read them."""
+    left = tmp_path / "left"
+    left.mkdir(mode=0o700)
+    at = Shunter(secured.bootstrap, left / "moves.journal", state=left / "state")
+    good = ("--command-config", login(tmp_path, "admin", USERS["admin"]))
+    wrong = ("--command-config", login(tmp_path, "tool", f"{PLANTED}-wrong"))
+    said: list[str] = []
+    for status, arguments in (
+        (ExitCode.PARTLY, ("doctor", "--json", *good)),
+        (ExitCode.DONE, ("execute", plan, "--yes", "--json", *good)),
+        (ExitCode.DONE, ("status", "--json", *good)),
+        (ExitCode.DONE, ("history", "--json")),
+        (ExitCode.CLUSTER, ("status", *wrong)),
+        (ExitCode.CLUSTER, ("doctor", "--json", *wrong)),
+    ):
+        done = at.run(*arguments)
+        said += [done.stdout, done.stderr]
+        assert done.returncode in {status, ExitCode.DONE}, done.stdout + done.stderr
+    collect = [
+        *SHUNTER,
+        "pipeline",
+        "collect",
+        "--bootstrap-server",
+        secured.bootstrap,
+        "--out",
+        str(left / "snapshots"),
+    ]
+    done = subprocess.run([*collect, *good], capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    crashing = subprocess.Popen(
+        ["/usr/bin/env", "PYTHONFAULTHANDLER=1", *collect, "--every", "1h", *good],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert crashing.stdout is not None
+        said.append(crashing.stdout.readline())
+        said += arguments_of(crashing.pid)
+        crashing.send_signal(signal.SIGABRT)
+        said += crashing.communicate(timeout=60)
+    finally:
+        crashing.kill()
+    assert "Fatal Python error: Aborted" in said[-1]
+    assert "admin.properties" in "".join(said), "it was used"
+    assert "may be read by others on this machine" in "".join(said), "the file that was used is told of"
+    assert PLANTED not in "".join(said)
+    assert_nothing_is_left(left)
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_stream_logs_in_and_leaves_no_password(
+    secured: KRaftCluster, admin: KafkaAdminClient, tmp_path: Path
+) -> None:
+    producer = KafkaProducer(bootstrap_servers=secured.bootstrap, **AS_ADMIN)
+    for number in range(20):
+        row = {
+            "cluster_id": "yard", "topic": "orders", "partition": number, "broker_id": 1, "role": "leader",
+            "window_start": 1_738_368_000, "window_seconds": 60, "bytes_in": 10,
+        }  # fmt: skip
+        producer.send("samples", json.dumps(row).encode())
+    producer.flush()
+    producer.close()
+    left = tmp_path / "left"
+    left.mkdir(mode=0o700)
+    config = login(tmp_path, "admin", USERS["admin"])
+    command = [
+        sys.executable, "-m", "shunter", "pipeline", "--root", str(left / "lake"), "--master", "local[2]", "ingest",
+        "--bootstrap-server", secured.bootstrap, "--topic", "samples", "--checkpoint", str(left / "checkpoint"),
+        "--every", "1s", "--until-caught-up", "--json", "--command-config",
+    ]  # fmt: skip
+    streaming = subprocess.Popen([*command, config], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    said: list[str] = []
+    wait_until(
+        lambda: bool(said.extend(arguments_of(streaming.pid))) or streaming.poll() is not None or "java" in str(said),
+        what="Spark runs",
+        timeout_s=120,
+    )
+    said += streaming.communicate(timeout=400)
+    assert streaming.returncode == 0, said[-1]
+    assert json.loads(said[-2])["good"] == 20
+    refused = subprocess.run(
+        [*command, login(tmp_path, "tool", f"{PLANTED}-wrong")],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    said += [refused.stdout, refused.stderr]
+    assert refused.returncode != 0
+    secret = subprocess.run(
+        [*command, config, "--kafka-option", 'sasl.jaas.config=x password="y";'],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert secret.returncode == 2
+    assert "give --command-config" in secret.stderr
+    assert PLANTED not in "".join(said)
+    assert_nothing_is_left(left)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from shunter.errors import FormatError
+from shunter.app.private_files import tell_readers
+from shunter.errors import FormatError, SettingsError
 from shunter.formats.client_properties import client_configuration, parse_properties
+
+_OF_LOGINS = ("security.", "sasl.", "ssl.")
+_NAMES_A_SECRET = re.compile(r"\b(password|clientSecret)\s*=")
 
 
 def configuration_of(bootstrap: str, properties: Path | None, client_id: str | None = None) -> dict[str, Any]:
@@ -20,16 +27,57 @@ def configuration_of(bootstrap: str, properties: Path | None, client_id: str | N
     Raises:
         FormatError, SettingsError: the file can't be read or used.
     """
-    found: dict[str, str] = {}
-    place = "no properties file"
-    if properties is not None:
-        place = str(properties)
-        try:
-            found = parse_properties(properties.read_text(encoding="utf-8"), place)
-        except (OSError, UnicodeDecodeError) as error:
-            raise FormatError(place, f"can't be read: {error}") from error
+    found = {} if properties is None else _read(properties)
+    place = "no properties file" if properties is None else str(properties)
     if client_id is not None:
         found.setdefault("client.id", client_id)
     from shunter.drivers.bearer_tokens import with_tokens  # noqa: PLC0415  brings the client library with it
 
     return with_tokens(client_configuration(found, bootstrap, place))
+
+
+def stream_options(properties: Path | None, said: Mapping[str, str]) -> dict[str, str]:
+    """Settings of a Kafka client in Java: how it gets in, from a properties file, and what the command line says.
+
+    Raises:
+        FormatError: the file can't be read.
+        SettingsError: the command line holds a secret, which every user of this machine could read there.
+    """
+    secret = [name for name in said if name.endswith(("password", "secret", "jaas.config", ".key"))]
+    if secret:
+        told = "everybody on this machine can read a command's arguments; put it into a file and give --command-config"
+        raise SettingsError(f"--kafka-option {secret[0]}: {told}")
+    found = {} if properties is None else _read(properties)
+    return {name: value for name, value in found.items() if name.startswith(_OF_LOGINS)} | dict(said)
+
+
+def _read(path: Path) -> dict[str, str]:
+    place = str(path)
+    try:
+        found = parse_properties(path.read_text(encoding="utf-8"), place)
+    except (OSError, UnicodeDecodeError) as error:
+        raise FormatError(place, f"can't be read: {error}") from error
+    for private in _private(path, found):
+        tell_readers(private)
+    return found
+
+
+def _secret_properties(properties: Mapping[str, str]) -> list[str]:
+    """Name the properties whose values nobody else may read."""
+    return [
+        name
+        for name, value in properties.items()
+        if name.endswith(("password", "secret")) or (name.endswith("jaas.config") and _NAMES_A_SECRET.search(value))
+    ]
+
+
+def _private(file: Path, properties: Mapping[str, str]) -> Iterator[Path]:
+    """Which files nobody else should be able to read."""
+    if _secret_properties(properties):
+        yield file
+    key = properties.get("ssl.keystore.location")
+    if key and "ssl.key.password" not in properties:
+        yield Path(key)
+    login = properties.get("sasl.oauthbearer.token.endpoint.url", "")
+    if login.startswith("file:"):
+        yield Path(urlsplit(login).path)

@@ -18,6 +18,7 @@ from functools import partial
 
 from shunter.app.controller_logs import ControllerLogs
 from shunter.app.metrics import PrometheusPage, collect_metrics
+from shunter.app.private_files import keep_to_ourselves
 from shunter.app.security import Security
 from shunter.app.settings import ControllerConfig, strange_variables
 from shunter.app.zookeeper_security import zookeeper_access
@@ -373,8 +374,7 @@ def run_controller(config: ControllerConfig, reload: Callable[[], ControllerConf
         config: the settings to start with.
         reload: reads the settings again when SIGHUP asks for it; what can't be used is logged and changes nothing.
     """
-    # What we make is for us alone: files 0600, folders 0700.
-    os.umask(0o077)
+    keep_to_ourselves()
     logging.basicConfig(
         level=config.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )

@@ -25,6 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from shunter.app.client_configuration import stream_options
 from shunter.app.plan import FLEET_SCOPES, PlanWords, request_from
 from shunter.core.planning.request import PlanRefused, PlanRequest
 from shunter.core.planning.scopes import check
@@ -101,6 +102,7 @@ class TopicInput:
     records_per_batch: int | None = None
     until_caught_up: bool = False
     kafka_options: tuple[tuple[str, str], ...] = ()
+    properties: Path | None = None
 
 
 def cache_folder() -> Path:
@@ -220,15 +222,17 @@ def ingest_topic(settings: PipelineSettings, source: TopicInput) -> Streamed:
     """Ingest a topic as a stream until it ends or is interrupted; gives what this run brought.
 
     Raises:
+        SettingsError: a secret stands in an argument.
         FormatError: Spark ended the query: an offset that is gone, a broker that can't be reached for good.
     """
+    kafka_options = stream_options(source.properties, dict(source.kafka_options))
     with spark_session(settings, packages=(KAFKA_SOURCE,)) as spark:
         records = read_topic(
             spark,
             source.bootstrap,
             source.topic,
             records_per_batch=source.records_per_batch,
-            kafka_options=dict(source.kafka_options),
+            kafka_options=kafka_options,
         )
         options = StreamOptions(
             checkpoint=source.checkpoint,

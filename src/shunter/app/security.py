@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from shunter.app.private_files import tell_readers
 from shunter.app.settings import read_server_properties
-from shunter.app.zookeeper_security import tell_readers
 from shunter.core.authorizer import AclAuthorizer, Authorizer, NetworkAuthorizer
 from shunter.drivers.broker_access import BrokerAccess
 from shunter.drivers.gate import ListenerGate
@@ -14,6 +14,7 @@ from shunter.drivers.permissions import Permissions
 from shunter.drivers.rpc_server import Listener
 from shunter.drivers.scram_users import ScramUsers
 from shunter.drivers.tls import TlsContexts
+from shunter.drivers.token_validator import TokenValidator
 from shunter.errors import SettingsError
 from shunter.model.security import SecurityProtocol, SecuritySettings
 
@@ -45,6 +46,10 @@ class Security:
             for name, listener in self.settings.listeners.items()
             if listener.tls is not None
         }
+        for listener in self.settings.listeners.values():
+            store = None if listener.tls is None else listener.tls.key_store
+            if store is not None and store.location and store.password is None and store.key_password is None:
+                tell_readers(Path(store.location))
         self.access = BrokerAccess(self.settings, self.tls)
         self.users = ScramUsers()
         self.permissions: Permissions | None = None
@@ -56,7 +61,10 @@ class Security:
 
     def gate(self, listener: str) -> ListenerGate:
         """Give what secures a listener of ours."""
-        return ListenerGate(listener, self.settings.of(listener), self.tls.get(listener), self.users.credential)
+        settings = self.settings.of(listener)
+        rules = None if settings.sasl is None else settings.sasl.tokens
+        validator = None if rules is None else TokenValidator(rules)
+        return ListenerGate(listener, settings, self.tls.get(listener), self.users.credential, validator)
 
 
 def _refuse_secured(names: Sequence[str]) -> None:

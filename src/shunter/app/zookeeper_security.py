@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-import stat
 from pathlib import Path
 
+from shunter.app.private_files import tell_readers
 from shunter.drivers.zookeeper_access import PLAIN_ZOOKEEPER_ACCESS, ZooKeeperAccess
 from shunter.errors import FormatError, SettingsError
 from shunter.formats.client_properties import parse_properties
 from shunter.formats.zookeeper_properties import JAAS_FILE, zookeeper_security
-
-_LOG = logging.getLogger(__name__)
 
 
 def zookeeper_access(server_properties: Path | None, own: Path | None) -> ZooKeeperAccess:
@@ -48,13 +45,3 @@ def _content(path: Path, what: str) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{what}: {path} can't be read: {error}") from None
-
-
-def tell_readers(path: Path) -> None:
-    """Say so where others on this machine can read a file with passwords."""
-    try:
-        mode = path.stat().st_mode
-    except OSError:
-        return
-    if mode & (stat.S_IRGRP | stat.S_IROTH):
-        _LOG.warning("%s may be read by others on this machine, and holds passwords: chmod 600 %s", path, path)

@@ -7,6 +7,7 @@ from importlib import import_module
 import click
 
 from shunter import __version__
+from shunter.app.private_files import keep_to_ourselves
 from shunter.cli.sections import Sections
 
 _VERBS = {
@@ -95,3 +96,4 @@ class _LazyGroup(Sections):
 @click.version_option(__version__, prog_name="shunter")
 def main() -> None:
     """Move Kafka partitions between brokers: stoppable, reversible, nothing lost."""
+    keep_to_ourselves()

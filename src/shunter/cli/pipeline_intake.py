@@ -111,7 +111,12 @@ def _ended_by_signal() -> threading.Event:
     "kafka_options",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A setting of the stream's Kafka client.",
+    help="A setting of the stream's Kafka client; logins and passwords go into a file (--command-config).",
+)
+@click.option(
+    "--command-config",
+    type=click.Path(path_type=Path),
+    help="Of the stream's Kafka client: properties file, as Apache's tools take it.",
 )
 @json_option
 @click.pass_context
@@ -183,7 +188,8 @@ def _ingest_topic(settings: PipelineSettings, given: dict[str, Any], *, json: bo
         every_seconds=given["every"],
         records_per_batch=given["records_per_batch"],
         until_caught_up=given["until_caught_up"],
-        kafka_options=_pairs(given["kafka_options"], "--kafka-option"),
+        kafka_options=_options(given["kafka_options"]),
+        properties=given["command_config"],
     )
     taken = ingest_topic(settings, source)
     if json:
@@ -200,6 +206,14 @@ def _pairs(entries: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]
     found = tuple(entry.rpartition("=") for entry in entries)
     if any(not separator for _, separator, _ in found):
         raise click.UsageError(f"{option} takes NAME=VALUE")
+    return tuple((name, value) for name, _, value in found)
+
+
+def _options(entries: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Read settings of a Kafka client, whose values may hold the sign `=`."""
+    found = tuple(entry.partition("=") for entry in entries)
+    if any(not separator for _, separator, _ in found):
+        raise click.UsageError("--kafka-option takes NAME=VALUE")
     return tuple((name, value) for name, _, value in found)
 
 

@@ -14,7 +14,7 @@ import orjson
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from shunter.errors import DriverError
-from shunter.formats.bearer_login import PROVIDER, BearerLogin, ClientCredentials, TokenFile, UnsecuredToken
+from shunter.formats.bearer_login import PROVIDER, BearerLogin, ClientCredentials, TokenFile, UnsecuredToken, shown
 
 WITHIN_S = 10.0
 """Bound for each read of an endpoint's answer."""
@@ -23,6 +23,13 @@ RENEWED_AT = 0.8
 """Share of a token's life after which another is asked for, as Java's clients do."""
 ASKED_AGAIN_S = 10.0
 """How often the endpoint is asked while it has no new token; the old one serves to its end."""
+
+
+_ERRORS = (
+    "invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type",
+    "invalid_scope",
+)  # fmt: skip
+"""RFC 6749, 5.2."""
 
 
 class _Held(NamedTuple):
@@ -98,16 +105,27 @@ def _from_endpoint(source: ClientCredentials, now: float) -> tuple[str, float]:
     status, answer = _posted(source)
     if status != http.client.OK:
         raise DriverError(
-            f"no token: {source.endpoint} answers {status}: {answer[:300].decode(errors='replace')}",
+            f"no token: {shown(source.endpoint)} answers {status}{_error_in(answer)}",
             retriable=status >= http.client.INTERNAL_SERVER_ERROR or status == http.client.TOO_MANY_REQUESTS,
         )
     try:
         told = orjson.loads(answer)
         token = str(told["access_token"])
         lives_s = float(told["expires_in"]) if "expires_in" in told else _ends_at(token) - now
-    except (ValueError, LookupError, TypeError) as error:
-        raise DriverError(f"no token: what {source.endpoint} answers has no access_token", retriable=True) from error
+    except (ValueError, LookupError, TypeError):
+        raise DriverError(
+            f"no token: what {shown(source.endpoint)} answers has no access_token", retriable=True
+        ) from None
     return token, max(0.0, lives_s)
+
+
+def _error_in(answer: bytes) -> str:
+    """Name an answer's error where it is one of RFC 6749; nothing else of an answer is told, for it may be secret."""
+    try:
+        error = orjson.loads(answer)["error"]
+    except (ValueError, LookupError, TypeError):
+        return ""
+    return f": {error}" if error in _ERRORS else ""
 
 
 def _posted(source: ClientCredentials) -> tuple[int, bytes]:
@@ -130,7 +148,9 @@ def _posted(source: ClientCredentials) -> tuple[int, bytes]:
         finally:
             connection.close()
     except (OSError, ValueError, http.client.HTTPException) as error:
-        raise DriverError(f"no token: {source.endpoint}: {type(error).__name__}: {error}", retriable=True) from error
+        told = f"no token: {shown(source.endpoint)}: {type(error).__name__}"
+        reason = f": {error}" if isinstance(error, OSError) else ""
+        raise DriverError(told + reason, retriable=True) from None
 
 
 def _ends_at(token: str) -> float:

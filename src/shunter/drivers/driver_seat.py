@@ -34,7 +34,7 @@ class DriverSeat:
         """
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{cluster_id}.driver"
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

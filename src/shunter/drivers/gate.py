@@ -8,6 +8,7 @@ from typing import Any
 
 from shunter.drivers.login import CredentialOf, Login
 from shunter.drivers.tls import TlsContexts
+from shunter.drivers.token_validator import TokenValidator
 from shunter.model.principal import ANONYMOUS, Principal
 from shunter.model.security import PLAINTEXT, ListenerSecurity, ScramCredential, SecurityProtocol
 
@@ -35,6 +36,7 @@ class ListenerGate:
         security: what secures it.
         tls: where TLS is spoken.
         credential_of: where SCRAM's users are.
+        validator: of tokens, where OAUTHBEARER is served.
     """
 
     def __init__(
@@ -43,11 +45,13 @@ class ListenerGate:
         security: ListenerSecurity = PLAINTEXT,
         tls: TlsContexts | None = None,
         credential_of: CredentialOf = _nobody,
+        validator: TokenValidator | None = None,
     ) -> None:
         self.name = name
         self.security = security
         self._tls = tls
         self._credential_of = credential_of
+        self._validator = validator
 
     @property
     def asks(self) -> bool:
@@ -61,7 +65,8 @@ class ListenerGate:
 
     def login(self) -> Login | None:
         """Begin somebody's login; None where nobody logs in."""
-        return None if self.security.sasl is None else Login(self.security.sasl, self._credential_of)
+        sasl = self.security.sasl
+        return None if sasl is None else Login(sasl, self._credential_of, self._validator)
 
     def principal(self, tls_object: Any) -> Principal:
         """Tell who comes, by the certificate that was shown; nobody where it does not say who logs in.

@@ -14,11 +14,12 @@ from enum import Enum
 from typing import Any
 
 from shunter.drivers.handlers.messages import filled
+from shunter.drivers.token_validator import TokenValidator
 from shunter.errors import DriverError, ErrorCode, FormatError
 from shunter.model.principal import USER, Principal
-from shunter.model.security import PLAIN, SaslSettings, ScramCredential
+from shunter.model.security import OAUTHBEARER, PLAIN, SaslSettings, ScramCredential
 from shunter.wire.requests import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, ParsedRequest, response_entity
-from shunter.wire.sasl import SaslRefused, ScramServer, check_plain
+from shunter.wire.sasl import SaslRefused, ScramServer, check_plain, read_bearer
 
 _LOG = logging.getLogger(__name__)
 
@@ -49,9 +50,12 @@ class Login:
     Args:
         settings: of the listener.
         credential_of: where SCRAM's users are.
+        validator: of tokens, where OAUTHBEARER is served.
     """
 
-    def __init__(self, settings: SaslSettings, credential_of: CredentialOf) -> None:
+    def __init__(
+        self, settings: SaslSettings, credential_of: CredentialOf, validator: TokenValidator | None = None
+    ) -> None:
         self.state = LoginState.BEGUN
         self.failure = ""
         """Why it failed, for our log."""
@@ -62,6 +66,11 @@ class Login:
         """When the session ends, monotonic; None: never."""
         self._settings = settings
         self._credential_of = credential_of
+        self._validator = validator
+        self._invalid: SaslRefused | None = None
+        """Why a token is not good: the client is told, answers, and is refused."""
+        self._token_ends: float | None = None
+        """Wall clock, seconds."""
         self._mechanism = ""
         self._scram: ScramServer | None = None
         self._before: tuple[str, Principal] | None = None
@@ -137,7 +146,7 @@ class Login:
             self.state = LoginState.TOKENS
             self._mechanism = asked
             self.raw = parsed.version == 0
-            self._scram = None
+            self._scram = self._invalid = self._token_ends = None
         return filled(response_entity(parsed), {"error_code": error, "mechanisms": self._settings.mechanisms})
 
     async def _authenticate(self, parsed: ParsedRequest) -> Any:
@@ -151,10 +160,18 @@ class Login:
             values["error_code"] = ErrorCode.SASL_AUTHENTICATION_FAILED
             values["error_message"] = general if refused.told is None else refused.told
             await asyncio.sleep(FAILED_SECONDS)
-        if self.done and self._settings.max_reauth_ms and parsed.version >= 1:
-            values["session_lifetime"] = self._settings.max_reauth_ms
-            self.ends_at = time.monotonic() + self._settings.max_reauth_ms / 1000
+        lifetime_ms = self._lifetime_ms()
+        if self.done and lifetime_ms is not None and (parsed.version >= 1 or self._token_ends is not None):
+            values["session_lifetime"] = lifetime_ms if parsed.version >= 1 else 0
+            self.ends_at = time.monotonic() + lifetime_ms / 1000
         return filled(response_entity(parsed), values)
+
+    def _lifetime_ms(self) -> int | None:
+        """How long a session may last: as its token, and no longer than sessions of this listener; None: for ever."""
+        bounds = [self._settings.max_reauth_ms] if self._settings.max_reauth_ms else []
+        if self._token_ends is not None:
+            bounds.append(max(0, int((self._token_ends - time.time()) * 1000)))
+        return min(bounds, default=None)
 
     async def _evaluated(self, token: bytes) -> bytes:
         """Take a token and give the answer to it.
@@ -165,6 +182,8 @@ class Login:
         if self._mechanism == PLAIN:
             self._succeed(check_plain(token, self._settings.plain_users))
             return b""
+        if self._mechanism == OAUTHBEARER:
+            return await self._evaluated_bearer(token)
         if self._scram is None:
             self._scram = ScramServer(self._mechanism)
             user = self._scram.hear_first(token)
@@ -176,6 +195,32 @@ class Login:
         answer = self._scram.hear_final(token)
         self._succeed(self._scram.user)
         return answer
+
+    async def _evaluated_bearer(self, response: bytes) -> bytes:
+        """Take a client's response with a token.
+
+        Raises:
+            SaslRefused: it is none, or the client has heard that its token is not good.
+        """
+        if self._invalid is not None:
+            raise self._invalid
+        bearer = read_bearer(response)
+        assert self._validator is not None
+        try:
+            known = await self._validator.validate(bearer.token)
+        except SaslRefused as refused:
+            told = '{"status":"invalid_token"}'
+            self._invalid = SaslRefused(str(refused), told)
+            return told.encode()
+        if bearer.authorization not in {"", known.subject}:
+            told = (
+                f"Authentication failed: Client requested an authorization id ({bearer.authorization}) that is"
+                f" different from the token's principal name ({known.subject})"
+            )
+            raise SaslRefused(told, told)
+        self._token_ends = known.ends_at
+        self._succeed(known.subject)
+        return b""
 
     def _succeed(self, user: str) -> None:
         principal = Principal(USER, user)

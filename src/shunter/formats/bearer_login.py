@@ -11,6 +11,8 @@ from shunter.errors import SettingsError
 PROVIDER = "sasl_oauth_token_provider"
 """kafka-python's setting for who has tokens; a configuration that was only read has a `BearerLogin` there."""
 _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+"""Kafka's system property for endpoints that are allowed (since 3.9.1); here a property that allows those without TLS."""
 _CLAIM, _LIFETIME = "unsecuredLoginStringClaim_sub", "unsecuredLoginLifetimeSeconds"
 _EXTENSIONS = ("extension_", "unsecuredLoginExtension_")
 _NAMED_IN = {"clientId": "client.credentials.client.id", "clientSecret": "client.credentials.client.secret"}
@@ -86,6 +88,12 @@ def bearer_login(properties: Mapping[str, str], options: Mapping[str, str], plac
     return BearerLogin(UnsecuredToken(options[_CLAIM], float(lifetime)), extensions)
 
 
+def shown(endpoint: str) -> str:
+    """Name an endpoint without what may be secret in it: a login, and what stands behind `?`."""
+    parts = urlsplit(endpoint)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
 def _hint(option: str) -> str:
     if option.startswith("ssl."):
         return "a token endpoint's certificate is checked by the authorities of this machine, or of SSL_CERT_FILE"
@@ -100,14 +108,18 @@ def _from_endpoint(
     if parts.scheme == "file" and not parts.netloc and parts.path:
         return TokenFile(parts.path)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise SettingsError(f"{place}: {_ENDPOINT} {endpoint!r} is neither http(s)://HOST/… nor file:/…")
+        raise SettingsError(f"{place}: {_ENDPOINT} {shown(endpoint)!r} is neither https://HOST/… nor file:/…")
+    allowed = [url.strip() for url in properties.get(ALLOWED_URLS, "").split(",")]
+    if parts.scheme == "http" and endpoint not in allowed:
+        told = f"the client's secret would go to {shown(endpoint)} unencrypted"
+        raise SettingsError(f"{place}: {_ENDPOINT}: {told}; use https, or allow the URL by name in {ALLOWED_URLS}")
     named = {
         option: properties.get(f"sasl.oauthbearer.{setting}", options.get(option, ""))
         for option, setting in _NAMED_IN.items()
     }
     for option, value in named.items():
         if not value:
-            raise SettingsError(f'{place}: sasl.jaas.config names no {option}="…" for {endpoint}')
+            raise SettingsError(f'{place}: sasl.jaas.config names no {option}="…" for {shown(endpoint)}')
     if properties.get("sasl.oauthbearer.header.urlencode", "false").strip().lower() == "true":
         named = {option: quote_plus(value) for option, value in named.items()}
     scope = properties.get("sasl.oauthbearer.scope", options.get("scope", ""))

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from shunter.errors import FormatError, SettingsError
+from shunter.formats.bearer_login import ALLOWED_URLS, shown
 from shunter.formats.certificate_names import mapping_rules
 from shunter.formats.client_properties import jaas_options
 from shunter.formats.tls_properties import TLS_VERSIONS, TlsProperties
@@ -17,7 +18,9 @@ from shunter.model.principal import parse_principal
 from shunter.model.security import (
     LOGIN_FRAME_BYTES,
     MECHANISMS,
+    OAUTHBEARER,
     PLAIN,
+    SERVED,
     AclSettings,
     ClientAuth,
     KeyStore,
@@ -28,6 +31,7 @@ from shunter.model.security import (
     SecurityProtocol,
     SecuritySettings,
     TlsSettings,
+    TokenRules,
 )
 
 AUTHORIZERS: Final = frozenset({"kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer"})
@@ -41,6 +45,12 @@ _REFUSED: Final[Mapping[str, str]] = {
     "config.providers": "values have to stand in the file itself",
 }
 """What a broker may be told and we can't do, and why."""
+_VALIDATORS: Final = tuple(
+    f"org.apache.kafka.common.security.oauthbearer.{place}OAuthBearerValidatorCallbackHandler"
+    for place in ("", "secured.")
+)
+"""Kafka's own validator of tokens, since 3.1; the second is its older name. Its rules are ours (`drivers.token_validator`)."""
+_JWKS: Final = "sasl.oauthbearer.jwks.endpoint.url"
 
 
 class ServerProperties:
@@ -193,10 +203,12 @@ class _OneListener(TlsProperties):
 
     def sasl(self, *, spoken: bool) -> SaslSettings:
         mechanisms = [text.strip().upper() for text in (self.get("sasl.enabled.mechanisms") or "GSSAPI").split(",")]
-        strange = [name for name in mechanisms if name not in MECHANISMS]
+        strange = [name for name in mechanisms if name not in SERVED]
         if strange:
-            told = f"{', '.join(strange)} can't be served by the controller; use {', '.join(MECHANISMS)}"
+            told = f"{', '.join(strange)} can't be served by the controller; use {', '.join(SERVED)}"
             raise self.refusal("sasl.enabled.mechanisms", told)
+        for name in mechanisms:
+            self._refuse_code_of(name)
         users: dict[str, Secret] = {}
         if PLAIN in mechanisms:
             options = self._jaas(PLAIN)
@@ -220,6 +232,42 @@ class _OneListener(TlsProperties):
             self._number(f"{mechanisms[0].lower()}.connections.max.reauth.ms", "connections.max.reauth.ms", 0),
             self._number("sasl.server.max.receive.size", "sasl.server.max.receive.size", LOGIN_FRAME_BYTES),
             login,
+            self._tokens() if OAUTHBEARER in mechanisms else None,
+        )
+
+    def _refuse_code_of(self, mechanism: str) -> None:
+        """Refuse what a broker would judge logins of a mechanism by, and we can't run."""
+        for which in ("sasl.server.callback.handler.class", "sasl.login.callback.handler.class", "sasl.login.class"):
+            name = f"{mechanism.lower()}.{which}"
+            code = self.get(name)
+            known = mechanism == OAUTHBEARER and which.startswith("sasl.server")
+            if code is not None and not (known and code in _VALIDATORS):
+                raise self.refusal(name, f"{code} is code in Java, which the controller can't run")
+
+    def _tokens(self) -> TokenRules:
+        handler = "oauthbearer.sasl.server.callback.handler.class"
+        if self.get(handler) is None:
+            told = f"without it whoever comes is believed to be who his token says; set it to {_VALIDATORS[0]}"
+            raise self.refusal(handler, told)
+        url = self.get(_JWKS)
+        if url is None:
+            raise self.refusal(_JWKS, "is not set: nothing says which keys sign tokens")
+        allowed = [each.strip() for each in (self.get(ALLOWED_URLS) or "").split(",")]
+        if url.startswith("http://") and url not in allowed:
+            told = f"whoever is between us and {shown(url)} could sign tokens; use https, or allow it in {ALLOWED_URLS}"
+            raise self.refusal(_JWKS, told)
+        if not url.startswith(("https://", "http://", "file:/")):
+            raise self.refusal(_JWKS, f"{shown(url)!r} is neither https://HOST/… nor file:/…")
+        audiences = (self.get("sasl.oauthbearer.expected.audience") or "").split(",")
+        return TokenRules(
+            url,
+            tuple(each.strip() for each in audiences if each.strip()),
+            self.get("sasl.oauthbearer.expected.issuer"),
+            self.get("sasl.oauthbearer.sub.claim.name") or "sub",
+            self._number("sasl.oauthbearer.clock.skew.seconds", "sasl.oauthbearer.clock.skew.seconds", 30),
+            self._number(
+                "sasl.oauthbearer.jwks.endpoint.refresh.ms", "sasl.oauthbearer.jwks.endpoint.refresh.ms", 3_600_000
+            ),
         )
 
     def _jaas(self, mechanism: str) -> dict[str, str]:

@@ -12,7 +12,10 @@ from shunter.model.principal import Principal
 PLAIN: Final = "PLAIN"
 SCRAM_HASHES: Final[Mapping[str, str]] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS: Final = (PLAIN, *SCRAM_HASHES)
-"""SASL mechanisms that the controller speaks."""
+"""SASL mechanisms that the controller speaks as a client, too."""
+OAUTHBEARER: Final = "OAUTHBEARER"
+SERVED: Final = (*MECHANISMS, OAUTHBEARER)
+"""SASL mechanisms by which clients may log in; to brokers the controller logs in by `MECHANISMS`."""
 LOGIN_FRAME_BYTES: Final = 524_288
 """Largest request of somebody who has not logged in yet (`sasl.server.max.receive.size`)."""
 
@@ -113,6 +116,20 @@ class SaslLogin:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenRules:
+    """Which tokens of OAUTHBEARER are good, in Kafka's terms (`sasl.oauthbearer.…`)."""
+
+    jwks_url: str
+    """Where the keys are that tokens are signed with: https, http where that is allowed by name, or file."""
+    audiences: tuple[str, ...] = ()
+    """One of them has to be in `aud`; none: `aud` is not looked at."""
+    issuer: str | None = None
+    subject_claim: str = "sub"
+    clock_skew_s: int = 30
+    refresh_ms: int = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
 class SaslSettings:
     """How clients log in on a listener, and how we do with brokers."""
 
@@ -123,6 +140,8 @@ class SaslSettings:
     """After how long clients have to log in again (`connections.max.reauth.ms`); 0: never."""
     frame_bytes: int = LOGIN_FRAME_BYTES
     login: SaslLogin | None = None
+    tokens: TokenRules | None = None
+    """Where OAUTHBEARER is served."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,9 @@ def _chosen(settings: SessionSettings) -> dict[str, str]:
         chosen["spark.jars.packages"] = ",".join(settings.packages)
     if settings.ivy_cache is not None:
         chosen["spark.jars.ivy"] = str(settings.ivy_cache)
+    if settings.master is not None and settings.master.startswith("local"):
+        # Hadoop sets modes itself, whatever the process's umask is. On a cluster they are the cluster's to say.
+        chosen["spark.hadoop.fs.permissions.umask-mode"] = "077"
     chosen.update(settings.conf)
     # Lists of a million replicas are made and thrown away: throughput counts here, and pauses don't.
     java = settings.conf.get(JAVA_OPTIONS, "-XX:+UseParallelGC")

@@ -21,6 +21,8 @@ _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _VALUE = r"[\x01-\x2b\x2d-\x7f]+"
 _PRINTABLE = r"[\x21-\x2b\x2d-\x7e]+"
 _BASE64 = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
+_BEARER: Final = re.compile(rf"n,(?:a=(?P<authzid>{_NAME}))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01")
+_BEARER_AUTH: Final = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
 _EXTENSIONS = rf"(?P<extensions>(?:,[A-Za-z]+={_VALUE})*)"
 _CLIENT_FIRST: Final = re.compile(
     rf"n,(?:a=(?P<authzid>{_NAME}))?,(?P<bare>(?:m={_VALUE},)?n=(?P<name>{_NAME}),r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS})"
@@ -74,6 +76,31 @@ def check_plain(token: bytes, users: Mapping[str, Secret]) -> str:
 def plain_token(user: str, password: Secret) -> bytes:
     """Make the one token of a PLAIN login."""
     return f"\0{user}\0{password.reveal()}".encode()
+
+
+class BearerResponse(NamedTuple):
+    """What a client says first by OAUTHBEARER."""
+
+    token: Secret
+    authorization: str
+    """The id that the client asks to be; empty: that of the token."""
+
+
+def read_bearer(response: bytes) -> BearerResponse:
+    """Read a client's first response (RFC 7628, 3.1, as Kafka's `OAuthBearerClientInitialResponse`).
+
+    Raises:
+        SaslRefused: it is none.
+    """
+    told = "Invalid OAUTHBEARER client first message"
+    found = _BEARER.fullmatch(response.decode("utf-8", errors="replace"))
+    if found is None:
+        raise SaslRefused(told)
+    pairs = dict(pair.split("=", 1) for pair in found["pairs"].split("\x01") if pair)
+    bearer = _BEARER_AUTH.fullmatch(pairs.get("auth", ""))
+    if bearer is None:
+        raise SaslRefused(f"{told}: invalid 'auth' format")
+    return BearerResponse(Secret(bearer["token"]), found["authzid"] or "")
 
 
 class ScramServer:

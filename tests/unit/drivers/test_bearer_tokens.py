@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,18 @@ def test_a_wrong_secret_is_final(endpoint: TokenEndpoint, clock: Clock) -> None:
     with pytest.raises(DriverError, match=r"answers 401.*invalid_client") as refused:
         tokens(endpoint, clock, "guessed").token()
     assert not refused.value.retriable
+
+
+@pytest.mark.parametrize("planted", ["planted-7c1f", '{"error": "planted-7c1f", "access_token": "planted-7c1f"}'])
+def test_what_an_endpoint_answers_is_never_quoted(endpoint: TokenEndpoint, clock: Clock, planted: str) -> None:
+    for status in (200, 400, 503):
+        endpoint.status, endpoint.answer = status, planted.encode()
+        try:
+            tokens(endpoint, clock).token()
+        except DriverError as refused:
+            told = "".join(traceback.format_exception(refused))
+            assert "planted" not in told
+            assert "tenant=a" not in told, "what stands behind ? may be secret"
 
 
 def test_nobody_at_the_endpoint_may_pass(endpoint: TokenEndpoint, clock: Clock) -> None:

@@ -112,6 +112,17 @@ def test_a_token_from_a_file_and_one_of_our_own() -> None:
     assert login.source == UnsecuredToken("me", 60.0)
 
 
+def test_an_endpoint_without_tls_has_to_be_allowed_by_name() -> None:
+    plain = "http://id.example.org/token?key=planted"
+    options = "clientId=me clientSecret=s"
+    with pytest.raises(SettingsError, match=r"unencrypted; use https, or allow .*allowed\.urls") as refused:
+        bearer(options, sasl__oauthbearer__token__endpoint__url=plain)
+    assert "planted" not in str(refused.value)
+    allowed = {"org__apache__kafka__sasl__oauthbearer__allowed__urls": f"{URL}, {plain}"}
+    login = bearer(options, sasl__oauthbearer__token__endpoint__url=plain, **allowed)
+    assert login.source == ClientCredentials(plain, "me", "s", None)
+
+
 @pytest.mark.parametrize(
     ("options", "properties", "told"),
     [

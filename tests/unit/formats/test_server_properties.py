@@ -5,7 +5,7 @@ import pytest
 from shunter.errors import SettingsError
 from shunter.formats.server_properties import ServerProperties
 from shunter.model.principal import Principal
-from shunter.model.security import ClientAuth, SaslLogin, Secret, SecurityProtocol
+from shunter.model.security import ClientAuth, SaslLogin, Secret, SecurityProtocol, TokenRules
 
 SECURED = {
     "listener.security.protocol.map": "INTERNAL:SASL_SSL, CLIENTS:SASL_PLAINTEXT,TLS:SSL,PLAINTEXT:PLAINTEXT",
@@ -74,6 +74,33 @@ def test_without_a_map_names_are_protocols_and_without_an_authorizer_there_are_n
         ServerProperties({}, "f").security(["INTERNAL"])
 
 
+TOKENS = {
+    "sasl__enabled__mechanisms": "PLAIN,OAUTHBEARER",
+    "oauthbearer__sasl__server__callback__handler__class": (
+        "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerValidatorCallbackHandler"
+    ),
+}
+
+
+def test_which_tokens_are_good_is_said_as_to_a_broker():
+    named = {
+        "jwks__endpoint__url": "https://id.example.org/keys",
+        "expected__audience": "kafka, other",
+        "expected__issuer": "https://id.example.org",
+        "sub__claim__name": "client_id",
+        "clock__skew__seconds": "5",
+    }
+    found = security(**TOKENS, **{f"sasl__oauthbearer__{name}": value for name, value in named.items()})
+    rules = found.of("INTERNAL").sasl.tokens
+    assert rules == TokenRules(
+        "https://id.example.org/keys", ("kafka", "other"), "https://id.example.org", "client_id", 5, 3_600_000
+    )
+    plain = "http://127.0.0.1/keys"
+    allowed = {"org__apache__kafka__sasl__oauthbearer__allowed__urls": plain}
+    found = security(**TOKENS, **allowed, sasl__oauthbearer__jwks__endpoint__url=plain)
+    assert found.of("INTERNAL").sasl.tokens == TokenRules(plain)
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -95,6 +122,21 @@ def test_without_a_map_names_are_protocols_and_without_an_authorizer_there_are_n
         ({"sasl__enabled__mechanisms": "PLAIN,GSSAPI"}, "GSSAPI can't be served by the controller"),
         ({"sasl__enabled__mechanisms": None}, "GSSAPI can't be served by the controller"),
         ({"sasl__mechanism__inter__broker__protocol": "OAUTHBEARER"}, "OAUTHBEARER can't be spoken"),
+        (
+            {"plain__sasl__server__callback__handler__class": "org.example.Ldap"},
+            "plain.sasl.server.callback.handler.class .*org.example.Ldap is code in Java",
+        ),
+        ({"sasl__enabled__mechanisms": "PLAIN,OAUTHBEARER"}, "believed to be who his token says; set it to org.apache"),
+        (TOKENS, "jwks.endpoint.url .*is not set"),
+        (
+            {**TOKENS, "sasl__oauthbearer__jwks__endpoint__url": "http://id/keys?k=planted"},
+            "could sign tokens; use https, or allow it in org.apache.kafka.sasl.oauthbearer.allowed.urls",
+        ),
+        ({**TOKENS, "sasl__oauthbearer__jwks__endpoint__url": "ldap://id"}, "'ldap://id' is neither https"),
+        (
+            {**TOKENS, "oauthbearer__sasl__server__callback__handler__class": "org.example.Mine"},
+            "org.example.Mine is code in Java",
+        ),
         ({"listener__name__internal__plain__sasl__jaas__config": None}, "a JAAS file of Java's is not read"),
         ({"listener__name__internal__plain__sasl__jaas__config": "M required user_a=b;"}, "names no username"),
         (

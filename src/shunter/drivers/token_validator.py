@@ -1,0 +1,150 @@
+"""Whether a token of OAUTHBEARER is good: signed by a key that the identity provider publishes, and for us, and now.
+
+Source: Apache 3.9, `ValidatorAccessTokenValidator`, `RefreshingHttpsJwks`. The checks are PyJWT's; we only say which.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+import jwt
+
+from shunter.errors import DriverError
+from shunter.formats.bearer_login import shown
+from shunter.model.security import Secret, TokenRules
+from shunter.wire.sasl import SaslRefused
+
+_LOG = logging.getLogger(__name__)
+
+ALGORITHMS: Final = (
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
+)  # fmt: skip
+"""Of keys that are published: a secret that both sides have (HS256) is none, and `none` is no signature."""
+WITHIN_S: Final = 10.0
+LARGEST_KEYS: Final = 1 << 20
+ASKED_AGAIN_S: Final = 10.0
+"""How often keys are fetched at the most because of tokens that are signed by unknown ones."""
+
+
+class KnownToken(NamedTuple):
+    """A token that is good."""
+
+    subject: str
+    ends_at: float
+    """Wall clock, seconds."""
+
+
+class TokenValidator:
+    """Validates tokens by the provider's keys, which are fetched when they are needed, and again from time to time.
+
+    Args:
+        rules: which tokens are good.
+        now: a monotonic clock, in seconds.
+    """
+
+    def __init__(self, rules: TokenRules, now: Callable[[], float] = time.monotonic) -> None:
+        self._rules = rules
+        self._now = now
+        self._keys: dict[str, jwt.PyJWK] = {}
+        self._fetched_at = float("-inf")
+        self._tried_at = float("-inf")
+        self._fetching = asyncio.Lock()
+
+    async def validate(self, token: Secret) -> KnownToken:
+        """Give whose a token is, and how long it is good.
+
+        Raises:
+            SaslRefused: it is not good, or nobody can tell; why is for our log, and never has the token in it.
+        """
+        text = token.reveal()
+        try:
+            header = jwt.get_unverified_header(text)
+            if header.get("alg") not in ALGORITHMS:
+                raise SaslRefused(f"its token is signed by {str(header.get('alg'))[:20]!r}, which is not accepted")
+            claims = self._claims(text, await self._key(header.get("kid")))
+            subject = claims[self._rules.subject_claim]
+            ends_at = float(claims["exp"])
+        except (jwt.PyJWTError, DriverError) as error:
+            raise SaslRefused(f"its token is not good: {error}") from None
+        except (LookupError, TypeError, ValueError):
+            raise SaslRefused(f"its token is not good: a claim is missing ({self._rules.subject_claim}, exp)") from None
+        if not isinstance(subject, str) or not subject.strip():
+            raise SaslRefused(f"its token is not good: claim {self._rules.subject_claim} names nobody")
+        return KnownToken(subject.strip(), ends_at)
+
+    def _claims(self, text: str, key: jwt.PyJWK) -> dict[str, Any]:
+        rules = self._rules
+        return jwt.decode(
+            text,
+            key.key,  # What the token says that it is signed by has to fit the key.
+            algorithms=list(ALGORITHMS),
+            audience=list(rules.audiences) or None,
+            issuer=rules.issuer,
+            leeway=rules.clock_skew_s,
+            options={
+                "require": ["exp", "iat"],
+                "verify_aud": bool(rules.audiences),
+                "verify_iss": rules.issuer is not None,
+                "verify_sub": False,  # Another claim may be the subject; it is looked at by us.
+            },
+        )
+
+    async def _key(self, name: object) -> jwt.PyJWK:
+        """Give the key of a name; where a token names none, the only one.
+
+        Raises:
+            DriverError: there is none, or keys can't be had.
+        """
+        async with self._fetching:
+            now = self._now()
+            stale = now > self._fetched_at + self._rules.refresh_ms / 1000
+            if (stale or self._named(name) is None) and now > self._tried_at + ASKED_AGAIN_S:
+                self._tried_at = now
+                await self._fetch(now)
+        found = self._named(name)
+        if found is None:
+            raise DriverError(f"no key {str(name)[:80]!r} at {shown(self._rules.jwks_url)}", retriable=True)
+        return found
+
+    def _named(self, name: object) -> jwt.PyJWK | None:
+        if name is None and len(self._keys) == 1:
+            return next(iter(self._keys.values()))
+        return self._keys.get(name) if isinstance(name, str) else None
+
+    async def _fetch(self, now: float) -> None:
+        """Replace the keys; those from before go on where no others are to be had."""
+        place = shown(self._rules.jwks_url)
+        try:
+            text = await asyncio.to_thread(_content, self._rules.jwks_url)
+            keys = jwt.PyJWKSet.from_json(text).keys
+        except (OSError, ValueError, http.client.HTTPException, jwt.PyJWTError) as error:
+            told = f": {error}" if isinstance(error, OSError) else ""
+            _LOG.warning("keys of tokens can't be had from %s: %s%s", place, type(error).__name__, told)
+            return
+        self._keys = {each.key_id or "": each for each in keys}
+        self._fetched_at = now
+        _LOG.info("%d keys of tokens from %s", len(self._keys), place)
+
+
+def _content(url: str) -> str:
+    """Read published keys: no redirection is followed."""
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        return Path(parts.path).read_text(encoding="utf-8")
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=WITHIN_S)
+    try:
+        connection.request("GET", f"{parts.path or '/'}{parts.query and '?'}{parts.query}")
+        answered = connection.getresponse()
+        if answered.status != http.client.OK:
+            raise OSError(f"it answers {answered.status}")
+        return answered.read(LARGEST_KEYS).decode("utf-8")
+    finally:
+        connection.close()
