@@ -12,7 +12,7 @@ from shunter.testbed.process import run_bounded
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(620)]
 
 
-@pytest.mark.parametrize("options", [(), ("--kraft",)], ids=["controller", "executor"])
+@pytest.mark.parametrize("options", [(), ("--kraft",), ("--secured",)], ids=["controller", "executor", "secured"])
 def test_all_that_the_demo_claims_is_true(
     options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

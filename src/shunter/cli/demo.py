@@ -15,7 +15,15 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from shunter.app.demo import Account, MovesSeen, ProvedOrNot, SequelAccount, run_demo, run_kraft_demo
+from shunter.app.demo import (
+    Account,
+    MovesSeen,
+    ProvedOrNot,
+    SequelAccount,
+    run_demo,
+    run_kraft_demo,
+    run_secured_demo,
+)  # fmt: skip
 from shunter.errors import ShunterError
 
 PLAIN_EVERY_S = 3.0
@@ -138,6 +146,9 @@ def _verdict(table: Table, checks: Iterable[ProvedOrNot], *, holds: bool) -> Pan
 
 @click.command()
 @click.option("--kraft", is_flag=True, help="On a KRaft cluster (4.1), by the executor, instead of the controller.")
+@click.option(
+    "--secured", is_flag=True, help="On a cluster with SASL_SSL, SCRAM and ACLs, by the controller and the executor."
+)
 @click.option("--keep", is_flag=True, help="Leave the cluster running at the end, and say how to play with it.")
 @click.option("--no-pipeline", is_flag=True, help="Leave the second half out.")
 @click.option(
@@ -147,7 +158,7 @@ def _verdict(table: Table, checks: Iterable[ProvedOrNot], *, holds: bool) -> Pan
     show_default=True,
     help="Where the second half keeps its report.",
 )
-def demo(*, kraft: bool, keep: bool, no_pipeline: bool, report: Path) -> None:
+def demo(*, kraft: bool, secured: bool, keep: bool, no_pipeline: bool, report: Path) -> None:
     """Show the main job on real parts of this machine: ZooKeeper, four Apache brokers, and Shunter's controller.
 
     Moves every partition of two brokers to two others while producers with acks=all and a consumer run, kills the
@@ -159,16 +170,24 @@ def demo(*, kraft: bool, keep: bool, no_pipeline: bool, report: Path) -> None:
     With --kraft the cluster is its own controller, and Shunter's executor does the first half from outside; it is the
     one that is killed. There is no second half then.
 
+    With --secured everything is under SASL_SSL, SCRAM-SHA-512 and ACLs: the controller moves and is killed, then the
+    executor moves everything back, as a user who may move and no more, and is killed. Whoever does not belong is refused.
+
     Exit status: 0 only if every claim was true.
 
     \b
     Examples:
       shunter demo --no-pipeline --keep
       shunter demo --kraft
+      shunter demo --secured
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    if secured and (kraft or keep):
+        raise click.UsageError("--secured goes with neither --kraft nor --keep")
     screen = TerminalScreen(Console())
     try:
-        if kraft:
+        if secured:
+            status = run_secured_demo(screen)
+        elif kraft:
             status = run_kraft_demo(screen, keep=keep)
         else:
             status = run_demo(screen, keep=keep, report=None if no_pipeline else report)

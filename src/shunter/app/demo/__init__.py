@@ -2,6 +2,16 @@
 
 from shunter.app.demo.account import Account, MovesSeen, ProvedOrNot, Screen, SequelAccount
 from shunter.app.demo.kraft_yard import run_kraft_demo
+from shunter.app.demo.secured_yard import run_secured_demo
 from shunter.app.demo.yard import run_demo
 
-__all__ = ["Account", "MovesSeen", "ProvedOrNot", "Screen", "SequelAccount", "run_demo", "run_kraft_demo"]
+__all__ = [
+    "Account",
+    "MovesSeen",
+    "ProvedOrNot",
+    "Screen",
+    "SequelAccount",
+    "run_demo",
+    "run_kraft_demo",
+    "run_secured_demo",
+]

@@ -18,8 +18,9 @@ COMMAND_TIMEOUT_S = 60.0
 class ExecutorProcess:
     """`shunter execute` and its kin against one cluster and one journal; one life after another."""
 
-    def __init__(self, folder: Path, bootstrap: str) -> None:
-        """Describe it; nothing starts yet. Its journal and its logs are kept in `folder`."""
+    def __init__(self, folder: Path, bootstrap: str, options: Sequence[str] = ()) -> None:
+        """Describe it; nothing starts yet. Its journal and its logs are kept in `folder`; each command gets `options`."""
+        self._options = tuple(options)
         self.journal = folder / "demo.journal"
         self._folder = folder
         self._bootstrap = bootstrap
@@ -85,5 +86,5 @@ class ExecutorProcess:
         return self._process
 
     def _command(self, verb: str, *arguments: str) -> Sequence[str]:
-        where = ("--bootstrap-server", self._bootstrap, "--journal", str(self.journal))
+        where = ("--bootstrap-server", self._bootstrap, "--journal", str(self.journal), *self._options)
         return [sys.executable, "-m", "shunter", verb, *arguments, *where]

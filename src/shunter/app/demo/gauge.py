@@ -10,8 +10,8 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from shunter.app.demo.account import MovesSeen
+from shunter.app.demo.entrance import Lever
 from shunter.app.demo.traffic import Traffic
-from shunter.drivers.reassignment_rpc import list_reassignments
 from shunter.errors import DriverError
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.testbed.controller import ShunterController
@@ -27,12 +27,14 @@ class Gauge:
     def __init__(
         self,
         controller: ShunterController,
+        lever: Lever,
         admin: KafkaAdminClient,
         traffic: Traffic,
         originals: Mapping[TopicPartition, Replicas],
         targets: Mapping[TopicPartition, Replicas],
     ) -> None:
         self._controller = controller
+        self._lever = lever
         self._admin = admin
         self._traffic = traffic
         self._originals = originals
@@ -52,13 +54,7 @@ class Gauge:
     def look(self) -> bool:
         """Ask the controller and the brokers; what can't be had stays as it was. Whether it was had."""
         try:
-            listed = list_reassignments("127.0.0.1", self._controller.port, timeout_s=5)
-            self._ongoing = {
-                TopicPartition(topic.name, partition.partition): partition.detail.assigned
-                for topic in listed.topics
-                for partition in topic.partitions
-                if partition.detail is not None
-            }
+            self._ongoing = self._lever.ongoing()
             self._sizes = _sizes(self._admin.describe_log_dirs(brokers=self._brokers))
         except (DriverError, KafkaError):
             return False

@@ -18,6 +18,7 @@ from kafka import KafkaAdminClient
 
 from shunter.app.demo.account import Account, MovesSeen, ProvedOrNot, Screen
 from shunter.app.demo.cluster_proof import assignments_of, check_journal, check_nothing_ongoing, check_throttles
+from shunter.app.demo.entrance import Entrance
 from shunter.app.demo.executor_process import ExecutorProcess
 from shunter.app.demo.proof import check_assignments, check_records
 from shunter.app.demo.stage import (
@@ -38,7 +39,7 @@ from shunter.app.demo.stage import (
 from shunter.app.demo.traffic import Traffic, read_everything
 from shunter.app.exit_codes import ExitCode
 from shunter.errors import DriverError
-from shunter.model.partition import TopicPartition
+from shunter.model.partition import Replicas, TopicPartition
 from shunter.testbed.artifacts import KRAFT_VERSION, ensure_kafka
 from shunter.testbed.kraft import KRaftCluster
 
@@ -52,8 +53,14 @@ class KRaftYard:
 
     screen: Screen
     folder: Path
-    cluster: KRaftCluster
+    entrance: Entrance
     executor: ExecutorProcess
+    originals: Mapping[TopicPartition, Replicas] = field(
+        default_factory=lambda: {tp: original_of(tp) for tp in all_partitions()}
+    )
+    targets: Mapping[TopicPartition, Replicas] = field(
+        default_factory=lambda: {tp: target_of(tp) for tp in all_partitions()}
+    )
     started: float = field(default_factory=time.monotonic)
 
 
@@ -70,7 +77,8 @@ def run_kraft_demo(screen: Screen, *, keep: bool) -> int:
         with KRaftCluster(
             folder, node_ids=FROM + TO, properties={"min.insync.replicas": 1}, progress=screen.detail
         ) as cluster:
-            yard = KRaftYard(screen, folder, cluster, ExecutorProcess(folder / "executor", cluster.bootstrap))
+            executor = ExecutorProcess(folder / "executor", cluster.bootstrap)
+            yard = KRaftYard(screen, folder, Entrance(cluster.bootstrap), executor)
             with ExitStack() as stack:
                 stack.callback(yard.executor.kill)
                 account = _main_job(yard, stack)
@@ -87,17 +95,23 @@ def run_kraft_demo(screen: Screen, *, keep: bool) -> int:
 
 
 def _main_job(yard: KRaftYard, stack: ExitStack) -> Account:
-    screen, executor, bootstrap = yard.screen, yard.executor, yard.cluster.bootstrap
-    admin = KafkaAdminClient(bootstrap_servers=bootstrap.split(","))
+    admin = KafkaAdminClient(bootstrap_servers=yard.entrance.bootstrap.split(","))
     stack.callback(admin.close)
-    screen.step(f"creating {', '.join(TOPICS)} on brokers 1 and 2, and filling them")
+    yard.screen.step(f"creating {', '.join(TOPICS)} on brokers 1 and 2, and filling them")
     create_topics(admin)
-    traffic = start_traffic(screen, bootstrap, stack)
-    targets = {tp: target_of(tp) for tp in all_partitions()}
+    traffic = start_traffic(yard.screen, yard.entrance.bootstrap, stack)
+    return by_executor(
+        yard, admin, traffic, "moving every partition of brokers 1 and 2 to 3 and 4, one replica at a time"
+    )
+
+
+def by_executor(yard: KRaftYard, admin: KafkaAdminClient, traffic: Traffic, told: str) -> Account:
+    """Move everything by the executor, kill it, go on, stop one, roll one back, and prove; ends the traffic."""
+    screen, executor, targets = yard.screen, yard.executor, yard.targets
     yard.started = time.monotonic()
-    screen.step("moving every partition of brokers 1 and 2 to 3 and 4, one replica at a time")
+    screen.step(told)
     options = ("--throttle", str(THROTTLE_BYTES_PER_S), "--max-concurrent", str(MOST_AT_ONCE), "--yes")
-    executor.start("execute", str(_write_plan(yard.folder)), *options)
+    executor.start("execute", str(_write_plan(yard)), *options)
     screen.detail(f"replication throttle: {THROTTLE_BYTES_PER_S / 1e6:.0f} MB/s for each broker, set by the executor")
     view = _watch(yard, traffic, lambda seen: seen["counts"].get("done", 0) * 3 >= len(targets))
     back_s = _kill_and_go_on(yard, traffic)
@@ -107,12 +121,11 @@ def _main_job(yard: KRaftYard, stack: ExitStack) -> Account:
     moving_s = time.monotonic() - yard.started
     screen.step("reading everything back, and looking for leftovers")
     traffic.stop()
-    found = read_everything(bootstrap, all_partitions(), READ_BACK_TIMEOUT_S)
+    found = read_everything(yard.entrance.bootstrap, all_partitions(), READ_BACK_TIMEOUT_S, yard.entrance.traffic)
     assignments = assignments_of(admin, TOPICS)
-    originals = {tp: original_of(tp) for tp in all_partitions()}
     checks = (
         *check_records(traffic.acks, found),
-        *check_assignments(assignments, targets, originals, stopped, rolled_back),
+        *check_assignments(assignments, targets, yard.originals, stopped, rolled_back),
         check_nothing_ongoing(admin),
         check_throttles(admin, TOPICS, FROM + TO),
         check_journal(executor.order("status")),
@@ -133,11 +146,11 @@ def _main_job(yard: KRaftYard, stack: ExitStack) -> Account:
     )
 
 
-def _write_plan(folder: Path) -> Path:
+def _write_plan(yard: KRaftYard) -> Path:
     partitions = [
-        {"topic": tp.topic, "partition": tp.partition, "replicas": list(target_of(tp))} for tp in all_partitions()
+        {"topic": tp.topic, "partition": tp.partition, "replicas": list(target)} for tp, target in yard.targets.items()
     ]
-    path = folder / "plan.json"
+    path = yard.folder / "plan.json"
     path.write_bytes(orjson.dumps({"version": 1, "partitions": partitions}))
     return path
 
@@ -186,7 +199,7 @@ def progress_of(view: Mapping[str, Any], yard: KRaftYard, traffic: Traffic) -> M
         acked=traffic.acked,
         consumed=traffic.consumed,
         waits=tuple(told[:WAITS_SHOWN]),
-        controller=yard.cluster.bootstrap,
+        controller=yard.entrance.bootstrap,
     )
 
 
@@ -253,8 +266,8 @@ def _end(yard: KRaftYard) -> int:
 
 def _keep(yard: KRaftYard) -> None:
     yard.screen.step("left running (--keep); ctrl-C ends it")
-    yard.screen.detail(f"brokers: {yard.cluster.bootstrap}")
-    where = f"--bootstrap-server {yard.cluster.bootstrap} --journal {yard.executor.journal}"
+    yard.screen.detail(f"brokers: {yard.entrance.bootstrap}")
+    where = f"--bootstrap-server {yard.entrance.bootstrap} --journal {yard.executor.journal}"
     yard.screen.detail(f"try: shunter status {where}")
     yard.screen.detail(f"or another plan: shunter execute PLAN --throttle 2M {where}")
     try:

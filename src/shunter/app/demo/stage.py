@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import signal
+from collections.abc import Mapping
 from contextlib import ExitStack
+from typing import Any
 
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
@@ -50,9 +52,9 @@ def create_topics(admin: KafkaAdminClient) -> None:
     admin.create_topics([NewTopic(topic, -1, -1, replica_assignments=found) for topic, found in placed.items()])
 
 
-def start_traffic(screen: Screen, bootstrap: str, stack: ExitStack) -> Traffic:
-    """Fill the topics and let clients begin; `stack` stops them."""
-    traffic = Traffic(bootstrap, all_partitions())
+def start_traffic(screen: Screen, bootstrap: str, stack: ExitStack, client: Mapping[str, Any] | None = None) -> Traffic:
+    """Fill the topics and let clients begin; `stack` stops them. `client` says how they come in."""
+    traffic = Traffic(bootstrap, all_partitions(), client=client)
     stack.callback(traffic.stop)
     traffic.preload(PRELOADED_RECORDS)
     traffic.start()

@@ -37,22 +37,28 @@ class Traffic:
     """
 
     def __init__(
-        self, bootstrap: str, partitions: Sequence[TopicPartition], *, first: Mapping[TopicPartition, int] | None = None
+        self,
+        bootstrap: str,
+        partitions: Sequence[TopicPartition],
+        *,
+        first: Mapping[TopicPartition, int] | None = None,
+        client: Mapping[str, Any] | None = None,
     ) -> None:
         """Describe the traffic; nothing is written yet.
 
         Args:
             first: The sequence number with which each partition goes on; 0 where it is not named.
+            client: Settings of the client library that say how to come in.
         """
         self.partitions = tuple(partitions)
         self.acks = {tp: Acks() for tp in self.partitions}
         self.failures: list[str] = []
         self.consumed = 0
-        self._bootstrap = bootstrap
+        self._client = {"bootstrap_servers": bootstrap, **(client or {})}
         self._next = dict.fromkeys(self.partitions, 0) | dict(first or {})
         self._stopping = threading.Event()
         self._producer = KafkaProducer(
-            bootstrap_servers=bootstrap, acks="all", enable_idempotence=True, linger_ms=5, delivery_timeout_ms=120_000
+            **self._client, acks="all", enable_idempotence=True, linger_ms=5, delivery_timeout_ms=120_000
         )
         self._threads: list[threading.Thread] = []
 
@@ -122,7 +128,7 @@ class Traffic:
                     self.failures.append(f"{tp}: {error}")
 
     def _read(self) -> None:
-        consumer = KafkaConsumer(bootstrap_servers=self._bootstrap, enable_auto_commit=False)
+        consumer = KafkaConsumer(**self._client, enable_auto_commit=False)
         consumer.assign([ClientPartition(*tp) for tp in self.partitions])
         consumer.seek_to_end()
         while not self._stopping.is_set():
@@ -131,14 +137,19 @@ class Traffic:
 
 
 def read_everything(
-    bootstrap: str, partitions: Sequence[TopicPartition], timeout_s: float
+    bootstrap: str,
+    partitions: Sequence[TopicPartition],
+    timeout_s: float,
+    client: Mapping[str, Any] | None = None,
 ) -> dict[TopicPartition, list[int]]:
     """Read every partition from its beginning to its present end; returns the sequence numbers as they stand there.
 
     Raises:
         DriverError: the end was not reached in time.
     """
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, auto_offset_reset="earliest")
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap, enable_auto_commit=False, auto_offset_reset="earliest", **(client or {})
+    )
     assigned = [ClientPartition(*tp) for tp in partitions]
     consumer.assign(assigned)
     consumer.seek_to_beginning()

@@ -16,8 +16,10 @@ from kafka import TopicPartition as ClientPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from shunter.app.demo.account import Account, ProvedOrNot, Screen
+from shunter.app.demo.entrance import Entrance, Lever, PlainLever, SecuredLever
 from shunter.app.demo.gauge import Gauge
 from shunter.app.demo.proof import Leftovers, check_assignments, check_records
+from shunter.app.demo.secrecy import Secrecy
 from shunter.app.demo.sequel import run_sequel
 from shunter.app.demo.stage import (
     FROM,
@@ -36,15 +38,13 @@ from shunter.app.demo.stage import (
     target_of,
 )
 from shunter.app.demo.traffic import read_everything
-from shunter.drivers.reassignment_rpc import alter_reassignments
-from shunter.errors import DriverError, ErrorCode
+from shunter.errors import DriverError
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.reassignment import Intervention
 from shunter.testbed.artifacts import ZOOKEEPER_MODE_VERSION, ensure_kafka
 from shunter.testbed.cluster import ZooKeeperCluster
 from shunter.testbed.controller import ShunterController
 from shunter.testbed.waiting import wait_until
-from shunter.wire.reassignments import AlteredPartition, AlteredTopic, AlterReassignmentsRequest
 
 RATE_CONFIGS = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 REPLICA_CONFIGS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
@@ -57,6 +57,8 @@ class Yard:
     screen: Screen
     folder: Path
     controller: ShunterController | None = None
+    security: Secrecy | None = None
+    """How the cluster is secured; None: not at all."""
     stack: ExitStack = field(default_factory=ExitStack)
     originals: dict[TopicPartition, Replicas] = field(
         default_factory=lambda: {tp: original_of(tp) for tp in all_partitions()}
@@ -67,8 +69,15 @@ class Yard:
 
     def start_controller(self, cluster: ZooKeeperCluster, stack: ExitStack) -> None:
         """Between ZooKeeper and the brokers, so that no broker becomes the controller first."""
-        options = ("--set", f"reassignment-max-concurrent={MOST_AT_ONCE}")
-        self.controller = ShunterController(self.folder / "controller", cluster.zookeeper_connect, options=options)
+        options: tuple[str, ...] = ("--set", f"reassignment-max-concurrent={MOST_AT_ONCE}")
+        listeners: tuple[str, ...] = ()
+        if self.security is not None:
+            self.security.make_users(cluster.zookeeper_connect)
+            options += ("--server-properties", str(self.security.server_properties))
+            listeners = (self.security.listener,)
+        self.controller = ShunterController(
+            self.folder / "controller", cluster.zookeeper_connect, listeners=listeners, options=options
+        )
         stack.enter_context(self.controller)
         self.screen.detail(f"Shunter is the controller, as broker 1000, at {self.controller.address}")
 
@@ -78,6 +87,14 @@ class Yard:
         if self.controller is None:
             raise DriverError("the controller was not started", retriable=False)
         return self.controller
+
+    def entrance(self, cluster: ZooKeeperCluster) -> Entrance:
+        """How clients come in."""
+        return Entrance(cluster.bootstrap) if self.security is None else self.security.entrance
+
+    def lever(self) -> Lever:
+        """How the controller is asked."""
+        return PlainLever(self.shunter) if self.security is None else SecuredLever(self.security.client("admin"))
 
 
 def run_demo(screen: Screen, *, keep: bool, report: Path | None = None) -> int:
@@ -102,7 +119,7 @@ def run_demo(screen: Screen, *, keep: bool, report: Path | None = None) -> int:
             progress=screen.detail,
         ) as cluster:
             with yard.stack:
-                account = _main_job(yard, cluster)
+                account = main_job(yard, cluster)
                 screen.account(account)
             held = account.holds
             if report is not None:
@@ -119,14 +136,16 @@ def run_demo(screen: Screen, *, keep: bool, report: Path | None = None) -> int:
             screen.detail(f"logs are in {folder}")
 
 
-def _main_job(yard: Yard, cluster: ZooKeeperCluster) -> Account:
+def main_job(yard: Yard, cluster: ZooKeeperCluster) -> Account:
+    """Move everything by the controller, kill it, stop one, roll one back, and prove."""
     screen = yard.screen
-    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+    entrance = yard.entrance(cluster)
+    admin = KafkaAdminClient(bootstrap_servers=entrance.bootstrap, **entrance.admin)
     leftovers = Leftovers(cluster.zookeeper_connect)
     screen.step(f"creating {', '.join(TOPICS)} on brokers 1 and 2, and filling them")
     create_topics(admin)
-    traffic = start_traffic(screen, cluster.bootstrap, yard.stack)
-    gauge = Gauge(yard.shunter, admin, traffic, yard.originals, yard.targets)
+    traffic = start_traffic(screen, entrance.bootstrap, yard.stack, entrance.traffic)
+    gauge = Gauge(yard.shunter, yard.lever(), admin, traffic, yard.originals, yard.targets)
     started = time.monotonic()
     screen.step("moving every partition of brokers 1 and 2 to 3 and 4, one replica at a time")
     _throttle(admin, yard, THROTTLE_BYTES_PER_S)
@@ -142,7 +161,7 @@ def _main_job(yard: Yard, cluster: ZooKeeperCluster) -> Account:
     _throttle(admin, yard, None)
     screen.step("reading everything back, and looking for leftovers")
     traffic.stop()
-    found = read_everything(cluster.bootstrap, all_partitions(), READ_BACK_TIMEOUT_S)
+    found = read_everything(entrance.bootstrap, all_partitions(), READ_BACK_TIMEOUT_S, entrance.traffic)
     assignments = leftovers.assignments(list(TOPICS))
     checks = (
         *check_records(traffic.acks, found),
@@ -212,7 +231,7 @@ def _kill_and_return(yard: Yard, gauge: Gauge) -> float:
     killed = time.monotonic()
     yard.shunter.kill()
     yard.shunter.start()
-    wait_until(gauge.look, what="the controller lists its moves again", timeout_s=30)
+    wait_until(gauge.look, what="the controller lists its moves again", timeout_s=60)
     back_s = time.monotonic() - killed
     yard.screen.detail(f"it is back and goes on, {back_s:.1f} s after it was killed")
     return back_s
@@ -235,14 +254,8 @@ def _cancel_one(yard: Yard, gauge: Gauge, mode: Intervention) -> TopicPartition:
         if not begun:
             break
         tp = begun[-1]
-        partition = AlteredPartition(tp.partition, None, intervention=mode)
-        request = AlterReassignmentsRequest((AlteredTopic(tp.topic, (partition,)),))
-        answer = alter_reassignments("127.0.0.1", yard.shunter.port, request)
-        result = answer.topics[0].partitions[0] if answer.topics else None
-        if result is not None and result.error is ErrorCode.NONE:
+        if yard.lever().cancel(tp, mode):
             return tp
-        if result is None or result.error is not ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
-            raise DriverError(f"{mode.name} of {tp} was refused: {result or answer}", retriable=False)
     raise DriverError("all moves were over before one could be stopped and one rolled back", retriable=True)
 
 

@@ -1,0 +1,150 @@
+"""The demo on a secured cluster: SASL_SSL, SCRAM and ACLs; by the controller, and all the way back by the executor."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from kafka import KafkaAdminClient
+from kafka import TopicPartition as ClientPartition
+
+from shunter.app.demo.account import Account, ProvedOrNot, Screen
+from shunter.app.demo.executor_process import ExecutorProcess
+from shunter.app.demo.kraft_yard import KRaftYard, by_executor
+from shunter.app.demo.proof import Leftovers
+from shunter.app.demo.secrecy import Secrecy
+from shunter.app.demo.stage import (
+    FROM,
+    READ_BACK_TIMEOUT_S,
+    TO,
+    TOPICS,
+    all_partitions,
+    be_quiet,
+    original_of,
+)
+from shunter.app.demo.traffic import Traffic, read_everything
+from shunter.app.demo.yard import Yard, main_job
+from shunter.testbed.artifacts import ZOOKEEPER_MODE_VERSION, ensure_kafka
+from shunter.testbed.cluster import ZooKeeperCluster
+
+BOOTSTRAP_TIMEOUT_MS = 15_000
+
+
+def run_secured_demo(screen: Screen) -> int:
+    """Run both halves; returns the exit status: 0 only if everything that is claimed was true."""
+    be_quiet()
+    folder = Path(tempfile.mkdtemp(prefix="shunter-demo-"))
+    os.environ["SHUNTER_STATE"] = str(folder / "state")
+    held = False
+    try:
+        screen.step(f"fetching Kafka {ZOOKEEPER_MODE_VERSION} (once; later runs find it in the cache)")
+        ensure_kafka(ZOOKEEPER_MODE_VERSION, progress=screen.detail)
+        screen.step("starting ZooKeeper, the controller, and four Apache brokers: SASL_SSL, SCRAM-SHA-512, ACLs")
+        secrecy = Secrecy(folder / "secrets", FROM + TO)
+        yard = Yard(screen, folder, security=secrecy)
+        with ZooKeeperCluster(
+            folder,
+            broker_ids=FROM + TO,
+            before_brokers=yard.start_controller,
+            properties={"min.insync.replicas": 1, **secrecy.properties()},
+            broker_properties=secrecy.broker_properties(),
+            progress=screen.detail,
+        ) as cluster:
+            entrance = secrecy.entrance
+            admin = KafkaAdminClient(bootstrap_servers=entrance.bootstrap.split(","), **entrance.admin)
+            with yard.stack:
+                yard.stack.callback(admin.close)
+                secrecy.allow(admin)
+                first = main_job(yard, cluster)
+                screen.account(first)
+                second = _back_by_executor(yard, secrecy, cluster, admin)
+                second = replace(second, checks=(*second.checks, *_refusals(screen, secrecy), _secret(yard, secrecy)))
+                screen.account(second)
+            held = first.holds and second.holds
+        return 0 if held else 1
+    finally:
+        if held:
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            screen.detail(f"logs are in {folder}")
+
+
+def _back_by_executor(yard: Yard, secrecy: Secrecy, cluster: ZooKeeperCluster, admin: KafkaAdminClient) -> Account:
+    """Everything goes back to where it began, moved from outside by somebody who may do that and nothing else."""
+    entrance = secrecy.entrance
+    written = read_everything(entrance.bootstrap, all_partitions(), READ_BACK_TIMEOUT_S, entrance.traffic)
+    leftovers = Leftovers(cluster.zookeeper_connect)
+    there = {tp: found.replicas for tp, found in leftovers.assignments(list(TOPICS)).items()}
+    leftovers.close()
+    following = {tp: max(numbers) + 1 for tp, numbers in written.items()}
+    traffic = Traffic(entrance.bootstrap, all_partitions(), first=following, client=entrance.traffic)
+    yard.stack.callback(traffic.stop)
+    traffic.start()
+    options = ("--command-config", str(secrecy.command_config("mover")), "--by", "executor")
+    executor = ExecutorProcess(yard.folder / "executor", entrance.bootstrap, options)
+    yard.stack.callback(executor.kill)
+    targets = {tp: original_of(tp) for tp in all_partitions() if there[tp] != original_of(tp)}
+    outside = KRaftYard(yard.screen, yard.folder, entrance, executor, originals=there, targets=targets)
+    told = "moving everything back to brokers 1 and 2 by the executor, as a user who may move and no more"
+    return by_executor(outside, admin, traffic, told)
+
+
+def _refusals(screen: Screen, secrecy: Secrecy) -> tuple[ProvedOrNot, ...]:
+    """Whoever does not belong is refused, in the words that clients know."""
+    screen.step("asking Shunter for what nobody may have")
+    move = {ClientPartition(TOPICS[0], 0): [1, 2]}
+    asked: tuple[tuple[str, str, Callable[[], object]], ...] = (
+        (
+            "a wrong password is refused",
+            "SaslAuthenticationFailed",
+            lambda: _asked(secrecy.client("admin", password="guessed"), lambda admin: admin.describe_cluster()),  # noqa: S106
+        ),
+        (
+            "a stranger's certificate is refused by clients",
+            "CERTIFICATE_VERIFY_FAILED",
+            lambda: _asked({**secrecy.client("admin"), "ssl_cafile": None}, lambda admin: admin.describe_cluster()),
+        ),
+        (
+            "who may write moves nothing",
+            "ClusterAuthorizationFailed",
+            lambda: _asked(secrecy.client("clients"), lambda admin: admin.alter_partition_reassignments(move)),
+        ),
+        (
+            "who may move deletes nothing",
+            "TopicAuthorizationFailed",
+            lambda: _asked(secrecy.client("mover"), lambda admin: admin.delete_topics([TOPICS[0]])),
+        ),
+    )
+    return tuple(_refused(*each) for each in asked)
+
+
+def _asked(configuration: dict[str, object], ask: Callable[[KafkaAdminClient], object]) -> object:
+    admin = KafkaAdminClient(bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS, **configuration)
+    try:
+        return ask(admin)
+    finally:
+        admin.close()
+
+
+def _refused(claim: str, expected: str, ask: Callable[[], object]) -> ProvedOrNot:
+    try:
+        found = f"answered: {ask()}"
+    except Exception as error:  # noqa: BLE001 - whatever the client says is what is looked at
+        found = f"{type(error).__name__}: {error}"
+    return ProvedOrNot(claim, expected in found, found[:120])
+
+
+def _secret(yard: Yard, secrecy: Secrecy) -> ProvedOrNot:
+    """No log, journal or plan has a password in it; the files that were given have."""
+    secret = [password.encode() for password in secrecy.passwords.values()]
+    files = [
+        path
+        for path in yard.folder.rglob("*")
+        if path.is_file() and path.name != "server.properties" and path.parent.name != "secrets"
+    ]
+    told = [path for path in files if any(each in path.read_bytes() for each in secret)]
+    return ProvedOrNot("no password is in a log or a journal", not told, ", ".join(map(str, told[:3])) or "none")
