@@ -8,6 +8,10 @@ of a partition forty times a second on a connection that stays open, and twice a
 brokers do). Phases take turns: calm, flood, calm, flood. Clients ask for the metadata of all topics, of one topic, of
 no topic, for all reassignments, for the cluster and for the versions; they read as fast as they can and ask again at
 once. Every tenth never reads. They come from addresses of their own, or with `--addresses 0` from the brokers' own.
+
+With `--tls` clients have a listener of their own, which speaks TLS (RSA 2048), and every fifth of them only shakes hands,
+hangs up, and comes again; the broker stays on its plaintext listener. Asked for is a 99th percentile of at most twice the
+calm one.
 """
 
 from __future__ import annotations
@@ -22,8 +26,10 @@ import os
 import platform
 import re
 import resource
+import ssl
 import statistics
 import struct
+import subprocess
 import sys
 import tempfile
 import time
@@ -43,7 +49,7 @@ from shunter.formats.topic_znodes import decode_state
 from shunter.model.partition import TopicPartition
 from shunter.testbed.controller import ShunterController
 from shunter.testbed.java import AS_IN_PRODUCTION
-from shunter.testbed.ports import LOOPBACK, free_port
+from shunter.testbed.ports import LOOPBACK, free_port, free_ports
 from shunter.testbed.simulated_brokers.messages import IsrWish, alter_partition_body, read_alter_partition
 from shunter.testbed.simulated_brokers.seeding import ID_BASE, seeded_yard, spread_replicas
 from shunter.testbed.simulated_brokers.yard import SimulatedYard
@@ -56,6 +62,7 @@ NOT_CONTROLLER = 41
 EVERY_SECONDS = 0.025
 ANEW_SECONDS = 0.5
 DEAF_SHARE = 10
+SHAKING_SHARE = 5
 RECONNECT_BACKOFF_SECONDS = 0.05
 """A broker's `reconnect.backoff.ms`."""
 MOST_ATTEMPTS = 100
@@ -75,6 +82,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=2, help="that the clients are in")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each phase")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--tls", action="store_true", help="clients come by a listener with TLS")
     parser.add_argument(
         "--set", action="append", default=[], help="more settings of the controller's, as max-connections=4000"
     )
@@ -105,8 +113,12 @@ def questions() -> list[bytes]:
 class Flooder:
     """Some of the clients."""
 
-    def __init__(self, port: int, clients: range, addresses: int) -> None:
+    def __init__(self, port: int, clients: range, addresses: int, tls: bool) -> None:
         self.port = port
+        self.tls = None
+        if tls:
+            self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            self.tls.check_hostname, self.tls.verify_mode = False, ssl.CERT_NONE
         self.clients = clients
         self.addresses = addresses
         self.asked = questions()
@@ -141,11 +153,15 @@ class Flooder:
         while True:
             try:
                 reader, writer = await asyncio.open_connection(
-                    LOOPBACK, self.port, limit=65_536, local_addr=self.address(number)
+                    LOOPBACK, self.port, limit=65_536, local_addr=self.address(number), ssl=self.tls
                 )
             except OSError:
                 self.lost += 1
                 await asyncio.sleep(1.0)
+                continue
+            if self.tls is not None and number % SHAKING_SHARE == 1:
+                self.answers += 1
+                writer.transport.abort()
                 continue
             self.open += 1
             try:
@@ -170,12 +186,12 @@ class Flooder:
                 writer.transport.abort()
 
 
-def flood(port: int, clients: range, addresses: int, pipe: Pipe) -> None:
+def flood(port: int, clients: range, addresses: int, tls: bool, pipe: Pipe) -> None:
     """A process of clients."""
     os.setpriority(os.PRIO_PROCESS, 0, 19)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, len(clients) + 200)), hard))
-    asyncio.run(Flooder(port, clients, addresses).run(pipe))
+    asyncio.run(Flooder(port, clients, addresses, tls).run(pipe))
 
 
 class Leader:
@@ -344,20 +360,46 @@ async def measure(asked: argparse.Namespace, folder: Path) -> int:
         topics = asked.partitions // asked.partitions_each
         connect = zookeeper.connect_string
         async with seeded_yard(connect, ids, topics=topics, partitions_each=asked.partitions_each) as yard:
-            server = ShunterController(folder / "controller", connect, broker_id=CONTROLLER_ID, options=options)
+            brokers, clients = free_ports(2)
+            listeners = [f"PLAINTEXT://{LOOPBACK}:{brokers}"]
+            if asked.tls:
+                listeners.append(f"CLIENTS://{LOOPBACK}:{clients}")
+                options += ["--server-properties", str(tls_properties(folder))]
+            server = ShunterController(
+                folder / "controller", connect, broker_id=CONTROLLER_ID, listeners=listeners, options=options
+            )
             try:
                 await asyncio.to_thread(server.start)
-                phases = await run_phases(asked, yard, server, metrics)
+                phases = await run_phases(asked, yard, server, metrics, brokers, clients if asked.tls else brokers)
             finally:
                 await asyncio.to_thread(server.stop, 30.0)
-    return verdict(phases)
+    return verdict(phases, twice=asked.tls)
+
+
+def tls_properties(folder: Path) -> Path:
+    """A key and a certificate, and properties that give the clients' listener TLS."""
+    key, store, file = folder / "key.pem", folder / "store.pem", folder / "server.properties"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(store)], check=True, capture_output=True)
+    store.write_text(key.read_text() + store.read_text())
+    file.write_text(
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CLIENTS:SSL\n"
+        f"ssl.keystore.type=PEM\nssl.keystore.location={store}\n"
+    )
+    for private in (key, store, file):
+        private.chmod(0o600)
+    return file
 
 
 async def run_phases(
-    asked: argparse.Namespace, yard: SimulatedYard, server: ShunterController, metrics: int
+    asked: argparse.Namespace,
+    yard: SimulatedYard,
+    server: ShunterController,
+    metrics: int,
+    port: int,
+    clients_port: int,
 ) -> list[Phase]:
-    """Calm and flood in turns."""
-    port = int(server.address.rpartition(":")[2])
+    """Calm and flood in turns; brokers come by one port, clients by another or the same."""
     leader = Leader(yard, port)
     await leader.learn(asked.partitions_each)
     context = multiprocessing.get_context("spawn")
@@ -365,7 +407,8 @@ async def run_phases(
     for first in range(asked.processes):
         ours, theirs = context.Pipe()
         clients = range(first, asked.clients, asked.processes)
-        process = context.Process(target=flood, args=(port, clients, asked.addresses, theirs), daemon=True)
+        args = (clients_port, clients, asked.addresses, asked.tls, theirs)
+        process = context.Process(target=flood, args=args, daemon=True)
         process.start()
         pipes.append(ours)
         processes.append(process)
@@ -409,8 +452,8 @@ async def run_phases(
     return phases
 
 
-def verdict(phases: Sequence[Phase]) -> int:
-    """Tell what the flood cost."""
+def verdict(phases: Sequence[Phase], *, twice: bool) -> int:
+    """Tell what the flood cost; `twice`: it may double the 99th percentile, and no more."""
     status = 0
     for name, take in (("an open connection", lambda each: each.kept), ("a new connection", lambda each: each.anew)):
         by_kind = {
@@ -419,11 +462,12 @@ def verdict(phases: Sequence[Phase]) -> int:
         shares = {kind: percentile(values, 0.99) for kind, values in by_kind.items()}
         more = shares["flood"] - shares["calm"]
         middle = statistics.median(by_kind["flood"]) - statistics.median(by_kind["calm"])
-        good = more <= ALLOWED_MS
+        good = shares["flood"] <= 2 * shares["calm"] if twice else more <= ALLOWED_MS
+        allowed = "twice" if twice else f"{ALLOWED_MS:.0f} ms"
         status |= 0 if good or name != "an open connection" else 1
         print(
             f"\nOn {name} the flood costs {more:.1f} ms at the 99th percentile ({shares['calm']:.1f} -> "
-            f"{shares['flood']:.1f} ms), {middle:.1f} ms at the median: {'within' if good else 'ABOVE'} {ALLOWED_MS:.0f} ms"
+            f"{shares['flood']:.1f} ms), {middle:.1f} ms at the median: {'within' if good else 'ABOVE'} {allowed}"
         )
     print(f"\nload average now {os.getloadavg()}")
     return status

@@ -12,7 +12,9 @@ ROOT = Path(__file__).parents[1]
 def test_every_dependency_has_a_licence() -> None:
     asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     names = {re.split(r"[\[<>=~ ]", each, maxsplit=1)[0].lower() for each in asked}
-    rows = re.findall(r"^\| ([a-z0-9-]+) \| [^|]+ \| ([^|]+) \|$", (ROOT / "docs/licences.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| ([a-z0-9-]+) \| [^|]+ \| ([^|]+) \|$", (ROOT / "docs/licences.md").read_text(), re.MULTILINE
+    )
     told = dict(rows)
     assert names <= told.keys(), "run scripts/document-licences"
     assert "not said" not in told.values()

@@ -68,7 +68,7 @@ _FIXED = (
     "zookeeper", "listener", "advertised_listener", "server_properties", "zookeeper_config",
     "cluster_action_networks", "administration_networks", "relay", "broker_id", "rack", "session_timeout_ms", "takeover",
     "takeover_cool_down_ms", "inter_broker_protocol_version", "inter_broker_listener", "metrics_port",
-    "log_dir", "log_file_bytes", "log_files", "control_request_timeout_ms",
+    "metrics_host", "metrics_listener", "log_dir", "log_file_bytes", "log_files", "control_request_timeout_ms",
     *(each.name for each in fields(WireLimits)),
 )  # fmt: skip
 """Settings of what is opened at the start."""
@@ -144,6 +144,7 @@ class ControllerProcess:
             )
         )
         self.metrics = MetricsEndpoint(page.render, self.readiness, census.take, lambda: self.supervisor.failure)
+        self.metrics_tls = self.security.metrics_tls(config.metrics_host, config.metrics_listener)
         self.manager = ServiceManager(os.environ, os.getpid(), self.readiness)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -288,11 +289,13 @@ class ControllerProcess:
         if self.config.metrics_port is None:
             return
         try:
-            self.metrics_port = await self.metrics.start(self.config.metrics_port)
+            host = self.config.metrics_host
+            self.metrics_port = await self.metrics.start(self.config.metrics_port, host, self.metrics_tls)
         except OSError as error:
-            told = f"metrics_port {self.config.metrics_port} can't be opened: {error}"
+            told = f"metrics_port {self.config.metrics_port} at {host} can't be opened: {error}"
             raise DriverError(told, retriable=False) from error
-        LOG.info("metrics at http://127.0.0.1:%d/metrics", self.metrics_port)
+        scheme = "http" if self.metrics_tls is None else "https"
+        LOG.info("metrics at %s://%s:%d/metrics", scheme, host, self.metrics_port)
         self.lag.start()
 
     async def _close(self, working: asyncio.Task[None]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Sequence
+from ipaddress import ip_address
 from pathlib import Path
 
 from shunter.app.private_files import tell_readers
@@ -16,7 +18,7 @@ from shunter.drivers.scram_users import ScramUsers
 from shunter.drivers.tls import TlsContexts
 from shunter.drivers.token_validator import TokenValidator
 from shunter.errors import SettingsError
-from shunter.model.security import SecurityProtocol, SecuritySettings
+from shunter.model.security import ClientAuth, SecurityProtocol, SecuritySettings
 
 _SECURED = frozenset(each.value for each in SecurityProtocol if each is not SecurityProtocol.PLAINTEXT)
 
@@ -65,6 +67,33 @@ class Security:
         rules = None if settings.sasl is None else settings.sasl.tokens
         validator = None if rules is None else TokenValidator(rules)
         return ListenerGate(listener, settings, self.tls.get(listener), self.users.credential, validator)
+
+    def metrics_tls(self, host: str, listener: str | None) -> ssl.SSLContext | None:
+        """Give what secures metrics; None: they are plain HTTP on the loopback.
+
+        Raises:
+            SettingsError: others on the network could read them.
+        """
+        if listener is None:
+            if not _is_local(host):
+                raise SettingsError(
+                    f"metrics_host={host} would show metrics to everybody who reaches it: name a listener with"
+                    " ssl.client.auth=required as metrics_listener, or leave them on 127.0.0.1"
+                )
+            return None
+        tls = self.tls.get(listener.upper())
+        if tls is None:
+            raise SettingsError(f"metrics_listener={listener}: no listener of that name speaks TLS")
+        if tls.settings.client_auth is not ClientAuth.REQUIRED and not _is_local(host):
+            raise SettingsError(f"metrics_listener={listener}: without ssl.client.auth=required everybody could read")
+        return tls.server
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _refuse_secured(names: Sequence[str]) -> None:

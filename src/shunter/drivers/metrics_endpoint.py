@@ -1,12 +1,16 @@
-"""Metrics and probes over HTTP on the loopback: GET /metrics, /ready and /health, one answer to a connection, nothing else.
+"""Metrics and probes over HTTP: GET /metrics, /ready and /health, one answer to a connection, nothing else.
 
-It runs on the event loop whose numbers it tells, so that they are read between two events and need no lock.
+It is on the loopback unless clients have to show a certificate; reading is all that anybody can do here. It runs on the event loop whose numbers it tells, so that they are read between two events and need no lock.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import ssl
 from collections.abc import Awaitable, Callable
+
+_LOG = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 HEAD_BYTES = 8_192
@@ -33,13 +37,21 @@ class MetricsEndpoint:
         self._failure = failure
         self._server: asyncio.Server | None = None
 
-    async def start(self, port: int) -> int:
-        """Listen on a port of the loopback; 0 takes one of the kernel's, which is returned.
+    async def start(self, port: int, host: str = LOOPBACK, tls: ssl.SSLContext | None = None) -> int:
+        """Listen on a port; 0 takes one of the kernel's, which is returned. `tls` says who may come.
 
         Raises:
-            OSError: the port is taken.
+            OSError: the port is taken, or the address is none of this machine's.
         """
-        self._server = await asyncio.start_server(self._serve, LOOPBACK, port, limit=HEAD_BYTES)
+        patience = {} if tls is None else {"ssl_handshake_timeout": HEAD_SECONDS}
+        self._server = await asyncio.start_server(
+            self._serve,
+            host,
+            port,
+            limit=HEAD_BYTES,
+            ssl=tls,
+            **patience,
+        )
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:

@@ -18,6 +18,7 @@ from rpc_world import RawClient, RpcWorld
 
 from shunter.drivers import tls
 from shunter.drivers.gate import ListenerGate
+from shunter.drivers.metrics_endpoint import MetricsEndpoint
 from shunter.drivers.rpc_server import RpcServer, parse_listener
 from shunter.drivers.tls import TlsContexts
 from shunter.model.security import (
@@ -199,3 +200,34 @@ async def test_an_expired_certificate_of_a_client_is_refused_and_a_large_answer_
     with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
         await asyncio.wait_for(expired.reader.readexactly(1), 10)
     expired.writer.close()
+
+
+async def test_metrics_are_read_by_whoever_shows_a_certificate_and_by_nobody_else(tmp_path):
+    authority = certificate("authority")
+    trust = Secret(authority[0].public_bytes(Encoding.PEM).decode())
+    server = KeyStore("PEM", text=Secret(pem(certificate("server", authority)).decode()))
+    contexts = TlsContexts(TlsSettings(server, KeyStore("PEM", text=trust), ClientAuth.REQUIRED), "METRICS")
+    endpoint = MetricsEndpoint(lambda: ("text/plain", b"shunter_active 1\n"))
+    port = await endpoint.start(0, "127.0.0.1", contexts.server)
+
+    async def read(context):
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+            writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+            async with asyncio.timeout(20):
+                answer = await reader.read()
+            writer.close()
+        except (ssl.SSLError, ConnectionError):
+            return b""
+        return answer
+
+    try:
+        nobody, known = (ssl.create_default_context(cadata=trust.reveal()) for _ in range(2))
+        file = tmp_path / "client.pem"
+        file.write_bytes(pem(certificate("prometheus", authority)))
+        known.load_cert_chain(file)
+        assert (await read(known)).endswith(b"shunter_active 1\n")
+        assert await read(nobody) == b""
+        assert await read(None) == b""
+    finally:
+        await endpoint.close()

@@ -1,0 +1,106 @@
+"""What secures a controller, joined: who may read its metrics, and which files are told to be too open."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shunter.app.client_configuration import configuration_of, stream_options
+from shunter.app.security import Security
+from shunter.core.authorizer import NetworkAuthorizer
+from shunter.drivers.rpc_server import parse_listener
+from shunter.errors import SettingsError
+
+
+@pytest.fixture
+def properties(tmp_path: Path) -> Path:
+    """Two listeners with TLS: one that wants certificates, and one that does not."""
+    key, store = tmp_path / "key.pem", tmp_path / "store.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-subj",
+        "/CN=x",
+        "-keyout",
+        key,
+        "-out",
+        store,
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+    store.write_text(key.read_text() + store.read_text())
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "listener.security.protocol.map=OPEN:SSL,CERTIFIED:SSL,PLAINTEXT:PLAINTEXT\n"
+        "listener.name.certified.ssl.client.auth=required\n"
+        f"ssl.keystore.type=PEM\nssl.keystore.location={store}\n"
+    )
+    for readable in (store, file):
+        readable.chmod(0o644)
+    return file
+
+
+def test_metrics_are_local_or_for_whoever_shows_a_certificate(
+    properties: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    listeners = [parse_listener(f"{name}://127.0.0.1:1") for name in ("OPEN", "CERTIFIED", "PLAINTEXT")]
+    with caplog.at_level(logging.WARNING):
+        security = Security(properties, listeners, NetworkAuthorizer())
+    assert security.metrics_tls("127.0.0.1", None) is None
+    assert security.metrics_tls("::1", None) is None
+    assert security.metrics_tls("10.0.0.5", "certified") is not None
+    assert security.metrics_tls("localhost", "OPEN") is not None
+    for host, listener, told in (
+        ("10.0.0.5", None, "metrics_host=10.0.0.5 would show metrics to everybody"),
+        ("10.0.0.5", "OPEN", "without ssl.client.auth=required everybody could read"),
+        ("127.0.0.1", "PLAINTEXT", "no listener of that name speaks TLS"),
+    ):
+        with pytest.raises(SettingsError, match=told):
+            security.metrics_tls(host, listener)
+    for name in ("server.properties", "store.pem"):
+        assert f"{name} may be read by others on this machine" in caplog.text
+
+
+def test_a_clients_file_is_told_where_others_can_read_a_password_in_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";'
+    text = f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={jaas}\n"
+    for name, mode, content, told in (
+        ("open", 0o640, text, True),
+        ("closed", 0o600, text, False),
+        ("harmless", 0o644, "client.id=x\n", False),
+    ):
+        path = tmp_path / name
+        path.write_text(content)
+        path.chmod(mode)
+        caplog.clear()
+        configuration_of("127.0.0.1:1", path)
+        assert (f"chmod 600 {path}" in caplog.text) is told, name
+
+
+@pytest.mark.parametrize("name", ["sasl.jaas.config", "ssl.key.password", "ssl.keystore.key"])
+def test_no_secret_is_taken_as_an_argument(name: str) -> None:
+    with pytest.raises(SettingsError, match=f"--kafka-option {name}: everybody .* give --command-config"):
+        stream_options(None, {name: "planted"})
+
+
+def test_a_stream_gets_the_logins_of_a_file_and_what_the_command_line_says(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("security.protocol=SSL\nssl.key.password=x\nbatch.size=3\n")
+    told = stream_options(path, {"fetch.max.bytes": "5"})
+    assert told == {"security.protocol": "SSL", "ssl.key.password": "x", "fetch.max.bytes": "5"}
+
+
+def test_what_we_make_is_for_us_alone(tmp_path: Path) -> None:
+    code = "from shunter.cli import main; main(['steps', '--help'], standalone_mode=False); open('made', 'w'); import os; os.mkdir('dir')"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True)
+    assert oct((tmp_path / "made").stat().st_mode & 0o777) == "0o600"
+    assert oct((tmp_path / "dir").stat().st_mode & 0o777) == "0o700"
