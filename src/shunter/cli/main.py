@@ -11,6 +11,7 @@ from shunter.app.private_files import keep_to_ourselves
 from shunter.cli.sections import Sections
 
 _VERBS = {
+    "bundle": "shunter.cli.bundle:bundle",
     "config": "shunter.cli.config:config",
     "controller": "shunter.cli.controller:controller",
     "demo": "shunter.cli.demo:demo",
@@ -66,6 +67,7 @@ _GROUPS = {
     "Look": ("doctor", "status", "watch", "list", "verify", "history", "throttles", "config"),
     "Keep clusters in balance": ("serve", "token"),
     "Run a controller": ("controller", "why", "hand-back"),
+    "Install it elsewhere": ("bundle",),
     "Data pipeline": ("pipeline",),
     "Apache's tools, replaced": ("kafka-reassign-partitions", "kafka-topics"),
     "Try it without a cluster": ("demo", "simulate"),

@@ -1,0 +1,151 @@
+"""A folder from which Shunter is installed where there is no network: wheels, jars, checksums, and how.
+
+Made from a checkout, whose lock file says which versions, with which hashes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+from shunter.errors import DriverError, SettingsError
+from shunter.pipeline.session import DELTA, KAFKA_SOURCE, SessionSettings, open_session
+from shunter.testbed.artifacts import KRAFT_VERSION, ZOOKEEPER_MODE_VERSION, ensure_kafka
+
+VERSIONS = (ZOOKEEPER_MODE_VERSION, KRAFT_VERSION)
+BUILD_SECONDS = 1_800.0
+SHA256SUMS = "SHA256SUMS"
+_MARKER = re.compile(r";.*\b(extra|sys_platform|platform_system|os_name)\b")
+_INSTALL = """#!/bin/sh
+# Installs Shunter from this folder, without a network: sh install.sh [FOLDER OF THE ENVIRONMENT]
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+into=${1:-$here/environment}
+(cd "$here" && sha256sum --check --quiet SHA256SUMS)
+"${PYTHON:-python3}" -m venv "$into"
+"$into/bin/python" -m pip install --quiet --no-index --find-links "$here/wheels" --require-hashes -r "$here/requirements.txt"
+echo "installed: $into/bin/shunter"
+echo "jars of Kafka and of Spark's connectors: export SHUNTER_CACHE=$here/cache"
+"""
+
+
+def make_bundle(out: Path, source: Path, progress: Callable[[str], None]) -> int:
+    """Make it; returns its size in bytes.
+
+    Args:
+        out: a folder that is made, or is empty.
+        source: a checkout of Shunter.
+
+    Raises:
+        SettingsError: a folder is not what it should be.
+        DriverError: something could not be fetched or built.
+    """
+    _check(out, source)
+    wheels, cache = out / "wheels", out / "cache"
+    wheels.mkdir(parents=True)
+    names = dependencies(tomllib.loads((source / "pyproject.toml").read_text())["project"]["dependencies"])
+    locked = locked_lines((source / "requirements.lock").read_text(), names)
+    asked = out / "locked.txt"
+    asked.write_text("".join(locked.values()))
+    progress(f"fetching {len(locked)} packages, by the hashes of {source / 'requirements.lock'}")
+    _pip_wheel(wheels, "--require-hashes", "-r", str(asked))
+    asked.unlink()
+    progress("building Shunter's own wheel")
+    _pip_wheel(wheels, str(source))
+    (out / "requirements.txt").write_text(_requirements(wheels))
+    for version in VERSIONS:
+        ensure_kafka(version, cache=cache, progress=progress)
+    progress("fetching Spark's connectors to Kafka and Delta")
+    settings = SessionSettings(master="local[1]", packages=(KAFKA_SOURCE, DELTA), ivy_cache=(cache / "ivy").absolute())
+    open_session(settings).stop()
+    for left in ("locks", "fetching"):
+        shutil.rmtree(cache / left, ignore_errors=True)
+    (out / "install.sh").write_text(_INSTALL)
+    files = sorted(path for path in out.rglob("*") if path.is_file())
+    (out / SHA256SUMS).write_text("".join(f"{_sha256(path)}  {path.relative_to(out)}\n" for path in files))
+    return sum(path.stat().st_size for path in files)
+
+
+def dependencies(requirements: Iterable[str]) -> list[str]:
+    """Name everything that these requirements need in the end, as this environment has it."""
+    asked, found = list(requirements), set[str]()
+    while asked:
+        requirement = asked.pop()
+        name = _normal(re.split(r"[ \[<>=!~;(]", requirement, maxsplit=1)[0])
+        if name in found or _MARKER.search(requirement):
+            continue
+        try:
+            asked += distribution(name).requires or []
+        except PackageNotFoundError:
+            continue  # Another version of Python needs it.
+        found.add(name)
+    return sorted(found)
+
+
+def locked_lines(lock: str, names: Iterable[str]) -> Mapping[str, str]:
+    """Take packages out of a lock file, with their hashes, by name.
+
+    Raises:
+        SettingsError: one is not there.
+    """
+    entries = {
+        _normal(entry.partition("==")[0]): re.sub(r"(?m)^\s*#.*\n?", "", entry)
+        for entry in re.split(r"(?m)^(?=[A-Za-z0-9])", lock)
+        if "==" in entry.partition("\n")[0]
+    }
+    missing = [name for name in names if name not in entries]
+    if missing:
+        raise SettingsError(f"requirements.lock has no {missing[0]}: run scripts/lock")
+    return {name: entries[name].rstrip() + "\n" for name in names}
+
+
+def _check(out: Path, source: Path) -> None:
+    if not (source / "requirements.lock").is_file() or not (source / "pyproject.toml").is_file():
+        raise SettingsError(f"{source} is no checkout of Shunter: name one with --source")
+    if out.exists() and any(out.iterdir()):
+        raise SettingsError(f"{out} is not empty: name another folder")
+
+
+def _pip_wheel(wheels: Path, *arguments: str) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-input",
+        "--disable-pip-version-check",
+        "--no-deps",
+    ]
+    # What builds is in the environment already: nothing is fetched without a hash.
+    command += ["--no-build-isolation", "--wheel-dir", str(wheels), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise DriverError(f"pip did not come to an end within {BUILD_SECONDS:.0f} s", retriable=True) from None
+    if done.returncode != 0:
+        raise DriverError(f"pip wheel failed: {done.stderr.strip()[-2_000:]}", retriable=True)
+
+
+def _requirements(wheels: Path) -> str:
+    lines = []
+    for wheel in sorted(wheels.glob("*.whl")):
+        name, version, _ = wheel.name.split("-", 2)
+        lines.append(f"{_normal(name)}=={version} --hash=sha256:{_sha256(wheel)}\n")
+    return "".join(lines)
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name.strip()).lower()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
