@@ -258,7 +258,7 @@ def test_a_broker_and_shunter_judge_tokens_alike(yard: SecuredYard) -> None:
     broker, port = yard.token_ports[1], yard.ports["TOKENS"]
     theirs = {kind: bearer_answers(broker, token) for kind, token in asked.items()}
     assert {kind: bearer_answers(port, token) for kind, token in asked.items()} == theirs
-    good = [kind for kind, answers in theirs.items() if answers == [(0, None, b"")]]
+    good = [kind for kind, answers in theirs.items() if answers == [(0, "", b"")]]
     assert good == ["good", "by a curve", "for several", "ended within the skew"]
     assert asked["expired"] not in log_of(yard)
     told(yard, "its token is not good: Signature has expired")

@@ -45,7 +45,7 @@ _LOG = logging.getLogger(__name__)
 
 BROKERS_ASK = frozenset({ALTER_PARTITION, CONTROLLED_SHUTDOWN, ALLOCATE_PRODUCER_IDS})
 _QUICK = BROKERS_ASK | {API_VERSIONS}
-_OF_LOGINS = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
+OF_LOGINS = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 TLS_HELLO = b"\x16\x03"
 """How whoever speaks TLS begins."""
 _HUNG_UP: int = getattr(select, "POLLRDHUP", select.POLLHUP)
@@ -422,7 +422,7 @@ class Connection(asyncio.BufferedProtocol):
             self._be(login.principal or ANONYMOUS)
             return Answer(len(token).to_bytes(SIZE_BYTES, "big") + token)
         api_key = int.from_bytes(frame[:2], "big")
-        if api_key not in _OF_LOGINS:
+        if api_key not in OF_LOGINS:
             raise FormatError("login", f"API {api_key} came where its login was expected")
         parsed = await self._house.decode(frame, self._peer, broker=False)
         if parsed.api_key == API_VERSIONS:

@@ -150,7 +150,7 @@ class Login:
         return filled(response_entity(parsed), {"error_code": error, "mechanisms": self._settings.mechanisms})
 
     async def _authenticate(self, parsed: ParsedRequest) -> Any:
-        values: dict[str, Any] = {"auth_bytes": b"", "session_lifetime": 0, "error_message": None}
+        values: dict[str, Any] = {"auth_bytes": b"", "session_lifetime": 0, "error_message": ""}
         try:
             values["auth_bytes"] = await self._evaluated(parsed.message.auth_bytes)
         except SaslRefused as refused:

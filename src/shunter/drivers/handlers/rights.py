@@ -107,6 +107,8 @@ def _init_producer_id(call: Call) -> ErrorCode | None:
 
 
 _JUDGES: Final[Mapping[int, Callable[[Call], ErrorCode | None]]] = {INIT_PRODUCER_ID: _init_producer_id}
+JUDGED_BEFORE_PASSED_ON: Final = frozenset(_JUDGES)
+"""APIs that are passed on, and judged by rules of their own before."""
 
 
 def decoded(call: Call) -> Any:
