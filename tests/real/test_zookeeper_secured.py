@@ -7,6 +7,7 @@ import pytest
 from certificates import PASSWORD
 from zookeeper_place import LOGIN, secured_zookeeper
 
+from shunter.drivers import tls
 from shunter.drivers.zookeeper import ZooKeeperClient
 from shunter.drivers.zookeeper_access import ZooKeeperAccess
 from shunter.drivers.zookeeper_requests import Create, SessionLost
@@ -14,6 +15,7 @@ from shunter.drivers.zookeeper_rights import CREATE, DELETE, READ, WRITE, lackin
 from shunter.errors import DriverError
 from shunter.model.security import KeyStore, Secret, ZooKeeperLogin, ZooKeeperSecurity
 from shunter.testbed.waiting import PATIENCE, wait_until
+from shunter.testbed.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.real
 
@@ -160,3 +162,50 @@ async def test_a_restarted_server_lets_us_in_again_and_one_with_another_password
         await asyncio.to_thread(place.server.stop)
         place.jaas.write_text(known)
         await asyncio.to_thread(place.server.start)
+
+
+async def test_renewed_stores_count_at_the_next_connection(place, tmp_path, monkeypatch):
+    """A certificate that expires is replaced on disk, and nobody restarts the controller."""
+    monkeypatch.setattr(tls, "LOOKED_AT_SECONDS", 0.0)
+    store, trust = tmp_path / "key.pem", tmp_path / "trust.pem"
+    store.write_bytes((place.certificates.folder / "shunter.pem").read_bytes())
+    trust.write_bytes(place.foreign.authority.read_bytes())
+    settings = replace(place.tls, key_store=KeyStore("PEM", str(store)), trust_store=KeyStore("PEM", str(trust)))
+    access = ZooKeeperAccess(ZooKeeperSecurity(settings))
+
+    async def once() -> None:
+        client = ZooKeeperClient(place.secure, access=access, furnish=False)
+        await client.start(20.0)
+        assert await client.exists("/zookeeper") is not None
+        await client.close()
+
+    with pytest.raises(DriverError, match="its certificate is refused"):
+        await once()
+    trust.write_bytes(place.certificates.authority.read_bytes() + b"\n")
+    await once()
+    store.write_bytes((place.certificates.folder / "zookeeper.pem").read_bytes()[:100])
+    await once()
+
+
+async def test_a_server_that_wants_a_login_of_everybody(place, tmp_path):
+    """Those who log in get in; who has no login is told, and by what."""
+    properties = {
+        "authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+        "requireClientAuthScheme": "sasl",
+        "enforce.auth.enabled": "true",
+        "enforce.auth.schemes": "sasl",
+    }
+    options = (f"-Djava.security.auth.login.config={place.jaas}",)
+    with ZooKeeperServer(tmp_path / "strict", name="strict", properties=properties, java_options=options) as strict:
+        client = await opened(strict.connect_string, ZooKeeperSecurity(sasl=LOGIN))
+        assert await client.exists("/zookeeper") is not None
+        await client.close()
+        wrong = ZooKeeperLogin("kafka", Secret("another"))
+        assert "wrong password" in await refused(strict.connect_string, ZooKeeperSecurity(sasl=wrong))
+        nobody = ZooKeeperClient(strict.connect_string, access=ZooKeeperAccess(ZooKeeperSecurity()), furnish=False)
+        try:
+            await nobody.start(10.0)
+            with pytest.raises(DriverError, match=r"SESSIONCLOSEDREQUIRESASLAUTH.*name a login"):
+                await nobody.exists("/zookeeper")
+        finally:
+            await nobody.close()

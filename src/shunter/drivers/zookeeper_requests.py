@@ -25,6 +25,7 @@ NO_AUTH = -102
 BAD_VERSION = -103
 NODE_EXISTS = -110
 INVALID_ACL = -114
+SASL_REQUIRED = -124
 NOT_EMPTY = -111
 UNIMPLEMENTED = -6
 THROTTLED = -127
@@ -80,6 +81,8 @@ _MEANINGS = {
     NODE_EXISTS: " (it is there already)",
     NOT_EMPTY: " (it has children)",
     INVALID_ACL: " (it does not take the ACL)",
+    SASL_REQUIRED: ": it wants everybody to log in by SASL (SESSIONCLOSEDREQUIRESASLAUTH), and nothing says how we do; name a"
+    " login in zookeeper.sasl.jaas.config, or the brokers' JAAS file in java.security.auth.login.config",
 }
 """What an error code says of a znode."""
 
