@@ -19,7 +19,7 @@ from functools import partial
 from shunter.app.controller_logs import ControllerLogs
 from shunter.app.metrics import PrometheusPage, collect_metrics
 from shunter.app.private_files import keep_to_ourselves
-from shunter.app.security import Security
+from shunter.app.security import MetricsReaders, Security
 from shunter.app.settings import ControllerConfig, strange_variables
 from shunter.app.zookeeper_security import zookeeper_access
 from shunter.core.controller.events import SettingsChanged
@@ -68,7 +68,7 @@ _FIXED = (
     "zookeeper", "listener", "advertised_listener", "server_properties", "zookeeper_config",
     "cluster_action_networks", "administration_networks", "relay", "broker_id", "rack", "session_timeout_ms", "takeover",
     "takeover_cool_down_ms", "inter_broker_protocol_version", "inter_broker_listener", "metrics_port",
-    "metrics_host", "metrics_listener", "log_dir", "log_file_bytes", "log_files", "control_request_timeout_ms",
+    "metrics_host", "metrics_listener", "metrics_tokens", "log_dir", "log_file_bytes", "log_files", "control_request_timeout_ms",
     *(each.name for each in fields(WireLimits)),
 )  # fmt: skip
 """Settings of what is opened at the start."""
@@ -143,8 +143,13 @@ class ControllerProcess:
                 self.machine, self.loop, self.channels, self.lag, self.server, census.census, self.logs
             )
         )
-        self.metrics = MetricsEndpoint(page.render, self.readiness, census.take, lambda: self.supervisor.failure)
-        self.metrics_tls = self.security.metrics_tls(config.metrics_host, config.metrics_listener)
+        readers = None if config.metrics_tokens is None else MetricsReaders(config.metrics_tokens)
+        self.metrics = MetricsEndpoint(
+            page.render, self.readiness, census.take, lambda: self.supervisor.failure, readers
+        )
+        self.metrics_tls = self.security.metrics_tls(
+            config.metrics_host, config.metrics_listener, tokens=readers is not None
+        )
         self.manager = ServiceManager(os.environ, os.getpid(), self.readiness)
 
     async def run(self, stop: asyncio.Event) -> None:

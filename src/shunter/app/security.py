@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import Path
 
+from shunter.app.access_tokens import Tokens
 from shunter.app.private_files import tell_readers
 from shunter.app.settings import read_server_properties
 from shunter.core.authorizer import AclAuthorizer, Authorizer, NetworkAuthorizer
@@ -17,9 +19,10 @@ from shunter.drivers.rpc_server import Listener
 from shunter.drivers.scram_users import ScramUsers
 from shunter.drivers.tls import TlsContexts
 from shunter.drivers.token_validator import TokenValidator
-from shunter.errors import SettingsError
+from shunter.errors import FormatError, SettingsError
 from shunter.model.security import ClientAuth, SecurityProtocol, SecuritySettings
 
+_LOG = logging.getLogger(__name__)
 _SECURED = frozenset(each.value for each in SecurityProtocol if each is not SecurityProtocol.PLAINTEXT)
 
 
@@ -68,8 +71,8 @@ class Security:
         validator = None if rules is None else TokenValidator(rules)
         return ListenerGate(listener, settings, self.tls.get(listener), self.users.credential, validator)
 
-    def metrics_tls(self, host: str, listener: str | None) -> ssl.SSLContext | None:
-        """Give what secures metrics; None: they are plain HTTP on the loopback.
+    def metrics_tls(self, host: str, listener: str | None, *, tokens: bool = False) -> ssl.SSLContext | None:
+        """Give what secures metrics; None: they are plain HTTP on the loopback. `tokens`: readers have to show one.
 
         Raises:
             SettingsError: others on the network could read them.
@@ -77,16 +80,45 @@ class Security:
         if listener is None:
             if not _is_local(host):
                 raise SettingsError(
-                    f"metrics_host={host} would show metrics to everybody who reaches it: name a listener with"
-                    " ssl.client.auth=required as metrics_listener, or leave them on 127.0.0.1"
+                    f"metrics_host={host} would show metrics, or the tokens of who reads them, to everybody on the way:"
+                    " name a listener with TLS as metrics_listener, or leave them on 127.0.0.1"
                 )
             return None
         tls = self.tls.get(listener.upper())
         if tls is None:
             raise SettingsError(f"metrics_listener={listener}: no listener of that name speaks TLS")
-        if tls.settings.client_auth is not ClientAuth.REQUIRED and not _is_local(host):
-            raise SettingsError(f"metrics_listener={listener}: without ssl.client.auth=required everybody could read")
+        if not tokens and tls.settings.client_auth is not ClientAuth.REQUIRED and not _is_local(host):
+            told = "everybody could read without metrics_tokens or ssl.client.auth=required"
+            raise SettingsError(f"metrics_listener={listener}: {told}")
         return tls.server
+
+
+class MetricsReaders:
+    """Whoever has a token of any role may read; the file is read again when it changes.
+
+    Args:
+        path: of `shunter token`'s file.
+
+    Raises:
+        SettingsError: it can't be used.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._tokens = Tokens(path)
+        except FormatError as error:
+            raise SettingsError(f"metrics_tokens: {error}") from None
+
+    def __call__(self, token: str) -> bool:
+        """Judge a token; of a file that can't be read any more none is good."""
+        try:
+            known = bool(token) and self._tokens.person(token) is not None
+        except FormatError as error:
+            _LOG.error("metrics_tokens: %s", error)
+            return False
+        if not known:
+            _LOG.warning("somebody wanted to read metrics and showed no token that is good")
+        return known
 
 
 def _is_local(host: str) -> bool:

@@ -158,6 +158,9 @@ class ControllerConfig(BaseSettings):
     metrics_listener: str | None = Field(
         None, description="listener whose TLS metrics have, client certificates included; default: plain HTTP"
     )
+    metrics_tokens: Path | None = Field(
+        None, description="file of tokens, one of which whoever reads metrics has to show; default: none has to be"
+    )
     log_dir: str | None = Field(
         None, description="folder of the state-change log and the audit log; default: neither is kept"
     )

@@ -21,7 +21,8 @@ class MetricsEndpoint:
     """Serves what `render` gives, (content type, page), and what `ready` says: (whether we are, lines that say why).
 
     `prepare` may take its time before each page of metrics. `failure` says why the process has to end; None while every
-    task of it lives.
+    task of it lives. `may_read` judges a token, where one has to be shown; None: nobody has to. /health is for everybody,
+    since whoever probes it has no token.
     """
 
     def __init__(
@@ -30,11 +31,13 @@ class MetricsEndpoint:
         ready: Callable[[], tuple[bool, tuple[str, ...]]] = lambda: (True, ()),
         prepare: Callable[[], Awaitable[None]] | None = None,
         failure: Callable[[], BaseException | None] = lambda: None,
+        may_read: Callable[[str], bool] | None = None,
     ) -> None:
         self._render = render
         self._prepare = prepare
         self._ready = ready
         self._failure = failure
+        self._may_read = may_read
         self._server: asyncio.Server | None = None
 
     async def start(self, port: int, host: str = LOOPBACK, tls: ssl.SSLContext | None = None) -> int:
@@ -83,6 +86,8 @@ class MetricsEndpoint:
         path = rest.partition(b" ")[0].partition(b"?")[0]
         if method != b"GET":
             return "405 Method Not Allowed", "text/plain", b"only GET\n"
+        if path != b"/health" and self._may_read is not None and not self._may_read(_token(head)):
+            return "401 Unauthorized", "text/plain", b"show a token: Authorization: Bearer TOKEN (shunter token add)\n"
         if path == b"/ready":
             ready, lines = self._ready()
             page = "".join(f"{line}\n" for line in lines).encode()
@@ -95,3 +100,13 @@ class MetricsEndpoint:
             told = b"metrics are at /metrics, readiness is at /ready, liveness is at /health\n"
             return "404 Not Found", "text/plain", told
         return "200 OK", *self._render()
+
+
+def _token(head: bytes) -> str:
+    """Take the token out of a request's head; empty: it has none."""
+    for line in head.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        scheme, _, token = value.strip().partition(b" ")
+        if name.strip().lower() == b"authorization" and scheme.lower() == b"bearer":
+            return token.strip().decode("latin-1")
+    return ""

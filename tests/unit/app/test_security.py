@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import subprocess
 import sys
@@ -9,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from shunter.app.access_tokens import add_token, remove_token
 from shunter.app.client_configuration import configuration_of, stream_options
-from shunter.app.security import Security
+from shunter.app.security import MetricsReaders, Security
 from shunter.core.authorizer import NetworkAuthorizer
+from shunter.drivers.metrics_endpoint import MetricsEndpoint
 from shunter.drivers.rpc_server import parse_listener
 from shunter.errors import SettingsError
+from shunter.model.access import AccessRole
 
 
 @pytest.fixture
@@ -57,15 +61,47 @@ def test_metrics_are_local_or_for_whoever_shows_a_certificate(
     assert security.metrics_tls("::1", None) is None
     assert security.metrics_tls("10.0.0.5", "certified") is not None
     assert security.metrics_tls("localhost", "OPEN") is not None
+    assert security.metrics_tls("10.0.0.5", "OPEN", tokens=True) is not None
+    with pytest.raises(SettingsError, match="or the tokens of who reads them"):
+        security.metrics_tls("10.0.0.5", None, tokens=True)
     for host, listener, told in (
-        ("10.0.0.5", None, "metrics_host=10.0.0.5 would show metrics to everybody"),
-        ("10.0.0.5", "OPEN", "without ssl.client.auth=required everybody could read"),
+        ("10.0.0.5", None, "metrics_host=10.0.0.5 would show metrics, or the tokens"),
+        ("10.0.0.5", "OPEN", "everybody could read without metrics_tokens or ssl.client.auth=required"),
         ("127.0.0.1", "PLAINTEXT", "no listener of that name speaks TLS"),
     ):
         with pytest.raises(SettingsError, match=told):
             security.metrics_tls(host, listener)
     for name in ("server.properties", "store.pem"):
         assert f"{name} may be read by others on this machine" in caplog.text
+
+
+async def test_a_token_of_any_role_reads_metrics_until_it_is_removed(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    with pytest.raises(SettingsError, match=r"metrics_tokens: .*can't be read"):
+        MetricsReaders(file)
+    secret = add_token(file, "prometheus", AccessRole.READ, 1)
+    endpoint = MetricsEndpoint(lambda: ("text/plain", b"shunter_active 1\n"), may_read=MetricsReaders(file))
+    port = await endpoint.start(0)
+
+    async def status(path: str, header: str = "") -> int:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n{header}\r\n".encode())
+        answer = await reader.read()
+        writer.close()
+        return int(answer.split()[1])
+
+    try:
+        good = f"authorization: Bearer {secret}\r\n"
+        assert [await status(path, good) for path in ("/metrics", "/ready", "/nowhere")] == [200, 200, 404]
+        wrong = ("", f"Authorization: Basic {secret}\r\n", "Authorization: Bearer \r\n", "Authorization: Bearer x\r\n")
+        assert [await status("/metrics", each) for each in wrong] == [401] * 4
+        assert [await status("/ready"), await status("/health")] == [401, 200]
+        remove_token(file, "prometheus")
+        assert await status("/metrics", good) == 401
+        file.write_text("broken")
+        assert await status("/metrics", good) == 401
+    finally:
+        await endpoint.close()
 
 
 def test_a_clients_file_is_told_where_others_can_read_a_password_in_it(
