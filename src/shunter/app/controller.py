@@ -137,20 +137,21 @@ class ControllerProcess:
         self.lag = LoopLag()
         self.collector = IdleCollector(lambda: self.loop.stats.count)
         self.metrics_port: int | None = None
+        readers = None if config.metrics_tokens is None else MetricsReaders(config.metrics_tokens)
+        self.metrics = self._metrics(readers)
+        self.metrics_tls = self.security.metrics_tls(
+            config.metrics_host, config.metrics_listener, tokens=readers is not None
+        )
+        self.manager = ServiceManager(os.environ, os.getpid(), self.readiness)
+
+    def _metrics(self, readers: MetricsReaders | None) -> MetricsEndpoint:
         census = CensusTaker(lambda: self.machine.state, lambda: self.loop.stats.count)
         page = PrometheusPage(
             lambda: collect_metrics(
                 self.machine, self.loop, self.channels, self.lag, self.server, census.census, self.logs
             )
         )
-        readers = None if config.metrics_tokens is None else MetricsReaders(config.metrics_tokens)
-        self.metrics = MetricsEndpoint(
-            page.render, self.readiness, census.take, lambda: self.supervisor.failure, readers
-        )
-        self.metrics_tls = self.security.metrics_tls(
-            config.metrics_host, config.metrics_listener, tokens=readers is not None
-        )
-        self.manager = ServiceManager(os.environ, os.getpid(), self.readiness)
+        return MetricsEndpoint(page.render, self.readiness, census.take, lambda: self.supervisor.failure, readers)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set.

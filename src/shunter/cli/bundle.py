@@ -29,9 +29,9 @@ def bundle(out: Path, source: Path) -> None:
     Exit status: 0 it was made; 1 something could not be fetched or built.
 
     \b
-    Example:
-      shunter bundle /mnt/stick/shunter
-      sh /mnt/stick/shunter/install.sh /opt/shunter     # on the other machine
+    Examples:
+      shunter bundle shunter-bundle --source .
+    and on the other machine: sh shunter-bundle/install.sh /opt/shunter
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app.bundle import make_bundle  # noqa: PLC0415 - other commands need not wait for Spark
 

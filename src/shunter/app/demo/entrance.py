@@ -17,7 +17,7 @@ from shunter.wire.reassignments import AlteredPartition, AlteredTopic, AlterReas
 
 
 @dataclass(frozen=True, slots=True)
-class Entrance:
+class WayIn:
     """Addresses of the brokers, and the client library's settings for who makes topics and for who writes and reads."""
 
     bootstrap: str

@@ -18,7 +18,7 @@ from kafka import KafkaAdminClient
 
 from shunter.app.demo.account import Account, MovesSeen, ProvedOrNot, Screen
 from shunter.app.demo.cluster_proof import assignments_of, check_journal, check_nothing_ongoing, check_throttles
-from shunter.app.demo.entrance import Entrance
+from shunter.app.demo.entrance import WayIn
 from shunter.app.demo.executor_process import ExecutorProcess
 from shunter.app.demo.proof import check_assignments, check_records
 from shunter.app.demo.stage import (
@@ -53,7 +53,7 @@ class KRaftYard:
 
     screen: Screen
     folder: Path
-    entrance: Entrance
+    entrance: WayIn
     executor: ExecutorProcess
     originals: Mapping[TopicPartition, Replicas] = field(
         default_factory=lambda: {tp: original_of(tp) for tp in all_partitions()}
@@ -78,7 +78,7 @@ def run_kraft_demo(screen: Screen, *, keep: bool) -> int:
             folder, node_ids=FROM + TO, properties={"min.insync.replicas": 1}, progress=screen.detail
         ) as cluster:
             executor = ExecutorProcess(folder / "executor", cluster.bootstrap)
-            yard = KRaftYard(screen, folder, Entrance(cluster.bootstrap), executor)
+            yard = KRaftYard(screen, folder, WayIn(cluster.bootstrap), executor)
             with ExitStack() as stack:
                 stack.callback(yard.executor.kill)
                 account = _main_job(yard, stack)

@@ -20,7 +20,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 from kazoo.client import KazooClient
 
-from shunter.app.demo.entrance import Entrance
+from shunter.app.demo.entrance import WayIn
 from shunter.app.demo.stage import TOPICS
 from shunter.core.user_credentials import Upsertion, credential
 from shunter.drivers.clock import SystemClock
@@ -93,10 +93,10 @@ class Secrecy:
         }
 
     @property
-    def entrance(self) -> Entrance:
+    def entrance(self) -> WayIn:
         """For the demo's clients, at the brokers."""
         bootstrap = ",".join(f"{LOOPBACK}:{port}" for port in self._ports.values())
-        return Entrance(bootstrap, self._login("admin"), self._login("clients"))
+        return WayIn(bootstrap, self._login("admin"), self._login("clients"))
 
     def client(self, user: str, *, password: str | None = None) -> dict[str, Any]:
         """The client library's settings for somebody who asks Shunter itself."""

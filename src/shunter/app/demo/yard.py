@@ -16,7 +16,7 @@ from kafka import TopicPartition as ClientPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from shunter.app.demo.account import Account, ProvedOrNot, Screen
-from shunter.app.demo.entrance import Entrance, Lever, PlainLever, SecuredLever
+from shunter.app.demo.entrance import Lever, PlainLever, SecuredLever, WayIn
 from shunter.app.demo.gauge import Gauge
 from shunter.app.demo.proof import Leftovers, check_assignments, check_records
 from shunter.app.demo.secrecy import Secrecy
@@ -88,9 +88,9 @@ class Yard:
             raise DriverError("the controller was not started", retriable=False)
         return self.controller
 
-    def entrance(self, cluster: ZooKeeperCluster) -> Entrance:
+    def entrance(self, cluster: ZooKeeperCluster) -> WayIn:
         """How clients come in."""
-        return Entrance(cluster.bootstrap) if self.security is None else self.security.entrance
+        return WayIn(cluster.bootstrap) if self.security is None else self.security.entrance
 
     def lever(self) -> Lever:
         """How the controller is asked."""
