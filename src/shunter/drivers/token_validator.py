@@ -71,6 +71,8 @@ class TokenValidator:
             claims = self._claims(text, await self._key(header.get("kid")))
             subject = claims[self._rules.subject_claim]
             ends_at = float(claims["exp"])
+            if any(ends_at < float(claims.get(begin, ends_at)) for begin in ("iat", "nbf")):
+                raise SaslRefused("its token is not good: it ends before it begins")
         except (jwt.PyJWTError, DriverError) as error:
             raise SaslRefused(f"its token is not good: {error}") from None
         except (LookupError, TypeError, ValueError):

@@ -61,14 +61,15 @@ async def test_a_good_token_says_who_and_until_when(keys):
     assert 90 < known.ends_at - time.time() < 101
     by_curve = Secret(token(CURVE, "curve", "ES256", aud=["x", "other"]))
     assert (await validator.validate(by_curve)).subject == "ann"
-    with_skew = Secret(token(exp=int(time.time()) - 10))
+    with_skew = Secret(token(exp=int(time.time()) - 10, iat=int(time.time()) - 100))
     assert (await validator.validate(with_skew)).subject == "ann", "clocks may differ by 30 s"
     named = TokenValidator(rules(keys, subject_claim="client", audiences=(), issuer=None))
     assert (await named.validate(Secret(token(client="app", sub=7, aud=None, iss="x")))).subject == "app"
 
 
 BAD = {
-    "expired": lambda: token(exp=int(time.time()) - 100),
+    "expired": lambda: token(exp=int(time.time()) - 100, iat=int(time.time()) - 200),
+    "ended before it began": lambda: token(exp=int(time.time()) - 10),
     "for others": lambda: token(aud="else"),
     "by others": lambda: token(iss="else"),
     "no end": lambda: token(exp=None),
