@@ -139,12 +139,13 @@ def _refused(claim: str, expected: str, ask: Callable[[], object]) -> ProvedOrNo
 
 
 def _secret(yard: Yard, secrecy: Secrecy) -> ProvedOrNot:
-    """No log, journal or plan has a password in it; the files that were given have."""
+    """No log, journal or plan has a password in it; the files that were given have. Records are no logs."""
     secret = [password.encode() for password in secrecy.passwords.values()]
     files = [
         path
         for path in yard.folder.rglob("*")
-        if path.is_file() and path.name != "server.properties" and path.parent.name != "secrets"
+        if path.name != "server.properties" and not {"secrets", "data"} & set(path.relative_to(yard.folder).parts)
     ]
-    told = [path for path in files if any(each in path.read_bytes() for each in secret)]
-    return ProvedOrNot("no password is in a log or a journal", not told, ", ".join(map(str, told[:3])) or "none")
+    told = [path for path in files if path.is_file() and any(each in path.read_bytes() for each in secret)]
+    found = f"none in {len(files)} files" if not told else ", ".join(map(str, told[:3]))
+    return ProvedOrNot("no password is in a log or a journal", not told, found)
