@@ -68,7 +68,7 @@ _FIXED = (
     "zookeeper", "listener", "advertised_listener", "server_properties", "zookeeper_config",
     "cluster_action_networks", "administration_networks", "relay", "broker_id", "rack", "session_timeout_ms", "takeover",
     "takeover_cool_down_ms", "inter_broker_protocol_version", "inter_broker_listener", "metrics_port",
-    "metrics_host", "metrics_listener", "metrics_tokens", "log_dir", "log_file_bytes", "log_files", "control_request_timeout_ms",
+    "metrics_address", "metrics_listener", "metrics_tokens", "log_dir", "log_file_bytes", "log_files", "control_request_timeout_ms",
     *(each.name for each in fields(WireLimits)),
 )  # fmt: skip
 """Settings of what is opened at the start."""
@@ -140,7 +140,7 @@ class ControllerProcess:
         readers = None if config.metrics_tokens is None else MetricsReaders(config.metrics_tokens)
         self.metrics = self._metrics(readers)
         self.metrics_tls = self.security.metrics_tls(
-            config.metrics_host, config.metrics_listener, tokens=readers is not None
+            config.metrics_address, config.metrics_listener, tokens=readers is not None
         )
         self.manager = ServiceManager(os.environ, os.getpid(), self.readiness)
 
@@ -295,7 +295,7 @@ class ControllerProcess:
         if self.config.metrics_port is None:
             return
         try:
-            host = self.config.metrics_host
+            host = self.config.metrics_address
             self.metrics_port = await self.metrics.start(self.config.metrics_port, host, self.metrics_tls)
         except OSError as error:
             told = f"metrics_port {self.config.metrics_port} at {host} can't be opened: {error}"

@@ -80,7 +80,7 @@ class Security:
         if listener is None:
             if not _is_local(host):
                 raise SettingsError(
-                    f"metrics_host={host} would show metrics, or the tokens of who reads them, to everybody on the way:"
+                    f"metrics_address={host} would show metrics, or the tokens of who reads them, to everybody on the way:"
                     " name a listener with TLS as metrics_listener, or leave them on 127.0.0.1"
                 )
             return None

@@ -154,7 +154,7 @@ class ControllerConfig(BaseSettings):
         30_000, ge=100, description="how long a request may take to arrive and an answer to be read, ms"
     )
     metrics_port: int | None = Field(None, description="port for Prometheus metrics; default: none")
-    metrics_host: str = Field("127.0.0.1", description="address for metrics; another than the loopback's needs TLS")
+    metrics_address: str = Field("127.0.0.1", description="address for metrics; another than the loopback's needs TLS")
     metrics_listener: str | None = Field(
         None, description="listener whose TLS metrics have, client certificates included; default: plain HTTP"
     )

@@ -65,7 +65,7 @@ def test_metrics_are_local_or_for_whoever_shows_a_certificate(
     with pytest.raises(SettingsError, match="or the tokens of who reads them"):
         security.metrics_tls("10.0.0.5", None, tokens=True)
     for host, listener, told in (
-        ("10.0.0.5", None, "metrics_host=10.0.0.5 would show metrics, or the tokens"),
+        ("10.0.0.5", None, "metrics_address=10.0.0.5 would show metrics, or the tokens"),
         ("10.0.0.5", "OPEN", "everybody could read without metrics_tokens or ssl.client.auth=required"),
         ("127.0.0.1", "PLAINTEXT", "no listener of that name speaks TLS"),
     ):
