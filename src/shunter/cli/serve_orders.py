@@ -1,4 +1,4 @@
-"""What is asked of a service that runs: how things stand, and orders. They go through the socket in its state folder."""
+"""What is asked of a service that runs: how things stand, and orders. They go through the socket in its state folder, or over HTTP."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from shunter.app.exit_codes import ExitCode
-from shunter.app.service.local import ask_service, order_service
+from shunter.app.service.local import ServiceServer, ask_service, order_service
 from shunter.app.service.running import default_folder
 from shunter.cli.consent import agreed
 from shunter.cli.execution_display import say_json, told_bytes
@@ -23,18 +23,41 @@ from shunter.cli.tables import output_options, show_rows
 from shunter.errors import SettingsError
 from shunter.model.service import OrderKind, ServiceOrder
 
+Place = Path | ServiceServer
+
 
 def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a command be told where the service is; hands it `folder`."""
+    """Let a command be told where the service is; hands it `place`."""
+    file = click.Path(dir_okay=False, path_type=Path)
 
     @click.option(
         "--state-dir",
         type=click.Path(file_okay=False, path_type=Path),
         help="The folder that the service serves from.  [default: service in $SHUNTER_STATE]",
     )
+    @click.option(
+        "--server", metavar="URL", help="Ask over HTTP instead: http://HOST:PORT, as --listen of the service."
+    )
+    @click.option("--token-file", type=file, help="With --server: a file with the token.")
+    @click.option(
+        "--ca-file", type=file, help="With --server: a PEM file with the authorities.  [default: the system's]"
+    )
     @functools.wraps(command)
-    def wrapped(*args: Any, state_dir: Path | None, **rest: Any) -> Any:
-        return command(*args, folder=default_folder() if state_dir is None else state_dir, **rest)
+    def wrapped(
+        *args: Any,
+        state_dir: Path | None,
+        server: str | None,
+        token_file: Path | None,
+        ca_file: Path | None,
+        **rest: Any,
+    ) -> Any:
+        if server is None and (token_file or ca_file):
+            raise click.UsageError("--token-file and --ca-file are for --server")
+        if server is not None and state_dir is not None:
+            raise click.UsageError("--state-dir and --server: name one of them")
+        folder = default_folder() if state_dir is None else state_dir
+        place: Place = folder if server is None else ServiceServer(server, token_file, ca_file)
+        return command(*args, place=place, **rest)
 
     return wrapped
 
@@ -43,7 +66,7 @@ _cluster_option = click.option("--cluster", default="", help="Its name in the po
 
 
 def order_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options of every order; hands the command `folder`, `cluster`, and `signed`, a comment and a key."""
+    """Options of every order; hands the command `place`, `cluster`, and `signed`, a comment and a key."""
 
     @place_options
     @_cluster_option
@@ -66,11 +89,11 @@ class _Signed:
         self.as_json = as_json
 
 
-def _ask(folder: Path, ask: str, **parts: object) -> Any:
-    return asyncio.run(ask_service(folder, ask, **parts))
+def _ask(place: Place, ask: str, **parts: object) -> Any:
+    return asyncio.run(ask_service(place, ask, **parts))
 
 
-def _the_cluster(folder: Path, named: str) -> str:
+def _the_cluster(place: Place, named: str) -> str:
     """The cluster that is meant.
 
     Raises:
@@ -78,14 +101,14 @@ def _the_cluster(folder: Path, named: str) -> str:
     """
     if named:
         return named
-    names = [row["name"] for row in _ask(folder, "fleet")["clusters"]]
+    names = [row["name"] for row in _ask(place, "fleet")["clusters"]]
     if len(names) != 1:
         raise SettingsError(f"which cluster? There are {', '.join(names)}: name one by --cluster")
     return str(names[0])
 
 
-def _give(folder: Path, order: ServiceOrder, signed: _Signed) -> int:
-    done = asyncio.run(order_service(folder, order, signed.comment, signed.key))
+def _give(place: Place, order: ServiceOrder, signed: _Signed) -> int:
+    done = asyncio.run(order_service(place, order, signed.comment, signed.key))
     if signed.as_json:
         say_json({"event": "order", "by": "service", "key": signed.key, **done._asdict()})
     else:
@@ -93,8 +116,8 @@ def _give(folder: Path, order: ServiceOrder, signed: _Signed) -> int:
     return int(ExitCode.DONE)
 
 
-def _order(folder: Path, kind: OrderKind, cluster: str, signed: _Signed, *about: str, value: int | None = None) -> None:
-    leave_with(lambda: _give(folder, ServiceOrder(kind, _the_cluster(folder, cluster), about, value), signed))
+def _order(place: Place, kind: OrderKind, cluster: str, signed: _Signed, *about: str, value: int | None = None) -> None:
+    leave_with(lambda: _give(place, ServiceOrder(kind, _the_cluster(place, cluster), about, value), signed))
 
 
 # ---- looking
@@ -103,18 +126,18 @@ def _order(folder: Path, kind: OrderKind, cluster: str, signed: _Signed, *about:
 @click.command()
 @place_options
 @output_options
-def status(folder: Path, *, output: str) -> None:
+def status(place: Place, *, output: str) -> None:
     """Show the clusters of a service that runs: health, moves, what waits for approval.
 
     \b
     Example:
       shunter serve status --output table
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    leave_with(lambda: _status(folder, output))
+    leave_with(lambda: _status(place, output))
 
 
-def _status(folder: Path, output: str) -> int:
-    fleet = _ask(folder, "fleet")
+def _status(place: Place, output: str) -> int:
+    fleet = _ask(place, "fleet")
     rows = [
         {
             "cluster": row["name"],
@@ -149,7 +172,7 @@ def _told_cluster(row: Any) -> str:
 @_cluster_option
 @click.option("--all", "ended", is_flag=True, help="Those that are over, too.")
 @output_options
-def proposals(folder: Path, cluster: str, *, ended: bool, output: str) -> None:
+def proposals(place: Place, cluster: str, *, ended: bool, output: str) -> None:
     """List proposals: what each would move, and how far it has got.
 
     \b
@@ -158,7 +181,7 @@ def proposals(folder: Path, cluster: str, *, ended: bool, output: str) -> None:
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
 
     def work() -> int:
-        found = _ask(folder, "proposals", cluster=_the_cluster(folder, cluster), ended=ended)
+        found = _ask(place, "proposals", cluster=_the_cluster(place, cluster), ended=ended)
         keys = ("id", "state", "scope", "moves", "bytes", "leader_changes", "rollback_bytes", "reasons", "held_back")
         rows = [
             {**{key: view["proposal"][key] for key in keys}, "outcome": view["proposal"]["outcome"]} for view in found
@@ -183,7 +206,7 @@ def _told_proposal(row: Any) -> str:
 @click.option("--cluster", default="", help="Its name in the policy file.  [default: all]")
 @click.option("--most", type=click.IntRange(1, 10_000), default=50, help="So many of the latest events.")
 @output_options
-def events(folder: Path, cluster: str, most: int, *, output: str) -> None:
+def events(place: Place, cluster: str, most: int, *, output: str) -> None:
     """List what happened: conditions, proposals, orders and who gave them, the oldest first.
 
     \b
@@ -192,7 +215,7 @@ def events(folder: Path, cluster: str, most: int, *, output: str) -> None:
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
 
     def work() -> int:
-        found = _ask(folder, "timeline", cluster=cluster, most=most)["events"]
+        found = _ask(place, "timeline", cluster=cluster, most=most)["events"]
         keys = ("at_ms", "until_ms", "cluster", "kind", "subject", "who", "cause", "text")
         show_rows(output, [{key: each[key] for key in keys} for each in found], _told_event)
         return int(ExitCode.DONE)
@@ -212,27 +235,27 @@ def _told_event(row: Any) -> str:
 @click.command()
 @click.argument("proposal")
 @order_options
-def approve(folder: Path, cluster: str, proposal: str, signed: _Signed) -> None:
+def approve(place: Place, cluster: str, proposal: str, signed: _Signed) -> None:
     """Approve a proposal: it begins once nothing holds it back.
 
     \b
     Example:
       shunter serve approve rebalance-3f9a2c01de --comment "ticket 4711"
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _order(folder, OrderKind.APPROVE, cluster, signed, proposal)
+    _order(place, OrderKind.APPROVE, cluster, signed, proposal)
 
 
 @click.command()
 @click.argument("proposal")
 @order_options
-def decline(folder: Path, cluster: str, proposal: str, signed: _Signed) -> None:
+def decline(place: Place, cluster: str, proposal: str, signed: _Signed) -> None:
     """Decline a proposal: nothing of its scope is proposed again for declined-minutes.
 
     \b
     Example:
       shunter serve decline rebalance-3f9a2c01de --comment "not on a Friday"
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _order(folder, OrderKind.DECLINE, cluster, signed, proposal)
+    _order(place, OrderKind.DECLINE, cluster, signed, proposal)
 
 
 @click.command()
@@ -242,7 +265,7 @@ def decline(folder: Path, cluster: str, proposal: str, signed: _Signed) -> None:
 @click.option("--dry-run", is_flag=True, help="Say what it would move, and keep nothing.")
 @order_options
 def propose(
-    folder: Path,
+    place: Place,
     cluster: str,
     scope: str,
     items: tuple[str, ...],
@@ -264,10 +287,10 @@ def propose(
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     about = (scope, *items)
     if not dry_run:
-        _order(folder, OrderKind.PROPOSE, cluster, signed, *about, value=replicas)
+        _order(place, OrderKind.PROPOSE, cluster, signed, *about, value=replicas)
 
     def work() -> int:
-        view = _ask(folder, "sketch", cluster=_the_cluster(folder, cluster), about=about, value=replicas)
+        view = _ask(place, "sketch", cluster=_the_cluster(place, cluster), about=about, value=replicas)
         proposal = view["proposal"]
         if signed.as_json:
             say_json({"event": "sketch", **proposal})
@@ -288,7 +311,7 @@ _ALL_HELP = "Everything of the service (of one cluster with --cluster): nothing 
 @click.argument("partitions", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help=_ALL_HELP)
 @order_options
-def pause(folder: Path, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, everything: bool) -> None:
+def pause(place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, everything: bool) -> None:
     """Pause moves of these partitions; --all is the kill switch, which survives restarts.
 
     \b
@@ -296,25 +319,25 @@ def pause(folder: Path, cluster: str, partitions: tuple[str, ...], signed: _Sign
       shunter serve pause orders-3
       shunter serve pause --all --comment "incident 12"
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _pause_or_resume(folder, (OrderKind.PAUSE, OrderKind.PAUSE_ALL), cluster, partitions, signed, everything)
+    _pause_or_resume(place, (OrderKind.PAUSE, OrderKind.PAUSE_ALL), cluster, partitions, signed, everything)
 
 
 @click.command()
 @click.argument("partitions", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Lift `pause --all`.")
 @order_options
-def resume(folder: Path, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, everything: bool) -> None:
+def resume(place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, everything: bool) -> None:
     """Resume moves of these partitions; --all lifts the kill switch, and what was paused by name stays so.
 
     \b
     Example:
       shunter serve resume --all
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _pause_or_resume(folder, (OrderKind.RESUME, OrderKind.RESUME_ALL), cluster, partitions, signed, everything)
+    _pause_or_resume(place, (OrderKind.RESUME, OrderKind.RESUME_ALL), cluster, partitions, signed, everything)
 
 
 def _pause_or_resume(
-    folder: Path,
+    place: Place,
     kinds: tuple[OrderKind, OrderKind],
     cluster: str,
     partitions: Sequence[str],
@@ -324,49 +347,49 @@ def _pause_or_resume(
     if everything == bool(partitions):
         raise click.UsageError("name partitions, or --all: one of them")
     if everything:
-        leave_with(lambda: _give(folder, ServiceOrder(kinds[1], cluster), signed))
-    _order(folder, kinds[0], cluster, signed, *partitions)
+        leave_with(lambda: _give(place, ServiceOrder(kinds[1], cluster), signed))
+    _order(place, kinds[0], cluster, signed, *partitions)
 
 
 @click.command()
 @click.argument("partitions", nargs=-1)
 @yes_option
 @order_options
-def stop(folder: Path, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, yes: bool) -> None:
+def stop(place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, yes: bool) -> None:
     """Stop moves where they are; without PARTITIONS all that are open.
 
     \b
     Example:
       shunter serve stop orders-3 --cluster prod
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _turn(folder, OrderKind.STOP, cluster, partitions, signed, yes=yes)
+    _turn(place, OrderKind.STOP, cluster, partitions, signed, yes=yes)
 
 
 @click.command()
 @click.argument("partitions", nargs=-1)
 @yes_option
 @order_options
-def rollback(folder: Path, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, yes: bool) -> None:
+def rollback(place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, yes: bool) -> None:
     """Roll moves back to their original replicas; without PARTITIONS all that are open. Says first what that copies.
 
     \b
     Example:
       shunter serve rollback --yes
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _turn(folder, OrderKind.ROLL_BACK, cluster, partitions, signed, yes=yes)
+    _turn(place, OrderKind.ROLL_BACK, cluster, partitions, signed, yes=yes)
 
 
-def _turn(folder: Path, kind: OrderKind, named: str, partitions: Sequence[str], signed: _Signed, *, yes: bool) -> None:
+def _turn(place: Place, kind: OrderKind, named: str, partitions: Sequence[str], signed: _Signed, *, yes: bool) -> None:
     def work() -> int:
-        cluster = _the_cluster(folder, named)
+        cluster = _the_cluster(place, named)
         what = ", ".join(partitions) or f"all open moves of {cluster}"
         told = f"{kind.value} of {what}"
         if kind is OrderKind.ROLL_BACK:
-            cost = _ask(folder, "rollback-bytes", cluster=cluster, about=list(partitions))
+            cost = _ask(place, "rollback-bytes", cluster=cluster, about=list(partitions))
             told = f"{told}: at most {told_bytes(cost)} are copied again"
         if not agreed(told, "Do it?", yes=yes, as_json=signed.as_json):
             return int(ExitCode.REFUSED)
-        return _give(folder, ServiceOrder(kind, cluster, tuple(partitions)), signed)
+        return _give(place, ServiceOrder(kind, cluster, tuple(partitions)), signed)
 
     leave_with(work)
 
@@ -374,14 +397,14 @@ def _turn(folder: Path, kind: OrderKind, named: str, partitions: Sequence[str], 
 @click.command()
 @click.argument("rate", type=LIMIT)
 @order_options
-def limit(folder: Path, cluster: str, rate: int, signed: _Signed) -> None:
+def limit(place: Place, cluster: str, rate: int, signed: _Signed) -> None:
     """Change the throttle of what is under way; `none` lifts it.
 
     \b
     Example:
       shunter serve limit 20M --cluster prod
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _order(folder, OrderKind.LIMIT, cluster, signed, value=rate or None)
+    _order(place, OrderKind.LIMIT, cluster, signed, value=rate or None)
 
 
 # ---- intents
@@ -390,53 +413,53 @@ def limit(folder: Path, cluster: str, rate: int, signed: _Signed) -> None:
 @click.command()
 @click.argument("broker", type=click.IntRange(0))
 @order_options
-def drain(folder: Path, cluster: str, broker: int, signed: _Signed) -> None:
+def drain(place: Place, cluster: str, broker: int, signed: _Signed) -> None:
     """Let a broker hold nothing from now on; the service says when it is safe to remove.
 
     \b
     Example:
       shunter serve drain 3 --cluster prod
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _order(folder, OrderKind.DRAIN, cluster, signed, str(broker))
+    _order(place, OrderKind.DRAIN, cluster, signed, str(broker))
 
 
 @click.command()
 @click.argument("broker", type=click.IntRange(0))
 @order_options
-def undrain(folder: Path, cluster: str, broker: int, signed: _Signed) -> None:
+def undrain(place: Place, cluster: str, broker: int, signed: _Signed) -> None:
     """Take `drain` back; what has left the broker stays where it is until a balance brings something there.
 
     \b
     Example:
       shunter serve undrain 3 --cluster prod
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _order(folder, OrderKind.UNDRAIN, cluster, signed, str(broker))
+    _order(place, OrderKind.UNDRAIN, cluster, signed, str(broker))
 
 
 @click.command()
 @click.argument("broker", type=click.IntRange(0))
 @order_options
-def demote(folder: Path, cluster: str, broker: int, signed: _Signed) -> None:
+def demote(place: Place, cluster: str, broker: int, signed: _Signed) -> None:
     """Let a broker lead nothing from now on.
 
     \b
     Example:
       shunter serve demote 3 --cluster prod
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _order(folder, OrderKind.DEMOTE, cluster, signed, str(broker))
+    _order(place, OrderKind.DEMOTE, cluster, signed, str(broker))
 
 
 @click.command()
 @click.argument("broker", type=click.IntRange(0))
 @order_options
-def promote(folder: Path, cluster: str, broker: int, signed: _Signed) -> None:
+def promote(place: Place, cluster: str, broker: int, signed: _Signed) -> None:
     """Take `demote` back.
 
     \b
     Example:
       shunter serve promote 3 --cluster prod
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _order(folder, OrderKind.PROMOTE, cluster, signed, str(broker))
+    _order(place, OrderKind.PROMOTE, cluster, signed, str(broker))
 
 
 def _frozen_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -447,31 +470,31 @@ def _frozen_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command()
 @_frozen_options
 @order_options
-def freeze(folder: Path, cluster: str, topic: str, broker: int | None, signed: _Signed) -> None:
+def freeze(place: Place, cluster: str, topic: str, broker: int | None, signed: _Signed) -> None:
     """Let nothing of a topic or a broker change from the next plan on.
 
     \b
     Example:
       shunter serve freeze --topic payments
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _freeze(folder, (OrderKind.FREEZE_TOPIC, OrderKind.FREEZE_BROKER), cluster, topic, broker, signed)
+    _freeze(place, (OrderKind.FREEZE_TOPIC, OrderKind.FREEZE_BROKER), cluster, topic, broker, signed)
 
 
 @click.command()
 @_frozen_options
 @order_options
-def unfreeze(folder: Path, cluster: str, topic: str, broker: int | None, signed: _Signed) -> None:
+def unfreeze(place: Place, cluster: str, topic: str, broker: int | None, signed: _Signed) -> None:
     """Take `freeze` back.
 
     \b
     Example:
       shunter serve unfreeze --broker 7
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _freeze(folder, (OrderKind.UNFREEZE_TOPIC, OrderKind.UNFREEZE_BROKER), cluster, topic, broker, signed)
+    _freeze(place, (OrderKind.UNFREEZE_TOPIC, OrderKind.UNFREEZE_BROKER), cluster, topic, broker, signed)
 
 
 def _freeze(
-    folder: Path,
+    place: Place,
     kinds: tuple[OrderKind, OrderKind],
     cluster: str,
     topic: str,
@@ -481,33 +504,33 @@ def _freeze(
     if bool(topic) == (broker is not None):
         raise click.UsageError("--topic or --broker: name one of them")
     kind, about = (kinds[0], topic) if topic else (kinds[1], str(broker))
-    _order(folder, kind, cluster, signed, about)
+    _order(place, kind, cluster, signed, about)
 
 
 @click.command("set-replication")
 @click.argument("topic")
 @click.argument("replicas", type=click.IntRange(1), required=False)
 @order_options
-def set_replication(folder: Path, cluster: str, topic: str, replicas: int | None, signed: _Signed) -> None:
+def set_replication(place: Place, cluster: str, topic: str, replicas: int | None, signed: _Signed) -> None:
     """Let a topic have exactly so many replicas from now on; without REPLICAS take that back.
 
     \b
     Example:
       shunter serve set-replication orders 3 --cluster prod
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _order(folder, OrderKind.SET_REPLICATION, cluster, signed, topic, value=replicas)
+    _order(place, OrderKind.SET_REPLICATION, cluster, signed, topic, value=replicas)
 
 
 @click.command("clear-throttles")
 @order_options
-def clear_throttles(folder: Path, cluster: str, signed: _Signed) -> None:
+def clear_throttles(place: Place, cluster: str, signed: _Signed) -> None:
     """Remove replication throttles that no journal knows, while nothing is being moved.
 
     \b
     Example:
       shunter serve clear-throttles --cluster prod
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _order(folder, OrderKind.CLEAR_THROTTLES, cluster, signed)
+    _order(place, OrderKind.CLEAR_THROTTLES, cluster, signed)
 
 
 COMMANDS = (

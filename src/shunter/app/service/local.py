@@ -1,12 +1,16 @@
-"""What commands on the same host ask of the service, by the UNIX socket in its state folder."""
+"""What commands ask of the service: by the UNIX socket in its state folder, or over HTTP."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from shunter.app.service.front import Front
 from shunter.drivers.local_door import Answering, ask_at_door
+from shunter.drivers.service_api import ServiceServer, call_service
 from shunter.errors import DriverError
 from shunter.model.service import OrderDone, OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
 from shunter.views.service import service_json
@@ -53,21 +57,45 @@ async def _answer(front: Front, request: dict[str, Any], user: str) -> Any:
             raise ValueError(other)
 
 
-async def ask_service(folder: Path, ask: str, **parts: object) -> Any:
-    """Ask the service of a state folder something; the answer as JSON has it.
+async def ask_service(place: Path | ServiceServer, ask: str, **parts: Any) -> Any:
+    """Ask the service of a state folder, or at a URL, something; the answer as JSON has it.
 
     Raises:
         DriverError: nobody serves there.
         OrderRefused: there is no such cluster, or the service can't tell.
     """
-    told = await ask_at_door(folder / SOCKET, {"ask": ask, **parts})
+    if isinstance(place, ServiceServer):
+        return await asyncio.to_thread(_ask_server, place, ask, parts)
+    told = await ask_at_door(place / SOCKET, {"ask": ask, **parts})
     if "refusal" in told:
         raise OrderRefused(Refusal(told["refusal"]), told["text"])
     return told["answer"]
 
 
-async def order_service(folder: Path, order: ServiceOrder, comment: str, key: str) -> OrderDone:
-    """Give the service of a state folder an order.
+def _ask_server(server: ServiceServer, ask: str, parts: Mapping[str, Any]) -> Any:
+    """The same questions over HTTP; answers have the same form."""
+    cluster = str(parts.get("cluster", ""))
+    at = f"/clusters/{quote(cluster, safe='')}" if cluster else ""
+    match ask:
+        case "fleet":
+            return call_service(server, "GET", "/fleet")
+        case "proposals":
+            ended = "true" if parts.get("ended") else "false"
+            return call_service(server, "GET", f"{at}/proposals?ended={ended}")["proposals"]
+        case "timeline":
+            return call_service(server, "GET", f"{at}/timeline?{urlencode({'most': parts['most']})}")
+        case "rollback-bytes":
+            asked = urlencode([("partition", name) for name in parts["about"]])
+            return call_service(server, "GET", f"{at}/rollback-cost?{asked}")["bytes"]
+        case "order":
+            body = {name: parts[name] for name in ("about", "value", "comment")}
+            return call_service(server, "POST", f"{at or '/fleet'}/{parts['kind']}", body, parts["key"])
+        case _:
+            raise OrderRefused(Refusal.INVALID, f"{ask} can't be asked over HTTP: ask on the service's host")
+
+
+async def order_service(place: Path | ServiceServer, order: ServiceOrder, comment: str, key: str) -> OrderDone:
+    """Give the service of a state folder, or at a URL, an order.
 
     Raises:
         DriverError: nobody serves there, or it ended before it answered: the same key asks again without harm.
@@ -75,8 +103,11 @@ async def order_service(folder: Path, order: ServiceOrder, comment: str, key: st
     """
     parts = {"kind": order.kind.value, "cluster": order.cluster, "about": order.about, "value": order.value}
     try:
-        told = await ask_service(folder, "order", **parts, comment=comment, key=key)
+        told = await ask_service(place, "order", **parts, comment=comment, key=key)
     except DriverError as error:
         again = f"; ask again with --key {key}: what was carried out is not done twice" if error.retriable else ""
         raise DriverError(f"{error}{again}", retriable=error.retriable) from error
     return OrderDone(told["text"], told["proposal"])
+
+
+__all__ = ["SOCKET", "ServiceServer", "answering", "ask_service", "order_service"]

@@ -1,0 +1,82 @@
+"""A service's HTTP API, as a client: one request, one JSON answer. No redirection learns the token."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from shunter.errors import DriverError, FormatError, SettingsError
+from shunter.model.service import OrderRefused, Refusal
+
+WITHIN_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceServer:
+    """Where a service is: `http://HOST:PORT`, and a file with the token, where it wants one."""
+
+    url: str
+    token_file: Path | None = None
+    ca_file: Path | None = None
+
+
+def call_service(server: ServiceServer, method: str, path: str, body: object = None, key: str = "") -> Any:
+    """Call a route of `/api/v1`. Blocks.
+
+    Raises:
+        OrderRefused: the service refuses, with its own words.
+        DriverError: it does not answer, does not let us in, or is no service.
+        SettingsError, FormatError: the URL is none; a file can't be read.
+    """
+    parts = urlsplit(server.url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise SettingsError(f"--server {server.url}: http://HOST:PORT or https://HOST:PORT is wanted")
+    headers = {"Accept": "application/json", "Content-Type": "application/json"}
+    if key:
+        headers["Idempotency-Key"] = key
+    if server.token_file is not None:
+        headers["Authorization"] = f"Bearer {_read(server.token_file)}"
+    link: http.client.HTTPConnection
+    if parts.scheme == "https":
+        context = ssl.create_default_context(cafile=server.ca_file)
+        link = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=WITHIN_S, context=context)
+    else:
+        link = http.client.HTTPConnection(parts.hostname, parts.port, timeout=WITHIN_S)
+    try:
+        raw = None if body is None else orjson.dumps(body)
+        link.request(method, f"{parts.path.rstrip('/')}/api/v1{path}", raw, headers)
+        answer = link.getresponse()
+        told = answer.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise DriverError(f"{server.url}: {error}", retriable=True) from error
+    finally:
+        link.close()
+    return _answered(server, answer.status, told)
+
+
+def _answered(server: ServiceServer, status: int, raw: bytes) -> Any:
+    try:
+        document = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        document = None
+    if status == http.client.OK and document is not None:
+        return document
+    problem = document if isinstance(document, dict) else {}
+    told = str(problem.get("detail") or problem.get("title") or f"answered {status}: is it a service of Shunter's?")
+    kind = str(problem.get("type", "")).removeprefix("urn:shunter:")
+    if kind in {refusal.value for refusal in Refusal}:
+        raise OrderRefused(Refusal(kind), told)
+    raise DriverError(f"{server.url}: {told}", retriable=status >= http.client.INTERNAL_SERVER_ERROR)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise FormatError(str(path), f"can't be read: {error.strerror}") from error

@@ -1,0 +1,111 @@
+"""The service as an operator runs it: a process, and the commands that talk to it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from executor_process import SHUNTER, Running, Shunter
+
+from shunter.drivers.journal_sqlite import SqliteJournal
+from shunter.model.execution import MovePaused
+from shunter.testbed.waiting import wait_until
+
+SERVED = """
+[cluster.yard]
+bootstrap-server = "{bootstrap}"
+journal = "moves.journal"
+
+[cluster.yard.conditions]
+disk-band = {{ minutes = 0, begin-percent = 30, end-percent = 20 }}
+replicas-band = "off"
+leaders-band = "off"
+broker-empty = "off"
+leaders-away = "off"
+disk-full = "off"
+log-dir-full = "off"
+
+[cluster.yard.limits]
+frozen-topics = ["__*"]
+
+[cluster.yard.execution]
+throttle = "2K"
+
+[cluster.away]
+bootstrap-server = "127.0.0.1:1"
+
+[service]
+look-seconds = 2
+snapshots = "snapshots"
+"""
+
+
+class Service:
+    """`shunter serve FILE` with its state beside the file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.process: Running | None = None
+
+    def start(self) -> None:
+        place = ["--state-dir", str(self.folder / "s")]
+        self.process = Running([*SHUNTER, "serve", str(self.folder / "keeper.toml"), *place])
+        self.process.wait_for(
+            lambda: self.ask("status").returncode in (0, 1, 3) and self.rows("status"), about="it serves"
+        )
+
+    def kill_and_restart(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.start()
+
+    def stop(self) -> int:
+        """Tell it to end; its exit status."""
+        assert self.process is not None
+        self.process.process.terminate()
+        return self.process.end()
+
+    def wait_until_driven(self) -> None:
+        """Until the executor has the journal again, and takes orders."""
+
+        def asked() -> bool:
+            return self.ask("limit", "2K", "--cluster", "yard").returncode == 0
+
+        wait_until(asked, what="the cluster is driven", timeout_s=120)
+
+    def ask(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [*SHUNTER, "serve", *words, "--state-dir", str(self.folder / "s"), "--json"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    def rows(self, *words: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.ask(*words).stdout.splitlines()]
+
+    def proposals(self) -> list[dict[str, Any]]:
+        return self.rows("proposals", "--cluster", "yard", "--all")
+
+    def until(self, found: Callable[[list[dict[str, Any]]], bool], what: str) -> list[dict[str, Any]]:
+        seen: list[list[dict[str, Any]]] = []
+
+        def holds() -> bool:
+            seen.append(self.proposals())
+            return found(seen[-1])
+
+        wait_until(holds, what=what, timeout_s=150)
+        return seen[-1]
+
+
+def counts(executor: Shunter) -> dict[str, int]:
+    """How many moves are in which state, by the journal."""
+    status: dict[str, Any] = json.loads(executor.run("status", "--json").stdout.splitlines()[0])
+    return dict(status["counts"])
+
+
+def paused_at_ms(journal: Path) -> int:
+    """When the journal took the kill switch's order."""
+    with closing(SqliteJournal(journal, "reader")) as opened:
+        records = [(entry.at_ms, entry.record) for entry in opened.load()]
+    return next(at for at, record in records if isinstance(record, MovePaused) and record.paused)

@@ -1,0 +1,64 @@
+"""The commands over HTTP: the same questions, orders and refusals as by the socket, against the real API."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from shunter.app.access_tokens import AccessRole, add_token
+from shunter.app.keeper_policy import read_service_file
+from shunter.app.service.local import ServiceServer, ask_service, order_service
+from shunter.app.service.service import open_service
+from shunter.errors import DriverError, FormatError, SettingsError
+from shunter.model.service import OrderKind, OrderRefused, Refusal, ServiceOrder
+from shunter.web.server import WebOptions, serving
+
+DRAIN = ServiceOrder(OrderKind.DRAIN, "away", ("3",))
+
+
+def test_what_is_asked_over_http(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        (tmp_path / "k.toml").write_text('[cluster.away]\nbootstrap-server = "127.0.0.1:1"\n')
+        file = read_service_file(tmp_path / "k.toml")
+        (tmp_path / "secret").write_text(
+            add_token(tmp_path / "tokens.json", "anna", AccessRole.ADMINISTER, None) + "\n"
+        )
+        options = WebOptions(port=0, tokens=tmp_path / "tokens.json", audit=tmp_path / "audit.log")
+        async with open_service(file, tmp_path) as (service, front), serving(front, options) as address:
+            with pytest.raises(DriverError, match="token"):
+                await ask_service(ServiceServer(address), "fleet")
+            with pytest.raises(FormatError, match="can't be read"):
+                await ask_service(ServiceServer(address, tmp_path / "none"), "fleet")
+            server = ServiceServer(address, tmp_path / "secret")
+            fleet = await ask_service(server, "fleet")
+            assert [row["name"] for row in fleet["clusters"]] == ["away"]
+            done = await order_service(server, DRAIN, "old disks", "k1")
+            assert await order_service(server, DRAIN, "old disks", "k1") == done
+            (intent,) = service.keepers["away"].intents
+            assert (intent.who, intent.comment) == ("anna", "old disks")
+            assert (
+                "the fleet is paused" in (await order_service(server, ServiceOrder(OrderKind.PAUSE_ALL), "", "k2")).text
+            )
+            assert await ask_service(server, "proposals", cluster="away", ended=True) == []
+            told = await ask_service(server, "timeline", cluster="away", most=10)
+            assert [event["kind"] for event in told["events"]] == ["drain", "pause-all"]
+            assert await ask_service(server, "rollback-bytes", cluster="away", about=[]) == 0
+            with pytest.raises(OrderRefused, match="no cluster 'prod'") as refused:
+                await order_service(server, DRAIN._replace(cluster="prod"), "", "k3")
+            assert refused.value.refusal is Refusal.NOT_FOUND
+            with pytest.raises(OrderRefused, match="can't be asked over HTTP"):
+                await ask_service(server, "sketch", cluster="away")
+
+    asyncio.run(scenario())
+
+
+def test_a_url_that_is_none_and_a_server_that_is_not_there() -> None:
+    async def scenario() -> None:
+        with pytest.raises(SettingsError, match="http://HOST:PORT"):
+            await ask_service(ServiceServer("kafka1:8080"), "fleet")
+        with pytest.raises(DriverError, match="refused"):
+            await ask_service(ServiceServer("http://127.0.0.1:1"), "fleet")
+
+    asyncio.run(scenario())
