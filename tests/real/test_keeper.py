@@ -1,17 +1,22 @@
-"""The keeper on a real cluster: a lopsided topic is seen, a plan is proposed and executed, and the next look is content."""
+"""The keeper on a real cluster: a lopsided topic is seen, a plan is proposed and executed, and the next look is content.
+
+And the service: it proposes, is approved, moves, is killed with SIGKILL, goes on; its kill switch acts at once.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from executor_process import SHUNTER, Cluster, Shunter
-from live_producer import fill
+from live_producer import LiveProducer, fill
+from serve_process import SERVED, Service, counts, paused_at_ms
 
 from shunter.app.exit_codes import ExitCode
 from shunter.testbed.kraft import KRaftCluster
@@ -20,6 +25,8 @@ from shunter.testbed.waiting import wait_until
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 PARTITIONS = 12
+TILTED = 6
+PATIENCE = float(os.environ.get("SHUNTER_TEST_PATIENCE", "1"))
 AWAY = '\n[cluster.away]\nbootstrap-server = "127.0.0.1:1"\n'
 # This machine's disk may be full, and who leads right after a move is the brokers' matter.
 POLICY = """
@@ -100,3 +107,61 @@ def test_what_is_proposed_is_executed_and_the_next_look_is_content(kraft: KRaftC
         assert "== yard" in told.stdout
         assert "holds     drain: broker 3 is to be drained and holds " in told.stdout
         assert "held back drain: " in told.stdout
+        cluster.admin.delete_topics(["lopsided"])
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    made = Service(tmp_path)
+    yield made
+    if made.process is not None and made.process.process.poll() is None:
+        made.process.kill()
+
+
+def test_proposed_approved_killed_and_done(kraft: KRaftCluster, service: Service, tmp_path: Path) -> None:
+    (tmp_path / "keeper.toml").write_text(SERVED.format(bootstrap=kraft.bootstrap))
+    executor = Shunter(kraft.bootstrap, tmp_path / "moves.journal")
+    with closing(Cluster(kraft.bootstrap)) as cluster:
+        cluster.make("tilted", dict.fromkeys(range(TILTED), (1, 2)))
+        fill(kraft.bootstrap, "tilted", TILTED, 2_000_000)
+        wait_until(lambda: cluster.in_sync("tilted"), what="all are in sync", timeout_s=60)
+        with LiveProducer(kraft.bootstrap, "tilted", TILTED, every_s=0.02) as producer:
+            service.start()
+            (waiting,) = service.until(lambda rows: [row["state"] for row in rows] == ["waiting"], "it proposes")
+            assert waiting["scope"] == "rebalance"
+            assert cluster.ongoing() == 0, "nobody has approved it"
+            done = service.ask("approve", waiting["id"], "--cluster", "yard", "--comment", "go")
+            assert done.returncode == 0, done.stderr
+            wait_until(lambda: cluster.ongoing() > 0, what="it moves", timeout_s=60)
+            service.kill_and_restart()  # At 2 KB/s it has an hour to go.
+            service.wait_until_driven()
+            assert service.ask("pause", "--all").returncode == 0
+            wait_until(lambda: counts(executor).keys() <= {"paused", "done"}, what="all is paused", timeout_s=60)
+
+            service.kill_and_restart()
+            service.wait_until_driven()
+            assert {row["cluster"]: row["paused"] for row in service.rows("status")}.keys() == {"yard", "away"}
+            assert all(row["paused"] for row in service.rows("status"))
+            assert counts(executor).keys() <= {"paused", "done"}, "the switch outlived the service"
+            assert counts(executor)["paused"] > 0
+            assert service.ask("resume", "--all").returncode == 0
+            assert service.ask("limit", "none", "--cluster", "yard").returncode == 0
+            rows = service.until(lambda rows: {row["state"] for row in rows} <= {"done"}, "it is done")
+        assert [row["id"] for row in rows] == [waiting["id"]], "one plan, once"
+        assert sum(3 in replicas for replicas in cluster.replicas("tilted").values()) == waiting["moves"]
+        history = executor.run("history", "--json").stdout.splitlines()
+        assert [json.loads(line)["plans"] for line in history if "plans" in line] == [[waiting["id"]]]
+        assert producer.failures == []
+        assert producer.missing() == {}
+        assert cluster.throttles((1, 2, 3), ("tilted",)) == {}
+        away = next(row for row in service.rows("status") if row["cluster"] == "away")
+        assert away["state"] == "unreachable"
+        assert [*(tmp_path / "snapshots").glob("*.jsonl")]
+        told = [row for row in service.rows("events", "--cluster", "yard") if row["kind"] == "approve"]
+        assert [row["cause"] for row in told] == ["go"]
+        (thrown,) = (row["at_ms"] for row in service.rows("events") if row["kind"] == "pause-all")
+        paused_after_ms = paused_at_ms(tmp_path / "moves.journal") - thrown
+        print(f"the kill switch was in the journal after {paused_after_ms} ms")
+        assert paused_after_ms < 5_000 * PATIENCE, "a calm machine takes some tens of milliseconds"
+        assert service.stop() == 0
+        cluster.admin.delete_topics(["tilted"])
