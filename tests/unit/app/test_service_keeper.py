@@ -474,3 +474,26 @@ def test_the_kill_switch_does_not_wait_for_a_slow_disk(tmp_path: Path) -> None:
             assert store.switches().keys() == {"", "yard"}
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_switch_that_is_thrown_while_the_last_one_is_lifted_holds(tmp_path: Path, turns: int) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock())
+        store = MortalStore(tmp_path / "s")
+        async with Life(yard, store, policy(Mode.ACT)) as life:
+            await life.driven()
+            await life.keeper.look_once()
+            await life.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
+            await life.desk.carry_out(ServiceOrder(OrderKind.RESUME_ALL), ANNA)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await life.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), BEN)
+            for _ in range(50):
+                await life.records.read(lambda _store: None)
+            assert life.keeper.switch is not None
+            assert not life.keeper.switch.lifted
+            assert store.switches().keys() == {"", "yard"}
+            await life.until(lambda: all(yard.moves[at].paused for at in yard.open))
+
+    asyncio.run(scenario())

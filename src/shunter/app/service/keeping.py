@@ -510,7 +510,13 @@ class ClusterKeeper:
         resumed = tuple(partition_of(name) for name in paused if name not in switch.kept)
         if resumed:
             await driving.command(Command(CommandKind.RESUME, resumed, given_by=f"kill switch lifted by {switch.who}"))
+        # Somebody may throw it again at any moment: that switch is another one, and stays. The store writes in the order
+        # in which it is asked, so a switch that is thrown while this one is forgotten is written after that.
+        if self.switch is not switch:
+            return
         await self.parts.records.write(StoreBatch(switches_gone=(self.name,)))
+        if self.switch is not switch:
+            return
         self.switch = None
         async with self.lock:
             await self.reconcile()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from shunter.drivers.notifier import notify
 from shunter.errors import DriverError
 from shunter.model.service import HistoryEvent, Notifier
 
+LOG = logging.getLogger(__name__)
 MOST_WAITING = 1_000
 """Events that wait for one receiver; of more the oldest are left out, and the next message says how many."""
 TRIES = 3
@@ -53,7 +55,10 @@ class Notifications:
                     await self._came.wait()
                 event = queue.popleft()
                 left_out, self._left_out[at] = self._left_out[at], 0
-                self.trouble[at] = await self._sent(receiver, event, left_out, pool)
+                trouble = await self._sent(receiver, event, left_out, pool)
+                if trouble and not self.trouble[at]:
+                    LOG.warning("notifications don't get there: %s", trouble)
+                self.trouble[at] = trouble
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
