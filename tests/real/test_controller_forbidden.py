@@ -12,7 +12,12 @@ from shunter.testbed.waiting import wait_until
 from shunter.wire.reassignments import AlteredPartition, AlteredTopic, AlterReassignmentsRequest
 
 # kafka-python leaves sockets to the collector when a broker dies under it.
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.long,
+    pytest.mark.timeout(600),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 MAY_BE_READ = [make_digest_acl("owner", "secret", all=True), make_acl("world", "anyone", read=True)]
 
@@ -48,7 +53,6 @@ def reassign(yard, moves):
     }
 
 
-@pytest.mark.timeout(600)
 def test_a_topic_whose_znodes_may_not_be_written_holds_up_nobody(yard, owner):
     """A move and a broker's death meet them; when the ACL is as it was, the controller does what it could not do."""
     name = uuid.uuid4().hex[:8]
