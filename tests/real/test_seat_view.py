@@ -6,6 +6,7 @@ import threading
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.security import make_digest_acl
 
 from shunter.app.hand_back import HandBack
 from shunter.drivers.process_identity import this_process
@@ -133,6 +134,10 @@ def test_what_is_not_done_in_time_is_told_and_the_controller_leads_on(place):
         ):
             assert told in lines[0]
         assert lines[0].endswith("; and 1 more")
+        client.set_acls("/admin/reassignments", [make_digest_acl("owner", "secret", all=True)])
+        told = []
+        assert HandBack(connect, told.append, 0.0).run("nowhere:1", None, "finish") == 1
+        assert "ZooKeeper does not let us list /admin/reassignments" in told[0]
         assert lines[-1].startswith("Shunter goes on leading")
         assert child.poll() is None
         child.terminate()

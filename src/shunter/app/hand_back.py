@@ -113,11 +113,11 @@ class HandBack:
         while not _tried(holds):
             now = time.monotonic()
             if now - started >= self._timeout_s:
-                self._show(f"not within {self._timeout_s:g} s: {what}; there is {why_not()}")
+                self._show(f"not within {self._timeout_s:g} s: {what}; {_reason(why_not)}")
                 return False
             if now - told >= _TELL_SECONDS:
                 told = now
-                self._show(f"waiting until {what}: there is {why_not()}")
+                self._show(f"waiting until {what}: {_reason(why_not)}")
             time.sleep(_LOOK_SECONDS)
         return True
 
@@ -127,6 +127,14 @@ def _tried(holds: Callable[[], bool]) -> bool:
         return holds()
     except (DriverError, RequestRejected):
         return False
+
+
+def _reason(why_not: Callable[[], str]) -> str:
+    """Why something does not hold yet; ZooKeeper may not answer, or not let us read it, and that is why, too."""
+    try:
+        return f"there is {why_not()}"
+    except (DriverError, RequestRejected) as error:
+        return str(error)
 
 
 def _told(left: Sequence[str]) -> str:
