@@ -72,5 +72,7 @@ def test_what_a_bundle_has_is_what_is_locked() -> None:
         assert text.startswith(f"{name}==")
         assert "--hash=sha256:" in text
         assert "# via" not in text
+    lock = "numpy==2.4.6 ; python_version < '3.12' \\\n    --hash=sha256:a\nnumpy==2.5.0 \\\n    --hash=sha256:b\n    # via x\n"
+    assert locked_lines(lock, ["numpy"])["numpy"].count("numpy==") == 2, "pip takes the one that is for its Python"
     with pytest.raises(SettingsError, match="has no nobody: run scripts/lock"):
         locked_lines((ROOT / "requirements.lock").read_text(), ["nobody"])

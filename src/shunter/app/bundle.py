@@ -59,7 +59,10 @@ def make_bundle(out: Path, source: Path, progress: Callable[[str], None]) -> int
     asked.unlink()
     progress("building Shunter's own wheel")
     _pip_wheel(wheels, str(source))
-    (out / "requirements.txt").write_text(_requirements(wheels))
+    requirements = _requirements(wheels)
+    if lost := [name for name in names if f"{name}==" not in requirements]:
+        raise DriverError(f"no wheel came of {', '.join(lost)}: what is locked is for another Python", retriable=False)
+    (out / "requirements.txt").write_text(requirements)
     for version in VERSIONS:
         ensure_kafka(version, cache=cache, progress=progress)
     progress("fetching Spark's connectors to Kafka and Delta")
@@ -90,20 +93,20 @@ def dependencies(requirements: Iterable[str]) -> list[str]:
 
 
 def locked_lines(lock: str, names: Iterable[str]) -> Mapping[str, str]:
-    """Take packages out of a lock file, with their hashes, by name.
+    """Take packages out of a lock file, with their hashes, by name: of each all versions, and when each one counts.
 
     Raises:
         SettingsError: one is not there.
     """
-    entries = {
-        _normal(entry.partition("==")[0]): re.sub(r"(?m)^\s*#.*\n?", "", entry)
-        for entry in re.split(r"(?m)^(?=[A-Za-z0-9])", lock)
-        if "==" in entry.partition("\n")[0]
-    }
+    entries: dict[str, str] = {}
+    for entry in re.split(r"(?m)^(?=[A-Za-z0-9])", lock):
+        if "==" in entry.partition("\n")[0]:
+            name = _normal(entry.partition("==")[0])
+            entries[name] = entries.get(name, "") + re.sub(r"(?m)^\s*#.*\n?", "", entry).rstrip() + "\n"
     missing = [name for name in names if name not in entries]
     if missing:
         raise SettingsError(f"requirements.lock has no {missing[0]}: run scripts/lock")
-    return {name: entries[name].rstrip() + "\n" for name in names}
+    return {name: entries[name] for name in names}
 
 
 def _check(out: Path, source: Path) -> None:
