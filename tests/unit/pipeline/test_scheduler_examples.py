@@ -1,0 +1,50 @@
+"""The examples for Airflow and Dagster: neither is installed here, so their commands are read out of the files and parsed as ours."""
+
+from __future__ import annotations
+
+import ast
+import shlex
+from pathlib import Path
+from string import Template
+
+import click
+import pytest
+
+from shunter.cli.pipeline import pipeline
+
+EXAMPLES = Path(__file__).parent.parent.parent.parent / "docs" / "examples"
+ENVIRONMENT = {
+    "SHUNTER_LANDING": "landing", "SHUNTER_CLUSTER": "yard", "SHUNTER_PLANS": "plans",
+    "SHUNTER_BROKERS": "--broker kafka1:7071=1 --broker kafka2:7071=2",
+}  # fmt: skip
+
+
+def of_dagster() -> dict[str, str]:
+    """The table of stages in the file."""
+    tree = ast.parse((EXAMPLES / "dagster_shunter.py").read_text())
+    (table,) = (
+        node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "STAGES"
+    )
+    found: dict[str, str] = ast.literal_eval(table)
+    return found
+
+
+def of_airflow() -> dict[str, str]:
+    """What the file calls `stage` with."""
+    tree = ast.parse((EXAMPLES / "airflow_shunter.py").read_text())
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "stage"]
+    return {ast.literal_eval(call.args[0]): ast.literal_eval(call.args[1]) for call in calls}
+
+
+def test_both_run_the_same_commands() -> None:
+    assert of_dagster() == of_airflow()
+    assert len(of_dagster()) == 8
+
+
+@pytest.mark.parametrize("name", sorted(of_dagster()))
+def test_each_command_is_one_of_ours(name: str) -> None:
+    verb, *arguments = shlex.split(Template(of_dagster()[name]).substitute(ENVIRONMENT))
+    with click.Context(pipeline, obj={}) as context:
+        command = pipeline.get_command(context, verb)
+        assert command is not None, f"there is no `shunter pipeline {verb}`"
+        command.make_context(verb, arguments, parent=context)
