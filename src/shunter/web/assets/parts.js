@@ -107,7 +107,7 @@ export function Order({ label, title, kind = "", disabled, why, comment: asks = 
         ${asks && html`<label class="field">Comment <textarea rows="2" maxlength="2000" value=${comment} onInput=${(event) => setComment(event.target.value)}></textarea></label>`}
         ${problem && html`<p class="banner bad" role="alert">${problem}</p>`}
         <div class="actions"><button type="button" onClick=${close}>Cancel</button>
-          <button type="submit" class=${kind || "primary"} disabled=${busy} autofocus>${busy ? "…" : confirm || label}</button></div>
+          <button type="submit" class=${kind || "primary"} disabled=${busy}>${busy ? "…" : confirm || label}</button></div>
       </form></dialog>`}`;
 }
 

@@ -73,11 +73,12 @@ function History({ summary }) {
   if (all.at.length < 3) return null;
   const line = (label, more = {}) => ({ label, stroke: () => colour("busy"), width: 2, points: { show: false }, spanGaps: true, ...more });
   const scales = { x: { time: true } };
-  const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+  const far = summary.high_ms > 20 * 3_600_000 ? { day: "numeric", month: "short" } : {};
+  const clock = new Intl.DateTimeFormat("en-GB", { ...far, hour: "2-digit", minute: "2-digit" });
   return html`<div class="pair"><figure><figcaption>Rate since this page was opened</figcaption><${Chart} label="Bytes per second over time" height=${150} data=${rates}
       options=${() => ({ legend: { show: false }, cursor: { y: false }, scales: { ...scales, y: { range: (_plot, _low, high) => [0, (high || 1) * 1.15] } }, axes: [times(), axis({ size: 70, values: (_plot, values) => values.map(rate) })], series: [{}, line("rate", { fill: () => colour("busy-soft") })] })} /></figure>
     <figure><figcaption>When it was expected to end, and between when (80 %)</figcaption><${Chart} label="Expected end over time" height=${150} data=${ends}
-      options=${() => ({ legend: { show: false }, cursor: { y: false }, scales: { ...scales, y: { time: false } }, axes: [times(), axis({ size: 56, values: (_plot, values) => values.map((each) => clock.format(each * 1000)) })],
+      options=${() => ({ legend: { show: false }, cursor: { y: false }, scales: { ...scales, y: { time: false } }, axes: [times(), axis({ size: far.day ? 104 : 56, values: (_plot, values) => values.map((each) => clock.format(each * 1000)) })],
         bands: [{ series: [1, 2], fill: () => colour("busy-soft") }], series: [{}, line("latest", { stroke: "transparent" }), line("earliest", { stroke: "transparent" }), line("end")] })} /></figure></div>`;
 }
 
