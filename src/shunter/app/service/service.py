@@ -28,6 +28,7 @@ from shunter.app.throttles import clear_loose_throttles
 from shunter.core.keeper.sighting import Sighting
 from shunter.drivers.clock import SystemClock
 from shunter.drivers.service_store import ServiceSeat, ServiceStore, ServiceTaken, StoreDamaged, StoreFailed
+from shunter.drivers.together import run_together
 from shunter.errors import DriverError, ShunterError
 from shunter.model.service import (
     KeptProposal,
@@ -72,12 +73,10 @@ class ClusterService:
 
     async def run(self) -> None:
         """Look at all clusters and drive them, until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for keeper in self.keepers.values():
-                group.create_task(keeper.look_forever())
-                # Without the store nobody knows what somebody paused: what is under way is left to the clusters.
-                if not self.records.lost:
-                    group.create_task(keeper.drive_forever())
+        keepers = self.keepers.values()
+        # Without the store nobody knows what somebody paused: what is under way is left to the clusters.
+        driving = () if self.records.lost else keepers
+        await run_together(*(each.look_forever() for each in keepers), *(each.drive_forever() for each in driving))
 
     # ---- what the front asks
 

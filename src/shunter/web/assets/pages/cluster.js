@@ -96,7 +96,7 @@ function Keeper({ view, name }) {
       <div><strong>${words(each.condition)}</strong> <${Chip} kind=${MODES[mode]} title="What the policy lets this condition do">${mode}</${Chip}>
         <span class="dim">${each.since_ms ? html` since <${Moment} at=${each.since_ms} />` : " seen first now"}${each.minutes < each.wanted_minutes ? `, ${each.minutes} of ${each.wanted_minutes} minutes` : ""}</span></div>
       <p>${each.text}</p>${why.length > 0 && html`<p class="dim">Nothing is done now: ${why.join("; ")}.</p>`}</li>`)}</ul>
-    ${prospects.length > 0 && html`<h3>What it would do</h3><ul class="conditions">${prospects.map((each) => html`<li><div><strong>${words(each.scope)}</strong>
+    ${prospects.length > 0 && html`<h3>What it would do</h3><ul class="conditions">${prospects.map((each) => html`<li><div><strong>${words(each.scope)}</strong>${" "}
       <span class="dim">${each.partitions ? `${count(each.moves, "replica")} to copy, ${bytes(each.bytes)}; ${count(each.leader_changes, "partition")} with another preferred leader` : `the planner finds nothing that mends ${each.conditions.map(words).join(", ")}`}</span>
       ${each.ready && html` <${Chip} kind="busy">ready</${Chip}>`}</div>
       ${each.held_back.map((why) => html`<p class="dim">Held back: ${why}</p>`)}${each.undone.slice(0, 3).map((why) => html`<p class="dim">Not done: ${why}</p>`)}</li>`)}</ul>
