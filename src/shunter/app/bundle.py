@@ -72,7 +72,9 @@ def make_bundle(out: Path, source: Path, progress: Callable[[str], None]) -> int
         shutil.rmtree(cache / left, ignore_errors=True)
     (out / "install.sh").write_text(_INSTALL)
     files = sorted(path for path in out.rglob("*") if path.is_file())
-    (out / SHA256SUMS).write_text("".join(f"{_sha256(path)}  {path.relative_to(out)}\n" for path in files))
+    # Ivy and the testbed write notes beside their jars anew; what is run or installed stays as it is.
+    kept = [path for path in files if path.parent == out or path.suffix in {".whl", ".jar"}]
+    (out / SHA256SUMS).write_text("".join(f"{_sha256(path)}  {path.relative_to(out)}\n" for path in kept))
     return sum(path.stat().st_size for path in files)
 
 

@@ -231,3 +231,15 @@ async def test_metrics_are_read_by_whoever_shows_a_certificate_and_by_nobody_els
         assert await read(None) == b""
     finally:
         await endpoint.close()
+
+
+async def test_a_refused_login_is_told_over_tls_too_before_the_connection_ends(served):
+    authority = certificate("authority")
+    settings = TlsSettings(KeyStore("PEM", text=Secret(pem(certificate("server", authority)).decode())))
+    security = ListenerSecurity(SecurityProtocol.SASL_SSL, settings, SaslSettings(("PLAIN",), USERS))
+    port = await served(security, TlsContexts(settings, "SECURED"))
+    trusting = ssl.create_default_context(cadata=authority[0].public_bytes(Encoding.PEM).decode())
+    for _ in range(5):
+        one = await client(port, trusting)
+        assert (await logged_in(one, "ann", "guessed")).error_code == 58
+        one.writer.close()

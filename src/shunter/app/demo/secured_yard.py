@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
@@ -97,6 +98,10 @@ def _back_by_executor(yard: Yard, secrecy: Secrecy, cluster: ZooKeeperCluster, a
 def _refusals(screen: Screen, secrecy: Secrecy) -> tuple[ProvedOrNot, ...]:
     """Whoever does not belong is refused, in the words that clients know."""
     screen.step("asking Shunter for what nobody may have")
+    # The client library says why it does not get in by its log alone, which the demo keeps quiet; our client listens to it.
+    overheard = logging.getLogger("kafka.net")
+    overheard.setLevel(logging.WARNING)
+    overheard.addHandler(logging.NullHandler())
     move = {ClientPartition(TOPICS[0], 0): [1, 2]}
     asked: tuple[tuple[str, str, Callable[[], object]], ...] = (
         (
