@@ -470,8 +470,9 @@ class Moves:
         move = draft.reassignment(tp)
         if tp.topic in draft.state.deleting:
             return
-        left = any((broker, tp) not in draft.written_off for broker in self.undeleted.get(tp, ()))
-        if move is not None and move.phase is Phase.DROPPING and not left:
+        # What this draft drops itself is not acknowledged either.
+        left = {broker for broker in self.undeleted.get(tp, ()) if (broker, tp) not in draft.written_off}
+        if move is not None and move.phase is Phase.DROPPING and not left and not draft.dropped.get(tp):
             draft.close(tp)
 
     def close_for_deletion(self, draft: Draft, tp: TopicPartition) -> None:

@@ -229,3 +229,23 @@ def test_a_record_is_closed_when_one_broker_owes_and_the_other_answers_while_tha
     world.feed(RequestAnswered(stops[3].request_id, 3))
     world.release_writes()
     assert TP not in world.store.reassignments
+
+
+def test_a_record_stays_until_what_its_last_step_drops_is_deleted_too():
+    """Found by world 95378143: a debt of an earlier step became durable, and the last step was in the very next write."""
+    world = Harness().start()
+    world.create("t", [(4, 1)])
+    world.propose(TP, (4,))
+    world.silent.update((1, 4))
+    world.reassign({TP: (3,)})
+    (stop,) = [request for id_, request in world.unanswered if id_ == 1 and isinstance(request, SendStopReplica)]
+    world.hold_writes = True
+    world.feed(RequestAnswered(stop.request_id, 1, ErrorCode.STALE_BROKER_EPOCH))
+    world.catch_up(TP, 3)
+    world.release_writes()
+    assert world.replicas(TP) == (3,)
+    assert world.store.reassignments[TP].phase is Phase.DROPPING
+    world.silent.clear()
+    world.fail_over()
+    assert (4, TP) in world.deleted
+    assert not world.store.reassignments
