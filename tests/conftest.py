@@ -29,6 +29,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"tests with Spark: {seconds:.0f} s of it, on {len(os.sched_getaffinity(0))} cores")
 
 
+@pytest.fixture(autouse=True)
+def umask_as_it_was() -> Iterator[None]:
+    """A command that a test runs in this process makes its files private; the next test's files are as usual."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    os.umask(before)
+
+
 @pytest.fixture
 def free_port() -> int:
     """A port that was free a moment ago."""

@@ -250,6 +250,7 @@ def test_no_password_is_in_anything_that_a_run_leaves(secured: KRaftCluster, pla
     left.mkdir(mode=0o700)
     at = Shunter(secured.bootstrap, left / "moves.journal", state=left / "state")
     good = ("--command-config", login(tmp_path, "admin", USERS["admin"]))
+    (tmp_path / "admin.properties").chmod(0o644)
     wrong = ("--command-config", login(tmp_path, "tool", f"{PLANTED}-wrong"))
     said: list[str] = []
     for status, arguments in (

@@ -110,7 +110,9 @@ def undo(
     regretted = not stops and _regretted(move, dropped, seen, live)
     if kept == step.adding and not regretted and (kept or step.after == step.before):
         return None
-    after = folded(step.before + kept, move.goal) if regretted else step.before + kept
+    after = step.before + kept
+    if regretted:
+        after = completable(move, folded(after, move.goal), seen, live, min_isr)
     if after == step.after and not step.cancels:
         return None
     healthy = tuple(broker for broker in step.before if broker in seen.isr and broker in live)
@@ -118,7 +120,7 @@ def undo(
     heard = not running or not dropped or not set(step.before + step.adding) <= set(after)
     # A cancel of what has just ended unseen does nothing. Another target would copy back what a pause only puts off.
     harmless = put_off and not kept
-    if len(healthy) == len(step.before) and heard and not harmless:
+    if (len(healthy) == len(step.before) or regretted) and heard and not harmless:
         return Begin(step.before, after, "put off: paused" if put_off else _turned(move))
     if kept and not stops:
         return None

@@ -584,6 +584,18 @@ def test_a_pause_takes_back_no_step_that_has_ended_unseen() -> None:
     assert put_off.cancels, "a cancel of what is over does nothing"
 
 
+def test_a_greater_target_takes_the_place_of_a_step_that_was_never_taken_on() -> None:
+    """Found by simulation: one replica that stays was out of sync, so the step to the former target was asked for again."""
+    rig = Rig(Yard({"t": [(1, 3)]}))
+    rig.submit(("t", 0, (2,)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
+    begun(rig)
+    move = rig.core.state.moves[T0]
+    move.target = (3, 2, 1)
+    turned = undo(move, ObservedPartition((1, 3), (1,), 1, (3,)), frozenset({1, 2, 3}), 1, running=False)
+    assert isinstance(turned, Begin)
+    assert (turned.after, turned.cancels) == ((3, 2, 1), False)
+
+
 def test_a_journal_of_another_cluster_is_refused() -> None:
     rig = Rig(Yard({"t": [(1, 2, 3)]}))
     rig.submit(("t", 0, (4, 2, 3)))
