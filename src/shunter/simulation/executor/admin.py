@@ -53,6 +53,8 @@ class Network:
     reachable: bool = True
     forbidden: bool = False
     """Whether a permission was withdrawn."""
+    mended_us: int = -1
+    """When it was mended last."""
 
     @property
     def steady(self) -> bool:

@@ -287,6 +287,7 @@ class ExecutorFaults:
         network = self.world.network
         network.lost = network.unanswered = network.doubled = 0.0
         network.reachable, network.forbidden = True, False
+        network.mended_us = self.world.scheduler.now_us
 
     # ---- the end of phase one
 

@@ -76,6 +76,8 @@ class ObservedJournal(Protocol):
 class ObservedNetwork(Protocol):
     """The way between executors and the cluster."""
 
+    mended_us: int
+
     @property
     def steady(self) -> bool:
         """Whether nothing is lost or refused on the way."""

@@ -28,6 +28,8 @@ WINDOW_US = 6 * SECOND
 """Between the look at the lease and the request (docs/executor.md, "the window that remains")."""
 HELD_US = 10 * SECOND
 """So soon a paused copy has to be held, or cancelled, where nothing fails."""
+UNANSWERED_US = 5 * SECOND
+"""With what a pause is given, as long as a client waits for an answer, and a little more."""
 QUEUE_BOUND = 5_000
 TASKS_BOUND = 200
 EVENTS_A_SECOND = 3_000
@@ -267,7 +269,10 @@ class ExecutorRules:
         if move is None or not move.paused or found.mover != OURS or process is None:
             return
         since_us = world.scheduler.now_us - HELD_US
-        well = max(move.paused_us, process.drives_since_us, world.hindered_us) < since_us and world.network.steady
+        # What was lost on its way is waited for as long as clients wait, also when the way is mended.
+        mended_us = world.network.mended_us + UNANSWERED_US
+        well = max(move.paused_us, process.drives_since_us, world.hindered_us, mended_us) < since_us
+        well = well and world.network.steady
         keys = (
             ThrottleKey("broker", str(broker), FOLLOWER_RATE),
             ThrottleKey("topic", found.tp.topic, FOLLOWER_REPLICAS),
