@@ -182,12 +182,9 @@ class Submissions:
         """Take out of the znodes what waits in them, durably: whoever comes next must not begin it."""
         withdrawn = draft.withdraw(tp, before.requests)
         legacy, extra = self.state.legacy, self.state.extra
-        if (
-            legacy is not None
-            and legacy.czxid == before.legacy
-            and tp in draft.legacy_listed
-            and draft.reassignment(tp) is None
-        ):
+        moving = draft.unfinished(tp)  # One of the legacy znode takes its entry with it when it ends.
+        waits = legacy is not None and legacy.czxid == before.legacy and tp in draft.legacy_listed
+        if waits and (moving is None or not moving.legacy):
             self.moves.forget_legacy(draft, {tp})
             withdrawn = True
         if extra is not None and extra.czxid == before.extra and tp in draft.extra_listed:
