@@ -47,6 +47,7 @@ def arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", choices=tuple(SIDES), help="one of the two")
     parser.add_argument("--session-ms", type=int, default=6_000, help="of controllers and brokers alike")
     return parser.parse_args()
 
@@ -149,7 +150,7 @@ def shunters(folder: Path, session_ms: int, rounds: int) -> Iterator[Round]:
             controllers[id_] = made
             stack.callback(made.stop)
         controllers[1_000].start()
-        stand_by(controllers[1_001])
+        join(controllers[1_001], controllers[1_000])
 
     with (
         ZooKeeperCluster(
@@ -158,11 +159,11 @@ def shunters(folder: Path, session_ms: int, rounds: int) -> Iterator[Round]:
         watching(cluster.zookeeper_connect) as client,
     ):
         for number in range(rounds):
-            # Where a broker was faster, the standby takes the controllership from it.
-            wait_until(lambda: active_of(client) in controllers, what="a Shunter leads", timeout_s=BOUND_SECONDS)
             active = controllers[active_of(client)]
             yield one_round(cluster, client, f"failover-{number}", [active, cluster.brokers[1]], 1)
-            stand_by(active)
+            # Where a broker was faster, the standby takes the controllership from it.
+            wait_until(lambda: active_of(client) in controllers, what="a Shunter leads", timeout_s=BOUND_SECONDS)
+            join(active, controllers[active_of(client)])
             cluster.brokers[1].start()
             cluster.wait_for_metadata()
 
@@ -172,15 +173,21 @@ def active_of(client: KazooClient) -> int:
     return int(str(document(client, "/controller").get("brokerid", -1)))
 
 
-def stand_by(controller: ShunterController) -> None:
-    """Launch a controller, and wait until it says that it is a standby."""
-    controller.launch()
-    wait_until(lambda: "standing by:" in controller.log_tail(), what="it stands by", timeout_s=BOUND_SECONDS)
+def join(controller: ShunterController, other: ShunterController) -> None:
+    """Start a controller beside another: it takes the seat, and the other becomes its standby."""
+    controller.start()
+    wait_until(lambda: "standing by:" in other.log_tail(1), what="the other stands by", timeout_s=BOUND_SECONDS)
 
 
 def properties(session_ms: int) -> dict[str, object]:
     """What all brokers have."""
     return {"zookeeper.session.timeout.ms": session_ms, "offsets.topic.replication.factor": 1}
+
+
+SIDES: dict[str, tuple[str, Callable[[Path, int, int], Iterator[Round]]]] = {
+    "shunter": ("Shunter, with a standby", shunters),
+    "apache": ("Apache", apaches),
+}
 
 
 def main() -> None:
@@ -193,7 +200,9 @@ def main() -> None:
     )
     print(f"| controller | {' | '.join(EVENTS)} | from controller to leader | controllers |")
     print("| --- | ---: | ---: | ---: | ---: | --- |")
-    for name, measure in (("Shunter, with a standby", shunters), ("Apache", apaches)):
+    for side, (name, measure) in SIDES.items():
+        if asked.only not in {None, side}:
+            continue
         with tempfile.TemporaryDirectory() as folder:
             try:
                 found = list(measure(Path(folder), asked.session_ms, asked.rounds))

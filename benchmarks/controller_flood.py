@@ -3,7 +3,8 @@
     python benchmarks/controller_flood.py [--partitions 100000] [--clients 3000] [--seconds 30]
 
 A real ZooKeeper and a real controller, each a process of its own; simulated brokers in this process; the clients in
-processes of their own, at the lowest priority, for real ones have processors of their own. One broker changes the ISR
+processes of their own that run only while nobody else wants to (SCHED_IDLE), for real ones have processors of their own;
+at the lowest priority alone they would still keep ZooKeeper's threads waiting, at each of them. One broker changes the ISR
 of a partition forty times a second on a connection that stays open, and twice a second on a new one (versions first, as
 brokers do). Phases take turns: calm, flood, calm, flood. Clients ask for the metadata of all topics, of one topic, of
 no topic, for all reassignments, for the cluster and for the versions; they read as fast as they can and ask again at
@@ -188,7 +189,7 @@ class Flooder:
 
 def flood(port: int, clients: range, addresses: int, tls: bool, pipe: Pipe) -> None:
     """A process of clients."""
-    os.setpriority(os.PRIO_PROCESS, 0, 19)
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, len(clients) + 200)), hard))
     asyncio.run(Flooder(port, clients, addresses, tls).run(pipe))

@@ -6,6 +6,7 @@
 
 Spark generates the input itself (not counted). Each step's wall time is printed with the processor time that the JVM
 spent meanwhile, since a machine that others use as well shows in the one and not in the other. One JSON line at the end.
+`--stages` adds a line for each of Spark's stages that took longer than a second, from Spark's event log.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -32,6 +34,10 @@ from shunter.pipeline.sources.tables import read_table
 HOURS = {"wide": 30, "year": 8_760}
 START = 1_704_067_200
 NOW = datetime(2025, 3, 1, tzinfo=UTC)
+EVENT_LOG = {
+    f"spark.eventLog.{name}": value
+    for name, value in (("enabled", "true"), ("rolling.enabled", "false"), ("compress", "false"))
+}
 
 
 def main() -> None:
@@ -44,6 +50,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=None, help="where to work; default: a folder that is removed")
     parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
     parser.add_argument("--input", type=Path, default=None, help="samples to use; made there first if it is not there")
+    parser.add_argument("--stages", action="store_true", help="write Spark's event log, and print what its stages took")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="shunter-scale-", dir=arguments.folder))
     spark = open_session(
@@ -54,6 +61,7 @@ def main() -> None:
             conf={
                 "spark.local.dir": str(folder),
                 "spark.log.level": "ERROR",
+                **(EVENT_LOG | {"spark.eventLog.dir": str(folder)} if arguments.stages else {}),
                 **{name: value for name, _, value in (entry.partition("=") for entry in arguments.conf)},
             },
         )
@@ -64,6 +72,10 @@ def main() -> None:
             generate(spark, arguments.shape, arguments.rows).write.parquet(str(samples))
         found = measure(spark, arguments.shape, arguments.rows, folder, samples)
         print(json.dumps(found | {"cores": arguments.cores}))
+        application = spark.sparkContext.applicationId
+        spark.stop()
+        if arguments.stages:
+            print(*stages(folder / application), sep="\n")
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)
@@ -120,6 +132,36 @@ def ingest(spark: SparkSession, lake: Lake, folder: Path) -> None:
     ingest_files(
         spark, lake, [str(folder)], "parquet", lambda s, p: read_table(s, p, "parquet"), now=NOW, options=options
     )
+
+
+def stages(event_log: Path) -> Iterator[str]:
+    """What each stage of a second or more took: its tasks' seconds, of these in the processor and in garbage collection, bytes."""
+    longest: dict[int, float] = {}
+    for line in event_log.read_text().splitlines():
+        event = json.loads(line)
+        if event["Event"] == "SparkListenerTaskEnd":
+            took = (event["Task Info"]["Finish Time"] - event["Task Info"]["Launch Time"]) / 1000
+            longest[event["Stage ID"]] = max(longest.get(event["Stage ID"], 0), took)
+        if event["Event"] != "SparkListenerStageCompleted":
+            continue
+        stage = event["Stage Info"]
+        found = {one["Name"].removeprefix("internal.metrics."): one["Value"] for one in stage["Accumulables"]}
+        wall = (stage["Completion Time"] - stage["Submission Time"]) / 1000
+        if wall < 1:
+            continue
+        mib = {
+            name: int(found.get(metric, 0)) >> 20
+            for name, metric in (
+                ("read", "input.bytesRead"), ("written", "output.bytesWritten"), ("shuffled in", "shuffle.read.localBytesRead"),
+                ("shuffled out", "shuffle.write.bytesWritten"), ("spilled", "diskBytesSpilled"),
+            )
+        }  # fmt: skip
+        yield (
+            f"stage {stage['Stage ID']}: {wall:.1f} s, {stage['Number of Tasks']} tasks, the longest {longest[stage['Stage ID']]:.1f} s, "
+            f"all {found['executorRunTime'] / 1e3:.1f} s, processor {found['executorCpuTime'] / 1e9:.1f} s, "
+            f"garbage collection {found.get('jvmGCTime', 0) / 1e3:.1f} s, MiB: "
+            + ", ".join(f"{name} {value}" for name, value in mib.items() if value)
+        )
 
 
 def timed(step: object) -> tuple[float, float]:

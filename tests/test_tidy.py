@@ -179,6 +179,17 @@ def test_every_room_has_its_card(room: str) -> None:
     assert "Never: " in card
 
 
+@pytest.mark.parametrize("room", [room for room in ROOMS if room != "app"])
+def test_a_card_names_the_rooms_that_its_room_imports(room: str) -> None:
+    """`app` may import everything below it, and its card says so."""
+    card = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text())) or ""
+    told = card.partition("Imports: ")[2].partition("\n\n")[0]
+    known = modules(PACKAGE)
+    found = {name for path in (PACKAGE / room).rglob("*.py") for name in imports(path, known)} - {"shunter"}
+    named_rooms = {name.split(".")[0] for name in re.findall(r"`([a-z_.]+)`", told)} & {*ROOMS, "errors"}
+    assert {name.split(".")[1] for name in found} - {room} <= named_rooms
+
+
 def test_test_folders_are_no_packages() -> None:
     assert [named(path) for path in TESTS if path.name == "__init__.py"] == []
 

@@ -1,4 +1,4 @@
-"""An OAuth token endpoint on this machine: the client-credentials grant, tokens without a signature."""
+"""An OAuth token endpoint on this machine: the client-credentials grant, tokens without a signature unless given one."""
 
 from __future__ import annotations
 
@@ -16,17 +16,26 @@ from urllib.parse import parse_qs
 class TokenEndpoint:
     """A context manager; `asked` has the form of every request that named a known client."""
 
-    def __init__(self, clients: Mapping[str, str], *, lives_s: float = 300.0) -> None:
+    def __init__(
+        self,
+        clients: Mapping[str, str],
+        *,
+        lives_s: float = 300.0,
+        signed: Callable[[dict[str, object]], str] | None = None,
+    ) -> None:
         """Listen.
 
         Args:
             clients: Secrets by client id.
             lives_s: Seconds for which a token is good.
+            signed: Makes tokens of claims.
         """
+        self.signed = signed
         self.clients = dict(clients)
         self.lives_s = lives_s
         self.now: Callable[[], float] = time.time
         self.asked: list[dict[str, list[str]]] = []
+        self.askers: list[str] = []
         self.status = 200
         self.leaves_out: set[str] = set()
         self.answer: bytes | None = None
@@ -55,6 +64,8 @@ class TokenEndpoint:
         now = self.now()
         claims: dict[str, object] = {"sub": client, "iat": now, "exp": now + self.lives_s, "n": len(self.asked)}
         told = {name: value for name, value in claims.items() if name not in self.leaves_out}
+        if self.signed is not None:
+            return self.signed(told)
         parts = (json.dumps({"alg": "none"}), json.dumps(told), "")
         return ".".join(base64.urlsafe_b64encode(part.encode()).decode().rstrip("=") for part in parts)
 
@@ -64,6 +75,7 @@ class TokenEndpoint:
         if path != "/oauth/token?tenant=a" or self.clients.get(client) != secret:
             return 401, b'{"error": "invalid_client"}'
         self.asked.append(parse_qs(form))
+        self.askers.append(client)
         if self.answer is not None:
             return self.status, self.answer
         told: dict[str, object] = {"access_token": self._token(client), "expires_in": self.lives_s}

@@ -78,7 +78,7 @@ class ShunterError(Exception):
 
 
 class InvariantViolation(ShunterError):
-    """Our bug. Carries what is needed to reproduce it; whoever catches it stops acting."""
+    """Our bug. It carries the facts that are needed to reproduce it. Code that catches it must stop acting."""
 
     def __init__(self, rule: str, **facts: object) -> None:
         self.rule = rule

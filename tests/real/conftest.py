@@ -89,3 +89,14 @@ def shared_yard(tmp_path_factory):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
+
+
+@pytest.fixture
+def service(tmp_path):
+    """The service, not started yet; nothing of it outlives its test."""
+    from serve_process import Service
+
+    made = Service(tmp_path)
+    yield made
+    if made.process is not None and made.process.process.poll() is None:
+        made.process.kill()

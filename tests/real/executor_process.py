@@ -47,6 +47,11 @@ class Shunter:
             self.command(verb, *arguments), capture_output=True, text=True, timeout=timeout_s, check=False
         )
 
+    def look(self, verb: str) -> subprocess.CompletedProcess[str]:
+        """Run a verb that has nothing to do with a journal."""
+        command = [*self._host, *SHUNTER, verb, "--bootstrap-server", self.bootstrap]
+        return subprocess.run(command, capture_output=True, text=True, timeout=90.0, check=False)
+
     def start(self, verb: str, *arguments: str) -> Running:
         return Running(self.command(verb, *arguments, "--json"))
 

@@ -168,7 +168,7 @@ def orders_come_from_other_shells(yard: Yard) -> None:
     assert "paused" in paused.stdout
     running.wait_for(lambda: running.progress["counts"].get("paused", 0) == PARTITIONS, about="the pause")
     assert yard.shunter.run("resume").returncode == ExitCode.DONE
-    assert "300000" in yard.shunter.run("limit", "300K").stdout
+    assert "the limit is 300.0 kB/s" in yard.shunter.run("limit", "300K").stdout
     running.wait_for(lambda: running.progress["limit"] == 300_000, about="the new limit")
     misspelt = yard.shunter.run("stop", "--topic", f"{yard.topic}-misspelt")
     assert (misspelt.returncode, misspelt.stdout) == (ExitCode.REFUSED, "nothing of it moves\n"), misspelt.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -104,14 +105,19 @@ class LiveProducer:
         return {partition: numbers for partition, numbers in wanted.items() if numbers}
 
 
-def fill(bootstrap: str, topic: str, partitions: int, bytes_each: int) -> None:
-    """Put so many bytes into every partition."""
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 20, "log_level": 0})
+def fill(
+    bootstrap: str, topic: str, partitions: int | Sequence[int], bytes_each: int, *, held_back: bool = False
+) -> None:
+    """Put so many bytes into every partition, or into these; `held_back`: so that a throttle of next to nothing holds them."""
+    filled = range(partitions) if isinstance(partitions, int) else partitions
+    # A broker sends a whole batch at once, however small its throttle and `yard.HELD_BACK` are, every eleven seconds.
+    size = {"batch.size": 60_000} if held_back else {}
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 20, "log_level": 0, **size})
     block = b"x" * 10_000
-    for index in range(partitions * (bytes_each // len(block))):
+    for index in range(len(filled) * (bytes_each // len(block))):
         while True:
             try:
-                producer.produce(topic, block, partition=index % partitions)
+                producer.produce(topic, block, partition=filled[index % len(filled)])
                 break
             except BufferError:
                 producer.poll(0.5)

@@ -43,6 +43,8 @@ look-seconds = 2
 snapshots = "snapshots"
 """
 
+OPEN = ("waiting", "approved", "starting", "running")
+
 
 class Service:
     """`shunter serve FILE` with its state beside the file."""
@@ -87,6 +89,37 @@ class Service:
     def proposals(self) -> list[dict[str, Any]]:
         return self.rows("proposals", "--cluster", "yard", "--all")
 
+    def approve(self, scope: str) -> dict[str, Any]:
+        """Wait for a proposal of a scope, and approve it."""
+        rows = self.until(lambda rows: any(_waits(row, scope) for row in rows), f"{scope} is proposed")
+        proposal = next(row for row in rows if _waits(row, scope))
+        done = self.ask("approve", proposal["id"], "--cluster", "yard", "--comment", "go")
+        assert done.returncode == 0, done.stderr
+        return proposal
+
+    def carry_out(self, scope: str) -> dict[str, Any]:
+        """Approve a proposal of a scope, and wait until all of it is done; the proposal as it ended."""
+        wanted = self.approve(scope)["id"]
+        rows = self.until(
+            lambda rows: any(row["id"] == wanted and row["state"] not in OPEN for row in rows), f"{wanted} is over"
+        )
+        ended = next(row for row in rows if row["id"] == wanted)
+        assert ended["state"] == "done", ended
+        return ended
+
+    def intend(self, *words: str) -> None:
+        """Give an intent, or take it back."""
+        done = self.ask(*words, "--cluster", "yard")
+        assert done.returncode == 0, done.stderr
+
+    def wait_for_event(self, kind: str, subject: str) -> None:
+        """Until something was told."""
+
+        def told() -> bool:
+            return any((row["kind"], row["subject"]) == (kind, subject) for row in self.rows("events"))
+
+        wait_until(told, what=f"{kind}: {subject}", timeout_s=150)
+
     def until(self, found: Callable[[list[dict[str, Any]]], bool], what: str) -> list[dict[str, Any]]:
         seen: list[list[dict[str, Any]]] = []
 
@@ -98,9 +131,15 @@ class Service:
         return seen[-1]
 
 
+def _waits(row: dict[str, Any], scope: str) -> bool:
+    return bool(row["scope"] == scope and row["state"] == "waiting")
+
+
 def counts(executor: Shunter) -> dict[str, int]:
     """How many moves are in which state, by the journal."""
-    status: dict[str, Any] = json.loads(executor.run("status", "--json").stdout.splitlines()[0])
+    done = executor.run("status", "--json")
+    assert done.stdout, done.stderr
+    status: dict[str, Any] = json.loads(done.stdout.splitlines()[0])
     return dict(status["counts"])
 
 

@@ -105,6 +105,36 @@ def test_the_check_says_what_would_be_in_the_way_and_changes_nothing(yard, zk):
     assert (sorted(zk.get_children("/")), zk.get("/controller")) == before
 
 
+def test_defaults_are_compared_before_a_start_and_while_it_leads(yard):
+    """A dynamic default of the cluster is ours as well as the brokers'; what a broker was started with is compared."""
+
+    def log():
+        return yard.controller.log_tail(10_000)
+
+    def set_default(value):
+        operation = {"name": "min.insync.replicas", "config_operation": 0 if value else 1, "value": value}
+        resource = {"resource_type": 4, "resource_name": "", "configs": [operation]}
+        answer = ask(yard.cluster.brokers[1].port, 44, 1, resources=[resource], validate_only=False)
+        assert [int(each.error_code) for each in answer.responses] == [0]
+
+    set_default("2")
+    try:
+        wait_until(
+            lambda: check(yard)[1].get(("good", "min.insync.replicas")) == "2, as the brokers have it",
+            what="all brokers have taken the dynamic default",
+            timeout_s=60,
+        )
+        assert "min.insync.replicas: " not in log()
+    finally:
+        set_default(None)
+    told = "default.replication.factor: the brokers have 1, and Shunter would decide by 3; set default_replication_factor=1"
+    with yard.settings(default_replication_factor=3):
+        wait_until(lambda: told in log(), what="the difference is told", timeout_s=30)
+    wait_until(
+        lambda: "default.replication.factor: no difference any more" in log(), what="its end is told", timeout_s=30
+    )
+
+
 @pytest.mark.parametrize(
     ("path", "rights", "lacking"),
     [("/brokers/topics", ("read",), "create children, delete children"), ("/feature", ("read", "write"), None)],

@@ -1,4 +1,5 @@
-"""The controllership goes from Apache to one Shunter, to another of another id, and back to Apache, under moves.
+"""The controllership goes from Apache to one Shunter, to another of another id, and back to Apache, under moves; and twice
+from Apache to one Shunter, which dies in the middle of moves in between.
 
 What one controller has made or begun, the next one finds and ends, while producers with acks=all go on.
 """
@@ -43,13 +44,19 @@ def shunter(yard, broker_id):
 
 def take_the_seat(yard, controller):
     controller.start()
+    follow(yard, controller)
+    yard.controller = controller
+
+
+def follow(yard, controller):
+    """Wait until brokers know a controller of ours; None: until one of their own has taken the seat from it."""
+    ours = set() if controller is None else {controller.broker_id}
     for broker in yard.cluster.brokers.values():
         wait_until(
-            lambda port=broker.port: brokers_known_at(port) == {*IDS, controller.broker_id},
-            what=f"{broker.name} follows {controller.name}",
+            lambda port=broker.port: brokers_known_at(port) == {*IDS, *ours},
+            what=f"{broker.name} follows {controller.name if controller else 'a broker'}",
             timeout_s=BOUND_S,
         )
-    yard.controller = controller
 
 
 def begin(yard, topic, replicas, target, stack):
@@ -116,3 +123,42 @@ def test_apache_and_two_shunters_take_turns_under_moves(yard):
         stack.enter_context(yard.traffic(apache))
         yard.move(apache, (2, 3))
         yard.wait_moved(apache, (2, 3), timeout_s=BOUND_S)
+
+
+@pytest.mark.long
+def test_apache_and_shunter_take_two_turns_each_in_the_middle_of_moves(yard):
+    """Whoever leads makes a topic and begins a move of it, and finds the moves of all before under way. The last ends them."""
+    turns = (
+        ("apache", (1, 2), (2, 3)),
+        ("shunter", (2, 3), (3, 1)),
+        ("apache-again", (3, 1), (1, 2)),
+        ("shunter-again", (1, 2), (2, 3)),
+    )
+    ours = shunter(yard, 1000)
+    begun = {}
+    with ExitStack() as stack:
+        stack.callback(ours.stop)
+        for topic, replicas, target in turns:
+            if topic.startswith("shunter"):
+                take_the_seat(yard, ours)
+            elif begun:
+                ours.kill()
+                follow(yard, None)
+            assert {name: under_way(yard, partitions) for name, partitions in begun.items()} == dict.fromkeys(
+                begun, True
+            )
+            begun[topic] = begin(yard, topic, replicas, target, stack)
+        wanted = {tp for partitions in begun.values() for tp in partitions}
+        wait_until(lambda: yard.moving() == wanted, what=f"{wanted} are listed", timeout_s=BOUND_S)
+        for topic in begun:
+            yard.throttle(topic, None)
+        for topic, replicas, target in turns:
+            yard.wait_moved(begun[topic], target, timeout_s=BOUND_S)
+            (left,) = {*replicas} - {*target}
+            wait_deleted(yard, left, begun[topic])
+    leftovers = Leftovers(yard.cluster.zookeeper_connect)
+    try:
+        throttled = leftovers.check_throttles(list(begun), list(IDS))
+    finally:
+        leftovers.close()
+    assert throttled.holds, throttled

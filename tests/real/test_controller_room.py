@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import logging
@@ -20,6 +21,8 @@ from confluent_kafka import Producer
 from kafka import KafkaAdminClient
 from yard import running_yard
 
+from shunter.app.service.controllers import Controllers
+from shunter.drivers.controller_status import ControllersPlace
 from shunter.testbed.ports import free_port
 from shunter.testbed.probes import zookeeper_get
 from shunter.testbed.waiting import wait_until
@@ -84,6 +87,17 @@ def isrs(narrow, topic):
     connect = narrow.cluster.zookeeper_connect
     states = [zookeeper_get(connect, f"/brokers/topics/{topic}/partitions/{number}/state") for number in range(2)]
     return [set(json.loads(state[0])["isr"]) for state in states if state is not None]
+
+
+def test_a_service_sees_how_it_stands(narrow, metrics_port):
+    """By what the policy file names; the worst lag that Prometheus reads is left to Prometheus."""
+    url = f"http://127.0.0.1:{metrics_port}"
+    (seen,) = asyncio.run(Controllers(lambda: ControllersPlace((url,)), lambda: 5).view()).controllers
+    assert seen.status, seen.trouble
+    epoch, _czxid = zookeeper_get(narrow.cluster.zookeeper_connect, "/controller_epoch")
+    assert (seen.status.active, seen.status.broker_id, seen.status.controller_epoch) == (True, 1000, int(epoch))
+    assert seen.status.told == (f"in charge: controller epoch {int(epoch)}",)
+    assert (seen.status.brokers, seen.status.unreachable_brokers) == (4, 0)
 
 
 def test_brokers_are_heard_while_clients_take_all_they_can_get(narrow, metrics_port):

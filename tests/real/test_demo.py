@@ -1,4 +1,4 @@
-"""Both demos, as a visitor runs them: their exit status says whether everything that they claim was true."""
+"""All demos, as a visitor runs them: their exit status says whether everything that they claim was true."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from shunter.testbed.process import run_bounded
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(620)]
 
 
-@pytest.mark.parametrize("options", [(), ("--kraft",), ("--secured",)], ids=["controller", "executor", "secured"])
+@pytest.mark.parametrize(
+    "options", [(), ("--kraft",), ("--secured",), ("--serve",)], ids=["controller", "executor", "secured", "service"]
+)
 def test_all_that_the_demo_claims_is_true(
     options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

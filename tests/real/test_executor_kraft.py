@@ -221,7 +221,7 @@ def test_a_pause_of_one_move_holds_whatever_else_moves(yard: Yard) -> None:
     number = int(first.rpartition("-")[2])
     unasked = yard.shunter.run("pause", first)
     assert unasked.returncode == ExitCode.USAGE, unasked.stdout
-    assert "are copied again: 1 paused copies are cancelled" in unasked.stderr, "its cost is told first"
+    assert "are copied again: 1 paused copy is cancelled" in unasked.stderr, "its cost is told first"
     assert yard.shunter.run("pause", first, "--yes").returncode == ExitCode.DONE
     running.wait_for(lambda: number not in yard.cluster.moving(yard.topic), about="the paused copy being cancelled")
     assert set(yard.cluster.replicas(yard.topic)[number]) == set(ORIGINAL[number])
@@ -251,7 +251,7 @@ def test_a_dry_run_and_a_plan_of_the_live_cluster_say_what_would_happen_and_touc
     found = {number: tuple(plan[yard.topic, number]["original_replicas"]) for number in ORIGINAL}
     assert found == ORIGINAL
     assert all(1 not in row["replicas"] for row in plan.values())
-    assert "3 brokers in 1 racks" in live.stderr
+    assert "3 brokers in 1 rack" in live.stderr
     assert CliRunner().invoke(main, [*asked, "--from", str(saved), "--ignore-racks"]).stdout == live.stdout
     yard.ended_in(ORIGINAL)
 

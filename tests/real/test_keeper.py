@@ -5,10 +5,11 @@ And the service: it proposes, is approved, moves, is killed with SIGKILL, goes o
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from executor_process import SHUNTER, Cluster, Shunter
 from live_producer import LiveProducer, fill
 from serve_process import SERVED, Service, counts, paused_at_ms
 
+from shunter.app.executor import Target
 from shunter.app.exit_codes import ExitCode
+from shunter.app.service.stories import Stories, journal_of
 from shunter.testbed.kraft import KRaftCluster
 from shunter.testbed.waiting import wait_until
 
@@ -95,12 +98,15 @@ def test_what_is_proposed_is_executed_and_the_next_look_is_content(kraft: KRaftC
 
         moves = proposal["moves"]
         spent = policy.replace("moves-per-day = 100", f"moves-per-day = {moves}")
-        (tmp_path / "keeper.toml").write_text(f"{spent}\n[cluster.yard.intents]\ndrain = [3]\n")
+        lake = '\n[service]\nlake = "lake"\n'
+        (tmp_path / "keeper.toml").write_text(f"{spent}\n[cluster.yard.intents]\ndrain = [3]\n{lake}")
         code, rows = look(tmp_path)
         assert code == ExitCode.PARTLY
         (drain,) = (row for row in of_kind(rows, "proposal") if row["scope"] == "drain")
         assert not drain["ready"]
         assert f"{moves} of {moves} moves of moves-per-day were made in the last 24 hours" in drain["held_back"]
+        (unused,) = (row["text"] for row in of_kind(rows, "condition") if row["condition"] == "model-unused")
+        assert "it has no rates of this cluster" in unused
 
         told = once(tmp_path)
         assert told.returncode == ExitCode.PARTLY
@@ -110,20 +116,12 @@ def test_what_is_proposed_is_executed_and_the_next_look_is_content(kraft: KRaftC
         cluster.admin.delete_topics(["lopsided"])
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    made = Service(tmp_path)
-    yield made
-    if made.process is not None and made.process.process.poll() is None:
-        made.process.kill()
-
-
 def test_proposed_approved_killed_and_done(kraft: KRaftCluster, service: Service, tmp_path: Path) -> None:
     (tmp_path / "keeper.toml").write_text(SERVED.format(bootstrap=kraft.bootstrap))
     executor = Shunter(kraft.bootstrap, tmp_path / "moves.journal")
     with closing(Cluster(kraft.bootstrap)) as cluster:
         cluster.make("tilted", dict.fromkeys(range(TILTED), (1, 2)))
-        fill(kraft.bootstrap, "tilted", TILTED, 2_000_000)
+        fill(kraft.bootstrap, "tilted", TILTED, 2_000_000, held_back=True)
         wait_until(lambda: cluster.in_sync("tilted"), what="all are in sync", timeout_s=60)
         with LiveProducer(kraft.bootstrap, "tilted", TILTED, every_s=0.02) as producer:
             service.start()
@@ -164,4 +162,24 @@ def test_proposed_approved_killed_and_done(kraft: KRaftCluster, service: Service
         print(f"the kill switch was in the journal after {paused_after_ms} ms")
         assert paused_after_ms < 5_000 * PATIENCE, "a calm machine takes some tens of milliseconds"
         assert service.stop() == 0
+        asyncio.run(the_journal_tells_it(tmp_path / "moves.journal", waiting["id"], cluster.replicas("tilted")))
         cluster.admin.delete_topics(["tilted"])
+
+
+async def the_journal_tells_it(journal: Path, plan: str, replicas: dict[int, tuple[int, ...]]) -> None:
+    """What was moved, killed twice and paused on its way can be read afterwards, step by step."""
+    stories = Stories(journal_of(Target("", journal=journal), str))
+    (execution,) = await stories.executions()
+    assert execution.plans == (plan,)
+    assert execution.counts.keys() == {"done"}
+    told = [await stories.story(move.partition, None, None) for move in await stories.moves(1)]
+    assert {each.plan for each in told} == {plan}
+    for each in told:
+        assert each.replicas == replicas[int(each.partition.rpartition("-")[2])] == each.target
+        done = [step for step in each.steps if step.state == "done"]
+        assert done[-1].after == each.target
+        assert done[-1].isr, "who was in sync when it ended; a busy broker may be missing for a moment"
+        assert each.events[-1].kind == "ended"
+    pauses = [event for each in told for event in each.events if event.kind == "paused"]
+    assert pauses
+    assert all(event.cause.startswith("pause, asked for by kill switch of ") for event in pauses)

@@ -55,12 +55,12 @@ def test_a_moving_partition_has_its_replication_factor_and_is_called_what_it_is(
         assert yard.moving() == {first, second}
         text = described(yard, topic)
         assert factors(text) == ["2"], text
-        assert "Adding Replicas: 3,4\tRemoving Replicas: 1,2" in text
+        assert "Adding Replicas: 3,4\tRemoving Replicas: 1,2" in text, text.splitlines()
         assert under_replicated(yard, topic) == set()
         yard.move([first], (4, 2))
         text = described(yard, topic)
         assert factors(text) == ["2"], text
-        assert "Adding Replicas: 4\tRemoving Replicas: 1" in text
+        assert "Adding Replicas: 4\tRemoving Replicas: 1" in text, text.splitlines()
         assert under_replicated(yard, topic) == set()
         yard.cluster.brokers[1].stop()
         wait_until(lambda: under_replicated(yard, topic) == {0, 1}, what="both lack a replica", timeout_s=60)

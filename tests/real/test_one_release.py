@@ -122,12 +122,12 @@ class Upgrade:
         self.wait_isr(replicas)
 
 
-HAVE_IDS = {"3.9.1": {1, 3}, "2.8.2": {1}}
+HAVE_IDS = {"3.9.1": {1, 3}, "3.4.1": {1, 3}, "2.8.2": {1}}
 """Who has written the id beside its log: a broker of 2.8 does not for a log that it finds when it starts."""
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("version", ["3.9.1", "2.8.2"])
+@pytest.mark.parametrize("version", sorted(HAVE_IDS))
 def test_a_protocol_is_upgraded_one_broker_after_the_other(tmp_path, version):
     """Between two protocols nothing is known by its id; replication and moves go on. At the end everything has an id."""
     with ExitStack() as stack:

@@ -270,7 +270,7 @@ def test_the_verbs_turn_moves_of_our_controller(yard, topic, tmp_path):
         assert "a rollback is instant" in out
         assert cli("pause", *at) == (0, f"{BY}3 of 3 partitions: pause taken on\n")
         assert "paused, on [1, 2, 3, 4]" in cli("status", *at, f"{topic}-1")[1]
-        assert cli("resume", *at, f"{topic}-1") == (0, f"{BY}1 of 1 partitions: resume taken on\n")
+        assert cli("resume", *at, f"{topic}-1") == (0, f"{BY}1 of 1 partition: resume taken on\n")
         assert "moving, on [1, 2, 3, 4]" in cli("status", *at, f"{topic}-1")[1]
         status, out = cli("relax", *at, "--plan", plan)
         assert (status, "1 of 3 partitions: relax taken on" in out) == (1, True), out
@@ -288,7 +288,7 @@ def test_the_verbs_turn_moves_of_our_controller(yard, topic, tmp_path):
         assert cli("verify", *at, plan)[0] == 1
         misfit = written(tmp_path, plan_of(partitions[:1], (4, 3, 2), original=(3, 2, 1)), "misfit.json")
         status, out = cli("execute", *at, "--yes", misfit)
-        assert (status, "the plan was made when" in out, "0 of 1 partitions taken on" in out) == (7, True, True), out
+        assert (status, "the plan was made when" in out, "0 of 1 partition taken on" in out) == (7, True, True), out
         status, out = cli("throttles", "list", *at)
         assert f"topic {topic} leader.replication.throttled.replicas = " in out, out
         assert "broker 4 follower.replication.throttled.rate = 30000  (in the journal: " in out

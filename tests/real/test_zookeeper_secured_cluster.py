@@ -12,6 +12,7 @@ from kafka.admin import NewTopic
 from yard import cli
 from zookeeper_place import LOGIN, PASSWORD, Place, secured_zookeeper
 
+from shunter.app.broker_file import BrokerFile
 from shunter.app.zookeeper_security import zookeeper_access
 from shunter.drivers.zookeeper_access import SecuredKazoo
 from shunter.testbed.cluster import ZooKeeperCluster
@@ -88,7 +89,7 @@ def shared_yard(tmp_path_factory):
             before_brokers=prepare,
         )
         with cluster:
-            zookeeper = zookeeper_access(file, None).opened(place.secure, 30)
+            zookeeper = zookeeper_access(BrokerFile.read(file), None).opened(place.secure, 30)
             yield Yard(place, cluster, started["shunter"], file, zookeeper)
             zookeeper.stop()
             zookeeper.close()

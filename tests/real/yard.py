@@ -82,11 +82,12 @@ class Yard:
 
     def asked(self, question):
         """Ask by an Admin client of one's own, again where a busy machine has just made another the controller."""
+        answers = []
 
         def answered():
             with self.admin() as admin:
                 try:
-                    question(admin)
+                    answers.append(question(admin))
                 except RuntimeError as failure:
                     # kafka-python's words for NOT_CONTROLLER from whoever the brokers name.
                     if "active controller" not in str(failure):
@@ -95,6 +96,7 @@ class Yard:
             return True
 
         wait_until(answered, what="whoever the brokers name is the controller", timeout_s=60)
+        return answers[-1]
 
     def create(self, topic, replicas, partitions=4, **configs):
         placed = {number: list(replicas) for number in range(partitions)}
@@ -137,8 +139,23 @@ class Yard:
             leftovers.close()
 
     def move(self, partitions, target):
+        """Begin to move them; again where it is refused, for a busy machine lets a broker's session end for a moment."""
+        refused = {}
+
+        def accepted():
+            refused.clear()
+            refused.update({tp: why for tp, why in self.ask_to_move(partitions, target).items() if why is not None})
+            return not refused
+
+        try:
+            wait_until(accepted, what=f"{partitions} are on their way to {target}", timeout_s=60)
+        except PartFailed as late:
+            raise AssertionError(f"refused: {refused}") from late
+
+    def ask_to_move(self, partitions, target):
+        """What 45 answers for each partition: None, or why not."""
         wanted = {ClientPartition(*tp): list(target) for tp in partitions}
-        self.asked(lambda admin: admin.alter_partition_reassignments(wanted))
+        return self.asked(lambda admin: admin.alter_partition_reassignments(wanted))
 
     def moving(self):
         """Partitions that 46 lists, or None while nobody answers."""

@@ -39,6 +39,7 @@ from shunter.errors import ErrorCode, RequestRejected
 from shunter.formats import znodes
 from shunter.simulation import channels
 from shunter.simulation.actions import ASIDE, ASIDE_OF, ASIDE_WEIGHTS
+from shunter.simulation.shape import NEWEST_ALTER_PARTITION
 
 EDGE_MUTANTS: list[Mutant] = []
 GARBLED_FIRST = next(number for number, weights in ASIDE.items() if weights is ASIDE_WEIGHTS)
@@ -115,10 +116,10 @@ async def a_standby_stays_registered(original, self, registration):
 # ---- leaders
 
 
-@edge_mutant(brokers, "_altered_partition", within=100)
-def old_leaders_are_told_what_they_do_not_know(original, number, found):
+@edge_mutant(brokers, "_altered", within=100)
+def old_leaders_are_told_what_they_do_not_know(original, topic, name, results, unknown, version):
     """The bug that was found: leaders before 3.3 get an error that they don't know."""
-    return original(number, ErrorCode.INELIGIBLE_REPLICA if found is ErrorCode.OPERATION_NOT_ATTEMPTED else found)
+    return original(topic, name, results, unknown, NEWEST_ALTER_PARTITION)
 
 
 @edge_mutant(BrokerRequests, "_another", within=40)

@@ -9,7 +9,7 @@ from zlib import crc32
 
 import mutants
 
-from shunter.core.executor import apply, capacity, choice, decisions, machine, placement, throttles
+from shunter.core.executor import apply, capacity, choice, decisions, log_dirs, machine, throttles
 from shunter.core.executor.capacity import Capacity
 from shunter.core.executor.machine import Executor
 from shunter.core.executor.state import Move
@@ -187,9 +187,9 @@ def throttles_of_others_overwritten(original, found, before, ours):
     return False
 
 
-@mutant(throttles, "is_doubtful", within=900)
+@mutant(throttles, "is_doubtful", within=40, first=97486300)
 def late_words_believed(original, state, key, found, now_ms):
-    """The bug that was found: what a late broker shows of a throttle that was given back is somebody else's."""
+    """The bug that was found, twice: what a late broker shows of a throttle is what somebody else has set by now."""
     return False
 
 
@@ -223,11 +223,20 @@ def log_dirs_before_their_throttle(original, state, held, throttled, now_ms, new
     return original(state, held, Gate(), now_ms, new_id, out)
 
 
-@mutant(placement, "_placed", within=40, every=ASIDE_OF, first=LOG_DIRS_FIRST)
+@mutant(log_dirs, "_placed", within=400, every=ASIDE_OF, first=LOG_DIRS_FIRST)
 def log_dirs_as_they_were(original, state, move):
     """Where a replica was seen before it was asked for, or before it came anew, counts."""
     state.cluster.sizes_at_ms.update(dict.fromkeys(state.cluster.sizes, 1 << 62))
     return original(state, move)
+
+
+@mutant(machine, "decide_log_dirs", within=300)
+def rollback_leaves_log_dirs(original, state):
+    """A rollback is content with the original brokers."""
+    original(state)
+    for move in state.open_moves():
+        if move.direction is Direction.BACK:
+            move.log_dir_status = replace(move.log_dir_status, done=True)
 
 
 @mutant(Executor, "_on_log_dirs_altered", within=800)

@@ -79,6 +79,7 @@ KEPT = {
     95318539: "a move took a replica away before an order that named it, and a rule wanted the order taken",
     95319722: "a topic grew by two requests at a time, and a rule wanted the second one refused",
     95317365: "a rollback waited for a replica that a broker had placed on a controller",
+    96298406: "a partition was on a controller whose id ZooKeeper never kept, had no state, and two rules disagreed about it",
     95406523: "a cancel ended a move that waits for its deletions, and left what the legacy znode asked for beside it",
     95378143: "a record was closed in the write of its last step, and what that dropped was forgotten",
     95361556: "a rule knew min.insync.replicas though nobody could read the topic's configuration",

@@ -162,6 +162,31 @@ class Plain:
         frozen = {self.named(key): told for key, told in self.frozen.items()}
         return frozen | now if self.let_go else now
 
+    def quality(self):
+        """Cluster and day (0 or 1) → partitions, those with rates, share of their time that has one."""
+        found, ends = {}, {}
+        for (cluster, topic, number, _, role), windows in self.windows.items():
+            for start, seconds, amounts, *_ in windows:
+                day = cluster, int(start >= MIDNIGHT)
+                name = topic.removeprefix("id-").removeprefix("name:"), number
+                covered = found.setdefault(day, {}).setdefault(name, set())
+                ends[day] = max(ends.get(day, start), start + seconds)
+                if role != "follower" and amounts[:2] != (None, None):
+                    covered |= set(range(start, start + seconds))
+        for cluster, moments in self.snapshots.items():
+            for at in moments:
+                for name in self.worlds[cluster].rates:
+                    found.setdefault((cluster, int(at >= MIDNIGHT)), {}).setdefault(name, set())
+        told = {}
+        for (cluster, day), partitions in found.items():
+            newest = day == max(other for name, other in found if name == cluster)
+            begun = MIDNIGHT if day else MIDNIGHT - 86_400
+            passed = min(86_400, max(1, ends.get((cluster, day), begun) - begun)) if newest else 86_400
+            measured = sum(map(len, partitions.values()))
+            rated = sum(bool(covered) for covered in partitions.values())
+            told[cluster, day] = (len(partitions), rated, min(1.0, measured / (passed * len(partitions))))
+        return told
+
     def fleet(self, peak):
         """Partition → replicas, bytes in, bytes out, size (None where no snapshot tells)."""
         modelled, found = self.model(), {}
@@ -171,7 +196,7 @@ class Plain:
             for topic, number in world.rates:
                 of_it = [(name, f"{prefix}{topic}", number) for prefix in ("id-", "name:")]
                 told = {key[3:]: one for key, one in modelled.items() if key[:3] in of_it}
-                rates = tuple(leaders(told, f"{way}_{peak}") for way in ("in", "out"))
+                rates = tuple(leaders(told, way, peak) for way in ("in", "out"))
                 if at is not None:
                     size = float(world.size((topic, number), at))
                     found[name, topic, number] = (world.holders((topic, number), at), *rates, size)
@@ -180,12 +205,18 @@ class Plain:
         return found
 
 
-def leaders(told, name):
-    """The highest that any leader of a partition showed; where none did, any follower."""
+def leaders(told, way, peak):
+    """What a partition's leaders showed, each by how long it led; where none did, its followers."""
     for role in ("leader", "follower"):
-        shown = [one[name] for (_, as_role), one in told.items() if as_role == role and one[name] is not None]
-        if shown:
-            return max(shown)
+        shown = [one for (_, as_role), one in told.items() if as_role == role and one[f"{way}_{peak}"] is not None]
+        rates = sorted((one[f"{way}_{peak}"], one["windows"]) for one in shown)
+        if rates and peak == "mean":
+            return sum(one[f"{way}_mean"] * one["covered"] for one in shown) / sum(one["covered"] for one in shown)
+        for at, (rate, _) in enumerate(rates):
+            if sum(windows for _, windows in rates[: at + 1]) >= PEAKS.get(peak, 1.0) * sum(
+                windows for _, windows in rates
+            ):
+                return rate
     return None
 
 
@@ -212,6 +243,7 @@ def figures(windows):
     span = max(start + seconds for start, seconds, *_ in windows) - min(start for start, *_ in windows)
     told = {
         "size": last_size(windows),
+        "covered": covered,
         "coverage": min(1.0, covered / span),
         "windows": sum(any(amount is not None for amount in amounts) for _, _, amounts, _ in windows),
         "last": max(start for start, *_ in windows),

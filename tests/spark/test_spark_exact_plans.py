@@ -104,6 +104,23 @@ def test_a_cluster_whose_newest_snapshot_is_old_is_refused(spark, lake, tmp_path
 
 
 @pytest.mark.long
+def test_samples_under_another_name_than_the_snapshots_are_told(spark, lake, tmp_path):
+    for minute in (0, 1):
+        save(tmp_path / "s" / f"{minute}.jsonl", taken(minute))
+    ingest(spark, lake, Inputs((str(tmp_path / "s"),), "snapshots"))
+    counted = write_json(tmp_path / "counted.json", measured(1))
+    ingest(spark, lake, Inputs((counted,), "json", "prod"))
+    model(spark, lake)
+    for asked in ((), ("prod",)):
+        _, (prod, *others) = plan(spark, lake, FleetPlanOptions(clusters=asked, snapshot_age=ANY_AGE), None)
+        assert "there are snapshots of yard, and none of prod: " in prod.message
+        assert prod.basis.with_bytes_out == prod.basis.with_rates == 9
+        for yard in others:
+            assert "there are snapshots" not in (yard.message or "")
+            assert (yard.basis.with_rates, yard.basis.with_bytes_out) == (9, 0), "snapshots tell of bytes in alone"
+
+
+@pytest.mark.long
 def test_snapshots_that_come_out_of_order_count_once(spark, lake, tmp_path):
     def bring(*minutes):
         folder = tmp_path / "-".join(map(str, minutes))

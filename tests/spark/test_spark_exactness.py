@@ -23,8 +23,9 @@ from shunter.app.pipeline import FleetPlanOptions, Inputs, model, plan
 from shunter.app.pipeline import ingest as ingest_stage
 from shunter.pipeline.fleet import PEAKS, fleet_rows
 from shunter.pipeline.lake import Lake
-from shunter.pipeline.rollup import compact, compact_snapshots, roll_up_days
-from shunter.pipeline.schemas import BROKER_SAMPLES, BROKERS, HOURLY, LOAD_MODEL, REPLICAS, SAMPLES
+from shunter.pipeline.quality import data_quality
+from shunter.pipeline.rollup import compact, roll_up_days
+from shunter.pipeline.schemas import BROKER_SAMPLES, BROKERS, HOURLY, LOAD_MODEL, REJECTS, REPLICAS, SAMPLES
 from shunter.pipeline.snapshot_batch import latest_snapshot
 from shunter.pipeline.stream import StreamOptions, ingest_batch, merge_batches
 
@@ -99,8 +100,8 @@ class Runner:
         keep_from = LAST if op.kind == "retain" else None
         if state.live:
             roll_up_days(self.spark, self.lake, state, new_only=True)
-        for stage in (compact, compact_snapshots):
-            stage(self.spark, self.lake, now=NOW, keep_from=keep_from, rolled_up=state)
+        for of_snapshots in (False, True):
+            compact(self.spark, self.lake, now=NOW, of_snapshots=of_snapshots, keep_from=keep_from, rolled_up=state)
 
     def save(self, kind, name, content):
         path = self.folder / name
@@ -133,6 +134,7 @@ class Runner:
 
     def check(self):
         self.check_samples()
+        self.check_quality()
         self.check_hours()
         named = sorted({key[0] for key, windows in self.plain.windows.items() if windows})
         if not named:
@@ -174,6 +176,15 @@ class Runner:
         own = self.lake.read(self.spark, BROKER_SAMPLES)
         told = own.select("cluster_id", "broker_id", F.unix_seconds("window_start") - T0).collect()
         assert sorted(map(tuple, told)) == sorted(self.plain.brokers)
+
+    def check_quality(self):
+        tables = [self.lake.read(self.spark, table) for table in (SAMPLES, REPLICAS, REJECTS)]
+        found = {
+            (row["cluster_id"], int(row["date"] >= LAST)): (row["partitions"], row["with_rates"], row["coverage"])
+            for row in data_quality(*tables).collect()
+        }
+        expected = self.plain.quality()
+        assert found == {key: (*counts, close(share)) for key, (*counts, share) in expected.items()}
 
     def check_hours(self):
         if not self.lake.state(self.spark).live:
@@ -221,6 +232,7 @@ class Runner:
 def modelled(row):
     told = {
         "size": row["size_bytes"],
+        "covered": row["covered_seconds"],
         "coverage": row["coverage"],
         "windows": row["windows"],
         "last": int(row["last_window"].timestamp()) - T0,

@@ -7,6 +7,8 @@ import pytest
 from shunter.core.planning.request import PlanRequest
 from shunter.pipeline.fleet import FLEET_ROWS, assign_tasks, fleet_rows, plan_fleet
 from shunter.pipeline.fleet_worker import ClusterLimit, plan_within
+from shunter.pipeline.kept_model import KeptModels
+from shunter.pipeline.lake import Lake
 from shunter.pipeline.outlook_schemas import PROCESSOR_MODEL
 from shunter.pipeline.schemas import BROKERS, LOAD_MODEL, REPLICAS
 
@@ -65,13 +67,20 @@ def test_each_cluster_has_its_row(spark):
     assert good["bytes_moved"] == pytest.approx(sum(move["bytes"] for move in good["moves"]))
 
 
-def test_the_model_meets_the_snapshot(spark):
+def test_the_model_meets_the_snapshot(spark, tmp_path):
     def modelled(cluster_id, partition, broker, role, **values):
         row = dict.fromkeys(LOAD_MODEL.columns)
         row.update(
             cluster_id=cluster_id, topic_id="id", topic="t", partition=partition, broker_id=broker, role=role, **values
         )
         return row
+
+    def led(rate_in, rate_out):
+        return {
+            f"bytes_{way}_{name}": rate
+            for way, rate in (("in", rate_in), ("out", rate_out))
+            for name in ("mean", "p95", "max")
+        }
 
     day = __import__("datetime").datetime(2025, 2, 1)
     model = spark.createDataFrame(
@@ -82,6 +91,9 @@ def test_the_model_meets_the_snapshot(spark):
             modelled("c1", 0, 2, "follower", bytes_in_p95=50.0, size_bytes=90, growth_bytes_per_day=-10.0),
             modelled("c2", 0, 2, "unknown", size_bytes=70),
             modelled("c2", 0, 1, "leader", bytes_in_p95=1.0),
+            # Partition 1 was led by broker 2 for one window, in which consumers caught up.
+            modelled("c1", 1, 1, "leader", windows=19, covered_seconds=19, last_window=day, **led(2.0, 4.0)),
+            modelled("c1", 1, 2, "leader", windows=1, covered_seconds=1, last_window=day, **led(3.0, 90.0)),
         ],
         _nullable(LOAD_MODEL.schema),
     )
@@ -90,6 +102,7 @@ def test_the_model_meets_the_snapshot(spark):
         [
             ("c1", day, "id", "t", 0, 2, 1, False, True, 104, 0, 9, 2, day.date(), "i"),
             ("c1", day, "id", "t", 0, 1, 0, True, True, 104, 0, 9, 2, day.date(), "i"),
+            ("c1", day, "id", "t", 1, 1, 0, True, True, 8, 0, 9, 2, day.date(), "i"),
         ],
         _nullable(REPLICAS.schema),
     )
@@ -102,19 +115,36 @@ def test_the_model_meets_the_snapshot(spark):
     }
     known = [costs | {"broker_id": 1, "power": 1.5, "usable": True}]
     processors = spark.createDataFrame(known, _nullable(PROCESSOR_MODEL.schema))
+    told_costs = [1e-6, 2e-6, 5e-7]
     for given, capacity, told in (
-        (processors, 1.25, [1e-6, 2e-6, 5e-7]),
+        (processors, 1.25, told_costs),
         (processors.where("NOT usable"), None, None),
         (None, None, None),
     ):
         rows = fleet_rows(model, brokers, replicas, peak="p95", days=1, capacity=5e6, processors=given).collect()
         assert list(rows[0].asDict()) == list(FLEET_ROWS)
-        found = {(row["cluster_id"], row["topic"]): tuple(row)[2:] for row in rows}
+        found = {
+            (row["cluster_id"], row["topic"]): tuple(row)[2:]
+            for row in rows
+            if (row["topic"], row["number"]) != ("t", 1)
+        }
         assert found == {
             ("c1", None): (1, "r1", None, 1000.0, 5e6, 5e6, None, capacity, told),
             ("c1", "t"): (0, None, [1, 2], 114.0, 5.0, 7.0, 2, None, None),
             ("c2", "t"): (0, None, [1, 2], 70.0, 1.0, None, 1, None, None),
         }
+    for peak, told in (("p95", (2.0, 4.0)), ("max", (3.0, 90.0)), ("mean", (41 / 20, 166 / 20))):
+        rows = fleet_rows(model, brokers, replicas, peak=peak).where("topic = 't' AND number = 1").collect()
+        assert [(row["bytes_in"], row["bytes_out"]) for row in rows] == [told], peak
+    lake = Lake(str(tmp_path))
+    lake.write(model, LOAD_MODEL)
+    lake.write(processors, PROCESSOR_MODEL)
+    kept = KeptModels(tmp_path)
+    assert kept.of("c1").rates == {("id", 0): (5.0, 7.0), ("id", 1): (2.0, 4.0)}, (
+        "the service reads the same without Spark"
+    )
+    assert kept.of("c1").processors == (0.25, *told_costs, {1: 1.5})
+    assert kept.of("c2").rates == {("id", 0): (1.0, None)}
 
 
 def _nullable(schema):

@@ -392,3 +392,11 @@ def test_the_same_sizes_on_another_day_are_not_the_same_input(spark, lake, tmp_p
 def test_nothing_there(ingest, tmp_path):
     with pytest.raises(FormatError, match="no such file"):
         ingest(str(tmp_path / "absent.json"))
+
+
+def test_a_large_day_is_cut_into_files_of_tasks_of_their_own(spark, lake, ingest, tmp_path):
+    rows = [sample(partition=number) for number in range(400)]
+    assert ingest(write_json(tmp_path / "a.json", rows), rows_per_file=40).good == 400
+    by_file = lake.read(spark, SAMPLES).groupBy(F.input_file_name()).count().collect()
+    assert len(by_file) == 10, "two parts that come to one task become one file of twice the size"
+    assert all(20 <= row["count"] <= 60 for row in by_file)

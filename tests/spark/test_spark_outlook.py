@@ -16,6 +16,9 @@ from shunter.cli.pipeline_options import as_json
 from shunter.errors import DriverError, FormatError
 from shunter.pipeline.anomalies import anomalies
 from shunter.pipeline.filling import runway
+from shunter.pipeline.kept_reports import KeptReports
+from shunter.pipeline.lake import Lake
+from shunter.pipeline.outlook_schemas import RUNWAY, SHOWBACK
 from shunter.pipeline.quality import data_quality
 from shunter.pipeline.schemas import BROKER_LOADS, BROKERS, DAILY, REJECTS, REPLICAS, SAMPLES
 from shunter.pipeline.sizes import daily_sizes
@@ -124,27 +127,55 @@ def test_who_stored_wrote_read_and_carried_what(seen, tmp_path):
 def test_data_quality_of_each_day(spark, seen):
     replicas, _, _ = seen
 
-    def window(day, hours, *, partition=0, role="leader", rate=True):
+    def window(day, hours, *, partition=0, role="leader", rate=True, broker=1, topic_id="name:pay.in", source="json"):
         begun = FIRST + timedelta(days=day)
         return {
-            "cluster_id": "yard", "topic_id": "name:pay.in", "topic": "pay.in", "partition": partition, "broker_id": 1,
+            "cluster_id": "yard", "topic_id": topic_id, "topic": "pay.in", "partition": partition, "broker_id": broker,
             "role": role, "window_start": datetime.combine(begun, datetime.min.time()), "window_seconds": hours * 3600,
-            "bytes_in": 5 if rate else None, "size_bytes": 7, "source": "x", "schema_version": 1, "date": begun, "ingest_id": "i",
+            "bytes_in": 5 if rate else None, "size_bytes": 7, "source": source, "schema_version": 1, "date": begun, "ingest_id": "i",
         }  # fmt: skip
 
-    samples = [window(10, 6), window(10, 6, role="follower"), window(10, 24, partition=1, rate=False), window(11, 6)]
+    samples = [
+        window(10, 6), window(10, 6, role="follower"), window(10, 24, partition=1, rate=False), window(11, 6),
+        # Snapshots tell of the same six hours; and of day 11 three replicas of an unknown role tell the same.
+        window(10, 6, topic_id="id-pay.in", source="snapshots"),
+        *(window(11, 6, partition=1, role="unknown", broker=broker) for broker in (1, 2, 3)),
+    ]  # fmt: skip
     aside = [{"cluster_id": "yard", "date": FIRST + timedelta(days=10), "rule": "negative"}]
     found = data_quality(frame(spark, SAMPLES, samples), replicas, frame(spark, REJECTS, aside))
     told = {(row["date"] - FIRST).days: row for row in found.collect()}
     assert sorted(told) == list(range(12))
     whole = told[10]
     # pay.in-0 and -1 by samples, logs-x-0 by its snapshot; six hours of one of three.
-    assert (whole["partitions"], whole["with_rates"], whole["windows"], whole["rejected"]) == (3, 1, 3, 1)
+    assert (whole["partitions"], whole["with_rates"], whole["windows"], whole["rejected"]) == (3, 1, 4, 1)
     assert (whole["coverage"], whole["snapshots"]) == (pytest.approx(6 / 72), 1)
     assert str(whole["rates_until"]) == "2025-02-01 06:00:00"
     today = told[11]
-    assert (today["coverage"], today["partitions"], today["with_rates"]) == (pytest.approx(1 / 2), 2, 1)
+    assert (today["coverage"], today["partitions"], today["with_rates"]) == (pytest.approx(2 / 3), 3, 2)
     assert (told[0]["with_rates"], told[0]["coverage"], told[0]["rates_until"]) == (0, 0, None)
+
+
+def test_the_page_reads_what_spark_wrote_with_its_units(seen, tmp_path):
+    replicas, brokers, days = seen
+    sizes = daily_sizes(replicas, days)
+    lake = Lake(str(tmp_path))
+    lake.write(runway(sizes, brokers, headroom_percent=2.0), RUNWAY)
+    newest = replicas.where("taken_at = '2025-02-02 01:00:00'")
+    lake.write(showback(sizes, days, brokers, newest), SHOWBACK)
+    reports = KeptReports(tmp_path)
+    assert {each.name: (each.rows, each.trouble) for each in reports.gists("yard") if each.written_ms} == {
+        "runway": (4, ""),
+        "showback": (4, ""),
+    }
+    page = reports.page("runway", "yard", "", 0, 10)
+    names = [each.name for each in page.columns]
+    assert page.rows[0][:2] == ("broker", "2"), "the one that is full first"
+    assert [dict(zip(names, row, strict=True))["full_at"] for row in page.rows if row[1] == "1"] == ["2025-03-19"]
+    units = {each.name: (each.unit, each.told) for each in page.columns}
+    assert units["size_bytes"] == ("bytes", "size of its logs on the newest day")
+    months = reports.page("showback", "yard", "PAY", 0, 10)
+    place = [each.name for each in months.columns].index("month")
+    assert [row[place] for row in months.rows] == ["2025-02-01", "2025-01-01"]
 
 
 def test_what_is_not_as_it_was(spark, seen, tmp_path):

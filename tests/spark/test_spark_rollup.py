@@ -12,7 +12,7 @@ from shunter.pipeline.account_schemas import PLANS
 from shunter.pipeline.commit_log import EVERY, Commit, CommitLog, LogState
 from shunter.pipeline.ingest import IngestOptions, ingest_files
 from shunter.pipeline.lake import list_inputs
-from shunter.pipeline.rollup import compact, compact_snapshots, open_days, roll_up_days
+from shunter.pipeline.rollup import compact, open_days, roll_up_days
 from shunter.pipeline.schemas import BROKERS, DAILY, HOURLY, REJECTS, REPLICAS, SAMPLES, SNAPSHOTS
 from shunter.pipeline.snapshot_batch import ingest_snapshots
 from shunter.pipeline.sources.tables import read_table
@@ -105,6 +105,24 @@ def test_hours_and_days_then_one_file_then_only_the_youngest(spark, lake, now, t
     assert [tuple(row) for row in by_day.collect()] == expected_days
 
 
+@pytest.mark.long
+def test_a_large_day_becomes_several_files_and_a_small_one_does_not(spark, lake, now, tmp_path):
+    def rows(cluster, first, number):
+        return [f"{cluster},t,{one},1,leader,2025-02-01T00:00:00Z,60,60,5" for one in range(first, first + number)]
+
+    options = IngestOptions(many_clusters=True)
+    for first in (0, 200):
+        path = csv(tmp_path / f"{first}.csv", [*rows("large", first, 200), *rows("small", first, 20)])
+        ingest_files(spark, lake, [path], "csv", lambda s, files: read_table(s, files, "csv"), now=now, options=options)
+    made = compact(spark, lake, now=now, tasks=2, rows_per_file=100)
+    assert made.good == 440
+    found = lake.read(spark, SAMPLES).groupBy("cluster_id", F.input_file_name()).count().collect()
+    files = {name: [row["count"] for row in found if row["cluster_id"] == name] for name in ("large", "small")}
+    assert sum(files["large"]) == 400
+    assert 1 < len(files["large"]) <= 4, "parts may meet in one task"
+    assert files["small"] == [40]
+
+
 def test_of_older_days_the_last_snapshot_stays(spark, lake, now, tmp_path):
     """Four snapshots of two days, and one of another cluster, in two batches."""
 
@@ -129,20 +147,20 @@ def test_of_older_days_the_last_snapshot_stays(spark, lake, now, tmp_path):
     rolled_up = lake.state(spark)
     roll_up_days(spark, lake, rolled_up)
     by_hour = lake.read(spark, HOURLY).count()
-    merged = compact_snapshots(spark, lake, now=now, rolled_up=rolled_up)
+    merged = compact(spark, lake, of_snapshots=True, now=now, rolled_up=rolled_up)
     assert (len(merged.supersedes), merged.good) == (2, 2), (
         "60 lies between two that were known: what came then is counted"
     )
     assert merged.tables == ("brokers", "replicas", "samples")
     assert [seen(table) for table in (BROKERS, REPLICAS)] == [all_of_them] * 2
     assert compact(spark, lake, now=now) is None, "no batch but that of snapshots"
-    assert compact_snapshots(spark, lake, now=now) is None, "one batch is as few as can be"
+    assert compact(spark, lake, of_snapshots=True, now=now) is None, "one batch is as few as can be"
     assert open_days(lake.state(spark)) == (), "nothing came since"
 
-    kept = compact_snapshots(spark, lake, now=now, keep_from=date(2025, 2, 2))
+    kept = compact(spark, lake, of_snapshots=True, now=now, keep_from=date(2025, 2, 2))
     assert kept.good == 0, "the last sample began on the day before"
     assert [seen(table) for table in (BROKERS, REPLICAS)] == [[("other", 5), ("yard", 1_430), ("yard", 1_450)]] * 2
-    assert compact_snapshots(spark, lake, now=now, keep_from=date(2025, 2, 2)) is None
+    assert compact(spark, lake, of_snapshots=True, now=now, keep_from=date(2025, 2, 2)) is None
     assert roll_up_days(spark, lake) == ()
     assert lake.read(spark, HOURLY).count() == by_hour, "hours of days that were let go stay"
     lake.clean(spark, now, older_than=timedelta(0))

@@ -1,6 +1,7 @@
 """Readers for what other tools write: every reader ends in samples or in named rejects."""
 
 import json
+import re
 import struct
 from datetime import UTC, datetime, timedelta
 
@@ -73,6 +74,38 @@ def test_prometheus_counters_resets_gaps_and_shares(spark, tmp_path):
     ]
 
 
+def test_prometheus_splits_no_bytes_while_leaders_change(spark, tmp_path):
+    """A busy partition leaves broker 1: what it took in there is not a quiet one's. It moves away, goes to broker 2, and back."""
+    counter, offset = "kafka_server_brokertopicmetrics_bytesin_total", "kafka_log_log_logendoffset"
+    in_sync = "kafka_cluster_partition_insyncreplicascount"
+    two = {"instance": "kafka-2:7071"}
+    result = [
+        series(counter, [0, 6060, 9120, 9180, 9240, 12300, 18360]),
+        series(counter, [0, 60, 3120, 9180, 15240, 18300, 18360], **two),
+        series(in_sync, [2, 2, 2, 2, 2, 2, 2], partition="0"),
+        series(in_sync, [2, 2, 2, 2, 2, 2, 2], partition="1", **two),
+        # Partition 9 is busy. It leaves broker 1, whose series then ends, and is back there with the fifth point.
+        series(in_sync, [2, 2, None, None, None, 2, 2], partition="9"),
+        series(in_sync, [0, 0, 2, 2, 2, 0, 0], partition="9", **two),
+        *(series(offset, [60 * n for n in range(7)], partition=number, **where) for number, where in (("0", {}), ("1", two))),
+        series(offset, [0, 6000, None, None, None, 30000, 36000], partition="9"),
+        series(offset, [6000 * n for n in range(7)], partition="9", **two),
+    ]  # fmt: skip
+    path = tmp_path / "range.json"
+    path.write_text(json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}))
+    rows = read_prometheus(spark, [str(path)], cluster="c1", brokers={"kafka-1:7071": 1, "kafka-2:7071": 2}).collect()
+    assert {row["reader_rule"] for row in rows} == {None}
+    found = {}
+    for row in sorted(rows, key=lambda row: row["window_start"]):
+        found.setdefault((row["partition"], row["broker_id"]), []).append((row["bytes_in"], row["messages_in"]))
+    # In the second and in the fifth minute broker 1 led partition 9 for a part of the time.
+    assert found[0, 1] == [(60, 60), (None, 60), (60, 60), (60, 60), (None, 60), (60, 60)]
+    assert found[1, 2] == found[0, 1]
+    assert found[9, 2] == [(None, 6000), (None, 6000), (6000, 6000), (6000, 6000), (None, 6000), (None, 6000)]
+    assert found[9, 1][0] == (6000, 6000)
+    assert found[9, 1][-1] == (6000, 6000)
+
+
 def of_one(topic, name, values, at=0, **labels):
     one = series(name, [], topic=topic, partition="0", **labels)
     one["values"] = [[T0 + at + 60 * minute, str(value)] for minute, value in enumerate(values) if value is not None]
@@ -121,6 +154,17 @@ def test_prometheus_does_not_invent_what_it_can_not_know(spark, tmp_path):
     assert found["gap"] == [(0, 60, 60, None), (60, 60, 60, None), (722 * 60, 60, None, None), (723 * 60, 60, 60, None)]
     assert found["nan"] == [(0, 120, 120, None), (120, 60, 60, None)]
     assert found["missed"] == [(0, 60, None, 1), (60, 60, 60, 1), (120, 60, 60, 1)]
+
+
+def test_a_series_of_prometheus_does_not_carry_all_others_along(spark, tmp_path):
+    """An answer of 172 series and 360 points each took a gigabyte: each series had the whole answer beside it."""
+    (tmp_path / "a.json").write_text("{}")
+    rows = read_prometheus(spark, [str(tmp_path)], cluster="c1", brokers={"kafka-1:7071": 1})
+    steps = re.findall(r"Generate (\w+)\(.*?\), \[(.*?)\]", rows._jdf.queryExecution().executedPlan().toString())
+    assert {name for name, _ in steps} == {"explode", "posexplode"}
+    for name, carried in steps:
+        names = {column.split("#")[0] for column in carried.split(", ")}
+        assert not names & {"data", "result", "spans", "values"}, name
 
 
 def test_prometheus_that_answered_with_an_error(spark, tmp_path):
@@ -175,24 +219,32 @@ def save(path, taken):
 
 
 def test_snapshots_become_samples_across_batches(spark, lake, now, tmp_path):
-    first = save(tmp_path / "1.jsonl", inventory(0, [(0, 0, 100, 1000), (1, 0, 100, 1000), (2, 0, 100, 1000)]))
-    second = save(tmp_path / "2.jsonl", inventory(1, [(0, 0, 160, 1600), (1, 50, 150, 900), (2, 0, 90, 950)]))
+    first = save(
+        tmp_path / "1.jsonl",
+        inventory(0, [(0, 0, 100, 1000), (1, 0, 100, 1000), (2, 0, 100, 1000), (3, 0, 100, 10**12)]),
+    )
+    second = save(
+        tmp_path / "2.jsonl",
+        inventory(1, [(0, 0, 160, 1600), (1, 50, 150, 900), (2, 0, 90, 950), (3, 50, 5 * 10**8 + 100, 10**12)]),
+    )
     # A clock that is years ahead must not make the newest snapshot for ever; nor may what is no time end the batch.
     ahead = save(tmp_path / "3.jsonl", inventory(6_000_000, [(0, 0, 100, 1000)]))
     never = save(tmp_path / "4.jsonl", inventory(2**45, []))
     options = IngestOptions()
     assert ingest_snapshots(spark, lake, [first], now=now, options=options).good == 0
     outcome = ingest_snapshots(spark, lake, [second, ahead, never], now=now, options=options)
-    assert (outcome.good, dict(outcome.rules)) == (6, {"not_readable": 3})
+    assert (outcome.good, dict(outcome.rules)) == (8, {"not_readable": 3})
     assert "not within 2010 and now" in dict(outcome.examples)["not_readable"]
     assert ingest_snapshots(spark, lake, [first, second], now=now, options=options).ingest_id is None
     rows = lake.read(spark, SAMPLES).where(F.col("role") == "leader").orderBy("partition").collect()
     found = [(r["partition"], r["bytes_in"], r["messages_in"], r["size_bytes"], r["window_seconds"]) for r in rows]
     # Partition 0 grew by 600 bytes; retention took some of 1: 50 messages of 9 bytes; 2 lost its tail: a size alone.
-    assert found == [(0, 600, 60, 1600, 60), (1, 450, 50, 900, 60), (2, None, None, 950, 60)]
+    assert found[:3] == [(0, 600, 60, 1600, 60), (1, 450, 50, 900, 60), (2, None, None, 950, 60)]
+    # A busy one: the product of messages and bytes is more than 64 bits hold.
+    assert found[3:] == [(3, 999_999_900_000, 5 * 10**8, 10**12, 60)]
     brokers, replicas = latest_snapshot(spark, lake)
     assert brokers.select("broker_id", "rack").orderBy("broker_id").collect() == [(1, None), (2, "r2")]
-    assert (replicas.count(), lake.read(spark, REPLICAS).count(), lake.read(spark, BROKERS).count()) == (6, 12, 4)
+    assert (replicas.count(), lake.read(spark, REPLICAS).count(), lake.read(spark, BROKERS).count()) == (8, 16, 4)
 
 
 def record(minute, partition=0, **changes):

@@ -44,3 +44,22 @@ def test_a_job_runs_on_the_workers(work_dir: Path) -> None:
     assert told["places"]
     assert all(place.startswith(str(work_dir / "spark-worker-")) for place in told["places"])
     assert not any(process.alive for process in processes)
+
+
+DEAD = """
+from shunter.app.pipeline import PipelineSettings, spark_session
+from shunter.errors import DriverError
+try:
+    with spark_session(PipelineSettings("unused", master="local[1]", memory="512m")) as spark:
+        spark.range(1).count()
+        spark.sparkContext._jvm.java.lang.Runtime.getRuntime().halt(52)
+        spark.range(1).count()
+except DriverError as error:
+    print(error)
+"""
+
+
+def test_a_java_process_that_ended_is_told_with_the_way_out() -> None:
+    done = run_bounded([sys.executable, "-c", DEAD], timeout_s=180)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().endswith("give it more with --memory, such as 4g")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import re
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
-from shunter.drivers.clock import SystemClock
+from shunter.app.private_files import replace_file
+from shunter.drivers.clock import wall_clock_ms
 from shunter.errors import FormatError, SettingsError
 from shunter.formats.access_tokens import decode_tokens, encode_tokens
 from shunter.model.access import AccessRole, AccessToken, Person
@@ -21,14 +21,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _DAY_MS = 24 * 60 * 60 * 1000
 
 
-def _now_ms() -> int:
-    return SystemClock().now_ms()
-
-
 class Tokens:
     """The tokens of a file. The file is read again when it changed, so that a token that was removed ends at once."""
 
-    def __init__(self, path: Path, now_ms: Callable[[], int] = _now_ms) -> None:
+    def __init__(self, path: Path, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         """Read the file.
 
         Raises:
@@ -41,18 +37,21 @@ class Tokens:
         self._refresh()
 
     def person(self, secret: str) -> Person | None:
-        """Whose token it is; None: nobody's, or it has expired. Takes the same time for every wrong token."""
-        token = self._found(secret)
+        """The person whose token it is; None: it is unknown, or has expired. Takes the same time for every wrong token."""
+        return self.person_of(digest_of(secret))
+
+    def person_of(self, digest: str) -> Person | None:
+        """The person whose token has this digest; None: it is unknown, or has expired."""
+        token = self._found(digest)
         return None if token is None or self._expired(token) else Person(token.name, token.role)
 
-    def expired(self, secret: str) -> str | None:
+    def expired_of(self, digest: str) -> str | None:
         """The name of a token that was right and has expired; None: it is no such token."""
-        token = self._found(secret)
+        token = self._found(digest)
         return token.name if token is not None and self._expired(token) else None
 
-    def _found(self, secret: str) -> AccessToken | None:
+    def _found(self, digest: str) -> AccessToken | None:
         self._refresh()
-        digest = digest_of(secret)
         found = [token for token in self._tokens if hmac.compare_digest(token.digest, digest)]
         return found[0] if found else None
 
@@ -60,7 +59,7 @@ class Tokens:
         return token.expires_ms is not None and token.expires_ms <= self._now_ms()
 
     def _refresh(self) -> None:
-        """Read the file where it changed. One that can't be read lets nobody in."""
+        """Read the file where it changed. While it can't be read, no token is valid."""
         try:
             status = self._path.stat()
             stamp = (status.st_mtime_ns, status.st_ino, status.st_mode)
@@ -75,7 +74,7 @@ class Tokens:
 
 
 def digest_of(secret: str) -> str:
-    """What is kept of a token. A plain hash is enough: a token has 256 random bits, which nobody guesses."""
+    """The digest that is kept of a token. A plain hash is enough: a token has 256 random bits, which can't be guessed."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -107,14 +106,14 @@ def add_token(path: Path, name: str, role: AccessRole, days: int | None) -> str:
     if any(token.name == name for token in tokens):
         raise SettingsError(f"{path} has a token {name!r} already: remove it first, or choose another name")
     secret = PREFIX + secrets.token_urlsafe(32)
-    now = _now_ms()
+    now = wall_clock_ms()
     made = AccessToken(name, role, digest_of(secret), now, None if days is None else now + days * _DAY_MS)
-    _write(path, (*tokens, made))
+    replace_file(path, encode_tokens((*tokens, made)))
     return secret
 
 
 def remove_token(path: Path, name: str) -> None:
-    """Remove a token; whoever uses it is refused from the next request on.
+    """Remove a token; the service refuses it from the next request on.
 
     Raises:
         SettingsError: there is no such token.
@@ -125,23 +124,7 @@ def remove_token(path: Path, name: str) -> None:
     if len(left) == len(tokens):
         there = ", ".join(token.name for token in tokens) or "none"
         raise SettingsError(f"{path} has no token {name!r}; it has: {there}")
-    _write(path, left)
-
-
-def _write(path: Path, tokens: Iterable[AccessToken]) -> None:
-    """Whoever reads it sees the old file or the new one; nobody but its owner sees either."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside.unlink(missing_ok=True)
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(encode_tokens(tokens))
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError as error:
-        raise FormatError(str(path), f"can't be written: {error.strerror}") from error
+    replace_file(path, encode_tokens(left))
 
 
 __all__ = ["AccessRole", "AccessToken", "Person", "Tokens", "add_token", "digest_of", "read_tokens", "remove_token"]

@@ -32,7 +32,7 @@ class AuditLine:
 
 
 class AuditLog:
-    """Appends lines. Whoever runs the service decides where; without a file they are in the process's log alone."""
+    """Appends lines to a file; without a file they are in the process's log alone."""
 
     def __init__(self, path: Path | None) -> None:
         """Open it.

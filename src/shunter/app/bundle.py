@@ -5,7 +5,6 @@ Made from a checkout, whose lock file says which versions, with which hashes.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
 import subprocess
@@ -15,9 +14,10 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from shunter.core.wording import counted
 from shunter.errors import DriverError, SettingsError
 from shunter.pipeline.session import DELTA, KAFKA_SOURCE, SessionSettings, open_session
-from shunter.testbed.artifacts import KRAFT_VERSION, ZOOKEEPER_MODE_VERSION, ensure_kafka
+from shunter.testbed.artifacts import KRAFT_VERSION, ZOOKEEPER_MODE_VERSION, ensure_kafka, sha256_of
 
 VERSIONS = (ZOOKEEPER_MODE_VERSION, KRAFT_VERSION)
 BUILD_SECONDS = 1_800.0
@@ -54,7 +54,7 @@ def make_bundle(out: Path, source: Path, progress: Callable[[str], None]) -> int
     locked = locked_lines((source / "requirements.lock").read_text(), names)
     asked = out / "locked.txt"
     asked.write_text("".join(locked.values()))
-    progress(f"fetching {len(locked)} packages, by the hashes of {source / 'requirements.lock'}")
+    progress(f"fetching {counted(len(locked), 'package')}, by the hashes of {source / 'requirements.lock'}")
     _pip_wheel(wheels, "--require-hashes", "-r", str(asked))
     asked.unlink()
     progress("building Shunter's own wheel")
@@ -74,7 +74,7 @@ def make_bundle(out: Path, source: Path, progress: Callable[[str], None]) -> int
     files = sorted(path for path in out.rglob("*") if path.is_file())
     # Ivy and the testbed write notes beside their jars anew; what is run or installed stays as it is.
     kept = [path for path in files if path.parent == out or path.suffix in {".whl", ".jar"}]
-    (out / SHA256SUMS).write_text("".join(f"{_sha256(path)}  {path.relative_to(out)}\n" for path in kept))
+    (out / SHA256SUMS).write_text("".join(f"{sha256_of(path)}  {path.relative_to(out)}\n" for path in kept))
     return sum(path.stat().st_size for path in files)
 
 
@@ -143,14 +143,9 @@ def _requirements(wheels: Path) -> str:
     lines = []
     for wheel in sorted(wheels.glob("*.whl")):
         name, version, _ = wheel.name.split("-", 2)
-        lines.append(f"{_normal(name)}=={version} --hash=sha256:{_sha256(wheel)}\n")
+        lines.append(f"{_normal(name)}=={version} --hash=sha256:{sha256_of(wheel)}\n")
     return "".join(lines)
 
 
 def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name.strip()).lower()
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from shunter.app.private_files import tell_readers
 from shunter.errors import FormatError, SettingsError
 from shunter.formats.client_properties import client_configuration, parse_properties
+from shunter.formats.text_files import text_of
 
 _OF_LOGINS = ("security.", "sasl.", "ssl.")
 _NAMES_A_SECRET = re.compile(r"\b(password|clientSecret)\s*=")
@@ -54,7 +55,7 @@ def stream_options(properties: Path | None, said: Mapping[str, str]) -> dict[str
 def _read(path: Path) -> dict[str, str]:
     place = str(path)
     try:
-        found = parse_properties(path.read_text(encoding="utf-8"), place)
+        found = parse_properties(text_of(path.read_bytes()), place)
     except (OSError, UnicodeDecodeError) as error:
         raise FormatError(place, f"can't be read: {error}") from error
     for private in _private(path, found):
@@ -63,7 +64,7 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def _secret_properties(properties: Mapping[str, str]) -> list[str]:
-    """Name the properties whose values nobody else may read."""
+    """Name the properties whose values are secret."""
     return [
         name
         for name, value in properties.items()
@@ -72,7 +73,7 @@ def _secret_properties(properties: Mapping[str, str]) -> list[str]:
 
 
 def _private(file: Path, properties: Mapping[str, str]) -> Iterator[Path]:
-    """Which files nobody else should be able to read."""
+    """The files with secrets, which only their owner should be able to read."""
     if _secret_properties(properties):
         yield file
     key = properties.get("ssl.keystore.location")

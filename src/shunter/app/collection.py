@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 from shunter.app.client_configuration import configuration_of
+from shunter.app.private_files import replace_file
 from shunter.drivers.admin.inventory import take_inventory
-from shunter.errors import DriverError, FormatError
+from shunter.errors import DriverError
 from shunter.formats.inventory_files import encode_inventory
 from shunter.model.inventory import Inventory
 
@@ -32,17 +32,8 @@ def keep_snapshot(taken: Inventory, folder: Path) -> Path:
     Raises:
         FormatError: the folder can't be written to.
     """
-    name = f"{taken.cluster_id}-{taken.taken_at_ms}.jsonl"
-    path, unfinished = folder / name, folder / f".{name}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with unfinished.open("wb") as stream:
-            stream.writelines(encode_inventory(taken))
-            stream.flush()
-            os.fsync(stream.fileno())
-        unfinished.rename(path)
-    except OSError as error:
-        raise FormatError(str(path), f"can't be written: {error.strerror}") from error
+    path = folder / f"{taken.cluster_id}-{taken.taken_at_ms}.jsonl"
+    replace_file(path, encode_inventory(taken))
     return path
 
 

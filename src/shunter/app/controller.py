@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import partial
 
+from shunter.app.broker_defaults import BrokerDefaults
 from shunter.app.controller_logs import ControllerLogs
 from shunter.app.metrics import PrometheusPage, collect_metrics
 from shunter.app.private_files import keep_to_ourselves
@@ -54,6 +55,8 @@ from shunter.model.broker import Broker, Endpoint
 from shunter.model.features import Protocol
 from shunter.model.security import SecuritySettings
 from shunter.model.settings import Takeover, WireLimits
+from shunter.views.controller_status import encode_status, status_of
+from shunter.views.metrics import Lag, cluster_metrics
 from shunter.views.readiness import Readiness, readiness
 from shunter.wire.versions import protocol_of
 
@@ -130,12 +133,14 @@ class ControllerProcess:
             relays=config.relay == "judged",
         )
         self.server = RpcServer(node, room_for_files(config.wire_limits()), selector, self.security.gate)
+        node.metadata.give_way = self.server.house.desk.give_way
         self.seat: ControllerSeat | None = None
         self.guard: CrashGuard | None = None
         self.permissions: asyncio.Task[None] | None = None
         self.features: FeatureKeeper | None = None
+        self.defaults = BrokerDefaults()
         self.lag = LoopLag()
-        self.collector = IdleCollector(lambda: self.loop.stats.count)
+        self.collector = IdleCollector(lambda: self.loop.stats.count, lambda: self.loop.machine.view.controller_epoch)
         self.metrics_port: int | None = None
         readers = None if config.metrics_tokens is None else MetricsReaders(config.metrics_tokens)
         self.metrics = self._metrics(readers)
@@ -148,10 +153,20 @@ class ControllerProcess:
         census = CensusTaker(lambda: self.machine.state, lambda: self.loop.stats.count)
         page = PrometheusPage(
             lambda: collect_metrics(
-                self.machine, self.loop, self.channels, self.lag, self.server, census.census, self.logs
+                self.machine, self.loop, self.channels, self.lag, self.server, census.census, self.logs, self.defaults
             )
         )
-        return MetricsEndpoint(page.render, self.readiness, census.take, lambda: self.supervisor.failure, readers)
+        return MetricsEndpoint(
+            page.render, self.readiness, census.take, lambda: self.supervisor.failure, readers, self._status
+        )
+
+    def _status(self) -> bytes:
+        """What the service's page shows of us. Cost: O(topics and moves)."""
+        waiting = (self.loop.waiting(), self.loop.oldest_s(), self.machine.intake.queue.pending())
+        lag = Lag(self.lag.last_s, self.lag.lately_s)
+        brokers = (len(self.machine.outbox.others()), len(self.machine.outbox.unreachable))
+        cluster = cluster_metrics(self.machine.view)
+        return encode_status(status_of(self.config.broker_id, self.readiness(), cluster, waiting, brokers, lag))
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set.
@@ -236,10 +251,11 @@ class ControllerProcess:
         self._look_at_zookeeper(seat.client)
 
     async def _look_after(self, features: FeatureKeeper, tokens: TokenExpiry) -> None:
-        """Do now and then what nothing announces: finalized features, and delegation tokens that have expired."""
+        """Do now and then what nothing announces: finalized features, expired delegation tokens, brokers' defaults."""
         clock = SystemClock()
         while True:
             if self.machine.view.active:
+                self.defaults.compare(self.channels.defaults(), self.config.controller_settings())
                 await features.keep(self.machine.view.controller_epoch)
                 await tokens.maybe_look(self.machine.view.controller_epoch, clock.now_ms())
             await asyncio.sleep(ALIVE_SECONDS)
@@ -250,7 +266,7 @@ class ControllerProcess:
         return self.channels.protocol() if told is None else protocol_of(told)
 
     def _look_at_zookeeper(self, client: ZooKeeperClient) -> None:
-        """Look now and then whether the thread that talks to ZooKeeper lives: it tells nobody when it ends."""
+        """Fail if the thread that talks to ZooKeeper has ended: it does so in silence. Called again and again."""
         if client.dead:
             told = "the thread that talks to ZooKeeper has ended"
             if client.refusal is not None:
@@ -314,7 +330,7 @@ class ControllerProcess:
         await self.metrics.close()
         await self.loop.close()
         if self.seat is not None:
-            # ZooKeeper may be out of reach; then our session ends by itself, and nobody need wait for that.
+            # ZooKeeper may be out of reach; our session then ends by itself, and we need not wait for that.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSING_SECONDS):
                     await self.seat.close()

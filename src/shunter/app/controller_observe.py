@@ -44,7 +44,7 @@ def observe_controller(
     Raises:
         DriverError: ZooKeeper can't be reached or read, its session has ended, or Shunter leads already.
     """
-    # What the machine would tell as a controller is told only where somebody looks for it.
+    # The machine's own log lines, as if it were the controller, would mislead: they are shown at level debug only.
     level = logging.DEBUG if config.log_level == "debug" else logging.WARNING
     logging.basicConfig(level=level, stream=sys.stderr)
     observer = ControllerObserver(config, _Lines(show, as_json=as_json), settle_seconds)

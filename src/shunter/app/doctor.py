@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from shunter.app.client_configuration import configuration_of
-from shunter.app.executor import Target, claim_name, connect, journal_place, read_journal
+from shunter.app.executor import LoadedJournal, Target, claim_name, connect, journal_place, load_journal
 from shunter.app.journals import JournalPlace
-from shunter.app.throttles import list_throttles
+from shunter.app.throttles import throttles_set
 from shunter.core.check_up import diagnose
 from shunter.core.executor.debts import told_debts
+from shunter.core.executor.state import ExecutorState
 from shunter.drivers.admin.check_up import named_operations, take_check_up
 from shunter.drivers.cluster_claim import see_claim
 from shunter.errors import DriverError, FormatError
 from shunter.model.check_up import CheckedJournal, CheckUp, Finding
+from shunter.model.execution import JournalEntry
+
+if TYPE_CHECKING:
+    from shunter.drivers.admin.cluster import KafkaPythonAdmin
 
 
 class LookedOver(NamedTuple):
@@ -23,7 +29,8 @@ class LookedOver(NamedTuple):
 
     seen: CheckUp
     journal: CheckedJournal
-    place: JournalPlace
+    entries: Sequence[JournalEntry] | None
+    """What the journal has; None: it can't be read."""
 
 
 async def examine(target: Target) -> tuple[CheckUp, tuple[Finding, ...]]:
@@ -48,16 +55,12 @@ async def look_over(target: Target) -> LookedOver:
     try:
         seen = await take_check_up(admin)
         place = await journal_place(target, admin)
+        claimant, seen = await _look_at_claim(target, place, seen)
+        journal, loaded, seen = await _look_into_journal(place, claimant, seen)
+        seen = await _look_at_throttles(admin, loaded, seen)
+        return LookedOver(seen, journal, None if loaded is None else loaded.entries)
     finally:
         await admin.close()
-    claimant, seen = await _look_at_claim(target, place, seen)
-    journal, seen = await _look_into_journal(place, claimant, seen)
-    try:
-        left = tuple((each.key, each.value) for each in await list_throttles(target) if not each.journaled)
-        seen = replace(seen, throttles=left)
-    except (DriverError, FormatError) as error:
-        seen = _unread(seen, "throttles", error)
-    return LookedOver(seen, journal, place)
 
 
 def _unread(seen: CheckUp, what: str, error: Exception) -> CheckUp:
@@ -73,19 +76,32 @@ async def _look_at_claim(target: Target, place: JournalPlace, seen: CheckUp) -> 
     return found.claimant, replace(seen, claim_operations=named_operations(found.operations))
 
 
-async def _look_into_journal(place: JournalPlace, claimant: str, seen: CheckUp) -> tuple[CheckedJournal, CheckUp]:
+async def _look_into_journal(
+    place: JournalPlace, claimant: str, seen: CheckUp
+) -> tuple[CheckedJournal, LoadedJournal | None, CheckUp]:
     """What the journal says; where it can't be read, that becomes part of what was seen."""
     if not place.exists():
-        return CheckedJournal(str(place), claimant=claimant), seen
+        return CheckedJournal(str(place), claimant=claimant), LoadedJournal((), ExecutorState(), None), seen
     try:
-        state, holder = await asyncio.to_thread(read_journal, place)
+        loaded = await asyncio.to_thread(load_journal, place)
     except (DriverError, FormatError) as error:
-        return CheckedJournal(str(place), claimant=claimant), _unread(seen, f"journal {place}", error)
+        return CheckedJournal(str(place), claimant=claimant), None, _unread(seen, f"journal {place}", error)
     journal = CheckedJournal(
         str(place),
-        "" if holder is None else str(holder),
-        claimant if holder is None else "",
-        frozenset(move.tp for move in state.open_moves()),
-        told_debts(state.owed()),
+        "" if loaded.holder is None else str(loaded.holder),
+        claimant if loaded.holder is None else "",
+        frozenset(move.tp for move in loaded.state.open_moves()),
+        told_debts(loaded.state.owed()),
     )
-    return journal, seen
+    return journal, loaded, seen
+
+
+async def _look_at_throttles(admin: KafkaPythonAdmin, loaded: LoadedJournal | None, seen: CheckUp) -> CheckUp:
+    """Throttles that no journal knows; without the journal nobody can tell which these are."""
+    if loaded is None:
+        return replace(seen, unread=(*seen.unread, ("throttles", "the journal, which knows ours, can't be read")))
+    try:
+        found = await throttles_set(admin, loaded.state)
+    except (DriverError, FormatError) as error:
+        return _unread(seen, "throttles", error)
+    return replace(seen, throttles=tuple((each.key, each.value) for each in found if not each.journaled))

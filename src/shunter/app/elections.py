@@ -9,7 +9,7 @@ from shunter.model.partition import TopicPartition
 
 
 async def elect_first(target: Target, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-    """Let whoever stands first in its replicas lead each partition; by itself a controller does so within minutes.
+    """Let the first replica of each partition lead; without this a controller does so within minutes.
 
     Returns:
         Which partitions have another leader still, and why.

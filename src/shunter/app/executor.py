@@ -1,4 +1,4 @@
-"""Puts an execution together: cluster, journal, core; and what other shells ask of one that runs elsewhere."""
+"""Puts an executor together: cluster, journal, core; and reads what an executor elsewhere shows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
@@ -20,11 +20,10 @@ from shunter.app.dry_run import DryRun, dry_run
 from shunter.app.journals import JournalPlace
 from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
-from shunter.core.executor.debts import told_way_out
 from shunter.core.executor.machine import Executor
-from shunter.core.executor.rates import Meter
 from shunter.core.executor.ready import CommandReply, Finish, PlanReply
-from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.state import ExecutorState
+from shunter.core.wording import counted
 from shunter.drivers.admin.protocol import AdminClient
 from shunter.drivers.claimants import ClusterClaimed, this_claimant
 from shunter.drivers.clock import SystemClock
@@ -39,38 +38,43 @@ from shunter.drivers.journals import (
     LeasedJournal,
 )
 from shunter.drivers.order_taker import take_orders
+from shunter.drivers.whole_calls import to_its_end
 from shunter.errors import DriverError, FormatError, SettingsError, ShunterError
 from shunter.formats.reassignment_json import decode_plan
-from shunter.model.execution import Command, CommandKind, ExecutionOptions, LeaseHolder, MoveOrder
+from shunter.model.execution import Command, CommandKind, ExecutionOptions, JournalEntry, LeaseHolder, MoveOrder
 from shunter.model.notice import Notice
-from shunter.model.partition import BrokerId, TopicPartition
-from shunter.views.execution import ExecutionView, undriven, view_execution, view_from_json, view_to_json
+from shunter.views.execution import (
+    ExecutionView,
+    view_execution,
+    view_from_json,
+    view_to_json,
+)
 
 if TYPE_CHECKING:
-    # The client library is half of a command's start: what asks no cluster, as an order to whoever drives a journal
-    # that is named, goes without it.
+    # Importing the client library takes half of a command's start. A command that asks no cluster goes without it, such as
+    # an order to the executor that drives a named journal.
     from shunter.drivers.admin.cluster import KafkaPythonAdmin
     from shunter.drivers.cluster_claim import ClusterClaim
 
 NO_JOURNAL = "there is no journal: nothing was executed under it"
 VIEW_EVERY_S = 1.0
 VIEW_SHARE = 40
-"""Time between two views in processor time of one: thousands of moves are looked at less often."""
+"""Time between two views, as a multiple of the processor time of one: with thousands of moves there are fewer."""
 VIEW_MOVES = 200
 VIEW_FRESH_MS = 60_000
-"""What a driver left longer ago is of another time, or of another host's."""
+"""A view that is older than this does not count: its executor has ended, or runs on another host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Which cluster, as whom, and under which journal (neither file nor topic: the cluster's in our state folder)."""
+    """Which cluster, with which login, and under which journal (no file and no topic: the cluster's in our state folder)."""
 
     bootstrap: str
     properties: Path | None = None
     journal: Path | None = None
     journal_topic: str | None = None
     take_over_cluster: bool = False
-    """Whoever drives the cluster loses it, dead or alive."""
+    """Drive the cluster even if another executor claims it, dead or alive."""
 
 
 def state_folder() -> Path:
@@ -82,7 +86,7 @@ def state_folder() -> Path:
 
 
 def only_journal() -> Path:
-    """The journal in our state folder, where there is one alone.
+    """The journal in our state folder, if there is exactly one.
 
     Raises:
         SettingsError: there is none, or there are several; names them.
@@ -94,8 +98,8 @@ def only_journal() -> Path:
     return found[0]
 
 
-async def connect(target: Target) -> KafkaPythonAdmin:
-    """Connect to a cluster.
+async def connect(target: Target, *, patient: bool = True) -> KafkaPythonAdmin:
+    """Connect to a cluster. `patient`: for a look or an order, which does not come back to it at its next turn.
 
     Raises:
         DriverError: nobody answers, or we are not let in.
@@ -103,18 +107,23 @@ async def connect(target: Target) -> KafkaPythonAdmin:
     """
     from shunter.drivers.admin.cluster import KafkaPythonAdmin  # noqa: PLC0415 - as above
 
-    return await KafkaPythonAdmin.connect(configuration_of(target.bootstrap, target.properties))
+    return await KafkaPythonAdmin.connect(configuration_of(target.bootstrap, target.properties), patient=patient)
 
 
 async def journal_place(target: Target, admin: AdminClient | None) -> JournalPlace:
     """The journal: a topic or a file as named, else the file of the cluster's id."""
+    if is_named(target):
+        return place_of(target, "")
+    assert admin is not None, "without --journal the cluster has to be asked for its id"
+    return place_of(target, await admin.cluster_id())
+
+
+def place_of(target: Target, cluster_id: str) -> JournalPlace:
+    """The journal of a cluster whose id is known; the id counts only where the target names neither topic nor file."""
     if target.journal_topic is not None:
         beside = state_folder() / target.journal_topic
         return JournalPlace(beside, target.journal_topic, configuration_of(target.bootstrap, target.properties))
-    if target.journal is not None:
-        return JournalPlace(target.journal)
-    assert admin is not None, "without --journal the cluster has to be asked for its id"
-    return JournalPlace(state_folder() / f"{await admin.cluster_id()}.journal")
+    return JournalPlace(target.journal or state_folder() / f"{cluster_id}.journal")
 
 
 def is_named(target: Target) -> bool:
@@ -132,7 +141,7 @@ class Session:
     driver: ExecutionDriver
     view_path: Path
     bootstrap: str = ""
-    """As it was named to this process; a shell that names it alike finds us by it, without asking the cluster."""
+    """The bootstrap servers as this process got them; a shell that gives the same finds us without asking the cluster."""
 
     def view(self) -> ExecutionView:
         """How it stands."""
@@ -158,9 +167,9 @@ class Session:
 
 
 def _replace(path: Path, text: bytes) -> None:
-    """Readers see the old file or the new one, never half of one; it is a glance, so it is not synced.
+    """Readers see the old file or the new one, never half of one. It is only a view, so it is not synced.
 
-    Where the disk is full, readers find the glance too old and look at the journal: no reason to stop moves.
+    If the disk is full, readers find the view too old and read the journal: that is no reason to stop moves.
     """
     beside = path.with_suffix(".new")
     with contextlib.suppress(OSError):
@@ -169,7 +178,7 @@ def _replace(path: Path, text: bytes) -> None:
 
 
 async def _claim(target: Target, place: JournalPlace, listener: Callable[[Notice], None]) -> ClusterClaim:
-    """See that nobody else drives the cluster, wherever; the claim is taken by its `keep`."""
+    """See that no other executor drives the cluster, on any host; the claim is taken by its `keep`."""
     configuration = configuration_of(target.bootstrap, target.properties)
     from shunter.drivers.cluster_claim import ClusterClaim  # noqa: PLC0415 - as above
 
@@ -188,7 +197,7 @@ async def _claim(target: Target, place: JournalPlace, listener: Callable[[Notice
 def _claim_lost(driver: ExecutionDriver, ended: asyncio.Task[None]) -> None:
     error = None if ended.cancelled() else ended.exception()
     if isinstance(error, DriverError):
-        driver.post("claim", refused(error))
+        driver.post(refused(error), "claim")
 
 
 async def _give_back(claim: ClusterClaim, keeping: asyncio.Task[None] | None) -> None:
@@ -204,7 +213,7 @@ def claim_name(place: JournalPlace) -> str:
 
 
 async def claimed_by(target: Target, place: JournalPlace) -> str:
-    """Who drives the cluster under another journal; "" where nobody does, or where we can't know."""
+    """Which executor drives the cluster under another journal; "": none does, or we can't know."""
     if not target.bootstrap:
         return ""
     from shunter.drivers.admin.bootstrap_probe import probe  # noqa: PLC0415 - as above
@@ -212,7 +221,7 @@ async def claimed_by(target: Target, place: JournalPlace) -> str:
 
     with contextlib.suppress(DriverError):
         configuration = configuration_of(target.bootstrap, target.properties)
-        # The group's client would try for many seconds what refuses connections at once.
+        # The group's client would retry for many seconds even if connections are refused at once.
         protocol = str(configuration.get("security_protocol", "PLAINTEXT"))
         await asyncio.to_thread(probe, target.bootstrap.split(","), protocol)
         return (await see_claim(configuration, claim_name(place))).claimant
@@ -220,14 +229,14 @@ async def claimed_by(target: Target, place: JournalPlace) -> str:
 
 
 async def no_journal(target: Target, place: JournalPlace) -> FormatError:
-    """That there is no journal, and who drives the cluster under another one."""
+    """The error that there is no journal; it also names an executor that drives the cluster under another one."""
     claimant = await claimed_by(target, place)
     other = f"; but under another one this cluster is driven by {claimant}: ask there" if claimant else ""
     return FormatError(str(place), NO_JOURNAL + other)
 
 
 async def nothing_journalled(target: Target) -> bool:
-    """Whether the journal of this target is not there, and nobody drives the cluster under another one either."""
+    """Whether this target has no journal, and no executor drives the cluster under another one either."""
     place = await journal_place(target, None)
     return not place.exists() and not await claimed_by(target, place)
 
@@ -241,7 +250,7 @@ async def open_session(target: Target, listener: Callable[[Notice], None]) -> As
         JournalDamaged: it can't be trusted; says what can be read.
         DriverError: the cluster does not answer.
     """
-    admin = await connect(target)
+    admin = await connect(target, patient=False)
     journal: LeasedJournal | None = None
     seat: DriverSeat | None = None
     claim: ClusterClaim | None = None
@@ -250,18 +259,24 @@ async def open_session(target: Target, listener: Callable[[Notice], None]) -> As
         clock = SystemClock()
         cluster_id = await admin.cluster_id()
         place = await journal_place(target, admin)
-        journal = await asyncio.to_thread(place.open, uuid.uuid4().hex)
-        await asyncio.to_thread(journal.acquire, clock.now_ms())
-        if isinstance(journal, SqliteJournal) and (made := await asyncio.to_thread(journal.take_rebuilt)):
-            listener(Notice("journal-rebuilt", "", f"{place} was gone: it was made anew of {made} entries of its copy"))
+        journal = await to_its_end(place.open, uuid.uuid4().hex)
+        await to_its_end(journal.acquire, clock.now_ms())
+        if isinstance(journal, SqliteJournal) and (made := await to_its_end(journal.take_rebuilt)):
+            listener(
+                Notice(
+                    "journal-rebuilt",
+                    "",
+                    f"{place} was gone: it was made anew of {counted(made, 'entry', 'entries')} of its copy",
+                )
+            )
         seat = DriverSeat(state_folder(), cluster_id, str(place))
         claim = await _claim(target, place, listener)
         core = Executor()
         driver = ExecutionDriver(core, journal, admin, clock, listener, claim)
         keeping = asyncio.create_task(claim.keep())
         keeping.add_done_callback(lambda ended: _claim_lost(driver, ended))
-        entries = await asyncio.to_thread(journal.load)
-        driver.post("start", ev.JournalLoaded(entries, cluster_id))
+        entries = await to_its_end(journal.load)
+        driver.post(ev.JournalLoaded(entries, cluster_id), "start")
         yield Session(admin, journal, core, driver, place.view_path, target.bootstrap)
     finally:
         if claim is not None:
@@ -269,10 +284,10 @@ async def open_session(target: Target, listener: Callable[[Notice], None]) -> As
         if seat is not None:
             seat.leave()
         if journal is not None:
-            # Last, for whoever waits for an answer carries its order out by itself once nobody drives the journal.
+            # Last: a shell that waits for an answer carries its order out by itself once no executor drives the journal.
             with contextlib.suppress(DriverError):
-                await asyncio.to_thread(journal.release)
-            await asyncio.to_thread(journal.close)
+                await to_its_end(journal.release)
+            await to_its_end(journal.close)
         await admin.close()
 
 
@@ -288,7 +303,7 @@ class SessionStart:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a session ended: the core's word, the last view, what the plan or the work's command was answered.
+    """How a session ended: the core's `Finish`, the last view, and the replies to the plan or the command.
 
     `worked`: an execution was open at some time of the session.
     """
@@ -323,7 +338,7 @@ async def drive(
     if first is not None:
         command = asyncio.create_task(session.command(first))
         asked.append(command)
-    await asyncio.sleep(0)  # What is asked for first stands in the queue before the core can find itself idle.
+    await asyncio.sleep(0)  # The plan or command gets into the queue before the core finds itself idle.
     background = [
         asyncio.create_task(take_orders(session.driver, session.journal)),
         asyncio.create_task(session.publish(on_view)),
@@ -333,12 +348,21 @@ async def drive(
     if work.command is not None and command is not None:
         command.add_done_callback(lambda done: leave.set() if _answered(done) and not done.result().accepted else None)
     leaving = asyncio.create_task(leave.wait())
-    await asyncio.wait({running, leaving, *background}, return_when=asyncio.FIRST_COMPLETED)
-    failed = [task for task in background if task.done()]
-    finish = running.result() if running.done() else None
-    for task in (running, leaving, *background):
-        task.cancel()
-    await asyncio.gather(running, leaving, *background, *asked, return_exceptions=True)
+    failed: list[asyncio.Task[None]] = []
+    finish: Finish | None = None
+    try:
+        await asyncio.wait({running, leaving, *background}, return_when=asyncio.FIRST_COMPLETED)
+        failed = [task for task in background if task.done()]
+        finish = running.result() if running.done() else None
+    except asyncio.CancelledError:
+        for task in asked:
+            task.cancel()
+        raise
+    finally:
+        # A caller that is cancelled closes the journal next: nothing of this may still be at work on it.
+        for task in (running, leaving, *background):
+            task.cancel()
+        await asyncio.gather(running, leaving, *background, *asked, return_exceptions=True)
     for task in failed:
         task.result()
     return Ended(
@@ -354,35 +378,26 @@ def _answered(task: asyncio.Task[Any]) -> bool:
     return task.done() and not task.cancelled() and task.exception() is None
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
-    """What a journal says, whether somebody drives it, and how it compares with the cluster where that was asked."""
+class LoadedJournal(NamedTuple):
+    """What a journal has, what that comes to, and who drives it."""
 
-    place: JournalPlace
-    view: ExecutionView
+    entries: Sequence[JournalEntry]
+    state: ExecutorState
     holder: LeaseHolder | None
-    differences: tuple[str, ...] = ()
-    live: ExecutionView | None = None
-    """The driver's own view, where somebody on this host drives it."""
-    claimant: str = ""
-    """Who drives the cluster under another journal, where nobody drives this one."""
-    debts: str = ""
-    """How throttles that are owed are given back, or forgotten; "" where none are."""
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {
-            "journal": str(self.place),
-            "holder": None if self.holder is None else self.holder._asdict(),
-            "claimant": self.claimant or None,
-            "differences": list(self.differences),
-            **view_to_json(self.view),
-            "live": None if self.live is None else view_to_json(self.live),
-        }
 
 
 def read_journal(place: JournalPlace) -> tuple[ExecutorState, LeaseHolder | None]:
     """Fold a journal, without driving it.
+
+    Raises:
+        FormatError: there is no journal, or it is damaged.
+    """
+    loaded = load_journal(place)
+    return loaded.state, loaded.holder
+
+
+def load_journal(place: JournalPlace) -> LoadedJournal:
+    """Read a journal, and fold it.
 
     Raises:
         FormatError: there is no journal, or it is damaged.
@@ -392,9 +407,10 @@ def read_journal(place: JournalPlace) -> tuple[ExecutorState, LeaseHolder | None
     journal = place.open("reader")
     try:
         state = ExecutorState()
-        for entry in journal.load():
+        entries = journal.load()
+        for entry in entries:
             apply(state, entry)
-        return state, journal.holder(SystemClock().now_ms())
+        return LoadedJournal(entries, state, journal.holder(SystemClock().now_ms()))
     finally:
         journal.close()
 
@@ -421,64 +437,8 @@ def salvage(damaged: JournalDamaged) -> list[str]:
     return told
 
 
-async def read_status(target: Target, *, check: bool) -> Status:
-    """What the journal says, checked against the cluster if asked."""
-    admin = await connect(target) if check or not is_named(target) else None
-    try:
-        place = await journal_place(target, admin)
-        if check and not place.exists():
-            raise await no_journal(target, place)
-        state, holder = await asyncio.to_thread(read_journal, place)
-        claimant = await claimed_by(target, place) if check and holder is None else ""
-        differences = await _differences(state, admin) if admin is not None and state.running else ()
-        live = read_view(place) if holder is not None else None
-        meter = Meter()
-        if check and admin is not None and live is None:
-            meter.present.update(await replica_bytes(state.stepping(), admin))
-    finally:
-        if admin is not None:
-            await admin.close()
-    view = view_execution(state, meter, state.limit, SystemClock().now_ms())
-    if holder is None and view.running:
-        view = undriven(view)
-    owed = state.owed()
-    return Status(place, view, holder, differences, live, claimant, told_way_out(owed) if owed else "")
-
-
-async def replica_bytes(stepping: Iterable[Move], admin: AdminClient) -> dict[tuple[BrokerId, TopicPartition], int]:
-    """Bytes of the copies that running steps make, by who makes them; a broker that does not answer is left out."""
-    copies: dict[BrokerId, list[TopicPartition]] = {}
-    for move in stepping:
-        assert move.step is not None
-        for broker in move.step.adding:
-            copies.setdefault(broker, []).append(move.tp)
-    sized = await admin.observe_log_dirs(copies)
-    return {key: size.bytes for key, size in sized.sizes.items()}
-
-
-async def _differences(state: ExecutorState, admin: AdminClient) -> tuple[str, ...]:
-    """How the cluster differs from what the journal would lead one to expect."""
-    ongoing = await admin.list_reassignments()
-    moves = state.open_moves()
-    names = sorted({move.tp.topic for move in moves})
-    seen = await admin.observe_topics(names)
-    told: list[str] = []
-    for move in moves:
-        topic = seen.topics.get(move.tp.topic)
-        partition = None if topic is None else topic.partitions.get(move.tp.partition)
-        if topic is None or partition is None:
-            told.append(f"{move.tp} does not exist any more")
-        elif move.step is None and partition.replicas != move.current:
-            told.append(f"{move.tp} is at {list(partition.replicas)}, the journal says {list(move.current)}")
-        elif move.step is not None and move.tp not in ongoing and partition.replicas == move.step.after:
-            told.append(f"{move.tp} has finished its step to {list(move.step.after)}; the journal does not know yet")
-        elif move.step is not None and move.tp not in ongoing:
-            told.append(f"{move.tp} is at {list(partition.replicas)}, its step to {list(move.step.after)} does not run")
-    return tuple(told)
-
-
 def read_view(place: JournalPlace) -> ExecutionView | None:
-    """The view that a driver left beside its journal a moment ago."""
+    """The view that an executor wrote beside its journal a moment ago."""
     try:
         view = view_from_json(orjson.loads(place.view_path.read_bytes()))
     except (OSError, orjson.JSONDecodeError):
@@ -487,7 +447,7 @@ def read_view(place: JournalPlace) -> ExecutionView | None:
 
 
 def journals_reached_by(bootstrap: str) -> list[JournalPlace]:
-    """Journals in our state folder whose driver left a glance a moment ago and was started by the same words."""
+    """Journals in our state folder whose executor wrote a view a moment ago and was given the same bootstrap servers."""
     found: list[JournalPlace] = []
     for path in sorted(state_folder().glob("*.journal.view")):
         place = JournalPlace(path.with_suffix(""))
@@ -495,6 +455,38 @@ def journals_reached_by(bootstrap: str) -> list[JournalPlace]:
             if orjson.loads(path.read_bytes()).get("bootstrap") == bootstrap and read_view(place) is not None:
                 found.append(place)
     return found
+
+
+def journals_that_reached(bootstrap: str) -> list[JournalPlace]:
+    """Journals in our state folder whose executor was given one of these bootstrap servers, the last one first."""
+    servers = set(bootstrap.split(","))
+    found: list[tuple[float, JournalPlace]] = []
+    for path in state_folder().glob("*.journal.view"):
+        with contextlib.suppress(OSError, orjson.JSONDecodeError):
+            if servers & set(str(orjson.loads(path.read_bytes()).get("bootstrap", "")).split(",")):
+                found.append((path.stat().st_mtime, JournalPlace(path.with_suffix(""))))
+    return [place for _at, place in sorted(found, key=lambda each: -each[0]) if place.exists()]
+
+
+def journal_without_cluster(target: Target, error: DriverError) -> JournalPlace:
+    """The journal file of a cluster that does not answer: the one that was named, or that these servers were last driven by.
+
+    Raises:
+        DriverError: that error, for no journal file is known to be this cluster's; names those that there are.
+    """
+    found = [JournalPlace(target.journal)] if target.journal is not None else []
+    if not is_named(target):
+        found = journals_that_reached(target.bootstrap)
+    if found and found[0].exists():
+        return found[0]
+    there = [] if is_named(target) else sorted(state_folder().glob("*.journal"))
+    named = ", ".join(str(path) for path in there)
+    hint = (
+        f"; what a journal of this host says: `shunter status --offline --journal FILE`, there is {named}"
+        if there
+        else ""
+    )
+    raise DriverError(f"{error}{hint}", retriable=error.retriable) from error
 
 
 def read_plan(path: Path) -> tuple[MoveOrder, ...]:
@@ -535,10 +527,10 @@ __all__ = [
     "JournalFenced",
     "JournalHeld",
     "JournalUnusable",
+    "LoadedJournal",
     "SeatTaken",
     "Session",
     "SessionStart",
-    "Status",
     "Target",
     "claim_name",
     "claimed_by",
@@ -546,17 +538,17 @@ __all__ = [
     "decode_plan",
     "drive",
     "journal_place",
+    "journal_without_cluster",
     "journals_reached_by",
     "lay_out",
+    "load_journal",
     "no_journal",
     "nothing_journalled",
     "only_journal",
     "open_session",
     "read_journal",
     "read_plan",
-    "read_status",
     "read_view",
-    "replica_bytes",
     "salvage",
     "state_folder",
 ]

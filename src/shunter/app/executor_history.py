@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from shunter.app.executor import Target, connect, journal_place, no_journal
+from shunter.app.executor import Target, connect, journal_place, journal_without_cluster, load_journal, no_journal
 from shunter.app.journals import JournalPlace
 from shunter.core.executor.history import Execution, Undoing, executions, reverse
-from shunter.errors import ShunterError
-from shunter.model.execution import JournalEntry
+from shunter.errors import DriverError, ShunterError
 from shunter.model.partition import TopicPartition
 
 
 class NothingToUndo(ShunterError):
-    """An execution that can't be undone: it is not there, or it goes on."""
+    """An execution that can't be undone: there is no such execution, or it goes on."""
+
+
+async def past_without_cluster(target: Target, error: DriverError) -> tuple[JournalPlace, tuple[Execution, ...]]:
+    """All executions under the journal that this host has of a cluster that does not answer.
+
+    Raises:
+        DriverError: that error, for no journal file is known to be this cluster's.
+        FormatError: the journal is damaged.
+    """
+    place = journal_without_cluster(target, error)
+    return place, await executions_in(place)
 
 
 async def past_executions(target: Target) -> tuple[JournalPlace, tuple[Execution, ...]]:
@@ -43,15 +52,7 @@ async def executions_in(place: JournalPlace) -> tuple[Execution, ...]:
     Raises:
         FormatError: it is damaged.
     """
-    return executions(await asyncio.to_thread(_entries, place))
-
-
-def _entries(place: JournalPlace) -> Sequence[JournalEntry]:
-    journal = place.open("reader")
-    try:
-        return journal.load()
-    finally:
-        journal.close()
+    return executions((await asyncio.to_thread(load_journal, place)).entries)
 
 
 async def undoing(target: Target, number: int | None) -> tuple[Execution, Undoing]:
@@ -76,7 +77,7 @@ async def undoing(target: Target, number: int | None) -> tuple[Execution, Undoin
 
 
 async def _without_other_topics(target: Target, execution: Execution, wanted: Undoing) -> Undoing:
-    """What of it is of topics that are still the same: one that was deleted and made anew is none of ours."""
+    """Leave out partitions whose topic was deleted and made anew since."""
     admin = await connect(target)
     try:
         seen = await admin.observe_topics(sorted({order.tp.topic for order in wanted.moves}))
@@ -100,6 +101,7 @@ def execution_to_json(execution: Execution) -> dict[str, Any]:
         "began_at_ms": execution.began_at_ms,
         "ended_at_ms": execution.ended_at_ms,
         "throttle": execution.options.throttle,
+        "throttles": execution.throttles,
         "counts": counts_of(execution),
         "copied_bytes": execution.copied_bytes,
         "turned": [{"kind": order.kind.value, "by": order.given_by} for order in execution.turned],
@@ -119,7 +121,7 @@ def execution_to_json(execution: Execution) -> dict[str, Any]:
 
 
 def counts_of(execution: Execution) -> dict[str, int]:
-    """How many of its moves came to what; "open": they go on."""
+    """How many moves by outcome; "open": they go on."""
     counts: dict[str, int] = {}
     for move in execution.moves.values():
         told = "open" if move.outcome is None else move.outcome.value

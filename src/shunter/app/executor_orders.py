@@ -1,4 +1,4 @@
-"""What other shells ask of whoever drives a journal: orders and plans, handed over through the journal itself."""
+"""Orders and plans that other shells give to the executor that drives a journal, through the journal itself."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from shunter.app.journals import JournalPlace
 from shunter.core.doers import Wanted
 from shunter.drivers.clock import SystemClock
 from shunter.drivers.order_taker import ANSWER_WITHIN_S, ORDERS_EVERY_S
+from shunter.drivers.whole_calls import to_its_end
 from shunter.errors import DriverError, ShunterError
 from shunter.formats.journal import command_to_json, options_to_json
 from shunter.formats.reassignment_json import encode_plan
 from shunter.model.execution import Command, ExecutionOptions, LeaseHolder, MoveOrder
 
 HOLDER_EVERY_S = 1.0
-"""How often it is looked whether anybody drives the journal still while an answer is waited for."""
+"""How often, while waiting for an answer, to look whether an executor still drives the journal."""
 
 
 class HolderGone(ShunterError):
-    """Whoever drove the journal ended before it took the order up; the order was taken back."""
+    """The executor that drove the journal ended before it took the order up; the order was taken back."""
 
 
 async def holder_of(target: Target) -> tuple[JournalPlace, LeaseHolder | None]:
-    """Where the journal is, and who drives it now."""
+    """Where the journal is, and which executor drives it now; None: none does."""
     admin = None if is_named(target) else await connect(target)
     try:
         place = await journal_place(target, admin)
@@ -38,7 +39,7 @@ async def holder_of(target: Target) -> tuple[JournalPlace, LeaseHolder | None]:
 
 
 def driven_here(bootstrap: str, wanted: Wanted | None) -> tuple[JournalPlace, LeaseHolder] | None:
-    """The executor of this host that a verb is for, whoever controls the cluster; None: the cluster has to be asked.
+    """The executor of this host that a verb is for, under any controller; None: the cluster has to be asked.
 
     Asking a cluster takes the client library and a few requests, more than an order itself.
 
@@ -69,38 +70,38 @@ def _holder(place: JournalPlace) -> LeaseHolder | None:
 
 
 async def order(place: JournalPlace, kind: str, document: object) -> dict[str, Any]:
-    """Ask something of whoever drives a journal, and wait for the answer.
+    """Ask something of the executor that drives a journal, and wait for the answer.
 
     Raises:
-        HolderGone: it ended before it took the order up, and nobody drives the journal now: do it yourself.
-        DriverError: nobody answered in time.
+        HolderGone: it ended before it took the order up, and no executor drives the journal now: do it yourself.
+        DriverError: no answer came in time.
     """
     clock = SystemClock()
-    journal = await asyncio.to_thread(place.open, "orders")
+    journal = await to_its_end(place.open, "orders")
     try:
-        number = await asyncio.to_thread(journal.order, kind, document, clock.now_ms())
+        number = await to_its_end(journal.order, kind, document, clock.now_ms())
         asked_ms = looked_ms = clock.now_ms()
         while clock.now_ms() < asked_ms + ANSWER_WITHIN_S * 1000:
-            answer = await asyncio.to_thread(journal.answer_to, number)
+            answer = await to_its_end(journal.answer_to, number)
             if answer is not None:
                 answered: dict[str, Any] = orjson.loads(answer)
                 return answered
             if clock.now_ms() >= looked_ms + HOLDER_EVERY_S * 1000:
                 looked_ms = clock.now_ms()
-                if await asyncio.to_thread(journal.withdraw, number, looked_ms):
-                    raise HolderGone(f"{place}: whoever drove it has ended before it took this up")
+                if await to_its_end(journal.withdraw, number, looked_ms):
+                    raise HolderGone(f"{place}: the executor that drove it ended before it took this up")
             await asyncio.sleep(ORDERS_EVERY_S / 2)
     finally:
-        await asyncio.to_thread(journal.close)
+        await to_its_end(journal.close)
     raise DriverError(f"{place}: nobody answered within {ANSWER_WITHIN_S:.0f} s", retriable=True)
 
 
 async def order_command(place: JournalPlace, command: Command) -> dict[str, Any]:
-    """Give a command to whoever drives a journal."""
+    """Give a command to the executor that drives a journal."""
     return await order(place, "command", command_to_json(command))
 
 
 async def order_plan(place: JournalPlace, moves: Sequence[MoveOrder], options: ExecutionOptions) -> dict[str, Any]:
-    """Hand a plan to whoever drives a journal."""
+    """Hand a plan to the executor that drives a journal."""
     document = {"plan": orjson.loads(encode_plan(moves)), "options": options_to_json(options)}
     return await order(place, "plan", document)

@@ -1,10 +1,11 @@
-"""What the end of a session means: an exit code, and sentences."""
+"""What is told at the end of a session: an exit status, and sentences."""
 
 from __future__ import annotations
 
 from shunter.app.executor import Ended
 from shunter.app.exit_codes import ExitCode
 from shunter.core.executor.events import Fatal
+from shunter.core.wording import counted
 
 _TURNED = ("stopped", "rolled_back", "left")
 _FATAL = {Fatal.CLUSTER: ExitCode.CLUSTER, Fatal.TAKEN: ExitCode.HELD, Fatal.JOURNAL: ExitCode.JOURNAL}
@@ -56,7 +57,9 @@ def told_end(ended: Ended) -> list[str]:
     if ended.finish is None:
         lines.append("left running under the journal: `shunter resume` goes on, `shunter rollback` restores")
         if ended.view.throttles_left:
-            lines.append(f"{ended.view.throttles_left} throttle settings stay until then")
+            lines.append(
+                f"{counted(ended.view.throttles_left, 'throttle setting stays', 'throttle settings stay')} until then"
+            )
         return lines
     if ended.finish.fatal is not None:
         return [*lines, f"gave up: {ended.finish.fatal}; {_KEPT[ended.finish.kind]}"]

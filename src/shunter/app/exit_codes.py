@@ -21,7 +21,7 @@ class ExitCode(IntEnum):
     JOURNAL = 5
     """The journal, the plan or another file that was named can't be read or written."""
     TURNED = 6
-    """It ended, stopped or rolled back at somebody else's word."""
+    """It ended, but moves were stopped, rolled back or left by another order than this command's."""
     REFUSED = 7
     """The plan, the command, or every row of an input was refused, and nothing was begun."""
     LEFT = 130

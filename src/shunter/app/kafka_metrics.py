@@ -68,7 +68,7 @@ def _timers(events: Mapping[str, tuple[str, ...]]) -> Iterable[MetricRow]:
 
 
 def _counts() -> Iterable[MetricRow]:
-    """Of states without a time of their own: how often alone."""
+    """Events of states without a time of their own: only how often they were."""
     for state, api in SERVED.items():
 
         def of(seen: Seen, api: str = api) -> float:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from shunter.app.keeper_policy import KeptCluster
-from shunter.app.keeper_sighting import take_sighting
+from shunter.app.keeper_sighting import Looker
+from shunter.app.private_files import replace_file
 from shunter.core.keeper.judgement import Judgement, judge
-from shunter.core.keeper.proposals import Proposal
+from shunter.core.keeper.proposals import Proposal, order_of
 from shunter.core.keeper.sighting import Sighting
 from shunter.errors import FormatError, ShunterError
 from shunter.formats.keeper_memory import decode_memories, encode_memories
-from shunter.formats.plan_files import write_reassignment
+from shunter.formats.reassignment_json import encode_plan
 from shunter.model.keeper import Memory
 from shunter.views.keeper import ConditionView, ProposalView, view_condition, view_proposal
 
@@ -36,7 +36,7 @@ class LookTaken:
 
 
 def look_once(clusters: Sequence[KeptCluster], state: Path | None, plans: Path | None) -> Iterator[LookTaken]:
-    """Look at each cluster once. Touches none; one that can't be looked at keeps nobody from the next.
+    """Look at each cluster once, and change none; a cluster that can't be read does not hinder the next.
 
     Args:
         clusters: The policies.
@@ -49,7 +49,7 @@ def look_once(clusters: Sequence[KeptCluster], state: Path | None, plans: Path |
     memories = {} if state is None else _read(state)
     for cluster in clusters:
         try:
-            sighting = take_sighting(cluster.target)
+            sighting = Looker(cluster).look()
             judgement = judge(sighting, cluster.policy, memories.get(cluster.name))
         except ShunterError as error:
             yield LookTaken(cluster.name, error)
@@ -58,7 +58,7 @@ def look_once(clusters: Sequence[KeptCluster], state: Path | None, plans: Path |
         yield _told(cluster.name, sighting, judgement, plans)
     if state is not None:
         named = {cluster.name for cluster in clusters}
-        _write(state, encode_memories({name: memory for name, memory in memories.items() if name in named}))
+        replace_file(state, encode_memories({name: memory for name, memory in memories.items() if name in named}))
 
 
 def _told(name: str, sighting: Sighting, judgement: Judgement, plans: Path | None) -> LookTaken:
@@ -77,7 +77,7 @@ def _told(name: str, sighting: Sighting, judgement: Judgement, plans: Path | Non
 
 def _write_plan(folder: Path, name: str, proposal: Proposal) -> Path:
     path = folder / f"{name}-{proposal.scope.value}.json"
-    _write(path, write_reassignment(proposal.changes))
+    replace_file(path, encode_plan(map(order_of, proposal.changes)).encode() + b"\n")
     return path
 
 
@@ -89,17 +89,6 @@ def _read(path: Path) -> dict[str, Memory]:
     except OSError as error:
         raise FormatError(str(path), f"can't be read: {error.strerror}") from error
     return decode_memories(raw, str(path))
-
-
-def _write(path: Path, raw: bytes) -> None:
-    """Whoever reads it sees the old file or the new one, never half of one."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_bytes(raw)
-        beside.replace(path)
-    except OSError as error:
-        raise FormatError(str(path), f"can't be written: {error.strerror}") from error
 
 
 __all__ = ["LookTaken", "look_once"]

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from shunter.app.client_configuration import configuration_of
 from shunter.app.executor import Target
 from shunter.app.profiles import meant, read_profiles
 from shunter.app.targets import target_of
+from shunter.core.keeper.intents import contradiction, with_intents
+from shunter.drivers.controller_status import ControllersPlace
 from shunter.errors import FormatError, SettingsError
+from shunter.formats.client_properties import bootstrap_servers
+from shunter.formats.text_files import text_of
 from shunter.model.execution import ExecutionOptions
 from shunter.model.keeper import (
     DEFAULTS,
+    IN_DAYS,
     MEASURED,
     MENDED,
     Condition,
@@ -25,8 +32,11 @@ from shunter.model.keeper import (
     Mode,
     Watch,
 )
-from shunter.model.service import NOTIFIED, Notifier, NotifierKind
+from shunter.model.service import NOTIFIED, IntentKind, KeptIntent, Notifier, NotifierKind
 
+_MOST_NUMBER = 2**31 - 1
+"""Kafka's own bound of ids; as minutes it is 4,000 years."""
+_MOST_BYTES = 2**63 - 1
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _CLUSTER = (
     "profile",
@@ -34,16 +44,30 @@ _CLUSTER = (
     "command-config",
     "journal",
     "journal-topic",
+    "controllers",
+    "controllers-token-file",
+    "controllers-ca-file",
     "conditions",
     "limits",
     "intents",
     "execution",
 )
-_SERVICE = ("look-seconds", "snapshots", "snapshot-minutes")
+_SERVICE = ("look-seconds", "snapshots", "snapshot-minutes", "lake", "model-hours")
 _NOTIFY = ("kind", "url", "command", "events")
-_WATCH = ("do", "minutes", "begin-percent", "end-percent")
-_INTENTS = ("drain", "demote", "replication", "least-replication")
+_WATCH = ("do", "minutes")
+_BOUNDS = ("begin-percent", "end-percent")
+_BOUNDS_IN_DAYS = ("begin-days", "end-days")
+_MOST_DAYS = 3_650
+_INTENTS = ("drain", "demote", "replace", "add", "replication", "least-replication")
 _WINDOW = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlace:
+    """Where the pipeline keeps its load models, and how old one may be, in hours."""
+
+    lake: Path
+    most_hours: int = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +81,10 @@ class KeptCluster:
     """How the service carries its plans out."""
     table: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What the file says of it, as it was read."""
+    model: ModelPlace | None = None
+    """None: nothing is known of rates."""
+    controllers: ControllersPlace | None = None
+    """Shunter's controllers; None: the page shows none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +108,15 @@ def read_policies(path: Path) -> tuple[KeptCluster, ...]:
     return read_service_file(path).clusters
 
 
+def check_access(cluster: KeptCluster) -> None:
+    """See that a cluster's client properties can be used; asks no broker.
+
+    Raises:
+        FormatError, SettingsError: they can't be read or used.
+    """
+    configuration_of(cluster.target.bootstrap, cluster.target.properties)
+
+
 def read_service_file(path: Path) -> ServiceFile:
     """Read a policy file.
 
@@ -88,7 +125,7 @@ def read_service_file(path: Path) -> ServiceFile:
         SettingsError: a key or value that it can't have; names the key, the value, the rule and the way out.
     """
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(text_of(path.read_bytes()))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         told = error.strerror if isinstance(error, OSError) else error
         raise FormatError(str(path), f"can't be read: {told}") from error
@@ -96,11 +133,16 @@ def read_service_file(path: Path) -> ServiceFile:
     clusters = _table(f"{path}: cluster", document.get("cluster", {}))
     if not clusters:
         raise SettingsError(f"{path} names no cluster: write [cluster.NAME], and bootstrap-server or profile below it")
-    kept = tuple(_cluster(path, name, _table(f"{path}: [cluster.{name}]", each)) for name, each in clusters.items())
     where = f"{path}: [service] "
     table = _table(f"{path}: service", document.get("service", {}))
     _refuse_unknown(where, table, _SERVICE)
     folder = _text(f"{where}snapshots", table["snapshots"]) if "snapshots" in table else None
+    model = _model(path, where, table)
+    kept = tuple(
+        replace(_cluster(path, name, _table(f"{path}: [cluster.{name}]", each)), model=model)
+        for name, each in clusters.items()
+    )
+    _refuse_shared_journals(path, kept)
     receivers = _list(f"{path}: notify", document.get("notify", []))
     return ServiceFile(
         kept,
@@ -114,6 +156,26 @@ def read_service_file(path: Path) -> ServiceFile:
     )
 
 
+def _refuse_shared_journals(path: Path, clusters: Sequence[KeptCluster]) -> None:
+    """A journal is of one cluster: the second one would wait for ever for the first one to leave it."""
+    places: dict[Path, str] = {}
+    for cluster in clusters:
+        journal = cluster.target.journal
+        first = cluster.name if journal is None else places.setdefault(journal.resolve(), cluster.name)
+        if first != cluster.name:
+            rule = f"[cluster.{first}] has it, too, and each cluster needs a journal of its own"
+            raise SettingsError(f"{path}: [cluster.{cluster.name}] journal = {str(journal)!r}: {rule}")
+
+
+def _model(path: Path, where: str, table: dict[str, Any]) -> ModelPlace | None:
+    if "lake" not in table:
+        if "model-hours" in table:
+            raise SettingsError(f"{where}model-hours says how old a model of lake may be: name lake, too")
+        return None
+    lake = path.parent / Path(_text(f"{where}lake", table["lake"])).expanduser()
+    return ModelPlace(lake, _at_least_one(f"{where}model-hours", table.get("model-hours", 24)))
+
+
 def _notifier(where: str, table: dict[str, Any]) -> Notifier:
     _refuse_unknown(f"{where} ", table, _NOTIFY)
     kinds = [each.value for each in NotifierKind]
@@ -124,7 +186,7 @@ def _notifier(where: str, table: dict[str, Any]) -> Notifier:
     if wanted not in table or other in table:
         raise SettingsError(f"{where}: {kind.value} has {wanted}, and no {other}")
     url = _text(f"{where} url", table["url"]) if wanted == "url" else ""
-    if url and not re.match(r"https?://[^/]+", url):
+    if url and not _is_url(url):
         raise SettingsError(f"{where} url = {url!r}: http://HOST or https://HOST is wanted")
     command = tuple(_text(f"{where} command", each) for each in _list(f"{where} command", table.get("command", [])))
     if wanted == "command" and not command:
@@ -136,6 +198,16 @@ def _notifier(where: str, table: dict[str, Any]) -> Notifier:
         if each not in NOTIFIED:
             raise SettingsError(f"{where} events: {each!r} is no event; {meant(each, NOTIFIED)}")
     return Notifier(kind, url, command, events)
+
+
+def _is_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return (
+            parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not re.search(r"\s", url)
+        )
+    except ValueError:  # Its port is none, or its brackets do not match.
+        return False
 
 
 def _cluster(path: Path, name: str, table: dict[str, Any]) -> KeptCluster:
@@ -151,15 +223,56 @@ def _cluster(path: Path, name: str, table: dict[str, Any]) -> KeptCluster:
         for broker in sorted({*brokers} & {*rails.frozen_brokers}):
             rule = f"broker {broker} is in limits.frozen-brokers, too, and nothing of a frozen broker changes"
             raise SettingsError(f"{where} intents.{kind} = {list(brokers)}: {rule}: take it out of one of them")
+    _refuse_contradictions(f"{where} intents.", rails, intents)
     watches = _watches(f"{where} conditions.", _table(f"{where} conditions", table.get("conditions", {})))
     options = _options(f"{where} execution.", _table(f"{where} execution", table.get("execution", {})))
-    return KeptCluster(name, _target(path, where, table), KeeperPolicy(watches, rails, intents), options, table)
+    target, controllers = _target(path, where, table), _controllers(path, where, table)
+    return KeptCluster(name, target, KeeperPolicy(watches, rails, intents), options, table, controllers=controllers)
+
+
+def _controllers(path: Path, where: str, table: dict[str, Any]) -> ControllersPlace | None:
+    files = {
+        key: path.parent / Path(_text(f"{where} {key}", table[key])).expanduser()
+        for key in ("controllers-token-file", "controllers-ca-file")
+        if key in table
+    }
+    if "controllers" not in table:
+        if files:
+            raise SettingsError(f"{where} {next(iter(files))} is for controllers: name these, too")
+        return None
+    urls = tuple(_url(f"{where} controllers", each) for each in _list(f"{where} controllers", table["controllers"]))
+    token = files.get("controllers-token-file")
+    for url in urls:
+        parts = urlsplit(url)
+        if token is not None and parts.scheme == "http" and not _local(parts.hostname or ""):
+            rule = "the token would be shown to everybody on the way: https:// is wanted"
+            raise SettingsError(f"{where} controllers = {url!r}: {rule}")
+    return ControllersPlace(urls, token, files.get("controllers-ca-file"))
+
+
+def _url(where: str, value: Any) -> str:
+    url = _text(where, value)
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port is not None
+    except ValueError:
+        fits = False
+    if not fits or "@" in url or url.rstrip("/") != f"{parts.scheme}://{parts.netloc}":
+        raise SettingsError(
+            f'{where}: {value!r}: where a controller serves metrics is wanted, as "http://127.0.0.1:9464"'
+        )
+    return url.rstrip("/")
+
+
+def _local(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _options(where: str, table: dict[str, Any]) -> ExecutionOptions:
     readers: dict[str, Callable[[str, Any], Any]] = {
         "throttle": _size,
         "throttle-floor": _size,
+        "log-dir-throttle": _size,
         "max-concurrent": _at_least_one,
         "max-in": _at_least_one,
         "max-out": _at_least_one,
@@ -190,6 +303,10 @@ def _target(path: Path, where: str, table: dict[str, Any]) -> Target:
         )
     if "journal" in named and "journal-topic" in named:
         raise SettingsError(f"{where} journal, journal-topic: a journal is in one place: leave one out")
+    try:
+        bootstrap_servers(named["bootstrap-server"])
+    except SettingsError as error:
+        raise SettingsError(f"{where} {error}") from error
     # A file is looked for beside the policy file, wherever the command was called.
     files = {key: path.parent / Path(named[key]).expanduser() if key in named else None for key in _CLUSTER[2:4]}
     topic = named.get("journal-topic")
@@ -210,19 +327,35 @@ def _watches(where: str, table: dict[str, Any]) -> dict[Condition, Watch]:
 
 
 def _watch(where: str, condition: Condition, asked: dict[str, Any]) -> Watch:
-    known = _WATCH if condition in MEASURED else _WATCH[:2]
-    _refuse_unknown(f"{where}.", asked, known)
+    bounds = _BOUNDS if condition in MEASURED else _BOUNDS_IN_DAYS if condition in IN_DAYS else ()
+    _refuse_unknown(f"{where}.", asked, (*_WATCH, *bounds))
     watch = DEFAULTS[condition]
     mode = watch.mode if "do" not in asked else _mode(f"{where}.do", condition, asked["do"])
     minutes = _number(f"{where}.minutes", asked.get("minutes", watch.minutes), least=0)
+    watch = replace(watch, mode=mode, minutes=minutes)
+    return _with_days(where, watch, asked) if condition in IN_DAYS else _with_shares(where, watch, asked)
+
+
+def _with_shares(where: str, watch: Watch, asked: dict[str, Any]) -> Watch:
     begin, end = (
         round(bound * 100, 9) if key not in asked else _percent(f"{where}.{key}", asked[key])
-        for key, bound in (("begin-percent", watch.begin), ("end-percent", watch.end))
+        for key, bound in zip(_BOUNDS, (watch.begin, watch.end), strict=True)
     )
     if end > begin:
         rule = "what a plan aims at must not be beyond what begins it: raise begin-percent or lower end-percent"
         raise SettingsError(f"{where}: end-percent = {end:g} is above begin-percent = {begin:g}: {rule}")
-    return replace(watch, mode=mode, minutes=minutes, begin=begin / 100, end=end / 100)
+    return replace(watch, begin=begin / 100, end=end / 100)
+
+
+def _with_days(where: str, watch: Watch, asked: dict[str, Any]) -> Watch:
+    begin, end = (
+        bound if key not in asked else _days(f"{where}.{key}", asked[key])
+        for key, bound in zip(_BOUNDS_IN_DAYS, (watch.begin, watch.end), strict=True)
+    )
+    if end < begin:
+        rule = "a plan must leave at least the days that begin it: lower begin-days or raise end-days"
+        raise SettingsError(f"{where}: end-days = {end:g} is below begin-days = {begin:g}: {rule}")
+    return replace(watch, begin=begin, end=end)
 
 
 def _mode(where: str, condition: Condition, value: Any) -> Mode:
@@ -275,9 +408,36 @@ def _intents(where: str, table: dict[str, Any]) -> Intents:
     return Intents(
         drain=_brokers(f"{where}drain", table.get("drain", [])),
         demote=_brokers(f"{where}demote", table.get("demote", [])),
+        replace=_replaced(f"{where}replace", _table(f"{where}replace", table.get("replace", {}))),
+        add=_brokers(f"{where}add", table.get("add", [])),
         replication={topic: _at_least_one(f"{where}replication.{topic}", each) for topic, each in topics.items()},
         least_replication=_number(f"{where}least-replication", table.get("least-replication", 0), least=0),
     )
+
+
+def _replaced(where: str, table: dict[str, Any]) -> dict[int, int]:
+    for old in table:
+        if not old.isdecimal():
+            raise SettingsError(
+                f"{where}.{old}: a broker's id is wanted, as in {{ 3 = 7 }}: broker 7 takes the place of 3"
+            )
+    return {int(old): _number(f"{where}.{old}", new, least=0) for old, new in table.items()}
+
+
+def _refuse_contradictions(where: str, rails: GuardRails, intents: Intents) -> None:
+    """Refuse intents of which one forbids what another one asks for."""
+    asked = [
+        *(KeptIntent(IntentKind.DRAIN, str(broker), 0, "", 0) for broker in intents.drain),
+        *(KeptIntent(IntentKind.DEMOTE, str(broker), 0, "", 0) for broker in intents.demote),
+        *(KeptIntent(IntentKind.REPLACE, str(old), new, "", 0) for old, new in intents.replace.items()),
+        *(KeptIntent(IntentKind.ADD, str(broker), 0, "", 0) for broker in intents.add),
+    ]
+    policy = KeeperPolicy(rails=rails)
+    for intent in asked:
+        if against := contradiction(policy, intent):
+            named = f"{intent.kind.value} of {intent.about}"
+            raise SettingsError(f"{where}{named}: {against.partition(': ')[0]}: leave one of them out")
+        policy = with_intents(policy, [intent])
 
 
 # ---- values
@@ -310,6 +470,8 @@ def _text(where: str, value: Any) -> str:
 def _number(where: str, value: Any, *, least: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise SettingsError(f"{where} = {value!r}: a whole number from {least} on is wanted")
+    if value > _MOST_NUMBER:
+        raise SettingsError(f"{where} = {value!r}: at most {_MOST_NUMBER:,} is allowed")
     return value
 
 
@@ -327,12 +489,20 @@ def _percent(where: str, value: Any) -> float:
     return float(value)
 
 
+def _days(where: str, value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= _MOST_DAYS:
+        raise SettingsError(f"{where} = {value!r}: a number of days above 0 and up to {_MOST_DAYS:,} is wanted")
+    return float(value)
+
+
 def _size(where: str, value: Any) -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", str(value)) if isinstance(value, str | int) else None
-    size = int(float(found[1]) * _UNITS[found[2]]) if found and not isinstance(value, bool) else 0
+    size = float(found[1]) * _UNITS[found[2]] if found and not isinstance(value, bool) else 0.0
+    if size > _MOST_BYTES:
+        raise SettingsError(f"{where} = {value!r}: at most {_MOST_BYTES:,} bytes are allowed")
     if size < 1:
         raise SettingsError(f'{where} = {value!r}: bytes are wanted, as in "500G" (K, M, G, T: powers of ten)')
-    return size
+    return int(size)
 
 
 __all__ = ["KeptCluster", "ServiceFile", "read_policies", "read_service_file"]

@@ -4,22 +4,51 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 from shunter.app.client_configuration import configuration_of
-from shunter.app.doctor import LookedOver, look_over
+from shunter.app.doctor import look_over
 from shunter.app.executor import Target
-from shunter.app.executor_history import executions_in
+from shunter.app.keeper_policy import KeptCluster
 from shunter.app.plan import cluster_from
-from shunter.core.executor.history import Execution
+from shunter.core.executor.history import Execution, executions
+from shunter.core.keeper.load_model import with_model
 from shunter.core.keeper.sighting import NOTHING, PastExecution, Sighting
 from shunter.core.planning.cluster import GONE, ClusterLoad
 from shunter.core.planning.request import Scope
-from shunter.errors import DriverError, FormatError
+from shunter.errors import FormatError
 from shunter.formats.plan_files import read_plan_input
 from shunter.formats.plan_inventory import encode_plan_input
 from shunter.model.check_up import CheckedJournal, CheckUp
 from shunter.model.inventory import Inventory
+from shunter.model.load_model import ModelTold
 from shunter.model.partition import BrokerId, TopicPartition
+from shunter.pipeline.kept_model import KeptModels
+
+
+class Looker:
+    """Looks at one cluster again and again; what the lake says of it is read again when it changed."""
+
+    def __init__(self, cluster: KeptCluster) -> None:
+        """`cluster`: where it is, and where its load model is."""
+        self._cluster = cluster
+        self._models = None if cluster.model is None else KeptModels(cluster.model.lake)
+
+    def look(self) -> Sighting:
+        """Look once. Blocks, and changes nothing. A model that can't be read is told, and the look goes on without it.
+
+        Raises:
+            DriverError, FormatError, SettingsError: as `take_sighting`.
+        """
+        seen = take_sighting(self._cluster.target)
+        place = self._cluster.model
+        if self._models is None or place is None:
+            return seen
+        try:
+            model = self._models.of(seen.inventory.cluster_id)
+        except FormatError as error:
+            return replace(seen, model=ModelTold(None, str(error)))
+        return with_model(seen, model, place.most_hours)
 
 
 def take_sighting(target: Target) -> Sighting:
@@ -33,28 +62,19 @@ def take_sighting(target: Target) -> Sighting:
     from shunter.drivers.admin.inventory import take_inventory  # noqa: PLC0415 - brings the client library with it
 
     taken = take_inventory(configuration_of(target.bootstrap, target.properties))
-    looked, past = asyncio.run(_look_over(target))
+    looked = asyncio.run(look_over(target))
+    past = None if looked.entries is None else past_of(executions(looked.entries))
     return sighting_of(taken, looked.seen, looked.journal, past)
 
 
-async def _look_over(target: Target) -> tuple[LookedOver, tuple[PastExecution, ...] | None]:
-    looked = await look_over(target)
-    if not looked.place.exists():
-        return looked, ()
-    try:
-        return looked, past_of(await executions_in(looked.place))
-    except (DriverError, FormatError):
-        return looked, None  # `look_over` read the journal too, and tells why it can't be read.
-
-
 def past_of(executions: Sequence[Execution]) -> tuple[PastExecution, ...]:
-    """What guard rails count of executions: every replica that was to be copied, and the bytes of the steps that ended."""
+    """What guard rails count of executions: every replica that was to be copied, the bytes of the steps that ended, and those of log dirs."""
     return tuple(
         PastExecution(
             execution.began_at_ms,
             execution.ended_at_ms,
-            sum(len(set(move.target) - set(move.original)) for move in execution.moves.values()),
-            execution.copied_bytes,
+            sum(len(set(move.target) - set(move.original)) + len(move.placing) for move in execution.moves.values()),
+            execution.copied_bytes + sum(len(move.placing) * move.size_bytes for move in execution.moves.values()),
             _balanced_away(execution),
         )
         for execution in executions
@@ -78,7 +98,8 @@ def sighting_of(
     Raises:
         FormatError: the cluster can't be planned as it is: some of its brokers have racks, and others don't.
     """
-    return Sighting(taken, seen, journal, _load(taken), past)
+    # What a check-up saw of topics is in the inventory, too: it would be a third of what goes to the process that plans.
+    return Sighting(taken, replace(seen, topics=()), journal, _load(taken), past)
 
 
 def _load(taken: Inventory) -> ClusterLoad:

@@ -80,6 +80,12 @@ _WORK = (
         "Brokers that refuse requests of ours and are told again",
         lambda s: s.work.refusing_brokers,
     ),
+    MetricRow(
+        "broker_defaults_that_differ",
+        "Kafka's settings whose defaults differ between brokers, or from ours: 1 for each",
+        lambda s: [((name,), 1.0) for name in s.different_defaults],
+        ("setting",),
+    ),
     counter(
         "requests_refused_for_bugs",
         "Requests refused because they met a bug of ours",

@@ -9,6 +9,7 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
+from shunter.app.broker_defaults import BrokerDefaults
 from shunter.app.controller_logs import ControllerLogs
 from shunter.app.kafka_metrics import KAFKA_ROWS
 from shunter.app.metric_rows import ROWS
@@ -49,6 +50,7 @@ def collect_metrics(
     server: RpcServer | None = None,
     census: Census | None = None,
     logs: ControllerLogs | None = None,
+    defaults: BrokerDefaults | None = None,
 ) -> ControllerMetrics:
     """Look at everything at once, between two events. Cost: O(topics, moves and queued requests)."""
     stats, sent = loop.stats, channels.stats
@@ -108,6 +110,7 @@ def collect_metrics(
         deletions=pending_deletions(machine.intake.deletions.remaining, machine.view.brokers.keys()),
         logs=() if logs is None else tuple(LogCounts(log.path.name, log.lines, log.lost) for log in logs.files),
         administrative={} if logs is None else dict(logs.outcomes),
+        different_defaults=() if defaults is None else tuple(defaults.different),
     )
 
 
@@ -116,7 +119,7 @@ def _timing(durations: Durations) -> Timing:
 
 
 def _peers_of(server: RpcServer) -> Peers:
-    """Look at who is connected."""
+    """Count the connections, by kind."""
     house, stats = server.house, server.stats
     return Peers(
         connections={kind.value: server.count(kind) for kind in GuestKind},

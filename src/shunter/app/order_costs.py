@@ -1,4 +1,4 @@
-"""What an order makes be copied again, told before it is given."""
+"""How much an order makes be copied again, told before the order is given."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from shunter.app.executor import Target, connect, read_journal, read_view, replica_bytes
+from shunter.app.executor import Target, connect, read_journal, read_view
+from shunter.app.executor_status import replica_bytes
 from shunter.app.journals import JournalPlace
 from shunter.core.executor.apply import apply
 from shunter.core.executor.orders import decide_command, most_rollback_bytes, rollback_bytes
 from shunter.core.executor.pausing import unheld
 from shunter.core.executor.state import ExecutorState
 from shunter.core.executor.submission import options_beside
+from shunter.core.wording import counted
 from shunter.drivers.clock import SystemClock
 from shunter.errors import DriverError
 from shunter.model.execution import Command, CommandKind, ExecutionOptions, JournalEntry, MoveOrder
@@ -29,9 +31,9 @@ class Again(NamedTuple):
 
 
 async def bytes_again(target: Target, place: JournalPlace, command: Command) -> Again:
-    """What an order makes be copied again, as the journal and the brokers tell; 0 bytes for nothing.
+    """How much an order makes be copied again, by the journal and by what the brokers tell; 0 bytes: nothing.
 
-    Where nobody drives, what the journal knows last is old: a step under way then may have ended by itself since.
+    If no executor drives the journal, its last entries are old: a step that was under way may have ended by itself since.
     """
     if not _may_cost(place, command) or not place.exists():
         return Again(0, "")
@@ -52,7 +54,7 @@ async def bytes_again(target: Target, place: JournalPlace, command: Command) -> 
 
 
 def _may_cost(place: JournalPlace, command: Command) -> bool:
-    """Whether it is worth reading the journal: most orders cost nothing, as what the driver shows here tells at once."""
+    """Whether the journal has to be read: most orders copy nothing, and the executor's view tells so at once."""
     if command.kind in (CommandKind.ROLL_BACK, CommandKind.PAUSE):
         return command.kind is CommandKind.ROLL_BACK or bool(command.partitions)
     view = read_view(place)
@@ -62,7 +64,7 @@ def _may_cost(place: JournalPlace, command: Command) -> bool:
 async def bytes_again_by_plan(
     target: Target, place: JournalPlace, moves: Sequence[MoveOrder], options: ExecutionOptions
 ) -> tuple[int, str]:
-    """The same of a plan that is handed to whoever drives the journal: paused copies that it would have cancelled."""
+    """How much a plan makes be copied again if an executor at work gets it: it may have paused copies cancelled."""
     state, _holder = await asyncio.to_thread(read_journal, place)
     before = unheld(state)
     state.options = options_beside(state, options)
@@ -73,7 +75,7 @@ async def bytes_again_by_plan(
 
 
 def _told_cancelled(cancelled: dict[TopicPartition, int]) -> str:
-    return f"{len(cancelled)} paused copies are cancelled and begun again later, for a throttle would hold others too"
+    return f"{counted(len(cancelled), 'paused copy is', 'paused copies are')} cancelled and begun again later, for a throttle would hold others too"
 
 
 async def _copied(

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -20,7 +19,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -29,6 +28,8 @@ from shunter.app.client_configuration import stream_options
 from shunter.app.plan import FLEET_SCOPES, PlanWords, request_from
 from shunter.core.planning.request import PlanRefused, PlanRequest
 from shunter.core.planning.scopes import check
+from shunter.drivers.cache import cache_folder
+from shunter.drivers.journals import this_process
 from shunter.errors import DriverError, FormatError, SettingsError
 from shunter.formats.plan_files import write_reassignment
 from shunter.pipeline.broker_batch import cruise_control_reader, ingest_with_brokers, prometheus_reader
@@ -45,7 +46,7 @@ from shunter.pipeline.outlook_schemas import BROKER_WEEKS, PROCESSOR_MODEL
 from shunter.pipeline.packaging import package
 from shunter.pipeline.plan_batch import ClusterOutcome, FleetPlan, PlannedTarget, plan_lake, reassignments
 from shunter.pipeline.processors import ToldProcessors, processor_model, told_processors
-from shunter.pipeline.rollup import compact, compact_snapshots, roll_up_days
+from shunter.pipeline.rollup import compact, roll_up_days
 from shunter.pipeline.schemas import BROKER_LOADS, BROKER_SAMPLES, HOURLY, LOAD_MODEL, REPLICAS, SAMPLES, SHAPES
 from shunter.pipeline.session import DELTA, DELTA_CONF, KAFKA_SOURCE, SessionSettings, open_session
 from shunter.pipeline.snapshot_batch import ingest_snapshots, latest_snapshot
@@ -58,6 +59,9 @@ from shunter.pipeline.weeks import broker_weeks, partition_weeks
 
 KINDS = (*FORMATS, "prometheus", "log-dirs", "cruise-control", "snapshots")
 ROWS_PER_TASK = 1_000_000
+JAVA_IS_GONE = (
+    "Spark's Java process has ended, as it does when its memory is not enough: give it more with --memory, such as 4g"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +109,6 @@ class TopicInput:
     properties: Path | None = None
 
 
-def cache_folder() -> Path:
-    """Where jars are kept: `$SHUNTER_CACHE`, else `$XDG_CACHE_HOME/shunter`, else `~/.cache/shunter`."""
-    named = os.environ.get("SHUNTER_CACHE")
-    if named:
-        return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shunter"
-
-
 @contextmanager
 def spark_session(settings: PipelineSettings, *, packages: tuple[str, ...] = ()) -> Iterator[SparkSession]:
     """Open Spark and stop it afterwards.
@@ -137,11 +133,21 @@ def spark_session(settings: PipelineSettings, *, packages: tuple[str, ...] = ())
     spark = open_session(opened)
     try:
         yield spark
-    except (PySparkException, Py4JJavaError) as error:
-        words = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else error.getMessage()
-        raise DriverError(f"Spark gave up: {gist_of(str(words or error))}", retriable=False) from error
+    except (PySparkException, Py4JError, ConnectionError) as error:
+        raise DriverError(_words_of(error), retriable=False) from error
     finally:
-        spark.stop()
+        with suppress(Py4JError, ConnectionError):
+            spark.stop()
+
+
+def _words_of(error: Exception) -> str:
+    if not isinstance(error, PySparkException | Py4JJavaError):
+        return JAVA_IS_GONE
+    try:
+        words = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else error.getMessage()
+    except (Py4JError, ConnectionError):
+        return JAVA_IS_GONE
+    return f"Spark gave up: {gist_of(str(words or error))}"
 
 
 def gist_of(words: str) -> str:
@@ -261,21 +267,15 @@ def deriving(spark: SparkSession, lake: Lake, stage: str, clusters: Sequence[str
     """
     place = f"{lake.root}/locks"
     locks = ClusterLocks(open_store(spark, place), place, utc_now, _is_gone)
-    with locks.held(clusters, LockHolder(stage, socket.gethostname(), os.getpid())):
+    here = this_process()
+    with locks.held(clusters, LockHolder(stage, here.host, here.process)):
         yield
 
 
 def _is_gone(holder: LockHolder) -> bool:
-    """Whether a process of this machine has ended; of other machines nobody knows."""
-    if holder.machine != socket.gethostname():
-        return False
-    try:
-        os.kill(holder.process, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
+    """Whether a holder was a process of this machine that has ended; of a process elsewhere that can't be told."""
+    here = this_process()
+    return holder.machine == here.host and not here.alive(holder.process)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +290,7 @@ class Modelled:
     """Brokers that were compared with their own counters."""
     doubts: tuple[BrokerDoubt, ...] = ()
     processors: tuple[ToldProcessors, ...] = ()
-    """Of each cluster whose brokers' processors are known: how well they are explained."""
+    """For each cluster whose brokers' processors are known: how well the model explains them."""
 
 
 def model(
@@ -401,10 +401,12 @@ def roll_up(spark: SparkSession, lake: Lake, *, keep_days: int | None, new_only:
     keep_from: date | None = None if keep_days is None else utc_now().date() - timedelta(days=keep_days)
     with deriving(spark, lake, "compact"):
         roll_up_days(spark, lake, state, new_only=new_only)
-        made = compact(spark, lake, now=utc_now(), keep_from=keep_from, rolled_up=state)
-        snapshots = compact_snapshots(spark, lake, now=utc_now(), keep_from=keep_from, rolled_up=state)
+        made = [
+            compact(spark, lake, now=utc_now(), of_snapshots=of_snapshots, keep_from=keep_from, rolled_up=state)
+            for of_snapshots in (False, True)
+        ]
     lake.clean(spark, utc_now(), older_than=timedelta(hours=1), abandoned=False)
-    return next((one.ingest_id for one in (made, snapshots) if one is not None), None)
+    return next((one.ingest_id for one in made if one is not None), None)
 
 
 def clean(spark: SparkSession, lake: Lake, *, older_than: float) -> Cleaned:

@@ -14,6 +14,7 @@ from shunter.app.client_configuration import configuration_of
 from shunter.app.collection import collect_every
 from shunter.app.pipeline import FleetPlanOptions, Inputs, ingest, model, plan, utc_now, write_reassignments
 from shunter.app.pipeline_fit import refit
+from shunter.core.wording import counted
 from shunter.drivers.admin.inventory import take_inventory
 from shunter.errors import FormatError
 from shunter.formats.reassignment_json import decode_plan
@@ -189,7 +190,8 @@ def report(spark: SparkSession, lake: Lake, out: Path, *, plan_id: str | None, c
     ]
     if cluster is None and len(clusters) != 1:
         raise FormatError(
-            f"plan {chosen}", f"has {len(clusters)} clusters: name one with --cluster ({', '.join(clusters[:5])})"
+            f"plan {chosen}",
+            f"has {counted(len(clusters), 'cluster')}: name one with --cluster ({', '.join(clusters[:5])})",
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(page(gather(spark, lake, cluster or clusters[0], chosen)), encoding="utf-8")
@@ -263,11 +265,11 @@ def run(
     pace = {"every_seconds": options.every_seconds, "count": options.snapshots}
     for path, taken in collect_every(options.bootstrap, options.properties, landing, wait=wait, **pace):  # type: ignore[arg-type]
         tell(
-            f"snapshot of {taken.cluster_id}: {len(taken.brokers)} brokers, {len(taken.partitions)} partitions ({path.name})"
+            f"snapshot of {taken.cluster_id}: {counted(len(taken.brokers), 'broker')}, {counted(len(taken.partitions), 'partition')} ({path.name})"
         )
     assert taken is not None, "a collection that ends without an error has a snapshot"
     brought = ingest(spark, lake, Inputs((str(landing),), "snapshots"))
-    tell(f"ingested {brought.good} samples, put {brought.rejected} aside")
+    tell(f"ingested {counted(brought.good, 'sample')}, put {brought.rejected} aside")
     modelled = model_or_sizes(spark, lake)
     tell(modelled)
     # The lake may hold other clusters, and this one alone is there to be moved.
@@ -276,7 +278,7 @@ def run(
     (reassignment,) = write_reassignments(spark, lake, plan_id, options.out) or (None,)
     for outcome in planned:
         told = f"; {outcome.message}" if outcome.message else ""
-        tell(f"{outcome.cluster_id}: {outcome.status}, {outcome.moves} copies{told}")
+        tell(f"{outcome.cluster_id}: {outcome.status}, {counted(outcome.moves, 'copy', 'copies')}{told}")
     scheduled = schedule(spark, lake, plan_id, options.what_if).scenarios if reassignment is not None else ()
     for expected in scheduled:
         tell(f"scheduled {expected.told}" + (f"; {expected.warning}" if expected.warning else ""))
@@ -308,7 +310,7 @@ def _execute(
         return None, asked
     accounted = account(spark, lake, [str(execute(fitting, plan_id))])
     done = lake.read(spark, ACCOUNT_MOVES).where((F.col("plan_id") == plan_id) & (F.col("outcome") == "done")).count()
-    tell(f"executed: {done} of {asked} moves done")
+    tell(f"executed: {done:,} of {counted(asked, 'move')} done")
     return accounted, asked - done
 
 
@@ -318,7 +320,7 @@ def model_or_sizes(spark: SparkSession, lake: Lake) -> str:
         made = model(spark, lake)
     except FormatError:
         return "no samples yet: planning from the snapshot's sizes"
-    return f"modelled {made.replicas} replicas, {made.with_rates} of them with rates, confidence {made.mean_confidence:.2f}"
+    return f"modelled {counted(made.replicas, 'replica')}, {made.with_rates} of them with rates, confidence {made.mean_confidence:.2f}"
 
 
 __all__ = [

@@ -17,8 +17,9 @@ from shunter.formats.plan_files import PlanInput, read_plan_input, write_moves, 
 from shunter.formats.topic_wishes import decode_wishes
 from shunter.model.inventory import OfflineReplica
 
-SCOPES = tuple(scope.value for scope in Scope)
-FLEET_SCOPES = tuple(scope.value for scope in Scope if scope not in {Scope.OFFLINE, Scope.TOPICS})
+SCOPES = tuple(scope.value for scope in Scope if scope is not Scope.FILLING_DISKS)
+"""Without what only the service can ask for: it alone has seen how sizes grow."""
+FLEET_SCOPES = tuple(scope for scope in SCOPES if Scope(scope) not in {Scope.OFFLINE, Scope.TOPICS, Scope.DISKS})
 """Scopes that are asked of many clusters alike."""
 AIMS = {
     "disk": Resource.DISK,
@@ -32,9 +33,11 @@ AIMS = {
 }
 _UNBOUND = {Scope.DEMOTE, Scope.OFFLINE, Scope.TOPICS}
 """Scopes that copy what they are asked for, and nothing that could be less."""
-DISKS = "disks"
+DISKS = Scope.DISKS.value
 """The scope that moves replicas between log dirs of their brokers: `app/plan_disks.py` plans it."""
 BOUNDS = ("bytes", "lp", "none")
+SIZE_BYTES = 1_024
+"""Bytes in one unit of a plan's sizes, which are KiB, as in its input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +69,12 @@ class PlanOptions(PlanWords):
     wanted: Path | None = None
     """TOPICS: the file that says what is wanted of them."""
     offline: tuple[OfflineReplica, ...] | None = None
-    """OFFLINE: the replicas that are; None where nobody looked."""
+    """OFFLINE: the replicas that are offline; None where that was not looked at."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A finished plan: Kafka's reassignment JSON, the summary, and the plan itself for whoever goes on with it."""
+    """A finished plan: Kafka's reassignment JSON, the summary, and the plan itself."""
 
     reassignment: bytes
     summary: Summary

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from shunter.app.client_configuration import configuration_of
 from shunter.app.plan import Planned, PlanOptions, plan_raw, request_from
 from shunter.core.planning.cluster import GONE
-from shunter.core.planning.request import Scope
+from shunter.core.planning.request import PlanRefused, Scope
+from shunter.core.wording import counted
 from shunter.drivers.admin.inventory import take_inventory
 from shunter.errors import FormatError
 from shunter.formats.plan_inventory import encode_plan_input, size_of
@@ -37,15 +38,18 @@ def plan_cluster(bootstrap: str, properties: Path | None, options: PlanOptions, 
 
     Raises:
         DriverError: the cluster does not answer, or does not let us in.
-        FormatError: it can't be planned as it is, or a file can't be read or written.
-        PlanRefused: the request can't be served on this cluster.
+        FormatError: a file can't be read or written.
+        PlanRefused: the request can't be served on this cluster, or not while a broker is dead.
     """
     taken = take_inventory(configuration_of(bootstrap, properties))
     if options.scope == Scope.OFFLINE.value:
         live = {broker.id for broker in taken.brokers}
         dead = {broker for partition in taken.partitions for broker in partition.replicas} - live
         options = replace(options, brokers=tuple(sorted(dead)), offline=_offline(taken, dead))
-    raw = encode_plan_input(taken, request_from(options).leaving, GONE)
+    try:
+        raw = encode_plan_input(taken, request_from(options).leaving, GONE)
+    except FormatError as error:  # A dead broker: no file is wrong, this cluster can't have such a plan.
+        raise PlanRefused(str(error)) from error
     if save is not None:
         try:
             save.write_bytes(raw)
@@ -58,7 +62,7 @@ def plan_cluster(bootstrap: str, properties: Path | None, options: PlanOptions, 
 
 
 def _offline(taken: Inventory, dead: Collection[BrokerId]) -> tuple[OfflineReplica, ...]:
-    """Replicas that nobody can read; what a dead broker holds is offline, whoever tells so already."""
+    """Offline replicas. A dead broker's replicas count as offline even if metadata do not say so yet."""
     return tuple(
         OfflineReplica(partition.topic, partition.partition, broker)
         for partition in taken.partitions
@@ -74,7 +78,7 @@ def _notes(taken: Inventory, *, rackless: bool) -> Iterator[str]:
         yield f"broker {broker} did not tell its log dirs: {why}"
     unknown = sum(size_of(partition) is None for partition in taken.partitions)
     if unknown:
-        yield f"nobody told the size of {unknown:,} of {len(taken.partitions):,} partitions: they are taken for empty"
+        yield f"nobody told the size of {unknown:,} of {counted(len(taken.partitions), 'partition')}: {'it is' if unknown == 1 else 'they are'} taken for empty"
 
 
 __all__ = ["PlannedLive", "plan_cluster"]

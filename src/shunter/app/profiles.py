@@ -1,4 +1,4 @@
-"""The operator's settings file: what options are where nobody says, for all clusters and for each by its name.
+"""The operator's settings file: values of options that the command line leaves out, for all clusters or for one by name.
 
 Command line over environment over this file over defaults. docs/settings.md describes it.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from shunter.errors import SettingsError
+from shunter.formats.text_files import text_of
 
 SETTINGS = {
     "bootstrap-server": "bootstrap_server",
@@ -88,7 +89,7 @@ def read_profiles() -> Profiles:
     """
     path = settings_file()
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(text_of(path.read_bytes()))
     except FileNotFoundError as error:
         if os.environ.get("SHUNTER_CONFIG"):
             raise SettingsError(f"settings file {path}, which SHUNTER_CONFIG names, is not there") from error

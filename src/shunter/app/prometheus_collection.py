@@ -1,16 +1,16 @@
-"""`shunter pipeline collect-prometheus`: range queries in spans, written where `ingest` finds them. Needs no Spark."""
+"""`shunter pipeline collect-prometheus`: range queries in spans, written into files for `ingest`. Needs no Spark."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from shunter.app.private_files import replace_file
 from shunter.drivers.prometheus_api import MOST_POINTS, PrometheusServer, query_range
-from shunter.errors import FormatError, SettingsError
+from shunter.errors import SettingsError
 
 QUERY = (
     '{__name__=~"kafka_server_brokertopicmetrics_(bytesin|bytesout|messagesin)_total|kafka_log_log_(size|logendoffset)'
@@ -67,7 +67,7 @@ def collect_prometheus(server: PrometheusServer, folder: Path, asked: Prometheus
         end = min(start + most, until)
         found = query_range(server, asked.query, start, end, asked.step)
         path = folder / f"prometheus-{start}-{end}.json"
-        _write_whole(path, found.raw)
+        replace_file(path, found.raw)
         yield AskedSpan(path, start, end, found.series, found.warnings)
         start = end
 
@@ -84,14 +84,4 @@ def _newest_end(folder: Path) -> int:
     return max(int(end) for end in ends)
 
 
-def _write_whole(path: Path, content: bytes) -> None:
-    unfinished = path.with_name(f".{path.name}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with unfinished.open("wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        unfinished.rename(path)
-    except OSError as error:
-        raise FormatError(str(path), f"can't be written: {error.strerror}") from error
+__all__ = ["QUERY", "AskedSpan", "PrometheusServer", "PrometheusSpan", "collect_prometheus"]

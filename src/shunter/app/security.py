@@ -9,8 +9,8 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from shunter.app.access_tokens import Tokens
+from shunter.app.broker_file import BrokerFile
 from shunter.app.private_files import tell_readers
-from shunter.app.settings import read_server_properties
 from shunter.core.authorizer import AclAuthorizer, Authorizer, NetworkAuthorizer
 from shunter.drivers.broker_access import BrokerAccess
 from shunter.drivers.gate import ListenerGate
@@ -30,7 +30,7 @@ class Security:
     """Everything that secures a controller, joined.
 
     Args:
-        path: of a broker's `server.properties`; None: all listeners are plaintext, and there are no ACLs.
+        file: a broker's `server.properties`; None: all listeners are plaintext, and there are no ACLs.
         listeners: ours.
         networks: judges where the cluster has no authorizer.
 
@@ -38,14 +38,14 @@ class Security:
         SettingsError: something can't be used.
     """
 
-    def __init__(self, path: Path | None, listeners: Sequence[Listener], networks: NetworkAuthorizer) -> None:
+    def __init__(self, file: BrokerFile | None, listeners: Sequence[Listener], networks: NetworkAuthorizer) -> None:
         names = [listener.name for listener in listeners]
-        if path is None:
+        if file is None:
             _refuse_secured(names)
             self.settings = SecuritySettings()
         else:
-            tell_readers(path)
-            self.settings = read_server_properties(path).security(names)
+            tell_readers(file.path)
+            self.settings = file.properties.security(names)
         self.tls = {
             name: TlsContexts(listener.tls, f"listener {name}")
             for name, listener in self.settings.listeners.items()
@@ -94,7 +94,7 @@ class Security:
 
 
 class MetricsReaders:
-    """Whoever has a token of any role may read; the file is read again when it changes.
+    """Lets everybody read who shows a token of any role; the file is read again when it changes.
 
     Args:
         path: of `shunter token`'s file.

@@ -15,14 +15,15 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from shunter.app.broker_file import BrokerFile
 from shunter.app.profiles import VARIABLES
 from shunter.core.authorizer import NetworkAuthorizer
-from shunter.errors import FormatError, SettingsError
-from shunter.formats.client_properties import parse_properties
+from shunter.errors import SettingsError
 from shunter.formats.server_properties import ServerProperties
+from shunter.formats.text_files import text_of
 from shunter.model.reassignment import Intervention, Strategy
 from shunter.model.settings import ControllerSettings, ControlRequestEpoch, Takeover, TopicPolicy, WireLimits
 
@@ -43,7 +44,7 @@ class ControllerConfig(BaseSettings):
         [],
         description="what others are told to connect to, by listener name, where it is another address than `listener`",
     )
-    server_properties: Path | None = Field(
+    server_properties: Annotated[Annotated[BrokerFile, BeforeValidator(BrokerFile.read)] | None, NoDecode] = Field(
         None,
         description="a broker's server.properties: listeners' security, the authorizer, and addresses where not said here",
     )
@@ -276,8 +277,8 @@ def load_controller_config(file: Path | None, given: dict[str, Any]) -> Controll
     from_file: dict[str, Any] = {}
     if file is not None:
         try:
-            from_file = tomllib.loads(file.read_text())
-        except (OSError, tomllib.TOMLDecodeError) as error:
+            from_file = tomllib.loads(text_of(file.read_bytes()))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise SettingsError(f"settings file {file}: {error}") from error
         from_file = {name.replace("-", "_").replace(".", "_"): value for name, value in from_file.items()}
     try:
@@ -294,7 +295,7 @@ def load_controller_config(file: Path | None, given: dict[str, Any]) -> Controll
 OTHER_VARIABLES = VARIABLES | {
     "SHUNTER_CACHE", "SHUNTER_STATE", "SHUNTER_LAKE", "SHUNTER_IVY_SETTINGS", "SHUNTER_TEST_PATIENCE",
 }  # fmt: skip
-"""Of Shunter's other commands, and of its tests."""
+"""Environment variables of Shunter's other commands and of its tests, which are no settings of the controller."""
 
 
 def strange_variables(environment: Iterable[str]) -> list[str]:
@@ -322,7 +323,10 @@ class _Layered:
         kept = {name: value for name, value in from_file.items() if name not in environment}
         said = {**kept, **given}
         path = said.get("server_properties", os.environ.get("SHUNTER_SERVER_PROPERTIES"))
-        lowest = {} if path is None else _addresses(read_server_properties(Path(path)))
+        if path is None:
+            return ControllerConfig(**said)
+        said["server_properties"] = file = BrokerFile.read(path)
+        lowest = _addresses(file.properties)
         missing = {name: value for name, value in lowest.items() if name not in {*said, *environment}}
         return ControllerConfig(**{**missing, **said})
 
@@ -336,16 +340,3 @@ def _addresses(properties: ServerProperties) -> dict[str, Any]:
         "rack": properties.get("broker.rack"),
     }
     return {name: value for name, value in found.items() if value}
-
-
-def read_server_properties(path: Path) -> ServerProperties:
-    """Read a broker's properties file.
-
-    Raises:
-        SettingsError: it can't be read.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-        return ServerProperties(parse_properties(text, str(path)), str(path))
-    except (OSError, UnicodeDecodeError, FormatError) as error:
-        raise SettingsError(f"server_properties {path}: {error}") from error

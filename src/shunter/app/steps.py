@@ -1,4 +1,4 @@
-"""A move on paper, for whoever asks from outside: plain values in, plain values out."""
+"""A move on paper, for callers outside the core: plain values in, plain values out."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _check(
     for flag, brokers in (("--replicas", replicas), ("--target", target), ("--isr", isr), ("--dead", dead)):
         if len(brokers) > MOST_REPLICAS:
             raise _rejected(f"{flag} has {len(brokers)} brokers: at most {MOST_REPLICAS} are taken")
-        # Nobody dead, and nobody in sync, are possible; a partition without replicas is not.
+        # No broker may be dead and no replica in sync; but a partition has at least one replica.
         complaint = (
             validate_target(brokers, everybody, place=flag) if brokers or brokers in (replicas, target) else None
         )

@@ -1,7 +1,7 @@
-"""Throttles for moves that somebody else drives, as Shunter's controller: journalled, set, and given back as they were.
+"""Throttles for moves of Shunter's controller: journalled, set, and given back as they were.
 
-They are entries of the cluster's journal, written under its lease, as an executor's are: whoever dies with throttles in
-force leaves a record of what was there before, which `shunter throttles clear` and every later executor give back.
+They are entries of the cluster's journal, written under its lease, as an executor's are. So a process that dies with
+throttles in force leaves a record of the former values. `shunter throttles clear` and every later executor restore them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from shunter.core.executor.throttles import is_doubtful
 from shunter.core.throttles import Loan, borrow, repay
 from shunter.drivers.clock import SystemClock
 from shunter.drivers.journals import LeasedJournal
+from shunter.drivers.whole_calls import to_its_end
 from shunter.errors import DriverError
 from shunter.model.execution import (
     LOAN,
@@ -106,17 +107,17 @@ def _loans(state: ExecutorState, keys: Iterable[ThrottleKey]) -> dict[ThrottleKe
 
 
 class LoanTaken(NamedTuple):
-    """What became of settings that were set. `refused` are not set; `late` were taken, and not seen in force in time."""
+    """Settings that were asked for. `refused`: the cluster refused them; `late`: accepted, but not seen in force in time."""
 
     refused: dict[ThrottleKey, str]
     late: dict[ThrottleKey, str]
 
 
 async def _read_surely(journal: JournalInHand, admin: KafkaPythonAdmin, keys: Sequence[ThrottleKey]) -> SettingsSeen:
-    """Read settings; what a broker that is late may still show of ours is read again until nobody can be late.
+    """Read settings. A value that may be ours, shown by a broker that is late, is read again until no broker can be late.
 
-    Taken for somebody else's, a value that we gave back a moment ago would be journalled as what was there before us,
-    and given back in the end: a throttle that nobody set for good.
+    Otherwise a value that we gave back a moment ago would count as somebody else's. It would be journalled as the former
+    value, and restored in the end: a throttle that nobody wanted.
     """
     while True:
         seen = await admin.read_settings(keys)
@@ -124,7 +125,7 @@ async def _read_surely(journal: JournalInHand, admin: KafkaPythonAdmin, keys: Se
         if not any(is_doubtful(journal.state, key, seen.own[key], now_ms) for key in keys):
             return seen
         await asyncio.sleep(LATE_EVERY_S)
-        await asyncio.to_thread(journal.renew)
+        await to_its_end(journal.renew)
 
 
 async def set_throttles(
@@ -137,7 +138,7 @@ async def set_throttles(
     """
     seen = await _read_surely(journal, admin, list(wanted))
     records = borrow(wanted, seen.own, seen.effective, _loans(journal.state, wanted))
-    await asyncio.to_thread(journal.append, records)
+    await to_its_end(journal.append, records)
     changes: list[tuple[ThrottleKey, str | None]]
     changes = [(record.key, record.value) for record in records if isinstance(record, ThrottleSet)]
     refused = {key: why.told for key, why in (await admin.write_patiently(dict(changes))).items()}
@@ -148,10 +149,10 @@ async def set_throttles(
 async def give_back(
     journal: JournalInHand, admin: KafkaPythonAdmin, keys: Sequence[ThrottleKey]
 ) -> dict[ThrottleKey, str]:
-    """Give journalled settings back as they were; what somebody else changed since is left to them.
+    """Give journalled settings back as they were; a setting that somebody else changed since stays as they set it.
 
     Returns:
-        What could not be given back, and why: it stays in the journal.
+        Settings that could not be given back, and why: they stay in the journal.
     """
     live = {str(broker) for broker in await admin.brokers()}
     dead = {key: "its broker is not live" for key in keys if key.kind == "broker" and key.name not in live}
@@ -159,5 +160,5 @@ async def give_back(
     changes, left = repay(loans, (await admin.read_settings(list(loans))).own)
     errors = await admin.alter_settings(list(changes.items()))
     restored = [ThrottleRestored(key, left=key in left) for key in loans if key not in errors]
-    await asyncio.to_thread(journal.append, restored)
+    await to_its_end(journal.append, restored)
     return dead | errors

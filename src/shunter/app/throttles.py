@@ -9,12 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shunter.app.executor import Target, connect, journal_place, read_journal
+from shunter.app.executor import Target, claimed_by, connect, journal_place, read_journal
 from shunter.app.executor_orders import HolderGone, holder_of, order_command
 from shunter.app.throttle_loan import give_back, in_hand
 from shunter.core.executor.orders import decide_command
 from shunter.core.executor.state import ExecutorState
 from shunter.core.throttles import settings_of
+from shunter.core.wording import counted
+from shunter.drivers.claimants import ClusterClaimed
 from shunter.errors import DriverError, ShunterError
 from shunter.model.execution import Command, CommandKind, ThrottleKey
 from shunter.model.partition import BrokerId
@@ -52,14 +54,14 @@ async def list_throttles(target: Target) -> tuple[FoundThrottle, ...]:
     """Every throttle that is set at a live broker or at a topic itself, whoever set it."""
     admin = await connect(target)
     try:
-        return await _list(target, admin)
+        place = await journal_place(target, admin)
+        return await throttles_set(admin, read_journal(place)[0] if place.exists() else ExecutorState())
     finally:
         await admin.close()
 
 
-async def _list(target: Target, admin: KafkaPythonAdmin) -> tuple[FoundThrottle, ...]:
-    place = await journal_place(target, admin)
-    state = read_journal(place)[0] if place.exists() else ExecutorState()
+async def throttles_set(admin: KafkaPythonAdmin, state: ExecutorState) -> tuple[FoundThrottle, ...]:
+    """Every throttle that is set; `state` is what the cluster's journal comes to."""
     owed = set(state.owed())
     asked = [settings_of((), await admin.topic_names())]
     asked += [settings_of((broker,), ()) for broker in sorted(await admin.brokers())]
@@ -75,7 +77,7 @@ async def _list(target: Target, admin: KafkaPythonAdmin) -> tuple[FoundThrottle,
 
 
 async def _own(admin: KafkaPythonAdmin, keys: Sequence[ThrottleKey]) -> dict[ThrottleKey, str | None]:
-    """Settings as they are set; a broker that died a moment ago is still listed, and hides nobody else's."""
+    """Settings as they are set; a broker that has just died is still listed, and must not hide the others' settings."""
     if not keys:
         return {}
     try:
@@ -87,10 +89,30 @@ async def _own(admin: KafkaPythonAdmin, keys: Sequence[ThrottleKey]) -> dict[Thr
         return {}
 
 
-async def clear_throttles(target: Target, found: Sequence[FoundThrottle]) -> None:
+async def driven_elsewhere(target: Target) -> str:
+    """Who drives the cluster under another journal, and may have set throttles that this one does not know; "" for nobody."""
+    place, _holder = await holder_of(target)
+    return await claimed_by(target, place)
+
+
+async def see_nobody_else_drives(target: Target) -> None:
+    """See that throttles which our journal does not know are not those of another executor at work.
+
+    Raises:
+        ClusterClaimed: one drives the cluster under another journal: its copies would go on without a throttle.
+    """
+    if claimant := await driven_elsewhere(target):
+        told = f"this cluster is driven by {claimant}: these throttles may be its own, and it restores those"
+        raise ClusterClaimed(f"{told}; ask there, or clear what is left when it has ended", retriable=False)
+
+
+async def clear_throttles(target: Target, found: Sequence[FoundThrottle]) -> int:
     """Take throttles away: those in the journal are given back as they were, the others are deleted.
 
     Those that an open move needs stay, and so do all in a journal that an executor drives: it gives them back itself.
+
+    Returns:
+        How many were given back as they were.
 
     Raises:
         StillNeeded: all are of such an execution: `resume`, `stop` or `rollback` restores them.
@@ -116,18 +138,25 @@ async def clear_throttles(target: Target, found: Sequence[FoundThrottle]) -> Non
     if errors:
         key, told = min(errors.items())
         raise DriverError(f"{key.setting} of {key.kind} {key.name}: {told}", retriable=True)
+    return len(owed)
 
 
 async def clear_loose_throttles(target: Target) -> str:
     """Take away throttles that no journal knows; says how many.
 
     Raises:
+        ClusterClaimed: an executor drives the cluster under another journal.
         DriverError: the cluster does not answer, or refuses.
     """
     loose = [throttle for throttle in await list_throttles(target) if not throttle.journaled]
     if loose:
+        await see_nobody_else_drives(target)
         await clear_throttles(target, loose)
-    return f"{len(loose)} throttle settings are taken away" if loose else "no throttle is left over"
+    return (
+        f"{counted(len(loose), 'throttle setting is', 'throttle settings are')} taken away"
+        if loose
+        else "no throttle is left over"
+    )
 
 
 async def owed_settings(target: Target, brokers: Sequence[BrokerId]) -> int:
@@ -142,7 +171,7 @@ async def owed_settings(target: Target, brokers: Sequence[BrokerId]) -> int:
 
 
 async def forget_throttles(target: Target, brokers: Sequence[BrokerId]) -> tuple[bool, str]:
-    """Strike off what is owed to brokers that don't come back; whether that was done, and a sentence.
+    """Strike off what is owed to brokers that don't come back; returns whether that was done, and a sentence.
 
     Raises:
         DriverError: the cluster does not answer: whether those brokers are up has to be seen.

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import IO
 
 from shunter.app.controller_logs import STATE_LOG
-from shunter.drivers.clock import SystemClock
+from shunter.core.wording import counted
+from shunter.drivers.clock import wall_clock_ms
 from shunter.errors import DriverError, FormatError, SettingsError
 from shunter.formats.log_lines import decode_line, encode_line, read_time, time_text
 from shunter.model.log_line import LogLine
@@ -36,15 +37,15 @@ def log_files(folder: Path) -> list[Path]:
     return found
 
 
-def read_since(text: str, now_ms: int) -> int:
-    """Read `--since`: `90s`, `15m`, `2h`, `3d` ago, or a time with its zone.
+def read_since(text: str, now_ms: int | None = None) -> int:
+    """Read `--since`: `90s`, `15m`, `2h`, `3d` before `now_ms` (None: the time now), or a time with its zone.
 
     Raises:
         SettingsError: it is neither.
     """
     ago = _AGO.fullmatch(text.strip())
     if ago is not None:
-        return now_ms - int(ago[1]) * _MILLISECONDS[ago[2]]
+        return (wall_clock_ms() if now_ms is None else now_ms) - int(ago[1]) * _MILLISECONDS[ago[2]]
     try:
         return read_time(text.strip())
     except ValueError as error:
@@ -110,15 +111,12 @@ def why(question: Question, folder: Path, tell: Callable[[str], None], *, as_jso
         f"Why {question.name}: the log in {folder} {begins}; what was before, and what other controllers did, it can't tell."
     )
     if selection.lost:
-        tell(f"{selection.lost} events are missing in it: their lines could not be written.")
+        tell(f"{counted(selection.lost, 'event is', 'events are')} missing in it: what they say could not be written.")
     if reader.unreadable:
-        tell(f"{reader.unreadable} lines of it can't be read, and are left out.")
+        tell(
+            f"{counted(reader.unreadable, 'line')} of it can't be read, and {'is' if reader.unreadable == 1 else 'are'} left out."
+        )
     for told in narrate(kept):
         tell(told)
     if not selection.named:
         tell(f"Nothing is logged about {question.name}{' since then' if question.since_ms else ''}.")
-
-
-def now_ms() -> int:
-    """The time, in milliseconds since the Unix epoch."""
-    return SystemClock().now_ms()

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from shunter.app.broker_file import BrokerFile
 from shunter.app.private_files import tell_readers
 from shunter.drivers.zookeeper_access import PLAIN_ZOOKEEPER_ACCESS, ZooKeeperAccess
 from shunter.errors import FormatError, SettingsError
 from shunter.formats.client_properties import parse_properties
+from shunter.formats.text_files import text_of
 from shunter.formats.zookeeper_properties import JAAS_FILE, zookeeper_security
 
 
-def zookeeper_access(server_properties: Path | None, own: Path | None) -> ZooKeeperAccess:
-    """Join what both files say; what stands in `own` counts.
+def zookeeper_access(broker: BrokerFile | None, own: Path | None) -> ZooKeeperAccess:
+    """Join what a broker's file and one of our own say; what stands in `own` counts.
 
     Raises:
         SettingsError: a file can't be read, or something in it can't be used.
     """
-    if server_properties is None and own is None:
-        return PLAIN_ZOOKEEPER_ACCESS
-    properties: dict[str, str] = {}
-    for path in (server_properties, own):
-        if path is not None:
-            properties |= _properties(path)
     if own is not None:
         tell_readers(own)
-    place = str(own or server_properties)
+        properties, place = {**({} if broker is None else broker.said), **_properties(own)}, str(own)
+    elif broker is not None:
+        properties, place = dict(broker.said), str(broker.path)
+    else:
+        return PLAIN_ZOOKEEPER_ACCESS
     jaas = properties.get(JAAS_FILE, "").strip()
     jaas_file = _content(Path(jaas), f"{place}: {JAAS_FILE}") if jaas else None
     if jaas:
@@ -42,6 +42,6 @@ def _properties(path: Path) -> dict[str, str]:
 
 def _content(path: Path, what: str) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return text_of(path.read_bytes())
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{what}: {path} can't be read: {error}") from None

@@ -15,8 +15,10 @@ from shunter.app.reassign.session import TURNS, MoveUnderWay, ReassignSession, T
 from shunter.app.throttle_loan import LoanTaken
 from shunter.cli.choosing import NOTHING_OF_IT
 from shunter.cli.consent import agreed
-from shunter.cli.execution_display import clock_time, say_json, told_bytes, told_ms
+from shunter.cli.execution_display import clock_time, say_json, told_ms
+from shunter.cli.named_moves import look_elsewhere, missing_of
 from shunter.core.doers import Ground, Wanted, foreign_to_controller
+from shunter.core.wording import counted, told_bytes
 from shunter.errors import ShunterError
 from shunter.model.execution import MoveOrder, ThrottleKey
 from shunter.model.partition import TopicPartition
@@ -92,7 +94,7 @@ def execute(
 
 
 def _say_taken(asked: int, refused: Mapping[TopicPartition, str], *, as_json: bool) -> None:
-    text = f"{asked - len(refused)} of {asked} partitions taken on"
+    text = f"{asked - len(refused):,} of {counted(asked, 'partition')} taken on"
     told = [f"{tp}: {why}" for tp, why in sorted(refused.items())]
     if as_json:
         say_json(
@@ -228,9 +230,9 @@ def _say_turned(
 ) -> None:
     failed = [f"{tp}: {why}" for tp, why in sorted(results.items()) if why is not None]
     done = len(results) - len(failed)
-    text = f"{done} of {len(results)} partitions: {verb} taken on" if results else NOTHING_OF_IT
+    text = f"{done:,} of {counted(len(results), 'partition')}: {verb} taken on" if results else NOTHING_OF_IT
     if spared:
-        text += f"; {len(spared)} moves of the executor are left alone: --by executor"
+        text += f"; {counted(len(spared), 'move of the executor is', 'moves of the executor are')} left alone: --by executor"
     if as_json:
         say_json({"event": "order", "by": "controller", "accepted": accepted, "text": text, "refused": failed})
         return
@@ -256,20 +258,24 @@ def status(session: ReassignSession, wanted: Wanted, *, as_json: bool) -> int:
     """Show moves under way: where they stand, what they wait for, what a rollback would copy."""
     rows = chosen_rows(session, wanted)
     progress = session.progress(rows)
+    elsewhere = look_elsewhere(missing_of(wanted, {str(row.tp) for row in rows}), None, session, told_row)
+    code = elsewhere.exit_code(shown=bool(rows))
     if as_json:
-        say_json({"by": "controller", "moves": [row_to_json(row) for row in rows], "progress": progress._asdict()})
-        return int(ExitCode.DONE)
-    for row in rows:
-        click.echo(told_row(row))
+        moves = [row_to_json(row) for row in rows]
+        document = {"by": "controller", "moves": moves, "progress": progress._asdict(), "unknown": elsewhere.unknown}
+        say_json(document)
+        return int(code)
+    for line in (*map(told_row, rows), *elsewhere.lines):
+        click.echo(line)
     if not rows:
-        click.echo("Nothing moves.")
-        return int(ExitCode.DONE)
+        click.echo("Nothing moves." if wanted.everything else "nothing of it moves")
+        return int(code)
     back = "is instant" if not progress.rollback_bytes else f"copies {told_bytes(progress.rollback_bytes)}"
     click.echo(
-        f"{len(rows)} moves, {told_bytes(progress.fetched_bytes)} of {told_bytes(progress.wanted_bytes)} fetched;"
+        f"{counted(len(rows), 'move')}, {told_bytes(progress.fetched_bytes)} of {told_bytes(progress.wanted_bytes)} fetched;"
         f" a rollback {back}"
     )
-    return int(ExitCode.DONE)
+    return int(code)
 
 
 def chosen_rows(session: ReassignSession, wanted: Wanted) -> list[MoveUnderWay]:
@@ -309,7 +315,7 @@ def _watch(
             say_json({"event": "progress", "by": "controller", **progress._asdict(), "left_ms": left_ms})
         else:
             waiting = next((row for row in rows if row.waiting and "to catch up" not in row.waiting), None)
-            line = f"{len(rows)} moves, {told_bytes(progress.fetched_bytes)} of {told_bytes(progress.wanted_bytes)}"
+            line = f"{counted(len(rows), 'move')}, {told_bytes(progress.fetched_bytes)} of {told_bytes(progress.wanted_bytes)}"
             line += f", this step ends in {told_ms(left_ms)}" if left_ms is not None else ""
             line += f"; {waiting.tp} {waiting.waiting}" if waiting is not None else ""
             if line != told:

@@ -47,7 +47,7 @@ NOTHING_OF_IT = "nothing of it moves"
 
 
 class Doing(NamedTuple):
-    """What was found out. `session` is open where the controller does it, `ground` is None where nobody was asked."""
+    """Which doer carries an order out. `session` is open where the controller does it; `ground` is None if not looked up."""
 
     choice: Choice
     target: Target
@@ -56,7 +56,7 @@ class Doing(NamedTuple):
 
     @property
     def by(self) -> str:
-        """Who does it, as JSON says it."""
+        """The doer, as JSON names it."""
         return self.choice.doer.value
 
 
@@ -66,7 +66,7 @@ def by_option(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--by",
         type=click.Choice([doer.value for doer in Doer]),
-        help="Who does it: Shunter's controller, or the executor from outside; without it, Shunter finds out.",
+        help="Who is asked: Shunter's controller, or the executor, which works from outside. Without it: found out.",
     )
     @functools.wraps(command)
     def wrapped(*args: Any, by: str | None, **rest: Any) -> Any:

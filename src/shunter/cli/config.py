@@ -22,8 +22,9 @@ from shunter.cli.tables import output_options, show_rows
 def config(context: click.Context, /, *, output: str, **_given: Any) -> None:
     """Show each setting of the verbs that look and move, and where its value came from.
 
-    Command line goes before environment, environment before the settings file, and that before the default; in the
-    file a cluster's own settings go before those for all. `yes`, `force` and `take-over` are said each time.
+    The command line goes before the environment, the environment before the settings file, and the file before the
+    default. In the file a cluster's own settings go before those for all clusters. --yes, --force and --take-over count
+    only on the command line.
 
     \b
     Examples:

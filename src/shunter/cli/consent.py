@@ -1,4 +1,4 @@
-"""Asking before a cluster is changed: a terminal is asked, whoever can't be asked says `--yes`."""
+"""Asking before a cluster is changed: at a terminal by a question; elsewhere `--yes` has to be given."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shunter.errors import SettingsError
 
 
 def can_be_asked(*, as_json: bool) -> bool:
-    """Whether somebody sits before this command: JSON lines are for a program, which answers no question."""
+    """Whether a person can answer: there is a terminal, and no `--json`, whose reader is a program."""
     return not as_json and sys.stdin.isatty()
 
 

@@ -17,16 +17,27 @@ from shunter.errors import DriverError, SettingsError
     "--listener",
     multiple=True,
     metavar="NAME://HOST:PORT",
-    help="Where clients, tools and brokers reach us; repeat for several.",
+    help="Where clients, tools and brokers reach this controller; repeat for several.",
 )
 @click.option(
     "--server-properties",
     type=click.Path(path_type=Path, dir_okay=False),
     help="A broker's server.properties: how listeners are secured, and the authorizer.",
 )
-@click.option("--broker-id", type=int, help="Our broker id. No broker may have it; it never holds data.")
-@click.option("--takeover", metavar="never|vacant|preempt", help="When to take the controllership [vacant].")
-@click.option("--strategy", metavar="incremental|all-at-once", help="How moves proceed [incremental].")
+@click.option(
+    "--broker-id", type=int, help="The broker id under which it shows itself. No broker may have it; it holds no data."
+)
+@click.option(
+    "--takeover",
+    metavar="never|vacant|preempt",
+    help="When to become the controller: never, when nobody is (vacant), or from a live Apache controller (preempt)."
+    " [vacant]",
+)
+@click.option(
+    "--strategy",
+    metavar="incremental|all-at-once",
+    help="How moves add replicas, unless a request says it: one at a time, or all together. [incremental]",
+)
 @click.option("--log-level", metavar="LEVEL", help="error, warning, info or debug [info].")
 @click.option(
     "--set",
@@ -35,13 +46,23 @@ from shunter.errors import DriverError, SettingsError
     metavar="NAME=VALUE",
     help="Any other setting by its name in docs/settings.md; repeat for several.",
 )
-@click.option("--check", is_flag=True, help="Say what would be in the way, change nothing, and end.")
 @click.option(
-    "--observe", is_flag=True, help="Decide beside the controller that leads, change nothing, and tell each difference."
+    "--check", is_flag=True, help="Say what would keep it from leading this cluster, change nothing, and end."
 )
-@click.option("--seconds", type=click.FloatRange(min=0), help="With --observe: end after so long [0: when stopped].")
-@click.option("--settle", type=click.FloatRange(min=1), help="With --observe: how long a difference has to stand [10].")
-@click.option("--json", "as_json", is_flag=True, help="With --check or --observe: JSON; JSON lines.")
+@click.option(
+    "--observe", is_flag=True, help="Decide beside Apache's controller, change nothing, and tell each difference."
+)
+@click.option(
+    "--seconds", type=click.FloatRange(min=0), help="With --observe: end after so many seconds. [0: when stopped]"
+)
+@click.option(
+    "--settle",
+    type=click.FloatRange(min=1),
+    help="With --observe: tell a difference once it has lasted for so many seconds. [10]",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="With --check: one JSON object. With --observe: a JSON object a line."
+)
 def controller(
     config_file: Path | None,
     listener: tuple[str, ...],
@@ -59,8 +80,8 @@ def controller(
     topics, and reassignments that can be stopped and rolled back at any moment. SIGTERM gives the controllership back;
     after SIGKILL or a crash, an Apache broker or another Shunter takes over and goes on where this one was.
 
-    Settings come from the command line, over environment variables (SHUNTER_BROKER_ID, …), over the settings file.
-    SIGHUP reads the settings file again.
+    The command line goes before environment variables (SHUNTER_BROKER_ID, …), and these before the settings file. SIGHUP
+    reads the settings file again.
 
     \b
     Exit status: 0 stopped as told; 1 ZooKeeper or a listener can't be used; 2 a setting can't be used; 70 a bug of ours.
@@ -105,7 +126,7 @@ def controller(
 
 
 def _observe(config_file: Path | None, told: dict[str, Any], seconds: float, settle: float, *, as_json: bool) -> int:
-    """Observe by the settings that decide; an observer is nobody, and listens nowhere."""
+    """Observe by the settings that decide. An observer needs no broker id and no listener."""
     from shunter.app.controller_observe import NOBODY, observe_controller  # noqa: PLC0415
     from shunter.app.settings import load_controller_config  # noqa: PLC0415
 

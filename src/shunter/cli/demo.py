@@ -20,9 +20,11 @@ from shunter.app.demo import (
     MovesSeen,
     ProvedOrNot,
     SequelAccount,
+    ServedAccount,
     run_demo,
     run_kraft_demo,
     run_secured_demo,
+    run_served_demo,
 )  # fmt: skip
 from shunter.errors import ShunterError
 
@@ -82,6 +84,14 @@ class TerminalScreen:
         self.close()
         self._console.print(_sequel(account))
         self._console.print(f"report: {account.report}", highlight=False, markup=False, soft_wrap=True)
+
+    def served(self, account: ServedAccount) -> None:
+        """The end of the demo of the service, on one screen."""
+        self.close()
+        table = Table.grid(padding=(0, 2))
+        for name, told in account.rows:
+            table.add_row(name, told)
+        self._console.print(_verdict(table, account.checks, holds=account.holds))
 
 
 def plain(progress: MovesSeen) -> str:
@@ -149,6 +159,10 @@ def _verdict(table: Table, checks: Iterable[ProvedOrNot], *, holds: bool) -> Pan
 @click.option(
     "--secured", is_flag=True, help="On a cluster with SASL_SSL, SCRAM and ACLs, by the controller and the executor."
 )
+@click.option(
+    "--serve", "serves", is_flag=True, help="The service: it keeps a KRaft cluster (4.1) in balance, with its page."
+)
+@click.option("--open", "opens", is_flag=True, help="With --serve: open the page in a browser.")
 @click.option("--keep", is_flag=True, help="Leave the cluster running at the end, and say how to play with it.")
 @click.option("--no-pipeline", is_flag=True, help="Leave the second half out.")
 @click.option(
@@ -158,7 +172,7 @@ def _verdict(table: Table, checks: Iterable[ProvedOrNot], *, holds: bool) -> Pan
     show_default=True,
     help="Where the second half keeps its report.",
 )
-def demo(*, kraft: bool, secured: bool, keep: bool, no_pipeline: bool, report: Path) -> None:
+def demo(*, kraft: bool, secured: bool, serves: bool, opens: bool, keep: bool, no_pipeline: bool, report: Path) -> None:
     """Show the main job on real parts of this machine: ZooKeeper, four Apache brokers, and Shunter's controller.
 
     Moves every partition of two brokers to two others while producers with acks=all and a consumer run, kills the
@@ -173,6 +187,10 @@ def demo(*, kraft: bool, secured: bool, keep: bool, no_pipeline: bool, report: P
     With --secured everything is under SASL_SSL, SCRAM-SHA-512 and ACLs: the controller moves and is killed, then the
     executor moves everything back, as a user who may move and no more, and is killed. Whoever does not belong is refused.
 
+    With --serve the service keeps a KRaft cluster, and its page's address is told: a lopsided cluster is seen, a plan is
+    proposed, approved through the HTTP API and carried out; the service is killed and goes on; a broker dies and is
+    healed; another one is drained until it is safe to remove.
+
     Exit status: 0 only if every claim was true.
 
     \b
@@ -180,13 +198,20 @@ def demo(*, kraft: bool, secured: bool, keep: bool, no_pipeline: bool, report: P
       shunter demo --no-pipeline --keep
       shunter demo --kraft
       shunter demo --secured
+      shunter demo --serve --open
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    if secured and (kraft or keep):
-        raise click.UsageError("--secured goes with neither --kraft nor --keep")
+    if secured + kraft + serves > 1:
+        raise click.UsageError("--kraft, --secured and --serve: choose one of them")
+    if secured and keep:
+        raise click.UsageError("--secured does not go with --keep")
+    if opens and not serves:
+        raise click.UsageError("--open is for --serve")
     screen = TerminalScreen(Console())
     try:
         if secured:
             status = run_secured_demo(screen)
+        elif serves:
+            status = run_served_demo(screen, keep=keep, opens=opens)
         elif kraft:
             status = run_kraft_demo(screen, keep=keep)
         else:

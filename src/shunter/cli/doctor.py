@@ -14,6 +14,7 @@ from shunter.cli.execution_display import say_json
 from shunter.cli.execution_options import journal_options
 from shunter.cli.leaving import leave_with
 from shunter.cli.profiles import fleet_option, for_each_cluster, the_bootstrap
+from shunter.core.wording import counted
 from shunter.model.check_up import Finding, Level
 
 _MARKS = {Level.FINE: "ok", Level.NOTE: "note", Level.WARNING: "warning", Level.PROBLEM: "PROBLEM"}
@@ -61,10 +62,16 @@ async def _doctor(target: Target, *, as_json: bool) -> int:
         say_json({"event": "end", "exit": int(code), "cluster": seen.cluster_id, "counts": counts})
         return int(code)
     brokers = len(seen.brokers)
-    click.echo(f"cluster {seen.cluster_id}: {brokers} brokers, controller {seen.controller}, {seen.controlled_by}")
+    click.echo(
+        f"cluster {seen.cluster_id}: {counted(brokers, 'broker')}, controller {seen.controller}, {seen.controlled_by}"
+    )
     for finding in findings:
         _show(finding)
-    click.echo(f"{len(bad)} of {len(findings)} findings want something done" if bad else "nothing is wrong")
+    click.echo(
+        f"{len(bad)} of {counted(len(findings), 'finding')} {'wants' if len(bad) == 1 else 'want'} something done"
+        if bad
+        else "nothing is wrong"
+    )
     return int(code)
 
 

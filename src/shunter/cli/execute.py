@@ -1,13 +1,13 @@
-"""`shunter execute` and its kin: run a plan under a journal, and turn, slow down or watch one that runs."""
+"""`shunter execute` and `executor`: carry out a plan, and run an executor in the foreground."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -19,21 +19,25 @@ from shunter.app.order_costs import bytes_again_by_plan
 from shunter.cli.choosing import Doing, by_option, found_out, is_said
 from shunter.cli.consent import agreed, can_be_asked
 from shunter.cli.displays import make_display
-from shunter.cli.execution_display import Display, say_json, told_bytes, told_view
+from shunter.cli.execution_display import Display, say_json, told_view
 from shunter.cli.execution_options import PLAN, carrying_options, driver_options, execution_options
 from shunter.cli.execution_plan import show_dry_run
 from shunter.cli.leaving import leave_with, run
 from shunter.core.doers import Doer
+from shunter.core.wording import told_bytes
 from shunter.errors import SettingsError
 from shunter.model.execution import Command, CommandKind, ExecutionOptions, MoveOrder
 
+if TYPE_CHECKING:
+    from shunter.views.execution import ExecutionView
+
 
 class Carrying(NamedTuple):
-    """How moves are carried out beside what their options say: by whom, asked or not, watched or not."""
+    """How moves are carried out, beside their options: by whom, with or without a question, watched or not."""
 
     by: Doer | None = None
     chosen: str = ""
-    """Why the verb itself chose `by`; "": somebody said it, or nobody chose."""
+    """Why the verb itself chose `by`; "": the operator said it, or nothing was chosen yet."""
     dry_run: bool = False
     yes: bool = False
     as_json: bool = False
@@ -48,7 +52,11 @@ class Carrying(NamedTuple):
 @execution_options
 @by_option
 @carrying_options
-@click.option("--wait", is_flag=True, help="By the controller: watch until all is done, and put throttles back then.")
+@click.option(
+    "--wait",
+    is_flag=True,
+    help="By the controller: watch until all is done, then restore throttles. Without it they stay after the moves.",
+)
 @click.option(
     "--record",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -59,8 +67,8 @@ def execute(plan: Path, target: Target, options: ExecutionOptions, **carrying: A
     """Carry out PLAN (as Apache's tool takes it) on any cluster.
 
     Shunter's controller takes the plan and carries it out by itself. Under any other controller the executor carries it
-    out from here, under a journal; an executor that drives the cluster's journal already (`shunter executor`) gets it.
-    Null or empty replicas cancel what moves a partition.
+    out from here, under a journal. If an executor drives the cluster's journal already (`shunter executor`), it gets the
+    plan. A partition whose replicas are null or empty in the plan is rolled back.
 
     \b
     Examples:
@@ -80,11 +88,11 @@ def execute(plan: Path, target: Target, options: ExecutionOptions, **carrying: A
 
 
 def carry_out(moves: Sequence[MoveOrder], target: Target, options: ExecutionOptions, how: Carrying) -> int:
-    """Have moves carried out by whoever does it; returns the exit status.
+    """Have moves carried out by the controller or the executor; returns the exit status.
 
     Raises:
-        SettingsError: nobody can be asked, and `--yes` was not said; or options contradict each other.
-        ShunterError: the cluster does not answer, or somebody refuses.
+        SettingsError: there is no terminal to ask on, and `--yes` was not given; or options contradict each other.
+        ShunterError: the cluster does not answer, or the moves are refused.
     """
     asks = require_consent(options, how)
     if how.record is not None and not how.wait:
@@ -105,10 +113,10 @@ def carry_out(moves: Sequence[MoveOrder], target: Target, options: ExecutionOpti
 
 
 def require_consent(options: ExecutionOptions, how: Carrying) -> bool:
-    """Whether somebody is to be asked before moves begin.
+    """Whether the operator is to be asked before moves begin.
 
     Raises:
-        SettingsError: nobody can be, and `--yes` was not said.
+        SettingsError: there is no terminal to ask at, and `--yes` was not said.
     """
     asks = not how.yes and can_be_asked(as_json=how.as_json)
     if not (how.dry_run or how.yes or asks):
@@ -154,17 +162,30 @@ async def _by_executor(target: Target, moves: Sequence[MoveOrder], options: Exec
     return await run_session(target, SessionStart(tuple(moves), options), as_json=how.as_json)
 
 
-async def run_session(target: Target, work: SessionStart, *, as_json: bool, forever: bool = False) -> int:
+async def run_session(
+    target: Target,
+    work: SessionStart,
+    *,
+    as_json: bool,
+    forever: bool = False,
+    counted: Callable[[ExecutionView], None] | None = None,
+) -> int:
     """Drive an execution in the foreground: show it, ask at the first ctrl-C, leave at the second."""
     leave = asyncio.Event()
     with make_display(as_json=as_json) as display:
+
+        def seen(view: ExecutionView) -> None:
+            display.view(view)
+            if counted is not None:
+                counted(view)
+
         async with open_session(target, display.notice) as session:
             interruption = Interruption(
                 session, display, leave, asks=not forever and not as_json and sys.stdin.isatty()
             )
             interruption.install()
             try:
-                ended = await drive(session, work, on_view=display.view, leave=leave, forever=forever)
+                ended = await drive(session, work, on_view=seen, leave=leave, forever=forever)
             finally:
                 interruption.remove()
         display.quiet()
@@ -224,7 +245,7 @@ class Interruption:
             self._leave.set()
 
     async def _line(self) -> str:
-        """A line from the terminal, read without a thread that nobody could end."""
+        """A line from the terminal, read without a thread: one that waits for input could not be ended."""
         answered: asyncio.Future[str] = self._loop.create_future()
 
         def readable() -> None:
@@ -241,18 +262,36 @@ class Interruption:
 @click.command()
 @driver_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def executor(target: Target, *, as_json: bool) -> None:
-    """Drive the cluster's journal as a daemon: plans and orders come from other shells.
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(1, 65_535),
+    metavar="PORT",
+    help="Serve metrics for Prometheus at http://127.0.0.1:PORT/metrics.  [default: none]",
+)
+def executor(target: Target, *, as_json: bool, metrics_port: int | None) -> None:
+    """Run an executor that stays: it carries out the plans and orders that other shells give it.
+
+    It drives the cluster's journal until SIGTERM or ctrl-C. Moves that are under way then go on with the next executor
+    (`shunter resume`).
 
     \b
     Example:
-      shunter executor --bootstrap-server kafka1:9092
+      shunter executor --bootstrap-server kafka1:9092 --metrics-port 9465
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    run(run_session(target, SessionStart(), as_json=as_json, forever=True))
+    run(_drive_for_ever(target, metrics_port, as_json=as_json))
+
+
+async def _drive_for_ever(target: Target, metrics_port: int | None, *, as_json: bool) -> int:
+    if metrics_port is None:
+        return await run_session(target, SessionStart(), as_json=as_json, forever=True)
+    from shunter.app.executor_metrics import metrics_served  # noqa: PLC0415 - what serves no metrics goes without it
+
+    async with metrics_served(metrics_port) as counted:
+        return await run_session(target, SessionStart(), as_json=as_json, forever=True, counted=counted)
 
 
 def told_order(answer: dict[str, Any], *, as_json: bool) -> int:
-    """Say what whoever drives the journal answered; gives the exit status."""
+    """Say what the executor that drives the journal answered; returns the exit status."""
     if as_json:
         say_json({"event": "order", "by": "executor", **answer})
     else:

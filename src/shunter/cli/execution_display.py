@@ -12,6 +12,7 @@ from typing import Any, Protocol, Self
 import click
 import orjson
 
+from shunter.core.wording import counted, told_bytes
 from shunter.views.execution import OPEN_STATES, ExecutionView, view_to_json
 
 SHOWN_MOVES = 12
@@ -175,8 +176,8 @@ def told_view(view: ExecutionView) -> str:
     waiting = Counter(row.waits for row in view.moves if row.state in OPEN_STATES and row.waits.startswith("waits"))
     for told, count in waiting.most_common(1):
         if not view.held:
-            parts.append(f"{count} {told}")
-    if view.limit is not None:
+            parts.append(_told_waiting(count, told))
+    if view.limit is not None and view.running:
         parts.append(f"limit {told_bytes(view.limit)}/s")
     if view.silent_ms:
         parts.append(f"the cluster has not answered for {told_ms(view.silent_ms)}")
@@ -185,8 +186,15 @@ def told_view(view: ExecutionView) -> str:
     return " · ".join(parts)
 
 
+def _told_waiting(count: int, told: str) -> str:
+    """So many moves wait for the same: `1 move waits for its turn`, `2 moves wait for their turn`."""
+    if count != 1:
+        told = told.replace("waits", "wait", 1).replace(" its ", " their ", 1)
+    return f"{counted(count, 'move')} {told}"
+
+
 def told_eta(view: ExecutionView) -> str:
-    """When it ends, with its interval; or why it does not, or that nobody knows yet."""
+    """When it ends, with its interval; or why it does not, or that this is not known yet."""
     if view.left_ms is None or view.low_ms is None or view.high_ms is None or view.bytes_per_s is None:
         return view.held or "end unknown yet"
     rate = f"{told_bytes(int(view.bytes_per_s))}/s, " if view.bytes_per_s else ""
@@ -203,16 +211,6 @@ def told_ms(milliseconds: int) -> str:
     if seconds < 3600:
         return f"{seconds // 60} min {seconds % 60:02d} s"
     return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
-
-
-def told_bytes(count: int) -> str:
-    """Bytes for people, in powers of ten."""
-    size = float(count)
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if abs(size) < 1000 or unit == "TB":
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    raise AssertionError("the loop returns")
 
 
 def say_json(document: dict[str, Any]) -> None:

@@ -98,7 +98,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def journal_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for a command that may do without the cluster."""
+    """As `cluster_options`, for a command that may do without the cluster."""
     return _cluster_options(command, required=False)
 
 
@@ -133,9 +133,9 @@ def _cluster_options(command: Callable[..., Any], *, required: bool) -> Callable
     @click.option(
         "--journal",
         type=click.Path(path_type=Path),
-        help="Journal file; without it, the one named after the cluster's id.",
+        help="The executor's journal file. Without it: CLUSTER_ID.journal in $SHUNTER_STATE.",
     )
-    @click.option("--journal-topic", help="Keep the journal in this topic of the cluster instead of a file.")
+    @click.option("--journal-topic", help="Keep the executor's journal in this topic of the cluster, not in a file.")
     @functools.wraps(command)
     def wrapped(
         *args: Any,
@@ -160,7 +160,7 @@ def driver_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--take-over-cluster",
         is_flag=True,
-        help="Drive the cluster although another executor claims it: that one is dead.",
+        help="Drive the cluster although another executor claims it. Only if you know that the other one is dead.",
     )
     @functools.wraps(command)
     def wrapped(*args: Any, target: Target, take_over_cluster: bool, **rest: Any) -> Any:
@@ -169,52 +169,97 @@ def driver_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-_BOUNDS = (
-    click.option("--max-concurrent", type=click.IntRange(0), default=0, help="Copies at a time; 0: no bound."),
-    click.option("--max-in", type=click.IntRange(0), default=0, help="Copies that one broker receives at a time."),
-    click.option("--max-out", type=click.IntRange(0), default=0, help="Copies that one broker sends at a time."),
-    click.option("--max-per-rack", type=click.IntRange(0), default=0, help="Copies that one rack receives at a time."),
-    click.option("--max-per-log-dir", type=click.IntRange(0), default=0, help="Copies into one log dir at a time."),
-)
+_BOUNDED = {
+    "--max-concurrent": "The most copies at a time in the whole cluster",
+    "--max-in": "The most copies that one broker receives at a time",
+    "--max-out": "The most copies that one broker sends at a time",
+    "--max-per-rack": "The most copies that one rack receives at a time",
+    "--max-per-log-dir": "The most copies into one log dir at a time",
+}
+
+
+def _bounds(default: int | None, otherwise: str) -> tuple[Callable[..., Any], ...]:
+    return tuple(
+        click.option(flag, type=click.IntRange(0), default=default, help=f"{told}; 0: no bound.{otherwise}")
+        for flag, told in _BOUNDED.items()
+    )
 
 
 def bound_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """How many copies there may be; hands the command `bounds`, by the names of the options' fields."""
+    """How many copies there may be from now on; hands the command `bounds`, None for one that stays as it is."""
 
     @functools.wraps(command)
     def wrapped(*args: Any, **rest: Any) -> Any:
         return command(*args, bounds={name: rest.pop(name) for name in BOUNDS}, **rest)
 
-    for option in reversed(_BOUNDS):
+    for option in reversed(_bounds(None, " Without it: as before.")):
         wrapped = option(wrapped)
     return wrapped
 
 
 _OPTIONS = (
-    click.option("--incremental/--all-at-once", "incremental", default=True, help="One new replica at a time, or all."),
-    click.option("--throttle", type=RATE, help="Bytes per second and broker for moves (50M, 1G)."),
     click.option(
-        "--throttle-floor", type=RATE, help="Adapt the throttle to how the cluster fares, but never go below this."
+        "--incremental/--all-at-once",
+        "incremental",
+        default=True,
+        help="Add one new replica at a time (the default), or all of them together.",
     ),
-    click.option("--log-dir-throttle", type=RATE, help="Bytes per second and broker for moves between log dirs."),
-    *_BOUNDS,
+    click.option(
+        "--throttle",
+        type=RATE,
+        help="Bytes per second that each broker may send, and receive, for moves (50M, 1G). Without it: no throttle.",
+    ),
+    click.option(
+        "--throttle-floor",
+        type=RATE,
+        help="Lower the throttle while other partitions fall out of sync or brokers answer slowly, never below this."
+        " Without it: the throttle is not adapted.",
+    ),
+    click.option(
+        "--log-dir-throttle",
+        type=RATE,
+        help="Bytes per second and broker for moves between log dirs. Without it: no throttle.",
+    ),
+    *_bounds(0, ""),
     click.option(
         "--order",
         "orders",
         multiple=True,
         type=click.Choice([order.value for order in Order]),
-        help="What begins first; repeat the option to break ties.",
+        help="Which moves begin first; repeat it to break ties."
+        " Without it: under-min-isr-first, under-replicated-first, longest-first.",
     ),
     click.option(
-        "--disk-share", type=click.FloatRange(0.0, 1.0), default=1.0, help="How full moves may make a broker's disks."
+        "--disk-share",
+        type=click.FloatRange(0.0, 1.0),
+        default=1.0,
+        help="How full moves may make a broker's disks (0.85: 85 %); 1.0: disks are not looked at.",
     ),
     click.option(
-        "--bandwidth", type=RATE, help="Bytes per second that a broker can carry; without it, learnt from the journal."
+        "--bandwidth",
+        type=RATE,
+        help="Bytes per second that a broker can carry, for the least time that --dry-run tells."
+        " Without it: the throttle, or what the journal learnt.",
     ),
-    click.option("--only-between", type=WINDOW, help="Begin steps only in this window of local time: 22:00-06:00."),
-    click.option("--relax-after", type=click.IntRange(0), default=600, help="Seconds until the floor is relaxed."),
-    click.option("--force", is_flag=True, help="Take targets that are below min.insync.replicas."),
-    click.option("--take-over", is_flag=True, help="Adopt moves that others began; their original order is a guess."),
+    click.option(
+        "--only-between",
+        type=WINDOW,
+        help="Begin steps only in this window of local time (22:00-06:00). Copies that run go on after it.",
+    ),
+    click.option(
+        "--relax-after",
+        type=click.IntRange(0),
+        default=600,
+        help="Seconds that a move waits for replicas that are out of sync before it goes on without them.",
+    ),
+    click.option(
+        "--force", is_flag=True, help="Take targets that have fewer replicas than min.insync.replicas asks for."
+    ),
+    click.option(
+        "--take-over",
+        is_flag=True,
+        help="Adopt moves that others began. A rollback of these may get the replicas' order wrong.",
+    ),
 )
 
 

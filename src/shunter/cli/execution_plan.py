@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 
 import click
 
 from shunter.app.dry_run import DryRun, PlannedMove
 from shunter.app.executor import Target, lay_out
-from shunter.cli.execution_display import say_json, told_bytes, told_ms
+from shunter.cli.execution_display import say_json, told_ms
+from shunter.core.wording import counted, told_bytes
 from shunter.model.execution import ExecutionOptions, MoveOrder
 
 SHOWN = 40
@@ -28,8 +30,8 @@ async def show_dry_run(target: Target, moves: Sequence[MoveOrder], options: Exec
     for move in found.moves[:SHOWN]:
         _show_move(move)
     if len(found.moves) > SHOWN:
-        click.echo(f"… and {len(found.moves) - SHOWN} more partitions")
-    _show_sum(found)
+        click.echo(f"… and {counted(len(found.moves) - SHOWN, 'more partition')}")
+    show_sum(found)
     return possible
 
 
@@ -49,11 +51,12 @@ def _show_move(move: PlannedMove) -> None:
         click.echo(f"  ! {move.problem}")
 
 
-def _show_sum(found: DryRun) -> None:
+def show_sum(found: DryRun) -> None:
+    """Tell what a plan copies, how long that takes at least, and what a rollback costs."""
     forecast = found.forecast
     guess = " (a guess: nothing was measured yet)" if forecast.guessed else ""
     click.echo(
-        f"{len(found.moves)} partitions, {told_bytes(forecast.total_bytes)} to copy, at least "
-        f"{told_ms(int(forecast.seconds * 1000))} at {told_bytes(forecast.bandwidth)}/s and broker{guess}; "
+        f"{counted(len(found.moves), 'partition')}, {told_bytes(forecast.total_bytes)} to copy, at least "
+        f"{told_ms(ceil(forecast.seconds) * 1000)} at {told_bytes(forecast.bandwidth)}/s and broker{guess}; "
         f"a rollback copies {told_bytes(found.most_rollback_bytes)} at the most"
     )

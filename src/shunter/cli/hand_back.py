@@ -14,7 +14,7 @@ from shunter.errors import ShunterError
 @click.option(
     "--zookeeper-config",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="How ZooKeeper is spoken to: file of zookeeper.… properties, such as a broker's server.properties.",
+    help="File of zookeeper.… properties (TLS, ACLs), such as a broker's server.properties. Without it: plaintext.",
 )
 @click.option("--bootstrap-server", required=True, help="HOST:PORT, several with commas.")
 @click.option(
@@ -29,7 +29,13 @@ from shunter.errors import ShunterError
     show_default=True,
     help="What becomes of moves under way: wait for them, stop them where they are, or roll them back.",
 )
-@click.option("--timeout", type=float, default=3_600.0, show_default=True, help="Seconds that each step may take.")
+@click.option(
+    "--timeout",
+    type=float,
+    default=3_600.0,
+    show_default=True,
+    help="Seconds that each step of the hand-over may take.",
+)
 def hand_back(
     zookeeper: str,
     zookeeper_config: Path | None,
@@ -40,10 +46,10 @@ def hand_back(
 ) -> None:
     """Hand a cluster back to Apache's controller: end its moves, resign, and see an Apache broker lead.
 
-    Ends the moves as told, waits until nothing is left in ZooKeeper that only Shunter could end, has the controller give
-    the controllership back (by SIGTERM, where it runs on this machine; else it says which process to stop), waits until
-    an Apache broker leads, and until no partition is under-replicated that was not before. It can be called again at any
-    point.
+    It ends the moves as --moves says, and waits until nothing is left in ZooKeeper that only Shunter could finish. It ends
+    the controller by SIGTERM, if that runs on this machine; if not, it says which process to stop. Then it waits until
+    an Apache broker leads, and until no partition is under-replicated that was not before. You can interrupt it and call
+    it again at any point.
 
     \b
     Exit status: 0 an Apache broker leads, and nothing is left; 1 the timeout passed, and Shunter may still lead.

@@ -1,4 +1,4 @@
-"""`shunter history` and `shunter undo`: what was executed under a journal, and the way back."""
+"""`shunter history` and `shunter undo`: past executions of a journal, and the way back."""
 
 from __future__ import annotations
 
@@ -9,25 +9,33 @@ from typing import Any
 import click
 
 from shunter.app.executor import Target
-from shunter.app.executor_history import counts_of, execution_to_json, past_executions, undoing
+from shunter.app.executor_history import (
+    counts_of,
+    execution_to_json,
+    past_executions,
+    past_without_cluster,
+    undoing,
+)
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.choosing import by_option
 from shunter.cli.execute import Carrying, carry_out
-from shunter.cli.execution_display import say_json, told_bytes, told_ms
+from shunter.cli.execution_display import say_json, told_ms
 from shunter.cli.execution_options import carrying_options, cluster_options, driver_options, execution_options
 from shunter.cli.leaving import leave_with, run
 from shunter.cli.tables import output_options, show_rows
 from shunter.core.doers import Doer
 from shunter.core.executor.history import Execution
+from shunter.core.wording import told_bytes
+from shunter.errors import DriverError
 from shunter.model.execution import ExecutionOptions
 
 
 @click.command()
 @cluster_options
-@click.option("--moves", "show_moves", is_flag=True, help="Name every move, and what came of it (text).")
+@click.option("--moves", "show_moves", is_flag=True, help="Name every move and how it ended (in text output).")
 @output_options
 def history(target: Target, *, show_moves: bool, output: str) -> None:
-    """List past executions of the cluster's journal, and what came of them.
+    """List past executions of the cluster's journal, and how they ended.
 
     \b
     The number of each is what `shunter undo` takes:
@@ -38,23 +46,29 @@ def history(target: Target, *, show_moves: bool, output: str) -> None:
 
 
 async def _history(target: Target, output: str, *, show_moves: bool) -> int:
-    place, found = await past_executions(target)
+    code = ExitCode.DONE
+    try:
+        place, found = await past_executions(target)
+    except DriverError as error:
+        place, found = await past_without_cluster(target, error)
+        code = ExitCode.CLUSTER
+        click.echo(f"which journal is this cluster's could not be asked, {place} was the last one: {error}", err=True)
     if output == "json":
         for execution in found:
             say_json(execution_to_json(execution))
-        return int(ExitCode.DONE)
+        return int(code)
     if output != "text":
         show_rows(output, map(_row, found), str)
-        return int(ExitCode.DONE)
+        return int(code)
     click.echo(f"journal {place}")
     for execution in found:
         click.echo(told_execution(execution))
         for move in execution.moves.values() if show_moves else ():
-            came = "goes on" if move.outcome is None else f"{move.outcome.value.replace('_', ' ')}: {move.reason}"
+            came = "goes on" if move.outcome is None else f"{move.outcome.told}: {move.reason}"
             click.echo(f"    {move.tp} {list(move.original)} → {list(move.target)}, at {list(move.current)}: {came}")
     if not found:
         click.echo("nothing was executed under it yet")
-    return int(ExitCode.DONE)
+    return int(code)
 
 
 def _row(execution: Execution) -> dict[str, Any]:
@@ -66,7 +80,7 @@ def _row(execution: Execution) -> dict[str, Any]:
         "ended": None if ended is None else _clock(ended),
         "outcome": [f"{count} {name}" for name, count in sorted(counts_of(execution).items())],
         "copied_bytes": execution.copied_bytes,
-        "throttle": execution.options.throttle,
+        "throttle": ["none" if rate is None else rate for rate in execution.throttles if execution.throttles != [None]],
     }
 
 
@@ -81,8 +95,9 @@ def told_execution(execution: Execution) -> str:
     took = "goes on" if ended is None else f"took {told_ms(max(0, ended - execution.began_at_ms))}"
     counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in sorted(counts_of(execution).items()))
     parts = [f"{began}, {took}", counts, f"{told_bytes(execution.copied_bytes)} copied"]
-    if execution.options.throttle is not None:
-        parts.append(f"throttle {told_bytes(execution.options.throttle)}/s")
+    if execution.throttles != [None]:
+        rates = ["none" if rate is None else f"{told_bytes(rate)}/s" for rate in execution.throttles]
+        parts.append(f"throttle {', then '.join(rates)}")
     parts += list(dict.fromkeys(f"{order.kind.value.replace('_', ' ')} was asked for" for order in execution.turned))
     return f"{execution.number:>3}  {' · '.join(parts)}"
 
@@ -98,8 +113,8 @@ def undo(execution: int | None, target: Target, options: ExecutionOptions, **car
 
     Its partitions get their original replicas back, in their order. Dropped replicas are copied again; `undo` says first
     how much that is, and asks. A partition that somebody moved since stays where it is. An undo is an execution of its
-    own, and can be undone too. The executor does it, so that the journal has it; --by controller hands it to Shunter's
-    controller.
+    own, and can be undone too. By default the executor does it, so that the journal knows of it; --by controller hands
+    it to Shunter's controller.
 
     \b
     See what there is, what it would cost, and do it:

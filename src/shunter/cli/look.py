@@ -15,27 +15,29 @@ from shunter.app.executor import (
     only_journal,
     read_journal,
     read_plan,
-    read_status,
     read_view,
 )
 from shunter.app.executor_orders import holder_of
+from shunter.app.executor_status import read_status, read_without_cluster
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.choosing import by_option, found_out, wanted_options
 from shunter.cli.execution_display import say_json, told_view
 from shunter.cli.execution_options import PLAN, cluster_options, journal_options, session_options
 from shunter.cli.leaving import leave_with
+from shunter.cli.named_moves import NOWHERE, Elsewhere, look_elsewhere, meant, missing_of, narrowed
 from shunter.cli.profiles import fleet_option, for_each_cluster
 from shunter.cli.tables import output_options, show_rows
 from shunter.core.doers import Doer, Wanted
-from shunter.errors import SettingsError
-from shunter.views.execution import ExecutionView, view_to_json
+from shunter.core.wording import counted
+from shunter.errors import DriverError, SettingsError
+from shunter.views.execution import OPEN_STATES, ExecutionView, view_to_json
 
 if TYPE_CHECKING:
-    from shunter.app.executor import Status
+    from shunter.app.executor_status import Status
+    from shunter.app.journals import JournalPlace
     from shunter.app.reassign.session import ReassignSession
 
 WATCH_EVERY_S = 1.0
-_OPEN = ("pending", "moving", "paused")
 
 
 @click.command()
@@ -46,13 +48,14 @@ _OPEN = ("pending", "moving", "paused")
 @click.option(
     "--offline",
     is_flag=True,
-    help="Read the journal and don't ask the cluster: --journal, or the only one on this host.",
+    help="Read the journal alone (--journal, or the only one on this host) and don't ask the cluster.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def status(target: Target, wanted: Wanted, by: Doer | None, *, fleet: bool, offline: bool, as_json: bool) -> None:
     """Tell how moves stand: what they wait for, how much is copied, what a rollback would copy.
 
-    The executor's moves are told from its journal, checked against the cluster; the controller's as it tells them.
+    What the executor moves is read from its journal and checked against the cluster. What Shunter's controller moves is
+    asked of the controller.
 
     \b
     Examples:
@@ -62,7 +65,7 @@ def status(target: Target, wanted: Wanted, by: Doer | None, *, fleet: bool, offl
       shunter status --offline --json
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
 
-    def look(at: Target) -> int:
+    def ask(at: Target) -> int:
         with found_out(at, by, wanted=wanted, as_json=as_json) as doing:
             if doing.session is not None and doing.choice.doer is Doer.CONTROLLER:
                 from shunter.cli import by_controller  # noqa: PLC0415 - brings the client library with it
@@ -70,83 +73,120 @@ def status(target: Target, wanted: Wanted, by: Doer | None, *, fleet: bool, offl
                 return by_controller.status(doing.session, wanted, as_json=as_json)
         if doing.ground is not None and asyncio.run(nothing_journalled(doing.target)):
             return _others(at, wanted, as_json=as_json)
-        return asyncio.run(_status(doing.target, wanted, check=True, as_json=as_json))
+        return _show(doing.target, asyncio.run(read_status(doing.target, check=True)), wanted, as_json=as_json)
+
+    def look(at: Target) -> int:
+        try:
+            return ask(at)
+        except DriverError as error:
+            return _show(at, asyncio.run(read_without_cluster(at, error)), wanted, as_json=as_json)
 
     if fleet:
         leave_with(lambda: for_each_cluster(target, look, as_json=as_json))
     if offline or not target.bootstrap:
-        leave_with(lambda: asyncio.run(_offline(target, wanted, offline=offline, as_json=as_json)))
+        leave_with(lambda: _offline(target, wanted, offline=offline, as_json=as_json))
     leave_with(lambda: look(target))
 
 
 def _others(target: Target, wanted: Wanted, *, as_json: bool) -> int:
-    """Nothing was ever executed from here: what moves is somebody else's."""
+    """Show the cluster's moves where this host has no journal: they are all somebody else's."""
     from shunter.cli import by_controller  # noqa: PLC0415 - brings the client library with it
 
     with _session(target) as session:
         rows = by_controller.chosen_rows(session, wanted)
+        missing = missing_of(wanted, {str(row.tp) for row in rows})
+        elsewhere = look_elsewhere(missing, None, session, by_controller.told_row)
+    code = elsewhere.exit_code(shown=bool(rows))
     if as_json:
-        say_json({"by": "executor", "journal": None, "others": [by_controller.row_to_json(row) for row in rows]})
-        return int(ExitCode.DONE)
+        shown = [by_controller.row_to_json(row) for row in rows]
+        say_json({"by": "executor", "journal": None, "others": shown, "unknown": elsewhere.unknown})
+        return int(code)
     for row in rows:
         click.echo(by_controller.told_row(row))
-    click.echo(f"nothing was executed from here; {len(rows) or 'no'} moves of others are under way")
-    return int(ExitCode.DONE)
+    for line in elsewhere.lines:
+        click.echo(line)
+    told = counted(len(rows), "move of others is", "moves of others are") if rows else "no moves of others are"
+    click.echo(f"nothing was executed from here; {told} under way")
+    return int(code)
 
 
-async def _offline(target: Target, wanted: Wanted, *, offline: bool, as_json: bool) -> int:
+def _offline(target: Target, wanted: Wanted, *, offline: bool, as_json: bool) -> int:
     if not target.bootstrap:
         if not offline or target.journal_topic is not None:
             raise SettingsError(
                 "Missing option '--bootstrap-server' (or --cluster): only with --offline a journal file can be read alone"
             )
         target = replace(target, journal=target.journal or only_journal())
-    return await _status(target, wanted, check=False, as_json=as_json)
+    found = asyncio.run(read_status(target, check=False))
+    return _show(replace(target, bootstrap=""), found, wanted, as_json=as_json)
 
 
-async def _status(target: Target, wanted: Wanted, *, check: bool, as_json: bool) -> int:
-    found = await read_status(target, check=check)
+def _show(target: Target, found: Status, wanted: Wanted, *, as_json: bool) -> int:
+    """Show an execution, or those of its moves that were named; gives the exit status."""
+    is_meant = meant(wanted)
+    rows = {row.partition for row in found.view.moves if is_meant(row.partition)}
+    elsewhere = _elsewhere(target, found, missing_of(wanted, rows))
+    code = elsewhere.exit_code(shown=bool(rows))
+    if found.unasked:
+        code = ExitCode.CLUSTER
     if as_json:
-        say_json({"by": "executor", **found.to_json()})
-        return int(ExitCode.DONE)
-    click.echo(f"journal {found.place}")
-    click.echo(f"driven by {found.holder}" if found.holder is not None else "driven by nobody")
-    if found.claimant:
-        click.echo(f"under another journal the cluster is driven by {found.claimant}: ask there")
+        shown = found.to_json(lambda view: narrowed(view, wanted))
+        say_json({"by": "executor", **shown, "known": elsewhere.known, "unknown": elsewhere.unknown})
+        return int(code)
+    _show_driver(found)
     if not found.view.counts:
         click.echo("nothing was executed under it yet")
-        return int(ExitCode.DONE)
-    click.echo(told_view(found.live or found.view))
-    _show_moves(found, wanted)
+    else:
+        _show_moves(found, wanted)
+    for line in elsewhere.lines:
+        click.echo(f"  {line}")
     for difference in found.differences:
-        click.echo(f"  the cluster differs: {difference}")
+        if is_meant(difference.split(" ")[0]):
+            click.echo(f"  the cluster differs: {difference}")
     if found.debts:
         click.echo(f"throttles are owed to {found.view.owed}: {found.debts}")
     if found.view.running and found.holder is None:
         click.echo("`shunter resume` goes on, `shunter rollback` restores, `shunter stop` ends it here")
-    return int(ExitCode.DONE)
+    return int(code)
+
+
+def _elsewhere(target: Target, found: Status, missing: Wanted) -> Elsewhere:
+    """What is told of names that this execution has no move of."""
+    if missing.everything:
+        return NOWHERE
+    from shunter.cli.by_controller import told_row  # noqa: PLC0415 - brings the client library with it
+
+    if found.unasked or not target.bootstrap:
+        return look_elsewhere(missing, found.place, None, told_row)
+    with _session(target) as session:
+        return look_elsewhere(missing, found.place, session, told_row)
+
+
+def _show_driver(found: Status) -> None:
+    click.echo(f"journal {found.place}")
+    if found.unasked:
+        told = f"shunter: {found.unasked}\nthe cluster's part is missing: what follows is the journal's word alone"
+        click.echo(told, err=True)
+    click.echo(f"driven by {found.holder}" if found.holder is not None else "driven by nobody")
+    if found.claimant:
+        click.echo(f"under another journal the cluster is driven by {found.claimant}: ask there")
 
 
 def _show_moves(found: Status, wanted: Wanted) -> None:
+    """Show the execution in a line, then open moves; of moves that were named also those that have ended."""
+    click.echo(told_view(found.live or found.view))
     shown = () if found.live is None else found.live.moves
     waits = {row.partition: row.waits for row in shown}
     stuck = {row.partition: row.stuck for row in shown}
-    meant = _meant(found.view, wanted)
+    is_meant = meant(wanted)
     for row in found.view.moves:
-        if row.state in _OPEN and row.partition in meant:
-            told = f"  {row.partition} {list(row.current)} → {list(row.target)} ({row.direction}, {row.state})"
-            click.echo(f"{told}: {waits[row.partition]}" if waits.get(row.partition) else told)
-            if stuck.get(row.partition):
-                click.echo(f"    {stuck[row.partition]}")
-
-
-def _meant(view: ExecutionView, wanted: Wanted) -> set[str]:
-    named = {str(tp) for tp in (*wanted.partitions, *wanted.planned)}
-    return {
-        row.partition
-        for row in view.moves
-        if wanted.everything or row.partition in named or row.partition.rpartition("-")[0] in wanted.topics
-    }
+        if not is_meant(row.partition) or (wanted.everything and row.state not in OPEN_STATES):
+            continue
+        told = f"  {row.partition} {list(row.current)} → {list(row.target)} ({row.direction}, {row.state})"
+        waiting = waits.get(row.partition) if row.state in OPEN_STATES else row.waits
+        click.echo(f"{told}: {waiting}" if waiting else told)
+        if stuck.get(row.partition):
+            click.echo(f"    {stuck[row.partition]}")
 
 
 @click.command()
@@ -174,9 +214,16 @@ def watch(
     def follow(session: ReassignSession) -> int:
         from shunter.cli import by_controller  # noqa: PLC0415 - brings the client library with it
 
+        missing = missing_of(wanted, {str(row.tp) for row in by_controller.chosen_rows(session, wanted)})
+        elsewhere = look_elsewhere(missing, None, session, by_controller.told_row)
+        for line in elsewhere.lines:
+            click.echo(line, err=True)
+        code = elsewhere.exit_code(shown=missing != wanted or wanted.everything)
+        if code is ExitCode.REFUSED:
+            return int(code)
         watching = by_controller.Watching(session, record=record, plan_id=plan_id, as_json=as_json)
         watching.follow(lambda row: bool(wanted.of([row.tp])))
-        return int(ExitCode.DONE)
+        return int(code)
 
     def work() -> int:
         with found_out(target, by, wanted=wanted, as_json=as_json) as doing:
@@ -189,12 +236,27 @@ def watch(
             raise SettingsError(
                 "--record: the executor's own journal tells all: give that to `shunter pipeline account`"
             )
-        return asyncio.run(_watch(doing.target, as_json=as_json))
+        return _watch_executor(doing.target, wanted, as_json=as_json)
 
     leave_with(work)
 
 
-async def _watch(target: Target, *, as_json: bool) -> int:
+def _watch_executor(target: Target, wanted: Wanted, *, as_json: bool) -> int:
+    """Follow an executor's moves, or those that were named."""
+    if wanted.everything:
+        return asyncio.run(_watch(target, wanted, as_json=as_json))
+    found = asyncio.run(read_status(target, check=False))
+    rows = {row.partition for row in found.view.moves if meant(wanted)(row.partition)}
+    elsewhere = _elsewhere(target, found, missing_of(wanted, rows))
+    for line in elsewhere.lines:
+        click.echo(line, err=True)
+    if not rows:
+        return int(elsewhere.exit_code(shown=False))
+    code = asyncio.run(_watch(replace(target, journal=found.place.path), wanted, as_json=as_json))
+    return code or int(elsewhere.exit_code(shown=True))
+
+
+async def _watch(target: Target, wanted: Wanted, *, as_json: bool) -> int:
     last = -1
     place, holder = await holder_of(target)
     while holder is not None:
@@ -204,17 +266,30 @@ async def _watch(target: Target, *, as_json: bool) -> int:
             click.echo(f"{holder} shows nothing here yet; from another host `shunter status` tells", err=True)
         if view is not None and view.at_ms != last:
             last = view.at_ms
-            if as_json:
-                say_json({"event": "progress", **view_to_json(view)})
-            else:
-                click.echo(told_view(view) if view.counts else "idle")
+            shown = narrowed(view, wanted)
+            _show_view(shown, as_json=as_json)
+            # A view lists so many moves at most: that none of these is open in it is looked up in the journal.
+            if not wanted.everything and not shown.running and not await _open_moves(place, wanted):
+                click.echo("none of it moves any more", err=True)
+                return int(ExitCode.DONE)
         await asyncio.sleep(WATCH_EVERY_S)
         place, holder = await holder_of(target)
-    state, _holder = await asyncio.to_thread(read_journal, place)
-    left = len(state.open_moves())
-    told = f"nobody drives it, and {left} moves are open: `shunter resume` goes on" if left else "nobody drives it"
-    click.echo(told, err=True)
+    left = await _open_moves(place, wanted)
+    told = f", and {counted(left, 'move is', 'moves are')} open: `shunter resume` goes on" if left else ""
+    click.echo(f"nobody drives it{told}", err=True)
     return int(ExitCode.LEFT if left else ExitCode.DONE)
+
+
+def _show_view(view: ExecutionView, *, as_json: bool) -> None:
+    if as_json:
+        say_json({"event": "progress", **view_to_json(view)})
+    else:
+        click.echo(told_view(view) if view.counts else "idle")
+
+
+async def _open_moves(place: JournalPlace, wanted: Wanted) -> int:
+    state, _holder = await asyncio.to_thread(read_journal, place)
+    return len(wanted.of([move.tp for move in state.open_moves()]))
 
 
 # ---- under any controller, whoever moves
@@ -262,7 +337,7 @@ def _session(target: Target) -> ReassignSession:
 @session_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each partition that differs, then the end.")
 def verify(plan: Path, target: Target, *, as_json: bool) -> None:
-    """Compare PLAN with the cluster. Exit status 0: all is where the plan says; 1: not, or not yet.
+    """Compare PLAN with the cluster. Exit status 0: all partitions are where the plan says; 1: some are not, or not yet.
 
     \b
     Example:
@@ -295,7 +370,9 @@ def _verify(plan: Path, target: Target, *, as_json: bool) -> int:
         else:
             click.echo(f"{order.tp} {told}")
     code = ExitCode.PARTLY if differing else ExitCode.DONE
-    text = f"{len(orders) - differing} of {len(orders)} partitions are where the plan says"
+    text = (
+        f"{len(orders) - differing:,} of {counted(len(orders), 'partition is', 'partitions are')} where the plan says"
+    )
     if as_json:
         say_json({"event": "end", "exit": int(code), "text": text})
     else:

@@ -27,6 +27,7 @@ from shunter.cli.pipeline_outlook import anomalies, quality, runway, showback
 from shunter.cli.pipeline_prometheus import collect_prometheus
 from shunter.cli.pipeline_what_if import what_if
 from shunter.cli.sections import Sections
+from shunter.core.wording import counted
 
 _STAGES = {
     "Take in": ("collect", "collect-prometheus", "ingest", "quality"),
@@ -111,13 +112,14 @@ def model(ctx: click.Context, source: str, clusters: tuple[str, ...], json: bool
         click.echo(as_json(made))
         return
     click.echo(
-        f"{made.replicas:,} replicas, {made.with_rates:,} with rates, {made.with_weeks:,} with a week's shape, mean confidence {made.mean_confidence:.2f}"
+        f"{counted(made.replicas, 'replica')}, {made.with_rates:,} with rates, {made.with_weeks:,} with a week's shape, mean confidence {made.mean_confidence:.2f}"
     )
     if made.with_rates < made.replicas:
         click.echo(f"{made.replicas - made.with_rates:,} have sizes and no rates: they are planned from their sizes")
     if made.brokers:
         click.echo(
-            f"{made.brokers:,} brokers compared with their own counters" + (":" if made.doubts else ": they agree")
+            f"{counted(made.brokers, 'broker')} compared with {'its' if made.brokers == 1 else 'their'} own counters"
+            + (":" if made.doubts else ": they agree")
         )
     for doubt in made.doubts:
         click.echo(f"  {doubt.cluster_id}, broker {doubt.broker_id}: {doubt.what}")
@@ -128,7 +130,7 @@ def model(ctx: click.Context, source: str, clusters: tuple[str, ...], json: bool
             else "plans do not aim at them (the table processor_model has the figures)"
         )
         click.echo(
-            f"{one.cluster_id}: the processors of {one.brokers:,} brokers are explained by their bytes to {one.error:.0%}; {aim}"
+            f"{one.cluster_id}: the processors of {counted(one.brokers, 'broker')} are explained by their bytes to {one.error:.0%}; {aim}"
         )
 
 
@@ -321,7 +323,7 @@ def account(ctx: click.Context, journals: tuple[str, ...], json: bool) -> None:
         click.echo(as_json(found))
         return
     click.echo(
-        f"{found.entries:,} entries, {found.done:,} of {found.moves:,} moves done, stood still for {found.stalled_seconds:.0f} s in all"
+        f"{counted(found.entries, 'entry', 'entries')}, {found.done:,} of {counted(found.moves, 'move')} done, stood still for {found.stalled_seconds:.0f} s in all"
     )
 
 

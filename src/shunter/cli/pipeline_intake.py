@@ -12,6 +12,7 @@ import click
 
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.pipeline_options import Duration, as_json, complaining, json_option, settings_of, utc
+from shunter.core.wording import counted
 
 if TYPE_CHECKING:
     from shunter.app.pipeline import PipelineSettings
@@ -23,7 +24,7 @@ KINDS = ("parquet", "json", "csv", "prometheus", "log-dirs", "cruise-control", "
 @click.command()
 @click.option("--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="Brokers to ask first.")
 @click.option("--command-config", type=click.Path(path_type=Path), help="Properties file, as Apache's tools take it.")
-@click.option("--every", type=Duration(), help="Take a snapshot so often; without it, one.")
+@click.option("--every", type=Duration(), help="How long from one snapshot to the next. Without it: one snapshot.")
 @click.option("--count", type=click.IntRange(min=1), help="End after so many snapshots.")
 @click.option(
     "--out",
@@ -38,8 +39,8 @@ def collect(
 ) -> None:
     """Take snapshots of a live cluster through the Admin API: assignments, racks, sizes, offsets, min.insync.replicas.
 
-    Two snapshots tell the rate in between, so nobody needs JMX. Starts no Spark. Ctrl-C or SIGTERM ends it after the
-    snapshot under way; a round in which the cluster does not answer is told and left out.
+    Two snapshots tell the rates in between, so JMX is not needed. Starts no Spark. Ctrl-C or SIGTERM ends it after the
+    snapshot under way. If the cluster does not answer, that snapshot is left out, and a line says so.
 
     \b
     Examples:
@@ -57,7 +58,7 @@ def collect(
         bootstrap_server, command_config, out, every_seconds=every or 1.0, count=number, wait=ended.wait, missed=missed
     ):
         taken_so_far += 1
-        click.echo(f"{path}: {len(taken.brokers)} brokers, {len(taken.partitions)} partitions")
+        click.echo(f"{path}: {counted(len(taken.brokers), 'broker')}, {counted(len(taken.partitions), 'partition')}")
         for broker, why in taken.unanswered:
             click.echo(f"broker {broker} did not tell its log dirs: {why}", err=True)
     if ended.is_set():
@@ -82,7 +83,7 @@ def _ended_by_signal() -> threading.Event:
 @click.command()
 @click.argument("paths", nargs=-1)
 @click.option("--kind", type=click.Choice(KINDS), default="parquet", show_default=True, help="What the files are.")
-@click.option("--cluster", help="The cluster, where the input does not say; rows of others are refused.")
+@click.option("--cluster", help="The cluster's name, if the input does not say it; rows of other clusters are refused.")
 @click.option("--many-clusters", is_flag=True, help="Let one file hold rows of several clusters.")
 @click.option(
     "--broker", "brokers", multiple=True, metavar="INSTANCE=ID", help="Prometheus: which broker an instance is."
@@ -100,9 +101,13 @@ def _ended_by_signal() -> threading.Event:
 )
 @click.option("--topic", help="The topic with samples as JSON objects.")
 @click.option("--checkpoint", metavar="URL", help="Where the stream remembers its place.")
-@click.option("--until-caught-up", is_flag=True, help="End when all that is there has been taken.")
+@click.option("--until-caught-up", is_flag=True, help="End once all records that the topic holds now have been taken.")
 @click.option(
-    "--lateness", type=Duration(), default="1h", show_default=True, help="How late a row of a stream may come."
+    "--lateness",
+    type=Duration(),
+    default="1h",
+    show_default=True,
+    help="How late a row of a stream may come; later ones are put aside.",
 )
 @click.option("--every", type=Duration(), default="10s", show_default=True, help="How often a stream commits.")
 @click.option("--records-per-batch", type=click.IntRange(min=1), help="The most that one batch of a stream takes.")
@@ -160,7 +165,7 @@ def _tell_ingest(outcome: IngestOutcome, rejects: str) -> None:
     if outcome.ingest_id is not None:
         of_brokers = f" and {outcome.broker_rows:,} of brokers" if outcome.broker_rows else ""
         click.echo(
-            f"batch {outcome.ingest_id}: {outcome.good:,} rows{of_brokers} taken, {outcome.rejected:,} put aside"
+            f"batch {outcome.ingest_id}: {counted(outcome.good, 'row')}{of_brokers} taken, {outcome.rejected:,} put aside"
         )
         if outcome.good + outcome.rejected + outcome.broker_rows == 0:
             click.echo(_NO_ROWS_OF_SNAPSHOTS if outcome.snapshots else "there was no row in it: is --kind right?")
@@ -195,7 +200,9 @@ def _ingest_topic(settings: PipelineSettings, given: dict[str, Any], *, json: bo
     if json:
         click.echo(as_json(taken))
     else:
-        click.echo(f"{taken.batches:,} batches committed: {taken.good:,} rows taken, {taken.rejected:,} put aside")
+        click.echo(
+            f"{counted(taken.batches, 'batch', 'batches')} committed: {counted(taken.good, 'row')} taken, {taken.rejected:,} put aside"
+        )
         for rule, rows in taken.rules:
             click.echo(f"  {rule}: {rows:,}")
     if taken.batches and taken.nothing_new:

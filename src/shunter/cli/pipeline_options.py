@@ -13,6 +13,7 @@ import click
 import orjson
 
 from shunter.app.plan import AIMS
+from shunter.core.wording import counted
 from shunter.errors import DriverError, FormatError, SettingsError, ShunterError
 
 if TYPE_CHECKING:
@@ -101,23 +102,23 @@ _PLAN_OPTIONS = (
     click.option("--replacements", default="", metavar="IDS", help="replace: who takes over from each of --brokers."),
     click.option("--replication", type=int, default=0, help="change-replication: how many replicas."),
     click.option("--topic", "topics", multiple=True, help="change-replication: only this topic; repeat for several."),
-    click.option("--disk-limit-percent", type=float, help="empty-disks: how full a disk may be."),
+    click.option("--disk-limit-percent", type=float, help="empty-disks: replicas leave brokers whose disks are fuller than this."),
     cluster_option,
-    click.option("--exclude-topic", "excluded_topics", multiple=True, help="Leave this topic as it is."),
-    click.option("--exclude-brokers", "excluded_brokers", default="", metavar="IDS", help="Nothing comes to these, nothing leaves."),
+    click.option("--exclude-topic", "excluded_topics", multiple=True, help="Leave this topic as it is; repeat for several."),
+    click.option("--exclude-brokers", "excluded_brokers", default="", metavar="IDS", help="Brokers that no replica leaves or comes to, with commas between."),
     click.option("--peak", default="p95", show_default=True, help="The load that brokers must carry: mean, p50, p95, p99, max, or week."),
-    click.option("--days", type=float, default=0.0, show_default=True, help="Plan for sizes so many days ahead."),
-    click.option("--aims", default="", metavar="NAMES", help=f"The most important first, of: {', '.join(AIMS)}."),
-    click.option("--band-percent", type=float, default=10.0, show_default=True, help="How far from its share a broker may be."),
-    click.option("--capacity", type=float, metavar="BYTES/S", help="What each broker's network carries, either way; disks' room is in the snapshots."),
-    click.option("--headroom-percent", type=float, default=20.0, show_default=True, help="Kept free of each capacity."),
-    click.option("--max-replicas", type=int, help="The most replicas on one broker."),
-    click.option("--max-bytes-percent", type=float, help="Copy at most this share of all bytes."),
-    click.option("--max-moves", type=int, help="Copy at most so many replicas."),
-    click.option("--snapshot-age", type=Duration(), default="7d", show_default=True, help="Plan no cluster whose newest snapshot is older."),
-    click.option("--least-rates-percent", type=click.FloatRange(0, 100), default=0.0, show_default=True, help="Plan no cluster in which fewer partitions than this have rates."),
-    click.option("--rates-age", type=Duration(), default="7d", show_default=True, help="Warn where the newest rates are older."),
-    click.option("--joint-bound", is_flag=True, help="Also bound the bytes by disk, replicas and leaders together (seconds a cluster)."),
+    click.option("--days", type=float, default=0.0, show_default=True, help="Plan for the sizes of so many days from now."),
+    click.option("--aims", default="", metavar="NAMES", help=f"What is balanced, the most important first, with commas between: {', '.join(AIMS)}."),
+    click.option("--band-percent", type=float, default=10.0, show_default=True, help="How many percent a broker may be above or below its share of each aim."),
+    click.option("--capacity", type=float, metavar="BYTES/S", help="What each broker's network carries each way. Without it: networks are not bounded. Room on disks is in the snapshots."),
+    click.option("--headroom-percent", type=float, default=20.0, show_default=True, help="How many percent of each capacity (disk, network) stay free."),
+    click.option("--max-replicas", type=int, help="The most replicas on one broker. Without it: no bound."),
+    click.option("--max-bytes-percent", type=float, help="Copy at most this share of all bytes (5: 5 %). Without it: no bound."),
+    click.option("--max-moves", type=int, help="Copy at most this many replicas. Without it: no bound."),
+    click.option("--snapshot-age", type=Duration(), default="7d", show_default=True, help="Plan no cluster whose newest snapshot is older than this."),
+    click.option("--least-rates-percent", type=click.FloatRange(0, 100), default=0.0, show_default=True, help="Plan no cluster in which a smaller share of the partitions has rates."),
+    click.option("--rates-age", type=Duration(), default="7d", show_default=True, help="Warn of a cluster whose newest rates are older than this."),
+    click.option("--joint-bound", is_flag=True, help="Also compute the lower bound by disk, replicas and leaders together (seconds more for each cluster)."),
     limit_option,
 )  # fmt: skip
 
@@ -156,7 +157,9 @@ def _told_basis(basis: Any) -> str:
     """What a plan rests on, and of which age."""
     if basis is None:
         return ""
-    text = f"{basis.with_rates:,} of {basis.partitions:,} partitions have rates"
+    text = f"{basis.with_rates:,} of {counted(basis.partitions, 'partition')} have rates"
+    if basis.with_bytes_out < basis.with_rates:
+        text += f" ({basis.with_rates - basis.with_bytes_out:,} of bytes in alone)"
     if basis.with_rates:
         text += f", until {datetime.fromtimestamp(basis.rates_until, UTC):%Y-%m-%d %H:%M} UTC"
     if basis.with_sizes < basis.partitions:
@@ -172,7 +175,7 @@ def told_plan(outcome: Any) -> str:
         return f"{outcome.cluster_id}: {outcome.status} after {outcome.seconds:.1f} s: {outcome.message}"
     bounds = [share for share in (outcome.bound_percent, outcome.joint_bound_percent) if share is not None]
     bound = f" (to reach every band no plan copies less than {max(bounds):.2f} %)" if bounds else ""
-    text = f"{outcome.cluster_id}: {outcome.moves:,} copies, {outcome.bytes_percent:.2f} % of all bytes{bound}, {outcome.seconds:.1f} s"
+    text = f"{outcome.cluster_id}: {counted(outcome.moves, 'copy', 'copies')}, {outcome.bytes_percent:.2f} % of all bytes{bound}, {outcome.seconds:.1f} s"
     if outcome.basis is not None:
         text += f"\n  {_told_basis(outcome.basis)}"
     if outcome.undone:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from shunter.cli.pipeline_options import as_json, cluster_option, complaining, json_option, settings_of
+from shunter.core.wording import counted
 
 _GB = 1e9
 
@@ -34,20 +35,24 @@ def quality(ctx: click.Context, clusters: tuple[str, ...], json: bool) -> None:
         click.echo(as_json({"clusters": found}))
         return
     for one in found:
-        text = f"{one.cluster_id}, {one.date}: {one.with_rates:,} of {one.partitions:,} partitions have rates"
+        text = f"{one.cluster_id}, {one.date}: {one.with_rates:,} of {counted(one.partitions, 'partition')} have rates"
         if one.rates_until is not None:
             text += f" for {one.coverage:.0%} of the time, until {one.rates_until:%Y-%m-%d %H:%M} UTC"
         text += "; no snapshot" if one.snapshot_at is None else f"; snapshot of {one.snapshot_at:%Y-%m-%d %H:%M} UTC"
-        click.echo(text + (f"; {one.rejected:,} rows put aside" if one.rejected else ""))
+        click.echo(text + (f"; {counted(one.rejected, 'row')} put aside" if one.rejected else ""))
 
 
 @click.command()
 @cluster_option
 @click.option(
-    "--days", type=click.IntRange(min=5), default=60, show_default=True, help="Use only the newest days, so many."
+    "--days", type=click.IntRange(min=5), default=60, show_default=True, help="How many of the newest days are used."
 )
 @click.option(
-    "--headroom-percent", type=float, default=0.0, show_default=True, help="Kept free of each broker's disks."
+    "--headroom-percent",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="How many percent of each broker's disks have to stay free.",
 )
 @json_option
 @click.pass_context
@@ -78,7 +83,7 @@ def runway(ctx: click.Context, clusters: tuple[str, ...], days: int, headroom_pe
 def _told_runway(one: Any) -> str:
     text = f"{one.cluster_id}, {one.kind} {one.name}: {one.size_bytes / _GB:,.1f} GB"
     if one.growth_bytes_per_day is None:
-        return f"{text}; {one.days} days are too few for a trend (5 on at least 3 days)"
+        return f"{text}; {counted(one.days, 'day is', 'days are')} too few for a trend (5 on at least 3 days)"
     text += f", {one.growth_bytes_per_day / _GB:+,.2f} GB a day"
     if one.room_bytes is None:
         return f"{text}; its room is not known: its brokers don't tell it (KIP-827), or there is no snapshot"
@@ -129,13 +134,19 @@ def showback(ctx: click.Context, clusters: tuple[str, ...], owners: Path | None,
         ]
         idle = f", {one.idle:,} of them idle" if one.idle else ""
         who = one.owner or "nobody's"
-        click.echo(f"{one.cluster_id}, {one.month:%Y-%m}, {who}: {', '.join(parts)}; {one.topics:,} topics{idle}")
+        click.echo(
+            f"{one.cluster_id}, {one.month:%Y-%m}, {who}: {', '.join(parts)}; {counted(one.topics, 'topic')}{idle}"
+        )
 
 
 @click.command()
 @cluster_option
 @click.option(
-    "--days", type=click.IntRange(min=1), default=7, show_default=True, help="Look at the newest so many days."
+    "--days",
+    type=click.IntRange(min=1),
+    default=7,
+    show_default=True,
+    help="How many of the newest days are looked at.",
 )
 @click.option(
     "--events",

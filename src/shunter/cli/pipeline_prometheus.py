@@ -56,16 +56,15 @@ def collect_prometheus(
 ) -> None:
     """Ask the Prometheus at URL for the metrics of brokers, span by span, and keep its answers.
 
-    Run again it goes on where it stopped. Starts no Spark.
+    Run again, it goes on where it stopped. Starts no Spark.
 
     \b
     Examples:
       shunter pipeline collect-prometheus http://prometheus:9090 --since 2026-11-01
       shunter pipeline ingest prometheus --kind prometheus --cluster prod-eu --broker kafka1:7071=1
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    from shunter.app.prometheus_collection import QUERY, PrometheusSpan  # noqa: PLC0415
+    from shunter.app.prometheus_collection import QUERY, PrometheusServer, PrometheusSpan  # noqa: PLC0415
     from shunter.app.prometheus_collection import collect_prometheus as collected  # noqa: PLC0415
-    from shunter.drivers.prometheus_api import PrometheusServer  # noqa: PLC0415
 
     end = None if until is None else int(until.replace(tzinfo=UTC).timestamp())
     begin = None if since is None else int(since.replace(tzinfo=UTC).timestamp())

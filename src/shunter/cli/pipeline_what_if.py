@@ -17,12 +17,12 @@ from shunter.cli.pipeline_options import (
     limit_option,
     settings_of,
 )
+from shunter.core.wording import counted, told_bytes
 
 if TYPE_CHECKING:
     from shunter.pipeline.what_if import ToldAnswer
 
 FEWEST = "fewest"
-_TB = 1e12
 
 
 class BrokerCount(click.ParamType[int | str]):
@@ -208,20 +208,20 @@ def told(one: ToldAnswer, *, headroom_percent: float, later: bool) -> str:
     if one.lost:
         examples = f", such as {', '.join((one.examples or [])[:3])}" if one.examples else ""
         lines.append(
-            f"at once, without brokers {', '.join(map(str, one.lost))}: {one.unavailable:,} partitions have no replica left, "
+            f"at once, without brokers {', '.join(map(str, one.lost))}: {counted(one.unavailable or 0, 'partition has', 'partitions have')} no replica left, "
             f"{one.below_min_isr:,} fewer than min.insync.replicas{examples}"
         )
     for resource, broker, before, stood_in, after in one.fullest:
         at_once = "" if stood_in is None else f", {stood_in:.0%} once racks are lost"
         lines.append(f"{resource}: broker {broker} ends fullest with {after:.0%} ({before:.0%} before{at_once})")
     lines.append(
-        f"to get there: {one.moves:,} copies, {(one.bytes_moved or 0) / _TB:,.3f} TB ({one.bytes_percent:.1f} % of all), "
+        f"to get there: {counted(one.moves or 0, 'copy', 'copies')}, {told_bytes(one.bytes_moved or 0)} ({one.bytes_percent:.1f} % of all), "
         f"{_hours(one.copy_seconds or 0)} at least"
     )
     if later and one.partitions_with_growth < one.partitions:
         missing = one.partitions - one.partitions_with_growth
         lines.append(
-            f"{missing:,} of {one.partitions:,} partitions stay as they are: nobody knows their topics' growth"
+            f"{missing:,} of {counted(one.partitions, 'partition stays as it is', 'partitions stay as they are')}: nobody knows their topics' growth"
         )
     return "\n  ".join(lines)
 
@@ -229,11 +229,7 @@ def told(one: ToldAnswer, *, headroom_percent: float, later: bool) -> str:
 def _whether(one: ToldAnswer, headroom_percent: float) -> str:
     added = one.added or []
     ids = f"{added[0]} to {added[-1]}" if len(added) > 1 else "".join(map(str, added))
-    brokers = (
-        f"with {len(added):,} more broker{'s' * (len(added) != 1)} ({ids})"
-        if added
-        else "with the brokers that are there"
-    )
+    brokers = f"with {counted(len(added), 'more broker')} ({ids})" if added else "with the brokers that are there"
     if not one.fullest:
         return f"{brokers} {'all is reached' if one.fits else 'not all is reached'}; no capacity is known: give --broker-disk or --capacity"
     return f"{brokers} it {'fits' if one.fits else 'does not fit'}: {headroom_percent:g} % of each capacity free"

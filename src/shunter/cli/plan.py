@@ -14,13 +14,14 @@ import click
 from shunter.app.elections import elect_first
 from shunter.app.executor import Target, decode_plan
 from shunter.app.exit_codes import ExitCode
-from shunter.app.plan import AIMS, BOUNDS, DISKS, SCOPES, Planned, PlanOptions, plan_file, write_explanation
+from shunter.app.plan import AIMS, BOUNDS, DISKS, SCOPES, SIZE_BYTES, Planned, PlanOptions, plan_file, write_explanation
 from shunter.cli.choosing import by_option
 from shunter.cli.execute import Carrying, carry_out, require_consent
-from shunter.cli.execution_display import say_json, told_bytes
+from shunter.cli.execution_display import say_json
 from shunter.cli.execution_options import carrying_options, driver_options, execution_options, journal_options
 from shunter.cli.leaving import leave_with, told_error
 from shunter.cli.profiles import is_from_file, is_on_command_line
+from shunter.core.wording import counted, told_bytes
 from shunter.errors import ShunterError
 from shunter.model.execution import ExecutionOptions
 from shunter.model.partition import TopicPartition
@@ -64,26 +65,52 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
 
 _SHARED = (
     click.option(
-        "--exclude-topics", "excluded_topics", type=_Names(), default="", help="Topics that are left as they are."
+        "--exclude-topics",
+        "excluded_topics",
+        type=_Names(),
+        default="",
+        help="Topics that are left as they are, with commas between.",
     ),
     click.option(
-        "--exclude-brokers", "excluded_brokers", type=_Numbers(), default="", help="Brokers that neither give nor take."
+        "--exclude-brokers",
+        "excluded_brokers",
+        type=_Numbers(),
+        default="",
+        help="Brokers that no replica leaves or comes to, with commas between.",
     ),
     click.option(
-        "--band-percent", type=float, default=10.0, show_default=True, help="How far from its share a broker may be."
+        "--band-percent",
+        type=float,
+        default=10.0,
+        show_default=True,
+        help="How many percent a broker may be above or below its share of each aim.",
     ),
-    click.option("--aims", type=_Names(), default="", help=f"The most important first, of: {', '.join(AIMS)}."),
-    click.option("--headroom-percent", type=float, default=20.0, show_default=True, help="Kept free of each capacity."),
-    click.option("--max-replicas", type=int, help="The most replicas on one broker."),
-    click.option("--max-bytes-percent", type=float, help="Move at most this share of all bytes."),
-    click.option("--max-moves", type=int, help="Copy at most this many replicas."),
+    click.option(
+        "--aims",
+        type=_Names(),
+        default="",
+        help=f"What is balanced, the most important first, with commas between: {', '.join(AIMS)}."
+        " Without it: all but topics, in this order.",
+    ),
+    click.option(
+        "--headroom-percent",
+        type=float,
+        default=20.0,
+        show_default=True,
+        help="How many percent of each capacity (disk, network) stay free.",
+    ),
+    click.option("--max-replicas", type=int, help="The most replicas on one broker. Without it: no bound."),
+    click.option(
+        "--max-bytes-percent", type=float, help="Copy at most this share of all bytes (5: 5 %). Without it: no bound."
+    ),
+    click.option("--max-moves", type=int, help="Copy at most this many replicas. Without it: no bound."),
     click.option("--ignore-racks", is_flag=True, help="Plan as if all brokers were in one rack."),
     click.option(
         "--bound",
         type=click.Choice(BOUNDS),
         default="bytes",
         show_default=True,
-        help="The lower bound shown; lp: that of a linear programme beside it.",
+        help="Which lower bound the summary tells; lp: also that of a linear programme (takes seconds more).",
     ),
 )
 _FIELDS = frozenset(each.name for each in fields(PlanOptions))
@@ -114,22 +141,43 @@ class _LogDir(click.ParamType[tuple[int, str]]):
 
 
 @click.command("plan")
-@click.option("--from", "source", type=click.Path(path_type=Path), help="The cluster, as JSON.")
 @click.option(
-    "--save", type=click.Path(path_type=Path), help="Keep what the live cluster looked like; --from reads it."
+    "--from", "source", type=click.Path(path_type=Path), help="Read the cluster from this JSON file (see --save)."
+)
+@click.option("--save", type=click.Path(path_type=Path), help="Write the live cluster into this file; --from reads it.")
+@click.option("--scope", type=click.Choice(SCOPES), default="rebalance", show_default=True, help="What may change.")
+@click.option(
+    "--brokers",
+    type=_Numbers(),
+    default="",
+    help="Scopes drain, fill, replace, demote, disks: the brokers that it is about, with commas between.",
 )
 @click.option(
-    "--scope", type=click.Choice([*SCOPES, DISKS]), default="rebalance", show_default=True, help="What may change."
+    "--replacements",
+    type=_Numbers(),
+    default="",
+    help="Scope replace: which broker takes over from each of --brokers, in the same order.",
+)
+@click.option("--replication", type=int, default=0, help="Scope change-replication: the new replication factor.")
+@click.option(
+    "--topics", type=_Names(), default="", help="Scope change-replication: only these topics. Without it: all."
 )
 @click.option(
-    "--brokers", type=_Numbers(), default="", help="Drain, fill, replace, demote, disks: the brokers it is about."
+    "--wanted",
+    type=click.Path(path_type=Path),
+    help="Scope topics: the TOML file that says what each topic shall have.",
 )
-@click.option("--replacements", type=_Numbers(), default="", help="Replace: who comes for each of --brokers.")
-@click.option("--replication", type=int, default=0, help="Change-replication: the new replication factor.")
-@click.option("--topics", type=_Names(), default="", help="Change-replication: these topics only.")
-@click.option("--wanted", type=click.Path(path_type=Path), help="Topics: the file that says what is wanted of each.")
-@click.option("--empty", type=_LogDir(), multiple=True, help="Disks: BROKER:PATH, a log dir that everything leaves.")
-@click.option("--disk-limit-percent", type=float, help="Empty-disks: how full a disk may be.")
+@click.option(
+    "--empty",
+    type=_LogDir(),
+    multiple=True,
+    help="Scope disks: a log dir that everything has to leave; repeat for several.",
+)
+@click.option(
+    "--disk-limit-percent",
+    type=float,
+    help="Scope empty-disks: replicas leave brokers whose disks are fuller than this.",
+)
 @_shared
 @click.option("--explain", type=click.Path(path_type=Path), help="Write each move's reason to this file (JSON lines).")
 @click.option("--execute", "executes", is_flag=True, help="Carry the plan out at once, as `shunter execute` does.")
@@ -148,8 +196,8 @@ def plan(
 ) -> None:
     """Plan the moves that bring a cluster into balance, with the fewest bytes.
 
-    Reads the cluster from a file, or once from its brokers, and moves nothing, unless --execute is given. Prints the JSON
-    that kafka-reassign-partitions takes; the summary goes to standard error. Planning the result again changes nothing.
+    Reads the cluster from a file, or once from its brokers. Moves nothing, unless --execute is given. Prints the JSON
+    that kafka-reassign-partitions takes; the summary goes to standard error. A plan of the planned cluster moves nothing.
     The options of `shunter execute` are for --execute.
 
     \b
@@ -233,7 +281,7 @@ def _disks(
     band, headroom = asked.band_percent / 100, asked.headroom_percent / 100
     made = plan_log_dirs(target, asked.brokers, emptied, band, headroom)
     told = [
-        f"{len(made.plan.moves)} replicas go to another log dir of their broker, {told_bytes(made.plan.bytes_moved)}"
+        f"{counted(len(made.plan.moves), 'replica goes', 'replicas go')} to another log dir of their broker, {told_bytes(made.plan.bytes_moved)}"
     ]
     told += [f"not done: {what}: {why}" for what, why in made.plan.undone[:_UNDONE_SHOWN]]
     if how.as_json:
@@ -264,7 +312,7 @@ def _elect(target: Target, partitions: Sequence[TopicPartition], *, as_json: boo
     for line in told:
         click.echo(line)
     click.echo(
-        f"{len(partitions) - len(refused)} of {len(partitions)} partitions are led by the first of their replicas"
+        f"{len(partitions) - len(refused):,} of {counted(len(partitions), 'partition is', 'partitions are')} led by the first of their replicas"
     )
 
 
@@ -297,7 +345,7 @@ def _verb(name: str, scope: str, about: str, *, brokers: bool) -> click.Command:
 drain = _verb(
     "drain",
     "drain",
-    """Move everything away from BROKERS (3, or 3,7), which may be dead; nothing else moves.
+    """Move all replicas away from BROKERS (3, or 3,7), which may be dead; no other replica moves.
 
     \b
     Examples:
@@ -309,7 +357,7 @@ drain = _verb(
 demote = _verb(
     "demote",
     "demote",
-    """Let BROKERS (3, or 3,7) lead nothing, and stand behind all others where they led; no byte moves.
+    """Take all leaderships from BROKERS (3, or 3,7): where they led, they become the last replica; nothing is copied.
 
     \b
     Example:
@@ -320,7 +368,7 @@ demote = _verb(
 rebalance = _verb(
     "rebalance",
     "rebalance",
-    """Bring every broker within the band of its share, with the fewest bytes.
+    """Bring every broker within the band of its share (--band-percent), with the fewest bytes.
 
     \b
     Examples:
@@ -346,8 +394,8 @@ def summary_text(made: Planned, source: str) -> str:
     told = made.summary
     lines = [
         (
-            f"{source}: {made.brokers:,} brokers in {made.racks:,} racks, {made.partitions:,} partitions, "
-            f"{told.replicas:,} replicas"
+            f"{source}: {counted(made.brokers, 'broker')} in {counted(made.racks, 'rack')}, {counted(made.partitions, 'partition')}, "
+            f"{counted(told.replicas, 'replica')}"
         ),
         f"{'share of the mean':<18} {'before':>13} {'after':>13}",
     ]
@@ -355,11 +403,12 @@ def summary_text(made: Planned, source: str) -> str:
         before = f"{change.least_before:.3f}-{change.most_before:.3f}"
         lines.append(f"{change.name:<18} {before:>13} {f'{change.least_after:.3f}-{change.most_after:.3f}':>13}")
     lines.append(
-        f"{told.moves:,} replicas to copy, {_size(told.bytes_moved)} ({told.bytes_percent:.2f} % of all bytes); "
-        f"{told.leader_changes:,} preferred leaders change, {told.order_only:,} partitions change their order alone"
+        f"{counted(told.moves, 'replica')} to copy, {told_bytes(told.bytes_moved * SIZE_BYTES)} ({told.bytes_percent:.2f} % of all bytes); "
+        f"{counted(told.leader_changes, 'preferred leader changes', 'preferred leaders change')}, "
+        f"{counted(told.order_only, 'partition changes its order', 'partitions change their order')} alone"
     )
     if told.dropped:
-        lines.append(f"{told.dropped:,} replicas go without another one coming")
+        lines.append(f"{counted(told.dropped, 'replica goes', 'replicas go')} without another one coming")
     if told.bound_percent is not None:
         lines.append(_bound_text(told.bound_percent, told.bytes_percent, told.bound_rests_on))
     if told.joint_percent is not None:
@@ -380,11 +429,3 @@ def _bound_text(bound: float, moved: float, rests_on: str) -> str:
     if moved < bound - 0.005:
         return f"lower bound {bound:.2f} % to reach every band ({rests_on}): this plan stops short of that"
     return f"lower bound {bound:.2f} % ({rests_on}): this plan is {max(0.0, moved - bound):.2f} points above it"
-
-
-def _size(kib: float) -> str:
-    for unit in ("KiB", "MiB", "GiB", "TiB"):
-        if kib < 1024:
-            return f"{kib:,.1f} {unit}"
-        kib /= 1024
-    return f"{kib:,.1f} PiB"

@@ -51,7 +51,7 @@ def settable(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _take_settings(context: click.Context, _parameter: click.Parameter, cluster: str | None) -> None:
-    """Let options that nobody gave have the values of the settings file."""
+    """Give options that the command line leaves out the values of the settings file."""
     try:
         profiles = read_profiles()
         named = context.get_parameter_source("bootstrap_server") is ParameterSource.COMMANDLINE
@@ -64,10 +64,10 @@ def _take_settings(context: click.Context, _parameter: click.Parameter, cluster:
 
 
 def the_bootstrap(bootstrap: str | None, *, required: bool = True) -> str:
-    """The bootstrap server that somebody named.
+    """The bootstrap server that was named.
 
     Raises:
-        click.UsageError: nobody did, or environment and `--cluster` name two.
+        click.UsageError: none was, or two were: by the environment and by `--cluster`.
     """
     context = click.get_current_context()
     source, profile = context.get_parameter_source("bootstrap_server"), context.get_parameter_source("cluster")
@@ -91,7 +91,7 @@ def is_from_file(name: str) -> bool:
 
 
 def is_on_command_line(name: str) -> bool:
-    """Whether somebody named an option just now."""
+    """Whether an option was given on the command line."""
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
@@ -112,7 +112,7 @@ def fleet_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def for_each_cluster(target: Target, look: Callable[[Target], int], *, as_json: bool) -> int:
-    """Look at every cluster of the settings file; a cluster that fails keeps nobody from the next.
+    """Look at every cluster of the settings file; a cluster that fails does not hinder the next.
 
     Raises:
         SettingsError: the file names none, or a cluster is named beside it.

@@ -12,15 +12,16 @@ import click
 
 from shunter.app.exit_codes import ExitCode
 from shunter.app.keeper import LookTaken, look_once
-from shunter.app.keeper_policy import KeptCluster, read_policies, read_service_file
+from shunter.app.keeper_policy import KeptCluster, check_access, read_policies
 from shunter.app.service.running import default_folder, serve_until_told
-from shunter.cli.execution_display import say_json, told_bytes
+from shunter.cli.execution_display import say_json
 from shunter.cli.leaving import code_of, leave_with, told_error
 from shunter.cli.profiles import worst_of
 from shunter.cli.sections import Sections
 from shunter.cli.serve_orders import COMMANDS
 from shunter.cli.serve_page import page_door, page_options
-from shunter.core.keeper.signs import count
+from shunter.core.wording import counted, told_bytes
+from shunter.errors import ShunterError
 from shunter.views.keeper import ConditionView, ProposalView
 
 if TYPE_CHECKING:
@@ -46,7 +47,19 @@ class _Serve(Sections):
         "Look at a service that runs": ("status", "proposals", "events"),
         "Decide": ("propose", "approve", "decline"),
         "Turn what moves": ("pause", "resume", "stop", "rollback", "limit", "clear-throttles"),
-        "Intents that stay": ("drain", "undrain", "demote", "promote", "freeze", "unfreeze", "set-replication"),
+        "Intents that stay": (
+            "drain",
+            "undrain",
+            "demote",
+            "promote",
+            "replace",
+            "unreplace",
+            "add",
+            "unadd",
+            "freeze",
+            "unfreeze",
+            "set-replication",
+        ),
     },
 )
 def serve() -> None:
@@ -100,7 +113,8 @@ def run_service(
 
     The service looks at each cluster again and again, proposes plans that mend what is wrong, and carries out those that
     somebody approves or that the policy lets it act on. What is under way when it ends goes on in the cluster, and the
-    next service takes it up from the journal. --check and --once look alone and change nothing.
+    next service takes it up from the journal. FILE is read again when it changes, and on SIGHUP; one that is refused leaves
+    the policy in force that was read before. --check and --once look alone and change nothing.
 
     \b
     Exit status: 0 it was told to end; the file is in order; no condition holds. 1 conditions hold (--once); 2 the file has
@@ -130,15 +144,26 @@ def _serve(file: Path, folder: Path, page: WebOptions | None) -> int:
         click.echo(f"shunter: {told}", err=True)
 
     doors = [] if page is None else [page_door(page, say)]
-    asyncio.run(serve_until_told(read_service_file(file), folder, say, *doors))
+    asyncio.run(serve_until_told(file, folder, say, *doors))
     return int(ExitCode.DONE)
 
 
 def _check(file: Path) -> int:
-    for cluster in read_policies(file):
-        click.echo(f"{cluster.name}: {cluster.target.bootstrap}, {_modes(cluster)}")
-    click.echo(f"{file} is in order")
-    return int(ExitCode.DONE)
+    codes = [_checked(cluster) for cluster in read_policies(file)]
+    if set(codes) == {ExitCode.DONE}:
+        click.echo(f"{file} is in order")
+    return int(worst_of(codes))
+
+
+def _checked(cluster: KeptCluster) -> ExitCode:
+    """What is asked for in a cluster; and whether the file that says how to get in there can be used."""
+    click.echo(f"{cluster.name}: {cluster.target.bootstrap}, {_modes(cluster)}")
+    try:
+        check_access(cluster)
+    except ShunterError as error:
+        told_error(error)
+        return code_of(error)
+    return ExitCode.DONE
 
 
 def _modes(cluster: KeptCluster) -> str:
@@ -188,7 +213,7 @@ def _show(look: LookTaken) -> ExitCode:
         told_error(look.error)
         return _code(look)
     click.echo(
-        f"cluster {look.cluster_id}: {count(look.brokers, 'broker')}, conditions that hold: {len(look.conditions)}"
+        f"cluster {look.cluster_id}: {counted(look.brokers, 'broker')}, conditions that hold: {len(look.conditions)}"
     )
     if look.forgotten_minutes is not None:
         click.echo(
@@ -208,10 +233,12 @@ def _lasting(condition: ConditionView) -> str:
 
 
 def _show_proposal(proposal: ProposalView, plan: Path | None) -> None:
-    mark = "proposes" if proposal.ready else "held back" if proposal.partitions else "nothing"
+    mark = "proposes" if proposal.ready else "held back" if proposal.partitions or proposal.behind else "nothing"
     if proposal.partitions:
-        size = f"{count(proposal.moves, 'replica')} to copy, {told_bytes(proposal.bytes)}"
-        told = f"{size}; {count(proposal.leader_changes, 'partition')} with another preferred leader"
+        size = f"{counted(proposal.moves, 'replica')} to copy, {told_bytes(proposal.bytes)}"
+        told = f"{size}; {counted(proposal.leader_changes, 'partition')} with another preferred leader"
+    elif proposal.behind:
+        told = f"planned once {proposal.behind} is done"
     else:
         told = f"the planner finds nothing that mends {', '.join(proposal.conditions)}"
     click.echo(f"{mark:<9} {proposal.scope}: {told}")

@@ -1,4 +1,7 @@
-"""What is asked of a service that runs: how things stand, and orders. They go through the socket in its state folder, or over HTTP."""
+"""The verbs that ask a running service: how things stand, and orders.
+
+They go through the socket in its state folder, or over HTTP.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,11 @@ from shunter.app.exit_codes import ExitCode
 from shunter.app.service.local import ServiceServer, ask_service, order_service
 from shunter.app.service.running import default_folder
 from shunter.cli.consent import agreed
-from shunter.cli.execution_display import say_json, told_bytes
+from shunter.cli.execution_display import say_json
 from shunter.cli.execution_options import LIMIT, yes_option
 from shunter.cli.leaving import leave_with
 from shunter.cli.tables import output_options, show_rows
+from shunter.core.wording import counted, told_bytes
 from shunter.errors import SettingsError
 from shunter.model.service import OrderKind, ServiceOrder
 
@@ -62,7 +66,9 @@ def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-_cluster_option = click.option("--cluster", default="", help="Its name in the policy file.  [default: the only one]")
+_cluster_option = click.option(
+    "--cluster", default="", help="The cluster's name in the policy file.  [default: the only one]"
+)
 
 
 def order_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -129,6 +135,9 @@ def _order(place: Place, kind: OrderKind, cluster: str, signed: _Signed, *about:
 def status(place: Place, *, output: str) -> None:
     """Show the clusters of a service that runs: health, moves, what waits for approval.
 
+    Exit status: 0 all is well; 1 conditions hold; 2 the policy file as it is now is refused; 3 a cluster or the service does
+    not answer; 5 the service's store can't be used.
+
     \b
     Example:
       shunter serve status --output table
@@ -153,18 +162,24 @@ def _status(place: Place, output: str) -> int:
         for row in fleet["clusters"]
     ]
     show_rows(output, rows, _told_cluster)
-    if fleet["store_trouble"]:
-        click.echo(f"shunter: {fleet['store_trouble']}", err=True)
-    if any(row["state"] == "unreachable" for row in rows):
-        return int(ExitCode.CLUSTER)
-    return int(ExitCode.PARTLY if any(row["conditions"] for row in rows) else ExitCode.DONE)
+    for trouble in (fleet["store_trouble"], fleet["policy_trouble"]):
+        if trouble:
+            click.echo(f"shunter: {trouble}", err=True)
+    found = (
+        (any(row["state"] == "unreachable" for row in rows), ExitCode.CLUSTER),
+        (bool(fleet["store_trouble"]), ExitCode.JOURNAL),
+        (bool(fleet["policy_trouble"]), ExitCode.USAGE),
+        (any(row["conditions"] for row in rows), ExitCode.PARTLY),
+    )
+    return int(next((code for holds, code in found if holds), ExitCode.DONE))
 
 
 def _told_cluster(row: Any) -> str:
     paused = f"; paused by {row['paused']}" if row["paused"] else ""
     trouble = f"; {row['trouble']}" if row["trouble"] else ""
-    counts = f"{row['brokers']} brokers, {row['conditions']} conditions hold, {row['moves']} moves are open"
-    return f"{row['cluster']}: {row['state']}, {counts}, {row['waiting']} proposals wait{paused}{trouble}"
+    counts = f"{counted(row['brokers'], 'broker')}, {counted(row['conditions'], 'condition holds', 'conditions hold')}"
+    counts += f", {counted(row['moves'], 'move is', 'moves are')} open"
+    return f"{row['cluster']}: {row['state']}, {counts}, {counted(row['waiting'], 'proposal waits', 'proposals wait')}{paused}{trouble}"
 
 
 @click.command()
@@ -182,7 +197,8 @@ def proposals(place: Place, cluster: str, *, ended: bool, output: str) -> None:
 
     def work() -> int:
         found = _ask(place, "proposals", cluster=_the_cluster(place, cluster), ended=ended)
-        keys = ("id", "state", "scope", "moves", "bytes", "leader_changes", "rollback_bytes", "reasons", "held_back")
+        figures = ("id", "state", "scope", "moves", "bytes", "least_bytes", "leader_changes", "rollback_bytes")
+        keys = (*figures, "reasons", "held_back")
         rows = [
             {**{key: view["proposal"][key] for key in keys}, "outcome": view["proposal"]["outcome"]} for view in found
         ]
@@ -194,8 +210,14 @@ def proposals(place: Place, cluster: str, *, ended: bool, output: str) -> None:
     leave_with(work)
 
 
+def _bound(row: Any) -> str:
+    """How far a plan is from the least that any plan can copy."""
+    least = row["least_bytes"]
+    return "" if least is None else f" (any plan that reaches all of it copies at least {told_bytes(least)})"
+
+
 def _told_proposal(row: Any) -> str:
-    size = f"{row['moves']} replicas to copy, {told_bytes(row['bytes'])}; a rollback copies {told_bytes(row['rollback_bytes'])}"
+    size = f"{counted(row['moves'], 'replica')} to copy, {told_bytes(row['bytes'])}{_bound(row)}; a rollback copies {told_bytes(row['rollback_bytes'])}"
     lines = [f"{row['id']} {row['state']}: {size} at its dearest", *(f"  {each}" for each in row["reasons"])]
     lines += [f"  waits: {each}" for each in row["held_back"]]
     return "\n".join([*lines, *([f"  {row['outcome']}"] if row["outcome"] else [])])
@@ -203,8 +225,8 @@ def _told_proposal(row: Any) -> str:
 
 @click.command()
 @place_options
-@click.option("--cluster", default="", help="Its name in the policy file.  [default: all]")
-@click.option("--most", type=click.IntRange(1, 10_000), default=50, help="So many of the latest events.")
+@click.option("--cluster", default="", help="The cluster's name in the policy file.  [default: all]")
+@click.option("--most", type=click.IntRange(1, 10_000), default=50, help="How many of the latest events are listed.")
 @output_options
 def events(place: Place, cluster: str, most: int, *, output: str) -> None:
     """List what happened: conditions, proposals, orders and who gave them, the oldest first.
@@ -276,14 +298,16 @@ def propose(
 ) -> None:
     """Plan by the last look, within the policy, and keep it as a proposal that waits for approval.
 
-    SCOPE is rebalance, leaders or fix-racks; fill, drain or demote with brokers; replace with OLD=NEW; topics with topics
-    and --replicas.
+    SCOPE is rebalance, leaders or fix-racks; fill, drain or demote with brokers; disks, which balances log dirs, with
+    brokers or for all; replace with OLD=NEW; topics with topics and --replicas. Rules among ITEMS narrow the policy:
+    band=PERCENT, most-moves=N, most-gigabytes=N, without-brokers=3,7 and without-topics=logs-*.
 
     \b
     Examples:
       shunter serve propose rebalance --dry-run
       shunter serve propose replace 3=7 --comment "new disks"
       shunter serve propose topics orders --replicas 3
+      shunter serve propose rebalance most-moves=50 without-topics=logs-* --dry-run
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     about = (scope, *items)
     if not dry_run:
@@ -297,7 +321,9 @@ def propose(
             return int(ExitCode.DONE)
         click.echo(_told_proposal({**proposal, "state": "is not kept", "outcome": ""}))
         for each in proposal["brokers"]:
-            before, after = (f"{told_bytes(side[0])}, {side[1]} replicas" for side in (each["before"], each["after"]))
+            before, after = (
+                f"{told_bytes(side[0])}, {counted(side[1], 'replica')}" for side in (each["before"], each["after"])
+            )
             click.echo(f"  broker {each['broker']}: {before} → {after}")
         return int(ExitCode.DONE)
 
@@ -410,56 +436,52 @@ def limit(place: Place, cluster: str, rate: int, signed: _Signed) -> None:
 # ---- intents
 
 
-@click.command()
-@click.argument("broker", type=click.IntRange(0))
+def _about_a_broker(kind: OrderKind, told: str, example: str) -> click.Command:
+    """A command whose order is about one broker; `told` is its help."""
+
+    @order_options
+    def give(place: Place, cluster: str, broker: int, signed: _Signed) -> None:
+        _order(place, kind, cluster, signed, str(broker))
+
+    words = f"{told}\n\n\b\nExample:\n  shunter serve {kind.value} {example} --cluster prod"
+    return click.command(kind.value, help=words)(click.argument("broker", type=click.IntRange(0))(give))
+
+
+BROKER_COMMANDS = (
+    _about_a_broker(
+        OrderKind.DRAIN, "Let a broker hold nothing from now on; the service says when it is safe to remove.", "3"
+    ),
+    _about_a_broker(
+        OrderKind.UNDRAIN,
+        "Take `drain` back; what has left the broker stays where it is until a balance brings something there.",
+        "3",
+    ),
+    _about_a_broker(OrderKind.DEMOTE, "Let a broker lead nothing from now on.", "3"),
+    _about_a_broker(OrderKind.PROMOTE, "Take `demote` back.", "3"),
+    _about_a_broker(OrderKind.UNREPLACE, "Take `replace` back; what has gone over stays where it is.", "3"),
+    _about_a_broker(
+        OrderKind.ADD,
+        "Give a broker its share of bytes and replicas, once it is up and until it has it; it need not have joined yet.",
+        "7",
+    ),
+    _about_a_broker(OrderKind.UNADD, "Take `add` back; what the broker has got stays there.", "7"),
+)
+
+
+@click.command("replace")
+@click.argument("old", type=click.IntRange(0))
+@click.argument("new", type=click.IntRange(0))
 @order_options
-def drain(place: Place, cluster: str, broker: int, signed: _Signed) -> None:
-    """Let a broker hold nothing from now on; the service says when it is safe to remove.
+def replace_broker(place: Place, cluster: str, old: int, new: int, signed: _Signed) -> None:
+    """Let broker NEW take over all that broker OLD holds; the service says when OLD is safe to remove.
+
+    OLD may be dead. NEW need not have joined yet; until it has taken over it gets nothing else.
 
     \b
     Example:
-      shunter serve drain 3 --cluster prod
+      shunter serve replace 3 7 --cluster prod
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _order(place, OrderKind.DRAIN, cluster, signed, str(broker))
-
-
-@click.command()
-@click.argument("broker", type=click.IntRange(0))
-@order_options
-def undrain(place: Place, cluster: str, broker: int, signed: _Signed) -> None:
-    """Take `drain` back; what has left the broker stays where it is until a balance brings something there.
-
-    \b
-    Example:
-      shunter serve undrain 3 --cluster prod
-    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _order(place, OrderKind.UNDRAIN, cluster, signed, str(broker))
-
-
-@click.command()
-@click.argument("broker", type=click.IntRange(0))
-@order_options
-def demote(place: Place, cluster: str, broker: int, signed: _Signed) -> None:
-    """Let a broker lead nothing from now on.
-
-    \b
-    Example:
-      shunter serve demote 3 --cluster prod
-    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _order(place, OrderKind.DEMOTE, cluster, signed, str(broker))
-
-
-@click.command()
-@click.argument("broker", type=click.IntRange(0))
-@order_options
-def promote(place: Place, cluster: str, broker: int, signed: _Signed) -> None:
-    """Take `demote` back.
-
-    \b
-    Example:
-      shunter serve promote 3 --cluster prod
-    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _order(place, OrderKind.PROMOTE, cluster, signed, str(broker))
+    _order(place, OrderKind.REPLACE, cluster, signed, str(old), value=new)
 
 
 def _frozen_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -535,5 +557,5 @@ def clear_throttles(place: Place, cluster: str, signed: _Signed) -> None:
 
 COMMANDS = (
     status, proposals, events, propose, approve, decline, pause, resume, stop, rollback, limit,
-    drain, undrain, demote, promote, freeze, unfreeze, set_replication, clear_throttles,
+    *BROKER_COMMANDS, replace_broker, freeze, unfreeze, set_replication, clear_throttles,
 )  # fmt: skip

@@ -25,10 +25,16 @@ def page_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Let a command be told where to serve the page; hands it `page`, what makes options of a state folder, or None."""
 
     @click.option("--listen", metavar="HOST:PORT", help="Serve the page and the HTTP API there; port 0: any free one.")
-    @click.option("--tokens", type=_FILE, help="Who may do what, as `shunter token` writes it.  [default: read only]")
+    @click.option(
+        "--tokens", type=_FILE, help="File of tokens, as `shunter token` writes it.  [default: everybody may only read]"
+    )
     @click.option("--audit", type=_FILE, help="A log of who did what.  [default: audit.log in the state folder]")
     @click.option(
-        "--host", "hosts", multiple=True, metavar="NAME", help="A name by which it may be asked, as a proxy's."
+        "--host",
+        "hosts",
+        multiple=True,
+        metavar="NAME",
+        help="Another host name that browsers may ask for, such as a proxy's; repeat for several.",
     )
     @click.option("--certificate", type=_FILE, help="PEM file with the chain, for TLS.")
     @click.option("--key", type=_FILE, help="PEM file with the key of --certificate.")
@@ -51,7 +57,8 @@ def _options(listen: str, own: dict[str, Any], folder: Path) -> WebOptions:
     if found is None or int(found["port"]) > 65_535:
         raise click.UsageError(f"--listen {listen}: HOST:PORT is wanted, as 127.0.0.1:8080 or [::1]:8080")
     host = found["six"] or found["name"]
-    options = WebOptions(host, int(found["port"]), **{**own, "audit": own["audit"] or folder / "audit.log"})
+    kept = {"audit": own["audit"] or folder / "audit.log", "sessions": folder / "sessions.json"}
+    options = WebOptions(host, int(found["port"]), **{**own, **kept})
     check_options(options)
     return options
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from shunter import __version__
+from shunter.core.wording import counted
 from shunter.simulation.coverage import Coverage
 from shunter.simulation.kinds import KINDS, WorldKind
 from shunter.simulation.runs import WorldOutcome, run_seed, shrink
@@ -85,7 +86,7 @@ def simulate(
             break
     spent = time.perf_counter() - began
     click.echo(
-        f"{worlds} worlds (seeds {seed} to {seed + worlds - 1}): {events} events in {spent:.1f} s"
+        f"{counted(worlds, 'world')} (seeds {seed} to {seed + worlds - 1}): {events} events in {spent:.1f} s"
         f" ({events / max(spent, 0.001):.0f} a second), {virtual / 3600:.2f} h of virtual time,"
         f" {acknowledged} {kind.acknowledges} acknowledged"
     )

@@ -10,13 +10,14 @@ from rich.console import Console
 from rich.table import Table
 
 from shunter.app.steps import PaperMove, PaperStep, lay_out
+from shunter.core.wording import counted
 from shunter.errors import RequestRejected
 
 GREATEST_BROKER_ID = 2**31 - 1
 
 
 class BrokerIds(click.ParamType[tuple[int, ...]]):
-    """Broker ids with commas between; an empty text is nobody."""
+    """Broker ids with commas between; an empty text names none."""
 
     name = "IDS"
 
@@ -101,7 +102,7 @@ def _show(move: PaperMove, replicas: tuple[int, ...]) -> None:
         table.add_row(str(number), _change(step), _listed(step.replicas), _leader(step.leader), _rollback(step))
     console.print(table)
     copies = sum(step.copied for step in move.steps)
-    console.print(f"\n{_counted(len(move.steps), 'step')}, {_counted(copies, 'replica')} copied.")
+    console.print(f"\n{counted(len(move.steps), 'step')}, {counted(copies, 'replica')} copied.")
     if move.waiting is not None:
         console.print(f"Then it {move.waiting}.")
 
@@ -113,7 +114,7 @@ def _change(step: PaperStep) -> str:
 
 
 def _rollback(step: PaperStep) -> str:
-    return f"copies {_counted(step.rollback_copies, 'replica')}" if step.rollback_copies else "is instant"
+    return f"copies {counted(step.rollback_copies, 'replica')}" if step.rollback_copies else "is instant"
 
 
 def _leader(leader: int) -> str:
@@ -122,7 +123,3 @@ def _leader(leader: int) -> str:
 
 def _listed(brokers: tuple[int, ...]) -> str:
     return f"({', '.join(str(broker) for broker in brokers)})"
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count} {thing}{'' if count == 1 else 's'}"

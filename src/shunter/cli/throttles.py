@@ -1,4 +1,4 @@
-"""`shunter throttles`: find what was left behind, and take it away."""
+"""`shunter throttles`: find throttles that were left behind, and take them away."""
 
 from __future__ import annotations
 
@@ -6,18 +6,26 @@ import click
 
 from shunter.app.executor import Target
 from shunter.app.exit_codes import ExitCode
-from shunter.app.throttles import clear_throttles, forget_throttles, list_throttles, owed_settings
+from shunter.app.throttles import (
+    clear_throttles,
+    driven_elsewhere,
+    forget_throttles,
+    list_throttles,
+    owed_settings,
+    see_nobody_else_drives,
+)
 from shunter.cli.consent import agreed
 from shunter.cli.execution_options import cluster_options, yes_option
 from shunter.cli.leaving import run
 from shunter.cli.sections import Sections
 from shunter.cli.tables import output_options, show_rows
+from shunter.core.wording import counted
 from shunter.model.execution import ThrottleKey
 
 
 @click.group(cls=Sections)
 def throttles() -> None:
-    """Replication throttles that are set in a cluster, whoever set them."""
+    """Find and remove replication throttles that are set in a cluster, whoever set them."""
 
 
 @throttles.command("list")
@@ -40,6 +48,9 @@ async def _list(target: Target, output: str) -> int:
     show_rows(output, rows, lambda row: told[ThrottleKey(row["kind"], row["name"], row["setting"])])
     if not found and output == "text":
         click.echo("no throttle is set")
+    if any(not each.journaled for each in found) and (claimant := await driven_elsewhere(target)):
+        driven = f"under another journal the cluster is driven by {claimant}: it restores those that it has set"
+        click.echo(driven, err=True)
     return int(ExitCode.DONE)
 
 
@@ -47,7 +58,10 @@ async def _list(target: Target, output: str) -> int:
 @cluster_options
 @yes_option
 def clear(target: Target, *, yes: bool) -> None:
-    """Remove all throttles that no execution will restore by itself.
+    """Remove all throttles that no execution will restore by itself, whoever set them; asks before it deletes any.
+
+    A setting that the journal knows is restored as it was before, unless a move that is under way needs it. All other
+    throttles are deleted, also those that another tool or person set.
 
     \b
     Example:
@@ -64,23 +78,39 @@ async def _clear(target: Target, *, yes: bool) -> int:
         click.echo("no throttle is set")
         return int(ExitCode.DONE)
     loose = sum(not throttle.journaled for throttle in found)
-    if loose and not agreed(f"{loose} are taken away", "Take them away?", yes=yes, as_json=False):
+    if loose:
+        await see_nobody_else_drives(target)
+    if loose and not agreed(f"{loose} would be deleted", "Delete them?", yes=yes, as_json=False):
         return int(ExitCode.REFUSED)
-    await clear_throttles(target, found)
-    stay = f"; {len(found) - loose} stay: their execution will restore them" if loose < len(found) else ""
-    click.echo(f"{loose} taken away{stay}")
+    click.echo(told_cleared(len(found), loose, await clear_throttles(target, found)))
     return int(ExitCode.DONE)
+
+
+def told_cleared(found: int, deleted: int, restored: int) -> str:
+    """What became of all throttles that were found."""
+    told = [f"{deleted} deleted"] if deleted else []
+    told += [f"{restored} restored as they were before"] if restored else []
+    stay = found - deleted - restored
+    told += [f"{stay} stay: their execution will restore them"] if stay else []
+    return "; ".join(told)
 
 
 @throttles.command()
 @cluster_options
-@click.option("--broker", "brokers", type=click.IntRange(0), multiple=True, required=True, help="Repeat for several.")
+@click.option(
+    "--broker",
+    "brokers",
+    type=click.IntRange(0),
+    multiple=True,
+    required=True,
+    help="A broker that never comes back; repeat for several.",
+)
 @yes_option
 def forget(target: Target, brokers: tuple[int, ...], *, yes: bool) -> None:
-    """Strike off what the journal owes to brokers that don't come back.
+    """Strike the throttles that are owed to brokers which never come back off the journal.
 
     When an execution ends, its journal keeps the former throttles of a dead broker, to restore them when the broker is
-    back. A broker that comes back after `forget` still has the throttle: `shunter throttles list` finds it.
+    back. A broker that does come back after `forget` still has our throttle: `shunter throttles list` finds it.
 
     \b
     Example:
@@ -95,7 +125,7 @@ async def _forget(target: Target, brokers: tuple[int, ...], *, yes: bool) -> int
     if not owed:
         click.echo(f"no throttle is owed to broker {named}")
         return int(ExitCode.REFUSED)
-    told = f"{owed} throttle settings that are owed to broker {named} would be struck off"
+    told = f"{counted(owed, 'throttle setting that is', 'throttle settings that are')} owed to broker {named} would be struck off"
     if not agreed(told, "Forget them?", yes=yes, as_json=False):
         return int(ExitCode.REFUSED)
     done, told = await forget_throttles(target, brokers)

@@ -10,6 +10,7 @@ import click
 from shunter.app.access_tokens import AccessRole, add_token, read_tokens, remove_token
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.leaving import leave_with
+from shunter.core.wording import counted
 
 _FILE = click.option(
     "--tokens",
@@ -51,7 +52,7 @@ def add(name: str, file: Path, role: str, days: int, *, never_expires: bool) -> 
 
 def _add(name: str, file: Path, role: AccessRole, days: int | None) -> int:
     click.echo(add_token(file, name, role, days))
-    lasting = "until it is removed" if days is None else f"for {days} days"
+    lasting = "until it is removed" if days is None else f"for {counted(days, 'day')}"
     click.echo(f"{name} may {role.value}, {lasting}; this is the only time that the token is shown", err=True)
     return int(ExitCode.DONE)
 

@@ -14,11 +14,11 @@ from shunter.app.order_costs import bytes_again
 from shunter.cli.choosing import NOTHING_OF_IT, Doing, by_option, found_out, journalled_moves, wanted_options
 from shunter.cli.consent import agreed
 from shunter.cli.execute import run_session, told_order
-from shunter.cli.execution_display import told_bytes
 from shunter.cli.execution_options import LIMIT, bound_options, cluster_options, driver_options, yes_option
 from shunter.cli.leaving import leave_with
 from shunter.cli.profiles import is_on_command_line
 from shunter.core.doers import Doer, Wanted
+from shunter.core.wording import told_bytes
 from shunter.errors import ShunterError
 from shunter.model.execution import Command, CommandKind
 
@@ -26,7 +26,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON obj
 
 
 class NobodyDrives(ShunterError):
-    """An order that whoever drives a journal carries out, and nobody does."""
+    """An order for the executor that drives a journal, but no executor drives it."""
 
 
 @click.command()
@@ -36,7 +36,7 @@ class NobodyDrives(ShunterError):
 @yes_option
 @json_option
 def resume(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_json: bool) -> None:
-    """Go on after a pause; or after a crash, from the executor's journal.
+    """Let paused moves go on; after a crash, go on from the executor's journal.
 
     With partitions, topics or a plan, only these moves go on; other paused moves stay paused.
 
@@ -55,7 +55,10 @@ def resume(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_jso
 @yes_option
 @json_option
 def rollback(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_json: bool) -> None:
-    """Bring the original replicas back, in their order; asks first where they have to be copied.
+    """Bring the original replicas back, in their order; asks first if any of them has to be copied again.
+
+    Originals that were dropped are gone from disk, so they are fetched over the network. New replicas stay until enough
+    originals are in sync.
 
     \b
     Examples:
@@ -70,13 +73,15 @@ def rollback(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_j
 @wanted_options
 @driver_options
 @by_option
-@click.option("--leave", is_flag=True, help="Don't wait: leave the last step to the cluster (executor).")
+@click.option(
+    "--leave", is_flag=True, help="The executor: end the moves at once, and leave the step under way to the cluster."
+)
 @json_option
 def stop(target: Target, wanted: Wanted, by: Doer | None, *, leave: bool, as_json: bool) -> None:
-    """End moves where they stand: replicas in sync stay, the others go.
+    """End moves where they stand: new replicas that are in sync stay, the others are removed; nothing is copied.
 
-    With --leave the executor's moves end at once, also where a dead broker keeps them from ending: the cluster goes on
-    with the step that it was told last, without our throttle, and nobody looks after it any more.
+    With --leave the executor's moves end at once, even if a dead broker keeps them from ending. The cluster then goes on
+    with the step that it was told last, without our throttle, and no Shunter looks after it any more.
 
     \b
     Examples:
@@ -95,7 +100,7 @@ def stop(target: Target, wanted: Wanted, by: Doer | None, *, leave: bool, as_jso
 @yes_option
 @json_option
 def pause(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_json: bool) -> None:
-    """Let moves stand still: no step begins, and what is copied is kept.
+    """Let moves stand still: no step begins, and what was copied so far is kept.
 
     The controller stops running copies; the executor slows them down to almost nothing. With partitions, topics or a
     plan, the other moves go on. The executor can't slow a copy down alone if other copies share its throttles: it
@@ -115,7 +120,11 @@ def pause(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_json
 @by_option
 @json_option
 def relax(target: Target, wanted: Wanted, by: Doer | None, *, as_json: bool) -> None:
-    """Relax the floor now: let moves go on without replicas that are out of sync.
+    """Let moves go on now without replicas that are out of sync (relax the floor).
+
+    A move waits as long as its next drop would leave fewer replicas in sync than its target has. Once relaxed, it goes on
+    with as few as min.insync.replicas, but not with fewer than the healthy original replicas. A move that waits is relaxed
+    without this verb after `--relax-after` (executor) or `reassignment_relax_after_ms` (controller).
 
     \b
     Example:
@@ -132,11 +141,12 @@ def relax(target: Target, wanted: Wanted, by: Doer | None, *, as_json: bool) -> 
 @yes_option
 @json_option
 def limit(
-    rate: int | None, target: Target, bounds: dict[str, int], by: Doer | None, *, yes: bool, as_json: bool
+    rate: int | None, target: Target, bounds: dict[str, int | None], by: Doer | None, *, yes: bool, as_json: bool
 ) -> None:
-    """Set the rate in force to RATE bytes per second and broker (50M, 1G; none lifts it), or how many copies there may be.
+    """Change the throttle to RATE bytes per second and broker (50M, 1G; none lifts it), or how many copies there may be.
 
-    The bounds are the executor's. Copies under way go on; a bound counts where the next ones begin.
+    It counts at once for all moves under way. The bounds (--max-…) are the executor's alone: copies that run go on, and a
+    bound counts when the next ones begin.
 
     \b
     Examples:
@@ -144,7 +154,7 @@ def limit(
       shunter limit none --bootstrap-server kafka1:9092
       shunter limit --max-in 4 --max-concurrent 0 --bootstrap-server kafka1:9092
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    asked = tuple((name, value) for name, value in bounds.items() if is_on_command_line(name))
+    asked = tuple((name, value) for name, value in bounds.items() if value is not None and is_on_command_line(name))
     if rate is None and not asked:
         raise click.UsageError("say what to limit: a RATE, or a bound such as --max-in 4")
 
@@ -165,7 +175,7 @@ def limit(
 def _turn(
     verb: str, kind: CommandKind, target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_json: bool
 ) -> None:
-    """Turn moves by whoever does it, and leave with the exit status."""
+    """Turn moves by the controller or the executor, and leave with the exit status."""
 
     def work() -> int:
         with found_out(target, by, wanted=wanted, as_json=as_json) as doing:
@@ -192,7 +202,7 @@ async def _by_executor(verb: str, kind: CommandKind, doing: Doing, wanted: Wante
 
 
 async def _go_on(target: Target, command: Command, *, yes: bool = False, as_json: bool) -> int:
-    """Give a command to whoever drives the journal, or drive it here if nobody does."""
+    """Give a command to the executor that drives the journal, or drive the journal here if none does."""
     place, holder = await holder_of(target)
     if not await _cost_agreed(target, place, command, yes=yes, as_json=as_json):
         return int(ExitCode.REFUSED)
@@ -209,7 +219,11 @@ async def _go_on(target: Target, command: Command, *, yes: bool = False, as_json
 
 
 async def _order(target: Target, command: Command, *, yes: bool = False, as_json: bool) -> int:
-    """Give a command to whoever drives the journal; nothing can be done where nobody does."""
+    """Give a command to the executor that drives the journal.
+
+    Raises:
+        NobodyDrives: no executor does.
+    """
     place, holder = await holder_of(target)
     if holder is None and not place.exists():
         raise await no_journal(target, place)
@@ -232,7 +246,7 @@ async def _order(target: Target, command: Command, *, yes: bool = False, as_json
 
 
 async def _cost_agreed(target: Target, place: JournalPlace, command: Command, *, yes: bool, as_json: bool) -> bool:
-    """Say what an order makes be copied again before it is given; ask where that is not nothing."""
+    """Say before an order is given how much it makes be copied again; ask if that is more than nothing."""
     cost, why, at_most = await bytes_again(target, place, command)
     told = f"{'at most ' if at_most else ''}{told_bytes(cost)} are copied again: {why}"
     return not cost or agreed(told, "Do it?", yes=yes, as_json=as_json)

@@ -60,7 +60,7 @@ def why(
             topic,
             broker,
             moves=moves,
-            since_ms=0 if since is None else answers.read_since(since, answers.now_ms()),
+            since_ms=0 if since is None else answers.read_since(since),
         )
         answers.why(question, log_dir, click.echo, as_json=as_json)
     except SettingsError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from shunter.core.wording import counted
 from shunter.model.check_up import CheckedJournal, CheckedTopic, CheckUp, Finding, Level
 from shunter.model.partition import TopicPartition
 
@@ -59,10 +60,6 @@ def _named(names: Iterable[object]) -> str:
     return ", ".join(listed[:NAMED]) + more
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def _unread(seen: CheckUp) -> list[Finding]:
     return [
         Finding(Level.WARNING, "unread", f"{what} could not be looked at: {why}", "put that right and look again")
@@ -80,7 +77,7 @@ def _brokers(seen: CheckUp) -> list[Finding]:
         Finding(
             Level.PROBLEM,
             "brokers",
-            f"broker {broker} is down, and holds {_count(count, 'replica')}",
+            f"broker {broker} is down, and holds {counted(count, 'replica')}",
             "start it; if it never comes back, `shunter plan --scope replace` or `drain` moves its replicas elsewhere",
         )
         for broker, count in sorted(lost.items())
@@ -136,14 +133,14 @@ def _partitions(seen: CheckUp) -> list[Finding]:
         (
             leaderless,
             Level.PROBLEM,
-            "no leader: they can be neither read nor written",
+            "no leader: nobody can read or write there",
             "start the brokers of their ISR",
         ),
         (below, Level.PROBLEM, "fewer in sync than min.insync.replicas: acks=all is refused", "start what is down"),
         (late, Level.WARNING, "replicas out of sync", "see which brokers are down, slow or throttled"),
     )
     return [
-        Finding(level, "partitions", f"{_count(len(tps), 'partition')} with {told} ({_named(tps)})", advice)
+        Finding(level, "partitions", f"{counted(len(tps), 'partition')} with {told} ({_named(tps)})", advice)
         for tps, level, told, advice in kinds
         if tps
     ]
@@ -168,7 +165,7 @@ def _min_isr(seen: CheckUp) -> list[Finding]:
     )
     advice = "raise their replication, or lower min.insync.replicas"
     return [
-        Finding(level, "min.insync.replicas", f"{_count(len(names), 'topic')} {told} ({_named(names)})", advice)
+        Finding(level, "min.insync.replicas", f"{counted(len(names), 'topic')} {told} ({_named(names)})", advice)
         for names, level, told in kinds
         if names
     ]
@@ -204,15 +201,15 @@ def _moves(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:
         found.append(Finding(Level.NOTE, "moves", told, "ask there"))
     ours = journal.open_moves
     if journal.holder:
-        told = f"an executor drives the cluster: {journal.holder}, {_count(len(ours), 'move')} open"
+        told = f"an executor drives the cluster: {journal.holder}, {counted(len(ours), 'move')} open"
         found.append(Finding(Level.NOTE, "moves", told, "`shunter status` tells how they stand"))
     elif ours:
-        told = f"nobody drives {_count(len(ours), 'open move')} of journal {journal.place} ({_named(sorted(ours))})"
+        told = f"nobody drives {counted(len(ours), 'open move')} of journal {journal.place} ({_named(sorted(ours))})"
         advice = "`shunter resume` goes on, `shunter rollback` restores, `shunter stop` ends them where they are"
         found.append(Finding(Level.WARNING, "moves", told, advice))
     others = sorted(tp for tp in seen.ongoing if tp not in ours)
     if others:
-        told = f"somebody else moves {_count(len(others), 'partition')} ({_named(others)})"
+        told = f"somebody else moves {counted(len(others), 'partition')} ({_named(others)})"
         advice = "wait for their end, or adopt them by `shunter execute --take-over`"
         found.append(Finding(Level.NOTE, "moves", told, advice))
     return found
@@ -225,7 +222,11 @@ def _throttles(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:
         found.append(Finding(Level.WARNING, "throttles", told, "`shunter status` says how they are given back"))
     if seen.throttles:
         listed = _named(f"{key.kind} {key.name} {key.setting} = {value}" for key, value in seen.throttles)
-        told = f"{_count(len(seen.throttles), 'throttle')} that no execution restores: {listed}"
+        if journal.claimant:
+            told = f"{counted(len(seen.throttles), 'throttle')} that this journal does not know: {listed}"
+            advice = "who drives the cluster under another journal restores its own; look again when that has ended"
+            return [*found, Finding(Level.NOTE, "throttles", told, advice)]
+        told = f"{counted(len(seen.throttles), 'throttle')} that no execution restores: {listed}"
         moving = bool(seen.ongoing)
         level = Level.NOTE if moving else Level.WARNING
         advice = f"whoever moves may need them; {_FORGOTTEN}" if moving else f"nothing is being moved: {_FORGOTTEN}"

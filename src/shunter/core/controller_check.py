@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
+from shunter.core.wording import counted
 from shunter.model.partition import BrokerId
 from shunter.model.settings import ControllerSettings
 
@@ -27,7 +28,8 @@ _DEFAULTS: Final[Mapping[str, tuple[str, Callable[[ControllerSettings], object]]
     "leader.imbalance.per.broker.percentage": ("leader_imbalance_percent", lambda s: s.leader_imbalance_percent),
 }
 """Broker settings by which Apache's controller decides, and the names and values of ours."""
-ASKED: Final = (CONTROL_PLANE, INTER_BROKER, INTER_BROKER_SECURITY, PROTOCOL, POLICY, AUTHORIZER, *_DEFAULTS)
+COMPARED: Final = tuple(_DEFAULTS)
+ASKED: Final = (CONTROL_PLANE, INTER_BROKER, INTER_BROKER_SECURITY, PROTOCOL, POLICY, AUTHORIZER, *COMPARED)
 ZNODE_LIMIT: Final = 1_048_575
 """`jute.maxbuffer` where nobody has set it: bytes of one request or answer."""
 _LOOPBACK: Final = ("localhost", "127.", "::1")
@@ -62,6 +64,8 @@ class BrokerFound(NamedTuple):
     settings: Mapping[str, str | None] | None = None
     sees_us_at: str | None = None
     """Our end's address of the connection to it."""
+    listeners: tuple[str, ...] = ()
+    """Names of the listeners that it has registered."""
 
 
 class WayBack(NamedTuple):
@@ -88,7 +92,7 @@ class Facts:
     closed_listeners: tuple[str, ...] = ()
     """Why listeners of ours can't be opened."""
     ways_back: tuple[WayBack, ...] = ()
-    """Of the listeners that can be opened."""
+    """How brokers reach each of our listeners that can be opened."""
     controller: str | None = None
     """Who leads now."""
     kraft: str | None = None
@@ -110,6 +114,8 @@ class Facts:
     """(path, what we may not do there)."""
     belongs_to: tuple[str, ...] = ()
     """Who may do anything with the cluster's topics in ZooKeeper, as `scheme:id`."""
+    dynamic_defaults: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The brokers' cluster-wide dynamic configuration: it outdoes what a broker and we were started with."""
     ours_belongs_to: tuple[str, ...] | None = ()
     """Whom what we make there would belong to; None where everybody may change it, empty where we can't tell."""
 
@@ -171,7 +177,11 @@ def _brokers(facts: Facts) -> Iterator[ControllerFinding]:
         )
     reached = len(facts.brokers) - len(unreachable)
     if reached:
-        yield ControllerFinding(Severity.GOOD, "reachability", f"{reached} of {len(facts.brokers)} brokers answer us")
+        yield ControllerFinding(
+            Severity.GOOD,
+            "reachability",
+            f"{reached} of {counted(len(facts.brokers), 'broker')} {'answers' if reached == 1 else 'answer'} us",
+        )
     without = [broker.id for broker in facts.brokers if broker.rack is None]
     if without and len(without) < len(facts.brokers):
         told = f"brokers {_listed(without)} have no rack and others have one: no broker creates internal topics then"
@@ -193,6 +203,25 @@ def _listeners(facts: Facts) -> Iterator[ControllerFinding]:
         yield ControllerFinding(
             Severity.OBSTACLE, "listener", told, f"start Shunter with --listener {name}://HOST:PORT as well"
         )
+    yield from _of_clients(facts, missing)
+
+
+def _of_clients(facts: Facts, reported: Collection[str]) -> Iterator[ControllerFinding]:
+    """Listeners at which clients would not see us (docs/decisions/0093-listeners-that-we-lack.md)."""
+    only_theirs: dict[str, list[BrokerId]] = defaultdict(list)
+    for broker in facts.brokers:
+        for name in broker.listeners:
+            if name not in facts.listeners and name not in reported:
+                only_theirs[name].append(broker.id)
+    for name, brokers in sorted(only_theirs.items()):
+        told = (
+            f"clients that come to brokers {_listed(brokers)} by listener {name} would not see the controller: tools "
+            f'can\'t create topics or move partitions there; brokers log "Listeners are not identical across brokers"'
+        )
+        todo = (
+            f"start Shunter with --listener {name}://HOST:PORT as well, or have tools bootstrap by {facts.listeners[0]}"
+        )
+        yield ControllerFinding(Severity.WARNING, "listener", told, todo)
 
 
 def _ways_back(facts: Facts) -> Iterator[ControllerFinding]:
@@ -224,30 +253,55 @@ def _ways_back(facts: Facts) -> Iterator[ControllerFinding]:
 
 
 def _settings(facts: Facts, settings: ControllerSettings) -> Iterator[ControllerFinding]:
-    told = [(broker.id, broker.settings) for broker in facts.brokers if broker.settings is not None]
-    for name in (PROTOCOL, *_DEFAULTS):
-        values: dict[str, list[BrokerId]] = defaultdict(list)
-        for broker, known in told:
-            value = known.get(name)
-            if value is not None:
-                values[value].append(broker)
-        if len(values) > 1:
-            which = "; ".join(f"{value} on {_listed(brokers)}" for value, brokers in sorted(values.items()))
-            yield ControllerFinding(Severity.WARNING, name, f"brokers differ: {which}", "set it alike on all brokers")
-        elif values and name in _DEFAULTS:
-            yield from _compared(name, next(iter(values)), settings)
+    told = {broker.id: broker.settings for broker in facts.brokers if broker.settings is not None}
+    yield from _where_brokers_differ(PROTOCOL, _by_value(PROTOCOL, told))
+    yield from compared_defaults(told, settings, facts.dynamic_defaults)
     for name, todo in (
         (POLICY, "it is not asked under Shunter: set the topic_policy_… settings"),
         (AUTHORIZER, "without --server-properties Shunter's own listeners have no authorizer: give it a broker's file"),
     ):
-        brokers = [broker for broker, known in told if known.get(name)]
+        brokers = [broker for broker, known in told.items() if known.get(name)]
         if brokers:
             yield ControllerFinding(Severity.WARNING, name, f"brokers {_listed(brokers)} have one", todo)
 
 
-def _compared(name: str, theirs: str, settings: ControllerSettings) -> Iterator[ControllerFinding]:
+def compared_defaults(
+    told: Mapping[BrokerId, Mapping[str, str | None]], settings: ControllerSettings, dynamic: Mapping[str, str]
+) -> Iterator[ControllerFinding]:
+    """Compare the settings by which Apache's controller decides: the brokers' with each other and with ours.
+
+    Args:
+        told: What each broker told of its settings.
+        settings: Ours.
+        dynamic: The brokers' cluster-wide dynamic configuration, which outdoes ours, if what they told has it in it.
+    """
+    for name in COMPARED:
+        values = _by_value(name, told)
+        yield from _where_brokers_differ(name, values)
+        if len(values) == 1:
+            yield from _compared(name, next(iter(values)), settings, dynamic)
+
+
+def _by_value(name: str, told: Mapping[BrokerId, Mapping[str, str | None]]) -> dict[str, list[BrokerId]]:
+    values: dict[str, list[BrokerId]] = defaultdict(list)
+    for broker, known in told.items():
+        value = known.get(name)
+        if value is not None:
+            values[value].append(broker)
+    return values
+
+
+def _where_brokers_differ(name: str, values: Mapping[str, list[BrokerId]]) -> Iterator[ControllerFinding]:
+    if len(values) > 1:
+        which = "; ".join(f"{value} on {_listed(brokers)}" for value, brokers in sorted(values.items()))
+        yield ControllerFinding(Severity.WARNING, name, f"brokers differ: {which}", "set it alike on all brokers")
+
+
+def _compared(
+    name: str, theirs: str, settings: ControllerSettings, dynamic: Mapping[str, str]
+) -> Iterator[ControllerFinding]:
     setting, value = _DEFAULTS[name]
-    ours = str(value(settings))
+    ours = dynamic.get(name, str(value(settings)))
     ours = ours.lower() if ours in {"True", "False"} else ours
     if ours == theirs:
         yield ControllerFinding(Severity.GOOD, name, f"{theirs}, as the brokers have it")
@@ -272,14 +326,14 @@ def _znodes(facts: Facts) -> Iterator[ControllerFinding]:
         told = f"{path} has {size} bytes, of {ZNODE_LIMIT} that ZooKeeper takes where jute.maxbuffer is not set"
         yield ControllerFinding(Severity.WARNING, "ZooKeeper", told, "give that topic no more partitions")
     if facts.moves:
-        told = f"{len(facts.moves)} partitions are being moved, {facts.moves[0]} for one: Shunter would go on with them"
+        told = f"{counted(len(facts.moves), 'partition is', 'partitions are')} being moved, {facts.moves[0]} for one: Shunter would go on with them"
         yield ControllerFinding(Severity.WARNING, "moves", told, "wait for them, or go on")
     for path in facts.requests:
         yield ControllerFinding(
             Severity.WARNING, "moves", f"a tool has asked for moves in {path}", "Shunter would take them over"
         )
     if not facts.refused and not facts.unreadable:
-        told = f"{facts.topics} topics with {facts.partitions} partitions can be read"
+        told = f"{counted(facts.topics, 'topic')} with {counted(facts.partitions, 'partition')} can be read"
         yield ControllerFinding(Severity.GOOD, "ZooKeeper", told)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from enum import Enum
 from typing import NamedTuple
 
+from shunter.core.wording import counted
 from shunter.errors import ShunterError
 from shunter.model.partition import TopicPartition
 
@@ -27,9 +28,9 @@ class Doer(Enum):
 class Ground(NamedTuple):
     """What a doer is chosen by.
 
-    `driver` names the executor that drives the cluster's journal, "" for nobody. `journalled` are the moves that are open
-    in the journal, `controlled` those that the controller lists and the journal does not have; both are read only where
-    the controller is Shunter's.
+    `shunters`: the controller is Shunter's. `driver` names the executor that drives the cluster's journal, "" for none.
+    `journalled` are the moves that are open in the journal, `controlled` those that the controller lists and the journal
+    does not have; both are read only if the controller is Shunter's.
     """
 
     shunters: bool
@@ -39,7 +40,7 @@ class Ground(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Which moves a verb is about. Nothing named: all."""
+    """Which moves a verb is about. If nothing is named: all."""
 
     partitions: tuple[TopicPartition, ...] = ()
     topics: tuple[str, ...] = ()
@@ -52,7 +53,7 @@ class Wanted(NamedTuple):
         return not (self.partitions or self.topics or self.planned)
 
     def of(self, moves: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Those of some moves that are meant, sorted."""
+        """Of some moves, those that the verb is about, sorted."""
         named = {*self.partitions, *self.planned}
         return sorted(tp for tp in moves if self.everything or tp in named or tp.topic in self.topics)
 
@@ -85,7 +86,9 @@ def who_begins(ground: Ground) -> Choice:
     if ground.driver:
         return Choice(Doer.EXECUTOR, f"{ground.driver} drives this cluster's journal")
     if ground.journalled:
-        return Choice(Doer.EXECUTOR, f"its journal has {len(ground.journalled)} open moves, which this plan joins")
+        return Choice(
+            Doer.EXECUTOR, f"its journal has {counted(len(ground.journalled), 'open move')}, which this plan joins"
+        )
     return Choice(Doer.CONTROLLER, "it is Shunter's")
 
 
@@ -93,7 +96,7 @@ def who_turns(ground: Ground, wanted: Wanted) -> Choice:
     """Who carries out a verb that turns or shows moves.
 
     Raises:
-        DoerRefused: partitions were named of which some belong to the one and some to the other.
+        DoerRefused: of the partitions that were named, the controller moves some and the executor others.
     """
     if not ground.shunters:
         return Choice(Doer.EXECUTOR, "the controller is not Shunter's")
@@ -104,8 +107,12 @@ def who_turns(ground: Ground, wanted: Wanted) -> Choice:
             " name the ones, and then the others"
         )
     if mine:
-        beside = f"; {len(theirs)} moves of the controller go on beside them: --by controller" if theirs else ""
-        return Choice(Doer.EXECUTOR, f"its journal has {len(mine)} open moves{beside}")
+        beside = (
+            f"; {counted(len(theirs), 'move of the controller goes', 'moves of the controller go')} on beside them: --by controller"
+            if theirs
+            else ""
+        )
+        return Choice(Doer.EXECUTOR, f"its journal has {counted(len(mine), 'open move')}{beside}")
     return Choice(Doer.CONTROLLER, "it is Shunter's")
 
 

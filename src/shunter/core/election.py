@@ -21,7 +21,7 @@ class NewLeadership(NamedTuple):
 
 
 def elect_first(replicas: Replicas, live: Collection[BrokerId]) -> NewLeadership | None:
-    """The first election of a new partition: whoever is live is in sync, the first of them leads."""
+    """The first election of a new partition: all live replicas are in sync, and the first of them leads."""
     present = tuple(broker for broker in replicas if broker in live)
     return NewLeadership(present[0], present) if present else None
 
@@ -29,9 +29,9 @@ def elect_first(replicas: Replicas, live: Collection[BrokerId]) -> NewLeadership
 def elect_for_offline(
     replicas: Replicas, isr: Replicas, live: Collection[BrokerId], *, unclean_allowed: bool
 ) -> NewLeadership | None:
-    """The leader is gone: the first live in-sync replica leads, and the ISR keeps who is live.
+    """The leader is gone: the first live in-sync replica leads, and the ISR keeps its live members.
 
-    Where nobody in sync is alive and `unclean_allowed`, the first live replica leads and is alone in sync.
+    If no replica in sync is live and `unclean_allowed`, the first live replica leads and is the only one in sync.
     """
     leader = _first(replicas, isr, live)
     if leader is not None:
@@ -49,7 +49,7 @@ def elect_preferred(replicas: Replicas, isr: Replicas, live: Collection[BrokerId
 def elect_for_shutdown(
     replicas: Replicas, isr: Replicas, live: Collection[BrokerId], shutting_down: Collection[BrokerId]
 ) -> NewLeadership | None:
-    """The leader is about to stop: the first live in-sync replica that stays leads; who stops leaves the ISR."""
+    """The leader is about to stop: the first live in-sync replica that stays leads; stopping brokers leave the ISR."""
     staying = tuple(broker for broker in isr if broker not in shutting_down)
     leader = _first(replicas, staying, live)
     return None if leader is None else NewLeadership(leader, staying)

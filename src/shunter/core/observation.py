@@ -68,7 +68,7 @@ class ObservationTally:
     decisions: int = 0
     """Partitions and topics that we would have changed."""
     agreed: int = 0
-    """Of those, how many Apache changed likewise."""
+    """How many of those Apache changed in the same way."""
     inferred: Counter[str] = field(default_factory=Counter[str])
     """What was taken from its effect, by what it was."""
 

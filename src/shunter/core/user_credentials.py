@@ -17,7 +17,7 @@ from shunter.errors import ErrorCode, RequestRejected
 ITERATIONS_AT_LEAST: Final = 4_096
 ITERATIONS_AT_MOST: Final = 16_384
 BYTES_AT_MOST: Final = 4_096
-"""Of a salt: a user's configuration is one znode. Apache's clients draw some 26 bytes."""
+"""The longest salt: a user's configuration is one znode. Apache's clients draw some 26 bytes."""
 
 _HASHES: Final[Mapping[int, str]] = {1: "sha256", 2: "sha512"}
 MECHANISMS: Final[Mapping[int, str]] = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 CHUNK_BYTES = 65_536
-"""What is handed to the kernel at a time: some tens of microseconds."""
+"""Bytes that are handed to the kernel at a time; that takes some tens of microseconds."""
 
 
 @dataclass(frozen=True, slots=True)

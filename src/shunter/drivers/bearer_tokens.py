@@ -1,4 +1,4 @@
-"""Tokens for SASL OAUTHBEARER: fetched, kept, and renewed before they end. Blocking, in the client library's threads."""
+"""Tokens for SASL OAUTHBEARER: fetched, kept, and renewed before they end. Blocking: for a thread of its own."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 import orjson
-from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from shunter.errors import DriverError
-from shunter.formats.bearer_login import PROVIDER, BearerLogin, ClientCredentials, TokenFile, UnsecuredToken, shown
+from shunter.formats.bearer_login import PROVIDER, shown
+from shunter.formats.text_files import without_mark
+from shunter.model.security import BearerLogin, ClientCredentials, TokenFile, UnsecuredToken
 
 WITHIN_S = 10.0
 """Bound for each read of an endpoint's answer."""
@@ -40,15 +41,24 @@ class _Held(NamedTuple):
     ends_at: float
 
 
-class BearerTokens(AbstractTokenProvider):  # type: ignore[misc]
-    """kafka-python's token provider. Two threads at once may both fetch a token, and either serves."""
+class BearerTokens:
+    """Somebody who has tokens. Two threads at once may both fetch one, and either serves."""
 
     def __init__(self, login: BearerLogin, now: Callable[[], float] = time.time) -> None:
         """Fetch nothing yet."""
-        super().__init__()
         self._login = login
         self._now = now
         self._held = _Held("", 0.0, 0.0)
+
+    @property
+    def held(self) -> str:
+        """The token that is there and good now; empty: there is none."""
+        return self._held.token if self._now() < self._held.ends_at else ""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether another token is to be asked for."""
+        return self._now() >= self._held.renew_at
 
     def token(self) -> str:
         """A token that is good now.
@@ -67,7 +77,7 @@ class BearerTokens(AbstractTokenProvider):  # type: ignore[misc]
         return self._held.token
 
     def extensions(self) -> dict[str, str]:
-        """What is told besides."""
+        """SASL extensions that are sent with the token."""
         return dict(self._login.extensions)
 
     def _another(self, now: float) -> _Held:
@@ -75,7 +85,7 @@ class BearerTokens(AbstractTokenProvider):  # type: ignore[misc]
         if isinstance(source, UnsecuredToken):
             token, lives_s = _unsecured(source, now), source.lifetime_s
         elif isinstance(source, TokenFile):
-            token, lives_s = _from_file(source), 0.0  # Whoever writes it may do so at any time.
+            token, lives_s = _from_file(source), 0.0  # The file may be written anew at any time.
         else:
             token, lives_s = _from_endpoint(source, now)
         return _Held(token, now + RENEWED_AT * lives_s, now + lives_s)
@@ -84,7 +94,12 @@ class BearerTokens(AbstractTokenProvider):  # type: ignore[misc]
 def with_tokens(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """A client's configuration in which a login by token, as it was read, is somebody who has tokens."""
     login = configuration.get(PROVIDER)
-    return {**configuration, **({PROVIDER: BearerTokens(login)} if isinstance(login, BearerLogin) else {})}
+    if not isinstance(login, BearerLogin):
+        return dict(configuration)
+    from kafka.net.sasl.oauth import AbstractTokenProvider  # noqa: PLC0415  the controller needs no client library
+
+    AbstractTokenProvider.register(BearerTokens)
+    return {**configuration, PROVIDER: BearerTokens(login)}
 
 
 def _unsecured(source: UnsecuredToken, now: float) -> str:
@@ -95,7 +110,7 @@ def _unsecured(source: UnsecuredToken, now: float) -> str:
 
 def _from_file(source: TokenFile) -> str:
     try:
-        return Path(source.path).read_text(encoding="ascii").strip()
+        return without_mark(Path(source.path).read_bytes()).decode("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise DriverError(f"the token file can't be read: {error}", retriable=True) from error
 
@@ -132,7 +147,7 @@ def _posted(source: ClientCredentials) -> tuple[int, bytes]:
     """Ask the endpoint itself: no proxy and no redirection learns the secret."""
     url = urlsplit(source.endpoint)
     body = {"grant_type": "client_credentials"} | ({} if source.scope is None else {"scope": source.scope})
-    secret = base64.b64encode(f"{source.client_id}:{source.client_secret}".encode()).decode()
+    secret = base64.b64encode(f"{source.client_id}:{source.client_secret.reveal()}".encode()).decode()
     headers = {
         "Accept": "application/json",
         "Authorization": f"Basic {secret}",

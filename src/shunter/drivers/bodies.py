@@ -156,7 +156,7 @@ class SharedBody:
         return versions.leader_and_isr if self.api_key == LEADER_AND_ISR else versions.stop_replica
 
     async def encoded(self, version: int, listener: str) -> tuple[bytes, ...]:
-        """Give the bodies that this request takes in a version; encoded once, whoever asks first.
+        """Give the bodies that this request takes in a version; the first caller encodes them.
 
         Args:
             version: of the API.

@@ -1,4 +1,4 @@
-"""How we come in at a broker's listener: TLS over our own sockets, and a login by PLAIN or SCRAM."""
+"""How we come in at a broker's listener: TLS over our own sockets, and a login by PLAIN, SCRAM or OAUTHBEARER."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
-from kio.schema.sasl_authenticate.v0.request import SaslAuthenticateRequest
-from kio.schema.sasl_authenticate.v0.response import SaslAuthenticateResponse
+from kio.schema.sasl_authenticate.v1.request import SaslAuthenticateRequest
+from kio.schema.sasl_authenticate.v1.response import SaslAuthenticateResponse
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
 from kio.serial import entity_reader
 
+from shunter.drivers.shared_tokens import SharedTokens
 from shunter.drivers.tls import TlsContexts
-from shunter.errors import FormatError
+from shunter.errors import DriverError, FormatError
 from shunter.model.broker import Broker, Endpoint
-from shunter.model.security import PLAIN, SaslLogin, SecuritySettings
+from shunter.model.security import OAUTHBEARER, PLAIN, BearerLogin, SaslLogin, SecuritySettings
 from shunter.wire.requests import SASL_AUTHENTICATE, SASL_HANDSHAKE, encode_message
-from shunter.wire.sasl import SaslRefused, ScramClient, plain_token, salted
+from shunter.wire.sasl import BEARER_REFUSAL_HEARD, SaslRefused, ScramClient, bearer_response, plain_token, salted
 
 _TLS_BYTES: Final = 65_536
 """What is encrypted at a time: some 30 µs."""
@@ -85,7 +86,7 @@ class TlsWire:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
         self._turn = asyncio.Lock()
-        """Whoever has encrypted something sends it before others send what came later."""
+        """Held from encrypting to sending: TLS records have to go out in the order in which they were encrypted."""
 
     @property
     def local_host(self) -> str:
@@ -168,6 +169,8 @@ class BrokerAccess:
         self.brokers_listener = settings.brokers_listener
         self._settings = settings
         self._tls = tls
+        logins = {name: each.sasl.login for name, each in settings.listeners.items() if each.sasl is not None}
+        self._tokens = {name: SharedTokens(login) for name, login in logins.items() if isinstance(login, BearerLogin)}
         self._salted: dict[tuple[SaslLogin, bytes, int], bytes] = {}
 
     def usable(self, endpoint: Endpoint) -> bool:
@@ -214,35 +217,51 @@ class BrokerAccess:
         await wire.shake_hands()
         return wire
 
-    async def log_in(self, connection: Asking, endpoint: Endpoint) -> None:
+    async def log_in(self, connection: Asking, endpoint: Endpoint) -> float | None:
         """Log in, where the listener wants it.
+
+        Returns:
+            For how many seconds the broker takes requests then (KIP-368); None: for ever.
 
         Raises:
             OSError, EOFError: the connection broke.
-            FormatError: the broker refuses us, or is not who it should be.
+            FormatError: the broker refuses us, or is not who it should be, or there is no token to show.
         """
         sasl = self._settings.of(endpoint.listener).sasl
         if sasl is None or sasl.login is None:
-            return
+            return None
         place = f"login at {endpoint.host}:{endpoint.port} as {sasl.login.user}"
         try:
-            await self._exchange(connection, sasl.login)
-        except SaslRefused as refused:
+            if isinstance(sasl.login, BearerLogin):
+                lives_s = await self._show_token(connection, sasl.login, self._tokens[endpoint.listener])
+            else:
+                lives_s = await self._exchange(connection, sasl.login)
+        except (SaslRefused, DriverError) as refused:
             raise FormatError(place, str(refused)) from None
+        return lives_s or None
 
-    async def _exchange(self, connection: Asking, login: SaslLogin) -> None:
-        body = encode_message(SaslHandshakeRequest(mechanism=login.mechanism))
-        answer = decoded_answer(_read_handshake, await connection.ask(SASL_HANDSHAKE, 1, body), "login")
-        if answer.error_code:
-            served = ", ".join(answer.mechanisms)
-            raise SaslRefused(f"the broker does not take {login.mechanism}; it takes {served}")
+    async def _show_token(self, connection: Asking, login: BearerLogin, tokens: SharedTokens) -> float:
+        token = await tokens.token()
+        await _shake_hands(connection, OAUTHBEARER)
+        answer, lives_s = await _authenticate(connection, bearer_response(token, login.extensions))
+        if answer:
+            # It says what is wrong, and refuses us when it has heard that we heard it (RFC 7628, 3.2.3).
+            await _authenticate(connection, BEARER_REFUSAL_HEARD)
+            raise SaslRefused("the broker refuses our token")
+        return lives_s
+
+    async def _exchange(self, connection: Asking, login: SaslLogin) -> float:
+        await _shake_hands(connection, login.mechanism)
         if login.mechanism == PLAIN:
-            await _authenticate(connection, plain_token(login.user, login.password))
-            return
+            _, lives_s = await _authenticate(connection, plain_token(login.user, login.password))
+            return lives_s
         scram = ScramClient(login.mechanism, login.user, secrets.token_urlsafe(_NONCE_BYTES))
-        challenge = scram.hear_challenge(await _authenticate(connection, scram.first()))
+        first, _ = await _authenticate(connection, scram.first())
+        challenge = scram.hear_challenge(first)
         password = await self._salted_password(login, challenge.salt, challenge.iterations)
-        scram.check(await _authenticate(connection, scram.final(challenge, password)))
+        verifier, lives_s = await _authenticate(connection, scram.final(challenge, password))
+        scram.check(verifier)
+        return lives_s
 
     async def _salted_password(self, login: SaslLogin, salt: bytes, iterations: int) -> bytes:
         """Salt the password in a thread, once for all brokers: they have one credential."""
@@ -253,12 +272,21 @@ class BrokerAccess:
         return self._salted[key]
 
 
-async def _authenticate(connection: Asking, token: bytes) -> bytes:
+async def _shake_hands(connection: Asking, mechanism: str) -> None:
+    body = encode_message(SaslHandshakeRequest(mechanism=mechanism))
+    answer = decoded_answer(_read_handshake, await connection.ask(SASL_HANDSHAKE, 1, body), "login")
+    if answer.error_code:
+        served = ", ".join(answer.mechanisms)
+        raise SaslRefused(f"the broker does not take {mechanism}; it takes {served}")
+
+
+async def _authenticate(connection: Asking, token: bytes) -> tuple[bytes, float]:
+    """Give what the broker answers to a token, and for how many seconds we are logged in then; 0: for ever."""
     body = encode_message(SaslAuthenticateRequest(auth_bytes=token))
-    answer = decoded_answer(_read_authentication, await connection.ask(SASL_AUTHENTICATE, 0, body), "login")
+    answer = decoded_answer(_read_authentication, await connection.ask(SASL_AUTHENTICATE, 1, body), "login")
     if answer.error_code:
         raise SaslRefused(f"the broker refuses it: {answer.error_message or answer.error_code.name}")
-    return bytes(answer.auth_bytes)
+    return bytes(answer.auth_bytes), answer.session_lifetime.total_seconds()
 
 
 def decoded_answer(reader: Any, body: bytes, place: str) -> Any:

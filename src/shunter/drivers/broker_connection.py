@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import random
 import socket
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -35,17 +37,26 @@ _SENT_AHEAD_BYTES = 262_144
 """What the kernel holds for one broker. Left to itself it grows to megabytes, and 200 brokers that take a whole cluster's
 metadata at once would hold the loop up for the time of copying them all, and the memory of the copies."""
 _RECEIVED_BYTES = 65_536
+_RENEWED_AT = 0.85, 0.95
+"""Shares of a session after which Java's clients log in again; one of them in between."""
+_RENEWED_AFTER_SECONDS = 1.0
+"""Brokers take no new login sooner."""
+_TIMER_SECONDS = 0.001
+"""A timer may go off a little early."""
 _read_api_versions = entity_reader(ApiVersionsResponse)
 
 
 class BrokerConnection:
     """A connected socket, and what the broker at its end said that it serves."""
 
-    def __init__(self, wire: Wire, endpoint: Endpoint, client_id: str) -> None:
+    def __init__(self, wire: Wire, endpoint: Endpoint, client_id: str, access: BrokerAccess) -> None:
         self.endpoint = endpoint
+        self.renew_at: float | None = None
+        """When to log in again (monotonic, seconds): the broker hangs up when the session has ended; None: never."""
         self.turns = Turns()
         self._wire = wire
         self._client_id = client_id
+        self._access = access
         self._received = bytearray()
         self._correlation_id = 0
         self.ranges: ApiRanges = {}
@@ -67,8 +78,9 @@ class BrokerConnection:
         connected = await connect_to_any(addresses)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                connection = cls(await access.wire(connected, endpoint), endpoint, client_id)
-                await access.log_in(connection, endpoint)
+                connection = cls(await access.wire(connected, endpoint), endpoint, client_id, access)
+            await connection.log_in()
+            async with asyncio.timeout(CONNECT_SECONDS):
                 await connection.negotiate()
         except BaseException:
             connected.close()
@@ -84,6 +96,32 @@ class BrokerConnection:
         """Count requests."""
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         return self._correlation_id
+
+    @property
+    def is_renewal_due(self) -> bool:
+        """Whether it is time to log in again."""
+        return self.renew_at is not None and time.monotonic() >= self.renew_at
+
+    async def log_in(self) -> None:
+        """Log in, for the first time or again, while no answer is awaited on this connection.
+
+        Raises:
+            OSError, EOFError: the connection broke, or it took too long.
+            FormatError: the broker does not let us in.
+        """
+        async with asyncio.timeout(CONNECT_SECONDS):
+            lives_s = await self._access.log_in(self, self.endpoint)
+        # Brokers that were connected to in one moment are not all busy with us in one moment, either.
+        share = random.uniform(*_RENEWED_AT)  # noqa: S311  nothing is to be kept from anybody
+        lives_s = None if lives_s is None else max(_RENEWED_AFTER_SECONDS, share * lives_s)
+        self.renew_at = None if lives_s is None else time.monotonic() + lives_s
+
+    async def until_renewal(self) -> None:
+        """Wait until it is time to log in again; for ever, if it never is."""
+        if self.renew_at is None:
+            await asyncio.Event().wait()
+            return
+        await asyncio.sleep(self.renew_at - time.monotonic() + _TIMER_SECONDS)
 
     async def negotiate(self) -> None:
         """Ask ApiVersions v0, which every broker knows."""

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from shunter.core.controller_check import COMPARED
 from shunter.drivers.broker_connection import BrokerConnection
 from shunter.drivers.broker_settings import settings_of
 from shunter.errors import DriverError, SettingsError
 from shunter.model.features import Protocol
 from shunter.model.partition import BrokerId
-from shunter.wire.versions import ControlVersions, control_versions, protocol_of
+from shunter.wire.versions import OLDEST, ControlVersions, control_versions, protocol_of
 
 KEY = "inter.broker.protocol.version"
 ANSWER_SECONDS = 5.0
@@ -23,10 +25,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class Release(NamedTuple):
-    """A broker's setting, and the control requests of that release."""
+    """A broker's setting, the control requests of that release, and the defaults that it was started with."""
 
     protocol: Protocol
     versions: ControlVersions
+    defaults: Mapping[str, str | None]
 
 
 async def release_of(connection: BrokerConnection, broker: BrokerId) -> Release | None:
@@ -39,9 +42,18 @@ async def release_of(connection: BrokerConnection, broker: BrokerId) -> Release 
     """
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            told = await settings_of(connection, broker, (KEY,))
-        value = None if told is None else told.get(KEY)
-        return None if value is None else Release(protocol_of(value), control_versions(value))
+            told = await settings_of(connection, broker, (KEY, *COMPARED), at_its_start=True) or {}
+        value = told.pop(KEY, None)
+        return None if value is None else _release(value, told)
     except (SettingsError, DriverError) as unknown:
         _LOG.info("broker %d: %s", broker, unknown)
         return None
+
+
+def _release(value: str, defaults: Mapping[str, str | None]) -> Release:
+    """Take a setting that is older than what we speak for the oldest that we speak: newer software takes that, too.
+
+    Its broker writes ISRs by itself and knows no topic ids, like one of 2.2, and nothing like the newest one.
+    """
+    protocol = protocol_of(value)
+    return Release(protocol, control_versions(value if protocol >= protocol_of(OLDEST) else OLDEST), defaults)

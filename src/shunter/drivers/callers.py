@@ -1,4 +1,4 @@
-"""Who waits for an answer of the core: tokens on the way in, futures on the way out."""
+"""Requests that wait for an answer of the core: each goes in with a token, and its answer comes out by a future."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Callers:
         return reply
 
     def resolve(self, token: ReplyToken, reply: Reply) -> None:
-        """Hand a reply to whoever waits for it, if anybody still does."""
+        """Hand a reply to the caller that waits for it, if it still does."""
         future = self._waiting.get(token)
         if future is not None and not future.done():
             future.set_result(reply)

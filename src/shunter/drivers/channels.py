@@ -17,6 +17,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
@@ -46,7 +47,7 @@ _LOG = logging.getLogger(__name__)
 RETRY_SECONDS = 0.075
 """A broker refuses connections for 0.3-0.5 s after it registered."""
 GONE_AFTER_SECONDS = 1.0
-"""A broker without a connection for so long is told as unreachable: nobody waits for its answers."""
+"""A broker without a connection for so long is reported as unreachable: nothing waits for its answers any more."""
 REQUEST_SECONDS = 30.0
 """How long a broker may take for one request (Apache: `controller.socket.timeout.ms`)."""
 EAGER_RETRIES = 20
@@ -174,6 +175,11 @@ class Channels:
         told = [channel.release.protocol for channel in channels if channel.release is not None]
         return min(told) if told and all(channel.asked for channel in channels) else None
 
+    def defaults(self) -> dict[BrokerId, Mapping[str, str | None]]:
+        """Tell which defaults each broker was started with, as it said when its channel was opened."""
+        channels = self._channels.items()
+        return {broker: channel.release.defaults for broker, channel in channels if channel.release is not None}
+
     def queues(self) -> tuple[QueueStats, ...]:
         """Look at every broker's queue."""
         return tuple(self._channels[broker].queue_stats() for broker in sorted(self._channels))
@@ -222,6 +228,10 @@ class Channels:
         task.add_done_callback(self._closing.discard)
 
 
+class _LoginDue(Exception):
+    """The broker wants us to log in again, and nothing is on its way."""
+
+
 class _Channel:
     """One broker in one of its lives."""
 
@@ -265,8 +275,11 @@ class _Channel:
         self._backlog.clear()
         self._flying.clear()
         self._forget_patience()
-        self._task.cancel()
-        return self._task
+        task = self._task
+        # How it ends refers to us, and to what we sent last: with it we would be a cycle as large as a cluster's state.
+        del self._task
+        task.cancel()
+        return task
 
     def _wait_for_it(self) -> None:
         """There is no connection: tell so if there is none for a while."""
@@ -292,7 +305,7 @@ class _Channel:
             answers = self._answers
             connection = await self._open()
             try:
-                await run_together(self._write(connection), self._read(connection), self._time(connection))
+                await self._serve(connection)
             except (OSError, EOFError, FormatError) as lost:
                 self._owner.stats.lost += 1
                 self._wait_for_it()
@@ -307,6 +320,23 @@ class _Channel:
             if fruitless > 1:
                 await asyncio.sleep(retry_pause(fruitless))
 
+    async def _serve(self, connection: BrokerConnection) -> None:
+        """Send and receive; before the broker's session with us ends, log in again on the same connection (KIP-368).
+
+        Raises:
+            OSError, EOFError, FormatError: the connection is lost, or the broker does not let us go on.
+        """
+        ways = self._write, self._read, self._time, self._wake
+        while True:
+            with suppress(_LoginDue):
+                await run_together(*(each(connection) for each in ways))
+            await connection.log_in()
+
+    async def _wake(self, connection: BrokerConnection) -> None:
+        """Have the writer look when it is time to log in again."""
+        await connection.until_renewal()
+        self._work.set()
+
     async def _open(self) -> BrokerConnection:
         """Connect and agree on versions, however often it takes."""
         told = ""
@@ -315,8 +345,9 @@ class _Channel:
                 endpoint = self._owner.endpoint(self.broker)
                 connection = await self._connection(endpoint)
             except (OSError, EOFError, TimeoutError, FormatError) as failure:
-                if str(failure) != told:
-                    told = str(failure)
+                reason = str(failure) or "no answer in time"
+                if reason != told:
+                    told = reason
                     _LOG.info("broker %d: not connected yet: %s", self.broker.id, told)
                 await asyncio.sleep(retry_pause(attempt))
                 continue
@@ -391,7 +422,7 @@ class _Channel:
     async def _write(self, connection: BrokerConnection) -> None:
         own = self._versions()
         while True:
-            while len(self._flying) >= self._owner.in_flight or not self._backlog.may_send(self._flying):
+            while self._holds_back(connection):
                 self._work.clear()
                 await self._work.wait()
             entry = self._backlog.take()
@@ -405,6 +436,18 @@ class _Channel:
                 await self._owner.turns.mine()
                 size = await connection.send(api_key, version, correlation_id, body)
                 self._owner.stats.written(api_key, size)
+
+    def _holds_back(self, connection: BrokerConnection) -> bool:
+        """Whether nothing can be sent now.
+
+        Raises:
+            _LoginDue: everything that was sent is answered, and it is time to log in again.
+        """
+        if connection.is_renewal_due:
+            if not self._flying:
+                raise _LoginDue
+            return True
+        return len(self._flying) >= self._owner.in_flight or not self._backlog.may_send(self._flying)
 
     async def _time(self, connection: BrokerConnection) -> None:
         """Give the connection up when the oldest request on it is not answered in time.

@@ -1,4 +1,4 @@
-"""One executor per cluster, wherever it runs and whoever it is: a claim in the cluster itself (decision 0207).
+"""One executor per cluster, whatever host and user it runs as: a claim in the cluster itself (decision 0207).
 
 The claim is membership in one of Kafka's groups, which consumes nothing. Its coordinator shows it to everybody who may
 read the group, with host, user, process, since when and under which journal; it goes when the executor leaves, or is not
@@ -35,13 +35,13 @@ SEEN_WITHIN_S = 10.0
 GROUPS_TOPIC = "__consumer_offsets"
 """Brokers make it when somebody asks for a group's coordinator for the first time."""
 COORDINATOR_WITHIN_S = 20.0
-"""So long the group's coordinator is asked again that is not there, or moves."""
+"""The group's coordinator is asked again for so long while it is not there, or moves."""
 
 _LEFT_OUT = (kafka_errors.UnknownMemberIdError, kafka_errors.IllegalGenerationError)
 
 
 class ClusterClaim:
-    """The claim of one process. `look` first, then `keep` as a task of its own; `granted` before anything is asked for."""
+    """The claim of one process. Call `look` first, run `keep` as a task, and await `granted` before each request."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class ClusterClaim:
         Args:
             client: An Admin client of kafka-python, for us alone.
             mine: What others are told of us; we have the lease of its journal.
-            take_over: Whoever has the claim loses it, dead or alive.
+            take_over: Another executor loses its claim to us, dead or alive.
             presence: Where and as what we run; None: this process.
         """
         self._mine = mine
@@ -76,7 +76,7 @@ class ClusterClaim:
         return cls(client, mine, take_over=take_over)
 
     async def look(self) -> None:
-        """Make way for ourselves, or say who is there.
+        """Remove what dead executors and our own former process left of a claim; refuse where a live one has it.
 
         Raises:
             ClusterClaimed: somebody else drives the cluster.
@@ -121,7 +121,7 @@ class ClusterClaim:
             await asyncio.sleep(0.5)
 
     async def keep(self) -> None:
-        """Join, and say that we are there until cancelled; ends where the claim is lost, and `granted` then raises."""
+        """Join the group and send heartbeats until cancelled; ends where the claim is lost, and `granted` then raises."""
         if self.unclaimed:
             return
         try:
@@ -194,7 +194,7 @@ class ClusterClaim:
         await asyncio.shield(self._granted)
 
     async def _still_ours(self) -> None:
-        """After a while of silence, as of a suspended process, it is looked at before anything is asked for."""
+        """Ask the coordinator at once: after a long silence, as of a suspended process, the claim may be another's."""
         try:
             await asyncio.to_thread(self._member.beat)
             self._heard_s = time.monotonic()
@@ -208,7 +208,7 @@ class ClusterClaim:
         for _attempt in range(LEAVES):
             if not self._member.member_id or await self._left():
                 break
-            await asyncio.sleep(0.3)  # The claim runs out by itself, but whoever comes next would have to wait.
+            await asyncio.sleep(0.3)  # The claim runs out by itself, but the next executor would have to wait for that.
         await asyncio.to_thread(self._client.close)
 
     async def _left(self) -> bool:

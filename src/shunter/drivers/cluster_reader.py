@@ -130,7 +130,7 @@ class ClusterReader:
         """Registrations as they were read last, by name: one that is overwritten is still there."""
 
     async def cluster(self) -> ClusterFound:
-        """Read everything. Whoever wants to miss nothing arms the watches before."""
+        """Read everything. Arm the watches before: a change in between would be missed."""
         unreadable = Unreadable()
         (cluster_id,), zxid = await self._client.get_many((znodes.CLUSTER_ID,))
         # Before the topics: whatever it names and they don't have is no topic any more, and not one that is too new.
@@ -266,7 +266,7 @@ class ClusterReader:
             if broker is None:
                 broken.append(f"{znodes.BROKER_IDS}/{name}")
                 former = self._registered.get(name)
-                # 0: it may not be read, and nobody tells whether it is the same.
+                # 0: the znode may not be read, so it can't be told whether it is the one that was read before.
                 broker = former if former is not None and znode.czxid in {0, former.epoch} else None
             if broker is not None:
                 known[name] = broker

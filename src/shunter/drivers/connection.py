@@ -27,10 +27,10 @@ from shunter.drivers.shares import Share
 from shunter.errors import DriverError, FormatError
 from shunter.model.partition import BrokerId
 from shunter.model.principal import ANONYMOUS, Principal
+from shunter.wire.alter_partition import ALTER_PARTITION
 from shunter.wire.framing import SIZE_BYTES, frame_length, read_request_head
 from shunter.wire.requests import (
     ALLOCATE_PRODUCER_IDS,
-    ALTER_PARTITION,
     API_VERSIONS,
     CONTROLLED_SHUTDOWN,
     SASL_AUTHENTICATE,
@@ -47,7 +47,7 @@ BROKERS_ASK = frozenset({ALTER_PARTITION, CONTROLLED_SHUTDOWN, ALLOCATE_PRODUCER
 _QUICK = BROKERS_ASK | {API_VERSIONS}
 OF_LOGINS = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 TLS_HELLO = b"\x16\x03"
-"""How whoever speaks TLS begins."""
+"""The first bytes of a client that speaks TLS."""
 _HUNG_UP: int = getattr(select, "POLLRDHUP", select.POLLHUP)
 """Elsewhere than on Linux only a peer that has closed both ways is seen."""
 ALLOWANCE_BYTES = 16_384
@@ -99,7 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         self._gate = gate
         self._login = gate.login()
         self._login_began = self.last_active
-        self._fd = fd
+        self.fd = fd
         self._host = kafkas_address(address)
         self._peer = peer
         self._transport: asyncio.Transport | None = None
@@ -138,12 +138,12 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def gone(self) -> bool:
         """Whether it is closed, by us or by its peer."""
-        return self._closed or bool(hung_up([self._fd]))
+        return self._closed or bool(hung_up([self.fd]))
 
     @property
     def unread(self) -> int | None:
         """The socket, while it is not read from: nobody would tell that its peer is gone."""
-        return None if self._reading or self._closed else self._fd
+        return None if self._reading or self._closed else self.fd
 
     # What the transport tells us.
 
@@ -156,6 +156,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._closed:
             self._transport.abort()
             return
+        if tls is not None:
+            # The handshake waited for its turns; whether it stands back from now on, its first request tells.
+            self._house.set_forward(self.fd)
         try:
             self._be(self._gate.principal(tls))
         except FormatError as stranger:
@@ -176,6 +179,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, _reason: Exception | None) -> None:
         """See `asyncio.Protocol`."""
         self._depart()
+        # A transport that speaks TLS has 256 KiB, and refers to us: the next look for cycles may be ten minutes away.
+        self._transport = None
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """See `asyncio.BufferedProtocol`: all connections read into one buffer, one after another."""
@@ -219,7 +224,9 @@ class Connection(asyncio.BufferedProtocol):
         self._depart()
         if self._transport is None:
             return
-        if self._transport.get_write_buffer_size():
+        # asyncio never closes a TLS connection whose peer hung up while we did not read from it: its `eof_received` begins
+        # to flush, and `close` takes that for a shutdown that goes on.
+        if self._transport.get_write_buffer_size() or hung_up([self.fd]):
             self._transport.abort()
         else:
             self._transport.close()
@@ -236,6 +243,8 @@ class Connection(asyncio.BufferedProtocol):
         Args:
             now: monotonic, in seconds.
         """
+        if self._closed:
+            return None
         limits = self._house.limits
         allowed = limits.peer_timeout_ms / 1000
         if self._sending is not None:
@@ -293,7 +302,7 @@ class Connection(asyncio.BufferedProtocol):
     def take_turn(self) -> None:
         """Begin one request."""
         self._queued = False
-        if not self._closed and hung_up([self._fd]):
+        if not self._closed and hung_up([self.fd]):
             self.hang_up()
         if not self._closed:
             self._begin(broker=False)
@@ -353,7 +362,7 @@ class Connection(asyncio.BufferedProtocol):
     def _stand_back(self) -> None:
         self._back = True
         self._house.door.stop_claiming(self)
-        self._house.set_back(self._fd)
+        self._house.set_back(self.fd)
 
     def _let_in(self, api_key: int) -> bool:
         """Look at a newcomer's first request: a client needs room among the clients."""
@@ -478,7 +487,7 @@ class Connection(asyncio.BufferedProtocol):
         pools[0].done(self)
         pools[0].take(-held)
         pools[1].take(held)
-        self._house.set_forward(self._fd)
+        self._house.set_forward(self.fd)
 
     def _served(self, slot: _Slot, task: asyncio.Task[None]) -> None:
         """A request is answered, or can't be."""
@@ -586,4 +595,4 @@ class Connection(asyncio.BufferedProtocol):
             share.release(size)
         self._house.shares.leave(self.share)
         self._house.door.depart(self)
-        self._house.forget(self._fd, self)
+        self._house.forget(self.fd, self)

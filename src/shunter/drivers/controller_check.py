@@ -95,6 +95,7 @@ async def look(
         largest=await _largest(client, found),
         refused=await _refused(client, found),
         belongs_to=await _owners(client),
+        dynamic_defaults=found.broker_configs.get("<default>", {}),
         ours_belongs_to=client.access.makes_for,
     )
 
@@ -131,24 +132,24 @@ async def _ask(
 ) -> BrokerFound:
     """Connect to a broker as a controller would, and ask for its settings."""
     address = next((f"{each.host}:{each.port}" for each in broker.endpoints), "nowhere")
-    sees_us_at: str | None = None
+    found = BrokerFound(broker.id, address, broker.rack, listeners=tuple(each.listener for each in broker.endpoints))
     async with limit:
         try:
             endpoint = access.likely_endpoint(broker, name, ours)
-            address = f"{endpoint.host}:{endpoint.port}"
+            found = found._replace(address=f"{endpoint.host}:{endpoint.port}")
             async with asyncio.timeout(ANSWER_SECONDS):
                 connection = await BrokerConnection.open(endpoint, "shunter-check", access)
-                sees_us_at = connection.local_host
+                found = found._replace(sees_us_at=connection.local_host)
                 try:
                     settings = await settings_of(connection, broker.id, ASKED)
                 finally:
                     connection.close()
         except DriverError:
-            return BrokerFound(broker.id, address, broker.rack, sees_us_at=sees_us_at)
+            return found
         except (OSError, EOFError, TimeoutError, FormatError) as failure:
             why = str(failure) or f"no answer within {ANSWER_SECONDS:g} s"
-            return BrokerFound(broker.id, address, broker.rack, unreachable=why)
-    return BrokerFound(broker.id, address, broker.rack, settings=settings, sees_us_at=sees_us_at)
+            return found._replace(unreachable=why, sees_us_at=None)
+    return found._replace(settings=settings)
 
 
 def _why_closed(listener: Listener) -> str | None:

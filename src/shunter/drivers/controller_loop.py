@@ -1,7 +1,7 @@
 """Carries out what the controller's machine decides: the only place that calls it, one event at a time.
 
-Order (see `Ready`): requests are queued to their channels before a reply is sent; both follow from durable writes only,
-because the machine hands them out no earlier. The next batch is begun after both.
+Order (see `Ready`): requests are queued to their channels before a reply is sent. Both follow from durable writes only,
+because the machine hands them out no earlier. The next batch is sent to ZooKeeper after both.
 """
 
 from __future__ import annotations
@@ -57,10 +57,11 @@ class ControllerLoop:
         self._events: deque[tuple[Event, str, float]] = deque()
         self._arrived = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
+        self._wakes_at_ms: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
         self.crash: Crash | None = None
-        """What ended us; see `core.controller.suspects`."""
+        """What ended this controller; see `core.controller.suspects`."""
         self._causes = 0
         self._store: ControllerStore | None = None
         self._channels: BrokerChannels | None = None
@@ -88,7 +89,7 @@ class ControllerLoop:
         return len(self._events)
 
     def oldest_s(self) -> float:
-        """Tell how long the oldest of them waits, in seconds."""
+        """Tell how long the oldest event has waited, in seconds."""
         return time.monotonic() - self._events[0][2] if self._events else 0.0
 
     async def run(self) -> None:
@@ -152,7 +153,8 @@ class ControllerLoop:
             if self.on_notice is not None:
                 self.on_notice(notice)
         if ready.writes is not None:
-            # The requests tell of what is durable already: the next slice is on its way while they are encoded.
+            # This only schedules the write. It starts at the loop's next turn, after the requests and replies below were
+            # handed over; channels encode requests later still, while ZooKeeper is at work.
             self._spawn(self._write(ready.writes, cause))
         if self._channels is not None:
             for request in ready.requests:
@@ -171,8 +173,11 @@ class ControllerLoop:
 
     def _set_timer(self, wake_at_ms: int | None) -> None:
         if self._timer is not None:
+            if wake_at_ms == self._wakes_at_ms:
+                return
             self._timer.cancel()
             self._timer = None
+        self._wakes_at_ms = wake_at_ms
         if wake_at_ms is not None:
             delay = max(0.0, (wake_at_ms - self.clock.now_ms()) / 1000)
             self._timer = asyncio.get_running_loop().call_later(delay, self._wake)

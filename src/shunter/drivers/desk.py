@@ -3,7 +3,11 @@
 One request of each principal (of each address, where nobody logs in) is begun in turn, and of these one of each
 connection, so that neither ten thousand requests on one connection nor a thousand connections of one client keep others
 waiting; and none of them may have more than its share of what is begun (`shares`). In one pass of the event loop
-only as many are begun as take about `PASS_SECONDS`, found by measuring; while a broker waits for an answer, one.
+only as many are begun as take about `PASS_SECONDS`, found by measuring.
+
+When a broker's request comes, clients are left alone for a while: nothing of theirs is read, begun or written until it is
+answered, or for `ALONE_SECONDS`. After that they have a third of that for themselves, so that they keep a quarter of the time
+however much brokers ask; a broker that waits meanwhile lets few of them be looked at, and one be begun, in each pass.
 
 Clients that don't read their answers can fill the room for answers, and clients that ask much can fill the bound of
 requests that are begun. Neither holds up a quick request: its answer is small, and a broker's first one is among them.
@@ -20,10 +24,14 @@ from typing import Protocol
 from shunter.drivers.fair_selector import AT_MOST, FairSelector
 from shunter.drivers.shares import Share
 
-PASS_SECONDS = 0.003
+PASS_SECONDS = 0.001
 """An ISR change takes some six passes: read, decide, write to ZooKeeper, hear of it, answer."""
 MOST_IN_A_PASS = 16
-HURRIED_SOCKETS = 4
+HURRIED_SOCKETS = 2
+ALONE_SECONDS = 0.02
+"""Some six times what an ISR change takes where nobody else asks for anything."""
+CLIENTS_PART = 1 / 3
+"""How long clients have us to themselves after brokers had, as a part of how long these had: a quarter of all time."""
 MOST_QUICK = 100
 """Quick requests that may be begun beyond the bound for all."""
 
@@ -62,7 +70,7 @@ class _Lane:
         self.length += 1
 
     def next(self) -> Share | None:
-        """Tell whose turn it is; None where nobody waits that has room."""
+        """Tell whose turn it is; None where no share that waits has room."""
         return next((share for share in self._rings if self._may(share)), None)
 
     def pop(self, share: Share) -> Asker:
@@ -80,7 +88,7 @@ class Desk:
     Args:
         most: requests of clients that may be begun and not yet answered.
         room: tells whether there is room for answers.
-        selector: is told to look at fewer clients while brokers wait.
+        selector: is told to look at no clients, or at fewer, while brokers wait.
     """
 
     def __init__(self, most: int, room: Callable[[], bool], selector: FairSelector | None = None) -> None:
@@ -97,11 +105,22 @@ class Desk:
         self._writers: deque[Asker] = deque()
         self._share = MOST_IN_A_PASS
         self._scheduled_at: float | None = None
+        self._alone_since: float | None = None
+        """Since when brokers have us for themselves."""
+        self._shared_until = 0.0
+        self._alarm: asyncio.TimerHandle | None = None
+        self._patient: list[asyncio.Future[None]] = []
+        """Clients' requests that go on when brokers do not have us for themselves any more."""
 
     @property
     def waiting(self) -> int:
         """Count the connections whose request waits for its turn."""
         return self._quick.length + self._ordinary.length
+
+    @property
+    def brokers_alone(self) -> bool:
+        """Whether clients are left alone now."""
+        return self._alone_since is not None
 
     def waits(self, share: Share) -> bool:
         """Tell whether a request of somebody waits for its turn."""
@@ -122,15 +141,18 @@ class Desk:
         if broker:
             self.brokers += 1
             self._hurry()
+            self._leave_alone()
         else:
             self.begun += 1
             share.begun += 1
 
     def ended(self, share: Share, *, broker: bool) -> None:
-        """A request is answered, or nobody waits for it any more."""
+        """A request is answered, or its connection is gone."""
         if broker:
             self.brokers -= 1
             self._hurry()
+            if not self.brokers:
+                self._share_again()
         else:
             self.begun -= 1
             share.begun -= 1
@@ -138,7 +160,9 @@ class Desk:
 
     def wake(self) -> None:
         """Go on, if there is something to go on with."""
-        if self._scheduled_at is None and (self._writers or self._next_quick() or self._next_ordinary()):
+        if self._alone_since is not None or self._scheduled_at is not None:
+            return
+        if self._writers or self._next_quick() or self._next_ordinary():
             self._scheduled_at = time.perf_counter()
             asyncio.get_running_loop().call_soon(self._pass)
 
@@ -152,7 +176,42 @@ class Desk:
         if self._selector is not None:
             self._selector.at_most = HURRIED_SOCKETS if self.brokers else AT_MOST
 
+    async def give_way(self) -> None:
+        """Let others have a turn in the middle of a client's request, and brokers as long as they have us for themselves."""
+        await asyncio.sleep(0)
+        while self._alone_since is not None:
+            waiting = asyncio.get_running_loop().create_future()
+            self._patient.append(waiting)
+            await waiting
+
+    def _leave_alone(self) -> None:
+        now = time.perf_counter()
+        if self._alone_since is None and now >= self._shared_until:
+            self._alone_since = now
+            self._alarm = asyncio.get_running_loop().call_later(ALONE_SECONDS, self._share_again)
+            if self._selector is not None:
+                self._selector.hold(held=True)
+
+    def _share_again(self) -> None:
+        if self._alone_since is None:
+            return
+        now = time.perf_counter()
+        self._shared_until = now + (now - self._alone_since) * CLIENTS_PART
+        self._alone_since = None
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if self._selector is not None:
+            self._selector.hold(held=False)
+        for waiting in self._patient:
+            if not waiting.done():
+                waiting.set_result(None)
+        self._patient.clear()
+        self.wake()
+
     def _pass(self) -> None:
+        if self._alone_since is not None:
+            self._scheduled_at = None
+            return
         began = time.perf_counter()
         if self._scheduled_at is not None:
             # Requests begun in the last pass have run in this one, before us.

@@ -5,15 +5,16 @@ broker and the epoch of its registration. That is the one thing that a client do
 id it has. Until then:
 
 - While clients have room, everybody is let in as a client.
-- Where they have none, a newcomer is let into the **anteroom** and may say one request. Whoever speaks as a broker (its
-  client id is the id of a live broker, or it asks what only brokers ask) may stay there until it has proved it. Anybody
-  else takes the place of the client that has been idle for the longest, or is turned away.
+- Where they have none, a newcomer is let into the **anteroom** and may send one request. A connection that speaks as a
+  broker (its client id is the id of a live broker, or it asks what only brokers ask) may stay there until it has proved
+  to be one. Any other takes the place of the client that has been idle for the longest, or is turned away.
 - As many clients as the anteroom has places may be read before other clients for a moment, if they speak as a broker.
-- The anteroom is small. Where it is full, the oldest goes who comes from an address that no broker has registered; if
-  there is none, the oldest. So a broker always gets in, also where it shares an address with clients, or comes from
-  another one than it registered.
+- The anteroom is small. Where it is full, the oldest connection from an address that no broker has registered is closed;
+  if there is none, the oldest of all. So a broker always gets in, also where it shares an address with clients, or comes
+  from another one than it registered.
 
-Brokers that have proved it go for nobody; of one broker only so many are kept, the latest.
+A connection that has proved to be a broker's is never closed to make room for others; of each broker the latest
+`CONNECTIONS_PER_BROKER` are kept.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Guest(Protocol):
     """Who logged in, or showed a certificate."""
     kind: GuestKind
     broker: BrokerId | None
-    """Who it is, once that is proved."""
+    """Whose connection it is, once it has proved to be a broker's."""
     opened: float
     last_active: float
 
@@ -71,10 +72,10 @@ class Guest(Protocol):
 
 
 class Door:
-    """Counts who is in, and decides who goes for whom.
+    """Counts the connections, and decides which one is closed to make room for another.
 
     Args:
-        limits: how many.
+        limits: how many connections there may be.
         registered: tells whether a live broker has registered an address.
     """
 
@@ -89,7 +90,7 @@ class Door:
         self._claiming: set[Guest] = set()
 
     def everybody(self) -> list[Guest]:
-        """List all who are in."""
+        """List all connections."""
         brokers = (guest for guests in self._brokers.values() for guest in guests)
         return [*self._clients, *self._newcomers, *brokers]
 
@@ -124,10 +125,10 @@ class Door:
             self._by_principal.setdefault(guest.principal, OrderedDict())[guest] = None
 
     def become_client(self, guest: Guest, now: float) -> str | None:
-        """Let a newcomer into the clients' room, for the idlest client if need be.
+        """Let a newcomer into the clients' room, in the place of the idlest client if need be.
 
         Returns:
-            The bound that it meets, where nobody goes for it; None if it is in.
+            The bound that it meets, where no client is idle enough to be closed for it; None if it is in.
         """
         for _ in range(3):
             lack = self._lack(guest.address, guest.principal)
@@ -145,10 +146,10 @@ class Door:
         return None
 
     def become_known(self, guest: Guest, principal: Principal, now: float) -> str | None:
-        """It is known whose a connection is: it takes the place of that principal's idlest client if need be.
+        """The principal of a connection is known: it takes the place of that principal's idlest client if need be.
 
         Returns:
-            The bound that it meets, where nobody goes for it; None if it may stay.
+            The bound that it meets, where no client is idle enough to be closed for it; None if it may stay.
         """
         counted = guest.kind is GuestKind.CLIENT and guest in self._clients
         if counted and self._lack_of(principal) and not self.make_room(now, self._by_principal[principal]):
@@ -160,7 +161,7 @@ class Door:
         return None
 
     def become_broker(self, guest: Guest, broker: BrokerId) -> None:
-        """A connection has proved whose it is."""
+        """A connection has proved to be this broker's."""
         self.depart(guest)
         guest.kind, guest.broker = GuestKind.BROKER, broker
         guests = self._brokers.setdefault(broker, OrderedDict())
@@ -177,7 +178,7 @@ class Door:
         return True
 
     def stop_claiming(self, guest: Guest) -> None:
-        """A client is read in its turn from now on."""
+        """A client is read in its ordinary turn from now on."""
         self._claiming.discard(guest)
 
     def active(self, guest: Guest) -> None:
@@ -204,10 +205,10 @@ class Door:
             self._forget(self._by_principal, guest.principal, guest)
 
     def make_room(self, now: float, of: Iterable[Guest] | None = None, count: int = 1) -> int:
-        """Let the idlest clients go.
+        """Close the idlest clients' connections.
 
         Returns:
-            How many went.
+            How many were closed.
         """
         idlest = islice(self._clients if of is None else of, _LOOKED_AT)
         going = [guest for guest in idlest if not guest.busy and now - guest.last_active >= IDLE_SECONDS][:count]
@@ -222,7 +223,7 @@ class Door:
             del counted[key]
 
     def _lack_of(self, principal: Principal) -> bool:
-        """Tell whether somebody has all its places; whoever is not known is counted by address alone."""
+        """Tell whether a principal has all its places; a client that has not logged in is counted by address alone."""
         taken = len(self._by_principal.get(principal, ()))
         return principal != ANONYMOUS and taken >= self.limits.max_connections_per_principal
 

@@ -6,11 +6,10 @@ same cluster. On another host nothing can: its executor finds our moves under wa
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
-from typing import NoReturn
 
+from shunter.drivers.locked_file import FileTaken, LockedFile
 from shunter.errors import DriverError
 
 
@@ -33,21 +32,12 @@ class DriverSeat:
             SeatTaken: Somebody else has it; says who, and under which journal.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{cluster_id}.driver"
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._refuse(cluster_id)
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"process {os.getpid()} under journal {journal}".encode(), 0)
-
-    def _refuse(self, cluster_id: str) -> NoReturn:
-        holder = os.pread(self._descriptor, 4096, 0).decode(errors="replace") or "another process"
-        os.close(self._descriptor)
-        told = f"cluster {cluster_id} is driven by {holder}: name that journal, or wait for its end"
-        raise SeatTaken(told, retriable=False)
+            self._lock = LockedFile(folder / f"{cluster_id}.driver", f"process {os.getpid()} under journal {journal}")
+        except FileTaken as taken:
+            told = f"cluster {cluster_id} is driven by {taken}: name that journal, or wait for its end"
+            raise SeatTaken(told, retriable=False) from None
 
     def leave(self) -> None:
-        """Give it back. The file stays: a name that goes away could be locked twice."""
-        os.close(self._descriptor)
+        """Give it back."""
+        self._lock.leave()

@@ -310,7 +310,7 @@ class Election:
             if ours and scene.registration is not None and not await self._deregister(scene.registration):
                 again_in = MENDED_WITHIN_S if again_in is None else min(again_in, MENDED_WITHIN_S)
             # Not `wait_for`: up to Python 3.11 it swallows a cancellation that comes together with the event, and
-            # whoever resigned would stand again.
+            # a candidate that resigned would stand again.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(again_in):
                     await self._changed.wait()
@@ -319,7 +319,7 @@ class Election:
         """Watch and read all that decides."""
         for path in (znodes.CONTROLLER, self._path, znodes.MIGRATION):
             await self._client.exists(path, watch=True)
-        # The epoch comes first: whoever is elected while this is read makes our multi fail on its version.
+        # The epoch comes first: if another is elected while this is read, our multi fails on the epoch's version.
         paths = (znodes.CONTROLLER_EPOCH, znodes.CONTROLLER, self._path, znodes.MIGRATION)
         (epoch, controller, registration, migration), _ = await self._client.get_many(paths)
         if epoch is None:
@@ -351,7 +351,7 @@ class Election:
         return self._controller_in_the_way(scene, stale=stale)
 
     def _id_taken(self, registration: Znode) -> str:
-        """Name who has our id: a broker that lives, or a process of ours whose session may not have ended yet."""
+        """Say what holds our id: a live broker, or a process of ours whose session may not have ended yet."""
         id_ = self._registration.id
         session = f"session 0x{registration.owner:x}"
         try:

@@ -30,6 +30,7 @@ from shunter.drivers.admin.protocol import AdminClient, SettingsDenied
 from shunter.drivers.claimants import ClusterClaimed
 from shunter.drivers.journals import JournalBusy, JournalFenced, JournalRestored, JournalUnusable
 from shunter.drivers.seams import ProcessClock
+from shunter.drivers.whole_calls import to_its_end
 from shunter.errors import DriverError
 from shunter.model.execution import Command, ExecutionOptions, JournalEntry, MoveOrder
 from shunter.model.notice import Notice
@@ -37,9 +38,9 @@ from shunter.model.notice import Notice
 Answer = TypeVar("Answer")
 
 BUSY_S = 1.0
-"""How long a journal that is locked is left alone."""
+"""How long to wait before a locked journal is tried again."""
 HELD_MS = 5_000
-"""How long it is believed that the lease is ours without looking: well within what it lasts."""
+"""How long the lease counts as ours without looking again: well within its duration."""
 RENEW_S = 4.0
 """How often the lease is renewed when nothing is written."""
 
@@ -73,11 +74,11 @@ class Claim(Protocol):
 
 
 class ExecutorEnded(DriverError):
-    """What was asked for was not looked at any more."""
+    """The executor ended before it looked at what was asked."""
 
 
 def refused(error: DriverError, batch_id: int = 0) -> ev.JournalRefused:
-    """What it means for an executor that it lost its journal, or its claim."""
+    """The event that tells the core that the journal or the claim was lost."""
     if isinstance(error, JournalFenced | ClusterClaimed):
         kind = ev.Fatal.TAKEN
     else:
@@ -113,8 +114,8 @@ class ExecutionDriver:
         self._tasks: set[asyncio.Task[None]] = set()
         self._bug: BaseException | None = None
 
-    def post(self, cause: str, event: ev.Event) -> None:
-        """Hand an event to the core."""
+    def post(self, event: ev.Event, cause: str) -> None:
+        """Hand an event to the core. `cause` names what it came from."""
         self._queue.put_nowait((cause, event))
 
     def backlog(self) -> int:
@@ -139,7 +140,7 @@ class ExecutionDriver:
         token = self._last_token
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting[token] = answer
-        self.post(cause, make(token))
+        self.post(make(token), cause)
         return await answer
 
     async def submit(self, plan_id: str, moves: Sequence[MoveOrder], options: ExecutionOptions) -> PlanReply:
@@ -155,11 +156,11 @@ class ExecutionDriver:
         return reply
 
     async def with_journal(self, work: Callable[[], Answer]) -> Answer:
-        """Do something with the journal in a thread, when nobody else does; again while others keep it locked."""
+        """Do something with the journal in a thread, one at a time; try again while other processes keep it locked."""
         while True:
             try:
                 async with self._journal_lock:
-                    return await asyncio.to_thread(work)
+                    return await to_its_end(work)
             except JournalRestored as error:
                 self._listener(Notice("journal-restored", "", str(error)))
                 continue
@@ -231,13 +232,13 @@ class ExecutionDriver:
         return ev.JournalWritten(batch.batch_id)
 
     async def _hold(self, work: Callable[[], None]) -> None:
-        """Do what shows that the lease is ours, and remember since when that is known."""
+        """Do something that fails if the lease is not ours, and remember when it was ours."""
         began_ms = self.clock.now_ms()
         await self.with_journal(work)
         self._held_ms = began_ms
 
     async def _check(self, *, written: bool) -> ev.JournalRefused | None:
-        """See that the lease is still ours before anything is asked for; a write of this turn has shown it."""
+        """See that the lease is still ours before anything is asked for; `written`: a write of this turn has shown it."""
         try:
             await self._still_ours(known=written)
         except DriverError as error:
@@ -245,9 +246,9 @@ class ExecutionDriver:
         return None
 
     async def _still_ours(self, *, known: bool = False) -> None:
-        """See that the lease is ours now; also between the requests that one of the core's comes to, for they take long.
+        """See that the lease is ours now. Also called between the requests of one change of settings, which take long.
 
-        If the process stood still since it was seen, the lease may be another's by now: then it is looked at again.
+        If the process stood still since the lease was seen, another may have it by now: then it is looked at again.
 
         Raises:
             JournalFenced: somebody else drives.
@@ -274,11 +275,11 @@ class ExecutionDriver:
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A question that ended in an error of ours would be waited for in vain: the executor ends with it."""
+        """End the executor if one of its questions ended in a bug of ours: the core would wait for the answer for ever."""
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             self._bug = task.exception()
-            self.post("bug", ev.TimePassed())
+            self.post(ev.TimePassed(), "bug")
 
     async def _request(self, request: Request) -> None:
         cause = f"request-{request.request_id}"
@@ -287,7 +288,7 @@ class ExecutionDriver:
         except DriverError as error:
             denied = error.settings if isinstance(error, SettingsDenied) else ()
             event = ev.AdminFailed(request.request_id, type(request).__name__, str(error), error.retriable, denied)
-        self.post(cause, event)
+        self.post(event, cause)
 
     async def _ask_admin(self, request: Request) -> ev.Event:
         match request:
@@ -308,7 +309,7 @@ class ExecutionDriver:
         except DriverError as error:
             settings = read.keys if isinstance(read, ReadSettings) else ()
             event = ev.AdminFailed(0, what, str(error), error.retriable, settings)
-        self.post(what, event)
+        self.post(event, what)
 
     async def _look(self, read: Read) -> ev.Event:
         asked_at_ms, began = self.clock.now_ms(), self.clock.processor_s()
@@ -337,7 +338,7 @@ class ExecutionDriver:
             try:
                 await self.with_journal(lambda: self._journal.renew(self.clock.now_ms()))
             except DriverError as error:
-                self.post("lease", refused(error))
+                self.post(refused(error), "lease")
                 return
 
 

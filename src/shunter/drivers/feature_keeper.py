@@ -73,12 +73,15 @@ class FeatureKeeper:
         async def decide() -> list[Operation]:
             found = await self._client.get(znodes.FEATURE)
             kept = None if found is None else decode_features(found.data)
-            if kept is None or not kept.enabled:
+            protocol = self._protocol()
+            # `keep` may not have been here yet: an update finds what it will leave.
+            valid = kept if protocol is None else kept_valid(kept, protocol)
+            if valid is None or not valid.enabled:
                 raise RequestRejected(ErrorCode.INVALID_REQUEST, "Feature versioning system is disabled.")
-            levels, told = update_features(kept.levels, updates, brokers)
+            levels, told = update_features(valid.levels, updates, brokers)
             results.clear()
             results.update(told)
-            return [] if validate_only else _written(found, kept, FinalizedFeatures(kept.layout, True, levels))
+            return [] if validate_only else _written(found, kept, FinalizedFeatures(valid.layout, True, levels))
 
         await self._store.amend(decide)
         return results

@@ -6,7 +6,7 @@ import resource
 from typing import NamedTuple
 
 SPARE_FILES = 1_024
-"""For brokers' connections to us, ours to brokers (one, and up to four more for what is passed on), ZooKeeper, logs."""
+"""Files kept for brokers' connections to us, ours to each broker (one, and up to four for requests passed on), ZooKeeper, logs."""
 LEAST_CONNECTIONS = 16
 
 

@@ -1,4 +1,4 @@
-"""What secures one listener of ours: TLS for whoever comes, and a login."""
+"""What secures one listener of ours: TLS, and a login."""
 
 from __future__ import annotations
 
@@ -55,24 +55,24 @@ class ListenerGate:
 
     @property
     def asks(self) -> bool:
-        """Whether it costs us something until we know who comes."""
+        """Whether a TLS handshake or a login comes first, and costs us something before we know the client."""
         return self.security.protocol is not SecurityProtocol.PLAINTEXT
 
     @property
     def tls(self) -> ssl.SSLContext | None:
-        """For whoever comes; None where no TLS is spoken."""
+        """For connections to this listener; None where it does not speak TLS."""
         return None if self._tls is None else self._tls.server
 
     def login(self) -> Login | None:
-        """Begin somebody's login; None where nobody logs in."""
+        """Begin a connection's login; None where this listener asks for none."""
         sasl = self.security.sasl
         return None if sasl is None else Login(sasl, self._credential_of, self._validator)
 
     def principal(self, tls_object: Any) -> Principal:
-        """Tell who comes, by the certificate that was shown; nobody where it does not say who logs in.
+        """Tell whose certificate was shown; ANONYMOUS without TLS, and where SASL is to tell it.
 
         Raises:
-            FormatError: its subject belongs to nobody.
+            FormatError: no rule makes a principal of its subject.
         """
         if self._tls is None or self.security.sasl is not None:
             return ANONYMOUS

@@ -44,8 +44,8 @@ class GroupMember:
         Args:
             client: An Admin client of kafka-python.
             group: Its name.
-            told: What others are to see of us.
-            session_ms: Who is not heard of for so long is left out.
+            told: What the coordinator is to show of us.
+            session_ms: The coordinator removes a member that it has not heard of for so long.
         """
         self._client = client
         self.group = group
@@ -55,7 +55,7 @@ class GroupMember:
         self.generation = -1
 
     def _ask(self, make: Callable[[], Any], *, within_ms: int | None = None) -> Any:
-        """Ask the coordinator; what it answers is looked at by the caller, but for that it is not the coordinator."""
+        """Ask the coordinator. The caller looks at the answer's error; only "not the coordinator" is dealt with here."""
         response = self._client._manager.run(self._send, make(), within_ms)  # noqa: SLF001
         error = kafka_errors.for_code(getattr(response, "error_code", 0))
         if error in _MOVED:

@@ -23,7 +23,7 @@ class _Waiter(NamedTuple):
 
 
 class _Line:
-    """Those who wait, by address; and how many may begin now."""
+    """Connections that wait, by address; and how many may begin now."""
 
     def __init__(self, per_second: int, now: float) -> None:
         self._rings: OrderedDict[str, deque[_Waiter]] = OrderedDict()
@@ -50,7 +50,7 @@ class _Line:
         self._rings.setdefault(address, deque()).append(waiter)
 
     def __bool__(self) -> bool:
-        """Whether somebody still waits; whoever has gone is forgotten."""
+        """Whether a connection still waits; those that are gone are forgotten."""
         while self._rings:
             address, ring = next(iter(self._rings.items()))
             while ring and (ring[0].future.done() or ring[0].gone()):
@@ -87,7 +87,7 @@ class Handshakes:
         self._timers: dict[bool, asyncio.TimerHandle] = {}
 
     async def turn(self, address: str, gone: Callable[[], bool]) -> None:
-        """Wait for the turn of somebody from an address; whoever is gone uses no turn, and need not wait."""
+        """Wait for the turn of a connection from this address; one that is `gone` uses no turn, and need not wait."""
         of_brokers = self._registered(address)
         line = self._lines[of_brokers]
         if not line and line.take(self._now()):
@@ -98,7 +98,7 @@ class Handshakes:
         await waiter
 
     def close(self) -> None:
-        """Let nobody begin any more."""
+        """Let no more handshakes begin."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

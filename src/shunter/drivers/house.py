@@ -58,7 +58,7 @@ class House:
         self.desk.wake()
 
     def pressed_for(self, share: Share) -> bool:
-        """Whether requests of somebody wait because of answers, of everybody's or of its own, that nobody reads."""
+        """Whether this client's requests wait because answers, its own or those of all clients, are not read."""
         return self.pressed or (share.answers.full and self.desk.waits(share))
 
     async def decode(self, frame: bytes, peer: str, *, broker: bool) -> ParsedRequest:
@@ -100,6 +100,16 @@ class House:
         """Let a socket be read before those that wait for their turn."""
         if self._selector is not None:
             self._selector.set_forward(fd)
+
+    def set_aside(self, fd: int) -> None:
+        """Let nobody come in by a listening socket while brokers have us for themselves."""
+        if self._selector is not None:
+            self._selector.set_aside(fd)
+
+    def forget_door(self, fd: int) -> None:
+        """A listening socket is closed."""
+        if self._selector is not None:
+            self._selector.forget(fd)
 
     def forget(self, fd: int, guest: Guest) -> None:
         """A connection is closed."""

@@ -20,7 +20,7 @@ _TAIL_BYTES = 1_000_000
 
 
 class JournalCopy:
-    """The copy beside one journal. It helps, and hinders nobody: where it can't be written, the journal goes on."""
+    """The copy beside one journal. Where it can't be written, the journal goes on without it."""
 
     def __init__(self, journal: Path) -> None:
         """Name it; nothing is read yet."""

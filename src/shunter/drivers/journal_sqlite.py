@@ -31,6 +31,7 @@ from shunter.drivers.journals import (
     Presence,
     this_process,
 )
+from shunter.drivers.sqlite_batches import make_tables, whole_batch
 from shunter.errors import DriverError, FormatError
 from shunter.formats.journal import READABLE, VERSION, JournalRow, decode_line, encode_line
 from shunter.model.execution import JournalEntry, LeaseHolder
@@ -48,7 +49,7 @@ CREATE TABLE IF NOT EXISTS orders (
 
 
 class SqliteJournal:
-    """One journal file. Not thread-safe: one thread at a time, as `asyncio.to_thread` under a lock does."""
+    """One journal file. Not thread-safe: one thread at a time, as `to_its_end` under a lock does."""
 
     def __init__(
         self,
@@ -81,10 +82,8 @@ class SqliteJournal:
             self._connection = _open_file(path) if database is None else database
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=FULL")
-            with self._transaction():
-                for statement in _SCHEMA.split(";\n"):
-                    if statement.strip():
-                        self._connection.execute(statement)
+            with whole_batch(self._connection):
+                make_tables(self._connection, _SCHEMA)
                 if not self._connection.execute("SELECT 1 FROM entries LIMIT 1").fetchone():
                     # New, or torn before anything was ever answered: a journal that says nothing is a new one.
                     self._connection.execute("INSERT OR IGNORE INTO about VALUES ('version', ?)", (str(VERSION),))
@@ -109,15 +108,15 @@ class SqliteJournal:
         """A journal that is gone while its copy is there was lost, or moved away for being damaged: it is made anew."""
         entries = () if self._copy is None else self._copy.read()
         rows = [encode_line(entry) for entry in entries]
-        with self._guarded(), self._transaction():
+        with self._guarded(), whole_batch(self._connection):
             if not rows or self._connection.execute("SELECT 1 FROM entries LIMIT 1").fetchone():
                 return  # Nothing is to be made, or somebody else was quicker.
             self._connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
             self._connection.execute("INSERT OR REPLACE INTO about VALUES ('rebuilt', ?)", (str(len(rows)),))
 
     def take_rebuilt(self) -> int:
-        """How many entries came from the copy, for the file was not there; told once, whoever made it anew."""
-        with self._guarded(), self._transaction():
+        """How many entries came from the copy because the file was gone; told once, whichever process made it anew."""
+        with self._guarded(), whole_batch(self._connection):
             row = self._connection.execute("SELECT value FROM about WHERE name = 'rebuilt'").fetchone()
             self._connection.execute("DELETE FROM about WHERE name = 'rebuilt'")
         return 0 if row is None else int(row[0])
@@ -137,7 +136,7 @@ class SqliteJournal:
         entries = [
             decode_line(JournalRow(sequence, body, None), self.version, str(self.path)) for sequence, body in rows
         ]
-        with self._transaction():
+        with whole_batch(self._connection):
             columns = {row[1] for row in self._connection.execute("PRAGMA table_info(entries)")}
             if "checksum" not in columns:
                 self._connection.execute("ALTER TABLE entries ADD COLUMN checksum INTEGER")
@@ -149,17 +148,6 @@ class SqliteJournal:
                 )
             self._connection.execute("UPDATE about SET value = ? WHERE name = 'version'", (str(VERSION),))
         self.version = VERSION
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._connection.execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(sqlite3.DatabaseError):
-                self._connection.execute("ROLLBACK")
-            raise
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -176,18 +164,21 @@ class SqliteJournal:
             return JournalBusy(f"{self.path} is locked by another process: {error}", retriable=True)
         return JournalUnusable(f"{self.path}: can't be used: {error}{_way_out(error, self.path)}", retriable=False)
 
-    def load(self) -> tuple[JournalEntry, ...]:
-        """Read all entries.
+    def load(self, after: int = 0) -> tuple[JournalEntry, ...]:
+        """Read all entries after the one of this sequence.
 
         Raises:
             JournalDamaged: an entry is damaged or missing; carries those before it.
         """
         readable: list[JournalEntry] = []
         try:
-            rows = self._connection.execute("SELECT sequence, body, checksum FROM entries ORDER BY sequence")
+            rows = self._connection.execute(
+                "SELECT sequence, body, checksum FROM entries WHERE sequence > ? ORDER BY sequence", (after,)
+            )
             for sequence, body, checksum in rows:
-                if sequence != len(readable) + 1:
-                    raise FormatError(str(self.path), f"entry {len(readable) + 1} is missing")
+                due = after + len(readable) + 1
+                if sequence != due:
+                    raise FormatError(str(self.path), f"entry {due} is missing")
                 row = JournalRow(int(sequence), str(body), checksum)
                 readable.append(decode_line(row, self.version, str(self.path)))
         except sqlite3.DatabaseError as error:
@@ -212,7 +203,7 @@ class SqliteJournal:
         """
         rows = [encode_line(entry) for entry in entries]
         self._still_there()
-        with self._guarded(), self._transaction():
+        with self._guarded(), whole_batch(self._connection):
             self._renew(now_ms)
             self._connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
         self._last_sequence = max(self._last_sequence, *(row.sequence for row in rows))
@@ -229,7 +220,7 @@ class SqliteJournal:
         Raises:
             JournalHeld: another executor has it, and it is neither expired nor of a dead process on this host.
         """
-        with self._guarded(), self._transaction():
+        with self._guarded(), whole_batch(self._connection):
             holder = self._holder()
             if holder is not None and holder.owner != self.owner and not self._presence.lapsed(holder, now_ms):
                 raise JournalHeld(str(self.path), holder)
@@ -247,7 +238,7 @@ class SqliteJournal:
             JournalFenced: somebody else has it.
         """
         self._still_there()
-        with self._guarded(), self._transaction():
+        with self._guarded(), whole_batch(self._connection):
             self._renew(now_ms)
 
     def check(self) -> None:
@@ -314,7 +305,7 @@ class SqliteJournal:
             self._copy.make_whole(self._rows())
 
     def _still_whole(self) -> None:
-        """See that nobody cut the file off or wrote over it: SQLite goes on with what it remembers, and nobody else can read it.
+        """See that the file was not cut off or written over: SQLite goes on with what it remembers, and no other process can read it.
 
         Raises:
             JournalRestored: it was damaged, and is whole again: try again.
@@ -346,17 +337,17 @@ class SqliteJournal:
         raise JournalRestored(f"{told}: it was written again, whole", retriable=True)
 
     def _reads_whole(self) -> bool:
-        """Whether somebody else finds every entry in the file as it was written."""
+        """Whether somebody else finds every entry in the file as it was written, and the tables beside them whole."""
         try:
             with contextlib.closing(_open_file(self.path)) as fresh:
                 rows = fresh.execute("SELECT sequence, body, checksum FROM entries ORDER BY sequence")
                 found = sum(JournalRow(*row).fits for row in rows)
-                fresh.execute("SELECT * FROM lease").fetchall()
+                whole = fresh.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
         except sqlite3.DatabaseError as error:
             return _is_locked(error)  # Somebody works on it; the next look tells.
         except (TypeError, AttributeError):
             return False  # What stands there is no text any more.
-        return found >= self._last_sequence
+        return whole and found >= self._last_sequence
 
     def _remembered(self) -> list[JournalRow] | None:
         """All entries that were ever written, as SQLite remembers them or as the copy has them; None: neither has all."""
@@ -369,7 +360,7 @@ class SqliteJournal:
         return [encode_line(entry) for entry in copied] if len(copied) == last else None
 
     def _write_anew(self, database: sqlite3.Connection, rows: Sequence[JournalRow]) -> None:
-        """Write a journal of these entries that we drive. Orders that nobody has answered are not in it."""
+        """Write a journal of these entries that we drive. Orders without an answer are not in it."""
         database.execute("BEGIN IMMEDIATE")
         for statement in _SCHEMA.split(";\n"):
             if statement.strip():
@@ -390,11 +381,11 @@ class SqliteJournal:
 
     def release(self) -> None:
         """Give the lease back, if it is ours."""
-        with self._guarded(), self._transaction():
+        with self._guarded(), whole_batch(self._connection):
             self._connection.execute("DELETE FROM lease WHERE owner = ?", (self.owner,))
 
     def holder(self, now_ms: int) -> LeaseHolder | None:
-        """Who drives the journal now; None when nobody does."""
+        """Which executor drives the journal now; None when none does."""
         with self._guarded():
             holder = self._holder()
         return None if holder is None or self._presence.lapsed(holder, now_ms) else holder
@@ -404,16 +395,16 @@ class SqliteJournal:
         return None if row is None else LeaseHolder(str(row[0]), str(row[1]), int(row[2]), int(row[3]))
 
     def order(self, kind: str, document: object, now_ms: int) -> int:
-        """Ask something of whoever drives the journal; returns the order's number."""
+        """Ask something of the executor that drives the journal; returns the order's number."""
         body = orjson.dumps(document).decode()
-        with self._guarded(), self._transaction():
+        with self._guarded(), whole_batch(self._connection):
             row = self._connection.execute(
                 "INSERT INTO orders (at_ms, kind, body) VALUES (?, ?, ?) RETURNING number", (now_ms, kind, body)
             ).fetchone()
         return int(row[0])
 
     def orders(self) -> tuple[OrderRow, ...]:
-        """Orders that nobody has answered, in the order in which they came."""
+        """Orders without an answer, in the order in which they came."""
         with self._guarded():
             rows = self._connection.execute(
                 "SELECT number, at_ms, kind, body, answer FROM orders WHERE answer IS NULL ORDER BY number"
@@ -422,7 +413,7 @@ class SqliteJournal:
 
     def answer(self, number: int, text: str) -> None:
         """Answer an order."""
-        with self._guarded(), self._transaction():
+        with self._guarded(), whole_batch(self._connection):
             self._connection.execute("UPDATE orders SET answer = ? WHERE number = ?", (text, number))
 
     def answer_to(self, number: int) -> str | None:
@@ -432,8 +423,8 @@ class SqliteJournal:
         return None if row is None or row[0] is None else str(row[0])
 
     def withdraw(self, number: int, now_ms: int) -> bool:
-        """Take back an order that nobody has answered, if nobody drives the journal; says whether that is done."""
-        with self._guarded(), self._transaction():
+        """Take back an order without an answer, if no executor drives the journal; says whether that is done."""
+        with self._guarded(), whole_batch(self._connection):
             holder = self._holder()
             if holder is not None and not self._presence.lapsed(holder, now_ms):
                 return False
@@ -461,7 +452,7 @@ def _shape(path: Path) -> tuple[int, int]:
 
 
 def _is_replaceable(path: Path, ours: Sequence[JournalRow]) -> bool:
-    """Whether a file is what a shell made that looked for the journal meanwhile: empty, or of its copy; and nobody's."""
+    """Whether this is only what a shell made that looked for the journal meanwhile: empty or from its copy, without a lease."""
     try:
         with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
             found = database.execute("SELECT sequence, checksum FROM entries ORDER BY sequence").fetchall()

@@ -176,17 +176,18 @@ class TopicJournal:
             seen.answers[int(rest)] = value.decode()
             seen.orders.pop(int(rest), None)
 
-    def load(self) -> tuple[JournalEntry, ...]:
-        """Read all entries.
+    def load(self, after: int = 0) -> tuple[JournalEntry, ...]:
+        """Read all entries after the one of this sequence.
 
         Raises:
             JournalDamaged: an entry is damaged or missing; carries those before it.
         """
         self._guarded("reading", self._catch_up)
         readable: list[JournalEntry] = []
-        for sequence in sorted(self._seen.rows):
-            if sequence != len(readable) + 1:
-                raise JournalDamaged(self._place, f"entry {len(readable) + 1} is missing", tuple(readable))
+        for sequence in sorted(each for each in self._seen.rows if each > after):
+            due = after + len(readable) + 1
+            if sequence != due:
+                raise JournalDamaged(self._place, f"entry {due} is missing", tuple(readable))
             try:
                 readable.append(decode_line(self._seen.rows[sequence], VERSION, self._place))
             except FormatError as error:
@@ -225,7 +226,7 @@ class TopicJournal:
             raise
 
     def acquire(self, now_ms: int) -> None:
-        """Take the lease, and fence whoever had it.
+        """Take the lease, and fence the executor that had it.
 
         Raises:
             JournalHeld: another executor has it, and it is neither expired nor of a dead process on this host.
@@ -271,13 +272,13 @@ class TopicJournal:
                 self._guarded("releasing", lambda: self._write([(LEASE_KEY, None)]))
 
     def holder(self, now_ms: int) -> LeaseHolder | None:
-        """Who drives the journal now; None when nobody does."""
+        """Which executor drives the journal now; None when none does."""
         self._guarded("reading", self._catch_up)
         lease = self._seen.lease
         return None if lease is None or self._presence.lapsed(lease, now_ms) else lease
 
     def order(self, kind: str, document: object, now_ms: int) -> int:
-        """Ask something of whoever drives the journal; returns the order's number, which is its offset."""
+        """Ask something of the executor that drives the journal; returns the order's number, which is its offset."""
         value = orjson.dumps({"kind": kind, "body": orjson.dumps(document).decode(), "at_ms": now_ms})
 
         def send() -> int:
@@ -290,7 +291,7 @@ class TopicJournal:
         return self._guarded("ordering through", send)
 
     def orders(self) -> tuple[OrderRow, ...]:
-        """Orders that nobody has answered, in the order in which they came."""
+        """Orders without an answer, in the order in which they came."""
         self._guarded("reading", self._catch_up)
         return tuple(self._seen.orders[number] for number in sorted(self._seen.orders))
 
@@ -309,9 +310,9 @@ class TopicJournal:
         return self._seen.answers.get(number)
 
     def withdraw(self, number: int, now_ms: int) -> bool:
-        """Take back an order that nobody has answered, if nobody drives the journal; says whether that is done.
+        """Take back an order without an answer, if no executor drives the journal; says whether that is done.
 
-        Kafka has no compare-and-set: who takes the journal at this very moment may still see the order.
+        Kafka has no compare-and-set: an executor that takes the journal at this very moment may still see the order.
         """
         key = self._seen.order_keys.get(number)
         if self.holder(now_ms) is not None or key is None or number not in self._seen.orders:

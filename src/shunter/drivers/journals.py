@@ -1,4 +1,4 @@
-"""What every journal has in common: who may drive it, what is wrong with it, what other shells ask through it."""
+"""What every journal has in common: the lease of the executor that drives it, its errors, other shells' orders to it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from shunter.core.wording import counted
 from shunter.errors import DriverError, FormatError
 from shunter.model.execution import JournalEntry, LeaseHolder
 
 LEASE_MS = 15_000
-"""A lease that was not renewed for so long is another's for the taking."""
+"""Another executor may take a lease that was not renewed for so long."""
 
 
 class JournalDamaged(FormatError):
@@ -19,7 +20,11 @@ class JournalDamaged(FormatError):
 
     def __init__(self, place: str, rule: str, readable: tuple[JournalEntry, ...]) -> None:
         self.readable = readable
-        told = f"; {len(readable)} entries can still be read" if readable else "; nothing of it can be read"
+        told = (
+            f"; {counted(len(readable), 'entry', 'entries')} can still be read"
+            if readable
+            else "; nothing of it can be read"
+        )
         super().__init__(place, rule + told)
 
 
@@ -60,8 +65,8 @@ class OrderRow(NamedTuple):
 class LeasedJournal(Protocol):
     """A journal that one process drives at a time. Calls block; each raises `DriverError`."""
 
-    def load(self) -> tuple[JournalEntry, ...]:
-        """All entries; `JournalDamaged` if one is damaged or missing."""
+    def load(self, after: int = 0) -> tuple[JournalEntry, ...]:
+        """All entries after the one of this sequence; `JournalDamaged` if one of them is damaged or missing."""
         ...
 
     def append(self, entries: Sequence[JournalEntry], now_ms: int) -> None:
@@ -77,7 +82,7 @@ class LeasedJournal(Protocol):
         ...
 
     def check(self) -> None:
-        """`JournalFenced` if another has the lease."""
+        """See that the lease is ours; `JournalFenced` if another has it."""
         ...
 
     def release(self) -> None:
@@ -85,15 +90,15 @@ class LeasedJournal(Protocol):
         ...
 
     def holder(self, now_ms: int) -> LeaseHolder | None:
-        """Who drives it now."""
+        """Which executor drives it now."""
         ...
 
     def order(self, kind: str, document: object, now_ms: int) -> int:
-        """Ask something of whoever drives it; returns the order's number."""
+        """Ask something of the executor that drives it; returns the order's number."""
         ...
 
     def orders(self) -> tuple[OrderRow, ...]:
-        """Orders that nobody has answered, in the order in which they came."""
+        """Orders without an answer, in the order in which they came."""
         ...
 
     def answer(self, number: int, text: str) -> None:
@@ -105,16 +110,16 @@ class LeasedJournal(Protocol):
         ...
 
     def withdraw(self, number: int, now_ms: int) -> bool:
-        """Take back an order that nobody has answered, if nobody drives the journal; says whether that is done."""
+        """Take back an order without an answer, if no executor drives the journal; says whether that is done."""
         ...
 
     def close(self) -> None:
-        """Let go of it; the lease stays as it is."""
+        """Close the journal; the lease stays as it is."""
         ...
 
 
 class Presence(NamedTuple):
-    """Where a process runs and as what; `alive` tells whether a process of the same host still is."""
+    """The host and the number of a process; `alive` tells whether a process of the same host still runs."""
 
     host: str
     process: int

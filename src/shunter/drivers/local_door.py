@@ -1,4 +1,4 @@
-"""A door for commands on the same host: a UNIX socket whose file says who may knock, and whose kernel says who does.
+"""How commands on the same host reach the service: a UNIX socket. Its file's mode says who may ask, the kernel who asks.
 
 One request and one answer for each connection, each a line of JSON.
 """
@@ -22,6 +22,8 @@ from shunter.errors import DriverError
 MOST_BYTES = 64 * 1024 * 1024
 """An answer is at most so long: the moves of a great plan."""
 ASKED_WITHIN_S = 10.0
+MOST_PATH = 107
+"""Linux has room for so many bytes and a zero (`sun_path`, unix(7))."""
 
 Answering = Callable[[Any, str], Awaitable[Any]]
 """(request, the user's name) to the answer."""
@@ -29,7 +31,7 @@ Answering = Callable[[Any, str], Awaitable[Any]]
 
 @contextlib.asynccontextmanager
 async def open_door(path: Path, answering: Answering) -> AsyncIterator[None]:
-    """Answer whoever may open the socket's file: its owner alone. Pre: nobody else serves from this folder.
+    """Answer requests that come by this socket, whose file only its owner may open. Pre: no other process serves this folder.
 
     Raises:
         DriverError: the socket can't be made there.
@@ -44,6 +46,9 @@ async def open_door(path: Path, answering: Answering) -> AsyncIterator[None]:
                 await writer.drain()
         writer.close()
 
+    if len(os.fsencode(path)) > MOST_PATH:
+        rule = f"a socket's path has at most {MOST_PATH} bytes: name a shorter --state-dir"
+        raise DriverError(f"{path}: has {len(os.fsencode(path))} bytes, and {rule}", retriable=False)
     try:
         await asyncio.to_thread(path.unlink, missing_ok=True)
         made = os.umask(0o177)
@@ -77,10 +82,14 @@ async def ask_at_door(path: Path, request: object, within_s: float = 60.0) -> An
         DriverError: nobody serves there, we are not let in, or there is no answer.
     """
     try:
+        asked = orjson.dumps(request) + b"\n"
+    except TypeError as error:  # The command line had bytes that are no UTF-8.
+        raise DriverError(f"this can't be asked: {error}", retriable=False) from error
+    try:
         async with asyncio.timeout(within_s):
             reader, writer = await asyncio.open_unix_connection(path, limit=MOST_BYTES)
             try:
-                writer.write(orjson.dumps(request) + b"\n")
+                writer.write(asked)
                 line = await reader.readline()
             finally:
                 writer.close()

@@ -24,7 +24,7 @@ from shunter.wire.sasl import SaslRefused, ScramServer, check_plain, read_bearer
 _LOG = logging.getLogger(__name__)
 
 FAILED_SECONDS = 0.1
-"""How long whoever failed waits for being told (`connection.failed.authentication.delay.ms`)."""
+"""The answer to a failed login is held back for so long (`connection.failed.authentication.delay.ms`)."""
 _NONCE_BYTES = 24
 
 CredentialOf = Callable[[str, str], Awaitable[ScramCredential | None]]
@@ -87,7 +87,7 @@ class Login:
 
     @property
     def expired(self) -> bool:
-        """Whether whoever logged in has to do it again."""
+        """Whether the session is over: the client has to log in again."""
         return self.ends_at is not None and time.monotonic() > self.ends_at
 
     def begins_again(self, api_key: int) -> bool:

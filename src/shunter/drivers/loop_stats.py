@@ -45,7 +45,9 @@ class LoopStats:
     def handled(self, event: str, seconds: float, queue_depth: int) -> None:
         """Count one handled event."""
         self.count += 1
-        self.events.setdefault(event, Durations()).add(seconds)
+        if event not in self.events:
+            self.events[event] = Durations()
+        self.events[event].add(seconds)
         self.handling_s += seconds
         self.queue_depth = queue_depth
         self.longest_s = max(self.longest_s, seconds)

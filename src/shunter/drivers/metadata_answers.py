@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 from shunter.core.controller.state import ClusterView, TopicState
@@ -45,6 +46,8 @@ class MetadataAnswers:
 
     def __init__(self, moment: Callable[[], int]) -> None:
         self._moment = moment
+        self.give_way: Callable[[], Awaitable[None]] = partial(asyncio.sleep, 0)
+        """Lets others have a turn."""
         self._pieces: dict[Audience, MetadataPieces] = {}
         self._whole: dict[Audience, tuple[int, Topics]] = {}
         self._building: dict[Audience, _Building] = {}
@@ -77,7 +80,7 @@ class MetadataAnswers:
                 continue
             found[name] = b"".join(pieces.topic(topic, _failed_of(view, name)))
             if time.perf_counter() >= turn_ends:
-                await asyncio.sleep(0)
+                await self.give_way()
                 pieces = self._at_hand(view, audience)
                 turn_ends = time.perf_counter() + TURN_SECONDS
         return found
@@ -110,7 +113,7 @@ class MetadataAnswers:
             for piece in pieces.topic(topic, _failed_of(view, name)):
                 found.append(piece)
                 if time.perf_counter() >= turn_ends:
-                    await asyncio.sleep(0)
+                    await self.give_way()
                     pieces = self._at_hand(view, audience)
                     turn_ends = time.perf_counter() + TURN_SECONDS
         pieces.forget(view.topics.keys())

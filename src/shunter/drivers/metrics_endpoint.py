@@ -1,4 +1,4 @@
-"""Metrics and probes over HTTP: GET /metrics, /ready and /health, one answer to a connection, nothing else.
+"""Metrics and probes over HTTP: GET /metrics, /status, /ready and /health, one answer to a connection, nothing else.
 
 It is on the loopback unless clients have to show a certificate; reading is all that anybody can do here. It runs on the event loop whose numbers it tells, so that they are read between two events and need no lock.
 """
@@ -22,7 +22,7 @@ class MetricsEndpoint:
 
     `prepare` may take its time before each page of metrics. `failure` says why the process has to end; None while every
     task of it lives. `may_read` judges a token, where one has to be shown; None: nobody has to. /health is for everybody,
-    since whoever probes it has no token.
+    since whoever probes it has no token. `status` gives a few figures as JSON; None: there is no /status.
     """
 
     def __init__(
@@ -32,12 +32,14 @@ class MetricsEndpoint:
         prepare: Callable[[], Awaitable[None]] | None = None,
         failure: Callable[[], BaseException | None] = lambda: None,
         may_read: Callable[[str], bool] | None = None,
+        status: Callable[[], bytes] | None = None,
     ) -> None:
         self._render = render
         self._prepare = prepare
         self._ready = ready
         self._failure = failure
         self._may_read = may_read
+        self._status = status
         self._server: asyncio.Server | None = None
 
     async def start(self, port: int, host: str = LOOPBACK, tls: ssl.SSLContext | None = None) -> int:
@@ -96,6 +98,8 @@ class MetricsEndpoint:
             failure = self._failure()
             page = b"alive\n" if failure is None else f"a task has ended, and the process ends: {failure}\n".encode()
             return "200 OK" if failure is None else "503 Service Unavailable", "text/plain; charset=utf-8", page
+        if path == b"/status" and self._status is not None:
+            return "200 OK", "application/json", self._status()
         if path != b"/metrics":
             told = b"metrics are at /metrics, readiness is at /ready, liveness is at /health\n"
             return "404 Not Found", "text/plain", told

@@ -8,7 +8,7 @@ import ssl
 import subprocess
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import orjson
 
@@ -16,6 +16,10 @@ from shunter.errors import DriverError
 from shunter.model.service import HistoryEvent, Notifier, NotifierKind
 
 WITHIN_S = 10.0
+MOST_VARIABLE = 30_000
+"""Characters, of at most four bytes each."""
+_SAFE = "!#$%&'()*+,/:;=?@[]~"
+"""What a URL's path and query may have as it is; anything else is percent-encoded."""
 _OVER = ("condition-over", "cluster-back", "resume-all", "proposal-done")
 """Kinds that end what they are about: Alertmanager resolves its alert."""
 
@@ -62,8 +66,10 @@ def _told_time(at_ms: int) -> str:
 
 def _post(url: str, document: Any) -> None:
     parts = urlsplit(url)
-    path = parts._replace(scheme="", netloc="").geturl() or "/"
+    path = quote(parts._replace(scheme="", netloc="").geturl() or "/", safe=_SAFE)
     host, port = parts.hostname or "", parts.port
+    # Not the whole URL: what comes before and after the host is often a secret.
+    place = f"{parts.scheme}://{host}" + ("" if port is None else f":{port}")
     link: http.client.HTTPConnection
     if parts.scheme == "https":
         link = http.client.HTTPSConnection(host, port, timeout=WITHIN_S, context=ssl.create_default_context())
@@ -74,18 +80,21 @@ def _post(url: str, document: Any) -> None:
         answer = link.getresponse()
         answer.read(4096)
     except (OSError, http.client.HTTPException) as error:
-        # Not the whole URL: what comes after the host is often a secret.
-        raise DriverError(f"{parts.scheme}://{parts.netloc}: {error}", retriable=True) from error
+        raise DriverError(f"{place}: {error}", retriable=True) from error
     finally:
         link.close()
     if answer.status >= http.client.MULTIPLE_CHOICES:
         again = answer.status >= http.client.INTERNAL_SERVER_ERROR or answer.status == http.client.TOO_MANY_REQUESTS
-        raise DriverError(f"{parts.scheme}://{parts.netloc}: answered {answer.status}", retriable=again)
+        raise DriverError(f"{place}: answered {answer.status}", retriable=again)
 
 
 def _run(receiver: Notifier, event: HistoryEvent, left_out: int) -> None:
     """Run a command: the event as JSON on its standard input, and its parts in the environment."""
-    told = {f"SHUNTER_{name.upper()}": str(getattr(event, name)) for name in ("cluster", "kind", "text", "subject")}
+    # The kernel takes no zeros there, and of one variable no more than 128 KiB.
+    told = {
+        f"SHUNTER_{name.upper()}": str(getattr(event, name)).replace("\0", "")[:MOST_VARIABLE]
+        for name in ("cluster", "kind", "text", "subject")
+    }
     document = orjson.dumps(message(NotifierKind.WEBHOOK, event, left_out))
     try:
         done = subprocess.run(

@@ -114,7 +114,7 @@ class UnwrittenStore:
         )
 
     async def leading(self) -> Leading | None:
-        """Who leads now; None where nobody does, or a KRaft controller has a hand in it.
+        """Which controller leads now; None where there is none, or where a KRaft controller takes part (a migration).
 
         Raises:
             FormatError: it can't be read.

@@ -11,6 +11,7 @@ import asyncio
 import orjson
 
 from shunter.core.executor.ready import Reply
+from shunter.core.wording import counted
 from shunter.drivers.execution import ExecutionDriver, ExecutorEnded
 from shunter.drivers.journals import LeasedJournal, OrderRow
 from shunter.errors import ShunterError
@@ -57,10 +58,11 @@ async def _take(driver: ExecutionDriver, journal: LeasedJournal, order: OrderRow
 
 
 def _too_late(now_ms: int, order: OrderRow, came_since_ms: int | None) -> str | None:
-    """The answer to an order that nobody waits for any more; None for one that is to be carried out.
+    """The answer to an order whose shell has stopped waiting; None for one that is to be carried out.
 
-    Who asked may have another clock than we, and ours is as wrong as the system's was when this process started. What
-    was not there when we looked a moment ago is therefore new, whatever its date; of the rest nothing but the date tells.
+    The shell that asked may have another clock than we, and ours is as wrong as the system's was when this process
+    started. An order that was not there when we looked a moment ago is therefore new, whatever its date; for any other
+    there is nothing but its date to go by.
 
     Args:
         came_since_ms: When it was not there yet; None: nobody has looked.
@@ -91,6 +93,6 @@ async def _answer(driver: ExecutionDriver, order: OrderRow) -> str:
         return orjson.dumps({"accepted": False, "text": str(error)}).decode()
     refused = [f"{move.tp}: {move.refused}" for move in reply.moves if move.refused is not None]
     instead = [f"{move.tp}: {move.instead}" for move in reply.moves if move.instead]
-    text = reply.error or f"{len(reply.moves) - len(refused)} moves taken on"
+    text = reply.error or f"{counted(len(reply.moves) - len(refused), 'move')} taken on"
     answer = {"accepted": reply.error is None, "text": text, "refused": refused, "instead": instead}
     return orjson.dumps(answer).decode()

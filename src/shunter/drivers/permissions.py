@@ -20,7 +20,7 @@ _CHANGES = (acl_znodes.LITERAL_CHANGES, acl_znodes.PREFIXED_CHANGES)
 
 
 class Permissions:
-    """Keeps an authorizer up to date; while that can't be done, it says why, and nobody but super users may do anything.
+    """Keeps an authorizer up to date; while that can't be done, it says why, and only super users may do anything.
 
     Args:
         authorizer: gets what is read.
@@ -30,7 +30,7 @@ class Permissions:
         self.authorizer = authorizer
         authorizer.unknown = True
         self.trouble: str | None = "permissions have not been read yet"
-        """What is in the way; None: all is known."""
+        """Why permissions are not known; None: they are."""
         self._woken = asyncio.Event()
         self._everything = True
         self._last: dict[str, tuple[int, str]] = {}

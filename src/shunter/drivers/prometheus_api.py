@@ -12,6 +12,7 @@ from urllib.parse import urlencode, urlsplit
 import orjson
 
 from shunter.errors import DriverError, FormatError
+from shunter.formats.text_files import without_mark
 
 MOST_POINTS = 11_000
 """Prometheus refuses a query that asks for more points of each series."""
@@ -61,7 +62,8 @@ def query_range(server: PrometheusServer, query: str, start: int, end: int, step
 
 
 def _refused(server: PrometheusServer, status: int, told: dict[str, Any], raw: bytes) -> DriverError:
-    words = str(told.get("error") or raw[:300].decode(errors="replace") or "nothing")
+    # A proxy in between answers with a page of HTML: one line of it says enough.
+    words = " ".join(str(told.get("error") or raw[:300].decode(errors="replace")).split()) or "nothing"
     ways: dict[int, str] = {
         http.client.UNAUTHORIZED: "; it asks for a token: give --token-file",
         http.client.FORBIDDEN: "; the token does not suffice",
@@ -110,6 +112,6 @@ def _trusting(ca_file: Path | None) -> ssl.SSLContext:
 
 def _text_of(path: Path) -> str:
     try:
-        return path.read_text(encoding="ascii").strip()
+        return without_mark(path.read_bytes()).decode("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise FormatError(str(path), f"can't be read as a token: {error}") from error

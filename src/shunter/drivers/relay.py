@@ -129,8 +129,9 @@ class Relay:
     def _connection(self, broker: Broker, endpoint: Endpoint) -> _RelayConnection:
         pool = self._pools.setdefault((broker.id, broker.epoch, endpoint), [])
         pool[:] = [connection for connection in pool if not connection.ended]
-        idle = min(pool, key=lambda connection: connection.waiting, default=None)
-        if idle is not None and (idle.waiting == 0 or len(pool) >= CONNECTIONS_PER_BROKER):
+        fresh = [connection for connection in pool if not connection.ending]
+        idle = min(fresh, key=lambda connection: connection.waiting, default=None)
+        if idle is not None and (idle.waiting == 0 or len(fresh) >= CONNECTIONS_PER_BROKER):
             return idle
         made = _RelayConnection(endpoint, self._access)
         pool.append(made)
@@ -146,6 +147,9 @@ class _RelayConnection:
         self._answers: dict[int, asyncio.Future[bytes]] = {}
         self._unsent: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
         self._last = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._connection: BrokerConnection | None = None
         self._task = asyncio.create_task(self._run(), name=f"relay-{endpoint.host}:{endpoint.port}")
 
     @property
@@ -156,16 +160,24 @@ class _RelayConnection:
     def ended(self) -> bool:
         return self._task.done() or self._task.cancelling() > 0
 
+    @property
+    def ending(self) -> bool:
+        """Whether the broker's session with us ends soon: nothing more is to be asked here."""
+        return self._connection is not None and self._connection.is_renewal_due
+
     async def ask(self, frame: bytes) -> bytes:
         self._last += 1
         correlation_id = self._last
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._answers[correlation_id] = future
+        self._idle.clear()
         self._unsent.put_nowait((correlation_id, frame))
         try:
             return await future
         finally:
             self._answers.pop(correlation_id, None)
+            if not self._answers:
+                self._idle.set()
 
     def close(self) -> None:
         self._task.cancel()
@@ -177,8 +189,9 @@ class _RelayConnection:
         reason: Exception = EOFError("the connection was closed")
         try:
             connection = await BrokerConnection.open(self._endpoint, "shunter-relay", self._access)
+            self._connection = connection
             try:
-                await run_together(self._write(connection), self._read(connection))
+                await run_together(self._write(connection), self._read(connection), self._leave(connection))
             finally:
                 connection.close()
         except (OSError, EOFError, FormatError) as lost:
@@ -188,6 +201,16 @@ class _RelayConnection:
             for future in self._answers.values():
                 if not future.done():
                     future.set_exception(EOFError(str(reason)))
+
+    async def _leave(self, connection: BrokerConnection) -> None:
+        """End before the broker's session with us does, when nobody waits for an answer any more.
+
+        Raises:
+            EOFError: then.
+        """
+        await connection.until_renewal()
+        await self._idle.wait()
+        raise EOFError("the session ends, the next request logs in again")
 
     async def _write(self, connection: BrokerConnection) -> None:
         while True:

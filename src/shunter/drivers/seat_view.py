@@ -1,4 +1,4 @@
-"""Who holds the controllership, and what its moves have left behind, for whoever hands a cluster back."""
+"""Which process is the controller, and what its moves have left behind: asked when a cluster is handed back to Apache's."""
 
 from __future__ import annotations
 

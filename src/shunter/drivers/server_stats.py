@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 _LOG = logging.getLogger(__name__)
 
 QUIET_SECONDS = 10.0
-"""Of one reason at most one line is logged in this time; it says how many there were since the last."""
+"""At most one line is logged for a reason in this time; it says how many refusals there were since the last one."""
 _KINDS_REMEMBERED = 1_000
 
 PRINCIPALS_AT_MOST = 1_000

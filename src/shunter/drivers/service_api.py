@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from shunter.errors import DriverError, FormatError, SettingsError
+from shunter.formats.text_files import text_of
 from shunter.model.service import OrderRefused, Refusal
 
 WITHIN_S = 60.0
@@ -77,6 +78,6 @@ def _answered(server: ServiceServer, status: int, raw: bytes) -> Any:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise FormatError(str(path), f"can't be read: {error.strerror}") from error
+        return text_of(path.read_bytes()).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FormatError(str(path), f"can't be read: {error}") from error

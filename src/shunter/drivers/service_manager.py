@@ -17,7 +17,7 @@ LOG = logging.getLogger(__name__)
 TURN_SECONDS = 1.0
 """How often it is looked whether we serve, and what to tell of it."""
 PATIENCE_MICROSECONDS = 30_000_000
-"""For how long systemd waits on while we are not ready: an obstacle is none that a restart would cure."""
+"""We ask systemd to wait so much longer while we are not ready: a restart would not cure what is in the way."""
 
 
 class ServiceManager:

@@ -1,13 +1,13 @@
 """The service's own memory: one SQLite file, WAL mode, every batch one transaction, synced before anything follows from it.
 
 What executions did is not here: the journal of each cluster knows. What is here says what was proposed, decided, wanted
-and seen. Tables: `about` (version), `proposals`, `events`, `intents`, `switches`, `memories`, `looks`, `answers`.
+and seen. Tables: `about` (version), `proposals`, `plans` (what proposals change), `events`, `intents`, `switches`, `memories`,
+`looks`, `answers`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -16,12 +16,15 @@ from typing import Any
 
 import orjson
 
+from shunter.drivers.locked_file import FileTaken, LockedFile
+from shunter.drivers.sqlite_batches import make_tables, whole_batch
 from shunter.errors import DriverError, FormatError
 from shunter.formats.keeper_memory import decode_memories, encode_memories
 from shunter.formats.service_records import (
     VERSION,
     decode_look,
     decode_proposal,
+    encode_changes,
     encode_look,
     encode_proposal,
 )
@@ -36,6 +39,7 @@ from shunter.model.service import (
     KillSwitch,
     LookGist,
     OrderDone,
+    ProposalState,
     StoreBatch,
 )
 
@@ -44,6 +48,7 @@ CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS proposals (id TEXT PRIMARY KEY, cluster TEXT NOT NULL, state TEXT NOT NULL,
     made_at_ms INTEGER NOT NULL, changed_at_ms INTEGER NOT NULL, body TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS proposals_by_cluster ON proposals (cluster, made_at_ms);
+CREATE TABLE IF NOT EXISTS plans (id TEXT PRIMARY KEY, changes TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS events (number INTEGER PRIMARY KEY AUTOINCREMENT, cluster TEXT NOT NULL,
     at_ms INTEGER NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL, subject TEXT NOT NULL, who TEXT NOT NULL, cause TEXT NOT NULL, until_ms INTEGER, facts TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS events_by_time ON events (at_ms);
@@ -61,6 +66,13 @@ DAY_MS = 24 * 3_600_000
 LOOKS_KEPT_MS = 90 * DAY_MS
 EVENTS_KEPT_MS = 400 * DAY_MS
 ANSWERS_KEPT_MS = 7 * DAY_MS
+PLANS_KEPT_MS = 30 * DAY_MS
+PLANS_KEPT = 20
+"""Of proposals that are over: the partitions of the latest so many of a cluster are kept, for as long as that."""
+PROPOSALS_KEPT = 2_000
+"""Proposals that are over, of one cluster; as long as events."""
+_OPEN = orjson.dumps([state.value for state in OPEN]).decode()
+_IS_OVER = "state NOT IN (SELECT value FROM json_each(?))"
 
 
 class StoreFailed(DriverError):
@@ -87,27 +99,37 @@ class ServiceSeat:
         """
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._descriptor = os.open(folder / "service.lock", os.O_RDWR | os.O_CREAT, 0o600)
+            self._lock = LockedFile(folder / "service.lock", f"process {os.getpid()}")
+        except FileTaken as taken:
+            raise ServiceTaken(f"{folder}: {taken} serves from this folder", retriable=True) from None
         except OSError as error:
             raise StoreFailed(
                 f"{folder}: can't be used as a state folder: {error.strerror}", retriable=False
             ) from error
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(self._descriptor, 64, 0).decode(errors="replace") or "another process"
-            os.close(self._descriptor)
-            raise ServiceTaken(f"{folder}: {holder} serves from this folder", retriable=True) from None
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"process {os.getpid()}".encode(), 0)
 
     def leave(self) -> None:
-        """Give it back. The file stays: a name that goes away could be locked twice."""
-        os.close(self._descriptor)
+        """Give it back."""
+        self._lock.leave()
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    return connection
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file has this name; None: there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 class ServiceStore:
-    """One store. Not thread-safe: one thread at a time, as `asyncio.to_thread` under a lock does."""
+    """One store. Not thread-safe: one thread at a time, as the service's `Records` do."""
 
     def __init__(self, path: Path) -> None:
         """Open or create the file, and see that it is whole.
@@ -118,15 +140,12 @@ class ServiceStore:
         """
         self.path = path
         try:
-            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute("PRAGMA synchronous=FULL")
+            self._connection = _connected(path)
             (told,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
             if told != "ok":
                 raise StoreDamaged(str(path), f"is damaged: {told}")
-            with self._transaction():
-                for statement in filter(str.strip, _SCHEMA.split(";\n")):
-                    self._connection.execute(statement)
+            with whole_batch(self._connection):
+                make_tables(self._connection, _SCHEMA)
                 self._connection.execute("INSERT OR IGNORE INTO about VALUES ('version', ?)", (str(VERSION),))
             row = self._connection.execute("SELECT value FROM about WHERE name = 'version'").fetchone()
         except sqlite3.DatabaseError as error:
@@ -135,28 +154,18 @@ class ServiceStore:
             raise StoreDamaged(str(path), f"is no store of the service: {error}") from error
         if row[0] != str(VERSION):
             raise StoreDamaged(str(path), f"is of version {row[0]}, and this program understands {VERSION}")
+        self._file = _identity(path)
 
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._connection.execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(sqlite3.DatabaseError):
-                self._connection.execute("ROLLBACK")
-            raise
-
-    @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
         """SQLite's errors as ours."""
         try:
             yield
-        except sqlite3.OperationalError as error:
+        except (sqlite3.OperationalError, OSError) as error:
             raise StoreFailed(f"{self.path}: {error}", retriable=True) from error
         except sqlite3.DatabaseError as error:
             raise StoreDamaged(str(self.path), str(error)) from error
@@ -168,7 +177,9 @@ class ServiceStore:
             StoreFailed: the disk refuses; nothing was written.
             StoreDamaged: the file can't be trusted any more.
         """
-        with self._guarded(), self._transaction():
+        with self._guarded():
+            self._stay_in_place()
+        with self._guarded(), whole_batch(self._connection):
             run = self._connection.execute
             for proposal in batch.proposals:
                 row = (proposal.id, proposal.cluster, proposal.state.value, proposal.made_at_ms)
@@ -176,6 +187,11 @@ class ServiceStore:
                     "INSERT OR REPLACE INTO proposals VALUES (?, ?, ?, ?, ?, ?)",
                     (*row, proposal.changed_at_ms, encode_proposal(proposal)),
                 )
+                if proposal.changes:
+                    # A plan never changes, and may be long: it is written once.
+                    run("INSERT OR IGNORE INTO plans VALUES (?, ?)", (proposal.id, encode_changes(proposal)))
+                if proposal.state not in OPEN:
+                    self._let_go(proposal.cluster, proposal.changed_at_ms)
             for event in batch.events:
                 self._write_event(event)
             for cluster, intent in batch.intents:
@@ -194,6 +210,41 @@ class ServiceStore:
                 run("DELETE FROM answers WHERE key = ?", (batch.answer_gone,))
             if batch.answer is not None:
                 self._write_answer(batch.answer)
+
+    def _stay_in_place(self) -> None:
+        """See that the next service will find what is written: a file that was removed is made anew from what is still open.
+
+        Raises:
+            StoreFailed: another file has its name.
+        """
+        found = _identity(self.path)
+        if found == self._file:
+            return
+        if found is not None:
+            told = "is another file than the one that this service opened: bring that one back, or restart the service"
+            raise StoreFailed(f"{self.path}: {told}", retriable=True)
+        copy = self.path.with_name(self.path.name + ".new")
+        copy.unlink(missing_ok=True)
+        self._connection.execute("VACUUM INTO ?", (str(copy),))
+        # SQLite removes the write-ahead log by its name when it closes, so the new file gets its name after that.
+        self._connection.close()
+        copy.replace(self.path)
+        self._connection = _connected(self.path)
+        self._file = _identity(self.path)
+
+    def _let_go(self, cluster: str, now_ms: int) -> None:
+        """Forget old proposals that are over, and before that the partitions of their plans."""
+        run = self._connection.execute
+        over = f"SELECT id FROM proposals WHERE cluster = ? AND {_IS_OVER}"  # noqa: S608 - no value in it
+        latest = f"{over} ORDER BY changed_at_ms DESC LIMIT ?"
+        for table, kept_ms, most in (
+            ("plans", PLANS_KEPT_MS, PLANS_KEPT),
+            ("proposals", EVENTS_KEPT_MS, PROPOSALS_KEPT),
+        ):
+            run(
+                f"DELETE FROM {table} WHERE id IN ({over} AND (changed_at_ms < ? OR id NOT IN ({latest})))",  # noqa: S608
+                (cluster, _OPEN, now_ms - kept_ms, cluster, _OPEN, most),
+            )
 
     def _write_event(self, event: HistoryEvent) -> None:
         self._connection.execute(
@@ -222,6 +273,7 @@ class ServiceStore:
             run("INSERT OR REPLACE INTO looks VALUES (?, ?, ?)", (cluster, gist.at_ms, encode_look(gist)))
             run("DELETE FROM events WHERE at_ms < ?", (gist.at_ms - EVENTS_KEPT_MS,))
             run("DELETE FROM looks WHERE cluster = ? AND at_ms < ?", (cluster, gist.at_ms - LOOKS_KEPT_MS))
+            self._let_go(cluster, gist.at_ms)
 
     def _write_answer(self, answer: KeyedAnswer) -> None:
         done = (None, None) if answer.done is None else tuple(answer.done)
@@ -230,21 +282,45 @@ class ServiceStore:
         run("DELETE FROM answers WHERE at_ms < ?", (answer.at_ms - ANSWERS_KEPT_MS,))
 
     def proposals(self, cluster: str, *, ended: bool, most: int = 200) -> tuple[KeptProposal, ...]:
-        """Proposals of a cluster, the latest first. Those that are open are never left out."""
-        names = orjson.dumps([state.value for state in OPEN]).decode()
+        """Gists of a cluster's proposals, the latest first. Those that are open are never left out."""
         with self._guarded():
             rows = self._connection.execute(
                 "SELECT body FROM proposals WHERE cluster = ? AND state IN (SELECT value FROM json_each(?))",
-                (cluster, names),
+                (cluster, _OPEN),
             ).fetchall()
             if ended:
                 rows += self._connection.execute(
-                    "SELECT body FROM proposals WHERE cluster = ? AND state NOT IN (SELECT value FROM json_each(?)) "
+                    f"SELECT body FROM proposals WHERE cluster = ? AND {_IS_OVER} "  # noqa: S608 - no value in it
                     "ORDER BY changed_at_ms DESC LIMIT ?",
-                    (cluster, names, most),
+                    (cluster, _OPEN, most),
                 ).fetchall()
         found = [decode_proposal(str(body), str(self.path)) for (body,) in rows]
         return tuple(sorted(found, key=lambda each: each.made_at_ms, reverse=True))
+
+    def opened(self, cluster: str) -> tuple[KeptProposal, ...]:
+        """Proposals that are open, with the partitions that they change."""
+        return self._whole("state IN (SELECT value FROM json_each(?))", cluster, _OPEN)
+
+    def proposal(self, cluster: str, proposal: str) -> KeptProposal | None:
+        """One proposal with the partitions that it changes, as far as they are still kept; None: it is not known."""
+        return next(iter(self._whole("id = ?", cluster, proposal)), None)
+
+    def _whole(self, which: str, *values: str) -> tuple[KeptProposal, ...]:
+        with self._guarded():
+            rows = self._connection.execute(
+                f"SELECT body, changes FROM proposals LEFT JOIN plans USING (id) WHERE cluster = ? AND {which}",  # noqa: S608
+                values,
+            ).fetchall()
+        return tuple(decode_proposal(str(body), str(self.path), changes or "[]") for body, changes in rows)
+
+    def declined(self, cluster: str, since_ms: int) -> tuple[KeptProposal, ...]:
+        """Gists of proposals that somebody declined since."""
+        with self._guarded():
+            rows = self._connection.execute(
+                "SELECT body FROM proposals WHERE cluster = ? AND state = ? AND changed_at_ms >= ? ORDER BY id",
+                (cluster, ProposalState.DECLINED.value, since_ms),
+            ).fetchall()
+        return tuple(decode_proposal(str(body), str(self.path)) for (body,) in rows)
 
     def events(self, cluster: str, since_ms: int, until_ms: int | None, most: int) -> tuple[HistoryEvent, ...]:
         """The latest `most` events of [since_ms, until_ms), the oldest first; cluster "": of all clusters."""
@@ -275,6 +351,18 @@ class ServiceStore:
             cluster: KillSwitch(cluster, who, at_ms, comment, tuple(orjson.loads(kept)), bool(lifted))
             for cluster, who, at_ms, comment, kept, lifted in rows
         }
+
+    def told_empty(self, cluster: str) -> tuple[int, ...]:
+        """Brokers that were told to be empty, and of which nothing else was said or asked for since."""
+        with self._guarded():
+            rows = self._connection.execute(
+                "SELECT DISTINCT CAST(substr(told.subject, 8) AS INTEGER) FROM events AS told "
+                "WHERE told.cluster = ? AND told.kind = 'broker-empty' AND NOT EXISTS ("
+                "SELECT 1 FROM events AS later WHERE later.cluster = told.cluster AND later.number > told.number "
+                "AND later.subject IN (substr(told.subject, 8), 'drain ' || told.subject, 'replace ' || told.subject))",
+                (cluster,),
+            )
+            return tuple(sorted(broker for (broker,) in rows))
 
     def memory(self, cluster: str) -> Memory | None:
         """What the last look left."""

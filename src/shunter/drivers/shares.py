@@ -1,7 +1,7 @@
-"""What one asker may take of the room that all clients share: a principal, or an address of which nobody logs in.
+"""What one client may take of the room that all clients share.
 
-Whoever logs in is counted by name, from however many addresses; everybody else by address. Brokers that have proved to
-be brokers are not counted (`door`).
+A client that logs in is counted by its principal, from however many addresses it comes; any other by its address.
+Brokers that have proved to be brokers are not counted (`door`).
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class AnswerRoom:
 
 
 class Share:
-    """Of one asker.
+    """The share of one client.
 
     Args:
         key: the principal, or the address.
-        limits: of everybody together.
+        limits: of all clients together.
     """
 
     def __init__(self, key: str, limits: WireLimits) -> None:
@@ -70,7 +70,7 @@ class Share:
         self.begun = 0
         """Requests that are begun and not answered."""
         self.most = _part(limits.queued_max_requests, limits)
-        """How many of them there may be."""
+        """How many requests may be begun and not answered."""
         self.answers = AnswerRoom(_part(limits.queued_max_answer_bytes, limits))
         self._most_bytes = _part(limits.queued_max_request_bytes, limits)
         self._reserved = 0
@@ -83,7 +83,7 @@ class Share:
     def reserve(self, holder: Holder, size: int) -> bool:
         """Reserve room for a large request before it is read; where there is none, `room_again` calls the holder later.
 
-        A request is never greater than the room: whoever has nothing reserved may read one of any size.
+        A request is never greater than the room: a client that has nothing reserved may read one of any size.
         """
         if self._reserved and self._reserved + size > self._most_bytes:
             self._waiting[holder] = None

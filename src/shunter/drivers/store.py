@@ -1,7 +1,8 @@
 """The controller's store on ZooKeeper: fenced atomic batches, and reads that end in events.
 
-Every multi begins with a check of `/controller_epoch`'s version: whoever was elected after us has raised it, and then
-nothing of ours happens any more. Parents and remains are looked up before a batch that needs them.
+Every multi begins with a check of `/controller_epoch`'s version: a controller that was elected after us has raised it,
+and then every multi of ours fails as a whole. Parent znodes, and what is left below znodes that are to be deleted, are
+looked up before a batch that needs them.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class ZooKeeperStore:
     def end(self) -> None:
         """We are not the controller any more: every write is refused without asking, and nothing more is read.
 
-        What was read in part by then is of another time than the rest would be, and would be taken for the next term's.
+        A read that is half done would mix two terms, and the next term would take it for its own.
         """
         self._epoch_version = NO_FENCE
         for task in self._reading:
@@ -149,7 +150,7 @@ class ZooKeeperStore:
     async def write(self, batch: WriteBatch) -> BatchWritten | BatchRefused:
         """Carry out one atomic, fenced batch; after a lost connection, find out what happened before answering.
 
-        One that is greater than ZooKeeper takes is refused as `too-great`, before anything was sent.
+        A batch that is greater than ZooKeeper takes is refused as `too-great`, before anything is sent.
         """
         fence = self._epoch_version
         if fence == NO_FENCE:
@@ -169,17 +170,17 @@ class ZooKeeperStore:
             logger.warning("batch %d: %s", batch.batch_id, too_great)
             return BatchRefused(batch.batch_id, "too-great")
         except ZooKeeperRefused as refusal:
-            # Else it is the fence that we may not read.
+            # An index below 0 is the check of the fence: then nothing can be written at all.
             forbidden = refusal.code == wire.NO_AUTH and refusal.index >= 0
             # A notice tells it once; a leader may ask for what is forbidden every second, for as long as it is.
             logger.log(logging.DEBUG if forbidden else logging.ERROR, "batch %d failed: %s", batch.batch_id, refusal)
             return BatchRefused(batch.batch_id, "forbidden" if forbidden else "failed", told=str(refusal))
 
     async def amend(self, decide: Callable[[], Awaitable[Sequence[Operation]]]) -> None:
-        """Write what is none of the core's: one multi behind the fence.
+        """Write what the core does not hold (decision 0050): one multi behind the fence.
 
         Args:
-            decide: Reads what stands there and says what to do about it; again, if somebody was faster.
+            decide: Reads the znodes and returns the operations. Called again if somebody wrote them meanwhile.
 
         Raises:
             RequestRejected: We are not the controller (any more).
@@ -226,7 +227,7 @@ class ZooKeeperStore:
                 if refusal.index in planned.principals:
                     logger.info("batch %d met another version: %s", batch.batch_id, refusal)
                     break
-                continue  # a parent or a remain came or went since it was looked up
+                continue  # A parent, or what was left below a znode, changed since it was looked up.
             if committed is not None:
                 return self._written(batch, planned, committed, fence)
         return await self._reread(batch, fence)
@@ -345,7 +346,7 @@ class ZooKeeperStore:
     async def _thin_out(self, record: DeleteTopic, fence: int) -> None:
         """Delete a great topic's states in portions before the rest.
 
-        Not atomic, but fenced, and the topic stays in the deletion queue to the last: whoever comes next goes on.
+        This is not atomic, but fenced. The topic stays in the deletion queue until the end, so another controller can go on.
         """
         for portion in chunks(record.partitions, DELETED_AT_ONCE):
             folders = [f"{znodes.partitions(record.name)}/{number}" for number in portion]
@@ -360,10 +361,10 @@ class ZooKeeperStore:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Read without looking for cycles, and never look at what was read again.
+    """Read without looking for cycles, and never look at what was read again in this term.
 
     What is read makes no cycles and lives long. With 100,000 partitions each look costs 30 to 60 ms of standstill, and
-    there are half a dozen of them.
+    there are half a dozen of them. What a cycle holds of it when the term is over, `IdleCollector` frees.
     """
     was_enabled = gc.isenabled()
     gc.disable()

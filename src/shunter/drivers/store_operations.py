@@ -208,7 +208,7 @@ def happened(operations: Sequence[Operation], found: Sequence[Znode | None]) -> 
 
 
 def transaction(operations: Sequence[Operation], found: Sequence[Znode | None]) -> int:
-    """The transaction of a multi that happened, told by one of its znodes that nobody wrote since; 0 if by none."""
+    """The zxid of a multi that happened, from one of its znodes that was not written since; 0 if there is none."""
     for operation, znode in zip(operations, found, strict=True):
         if znode is not None and _happened(operation, znode):
             return znode.mzxid

@@ -55,18 +55,18 @@ class TlsContexts:
 
     @property
     def server(self) -> ssl.SSLContext:
-        """For whoever comes."""
+        """For connections to us."""
         self._look()
         return self._server
 
     @property
     def client(self) -> ssl.SSLContext:
-        """For where we connect to."""
+        """For connections of ours to others."""
         self._look()
         return self._client
 
     def principal(self, certificate: bytes | None) -> Principal:
-        """Tell who shows a certificate (DER); nobody shows none, and is anonymous.
+        """Tell whose certificate (DER) this is; a client without one is anonymous.
 
         Raises:
             FormatError: no rule matches its subject, as Kafka refuses it.

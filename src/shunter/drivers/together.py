@@ -25,5 +25,9 @@ async def run_together(*coroutines: Coroutine[object, object, None]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    for task in sorted(done, key=tasks.index):
-        task.result()
+    try:
+        for task in sorted(done, key=tasks.index):
+            task.result()
+    finally:
+        # A failure refers to this frame, and the tasks to their failures: a cycle that only the collector could free.
+        del tasks, done, task

@@ -1,6 +1,6 @@
-"""Deletes delegation tokens that have expired, as Apache's controller does: brokers keep what nobody deletes.
+"""Deletes delegation tokens that have expired, as Apache's controller does: a broker never deletes one itself.
 
-A broker in ZooKeeper mode lets somebody log in with each token that it knows.
+In ZooKeeper mode it lets a client log in with any token that it knows.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _LOG = logging.getLogger(__name__)
 ALGORITHMS: Final = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 )  # fmt: skip
-"""Of keys that are published: a secret that both sides have (HS256) is none, and `none` is no signature."""
+"""Algorithms whose keys can be published: not HS256, whose secret both sides have, and not `none`, which signs nothing."""
 WITHIN_S: Final = 10.0
 LARGEST_KEYS: Final = 1 << 20
 ASKED_AGAIN_S: Final = 10.0

@@ -13,7 +13,7 @@ from shunter.model.acl import Operation, topic
 TURN_SECONDS = 0.002
 """How long names are looked at before others have a turn."""
 REQUESTERS = 64
-"""For how many it is remembered, those who asked last."""
+"""So many requesters' answers are remembered: those of the last that asked."""
 
 
 class VisibleTopics:

@@ -483,7 +483,7 @@ class ClusterWatches:
         return entries
 
     async def _delete(self, paths: Sequence[str]) -> None:
-        """Delete announcements that were taken over; what stays is read again by whoever comes next."""
+        """Delete announcements that were taken over; the next controller reads those again that could not be deleted."""
         fence = self._fence()
         if fence is None:
             return

@@ -429,8 +429,7 @@ class ZooKeeperClient:
             SessionLost: as above, and the session is over.
             RequestTooGreat: it is greater than a server takes; whoever composed it has to slice it smaller.
         """
-        full = (each._replace(path=self._full(each.path)) for each in operations)
-        request = wire.multi_request(full, lambda path: self.access.acl_of(path.removeprefix(self._chroot)))
+        request = wire.multi_request(operations, self.access.acl_of, self._chroot)
         if len(request.body) > wire.JUTE_LIMIT:
             raise RequestTooGreat(len(request.body), len(operations))
         answer = await self._ask(request)
@@ -503,6 +502,8 @@ class ZooKeeperClient:
         except ZookeeperError as refusal:
             code = getattr(refusal, "code", 0)
             raise ZooKeeperRefused(code, f"a request of type {request.type} ({refusal})") from None
+        finally:
+            del future  # It holds its failure, which refers to this frame.
         return None if answer is None else ZooKeeperAnswer(*answer)
 
     def _give_multi_read_up(self, refusal: ZooKeeperRefused) -> None:

@@ -113,7 +113,7 @@ class Znode(NamedTuple):
 
 
 NOT_READ = Znode(WITHHELD, 0, 0, -1, -1, 0, 0)
-"""A znode that may not be read, and of which nothing is known but that it is there."""
+"""Stands for a znode that may not be read: nothing is known of it but that it is there."""
 
 
 class CheckVersion(NamedTuple):
@@ -233,11 +233,11 @@ def set_watches_request(
     return ZooKeeperRequest(_SET_WATCHES, b"".join(parts))
 
 
-def multi_request(operations: Iterable[Operation], acl_of: Callable[[str], Acl]) -> ZooKeeperRequest:
-    """Ask for many changes, all or none; `acl_of` tells for each path that is created who may do what with it."""
+def multi_request(operations: Iterable[Operation], acl_of: Callable[[str], Acl], chroot: str = "") -> ZooKeeperRequest:
+    """Ask for many changes below `chroot`, all or none; `acl_of` tells for each path that is created who may do what."""
     parts: list[bytes] = []
     for operation in operations:
-        parts += _operation(operation, acl_of)
+        parts += _operation(operation, acl_of, chroot)
     parts.append(_END)
     return ZooKeeperRequest(_MULTI, b"".join(parts))
 
@@ -350,8 +350,8 @@ def decode_multi(buffer: bytes, offset: int, operations: Sequence[Operation]) ->
     return Committed(decode_zxid(buffer), tuple(versions))
 
 
-def _operation(operation: Operation, acl_of: Callable[[str], Acl]) -> tuple[bytes, ...]:
-    path = _text(operation.path)
+def _operation(operation: Operation, acl_of: Callable[[str], Acl], chroot: str) -> tuple[bytes, ...]:
+    path = _text(chroot + operation.path)
     if type(operation) is Put:
         data = operation.data
         return (

@@ -104,7 +104,7 @@ def encode_log_dir_event(broker: BrokerId) -> bytes:
 
 
 def decode_producer_id_block(data: bytes | None) -> ProducerIdBlock | None:
-    """Read `/latest_producer_id_block`; None where nobody ever claimed one. Its bounds are numbers in texts."""
+    """Read `/latest_producer_id_block`; None where none was ever claimed. Its bounds are numbers in texts."""
     if not data:
         return None
     place = znodes.PRODUCER_ID_BLOCK

@@ -1,15 +1,15 @@
-"""SASL OAUTHBEARER in a client properties file (KIP-255, KIP-768): where the token comes from."""
+"""SASL OAUTHBEARER in a client's or a broker's properties (KIP-255, KIP-768): where our token comes from."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Mapping
 from urllib.parse import quote_plus, urlsplit
 
 from shunter.errors import SettingsError
+from shunter.model.security import BearerLogin, ClientCredentials, Secret, TokenFile, UnsecuredToken
 
 PROVIDER = "sasl_oauth_token_provider"
-"""kafka-python's setting for who has tokens; a configuration that was only read has a `BearerLogin` there."""
+"""kafka-python's setting for its provider of tokens; until a client is made, a `BearerLogin` stands there."""
 _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 """Kafka's system property for endpoints that are allowed (since 3.9.1); here a property that allows those without TLS."""
@@ -18,39 +18,12 @@ _EXTENSIONS = ("extension_", "unsecuredLoginExtension_")
 _NAMED_IN = {"clientId": "client.credentials.client.id", "clientSecret": "client.credentials.client.secret"}
 """Options of `sasl.jaas.config`, and the properties that took their place in Kafka 4.1 (KIP-1139)."""
 _HANDLERS = ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler")
+_APACHE = "org.apache.kafka."
+LOGIN_HANDLER = "sasl.login.callback.handler.class"
 _RETRIEVERS = ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtRetriever")
 _WAY_OUT = (
     f"name a token endpoint with clientId and clientSecret, or a file that others keep fresh, {_ENDPOINT}=file:/…"
 )
-
-
-class ClientCredentials(NamedTuple):
-    """A token for whom a client id and a secret name, from an endpoint (RFC 6749, 4.4)."""
-
-    endpoint: str
-    client_id: str
-    client_secret: str
-    scope: str | None
-
-
-class TokenFile(NamedTuple):
-    """A token that others keep in a file."""
-
-    path: str
-
-
-class UnsecuredToken(NamedTuple):
-    """A token of our own without a signature, for brokers that believe everybody; its lifetime in seconds."""
-
-    subject: str
-    lifetime_s: float
-
-
-class BearerLogin(NamedTuple):
-    """Where a token comes from, and what is told besides (KIP-342)."""
-
-    source: ClientCredentials | TokenFile | UnsecuredToken
-    extensions: Mapping[str, str]
 
 
 def bearer_login(properties: Mapping[str, str], options: Mapping[str, str], place: str) -> BearerLogin:
@@ -64,10 +37,10 @@ def bearer_login(properties: Mapping[str, str], options: Mapping[str, str], plac
     Raises:
         SettingsError: it takes Java's code, or an option that nobody here knows; named, with the way out.
     """
-    for setting, known in (("login.callback.handler", _HANDLERS), ("oauthbearer.jwt.retriever", _RETRIEVERS)):
-        code = properties.get(f"sasl.{setting}.class", known[0])
-        if not (code == known[0] or code.startswith("org.apache.kafka.")) or code.rpartition(".")[2] not in known:
-            raise SettingsError(f"{place}: sasl.{setting}.class {code} is code in Java; {_WAY_OUT}")
+    for setting, known in ((LOGIN_HANDLER, _HANDLERS), ("sasl.oauthbearer.jwt.retriever.class", _RETRIEVERS)):
+        code = properties.get(setting, _APACHE + known[0])
+        if not (code == known[0] or _is_apaches(code, known)):
+            raise SettingsError(f"{place}: {setting} {code} is code in Java; {_WAY_OUT}")
     extensions = {
         name.removeprefix(prefix): value
         for prefix in _EXTENSIONS
@@ -86,6 +59,15 @@ def bearer_login(properties: Mapping[str, str], options: Mapping[str, str], plac
     if not lifetime.isdigit() or not int(lifetime):
         raise SettingsError(f"{place}: sasl.jaas.config: {_LIFETIME} {lifetime!r} is no number of seconds")
     return BearerLogin(UnsecuredToken(options[_CLAIM], float(lifetime)), extensions)
+
+
+def is_login_handler(code: str) -> bool:
+    """Whether a class that is to come by tokens is one of Apache's, whose work is done here."""
+    return _is_apaches(code, _HANDLERS)
+
+
+def _is_apaches(code: str, known: Collection[str]) -> bool:
+    return code.startswith(_APACHE) and code.rpartition(".")[2] in known
 
 
 def shown(endpoint: str) -> str:
@@ -123,4 +105,4 @@ def _from_endpoint(
     if properties.get("sasl.oauthbearer.header.urlencode", "false").strip().lower() == "true":
         named = {option: quote_plus(value) for option, value in named.items()}
     scope = properties.get("sasl.oauthbearer.scope", options.get("scope", ""))
-    return ClientCredentials(endpoint, named["clientId"], named["clientSecret"], scope or None)
+    return ClientCredentials(endpoint, named["clientId"], Secret(named["clientSecret"]), scope or None)

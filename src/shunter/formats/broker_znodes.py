@@ -1,4 +1,4 @@
-"""Znodes about who is there: broker registrations, the controller, the cluster's id, a migration to KRaft.
+"""Znodes of brokers and controller: registrations, `/controller`, the cluster's id, a migration to KRaft.
 
 Source: Apache Kafka 3.9, `BrokerIdZNode`, `ControllerZNode`, `ControllerEpochZNode`, `ClusterIdZNode`, `MigrationZNode`.
 """

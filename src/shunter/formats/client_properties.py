@@ -14,7 +14,7 @@ from shunter.formats.bearer_login import PROVIDER, bearer_login
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _NO_GSSAPI = "it needs the Python package `gssapi`, which is not installed (Shunter does not bring it)"
 _OPTION = re.compile(r'([\w.$-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
-"""Of `sasl.jaas.config`: Java's parser wants quotes only where a value is more than a word."""
+"""One option of `sasl.jaas.config`: Java's parser wants quotes only where a value is more than a word."""
 _NUMBERS = {
     "request.timeout.ms": "request_timeout_ms",
     "retry.backoff.ms": "retry_backoff_ms",
@@ -97,7 +97,12 @@ def _unescaped(text: str) -> str:
     )
 
 
-def _servers(bootstrap: str) -> list[str]:
+def bootstrap_servers(bootstrap: str) -> list[str]:
+    """The brokers that are asked first.
+
+    Raises:
+        SettingsError: one of them is no HOST:PORT.
+    """
     servers = [server.strip() for server in bootstrap.split(",") if server.strip()]
     wrong = [server for server in servers or [bootstrap] if not _is_server(server)]
     if wrong:
@@ -123,7 +128,7 @@ def client_configuration(properties: Mapping[str, str], bootstrap: str, place: s
             security that is misspelt; named, with the way out.
         FormatError: a value that is no number, or a login that can't be read.
     """
-    configuration: dict[str, Any] = {"bootstrap_servers": _servers(bootstrap)}
+    configuration: dict[str, Any] = {"bootstrap_servers": bootstrap_servers(bootstrap)}
     _refuse_misspelt(properties, place)
     configuration["client_id"] = properties.get("client.id", "shunter")
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
@@ -142,7 +147,7 @@ def client_configuration(properties: Mapping[str, str], bootstrap: str, place: s
 
 
 def _refuse_misspelt(properties: Mapping[str, str], place: str) -> None:
-    """A misspelt name of what secures the connection would be passed over, and the connection be another one."""
+    """Refuse a name that is nearly that of a security setting: it would be passed over, and the connection not secured."""
     for name in properties:
         meant = get_close_matches(name, _SECURITY, 1, _NEAR)
         if meant and meant[0] not in properties:

@@ -174,6 +174,7 @@ def command_to_json(command: Command) -> dict[str, Any]:
         "given_by": command.given_by,
         "brokers": list(command.brokers),
         "bounds": dict(command.bounds),
+        **({"key": command.key} if command.key else {}),
     }
 
 
@@ -185,7 +186,8 @@ def command_from_json(document: Mapping[str, Any]) -> Command:
     brokers = _replicas(document.get("brokers", ()))
     bytes_per_s = None if rate is None else int(rate)
     bounds = tuple((str(name), int(value)) for name, value in document.get("bounds", {}).items())
-    return Command(CommandKind(document["kind"]), partitions, bytes_per_s, given_by, brokers, bounds)
+    key = str(document.get("key", ""))
+    return Command(CommandKind(document["kind"]), partitions, bytes_per_s, given_by, brokers, bounds, key)
 
 
 def partition_from_text(text: str) -> TopicPartition:
@@ -244,6 +246,7 @@ _BY_NAME: dict[str, Callable[[Any], Any]] = {
     "number": int,
     "broker": int,
     "log_dirs": _log_dirs,
+    "origins": _log_dirs,
     "bounds": lambda value: tuple((str(name), int(bound)) for name, bound in value),
     "adopted": _flag,
     "cancels": _flag,

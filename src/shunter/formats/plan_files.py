@@ -23,6 +23,7 @@ import numpy.typing as npt
 import orjson
 
 from shunter.errors import FormatError
+from shunter.formats.text_files import without_mark
 
 _BROKER_KEYS = {"rack", "disk_capacity", "bytes_in_capacity", "bytes_out_capacity"}
 _PARTITION_KEYS = {"topic", "partition", "replicas", "size", "bytes_in", "bytes_out", "min_isr"}
@@ -65,8 +66,8 @@ def read_plan_input(raw: bytes, place: str, *, ignore_racks: bool = False) -> Pl
     """
     with _collector_paused():
         try:
-            document: Any = orjson.loads(raw)
-        except orjson.JSONDecodeError as error:
+            document: Any = orjson.loads(without_mark(raw))
+        except (UnicodeDecodeError, orjson.JSONDecodeError) as error:
             raise FormatError(place, f"is not JSON: {error}") from None
         if not isinstance(document, dict):
             raise FormatError(place, f"is a JSON {type(document).__name__}, not an object with brokers and partitions")

@@ -43,7 +43,7 @@ def encode_plan_input(taken: Inventory, leaving: Collection[BrokerId], gone: str
 
 
 def size_of(partition: InventoryPartition) -> int | None:
-    """Bytes of one replica: the leader's, else the greatest that is known; None where nobody told."""
+    """Bytes of one replica: the leader's, else the greatest that is known; None where no broker told."""
     sizes = dict(partition.sizes)
     return sizes.get(partition.leader, max(sizes.values(), default=None))
 

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from shunter.errors import FormatError
+from shunter.formats.text_files import without_mark
 from shunter.model.execution import MoveOrder
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
@@ -37,8 +38,8 @@ def decode_plan(text: str | bytes, place: str) -> tuple[MoveOrder, ...]:
         FormatError: not JSON, not a plan, or of a version that is not understood; says which entry and why.
     """
     try:
-        document = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
+        document = orjson.loads(without_mark(text) if isinstance(text, bytes) else text)
+    except (UnicodeDecodeError, orjson.JSONDecodeError) as error:
         raise FormatError(place, f"not JSON: {error}") from error
     if not isinstance(document, Mapping):
         raise FormatError(place, 'a plan is a JSON object: {"version": 1, "partitions": [...]}')
@@ -80,7 +81,7 @@ def _order(entry: object, place: str) -> MoveOrder:
 
 
 def _known(document: Mapping[str, Any], keys: Sequence[str], place: str) -> None:
-    """A key that nobody knows is a slip of the pen, and what it says would be passed over."""
+    """Refuse an unknown key: it is likely misspelt, and its value would be passed over in silence."""
     unknown = [key for key in document if key not in keys]
     if unknown:
         near = get_close_matches(unknown[0], keys, 1)
@@ -102,7 +103,10 @@ def _log_dirs(value: object, replicas: Replicas, place: str) -> tuple[tuple[int,
     if not isinstance(value, list) or any(not isinstance(item, str) for item in value):
         raise FormatError(place, f"log_dirs {value!r} are no list of paths")
     if len(value) != len(replicas):
-        raise FormatError(place, f"{len(value)} log_dirs for {len(replicas)} replicas: each has one, or 'any'")
+        raise FormatError(
+            place,
+            f"log_dirs has {len(value)} entries, and replicas {len(replicas)}: each replica has a log dir, or 'any'",
+        )
     for path in value:
         if path != ANY_LOG_DIR and not path.startswith("/"):
             raise FormatError(place, f"log dir {path!r} is not absolute; write 'any' for any")

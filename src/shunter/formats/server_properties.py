@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from shunter.errors import FormatError, SettingsError
-from shunter.formats.bearer_login import ALLOWED_URLS, shown
+from shunter.formats.bearer_login import ALLOWED_URLS, LOGIN_HANDLER, bearer_login, is_login_handler, shown
 from shunter.formats.certificate_names import mapping_rules
 from shunter.formats.client_properties import jaas_options
 from shunter.formats.tls_properties import TLS_VERSIONS, TlsProperties
@@ -20,8 +20,8 @@ from shunter.model.security import (
     MECHANISMS,
     OAUTHBEARER,
     PLAIN,
-    SERVED,
     AclSettings,
+    BearerLogin,
     ClientAuth,
     KeyStore,
     ListenerSecurity,
@@ -203,9 +203,9 @@ class _OneListener(TlsProperties):
 
     def sasl(self, *, spoken: bool) -> SaslSettings:
         mechanisms = [text.strip().upper() for text in (self.get("sasl.enabled.mechanisms") or "GSSAPI").split(",")]
-        strange = [name for name in mechanisms if name not in SERVED]
+        strange = [name for name in mechanisms if name not in MECHANISMS]
         if strange:
-            told = f"{', '.join(strange)} can't be served by the controller; use {', '.join(SERVED)}"
+            told = f"{', '.join(strange)} can't be served by the controller; use {', '.join(MECHANISMS)}"
             raise self.refusal("sasl.enabled.mechanisms", told)
         for name in mechanisms:
             self._refuse_code_of(name)
@@ -215,33 +215,48 @@ class _OneListener(TlsProperties):
             users = {
                 name.removeprefix("user_"): Secret(value) for name, value in options.items() if name.startswith("user_")
             }
-        login = None
-        if spoken:
-            mechanism = (self.get("sasl.mechanism.inter.broker.protocol") or "GSSAPI").upper()
-            if mechanism not in MECHANISMS:
-                told = f"{mechanism} can't be spoken by the controller; use {', '.join(MECHANISMS)}"
-                raise self.refusal("sasl.mechanism.inter.broker.protocol", told)
-            options = self._jaas(mechanism)
-            if "username" not in options or "password" not in options:
-                name = f"{mechanism.lower()}.sasl.jaas.config"
-                raise self.refusal(name, 'names no username="…" and password="…" to log in to brokers with')
-            login = SaslLogin(mechanism, options["username"], Secret(options["password"]))
         return SaslSettings(
             tuple(mechanisms),
             users,
             self._number(f"{mechanisms[0].lower()}.connections.max.reauth.ms", "connections.max.reauth.ms", 0),
             self._number("sasl.server.max.receive.size", "sasl.server.max.receive.size", LOGIN_FRAME_BYTES),
-            login,
+            self._login() if spoken else None,
             self._tokens() if OAUTHBEARER in mechanisms else None,
         )
 
+    def _login(self) -> SaslLogin | BearerLogin:
+        """Read how we log in to brokers."""
+        setting = "sasl.mechanism.inter.broker.protocol"
+        mechanism = (self.get(setting) or "GSSAPI").upper()
+        if mechanism not in MECHANISMS:
+            raise self.refusal(setting, f"{mechanism} can't be spoken by the controller; use {', '.join(MECHANISMS)}")
+        options = self._jaas(mechanism)
+        if mechanism == OAUTHBEARER:
+            self._refuse_code_of(mechanism)  # It may be spoken where it is not served.
+            return bearer_login(self._as_a_clients(mechanism), options, self._place)
+        if "username" not in options or "password" not in options:
+            name = f"{mechanism.lower()}.sasl.jaas.config"
+            raise self.refusal(name, 'names no username="…" and password="…" to log in to brokers with')
+        return SaslLogin(mechanism, options["username"], Secret(options["password"]))
+
+    def _as_a_clients(self, mechanism: str) -> dict[str, str]:
+        """Give the settings of this listener under the names that a client's file has for them."""
+        said = {name: value for name, value in self._properties.items() if value}
+        own = {name.removeprefix(self._prefix): said[name] for name in said if name.startswith(self._prefix)}
+        found = said | own
+        handler = found.get(f"{mechanism.lower()}.{LOGIN_HANDLER}")
+        return found if handler is None else {**found, LOGIN_HANDLER: handler}
+
     def _refuse_code_of(self, mechanism: str) -> None:
         """Refuse what a broker would judge logins of a mechanism by, and we can't run."""
-        for which in ("sasl.server.callback.handler.class", "sasl.login.callback.handler.class", "sasl.login.class"):
+        for which in ("sasl.server.callback.handler.class", LOGIN_HANDLER, "sasl.login.class"):
             name = f"{mechanism.lower()}.{which}"
             code = self.get(name)
-            known = mechanism == OAUTHBEARER and which.startswith("sasl.server")
-            if code is not None and not (known and code in _VALIDATORS):
+            known = {
+                "sasl.server.callback.handler.class": code in _VALIDATORS,
+                LOGIN_HANDLER: is_login_handler(code or ""),
+            }
+            if code is not None and not (mechanism == OAUTHBEARER and known.get(which)):
                 raise self.refusal(name, f"{code} is code in Java, which the controller can't run")
 
     def _tokens(self) -> TokenRules:

@@ -10,6 +10,7 @@ from shunter.errors import FormatError
 from shunter.model.service import (
     BrokerEffect,
     KeptProposal,
+    LogDirChange,
     LookGist,
     PlannedChange,
     ProposalState,
@@ -21,21 +22,26 @@ VERSION = 1
 
 
 def encode_proposal(proposal: KeptProposal) -> str:
-    """A proposal as one JSON object."""
+    """A proposal as one JSON object, without the partitions that it changes."""
     document = {
         name: getattr(proposal, name)
         for name in KeptProposal.__dataclass_fields__
         if name not in ("changes", "votes", "brokers", "state")
     }
     document["state"] = proposal.state.value
-    document["changes"] = [list(each) for each in proposal.changes]
     document["votes"] = [list(each) for each in proposal.votes]
     document["brokers"] = [list(each) for each in proposal.brokers]
     return orjson.dumps(document).decode()
 
 
-def decode_proposal(raw: str, place: str) -> KeptProposal:
-    """Read it.
+def encode_changes(proposal: KeptProposal) -> str:
+    """The partitions that it changes, as one JSON array."""
+    rows = ([*each[:4], *([list(map(list, each.log_dirs))] if each.log_dirs else [])] for each in proposal.changes)
+    return orjson.dumps(list(rows)).decode()
+
+
+def decode_proposal(raw: str, place: str, changes: str = "[]") -> KeptProposal:
+    """Read a proposal, with the partitions that it changes or without.
 
     Raises:
         FormatError: it is none.
@@ -43,10 +49,7 @@ def decode_proposal(raw: str, place: str) -> KeptProposal:
     try:
         document: dict[str, Any] = orjson.loads(raw)
         document["state"] = ProposalState(document["state"])
-        document["changes"] = tuple(
-            PlannedChange(str(topic), int(partition), tuple(replicas), tuple(original))
-            for topic, partition, replicas, original in document["changes"]
-        )
+        document["changes"] = tuple(map(_change, orjson.loads(changes)))
         document["votes"] = tuple(Vote(*each) for each in document["votes"])
         document["brokers"] = tuple(
             BrokerEffect(int(broker), (before[0], before[1], before[2]), (after[0], after[1], after[2]))
@@ -59,6 +62,12 @@ def decode_proposal(raw: str, place: str) -> KeptProposal:
         raise FormatError(place, f"is no proposal: {error!r}") from error
 
 
+def _change(row: list[Any]) -> PlannedChange:
+    topic, partition, replicas, original, *rest = row  # Log dirs are there where some are changed.
+    log_dirs = tuple(LogDirChange(int(each[0]), str(each[1]), str(each[2]), int(each[3])) for each in (rest or [[]])[0])
+    return PlannedChange(str(topic), int(partition), tuple(replicas), tuple(original), log_dirs)
+
+
 def encode_look(gist: LookGist) -> str:
     """What is kept of a look, as one JSON object."""
     return orjson.dumps(
@@ -67,6 +76,8 @@ def encode_look(gist: LookGist) -> str:
             "partitions": gist.partitions,
             "under_replicated": gist.under_replicated,
             "conditions": list(gist.conditions),
+            "topics": dict(gist.topics),
+            "others": [list(each) for each in gist.others],
         }
     ).decode()
 
@@ -85,8 +96,11 @@ def decode_look(at_ms: int, raw: str, place: str) -> LookGist:
             int(document["partitions"]),
             int(document["under_replicated"]),
             tuple(map(str, document["conditions"])),
+            # Looks of an earlier version have neither.
+            tuple((topic, int(size)) for topic, size in document.get("topics", {}).items()),
+            tuple((int(broker), int(size)) for broker, size in document.get("others", [])),
         )
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(place, f"is no look: {error!r}") from error
 
 
@@ -95,4 +109,12 @@ def encode_order(order: ServiceOrder) -> str:
     return orjson.dumps([order.kind.value, order.cluster, list(order.about), order.value]).decode()
 
 
-__all__ = ["VERSION", "decode_look", "decode_proposal", "encode_look", "encode_order", "encode_proposal"]
+__all__ = [
+    "VERSION",
+    "decode_look",
+    "decode_proposal",
+    "encode_changes",
+    "encode_look",
+    "encode_order",
+    "encode_proposal",
+]

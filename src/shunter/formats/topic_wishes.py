@@ -17,6 +17,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from shunter.errors import FormatError
+from shunter.formats.text_files import text_of
 from shunter.model.inventory import TopicWish
 
 _KEYS = ("replication", "racks", "brokers")
@@ -34,7 +35,7 @@ def decode_wishes(raw: bytes, place: str, topics: tuple[str, ...]) -> tuple[Topi
         FormatError: it is no such file, or names a topic that there is not; says which key, value and rule.
     """
     try:
-        document = tomllib.loads(raw.decode())
+        document = tomllib.loads(text_of(raw))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise FormatError(place, f"is no TOML: {error}") from error
     if not document:

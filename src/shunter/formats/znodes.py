@@ -39,7 +39,7 @@ CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
 
 CONSUMERS = "/consumers"
 SENSITIVE = (f"{CONFIGS}/users", f"{CONFIGS}/brokers", "/delegation_token/tokens")
-"""Beginnings of the paths that nobody but their creator may read. Source: Apache 3.9, `ZkData.SensitiveRootPaths`."""
+"""Beginnings of the paths that only their creator may read. Source: Apache 3.9, `ZkData.SensitiveRootPaths`."""
 
 PERSISTENT = (
     CONSUMERS,
@@ -112,15 +112,15 @@ def reassignment_request(name: str) -> str:
 
 
 def owed_deletions(broker_id: BrokerId) -> str:
-    """Path of what is still to be deleted on a broker that was dead when it lost replicas."""
+    """Path of the list of replicas that a broker, dead when it lost them, still has to delete."""
     return f"{OWED_DELETIONS}/{broker_id}"
 
 
 def owed_replicas(name: str) -> str:
-    """Path of what a topic's partitions miss because it was placed on a controller."""
+    """Path of the list of replicas that a topic's partitions lack because a controller's id was chosen for them."""
     return f"{OWED_REPLICAS}/{name}"
 
 
 def controller_id(broker_id: BrokerId) -> str:
-    """Path of what says that a Shunter of this id has been the controller."""
+    """Path of the znode by which it is known that a Shunter of this id has been the controller."""
     return f"{CONTROLLERS}/{broker_id}"

@@ -99,7 +99,7 @@ class _Said(TlsProperties):
         for name in ("zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable"):
             if self.flag(name):
                 raise self.refusal(name, "Shunter can't ask whether a certificate was revoked")
-        # Java's own default is TLSv1.2 alone; whoever sets neither gets the newer one as well, where the server has it.
+        # Java's own default is TLSv1.2 alone; where neither is set we take TLSv1.3 as well, if the server has it.
         named = (
             self.get("zookeeper.ssl.enabled.protocols") or self.get("zookeeper.ssl.protocol") or ",".join(TLS_VERSIONS)
         )

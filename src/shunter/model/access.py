@@ -40,3 +40,14 @@ class Person(NamedTuple):
 
     name: str
     role: AccessRole
+
+
+class PageSession(NamedTuple):
+    """Somebody who showed a token to the page, as it is kept: digests alone. The token is judged again at every request."""
+
+    digest: str
+    """SHA-256 of the id that is in the browser's cookie."""
+    token: str
+    """SHA-256 of the token that was shown."""
+    ends_ms: int
+    """Milliseconds since 1970 UTC."""

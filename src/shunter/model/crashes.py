@@ -1,4 +1,4 @@
-"""What brought controllers down, as it is remembered for the next one."""
+"""Bugs that ended controllers, as they are remembered for the next ones."""
 
 from __future__ import annotations
 

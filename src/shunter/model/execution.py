@@ -42,6 +42,11 @@ class Outcome(Enum):
     REFUSED = "refused"
     """The cluster refuses it for good."""
 
+    @property
+    def told(self) -> str:
+        """As people read it: `rolled back`."""
+        return self.value.replace("_", " ")
+
 
 class Order(Enum):
     """What starts first. Several are chained: the first that tells two moves apart decides."""
@@ -74,7 +79,7 @@ class Command(NamedTuple):
     """An operator's order. `partitions` empty: all. `bytes_per_s` is for LIMIT alone; None lifts the limit.
 
     `brokers` is for FORGET alone: those that don't come back. `bounds` is for BOUND alone: names of `BOUNDS`, and what
-    they are from now on.
+    they are from now on. `key` names this very order: whoever gave it finds by it whether the journal has it.
     """
 
     kind: CommandKind
@@ -83,6 +88,7 @@ class Command(NamedTuple):
     given_by: str = ""
     brokers: Replicas = ()
     bounds: tuple[tuple[str, int], ...] = ()
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +160,8 @@ class MoveAccepted(NamedTuple):
     """One partition's move. `original` keeps its replicas' ORDER from before its first step.
 
     `size_bytes` is the leader's at acceptance. `adopted`: it ran already, and the order of `original` is a guess.
-    `placing`: brokers that had it in another log dir than the plan names, and copy it there.
+    `placing`: brokers that had it in another log dir than the plan names, and copy it there. `origins`: in which log dir each
+    original replica was, where the plan names log dirs and the broker has several; a rollback brings it back there.
     """
 
     tp: TopicPartition
@@ -166,6 +173,7 @@ class MoveAccepted(NamedTuple):
     log_dirs: tuple[tuple[BrokerId, str], ...] = ()
     adopted: bool = False
     placing: Replicas = ()
+    origins: tuple[tuple[BrokerId, str], ...] = ()
 
 
 class StepBegun(NamedTuple):
@@ -225,7 +233,7 @@ class FloorRelaxed(NamedTuple):
 
 
 class MoveClosed(NamedTuple):
-    """The end of a move: where its replicas are, and what was copied for it (bytes; 0 when not seen)."""
+    """The end of a move: where its replicas are, and how many bytes were copied for it (0: not seen)."""
 
     tp: TopicPartition
     outcome: Outcome
@@ -249,7 +257,7 @@ class ThrottleSet(NamedTuple):
 
 
 class ThrottleRestored(NamedTuple):
-    """A setting is as it was again, or somebody else changed it since and it was left to them (`left`)."""
+    """A setting has its former value again; or somebody else changed it since, and it stays as they set it (`left`)."""
 
     key: ThrottleKey
     left: bool = False
@@ -276,7 +284,7 @@ class CommandTaken(NamedTuple):
 
 
 class RateObserved(NamedTuple):
-    """What a broker received for moves, bytes per second, while at least one copy ran; limited says a throttle held."""
+    """What a broker received for moves, bytes per second, while at least one copy ran. `limited`: under a throttle."""
 
     broker: BrokerId
     bytes_per_s: int
@@ -321,7 +329,7 @@ class JournalEntry(NamedTuple):
 
 
 LOAN = "loan-"
-"""How an owner of a lease begins who has set throttles for the controller's moves, and takes no orders."""
+"""The prefix of a lease's owner that only sets throttles for the controller's moves, and takes no orders."""
 
 
 class LeaseHolder(NamedTuple):

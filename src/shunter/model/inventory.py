@@ -18,7 +18,7 @@ class InventoryBroker(NamedTuple):
 
 
 class InventoryPartition(NamedTuple):
-    """A partition. Offsets are of the leader's log, None where it has none; sizes are (broker, bytes) of what answered."""
+    """A partition. Offsets are of the leader's log, None: it has no leader; sizes are (broker, bytes) of brokers that answered."""
 
     topic: str
     topic_id: str | None
@@ -31,20 +31,7 @@ class InventoryPartition(NamedTuple):
     min_insync: int
     sizes: tuple[tuple[BrokerId, int], ...]
     offline: Replicas = ()
-    """Those of its replicas that nobody can read: their broker is dead, or their log dir failed."""
-
-
-class Inventory(NamedTuple):
-    """One snapshot. `taken_at_ms` is the middle of the time that reading took, milliseconds since 1970 UTC.
-
-    `unanswered` are brokers whose log dirs could not be read: (id, why).
-    """
-
-    cluster_id: str
-    taken_at_ms: int
-    brokers: tuple[InventoryBroker, ...]
-    partitions: tuple[InventoryPartition, ...]
-    unanswered: tuple[tuple[BrokerId, str], ...] = ()
+    """Its replicas that are offline: their broker is dead, or their log dir failed."""
 
 
 class TopicWish(NamedTuple):
@@ -82,8 +69,25 @@ class DiskReplica(NamedTuple):
 
 
 class BrokerDisks(NamedTuple):
-    """What a broker tells of its log dirs."""
+    """What a broker tells of its log dirs. A replica on its way to another log dir is where it goes."""
 
     broker: BrokerId
     disks: tuple[Disk, ...]
     replicas: tuple[DiskReplica, ...]
+    coming: int = 0
+    """How many replicas are on their way to another log dir."""
+
+
+class Inventory(NamedTuple):
+    """One snapshot. `taken_at_ms` is the middle of the time that reading took, milliseconds since 1970 UTC.
+
+    `unanswered` are brokers whose log dirs could not be read: (id, why). `disks` are those of brokers with several log dirs,
+    of which none failed, and the replicas there that are assigned to their broker; snapshot files do not have them.
+    """
+
+    cluster_id: str
+    taken_at_ms: int
+    brokers: tuple[InventoryBroker, ...]
+    partitions: tuple[InventoryPartition, ...]
+    unanswered: tuple[tuple[BrokerId, str], ...] = ()
+    disks: tuple[BrokerDisks, ...] = ()

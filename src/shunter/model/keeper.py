@@ -31,22 +31,36 @@ class Condition(Enum):
     LOG_DIR_FAILED = "log-dir-failed"
     DRAIN = "drain"
     """A broker that an intent drains still holds replicas."""
+    REPLACE = "replace"
+    """A broker that an intent replaces by another one still holds replicas."""
     DISK_FULL = "disk-full"
+    DISK_RUNWAY = "disk-runway"
+    """Disks of a broker will be full within some days, at the growth that looks saw."""
+    LOG_DIR_FULL = "log-dir-full"
+    LOG_DIR_BAND = "log-dir-band"
+    """Log dirs of a broker are filled unevenly."""
     REPLICATION = "replication"
     """A topic has another replication factor than an intent says."""
     RACKS = "racks"
     DEMOTE = "demote"
     """A broker that an intent demotes is a preferred leader."""
+    ADD = "add"
+    """A broker that an intent adds has less than its share."""
     BROKER_EMPTY = "broker-empty"
     DISK_BAND = "disk-band"
+    BYTES_IN_BAND = "bytes-in-band"
+    """This one and the two below are judged by a load model of the pipeline, where one is used."""
+    BYTES_OUT_BAND = "bytes-out-band"
+    PROCESSORS_BAND = "processors-band"
     REPLICAS_BAND = "replicas-band"
     LEADERS_BAND = "leaders-band"
     LEADERS_AWAY = "leaders-away"
     UNDER_MIN_ISR = "under-min-isr"
     UNDER_REPLICATED = "under-replicated"
-    LOG_DIR_FULL = "log-dir-full"
     THROTTLES_LEFT = "throttles-left"
     MOVES_STUCK = "moves-stuck"
+    MODEL_UNUSED = "model-unused"
+    """The policy file names a lake, and its model is not used: too old, too thin, or not to be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +68,8 @@ class Watch:
     """How one condition is watched.
 
     `begin` and `end` are shares (0.2 is 20 %), for conditions of `MEASURED` alone: the condition begins to hold beyond
-    `begin`, and it holds until the figure is within `end`, which is also what a plan aims at.
+    `begin`, and it holds until the figure is within `end`, which is also what a plan aims at. For those of `IN_DAYS` they are
+    days: it begins to hold if less than `begin` are left, and holds until `end` or more are.
     """
 
     mode: Mode
@@ -68,33 +83,47 @@ MENDED = tuple(Condition)[: tuple(Condition).index(Condition.LEADERS_AWAY)]
 """Conditions that a plan mends; the others can only be told."""
 MEASURED = (
     Condition.DISK_FULL,
+    Condition.LOG_DIR_FULL,
+    Condition.LOG_DIR_BAND,
     Condition.DISK_BAND,
+    Condition.BYTES_IN_BAND,
+    Condition.BYTES_OUT_BAND,
+    Condition.PROCESSORS_BAND,
     Condition.REPLICAS_BAND,
     Condition.LEADERS_BAND,
     Condition.LEADERS_AWAY,
-    Condition.LOG_DIR_FULL,
 )
-"""Conditions that have the two bounds `begin` and `end`."""
+"""Conditions that have the two bounds `begin` and `end`, as shares."""
+IN_DAYS = (Condition.DISK_RUNWAY,)
+"""Conditions that have them as days."""
 
 DEFAULTS: Mapping[Condition, Watch] = MappingProxyType(
     {
         Condition.BROKER_DEAD: Watch(Mode.PROPOSE, 30),
         Condition.LOG_DIR_FAILED: Watch(Mode.PROPOSE, 10),
         Condition.DRAIN: Watch(Mode.PROPOSE),
+        Condition.REPLACE: Watch(Mode.PROPOSE),
         Condition.DISK_FULL: Watch(Mode.PROPOSE, 10, 0.85, 0.75),
+        Condition.DISK_RUNWAY: Watch(Mode.PROPOSE, 60, 7, 14),
+        Condition.LOG_DIR_FULL: Watch(Mode.PROPOSE, 10, 0.85, 0.75),
+        Condition.LOG_DIR_BAND: Watch(Mode.PROPOSE, 30, 0.3, 0.15),
         Condition.REPLICATION: Watch(Mode.PROPOSE),
         Condition.RACKS: Watch(Mode.PROPOSE, 30),
         Condition.DEMOTE: Watch(Mode.PROPOSE),
+        Condition.ADD: Watch(Mode.PROPOSE),
         Condition.BROKER_EMPTY: Watch(Mode.PROPOSE, 10),
         Condition.DISK_BAND: Watch(Mode.PROPOSE, 30, 0.2, 0.1),
+        Condition.BYTES_IN_BAND: Watch(Mode.PROPOSE, 30, 0.2, 0.1),
+        Condition.BYTES_OUT_BAND: Watch(Mode.PROPOSE, 30, 0.2, 0.1),
+        Condition.PROCESSORS_BAND: Watch(Mode.PROPOSE, 30, 0.3, 0.2),
         Condition.REPLICAS_BAND: Watch(Mode.PROPOSE, 30, 0.2, 0.1),
         Condition.LEADERS_BAND: Watch(Mode.PROPOSE, 30, 0.2, 0.1),
         Condition.LEADERS_AWAY: Watch(Mode.NOTIFY, 15, 0.1, 0.02),
         Condition.UNDER_MIN_ISR: Watch(Mode.NOTIFY),
         Condition.UNDER_REPLICATED: Watch(Mode.NOTIFY, 5),
-        Condition.LOG_DIR_FULL: Watch(Mode.NOTIFY, 10, 0.85, 0.75),
         Condition.THROTTLES_LEFT: Watch(Mode.NOTIFY, 10),
         Condition.MOVES_STUCK: Watch(Mode.NOTIFY, 30),
+        Condition.MODEL_UNUSED: Watch(Mode.NOTIFY, 60),
     }
 )
 
@@ -139,6 +168,10 @@ class Intents:
     """By topic: exactly so many replicas."""
     least_replication: int = 0
     """Every other topic has at least so many replicas; 0: no rule."""
+    replace: Mapping[int, int] = field(default_factory=dict[int, int])
+    """By broker: the one that takes over all it holds. Nothing else comes there before that is done."""
+    add: tuple[int, ...] = ()
+    """Brokers that get their share, once they are up and until they have it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What is told to people: by the controller, and by the executor."""
+"""Notices: what the controller and the executor tell people."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Principal(NamedTuple):
 
 USER = "User"
 ANONYMOUS = Principal(USER, "ANONYMOUS")
-"""Everybody who comes by a listener that asks nobody who he is."""
+"""Everybody who connects by a listener without authentication."""
 
 
 def parse_principal(text: str) -> Principal:

@@ -42,7 +42,7 @@ class Phase(Enum):
     PAUSED = "paused"
     ROLLING_BACK = "rolling_back"
     DROPPING = "dropping"
-    """Over; the dropped replicas' brokers have not all acknowledged the deletion yet. Not listed any more."""
+    """The move is over, but not all brokers have acknowledged that they deleted what it dropped. It is not listed."""
 
 
 class Reassignment(NamedTuple):

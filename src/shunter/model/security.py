@@ -11,11 +11,9 @@ from shunter.model.principal import Principal
 
 PLAIN: Final = "PLAIN"
 SCRAM_HASHES: Final[Mapping[str, str]] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-MECHANISMS: Final = (PLAIN, *SCRAM_HASHES)
-"""SASL mechanisms that the controller speaks as a client, too."""
 OAUTHBEARER: Final = "OAUTHBEARER"
-SERVED: Final = (*MECHANISMS, OAUTHBEARER)
-"""SASL mechanisms by which clients may log in; to brokers the controller logs in by `MECHANISMS`."""
+MECHANISMS: Final = (PLAIN, *SCRAM_HASHES, OAUTHBEARER)
+"""SASL mechanisms by which clients may log in, and the controller does at brokers."""
 LOGIN_FRAME_BYTES: Final = 524_288
 """Largest request of somebody who has not logged in yet (`sasl.server.max.receive.size`)."""
 
@@ -29,7 +27,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """Give it to whoever has to use it."""
+        """Return the text."""
         return self._text
 
     def __repr__(self) -> str:
@@ -83,7 +81,7 @@ class KeyStore:
     """A key store or a trust store: a file, or the PEM text itself."""
 
     kind: str
-    """PEM, PKCS12 or JKS, as the properties say; of the latter two the file itself tells which."""
+    """PEM, PKCS12 or JKS, as the properties say. Whether a file is PKCS12 or JKS is read from the file itself."""
     location: str | None = None
     text: Secret | None = None
     password: Secret | None = None
@@ -108,11 +106,51 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class SaslLogin:
-    """How we log in where we are the client."""
+    """How we log in by a password where we are the client."""
 
     mechanism: str
     user: str
     password: Secret
+
+
+class ClientCredentials(NamedTuple):
+    """A token for whom a client id and a secret name, from an endpoint (RFC 6749, 4.4)."""
+
+    endpoint: str
+    client_id: str
+    client_secret: Secret
+    scope: str | None
+
+
+class TokenFile(NamedTuple):
+    """A token that others keep in a file."""
+
+    path: str
+
+
+class UnsecuredToken(NamedTuple):
+    """A token of our own without a signature, for brokers that believe everybody; its lifetime in seconds."""
+
+    subject: str
+    lifetime_s: float
+
+
+class BearerLogin(NamedTuple):
+    """How we log in by OAUTHBEARER: where a token comes from, and what is told besides (KIP-342)."""
+
+    source: ClientCredentials | TokenFile | UnsecuredToken
+    extensions: Mapping[str, str]
+
+    @property
+    def user(self) -> str:
+        """Whom we come as, for messages: who the token really names, only its issuer knows."""
+        match self.source:
+            case ClientCredentials(client_id=client):
+                return client
+            case TokenFile(path=path):
+                return f"who the token in {path} names"
+            case UnsecuredToken(subject=subject):
+                return subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +177,7 @@ class SaslSettings:
     max_reauth_ms: int = 0
     """After how long clients have to log in again (`connections.max.reauth.ms`); 0: never."""
     frame_bytes: int = LOGIN_FRAME_BYTES
-    login: SaslLogin | None = None
+    login: SaslLogin | BearerLogin | None = None
     tokens: TokenRules | None = None
     """Where OAUTHBEARER is served."""
 
@@ -154,7 +192,7 @@ class ListenerSecurity:
 
     @property
     def authenticates(self) -> bool:
-        """Whether it is known who speaks on this listener, at least of some of them."""
+        """Whether peers on this listener log in or may show a certificate."""
         return self.sasl is not None or (self.tls is not None and self.tls.client_auth is not ClientAuth.NONE)
 
 
@@ -163,7 +201,7 @@ PLAINTEXT: Final = ListenerSecurity(SecurityProtocol.PLAINTEXT)
 
 @dataclass(frozen=True, slots=True)
 class AclSettings:
-    """Of `AclAuthorizer`."""
+    """Settings of Kafka's `AclAuthorizer`."""
 
     super_users: frozenset[Principal] = frozenset()
     everyone_if_no_acl: bool = False
@@ -176,7 +214,7 @@ class SecuritySettings:
     listeners: Mapping[str, ListenerSecurity] = field(default_factory=dict[str, ListenerSecurity])
     """By the listener's name; one that is not here is plaintext."""
     brokers_listener: str | None = None
-    """On which brokers are spoken to (`control.plane.listener.name`, else the inter-broker listener)."""
+    """The listener on which we speak to brokers (`control.plane.listener.name`, else the inter-broker listener)."""
     acls: AclSettings | None = None
     """None: the cluster has no authorizer."""
 
@@ -203,7 +241,7 @@ class ZooKeeperSecurity:
     digest: ZooKeeperLogin | None = None
     """By ZooKeeper's own scheme `digest`."""
     set_acl: bool = False
-    """What we create can be changed by us alone, and by whoever logs in as we do (`zookeeper.set.acl`)."""
+    """Only this login may change what we create, and so may anybody else who logs in with it (`zookeeper.set.acl`)."""
 
     @property
     def is_somebody(self) -> bool:

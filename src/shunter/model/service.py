@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -35,6 +35,12 @@ class OrderKind(Enum):
     DEMOTE = "demote"
     """A broker leads nothing from now on. `about`: its id."""
     PROMOTE = "promote"
+    REPLACE = "replace"
+    """All that a broker holds goes to another one, which takes its place. `about`: its id; `value`: the other one's."""
+    UNREPLACE = "unreplace"
+    ADD = "add"
+    """A broker gets its share, once it is up. `about`: its id."""
+    UNADD = "unadd"
     FREEZE_TOPIC = "freeze-topic"
     """Nothing of a topic changes. `about`: its name, or a pattern with * and ?."""
     UNFREEZE_TOPIC = "unfreeze-topic"
@@ -46,7 +52,7 @@ class OrderKind(Enum):
     """Remove throttles that nobody knows, while nothing is being moved."""
     PROPOSE = "propose"
     """Keep a plan as a proposal. `about`: its scope; then brokers (fill, drain, demote), OLD=NEW (replace) or topics
-    (topics, with `value` replicas)."""
+    (topics, with `value` replicas); and rules, as `band=5`."""
 
 
 class ServiceOrder(NamedTuple):
@@ -107,7 +113,7 @@ class ProposalState(Enum):
     """How far a proposal has got."""
 
     WAITING = "waiting"
-    """For somebody's word, or for a second one."""
+    """Waits for a person's approval, or for a second one."""
     APPROVED = "approved"
     """It is begun as soon as nothing holds it back."""
     STARTING = "starting"
@@ -130,6 +136,15 @@ OPEN = (ProposalState.WAITING, ProposalState.APPROVED, ProposalState.STARTING, P
 UNBEGUN = (ProposalState.WAITING, ProposalState.APPROVED)
 
 
+class LogDirChange(NamedTuple):
+    """A replica that its broker copies from one of its log dirs to another one."""
+
+    broker: int
+    original: str
+    target: str
+    bytes: int
+
+
 class PlannedChange(NamedTuple):
     """A partition that a proposal changes: broker ids in order, as they shall be and as they were."""
 
@@ -137,6 +152,7 @@ class PlannedChange(NamedTuple):
     partition: int
     replicas: tuple[int, ...]
     original: tuple[int, ...]
+    log_dirs: tuple[LogDirChange, ...] = ()
 
 
 class Vote(NamedTuple):
@@ -187,6 +203,15 @@ class KeptProposal:
     """How it ended, or why it is stale or refused."""
     undone: tuple[str, ...] = ()
     """What the planner could not reach."""
+    partitions: int = 0
+    """How many partitions it changes. `changes` has them, unless this is the gist of a proposal."""
+    least_bytes: int | None = None
+    """No plan that reaches all that was asked for copies less; None: no bound is known."""
+
+    @property
+    def gist(self) -> KeptProposal:
+        """The same without the partitions that it changes: there may be 100,000."""
+        return replace(self, changes=())
 
 
 class IntentKind(Enum):
@@ -194,13 +219,18 @@ class IntentKind(Enum):
 
     DRAIN = "drain"
     DEMOTE = "demote"
+    REPLACE = "replace"
+    ADD = "add"
     FREEZE_TOPIC = "freeze-topic"
     FREEZE_BROKER = "freeze-broker"
     REPLICATION = "replication"
 
 
 class KeptIntent(NamedTuple):
-    """An intent beside those of the policy file. `about`: a broker's id or a topic; `value`: a replication factor."""
+    """An intent beside those of the policy file. `about`: a broker's id or a topic.
+
+    `value`: a replication factor; of `replace` the broker that takes over; of others 0.
+    """
 
     kind: IntentKind
     about: str
@@ -211,7 +241,7 @@ class KeptIntent(NamedTuple):
 
 
 class KillSwitch(NamedTuple):
-    """That somebody paused a cluster, or (cluster "") all of them. `kept`: partitions that were paused by name before."""
+    """A person paused a cluster, or (cluster "") all of them. `kept`: partitions that were paused by name before."""
 
     cluster: str
     who: str
@@ -264,6 +294,7 @@ NOTIFIED = (
     "cluster-unreachable",
     "cluster-back",
     "not-driven",
+    "policy-refused",
     "pause-all",
     "resume-all",
 )
@@ -292,6 +323,10 @@ class LookGist(NamedTuple):
     partitions: int
     under_replicated: int
     conditions: tuple[str, ...] = ()
+    topics: tuple[tuple[str, int], ...] = ()
+    """(topic, bytes of all its partitions, one replica each), of topics whose sizes are known whole."""
+    others: tuple[tuple[int, int], ...] = ()
+    """(broker, bytes in use beside replicas) of brokers that tell; less than 0 where sizes were read at another moment."""
 
 
 class KeyedAnswer(NamedTuple):

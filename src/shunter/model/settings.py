@@ -17,7 +17,7 @@ class Takeover(Enum):
 
 
 class ControlRequestEpoch(Enum):
-    """What goes into the BrokerEpoch field of control requests: the two passes of an upgrade to one epoch for all.
+    """Which broker epoch control requests carry: the greatest of all brokers, or each broker's own, as Apache does.
 
     Source: the KIP on the max broker epoch (docs/decisions/0007-max-broker-epoch.md).
     """
@@ -59,14 +59,17 @@ class ControllerSettings:
     unclean_leader_election: bool = False
     delete_topics: bool = True
     tiered_storage: bool = False
-    """Whether the brokers have a remote storage system; no broker starts with a topic that wants one it has not."""
+    """Whether the brokers have a remote storage system. A broker without one does not start with a topic that wants it."""
     leader_rebalance_enable: bool = True
     leader_rebalance_interval_ms: int = 300_000
     leader_imbalance_percent: int = 10
-    """Of the partitions that prefer a broker, how many others may lead before it gets them back."""
+    """The percentage of the partitions preferring a broker that others may lead before it gets them back."""
     write_target_replicas: bool = True
     roll_back_after_ms: int = 0
-    """How long a move may wait for a dead broker of its target before it is rolled back; 0: for ever (2.A)."""
+    """How long a move may wait for a dead broker of its target before it is rolled back; 0: for ever.
+
+    Source: the controller redesign, 2.A.
+    """
     show_original_replicas: bool = False
     """Keep `original_replicas` in the legacy znode: an Apache controller would throw the whole znode away for it."""
     topic_policy: TopicPolicy = TopicPolicy()
@@ -74,13 +77,13 @@ class ControllerSettings:
 
 @dataclass(frozen=True, slots=True)
 class WireLimits:
-    """What a peer may ask of us before its connection is closed, and what all of them together may."""
+    """What one peer may ask of us before its connection is closed, and what all peers together may."""
 
     frame_bytes: int = 104_857_600
     array_length: int = 250_000
     requests_in_flight: int = 64
     max_connections: int = 2_000
-    """Of clients; brokers have room beside."""
+    """Connections of clients. Brokers' connections are not counted."""
     max_connections_per_ip: int = 1_000
     connections_max_idle_ms: int = 600_000
     queued_max_requests: int = 500
@@ -92,4 +95,4 @@ class WireLimits:
     handshakes_per_second: int = 100
     """TLS handshakes and logins that are begun."""
     peer_timeout_ms: int = 30_000
-    """How long a request may take to come, and an answer to go, beside what its size allows."""
+    """How long a request may take to arrive, and an answer to be read, in addition to the time that its size allows."""

@@ -20,7 +20,7 @@ class LegacyReassignments(NamedTuple):
     originals: Mapping[TopicPartition, Replicas]
     version: int
     czxid: int = 0
-    """The znode's creation: what was written before a cancel znode is told from what was written after it."""
+    """The znode's creation: it says whether the znode is older or newer than a cancel znode."""
 
 
 class ReassignmentRequest(NamedTuple):
@@ -44,7 +44,7 @@ class OwedDeletions(NamedTuple):
 
 
 class OwedReplicas(NamedTuple):
-    """Replicas that a topic's partitions miss, because a broker placed them on a controller and nobody else was free."""
+    """Replicas that a topic's partitions miss, because a broker placed them on a controller and no other was free."""
 
     topic_id: UUID | None
     partitions: tuple[tuple[int, int, Replicas], ...]
@@ -53,7 +53,7 @@ class OwedReplicas(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """What exists and can't be read, as far as something might be decided about it: it must not be written anew."""
+    """What exists in ZooKeeper but can't be read. It must not be written anew, as if it were not there."""
 
     topics: frozenset[str] = frozenset()
     moves: frozenset[TopicPartition] = frozenset()
@@ -67,7 +67,7 @@ class LeftOut(NamedTuple):
     owed_replicas: frozenset[str] = frozenset()
     """Topics whose list of owed replicas can't be read."""
     deleting: frozenset[str] = frozenset()
-    """Of `topics`, those that the deletion queue names: when they can be read, nobody is told to serve them."""
+    """Those of `topics` that the deletion queue names: once they can be read they are deleted, not served."""
 
 
 class ClusterSnapshot(NamedTuple):

@@ -21,8 +21,8 @@ class Topic(NamedTuple):
 class TopicSnapshot(NamedTuple):
     """A topic with what was found of its partitions' states and its own configuration (only what was set).
 
-    `unreadable` numbers the partitions whose state is there but broken: to be left alone, neither elected nor moved,
-    for a partition without a state is taken for a new one.
+    `unreadable` numbers the partitions whose state exists but is broken. They have to be named, because a partition
+    without a state counts as new; these are neither elected nor moved.
     """
 
     topic: Topic

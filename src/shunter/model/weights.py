@@ -36,28 +36,27 @@ def replicas_weight(assignment: ReplicaAssignment) -> int:
 
 def placed_weight(partition_count: int, replication_factor: int, highest_broker: int) -> int:
     """The entries of new partitions in their topic's znode, before they are placed."""
-    return partition_count * _entry(replication_factor, len(str(highest_broker)), len(str(partition_count)))
+    replicas = partition_count * replication_factor
+    return _entries(partition_count, len(str(partition_count)), replicas, len(str(highest_broker)))
 
 
-def _entry(replicas: int, broker_digits: int, partition_digits: int) -> int:
-    """`"12":[1,2,3],`: five signs, the number, and a comma or bracket behind each replica."""
-    return 5 + partition_digits + replicas * (broker_digits + 1)
+def _entries(count: int, partition_digits: int, replicas: int, broker_digits: int) -> int:
+    """`"12":[1,2,3],` for each: five signs, the number, and a comma or bracket behind each of all their replicas."""
+    return count * (5 + partition_digits) + replicas * (broker_digits + 1)
 
 
-def topic_weight(name: str, assignments: Mapping[int, ReplicaAssignment], highest_broker: int = 2**31) -> int:
-    """A topic's znode. `highest_broker` is an id that no replica exceeds."""
-    digits, numbers = len(str(highest_broker)), len(str(max(assignments, default=0)))
-    entries = moving = 0
+def topic_weight(name: str, assignments: Mapping[int, ReplicaAssignment]) -> int:
+    """A topic's znode."""
+    highest = replicas = in_motion = moved = 0
     for each in assignments.values():
-        entries += _entry(len(each.replicas), digits, numbers)
+        replicas += len(each.replicas)
+        highest = max((highest, *each.replicas))
         if each.adding or each.removing:
-            moving += 2 * _entry(len(each.adding) + len(each.removing), digits, numbers)
-    return ZNODE + 120 + len(name) + entries + moving
-
-
-def highest_replica(assignments: Mapping[int, ReplicaAssignment]) -> int:
-    """The highest broker id that a topic's partitions name."""
-    return max((max(each.replicas, default=0) for each in assignments.values()), default=0)
+            in_motion, moved = in_motion + 1, moved + len(each.adding) + len(each.removing)
+    digits, numbers = len(str(highest)), len(str(max(assignments, default=0)))
+    # What is in motion stands there twice more, at the most: among the adding and among the removing ones.
+    entries = _entries(len(assignments) + 2 * in_motion, numbers, replicas + 2 * moved, digits)
+    return ZNODE + 120 + len(name) + entries
 
 
 def configs_weight(name: str, configs: Iterable[tuple[str, str]]) -> int:
@@ -94,8 +93,7 @@ def entry_weight(tp: TopicPartition, numbers: int = 1) -> int:
 def record_weight(record: Record) -> int:
     """One of the records that are small, or that name a whole topic."""
     if type(record) is PutTopic:
-        assignments = record.topic.assignments
-        weight = topic_weight(record.topic.name, assignments, highest_replica(assignments))
+        weight = topic_weight(record.topic.name, record.topic.assignments)
         return weight + (configs_weight(record.topic.name, record.configs) if record.topic.version < 0 else 0)
     if type(record) is DeleteTopic:
         count = len(record.partitions)

@@ -1,4 +1,4 @@
-"""What came of the moves: from journals to moves, steps, stalls, rates between brokers, and plans against truth."""
+"""Accounts of past moves: from journals to moves, steps, stalls, rates between brokers, and plans compared with reality."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def rates_of(steps: DataFrame) -> DataFrame:
 
 
 def plans_of(moves: DataFrame, schedules: DataFrame, loads: DataFrame) -> DataFrame:
-    """Plans against truth. Grain: one row per executed plan and journal; columns of `account_plans`.
+    """Plans compared with what was executed. Grain: one row per executed plan and journal; columns of `account_plans`.
 
     Args:
         moves: Columns of `account_moves`.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 HOT, FANNED_OUT = 3.0, 2.0
-"""So many times what is usual is told."""
+"""A figure that is so many times the usual one is told."""
 LEAST_RATE = 1e6
 """Bytes per second; below this nothing is hot, and no fan-out matters."""
 BEFORE, FEWEST_DAYS = 28, 3

@@ -1,4 +1,4 @@
-"""The lake's log: numbered files, each one commit, each made only if nobody else made that number before.
+"""The lake's log: numbered files, each one commit, each created only if there is none of that number.
 
 ```
 ROOT/log/00000000000000000007.json               the seventh commit
@@ -27,9 +27,9 @@ VERSION = 1
 COMPACTION, RETENTION, CLEAN = "compaction", "retention", "clean"
 _MORE_THAN_SAMPLES = ("snapshots", "cruise-control")
 _OF_BROKERS = "broker_samples"
-"""The table of windows of which a commit does not say of when they are."""
+"""The table whose windows' times a commit does not tell."""
 EVERY = 32
-"""So many commits are covered by a checkpoint."""
+"""How many commits a checkpoint covers."""
 _KEPT_CHECKPOINTS = 4
 _CHECKPOINTS = "checkpoints"
 _SUFFIX = ".json"
@@ -37,7 +37,7 @@ _SUFFIX = ".json"
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """An input. `fingerprint` is the SHA-256 of its contents, or length and time where they can't be read from here."""
+    """An input. `fingerprint` is the SHA-256 of its contents, or length and time if these can't be read from here."""
 
     path: str
     fingerprint: str
@@ -148,12 +148,12 @@ class CommitLog:
         return known
 
     def append(self, base: LogState, commit: Commit) -> LogState | None:
-        """Make a commit the next one after a state; None where somebody else's is."""
+        """Make a commit the next one after a state; None where another writer's is the next."""
         numbered = replace(commit, version=base.version + 1)
         if not self._store.create(_name(numbered.version), _encode(numbered)):
             return None
         if self._newest_checkpoint() >= numbered.version and not _has(self.state(), numbered.ingest_id):
-            # That number had been made, and cleaned away, long ago: nobody will ever read ours.
+            # That number had been made, and cleaned away, long ago: ours would never be read.
             self._store.delete(_name(numbered.version))
             return None
         after = base.after(numbered)
@@ -221,7 +221,7 @@ def conflicts(mine: Commit, theirs: Commit, known: Collection[str]) -> bool:
     if set(mine.supersedes) & {*theirs.supersedes, *theirs.forgets}:
         return True
     if mine.kind in (CLEAN, COMPACTION, RETENTION):
-        # They write down nothing that was not there: what came meanwhile stands beside it.
+        # They only rewrite rows that were there: a batch that came meanwhile stays beside the new one.
         return False
     if theirs.kind == CLEAN or (theirs.kind == COMPACTION and set(theirs.supersedes) <= set(known)):
         return False
@@ -238,14 +238,14 @@ def conflicts(mine: Commit, theirs: Commit, known: Collection[str]) -> bool:
 
 
 def touch(one: Commit, other: Commit) -> bool:
-    """Whether windows of both may be the same or overlap."""
+    """Whether some windows of both commits may be the same or overlap."""
     if one.since is None or one.until is None or other.since is None or other.until is None:
         return bool(one.good and other.good)
     return one.since < other.until and other.since < one.until
 
 
 def may_span(commits: Iterable[Commit], seconds: int) -> bool:
-    """Whether the windows of some batches may be so far apart. A batch of an older lake does not say of when its windows are."""
+    """Whether windows of these batches may be so far apart. A batch of an older lake does not tell its windows' times."""
     good = [one for one in commits if one.good]
     begun = [one.since for one in good if one.since is not None]
     ended = [one.until for one in good if one.until is not None]

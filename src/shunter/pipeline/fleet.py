@@ -6,13 +6,15 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from shunter.core.planning.processors import LEAST_CAPACITY
 from shunter.core.planning.request import PlanRequest
 from shunter.pipeline.fleet_worker import RESULT_DDL, ClusterLimit, plan_batches
-from shunter.pipeline.processors import LEAST_CAPACITY
+from shunter.pipeline.modelling import PERCENTILES
 from shunter.pipeline.schemas import FOLLOWER, LEADER, UNKNOWN_ROLE
+from shunter.pipeline.spreading import numbers_of_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,16 +23,17 @@ FLEET_ROWS = (
     "cluster_id", "topic", "number", "rack", "replicas", "size", "bytes_in", "bytes_out", "min_insync",
     "processors", "costs",
 )  # fmt: skip
-"""What the planner is fed with: a row per partition; and a row per broker, whose topic is null, number its id, size its
-disk's capacity, bytes_in and bytes_out what its network carries, processors what they get done (in average brokers), costs the
-cluster's `ProcessorCosts`, as an array."""
+"""The planner's input: a row per partition, and a row per broker. In a broker's row topic is null, number is its id, size its
+disks' capacity, bytes_in and bytes_out its network's capacity, processors what its processors can do (in average brokers), and
+costs the cluster's `ProcessorCosts` as an array."""
 PEAKS = ("mean", "p50", "p95", "p99", "max")
 """Statistics of each replica by itself."""
 WEEK = "week"
-"""What each replica carries in the hour of the week in which its cluster carries most: peaks that don't meet are not added."""
+"""Each replica's rate in the hour of the week in which its cluster carries most: peaks at different hours are not added."""
+_SHARES = {**PERCENTILES, "max": 1.0, WEEK: 1.0}
 _MB = 1e6
 STILL_SEEN_SECONDS = 3_600
-"""Without a snapshot, a broker whose samples of a partition ended so long before the others' holds it no more."""
+"""Without a snapshot: a broker whose samples of a partition end so long before the others' counts as not holding it."""
 
 
 def fleet_rows(
@@ -87,7 +90,7 @@ def fleet_rows(
 
 
 def _with_processors(broker_rows: DataFrame, processors: DataFrame | None) -> DataFrame:
-    """Add what each broker's processors get done, less what it takes to idle; a broker that nobody knows is an average one."""
+    """Add what each broker's processors can do, less what idling takes. A broker that is not in the model counts as average."""
     if processors is None:
         nothing = {"processors": F.lit(None).cast("double"), "costs": F.lit(None).cast("array<double>")}
         return broker_rows.withColumns(nothing)
@@ -135,7 +138,7 @@ def fleet_tasks(rows: DataFrame, tasks: int | None = None) -> DataFrame:
     weights = {row["cluster_id"]: int(row["rows"]) for row in counted}
     # A cluster's share of the work decides its task; one pass over the fleet's sizes, and the fleet's rows move once.
     cut = max(1, min(len(weights), tasks or spark.sparkContext.defaultParallelism * 4))
-    salts = _salts(spark, cut)
+    salts = numbers_of_tasks(spark, cut)
     chosen = [(name, salts[task]) for name, task in sorted(assign_tasks(weights, cut).items())]
     salted = rows.join(
         F.broadcast(spark.createDataFrame(chosen, "cluster_id string, salt bigint")), on="cluster_id", how="inner"
@@ -155,20 +158,6 @@ def assign_tasks(weights: Mapping[str, int], tasks: int) -> dict[str, int]:
         assigned[name] = task
         heapq.heappush(heap, (load + rows**1.2, task))
     return assigned
-
-
-def _salts(spark: SparkSession, tasks: int) -> list[int]:
-    """A number for each task that Spark's own hash sends there; hashing cluster ids would throw giants together."""
-    found: dict[int, int] = {}
-    tried = 0
-    while len(found) < tasks:
-        candidates = spark.range(tried, tried + tasks * 16).select(
-            "id", F.pmod(F.hash("id"), F.lit(tasks)).alias("task")
-        )
-        for row in candidates.collect():
-            found.setdefault(row["task"], row["id"])
-        tried += tasks * 16
-    return [found[task] for task in range(tasks)]
 
 
 def _partition_loads(model: DataFrame, replicas: DataFrame, peak: str) -> DataFrame:
@@ -191,8 +180,8 @@ def _partition_loads(model: DataFrame, replicas: DataFrame, peak: str) -> DataFr
     of_now = F.coalesce("now", F.lit(False))
     return rows.groupBy(*key).agg(
         F.max("topic").alias("topic"),
-        _leaders(f"bytes_in_{peak}").alias("bytes_in"),
-        _leaders(f"bytes_out_{peak}").alias("bytes_out"),
+        _leaders("bytes_in", peak).alias("bytes_in"),
+        _leaders("bytes_out", peak).alias("bytes_out"),
         F.coalesce(F.max(F.when(of_now, F.col("growth_bytes_per_day"))), F.max("growth_bytes_per_day")).alias("growth"),
         F.coalesce(
             F.max_by("size_bytes", F.when(leads & F.col("size_bytes").isNotNull(), F.col("last_window"))),
@@ -202,9 +191,32 @@ def _partition_loads(model: DataFrame, replicas: DataFrame, peak: str) -> DataFr
     )  # fmt: skip
 
 
-def _leaders(name: str) -> Column:
-    """A partition's rate: what its leader showed; else a row of unknown role; else a follower, which gets the same."""
-    return F.coalesce(*(F.max(F.when(F.col("role") == role, F.col(name))) for role in (LEADER, UNKNOWN_ROLE, FOLLOWER)))
+def _leaders(name: str, peak: str) -> Column:
+    """A partition's rate: what its leaders showed; else rows of unknown role; else followers, which get the same."""
+    return F.coalesce(*(_in_turns(F.col("role") == role, name, peak) for role in (LEADER, UNKNOWN_ROLE, FOLLOWER)))
+
+
+def _in_turns(counts: Column, name: str, peak: str) -> Column:
+    """One rate for replicas that took turns, each by how long it was measured (as `kept_model.in_turns`).
+
+    A mean is weighed by seconds. A percentile is the lowest one of a replica's own that replicas with that share of the windows don't exceed.
+    """
+    rate = F.col(f"{name}_{peak}")
+    known = counts & rate.isNotNull()
+    if peak == "mean":
+        seconds = F.when(known, F.greatest(F.col("covered_seconds"), F.lit(1)))
+        return F.sum(rate * seconds) / F.sum(seconds)
+    windows = F.greatest(F.col("windows").cast("bigint"), F.lit(1).cast("bigint"))
+    rows = F.sort_array(F.collect_list(F.when(known, F.struct(rate.alias("rate"), windows.alias("windows")))))
+    of_all = F.aggregate(rows, F.lit(0).cast("bigint"), lambda seen, row: seen + row["windows"])
+    nothing = F.struct(F.lit(0).cast("bigint").alias("seen"), F.lit(None).cast("double").alias("rate"))
+
+    def further(found: Column, row: Column) -> Column:
+        seen = found["seen"] + row["windows"]
+        enough = seen >= of_all * F.lit(_SHARES[peak])
+        return F.struct(seen.alias("seen"), F.coalesce(found["rate"], F.when(enough, row["rate"])).alias("rate"))
+
+    return F.aggregate(rows, nothing, further, lambda found: found["rate"])
 
 
 def _in_order(place: Column, broker: Column) -> Column:

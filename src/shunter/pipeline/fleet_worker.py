@@ -1,7 +1,7 @@
-"""What a Spark task does with the clusters that it was given: each planned in a process of its own, within a time limit.
+"""Plans the clusters of one Spark task, each in a process of its own, within a time limit.
 
-No Spark in here: batches of Arrow in, batches of Arrow out. A cluster that is slow, broken or too big for memory ends
-its own process and becomes a row that says so; the task goes on with the next one.
+No Spark in here: batches of Arrow in, batches of Arrow out. If a cluster is slow, broken or too big for memory, its process
+ends, its row says so, and the task goes on with the next one.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import partial, reduce
 from typing import Literal
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from shunter.pipeline.broken_files import BrokenFile, put_broken_aside, taking_what_can_be_read
@@ -16,7 +16,7 @@ from shunter.pipeline.commit_log import COMPACTION, RETENTION, Commit, InputFile
 from shunter.pipeline.lake import Lake, batch_id, list_inputs
 from shunter.pipeline.schemas import BROKER_SAMPLES, REJECTS, SAMPLE_KEY, SAMPLES, SNAPSHOTS
 from shunter.pipeline.sources.tables import LAST_SECOND
-from shunter.pipeline.validation import NO_NAME, Limits, judge, judge_sequence, refuse
+from shunter.pipeline.validation import NO_NAME, UNSURE, Limits, judge, judge_sequence, refuse
 
 Reader = Callable[[SparkSession, Sequence[str]], DataFrame]
 """Paths to rows in the columns of `validation.RAW`."""
@@ -27,9 +27,10 @@ ROW_RULES = (
     "absurd_size", "no_load", "not_a_number", "not_a_time", "wrong_unit", "not_readable", "incomplete", "unknown_broker",
 )  # fmt: skip
 MOST_WINDOW_SECONDS = Limits().window_seconds
+ROWS_PER_FILE = 1_000_000
 _MORE_THAN_SAMPLES = (SNAPSHOTS, "cruise-control")
-"""Kinds whose batches bring other rows too: without a good sample they took something all the same. (Others' batches that bring
-samples of brokers have a folder of these.)"""
+"""Kinds whose batches bring other rows too: even without a good sample they may have brought something. (Batches of other
+kinds that bring samples of brokers have a folder of these.)"""
 RULES = (*ROW_RULES, *SEQUENCE_RULES)
 """Every rule by which a row can be put aside."""
 
@@ -41,7 +42,7 @@ class IngestOptions:
     cluster: str | None = None
     many_clusters: bool = False
     limits: Limits = field(default_factory=Limits)
-    rows_per_file: int = 1_000_000
+    rows_per_file: int = ROWS_PER_FILE
     tasks: int | None = None
 
 
@@ -64,7 +65,7 @@ class IngestOutcome:
 
     @property
     def nothing_new(self) -> bool:
-        """Whether all of it was put aside, for another reason than that it had come before."""
+        """Whether every row was put aside, and not just because it had come before."""
         return self.broker_rows == 0 and self.snapshots == 0 and nothing_taken(self.good, self.rejected, self.rules)
 
 
@@ -76,7 +77,7 @@ def nothing_taken(good: int, rejected: int, rules: Iterable[tuple[str, int]]) ->
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a batch holds, from one pass over three columns: rows by cluster and day, clusters by file."""
+    """What a batch holds, from a pass over three columns."""
 
     rows: int
     largest_day: int
@@ -104,14 +105,14 @@ def ingest_files(
 ) -> IngestOutcome:
     """Ingest files that were not ingested before; running it again changes nothing.
 
-    A batch that took nothing may have been asked for in the wrong words: its files are taken up again, and what was put
-    aside then is replaced.
+    If a batch took nothing, its options may have been wrong. So its files are ingested again, and the rows that were put
+    aside then are replaced.
 
     Args:
         kind: Names the reader in the manifest.
         now: UTC.
-        dated: For files that don't say of when they are: that time, or `modified` for the file's own. The same contents of
-            another time are another input.
+        dated: For files without times in them: the time of all rows, or `modified` for each file's own. The same contents
+            at another time are another input.
 
     Raises:
         FormatError: a path does not exist, or the reader can't take a file at all.
@@ -147,9 +148,9 @@ def outcome_of(spark: SparkSession, lake: Lake, commit: Commit | None, skipped: 
 
 
 def took_nothing(commit: Commit) -> bool:
-    """Whether a batch brought nothing at all, and its files may be taken up again.
+    """Whether a batch brought nothing at all, and its files may be ingested again.
 
-    One that was put together of others names only files of which something was taken, though its rows may be gone since.
+    A merged batch names only files that brought something, though their rows may be deleted since.
     """
     kinds = (*_MORE_THAN_SAMPLES, COMPACTION, RETENTION)
     took_others = commit.kind in kinds or BROKER_SAMPLES.name in commit.tables
@@ -157,7 +158,7 @@ def took_nothing(commit: Commit) -> bool:
 
 
 def begin_batch(state: LogState, attempt: str, kind: str, new: Sequence[InputFile]) -> Commit:
-    """Begin a batch; those of the same files that took nothing are superseded."""
+    """Begin a batch. It supersedes earlier batches of the same files that took nothing."""
     coming = {file.fingerprint for file in new}
     former = [
         commit.ingest_id
@@ -168,7 +169,7 @@ def begin_batch(state: LogState, attempt: str, kind: str, new: Sequence[InputFil
 
 
 def new_inputs(state: LogState, found: Sequence[InputFile], kind: str) -> tuple[tuple[InputFile, ...], tuple[str, ...]]:
-    """Tell files that no committed batch has taken yet from those that one has; gives the first, and the others' names."""
+    """Files that no committed batch has taken yet, and the names of those that one has."""
     settled = [
         commit
         for commit in state.commits
@@ -227,12 +228,12 @@ def write_batch(
     tasks = options.tasks or _tasks(spark, profile, options.rows_per_file)
     # A cluster's replicas are spread over as many files a day as its largest day needs, and over enough tasks.
     buckets = max(1, -(-profile.largest_day // options.rows_per_file), -(-profile.rows // (2 * options.rows_per_file)))
-    observed = Observation()
-    ordered = judge_sequence(judged, known, tasks=tasks, buckets=buckets, observed=observed)
-    lake.write_judged(ordered, commit.ingest_id)
-    if profile.rows and observed.get["overlaps"]:
-        again = judge_sequence(judged, known, tasks=tasks, buckets=buckets, one_by_one=True)
-        lake.write_judged(again, commit.ingest_id, again=True)
+    sequence = partial(judge_sequence, judged, known, tasks=tasks, buckets=buckets)
+    lake.write_judged(sequence(), commit.ingest_id)
+    made = counted(spark, lake, commit, profile.clusters)
+    if all(rule != UNSURE for rule, _ in made.rules):
+        return made
+    lake.write_judged(sequence(one_by_one=True), commit.ingest_id, again=True)
     return counted(spark, lake, commit, profile.clusters)
 
 
@@ -278,37 +279,41 @@ def _utc(seconds: int) -> datetime:
 
 
 def profile_of(rows: DataFrame, *, by_file: bool = True) -> Profile:
-    """Count rows by file, cluster and day. The result is small: one row for each of those."""
-    file = F.col("file") if by_file else F.lit(None).cast("string")
+    """Count rows by cluster and day. The result is small: one row for each of those.
+
+    Args:
+        by_file: Also look for files with rows of more than one cluster.
+    """
     start = F.unix_seconds("window_start")
     seconds = F.when(F.col("window_seconds").between(1, MOST_WINDOW_SECONDS), F.col("window_seconds"))
     counted = (
-        rows.groupBy(file.alias("file"), "cluster_id", F.to_date("window_start").alias("date"))
+        rows.groupBy("cluster_id", F.to_date("window_start").alias("date"))
         .agg(F.count("*").alias("rows"), F.min(start).alias("since"), F.max(start + seconds).alias("until"))
         .collect()
     )
-    by_day: dict[tuple[str | None, date | None], int] = {}
-    by_file_names: dict[str, set[str]] = {}
-    for row in counted:
-        day = row["cluster_id"], row["date"]
-        by_day[day] = by_day.get(day, 0) + row["rows"]
-        if row["file"] is not None and row["cluster_id"] is not None:
-            by_file_names.setdefault(row["file"], set()).add(row["cluster_id"])
-    days = sorted(day for _, day in by_day if day is not None)
+    names = {row["cluster_id"] for row in counted if row["cluster_id"] is not None}
+    days = sorted(row["date"] for row in counted if row["date"] is not None)
     return Profile(
-        rows=sum(by_day.values()),
-        largest_day=max(by_day.values(), default=0),
-        clusters=tuple(sorted({name for name, _ in by_day if name is not None and name.strip() and name != NO_NAME})),
+        rows=sum(row["rows"] for row in counted),
+        largest_day=max((row["rows"] for row in counted), default=0),
+        clusters=tuple(sorted(name for name in names if name.strip() and name != NO_NAME)),
         first_date=days[0] if days else None,
         last_date=days[-1] if days else None,
-        mixed_files=tuple(sorted(file for file, names in by_file_names.items() if len(names) > 1)),
+        # Files' names are long, and most batches are of one cluster: only others pay for a look at each row's file.
+        mixed_files=_mixed_files(rows) if by_file and len(names) > 1 else (),
         since=_moment(min((row["since"] for row in counted if row["since"] is not None), default=None)),
         until=_moment(max((row["until"] for row in counted if row["until"] is not None), default=None)),
     )
 
 
+def _mixed_files(rows: DataFrame) -> tuple[str, ...]:
+    by_file = rows.groupBy("file").agg(F.min("cluster_id").alias("first"), F.max("cluster_id").alias("last"))
+    mixed = by_file.where(F.col("file").isNotNull() & (F.col("first") != F.col("last"))).select("file").collect()
+    return tuple(sorted(row["file"] for row in mixed))
+
+
 def refuse_let_go(state: LogState, judged: DataFrame) -> DataFrame:
-    """Put aside rows of days whose raw rows were let go: rolling those days up again would lose what is gone."""
+    """Put aside rows of days whose raw rows were deleted: rolling those days up again would lose the deleted rows."""
     let_go = max((commit.keep_from for commit in state.commits if commit.keep_from is not None), default=None)
     if let_go is None:
         return judged

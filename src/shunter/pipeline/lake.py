@@ -112,9 +112,9 @@ class Lake:
         return tuple(commit for commit in self.state(spark).live if commit.kind != CLEAN)
 
     def transact(self, spark: SparkSession, name: str, prepare: Prepare, now: datetime) -> Commit | None:
-        """Write a batch and commit it; what others commit meanwhile is as if it had come before.
+        """Write a batch and commit it. A commit that another writer makes meanwhile counts as if it had come before.
 
-        Where that touches what the batch was decided by, it is written anew by what is committed then.
+        If it touches what the batch was decided by, the batch is decided and written again.
 
         Args:
             name: What it is called; the attempt's own mark is added.
@@ -144,7 +144,7 @@ class Lake:
         raise DriverError(f"{self.root}: {rule}", retriable=True)
 
     def discard(self, spark: SparkSession, attempt: str) -> None:
-        """Delete what an attempt has written: it is given up, or begun anew."""
+        """Delete the files of an attempt that is given up or begun again."""
         self._delete(spark, [attempt])
 
     def _append(self, spark: SparkSession, base: LogState, commit: Commit) -> bool:
@@ -232,7 +232,7 @@ class Lake:
         )
 
     def clean(self, spark: SparkSession, now: datetime, *, older_than: timedelta, abandoned: bool = True) -> Cleaned:
-        """Delete what nothing names: batches that were replaced, and attempts that were never committed.
+        """Delete files that no commit names: batches that were replaced, and attempts that were never committed.
 
         What is to be deleted is committed first, so that a writer that is only slow begins anew instead of naming files
         that are gone. Readers that began before may fail.

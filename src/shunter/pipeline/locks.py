@@ -1,11 +1,13 @@
-"""Who is deriving a cluster's tables: model, hours, outlooks are replaced folder by folder, and two at once would mix theirs.
+"""Locks, so that one process at a time derives a cluster's tables.
+
+Model, hours and outlooks are replaced folder by folder: two processes at once would mix theirs.
 
 ```
 ROOT/locks/CLUSTER@3.json           the third to take it: who, since when, until when
 ROOT/locks/CLUSTER@3.released.json  it is done
 ```
 
-A number is made once, as in the log, so that of several who want a cluster one gets it. Whoever wants all clusters takes `*`.
+A number is made once, as in the log, so that of several that want a cluster one gets it. The lock of all clusters is `*`.
 """
 
 from __future__ import annotations
@@ -108,7 +110,7 @@ class ClusterLocks:
         return number
 
     def _refuse_if_held(self, cluster: str) -> int:
-        """The newest number of a lock that nobody holds."""
+        """Refuse where another process holds the lock; else the newest number that there is of it."""
         number = self._newest(cluster)
         held = self._holder(cluster, number) if number else None
         if held is not None and self._clock() < held.until and not self._is_gone(held.holder):

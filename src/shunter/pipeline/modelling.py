@@ -1,4 +1,4 @@
-"""What each replica carries: rates with their percentiles, size and growth, and how far to trust them.
+"""The load model: each replica's rates with percentiles, its size and growth, and how far to trust them.
 
 Leaders and followers are modelled apart, since a leader serves consumers and a follower does not. Percentiles are
 exact over the windows that were measured (nearest rank: the least window that at least p of all windows don't exceed).

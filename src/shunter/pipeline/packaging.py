@@ -61,7 +61,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 class Packed(NamedTuple):
-    """For --py-files, for --archives, and the file to submit."""
+    """The files for `--py-files`, for `--archives`, and the file to submit."""
 
     shunter: Path
     environment: Path | None

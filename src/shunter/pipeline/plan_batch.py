@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -24,7 +24,7 @@ from shunter.pipeline.weeks import at_busiest_hours
 
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
-    """What is planned: the request, for which clusters (none named: all), at which peak, for how far ahead."""
+    """What is planned: the request, the clusters (none named: all), the peak that counts, and how many days ahead."""
 
     plan_id: str
     request: PlanRequest = field(default_factory=PlanRequest)
@@ -37,15 +37,15 @@ class FleetPlan:
     now: datetime | None = None
     """With its zone; None: no snapshot is too old."""
     oldest_seconds: float = 7 * 86_400.0
-    """A cluster whose newest snapshot is older is not planned: nobody knows where its replicas are by now."""
+    """A cluster whose newest snapshot is older is not planned: its replicas may be elsewhere by now."""
     least_rates_percent: float = 0.0
-    """A cluster of whose partitions a smaller share has rates is not planned."""
+    """A cluster is not planned if a smaller percentage of its partitions has rates."""
     rates_age: float | None = None
-    """Seconds; a plan by rates that end longer ago says so."""
+    """Seconds. A plan whose newest rates are older says so."""
 
 
 class Basis(NamedTuple):
-    """What one cluster's plan rests on. Times are seconds since 1970; None where there is nothing of the kind."""
+    """The data that one cluster's plan is made from. Times are seconds since 1970; None: there are no such data."""
 
     cluster_id: str
     partitions: int
@@ -55,10 +55,12 @@ class Basis(NamedTuple):
     rates_until: int | None
     """Start of the newest window with a rate."""
     snapshot_at: int | None
+    with_bytes_out: int = 0
+    """Partitions for which bytes out are known: snapshots alone tell none."""
 
 
 class ClusterOutcome(NamedTuple):
-    """What planning one cluster came to."""
+    """The result of planning one cluster."""
 
     cluster_id: str
     status: str
@@ -95,18 +97,20 @@ def plan_lake(spark: SparkSession, lake: Lake, asked: FleetPlan) -> tuple[Cluste
     planned = plan_fleet(fresh, asked.request, asked.limit, tasks=asked.tasks)
     if refused:
         planned = planned.unionByName(spark.createDataFrame(refused, RESULT_DDL))
-    planned = planned.join(_as_frame(spark, bases.values(), asked), on="cluster_id", how="left")
+    unseen = any(basis.snapshot_at is None for basis in bases.values())
+    told = _as_frame(spark, bases.values(), asked, _with_snapshots(brokers) if unseen else ())
+    planned = planned.join(told, on="cluster_id", how="left")
     message = F.concat_ws("; ", "message", "warning")
     planned = planned.withColumn("message", F.nullif(message, F.lit(""))).drop("warning").persist()
     try:
         for table, frame in plan_tables(planned, asked.plan_id):
             lake.write(frame, table)
-        told = planned.select(
+        outcomes = planned.select(
             "cluster_id", "status", "message", "seconds", F.coalesce(F.size("moves"), F.lit(0)).alias("moves"),
             "bytes_moved", "bytes_percent", "bound_percent", "joint_bound_percent",
             F.coalesce(F.size("undone"), F.lit(0)).alias("undone"),
         )  # fmt: skip
-        found = sorted(told.collect(), key=itemgetter("cluster_id"))
+        found = sorted(outcomes.collect(), key=itemgetter("cluster_id"))
         return tuple(ClusterOutcome(*row)._replace(basis=bases.get(row["cluster_id"])) for row in found)
     finally:
         planned.unpersist()
@@ -134,6 +138,7 @@ def bases_of(rows: DataFrame, model: DataFrame, brokers: DataFrame) -> list[Basi
         F.count_if(is_partition).alias("partitions"),
         F.count_if(is_partition & F.coalesce("bytes_in", "bytes_out").isNotNull()).alias("with_rates"),
         F.count_if(is_partition & (F.col("size") > 0)).alias("with_sizes"),
+        F.count_if(is_partition & F.col("bytes_out").isNotNull()).alias("with_bytes_out"),
     )
     with_rates = F.when(F.col("windows") > 0, F.unix_seconds("last_window"))
     rates = model.groupBy("cluster_id").agg(F.max(with_rates).alias("rates_until"))
@@ -165,18 +170,38 @@ def _empty(cluster_id: str, why: str) -> dict[str, Any]:
     return empty | {"cluster_id": cluster_id, "status": FAILED, "message": why, "seconds": 0.0}
 
 
-def warning_of(basis: Basis, asked: FleetPlan) -> str | None:
-    """What a plan should say of the rates that it rests on."""
-    if asked.now is None or asked.rates_age is None or basis.rates_until is None:
-        return None
-    age = asked.now.timestamp() - basis.rates_until
-    if age <= asked.rates_age:
-        return None
-    return f"its newest rates are {age / 86_400:.1f} days old: the plan carries the load of then"
+def warning_of(basis: Basis, asked: FleetPlan, with_snapshots: Sequence[str] = ()) -> str | None:
+    """What a plan should say of the data that it rests on.
+
+    Args:
+        with_snapshots: Clusters of which there are snapshots.
+    """
+    warnings: list[str] = []
+    if asked.now is not None and asked.rates_age is not None and basis.rates_until is not None:
+        age = asked.now.timestamp() - basis.rates_until
+        if age > asked.rates_age:
+            warnings.append(f"its newest rates are {age / 86_400:.1f} days old: the plan carries the load of then")
+    if basis.snapshot_at is None and with_snapshots:
+        others = "of " + with_snapshots[0] + (f" and {len(with_snapshots) - 1:,} more" if with_snapshots[1:] else "")
+        warnings.append(
+            f"there are snapshots {others}, and none of {basis.cluster_id}: if that is one of these under another name, "
+            "ingest its samples again with Kafka's own id as --cluster"
+        )
+    return "; ".join(warnings) or None
 
 
-def _as_frame(spark: SparkSession, bases: Iterable[Basis], asked: FleetPlan) -> DataFrame:
-    rows = [(one.cluster_id, one.with_rates, one.rates_until, one.snapshot_at, warning_of(one, asked)) for one in bases]
+def _with_snapshots(brokers: DataFrame) -> list[str]:
+    rows = brokers.select("cluster_id").distinct().collect()
+    return sorted(row["cluster_id"] for row in rows)
+
+
+def _as_frame(
+    spark: SparkSession, bases: Iterable[Basis], asked: FleetPlan, with_snapshots: Sequence[str]
+) -> DataFrame:
+    rows = [
+        (one.cluster_id, one.with_rates, one.rates_until, one.snapshot_at, warning_of(one, asked, with_snapshots))
+        for one in bases
+    ]
     ddl = "cluster_id string, with_rates bigint, until bigint, at bigint, warning string"
     given = spark.createDataFrame(rows, ddl)
     times = F.timestamp_seconds("until").alias("rates_until"), F.timestamp_seconds("at").alias("snapshot_at")

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
+from shunter.core.wording import counted
+
 WIDTH = 960
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 40, 28, 34
 _LINE = 14.0
-_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_SIZES = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 class BrokerBar(NamedTuple):
@@ -107,7 +109,9 @@ def flows(found: Sequence[FlowArrow], *, title: str) -> str:
         )
         used["from", flow.source] = used.get(("from", flow.source), 0.0) + flow.bytes * scale
         used["to", flow.target] = used.get(("to", flow.target), 0.0) + flow.bytes * scale
-        told = f"{flow.source} to {flow.target}: {amount(flow.bytes, 'bytes')} in {flow.copies} copies"
+        told = (
+            f"{flow.source} to {flow.target}: {amount(flow.bytes, 'bytes')} in {counted(flow.copies, 'copy', 'copies')}"
+        )
         parts.append(_ribbon(180, WIDTH - 180, y1 + wide / 2, y2 + wide / 2, wide, told))
     for names, places, x, anchor in ((sources, left, 170, "end"), (targets, right, WIDTH - 170, "start")):
         for name, size in names.items():
@@ -161,11 +165,11 @@ def estimates(found: Sequence[EstimateAndOutcome], *, title: str) -> str:
 
 
 def amount(value: float, unit: str) -> str:
-    """A figure with its unit, in powers of 1,024 for bytes."""
+    """A figure with its unit, bytes in powers of ten."""
     if not unit.startswith("bytes"):
         return f"{value:,.4g} {unit}".strip()
     power = _power(value)
-    return f"{value / 1024**power:,.4g} {_SIZES[power]}{unit.removeprefix('bytes')}"
+    return f"{value / 1000**power:,.4g} {_SIZES[power]}{unit.removeprefix('bytes')}"
 
 
 def duration(seconds: float) -> str:
@@ -180,7 +184,7 @@ def duration(seconds: float) -> str:
 
 
 def _power(value: float) -> int:
-    return min(len(_SIZES) - 1, int(math.log(abs(value), 1024))) if abs(value) >= 1 else 0
+    return min(len(_SIZES) - 1, int(math.log(abs(value), 1000))) if abs(value) >= 1 else 0
 
 
 def _sums(found: Sequence[tuple[str, float]]) -> dict[str, float]:
@@ -218,8 +222,8 @@ def _time_ticks(end: float) -> list[float]:
 
 def _value_axis(top: float, deep: float, unit: str) -> list[str]:
     parts: list[str] = []
-    # Round numbers of the unit that is shown: 200 GiB, not 186.3.
-    scale = 1024 ** _power(top) if unit.startswith("bytes") else 1
+    # Round numbers of the unit that is shown: 200 GB, not 186.3.
+    scale = 1000 ** _power(top) if unit.startswith("bytes") else 1
     for tick in (mark * scale for mark in _ticks(top / scale)):
         y = _TOP + deep - deep * tick / top
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 MOST_ERROR = 0.25
 """A model that misses the held-back windows by more than this part of their mean is no aim."""
-LEAST_CAPACITY = 0.01
 _HELD_BACK_FROM = 0.75
 """The last quarter of a cluster's windows is held back."""
 _MB = 1e6

@@ -15,7 +15,7 @@ def data_quality(samples: DataFrame, replicas: DataFrame, rejects: DataFrame) ->
     """Sum up each day of each cluster.
 
     Grain: one row per cluster and day of which there is anything good; columns of `data_quality`. A partition counts by its
-    topic's name, and what any broker but a follower told of it counts as its rate.
+    topic's name, and what any broker but a follower told of it counts as its rate; a moment of which several tell counts once.
 
     Args:
         samples: Columns of `samples`.
@@ -24,15 +24,23 @@ def data_quality(samples: DataFrame, replicas: DataFrame, rejects: DataFrame) ->
     """
     day = ["cluster_id", "date"]
     partition = [*day, "topic", "partition"]
-    end = F.unix_seconds("window_start") + F.col("window_seconds")
+    start = F.unix_seconds("window_start")
+    end = start + F.col("window_seconds")
     has_rate = F.coalesce("bytes_in", "bytes_out").isNotNull() & (F.col("role") != FOLLOWER)
-    sampled = samples.groupBy(*partition).agg(
+    # Sources and replicas tell of the same hours: a window brings what lies behind all those that began before it. The number comes first
+    # in the sort, for it tells nearly all rows apart.
+    numbered = samples.withColumn("series", F.xxhash64(*partition))
+    ahead = Window.partitionBy("series", *partition).orderBy(start).rowsBetween(Window.unboundedPreceding, -1)
+    told_until = F.greatest(start, F.max(F.when(has_rate, end)).over(ahead))
+    fresh = F.when(has_rate, F.greatest(F.lit(0), end - told_until)).alias("seconds")
+    sampled = numbered.select("series", *partition, end.alias("end"), has_rate.alias("has_rate"), fresh)
+    sampled = sampled.groupBy("series", *partition).agg(
         F.count("*").alias("windows"),
-        F.sum(F.when(has_rate, F.col("window_seconds"))).alias("seconds"),
-        F.max(F.when(has_rate, end)).alias("rates_until"),
-        F.max(end).alias("end"),
+        F.sum("seconds").alias("seconds"),
+        F.max(F.when(F.col("has_rate"), F.col("end"))).alias("rates_until"),
+        F.max("end").alias("end"),
         F.lit(None).cast("timestamp").alias("snapshot_at"),
-    )
+    ).drop("series")  # fmt: skip
     seen = replicas.groupBy(*partition).agg(F.max("taken_at").alias("snapshot_at"))
     each = sampled.unionByName(seen, allowMissingColumns=True).groupBy(*partition).agg(
         *(F.max(name).alias(name) for name in ("windows", "seconds", "rates_until", "end", "snapshot_at"))

@@ -1,4 +1,4 @@
-"""Raw → hourly → daily, and what becomes of the raw rows afterwards."""
+"""Rolls raw rows up to hours and days, and compacts or deletes the raw rows afterwards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from shunter.pipeline.commit_log import CLEAN, COMPACTION, RETENTION, Commit, LogState, StreamMark
 from shunter.pipeline.identity import one_series
-from shunter.pipeline.ingest import MOST_WINDOW_SECONDS, counted, took_nothing
+from shunter.pipeline.ingest import MOST_WINDOW_SECONDS, ROWS_PER_FILE, counted, took_nothing
 from shunter.pipeline.lake import Lake
 from shunter.pipeline.modelling import last_size
 from shunter.pipeline.schemas import (
@@ -63,12 +63,13 @@ def roll_up(rows: DataFrame, table: Table) -> DataFrame:
 
 
 def open_days(state: LogState, *, new_only: bool = True) -> tuple[date, ...]:
-    """Days whose hours may be out of date: those that windows touch which came since the last roll-up.
+    """Days whose hours may be out of date: those of windows that came since the last roll-up, and the days before them.
 
-    A window that was measured takes another's amounts away, which may have begun as long before as a window is.
+    A measured window removes the amounts of a derived one that it overlaps, and that may have begun a window's length
+    before.
 
     Args:
-        new_only: Trust the last roll-up; else all days are given whose raw rows are there.
+        new_only: Trust the last roll-up; else all days that still have raw rows.
     """
     rolled_to = max((commit.rolled_to for commit in state.commits), default=0) if new_only else 0
     let_go = max((commit.keep_from for commit in state.commits if commit.keep_from is not None), default=None)
@@ -78,7 +79,7 @@ def open_days(state: LogState, *, new_only: bool = True) -> tuple[date, ...]:
         if commit.first_date is not None and not came_before:
             last = commit.last_date if commit.until is None else commit.until.date()
             days.update(_between(commit.first_date - _reach(state), last or commit.first_date))
-    # Of days that were let go some rows may still be there; made from them alone, those days would lose the rest.
+    # Some rows of days past retention may still be there. Rolled up from these alone, such days would lose the others.
     return tuple(sorted(day for day in days if let_go is None or day >= let_go))
 
 
@@ -95,15 +96,15 @@ def _between(first: date, last: date) -> list[date]:
 def roll_up_days(
     spark: SparkSession, lake: Lake, state: LogState | None = None, *, new_only: bool = False
 ) -> tuple[date, ...]:
-    """Derive hours and days from the raw rows that are live, replacing what was derived before; gives the days.
+    """Derive hours and days from the raw rows that are live, replacing what was derived before; returns the days.
 
-    Days whose raw rows are gone keep what was derived from them. Topics get their ids first, and of two sources of one
-    replica the one that measured it counts.
+    Days whose raw rows are deleted keep their hours. Topics get their ids first. If two sources tell of one replica, the
+    one that measured it counts.
 
     Args:
-        state: What is committed; None: all that is now.
-        new_only: Only days that batches brought rows of since the last roll-up (`open_days`). Of two roll-ups at once the
-            slower one may write hours by an older view, which such a roll-up would not see.
+        state: What is committed; None: all that is committed now.
+        new_only: Only days that got rows since the last roll-up (`open_days`). Run one such roll-up at a time: of two at
+            once the slower may write hours from an older state, and a later `new_only` would not see that.
     """
     state = lake.state(spark) if state is None else state
     days = open_days(state, new_only=new_only)
@@ -127,52 +128,25 @@ def compact(
     lake: Lake,
     *,
     now: datetime,
+    of_snapshots: bool = False,
     keep_from: date | None = None,
     tasks: int = 8,
+    rows_per_file: int = ROWS_PER_FILE,
     rolled_up: LogState | None = None,
 ) -> Commit | None:
     """Rewrite all live batches as one with few files, leaving out rows older than `keep_from` (after their roll-up).
 
     The new batch is committed with the list of those that it replaces: one small file, so that readers see the old ones
-    or the new one, never both; `Lake.clean` deletes the old ones. Rejects and broker samples of the same age go the same way, and from then
-    on rows of those days are refused as late. None when there is nothing to gain. Batches of snapshots are left to `compact_snapshots`.
+    or the new one, never both; `Lake.clean` deletes the old ones. Rejects and broker samples of the same age go the same way,
+    and from then on rows of those days are refused as late. None when there is nothing to gain.
 
     Args:
+        of_snapshots: Rewrite the batches of snapshots instead of all others. Of days before `keep_from` each cluster's last
+            snapshot stays, which is what sizes by day, showback and topics' ids go by.
+        tasks, rows_per_file: As for `merge`.
         rolled_up: What `roll_up_days` went by: what came since is in no hour yet, and must not be let go.
     """
-    return _compact(spark, lake, now, keep_from, tasks, rolled_up, of_snapshots=False)
 
-
-def compact_snapshots(
-    spark: SparkSession,
-    lake: Lake,
-    *,
-    now: datetime,
-    keep_from: date | None = None,
-    tasks: int = 8,
-    rolled_up: LogState | None = None,
-) -> Commit | None:
-    """Rewrite all live batches of snapshots as one, as `compact` does with the others.
-
-    Of days before `keep_from` each cluster's last snapshot stays, which is what sizes by day, showback and topics' ids go by; the samples that
-    followed from snapshots go as all samples do.
-
-    Args:
-        rolled_up: As for `compact`.
-    """
-    return _compact(spark, lake, now, keep_from, tasks, rolled_up, of_snapshots=True)
-
-
-def _compact(
-    spark: SparkSession,
-    lake: Lake,
-    now: datetime,
-    keep_from: date | None,
-    tasks: int,
-    rolled_up: LogState | None,
-    *,
-    of_snapshots: bool,
-) -> Commit | None:
     def prepare(state: LogState, attempt: str) -> Commit | None:
         live = [one for one in state.live if one.kind != CLEAN and _has_snapshots(one) is of_snapshots]
         if rolled_up is not None:
@@ -181,7 +155,7 @@ def _compact(
         let_go = keep_from is not None and any(one.keep_from is None or one.keep_from < keep_from for one in live)
         if not live or (len(live) <= 1 and not let_go):
             return None
-        made = merge(spark, lake, live, attempt, keep_from=keep_from, tasks=tasks)
+        made = merge(spark, lake, live, attempt, keep_from=keep_from, tasks=tasks, rows_per_file=rows_per_file)
         return made if rolled_up is None else replace(made, rolled_to=rolled_up.version)
 
     return lake.transact(spark, "compact-snapshots" if of_snapshots else "compact", prepare, now)
@@ -199,8 +173,14 @@ def merge(
     *,
     keep_from: date | None = None,
     tasks: int = 1,
+    rows_per_file: int = ROWS_PER_FILE,
 ) -> Commit:
-    """Write the rows of several batches as those of one attempt; gives its commit, which replaces theirs."""
+    """Write the rows of several batches as those of one attempt; gives its commit, which replaces theirs.
+
+    Args:
+        tasks: Into how many tasks the work is cut at least.
+        rows_per_file: A cluster's day of more rows becomes several files, each by a task that sorts no more than it.
+    """
     nothing = F.lit(None).cast("string")
     good = lake.read(spark, SAMPLES, live).withColumns({"rule": nothing, "detail": nothing})
     rows = good.select(*REJECTS.columns).unionByName(lake.read(spark, REJECTS, live))
@@ -208,8 +188,8 @@ def merge(
     if keep_from is not None:
         rows = rows.where(F.col("date").isNull() | (F.col("date") >= keep_from))
         brokers = brokers.where(F.col("date") >= keep_from)
-    spread = rows.repartition(tasks, "cluster_id", "date") if tasks > 1 else rows.coalesce(1)
-    lake.write_judged(spread.sortWithinPartitions("cluster_id", "date", *REPLICA_KEY[1:], "window_start"), attempt)
+    parts = -(-sum(commit.good + commit.rejected for commit in live) // rows_per_file)
+    lake.write_judged(_in_files(rows, max(tasks, parts), rows_per_file), attempt)
     tables = [SAMPLES.name]
     if any(BROKER_SAMPLES.name in commit.tables or not commit.tables for commit in live):
         lake.write_rows(brokers.coalesce(1), BROKER_SAMPLES, attempt)
@@ -238,6 +218,22 @@ def merge(
     )
     clusters = tuple(sorted({name for commit in live for name in commit.clusters}))
     return counted(spark, lake, begun, clusters)
+
+
+def _in_files(rows: DataFrame, tasks: int, rows_per_file: int) -> DataFrame:
+    """Bring the rows of each file together, a replica's in order of time. Grain: as `rows`, none dropped."""
+    if tasks == 1:
+        spread = rows.coalesce(1)
+    else:
+        folder = ["cluster_id", "date"]
+        parts = rows.groupBy(*folder).agg(F.ceil(F.count("*") / F.lit(rows_per_file)).alias("parts"))
+        counted = rows.join(F.broadcast(parts), on=folder, how="left")
+        # Rows without a cluster or a day, which are few, meet no count.
+        part = F.pmod(F.xxhash64(*REPLICA_KEY), F.coalesce("parts", F.lit(1)))
+        spread = counted.repartition(tasks, *folder, part).select(*rows.columns)
+    # As in `validation`: numbers that tell rows apart come first, or each comparison goes through names that are alike.
+    order = {"folder": F.xxhash64("cluster_id", "date"), "series": F.xxhash64(*REPLICA_KEY)}
+    return spread.withColumns(order).sortWithinPartitions(*order, "window_start").drop(*order)
 
 
 def _kept_snapshots(rows: DataFrame, table: Table, keep_from: date | None) -> DataFrame:

@@ -16,11 +16,12 @@ from shunter.core.planning.cluster import ABSENT, Floats, Ints
 from shunter.core.planning.request import PlanRefused
 from shunter.core.planning.schedule import Bandwidth, Concurrency, Schedule, Transfers, expected_duration, schedule
 from shunter.core.planning.week import HOURS, WorstHour, hour_name, quietest_start
+from shunter.core.wording import counted
 
 STRETCHES = 60
 """Into how many stretches the effect on brokers is cut."""
 ASSUMED_RATE = 50e6
-"""Bytes per second each way that a broker is taken to spare for moves when nobody said and nothing was learnt."""
+"""Bytes per second each way that a broker is taken to spare for moves when none was given and nothing was learnt."""
 AS_PLANNED = "as planned"
 
 _MOVE = pa.struct(
@@ -185,7 +186,10 @@ def _without_lost(moves: _Moves, scenario: Scenario) -> tuple[_Moves, str | None
     kept = moves.where(~waiting)
     kept = replace(kept, source=np.where(kept.source == scenario.lost, kept.other, kept.source))
     count = int(waiting.sum())
-    return kept, f"{count} copies wait until broker {scenario.lost} is back" if count else None
+    return (
+        kept,
+        f"{counted(count, 'copy waits', 'copies wait')} until broker {scenario.lost} is back" if count else None,
+    )
 
 
 def _bandwidth(

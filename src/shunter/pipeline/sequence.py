@@ -1,7 +1,7 @@
-"""A replica's windows against one another: each moment counts once. No Spark: columns in, verdicts out.
+"""Which windows of one replica are kept, so that each moment counts once. No Spark: columns in, verdicts out.
 
-Spark's window functions see whether windows overlap; which of them to keep depends on which were kept before, and is decided
-here, for the rare batch that has such windows.
+Spark's window functions see whether windows overlap. Which of them to keep depends on which were kept before, so that is
+decided here, for the rare batch that has such windows.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class TimeWindow(NamedTuple):
 def judge_windows(spans: Sequence[TimeWindow], tolerance: int = 1) -> list[str | None]:
     """Say which windows of one replica are put aside, by which rule; None for those that are kept.
 
-    Windows of earlier batches stay. Of the others each is kept that overlaps no window that is kept already, in order of
-    their start; an overlap of up to `tolerance` seconds is the jitter of clocks.
+    Windows of earlier batches stay. The others are looked at in order of their start; each is kept if it overlaps no window
+    that is kept already. An overlap of up to `tolerance` seconds counts as the jitter of clocks.
 
     Args:
         spans: By start; of the same start those of earlier batches first.

@@ -31,6 +31,11 @@ FIXED = {
     "spark.sql.streaming.fileStreamSink.ignoreMetadata": "true",
 }
 
+# The JVM does not compile methods of more than 8,000 bytes unless it is told to, and the one that Spark writes for judging rows has 10,000:
+# it was interpreted, row by row. (Pauses don't count here, throughput does: lists of a million replicas are made and thrown away.)
+JAVA = "-XX:+UseParallelGC -XX:-DontCompileHugeMethods"
+LARGEST_METHOD = {"spark.sql.codegen.hugeMethodLimit": "8000"}
+"""Where the JVMs are others': Spark then writes several smaller methods instead of one that is not compiled."""
 LOGGING = Path(__file__).parent / "log4j2.properties"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -50,16 +55,17 @@ class SessionSettings:
 
 
 def open_session(settings: SessionSettings) -> SparkSession:
-    """Open (or join) the session; what `settings.conf` says wins over our own choices, but for UTC and overwriting."""
+    """Open (or join) the session. `settings.conf` overrides our own choices, except for UTC and how folders are replaced."""
     builder = SparkSession.builder.appName(settings.name)
     if settings.master is not None:
         builder = builder.master(settings.master)
-    for name, value in _chosen(settings).items():
+    for name, value in spark_settings(settings).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
 
-def _chosen(settings: SessionSettings) -> dict[str, str]:
+def spark_settings(settings: SessionSettings) -> dict[str, str]:
+    """What Spark is opened with."""
     chosen = dict(FIXED)
     chosen["spark.ui.enabled"] = str(settings.web_page).lower()
     # A terminal shows our own progress; Spark's bar would write over it.
@@ -75,9 +81,10 @@ def _chosen(settings: SessionSettings) -> dict[str, str]:
     if settings.master is not None and settings.master.startswith("local"):
         # Hadoop sets modes itself, whatever the process's umask is. On a cluster they are the cluster's to say.
         chosen["spark.hadoop.fs.permissions.umask-mode"] = "077"
+    else:
+        chosen.update(LARGEST_METHOD)
     chosen.update(settings.conf)
-    # Lists of a million replicas are made and thrown away: throughput counts here, and pauses don't.
-    java = settings.conf.get(JAVA_OPTIONS, "-XX:+UseParallelGC")
+    java = settings.conf.get(JAVA_OPTIONS, JAVA)
     # Where Shunter comes as a zip there is no file, and spark-submit's logging is the user's anyway.
     quiet = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} " if LOGGING.is_file() else ""
     chosen[JAVA_OPTIONS] = quiet + java

@@ -1,4 +1,4 @@
-"""Folders of small files in which a file is made once, whoever is asked at the same time: what the lake's log rests on.
+"""Folders of small files in which each file is made once, even if several processes try at a time: the base of the lake's log.
 
 | file system | a new file is | made once by |
 | --- | --- | --- |

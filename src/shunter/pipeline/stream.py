@@ -1,10 +1,10 @@
 """Structured Streaming from a Kafka topic into `samples`.
 
 Every micro-batch is an ingest of its own; its commit says which batch of which query it is. Spark repeats a batch with the
-same offsets until it has noted it as done; one that was committed before is passed over, so that good and rejected rows
-arrive together and once. Small batches are put together as they come, lest each be looked through for ever. A row older than the watermark is put aside as late, with all that
-it holds, before anything would drop it; a window that came before is looked up in the table itself, no farther back than
-the watermark: that is all the state there is, and it doesn't grow.
+same offsets until it has noted it as done. A batch that was committed before is skipped, so that good and rejected rows
+arrive together and once. Small batches are merged as they come, so that readers need not look through many. A row older
+than the watermark is put aside as late, complete, before anything would drop it. Whether a window came before is looked up
+in the table itself, no farther back than the watermark. So there is no other state, and none that grows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shunter.pipeline.sources.kafka_topic import samples_of_records
 KIND = "stream"
 FAN_IN = 16
 _READ_FOR = timedelta(hours=1)
-"""Whoever began to read a batch before it was replaced has so long to finish."""
+"""A reader that began to read a batch before it was replaced has so long to finish."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +104,10 @@ def mark_of(state: LogState, query: str) -> StreamMark | None:
 
 
 def merge_batches(spark: SparkSession, lake: Lake, query: str, now: datetime, fan_in: int = FAN_IN) -> Commit | None:
-    """Put the newest batches of a query together once there are `fan_in` of one level, so that their number stays small.
+    """Merge the newest batches of a query once there are `fan_in` of one level, so that their number stays small.
 
-    Each row is written once a level, and there are as many levels as the number of batches has digits to the base of
-    `fan_in`: what a batch costs grows no faster than that. Replaced batches are deleted after an hour.
+    Each row is written once for each level, and the number of levels grows with the logarithm (base `fan_in`) of the
+    number of batches. Replaced batches are deleted after an hour.
     """
 
     def prepare(state: LogState, attempt: str) -> Commit | None:

@@ -56,7 +56,7 @@ def showback(
 
 
 def _by_leader(name: str) -> Column:
-    """A partition's amount of a day: of whoever led, else of a row of unknown role (all replicas get the same)."""
+    """A partition's amount of a day: its leader's, else that of a row of unknown role (all replicas get the same)."""
     led = F.sum(F.when(F.col("role") == LEADER, F.col(name)))
     return F.coalesce(led, F.max(F.when(F.col("role") == UNKNOWN_ROLE, F.col(name))))
 

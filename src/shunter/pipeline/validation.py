@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, DataFrame, Observation, Window, WindowSpec
+from pyspark.sql import Column, DataFrame, SparkSession, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from shunter.pipeline.schemas import AMOUNTS, MEASURES, REJECTS, REPLICA_KEY, ROLES, SCHEMA_VERSION
 from shunter.pipeline.sequence import DUPLICATE, KNOWN, judge_batches
+from shunter.pipeline.spreading import numbers_of_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +26,8 @@ RAW = (
     *MEASURES, "source", "file", "reader_rule", "reader_detail",
 )  # fmt: skip
 """What readers hand over: typed columns, and what they could not read (rule and detail, else null)."""
+UNSURE = "unsure"
+"""Marks a window that begins before the one ahead of it ended, until it is decided which of them is kept. No batch is committed with it."""
 _PLACE = ("series", "place")
 """How a task's rows are sorted. The hash comes first: it tells nearly all apart, and what is alike in all is not compared."""
 
@@ -77,7 +80,6 @@ def judge_sequence(
     buckets: int = 1,
     tolerance_seconds: int = 1,
     one_by_one: bool = False,
-    observed: Observation | None = None,
 ) -> DataFrame:
     """Judge each replica's good rows against one another and against windows of earlier batches.
 
@@ -85,44 +87,42 @@ def judge_sequence(
     Good rows lose `file`: the batch's manifest has its files, and carrying a path through the shuffle for each row of
     a year costs more than all else.
 
-    The same window twice is found on the way. Windows that overlap otherwise are only counted; where there are any, the
-    batch is judged again with `one_by_one`, which decides by what was kept before (`sequence`), in Python.
+    The same window twice is found on the way. A window that begins before the one ahead of it ended is only marked (`UNSURE`), be it
+    one of an earlier batch: where there is any, the batch has to be judged again with `one_by_one`, which decides by what was kept
+    before (`sequence`), in Python.
 
     Args:
         known: REPLICA_KEY, window_start, window_seconds and ingest_id of windows that came with earlier batches.
         tasks: Into how many tasks the work is cut.
         buckets: Into how many files a cluster's day is cut; replicas are spread over them by hash.
         tolerance_seconds: Clocks jitter: an overlap up to this is none.
-        observed: Gets `overlaps`: how many windows begin before one ahead of them ended.
     """
     kept = [name for name in REJECTS.columns if name not in ("rule", "detail", "ingest_id", "file", "schema_version")]
-    spread = _spread(rows, known, kept, buckets).repartition(tasks, "place")
-    rows_in_tasks = _unpacked(spread, kept)
+    spread = _timed(_spread(rows, known, kept, tasks, buckets).repartition(tasks, "place"))
     order = ("window_start", *(("newcomer",) if known is not None else ()), "tie")
     if one_by_one:
-        return _one_by_one(rows_in_tasks.sortWithinPartitions(*_PLACE, *order), kept, tolerance_seconds)
+        return _one_by_one(_unpacked(spread.sortWithinPartitions(*_PLACE, *order)), kept, tolerance_seconds)
     # Sorted by eight-byte numbers alone. A replica is known by its hash: two that share one may be taken to overlap, and
     # are then told apart by `one_by_one`.
-    ordered = _with_the_one_ahead(
-        rows_in_tasks, Window.partitionBy(*_PLACE).orderBy(*order), kept, has_known=known is not None
-    )
+    in_time = Window.partitionBy(*_PLACE).orderBy(*order)
+    ordered = _unpacked(_with_the_one_ahead(spread, in_time, has_known=known is not None))
     judged_good = F.col("row_rule").isNull()
     duplicate = F.coalesce(judged_good & (F.col("before") == F.col("start")), F.lit(False))
     # The window just ahead says it for all: where none overlaps the next one, and windows of the same start are as long as
     # each other, none overlaps a later one either.
     into_next = ~duplicate & (F.col("start") + F.lit(tolerance_seconds) < F.col("ended"))
-    overlap = judged_good & (into_next | (duplicate & (F.col("window_seconds") != F.col("lasted"))))
-    if observed is not None:
-        ordered = ordered.observe(observed, F.count_if(overlap).alias("overlaps"))
+    unlike = duplicate & (F.col("window_seconds") != F.col("lasted"))
+    overlap = F.coalesce(judged_good & (into_next | unlike), F.lit(False))
     came = duplicate & (F.col("earlier.start") == F.col("start"))
     where = F.concat_ws(
         " ", F.col("topic"), F.col("partition"), F.lit("on broker"), F.col("broker_id"), F.lit("at"), "window_start"
     )
-    return ordered.where(F.col("newcomer") == 1).select(
+    rule = F.when(overlap, F.lit(UNSURE)).when(came, F.lit(KNOWN)).when(duplicate, F.lit(DUPLICATE))
+    return ordered.where((F.col("newcomer") == 1) | overlap).select(
         *kept,
         "file",
         F.lit(SCHEMA_VERSION).alias("schema_version"),
-        F.when(came, F.lit(KNOWN)).when(duplicate, F.lit(DUPLICATE)).otherwise(F.col("row_rule")).alias("rule"),
+        rule.otherwise(F.col("row_rule")).alias("rule"),
         F.when(came, F.concat(F.lit("this window came with batch "), F.col("earlier.known_by")))
         .when(duplicate, F.concat(F.lit("the same window twice: "), where))
         .otherwise(F.col("row_detail"))
@@ -130,7 +130,7 @@ def judge_sequence(
     )
 
 
-def _with_the_one_ahead(rows: DataFrame, in_time: WindowSpec, kept: list[str], *, has_known: bool) -> DataFrame:
+def _with_the_one_ahead(rows: DataFrame, in_time: WindowSpec, *, has_known: bool) -> DataFrame:
     """Tell each row of the one ahead of it: `before` (its start, where it is of the same replica), `ended`, `lasted`.
 
     `earlier` is the last window ahead that came before; null where none did.
@@ -139,18 +139,18 @@ def _with_the_one_ahead(rows: DataFrame, in_time: WindowSpec, kept: list[str], *
         F.lag("broker_id").over(in_time) == F.col("broker_id")
     )
     none = F.lit(None).cast("struct<start: bigint, known_by: string>")
-    known_window = F.when(F.col("newcomer") == 0, F.struct("start", "known_by"))
+    known_window = F.when(F.col("newcomer") == 0, F.struct("start", "aside.known_by"))
     ahead = in_time.rowsBetween(Window.unboundedPreceding, -1)
     return rows.select(
-        *kept, "file", "row_rule", "row_detail", "newcomer", "start",
+        "*",
         F.when(same, F.lag("start").over(in_time)).alias("before"),
         F.lag(F.col("start") + F.col("window_seconds")).over(in_time).alias("ended"),
         F.lag("window_seconds").over(in_time).alias("lasted"),
         (none if not has_known else F.last(known_window, ignorenulls=True).over(ahead)).alias("earlier"),
-    )  # fmt: skip
+    )
 
 
-def _spread(rows: DataFrame, known: DataFrame | None, kept: list[str], buckets: int) -> DataFrame:
+def _spread(rows: DataFrame, known: DataFrame | None, kept: list[str], tasks: int, buckets: int) -> DataFrame:
     """Bring a batch's rows, and windows that came before, to where each replica's meet; as narrow as a shuffle wants them."""
     text = F.lit(None).cast("string")
     mine = rows.select(
@@ -169,22 +169,39 @@ def _spread(rows: DataFrame, known: DataFrame | None, kept: list[str], buckets: 
         *(own_id if name == "topic_id" else name for name in kept if name != "date"),
         F.when(~good | F.col("known_by").isNotNull(), aside).alias("aside"),
         F.xxhash64(replica, good).alias("series"),
-        F.xxhash64("cluster_id", F.pmod(replica, F.lit(buckets))).alias("place"),
+        _place(rows.sparkSession, replica, tasks, buckets).alias("place"),
     )
 
 
-def _unpacked(spread: DataFrame, kept: list[str]) -> DataFrame:
-    """Derive again what need not go through the shuffle. `newcomer` is 0 for windows that came before."""
-    derived = {"topic_id": F.coalesce("topic_id", _id_of_name()), "date": F.to_date("window_start")}
+def _place(spark: SparkSession, replica: Column, tasks: int, buckets: int) -> Column:
+    """A number for each cluster and bucket: rows of one number come to one task, a cluster's buckets to different ones."""
+    if buckets == 1:
+        return F.xxhash64("cluster_id")
+    first = F.pmod(F.xxhash64("cluster_id"), F.lit(tasks))
+    task = F.pmod(first + F.pmod(replica, F.lit(buckets)), F.lit(tasks))
+    numbers = F.lit(numbers_of_tasks(spark, tasks)).cast("array<bigint>")
+    return F.get(numbers, task.cast("int"))
+
+
+def _timed(spread: DataFrame) -> DataFrame:
+    """Add what rows are put in order by. `newcomer` is 0 for windows that came before."""
     return spread.select(
-        *((derived[name] if name in derived else F.col(name)).alias(name) for name in kept),
-        *(F.col(f"aside.{name}").alias(name) for name in ("file", "row_rule", "row_detail", "known_by")),
-        "series",
-        "place",
+        "*",
         F.unix_seconds("window_start").alias("start"),
         F.when(F.col("aside.known_by").isNull(), F.lit(1)).otherwise(F.lit(0)).alias("newcomer"),
         # Of two rows for one window the same one must win whenever the batch is run again.
         F.xxhash64(*MEASURES, "window_seconds").alias("tie"),
+    )
+
+
+def _unpacked(rows: DataFrame) -> DataFrame:
+    """Derive again what need not go through the shuffle and the sort."""
+    return rows.withColumns(
+        {
+            "topic_id": F.coalesce("topic_id", _id_of_name()),
+            "date": F.to_date("window_start"),
+            **{name: F.col(f"aside.{name}") for name in ("file", "row_rule", "row_detail", "known_by")},
+        }
     )
 
 

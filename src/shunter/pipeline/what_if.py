@@ -57,7 +57,7 @@ class ToldAnswer(NamedTuple):
     partitions_with_growth: int
     partitions: int
     fullest: tuple[tuple[str, int, float, float | None, float], ...] = ()
-    """Of each resource the broker that ends fullest: resource, broker, before, stood in for what is lost, after."""
+    """The broker that ends fullest, for each resource: resource, broker, before, stood in for what is lost, after."""
 
 
 def grown(rows: DataFrame, runway: DataFrame, until: date, growth: str = "expected") -> DataFrame:

@@ -13,7 +13,7 @@ from shunter.core.planning.what_if import ClusterChange, answer, fewest_brokers
 from shunter.pipeline.fleet_worker import ASSIGNMENT, PLANNED, UNDONE, assignments_of, cluster_load, clusters_of, within
 
 _TOLD = 20
-"""So many partitions are named; all are counted."""
+"""At most so many partitions are named; all are counted."""
 
 _FILL = pa.struct(
     [

@@ -2,5 +2,5 @@
 
 Lives here: everything that `shunter simulate` and the tests run, on virtual time, in one process and one thread.
 May touch: one PRNG, virtual time, every room below. Never: real time, sockets, files; be imported by production code.
-Imports: `drivers`, `views`, `core`, `wire`, `formats`, `model`, `errors`.
+Imports: `drivers`, `core`, `wire`, `formats`, `model`, `errors`.
 """

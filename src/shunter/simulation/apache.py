@@ -43,6 +43,7 @@ from shunter.simulation.event_loop import ProcessLoop
 from shunter.simulation.scheduler import MS
 from shunter.simulation.surroundings import Surroundings
 from shunter.simulation.zookeeper_tree import Transaction
+from shunter.wire.alter_partition import AlterPartitionResult, IsrResult, TopicIsrResults
 
 LOOK_US = (100 * MS, 400 * MS)
 
@@ -284,22 +285,23 @@ class ApacheController:
         return self._finish(tp, assignment, state, assignment.original)
 
     def alter_partition(
-        self, broker: BrokerId, epoch: int, proposals: tuple[Any, ...], told: Callable[[SimpleNamespace], None]
+        self, broker: BrokerId, epoch: int, proposals: tuple[Any, ...], told: Callable[[AlterPartitionResult], None]
     ) -> None:
         """AlterPartition, as ZooKeeper-mode Apache answers it."""
         truth = self.world.truth
         if not self.active:
-            told(SimpleNamespace(error_code=ErrorCode.NOT_CONTROLLER, topics=[]))
+            told(AlterPartitionResult(ErrorCode.NOT_CONTROLLER))
             return
         if epoch < truth.brokers.get(broker, 1 << 62):
-            told(SimpleNamespace(error_code=ErrorCode.STALE_BROKER_EPOCH, topics=[]))
+            told(AlterPartitionResult(ErrorCode.STALE_BROKER_EPOCH))
             return
-        topics = [
-            {"topic_name": proposal.tp.topic, "partitions": [self._altered(broker, proposal)]} for proposal in proposals
-        ]
-        told(SimpleNamespace(error_code=ErrorCode.NONE, topics=topics))
+        topics = tuple(
+            TopicIsrResults(proposal.tp.topic, None, ((proposal.tp.partition, self._altered(broker, proposal)),))
+            for proposal in proposals
+        )
+        told(AlterPartitionResult(ErrorCode.NONE, topics))
 
-    def _altered(self, broker: BrokerId, proposal: Any) -> dict[str, Any]:
+    def _altered(self, broker: BrokerId, proposal: Any) -> IsrResult:
         truth, tp = self.world.truth, proposal.tp
         state = truth.states.get(tp)
         isr = tuple(member for member, _ in proposal.isr)
@@ -325,15 +327,8 @@ class ApacheController:
             self._write(tp, state._replace(isr=isr), None, (), quiet=True)
             state = truth.states[tp]
         if state is None or error is not ErrorCode.NONE:
-            return {"partition_index": tp.partition, "error_code": error}
-        return {
-            "partition_index": tp.partition,
-            "error_code": error,
-            "leader_id": state.leader,
-            "leader_epoch": state.leader_epoch,
-            "isr": state.isr,
-            "partition_epoch": state.partition_epoch,
-        }
+            return error
+        return state
 
     def controlled_shutdown(self, broker: BrokerId, told: Callable[[SimpleNamespace], None]) -> None:
         """ControlledShutdown: it is not relieved, and will die as leader (the worst that Apache may do)."""

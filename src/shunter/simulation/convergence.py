@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from shunter.core.reassignment import describe_waiting
-from shunter.model.partition import TopicPartition
+from shunter.formats import znodes
+from shunter.model.partition import BrokerId, LeaderAndIsr, TopicPartition
 from shunter.model.reassignment import Phase
 from shunter.simulation.broker import SimulatedBroker
 from shunter.simulation.process import ShunterProcess
@@ -81,7 +82,7 @@ def _moves(world: World, process: ShunterProcess) -> list[str]:
         left = [tp for tp, _ in owed.partitions if not _has_an_older_log(world, broker, tp)]
         if left:
             told.append(f"broker {broker} owes {left}")
-    told += [f"the deletion queue still names {name}" for name in truth.deleting]
+    told += [f"the deletion queue still names {name}" for name in truth.deleting if not _undeletable(world, name)]
     return told
 
 
@@ -114,17 +115,35 @@ def _kept(world: World, tp: TopicPartition) -> bool:
     return state is not None and bool(world.apache.terms) and world.brokers.keys().isdisjoint(state.isr)
 
 
+def _on_nobody_known(world: World, replicas: Iterable[BrokerId]) -> bool:
+    """Whether some of these replicas are on a former controller whose id ZooKeeper never kept.
+
+    Its successor takes it for a broker that is down. Source: docs/decisions/0026-owed-replicas.md, "What it costs".
+    """
+    unmarked = (each for each in world.unmarked.intersection(replicas) if each != world.truth.controller)
+    return any(world.tree.get(znodes.controller_id(each)) is None for each in unmarked)
+
+
 def _barred(world: World, tp: TopicPartition) -> bool:
-    """Whether a broker can't take a partition up: it has a controller's id alone, or an older topic's log is in the way.
+    """Whether a broker can't take a partition up.
+
+    It has a controller's id alone; or one of its replicas is on a controller that nobody knows for one; or an older
+    topic's log is in the way.
 
     An Apache controller that deletes a topic does not know of replicas that a move of ours has dropped and that wait to
     be deleted; who makes the topic anew may place it there. Brokers refuse that for ever (KAFKA-14616), and StopReplica
     names no topic id: nobody can tell them to delete the one log and not the other.
     """
     assignment = world.truth.assignment(tp)
-    if _kept(world, tp):
+    if _kept(world, tp) or (assignment is not None and _on_nobody_known(world, assignment.replicas)):
         return True
     return assignment is not None and any(_has_an_older_log(world, broker, tp) for broker in assignment.replicas)
+
+
+def _undeletable(world: World, name: str) -> bool:
+    """Whether a topic's deletion waits for a former controller that nobody knows for one."""
+    topic = world.truth.topics.get(name)
+    return topic is not None and any(_on_nobody_known(world, each.replicas) for each in topic.assignments.values())
 
 
 def _has_an_older_log(world: World, broker: int, tp: TopicPartition) -> bool:
@@ -207,11 +226,18 @@ def _placed(world: World, broker: SimulatedBroker) -> list[str]:
         for number, placed in topic.assignments.items():
             if _kept(world, TopicPartition(name, number)) or (topic.topic_id, number) in world.decided_anew:
                 continue
+            if _on_nobody_known(world, placed.replicas):
+                world.coverage.count("neighbour", "on a controller that nobody knows")
+                continue
             if number >= first_ones and (topic.topic_id, 0) in world.decided_anew:
                 continue  # A topic grows with as many replicas as its first partition has.
             if len(placed.replicas) != factor or not set(placed.replicas) <= set(world.brokers):
                 told.append(f"{name}-{number} is on {list(placed.replicas)}, {factor} brokers were asked for")
     return told
+
+
+def _who_leads(state: LeaderAndIsr | None) -> tuple[object, ...] | None:
+    return None if state is None else state[:3]
 
 
 def _controller_state(world: World, process: ShunterProcess) -> list[str]:
@@ -223,7 +249,8 @@ def _controller_state(world: World, process: ShunterProcess) -> list[str]:
         known, state = machine.state.partition(tp), truth.states.get(tp)
         if known is None or known.assignment != truth.assignment(tp):
             told.append(f"the controller believes {known} of {tp}, the truth is {truth.assignment(tp)}")
-        elif known.leadership is None or state is None or known.leadership[:3] != state[:3]:
+        elif _who_leads(known.leadership) != _who_leads(state):
+            # That each partition has a state is the rule of `_partitions`, which knows which ones can't have one.
             told.append(f"the controller believes {known.leadership} of {tp}, the truth is {state}")
     if dict(machine.state.reassignments) != truth.records:
         told.append("the controller's moves are not those of ZooKeeper")
@@ -245,7 +272,7 @@ def _remembered(process: ShunterProcess) -> list[str]:
         "refused": (tp for _, tp in intake.moves.refused),
         "offline": (tp for tp in state.offline_replicas if state.partition(tp) is None),
         "unreadable": (tp for tp in state.unreadable if state.partition(tp) is None),
-        "metadata": outbox.pending_metadata,
+        "metadata": outbox.pending_metadata | outbox.returned,
         "deletions": (tp for partitions in outbox.deletions.values() for tp in partitions),
     }
     told = [

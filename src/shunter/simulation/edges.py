@@ -29,12 +29,13 @@ from shunter.simulation.broker import SimulatedBroker
 from shunter.simulation.faults import Faults
 from shunter.simulation.inhabited import InhabitedWorld
 from shunter.simulation.operators import Operators
-from shunter.simulation.poison import POISONS
+from shunter.simulation.poison import POISONS, is_poison
 from shunter.simulation.process import ShunterProcess
 from shunter.simulation.replica import Role
 from shunter.simulation.scheduler import MS, SECOND
 from shunter.simulation.zookeeper_session import SimulatedKazoo
 from shunter.simulation.zookeeper_tree import Transaction
+from shunter.wire.alter_partition import AlterPartitionResult
 from shunter.wire.reassignments import (
     AlteredPartition,
     AlteredTopic,
@@ -207,11 +208,10 @@ class Edges:
             isr=((broker.id, broker.epoch),),
         )
 
-        def told(answer: SimpleNamespace) -> None:
-            if answer.error_code is ErrorCode.NONE:
-                for topic in answer.topics:
-                    for partition in topic["partitions"]:
-                        self._altered(kind, replica.tp, partition["error_code"])
+        def told(answer: AlterPartitionResult) -> None:
+            for topic in answer.topics:
+                for _, found in topic.partitions:
+                    self._altered(kind, replica.tp, found if isinstance(found, ErrorCode) else ErrorCode.NONE)
 
         process.alter_partition(broker.id, epoch, (proposal,), told)
         self.world.coverage.count("odd alteration", kind)
@@ -263,7 +263,12 @@ class Edges:
     def _cure(self, name: str) -> None:
         path = znodes.config("topics", name)
         if self.world.tree.get(path) is not None:
-            self._commit(Put(path, encode_config({})))
+            known = self.world.truth.configs.get(
+                name, {}
+            )  # What others set meanwhile stays: nothing of this is announced.
+            self._commit(
+                Put(path, encode_config({key: each for key, each in known.items() if not is_poison({key: each})}))
+            )
 
     def too_large(self, random: Random) -> bool:
         """What fits into no transaction: far too many partitions, or configurations of more than a megabyte."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from shunter.core.controller.lifecycle import Transition
 from shunter.core.reassignment import Step
 from shunter.formats import znodes
@@ -47,10 +49,16 @@ class MoveRules:
         return [target for until_us, target in self._waiting.get(tp, ()) if now_us <= until_us]
 
     def _taken(self, tp: TopicPartition, target: Replicas) -> None:
-        """A target is written: it waits no more, and neither does what was asked for before it."""
+        """A target is written: it waits no more, and neither does what was asked for before it.
+
+        If the same target was asked for by a znode and by a request, the request's may be the one: the znode's still waits.
+        """
         waiting = self._waiting.get(tp, [])
         last = max((index for index, each in enumerate(waiting) if each[1] == target), default=-1)
-        del waiting[: last + 1]
+        before = waiting[: last + 1]
+        by_request = any(each[1] == target and each[0] != FOR_GOOD_US for each in before)
+        kept = [each for each in before if by_request and each[0] == FOR_GOOD_US]
+        waiting[: last + 1] = kept
 
     def asked(self, tp: TopicPartition) -> None:
         """Somebody asks for another target: what was being rolled back need not come back to its original any more."""
@@ -231,13 +239,20 @@ class MoveRules:
         """Look at each step that the written draft took, one after the other: several may become one write."""
         truth = self._safety.truth
         stood: dict[TopicPartition, tuple[ReplicaAssignment, Replicas, BrokerId]] = {}
-        for told in self._safety.world.transitions_of(writer):
+        transitions = tuple(self._safety.world.transitions_of(writer))
+        steps = Counter(told.tp for told in transitions if told.step is not None)
+        for told in transitions:
             tp = told.tp
             if told.step is None or (tp not in touched.records and tp.topic not in touched.topics):
                 continue  # What this process writes beside its batch is no step.
-            was, before = self._assignment_before(tp, touched), touched.states.get(tp, (truth.states.get(tp), None))[0]
+            was, (before, after) = (
+                self._assignment_before(tp, touched),
+                touched.states.get(tp, (truth.states.get(tp), None)),
+            )
             if tp not in stood and was is not None and before is not None:
-                stood[tp] = (was, before.isr, before.leader)
+                # Each step is a new leader epoch; one more is an election before them, of whom they find leading.
+                elected = after is not None and after.leader_epoch - before.leader_epoch > steps[tp]
+                stood[tp] = (was, before.isr, told.step.leader if elected else before.leader)
             if tp in stood and before is not None:
                 sick = self._safety.given_up(tp, before.leader_epoch)
                 # The end of a life of a broker may be told in the same write.

@@ -28,6 +28,14 @@ from shunter.simulation.event_loop import ProcessLoop
 from shunter.simulation.scheduler import SECOND
 from shunter.simulation.surroundings import Surroundings
 from shunter.simulation.zookeeper_session import SimulatedKazoo
+from shunter.wire.alter_partition import (
+    ISR_EPOCHS_SINCE,
+    TOPIC_IDS_SINCE,
+    AlterPartitionRequest,
+    AlterPartitionResult,
+    IsrChange,
+    TopicIsrChanges,
+)
 
 CALL_TIMEOUT_MS = 20_000
 ALTER_PARTITION_VERSION = 3
@@ -103,7 +111,7 @@ class ProcessesWorld(Surroundings, Protocol):
         """A machine handled an event."""
         ...
 
-    def refused(self, process: str) -> None:
+    def refused(self, process: str, path: str) -> None:
         """ZooKeeper forbids a process something."""
         ...
 
@@ -276,9 +284,19 @@ class ShunterProcess:
         """Hand the core an event that nobody waits for."""
         self.loop.deliver(self.control.post, event)
 
-    def alter_partition(self, broker: int, epoch: int, proposals: Any, told: Callable[[SimpleNamespace], None]) -> None:
+    def alter_partition(
+        self, broker: int, epoch: int, proposals: Any, told: Callable[[AlterPartitionResult], None]
+    ) -> None:
         """Take an AlterPartition through the real handler."""
-        self.loop.deliver(self._handle, alter_partition, _alter_request(self, broker, epoch, proposals), told)
+        request, version = _alter_request(self, broker, epoch, proposals)
+
+        async def work() -> None:
+            try:
+                told(await alter_partition(request, _call(self, request, version)))
+            except RequestRejected as refused:
+                told(AlterPartitionResult(refused.error_code))
+
+        self.loop.deliver(lambda: self._keep(self.loop.create_task(work())))
 
     def controlled_shutdown(self, broker: int, epoch: int, told: Callable[[SimpleNamespace], None]) -> None:
         """Take a ControlledShutdown through the real handler."""
@@ -334,60 +352,53 @@ class _Call(Call):
         return values
 
 
-def _call(process: ShunterProcess, request: SimpleNamespace) -> _Call:
+def _call(process: ShunterProcess, request: Any, version: int | None = None) -> _Call:
     nobody: Any = None
-    parsed: Any = SimpleNamespace(
-        message=request, version=getattr(request, "version", ALTER_PARTITION_VERSION), client_id=None
-    )
+    version = getattr(request, "version", ALTER_PARTITION_VERSION) if version is None else version
+    parsed: Any = SimpleNamespace(message=request, version=version, client_id=None)
     node = Node(process.machine.view, process.control.callers, relay=nobody, api_ranges=dict)
     return _Call(node, parsed, "PLAINTEXT", "simulated")
 
 
-def _alter_request(process: ShunterProcess, broker: int, epoch: int, proposals: Any) -> SimpleNamespace:
-    """An AlterPartition v3 as kio would give it: topics by id, members with epochs."""
-    by_topic: dict[tuple[str, UUID | None], list[SimpleNamespace]] = {}
+def _alter_request(
+    process: ShunterProcess, broker: int, epoch: int, proposals: Any
+) -> tuple[AlterPartitionRequest, int]:
+    """An AlterPartition as it would be read, and its version: topics by id and members with epochs, where it has them."""
+    by_topic: dict[tuple[str, UUID | None], list[Any]] = {}
     for proposal in proposals:
         topic_id = process.world.brokers[broker].topic_id(proposal.tp)
-        by_topic.setdefault((proposal.tp.topic, topic_id), []).append(
-            SimpleNamespace(
-                partition_index=proposal.tp.partition,
-                leader_epoch=proposal.leader_epoch,
-                partition_epoch=proposal.partition_epoch,
-                leader_recovery_state=0,
-                new_isr=[member for member, _ in proposal.isr],
-                new_isr_with_epochs=[
-                    SimpleNamespace(broker_id=member, broker_epoch=member_epoch)
-                    for member, member_epoch in proposal.isr
-                ],
-            )
-        )
-    topics = [
-        SimpleNamespace(topic_id=topic_id, topic_name=name, partitions=partitions)
-        for (name, topic_id), partitions in by_topic.items()
-    ]
+        by_topic.setdefault((proposal.tp.topic, topic_id), []).append(proposal)
     # Brokers fall back to names as soon as one of the topics has no id.
-    by_id = all(topic.topic_id is not None for topic in topics)
+    by_id = all(topic_id is not None for _, topic_id in by_topic)
     version = min(process.world.shape.alter_version, ALTER_PARTITION_VERSION if by_id else BY_NAME_VERSION)
-    return SimpleNamespace(broker_id=broker, broker_epoch=epoch, topics=topics, version=version)
+    with_ids, with_epochs = version >= TOPIC_IDS_SINCE, version >= ISR_EPOCHS_SINCE
+    topics = tuple(
+        TopicIsrChanges(
+            None if with_ids else name,
+            topic_id if with_ids else None,
+            tuple(
+                IsrChange(
+                    proposal.tp.partition,
+                    proposal.leader_epoch,
+                    tuple((member, member_epoch if with_epochs else -1) for member, member_epoch in proposal.isr),
+                    False,
+                    proposal.partition_epoch,
+                )
+                for proposal in of_topic
+            ),
+        )
+        for (name, topic_id), of_topic in by_topic.items()
+    )
+    return AlterPartitionRequest(broker, epoch, topics), version
 
 
-def altered_results(answer: SimpleNamespace, proposals: Any) -> dict[tuple[str, int], LeaderAndIsr | ErrorCode]:
-    """Results of an AlterPartition answer by (topic, partition); a topic of an unknown id is known by its place."""
+def altered_results(answer: AlterPartitionResult, proposals: Any) -> dict[tuple[str, int], LeaderAndIsr | ErrorCode]:
+    """Results of an AlterPartition answer by (topic, partition); a topic that is told by its id is known by its place."""
     left = [proposal.tp for proposal in proposals]
     found: dict[tuple[str, int], LeaderAndIsr | ErrorCode] = {}
     for topic in answer.topics:
-        name = left[0].topic if topic["topic_name"] is None else topic["topic_name"]
-        for partition in topic["partitions"]:
-            left.remove(TopicPartition(name, partition["partition_index"]))
-            error = partition["error_code"]
-            found[name, partition["partition_index"]] = (
-                LeaderAndIsr(
-                    partition["leader_id"],
-                    partition["leader_epoch"],
-                    tuple(partition["isr"]),
-                    partition["partition_epoch"],
-                )
-                if error is ErrorCode.NONE
-                else error
-            )
+        name = left[0].topic if topic.name is None else topic.name
+        for number, result in topic.partitions:
+            left.remove(TopicPartition(name, number))
+            found[name, number] = result if isinstance(result, ErrorCode) else LeaderAndIsr(*result[:4])
     return found

@@ -59,10 +59,12 @@ class Safety:
             self._given_up.setdefault((tp, leader_epoch), set()).update(set(state.isr) - set(isr))
 
     def was_assigned(self, tp: TopicPartition, replicas: tuple[BrokerId, ...]) -> bool:
-        """Whether a partition has ever had these replicas."""
-        topic = self.truth.topics.get(tp.topic)
-        seen = self._assignments.get((tp.topic, topic.topic_id if topic is not None else None), {})
-        return any(assignment.replicas == replicas for assignment in seen.get(tp.partition, ()))
+        """Whether a partition has ever had these replicas, in any topic of that name.
+
+        A process that stood still answers for the topic that it knew, though another has the name by now.
+        """
+        ever = (seen.get(tp.partition, ()) for (name, _id), seen in self._assignments.items() if name == tp.topic)
+        return any(assignment.replicas == replicas for seen in ever for assignment in seen)
 
     def given_up(self, tp: TopicPartition, leader_epoch: int) -> set[BrokerId]:
         """Whom a leader has asked to take out of the ISR."""

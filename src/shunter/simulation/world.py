@@ -47,6 +47,7 @@ from shunter.simulation.scheduler import MS, SECOND, Scheduler
 from shunter.simulation.shape import Shape
 from shunter.simulation.truth import Truth
 from shunter.simulation.zookeeper_tree import Transaction, ZooKeeperTree
+from shunter.wire.alter_partition import AlterPartitionResult
 
 CONVERGE_WITHIN_US = 240 * SECOND
 LOOK_EVERY_US = 500 * MS
@@ -109,6 +110,8 @@ class World:
         self.auto_created: set[UUID | None] = set()
         self.not_owed: set[str] = set()
         """Partitions of which operators were told to delete a dead broker's replica by hand."""
+        self.unmarked: set[BrokerId] = set()
+        """Controllers whose id ZooKeeper once refused to keep; whether it has it by now is in its tree."""
 
     # ---- what the parts ask
 
@@ -255,8 +258,9 @@ class World:
         where = "".join(traceback.format_exception(failure)[-3:])
         self.safety.violate("nothing raises", f"{name}: {type(failure).__name__}: {failure}\n{where}")
 
-    def refused(self, process: str) -> None:
+    def refused(self, process: str, path: str) -> None:
         """ZooKeeper forbids a process something."""
+        self.unmarked.update(each.id for each in self.processes.values() if path == znodes.controller_id(each.id))
         self.edge_rules.refused(process)
 
     def broker_stopped(self, broker: BrokerId) -> None:
@@ -278,10 +282,10 @@ class World:
     ) -> None:
         """Carry an AlterPartition to the controller that the broker knows, and its answer back."""
 
-        def told(answer: SimpleNamespace) -> None:
-            found = altered_results(answer, proposals) if answer.error_code is ErrorCode.NONE else {}
+        def told(answer: AlterPartitionResult) -> None:
+            found = altered_results(answer, proposals)
             self.edge_rules.alterations_answered(found)
-            result = SimpleNamespace(error=answer.error_code, partitions=found)
+            result = SimpleNamespace(error=answer.error, partitions=found)
             self.scheduler.after(self.delays(broker.id).draw(self.scheduler), answered, result)
 
         self._to_controller(

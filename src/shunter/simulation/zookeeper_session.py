@@ -42,7 +42,7 @@ class SimulatedKazoo:
         loop: the process; everything reaches it through `deliver`.
         session_timeout_us: how long the server keeps a session whose client is silent.
         on_session: is told each new session's id.
-        on_refused: is told the process of each request that its ACLs forbid.
+        on_refused: is told the process and the path of each request that is refused; no path where all is.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class SimulatedKazoo:
         delays: Delays,
         session_timeout_us: int,
         on_session: Callable[[int], None],
-        on_refused: Callable[[str], None],
+        on_refused: Callable[[str, str], None],
     ) -> None:
         """Prepare; nothing is connected before `start_async`."""
         self._scheduler = scheduler
@@ -250,14 +250,15 @@ class SimulatedKazoo:
         if self.session not in tree.sessions:
             return b"", SessionExpiredError()
         if self.throttled and self._scheduler.chance(self.throttled):
-            self._on_refused(self._loop.name)
+            self._on_refused(self._loop.name, "")
             return b"", EXCEPTIONS[requests.THROTTLED]()
         if kind == wire.MULTI:
             return self._multi(wire.read_multi(body)), None
         if kind == wire.MULTI_READ:
             asked = wire.read_many(body)
-            if any(map(self._forbids, asked.paths)):
-                self._on_refused(self._loop.name)
+            forbidden = next(filter(self._forbids, asked.paths), None)
+            if forbidden is not None:
+                self._on_refused(self._loop.name, forbidden)
             found = [
                 requests.NO_AUTH if self._forbids(path) else tree.children(path) if children else tree.get(path)
                 for path, children in zip(asked.paths, asked.children, strict=True)
@@ -273,7 +274,7 @@ class SimulatedKazoo:
 
     def _read(self, kind: int, path: str, watch: bool) -> tuple[bytes | None, Exception | None]:
         if kind != wire.EXISTS and self._forbids(path):
-            self._on_refused(self._loop.name)
+            self._on_refused(self._loop.name, path)
             return b"", NoAuthError()  # Whoever may not read may still ask whether a znode is there.
         znode = self._tree.get(path)
         if watch and kind == wire.EXISTS:
@@ -294,7 +295,7 @@ class SimulatedKazoo:
     def _multi(self, operations: list[Operation]) -> bytes:
         for index, operation in enumerate(operations):
             if not isinstance(operation, CheckVersion) and operation.path.startswith(tuple(self.forbidden_writes)):
-                self._on_refused(self._loop.name)
+                self._on_refused(self._loop.name, operation.path)
                 return wire.multi_refused(operations, index, requests.NO_AUTH)
         done = self._tree.commit(operations, self.session)
         if isinstance(done, RefusedTransaction):

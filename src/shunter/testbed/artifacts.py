@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from shunter.drivers.cache import cache_folder
 from shunter.testbed import ivy
 from shunter.testbed.failures import PartFailed, PartMissing
 from shunter.testbed.ivy import MavenExclusion, MavenModule, Progress, silent
@@ -52,15 +52,6 @@ class JarSet(NamedTuple):
     title: str
     version: str
     modules: tuple[MavenModule, ...]
-
-
-def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where fetched parts are kept: `SHUNTER_CACHE`, else `XDG_CACHE_HOME`/shunter, else ~/.cache/shunter."""
-    if own := environment.get("SHUNTER_CACHE"):
-        return Path(own).expanduser().absolute()
-    # The XDG specification has relative paths ignored.
-    shared = Path(environment.get("XDG_CACHE_HOME") or "")
-    return (shared if shared.is_absolute() else Path.home() / ".cache") / "shunter"
 
 
 def ensure_kafka(
@@ -129,7 +120,7 @@ def pinned_checksums(version: str, folder: Path = CHECKSUMS, *, kind: str = "kaf
 
 def checksum_lines(folder: Path) -> str:
     """The text of a checksums file for the jars of `folder`, as `sha256sum *.jar` writes it."""
-    return "".join(f"{_sha256(jar)}  {jar.name}\n" for jar in sorted(folder.glob("*.jar")))
+    return "".join(f"{sha256_of(jar)}  {jar.name}\n" for jar in sorted(folder.glob("*.jar")))
 
 
 def kafka_classpath(version: str, *, progress: Progress = silent) -> tuple[Path, ...]:
@@ -237,7 +228,7 @@ def _differences(folder: Path, pinned: Mapping[str, str]) -> list[str]:
     present = {jar.name: jar for jar in sorted(folder.glob("*.jar"))}
     missing = [f"{name} is missing" for name in sorted(pinned) if name not in present]
     unknown = [f"{name} is not pinned" for name in present if name not in pinned]
-    digests = {name: _sha256(jar) for name, jar in present.items() if name in pinned}
+    digests = {name: sha256_of(jar) for name, jar in present.items() if name in pinned}
     changed = [
         f"{name} has sha256 {digest}, pinned is {pinned[name]}"
         for name, digest in digests.items()
@@ -259,6 +250,7 @@ def _write_stamp(folder: Path, pinned: Mapping[str, str] | None) -> None:
     unfinished.replace(folder / STAMP)
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """The digest of a file, as checksums files have it."""
     with path.open("rb") as jar:
         return hashlib.file_digest(jar, "sha256").hexdigest()

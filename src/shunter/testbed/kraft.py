@@ -39,6 +39,7 @@ class KRaftNode(Server):
         version: str,
         heap_mib: int,
         properties: Mapping[str, object],
+        more_log_dirs: Sequence[str],
         start_timeout_s: float,
     ) -> None:
         """Describe the node; nothing starts yet.
@@ -54,6 +55,7 @@ class KRaftNode(Server):
             version: Of Kafka; see `artifacts.ensure_kafka`.
             heap_mib: Largest heap, in MiB.
             properties: More settings for server.properties, and others for those that are set here.
+            more_log_dirs: Names of log dirs beside `data`, in its folder.
             start_timeout_s: Bound for each start, in seconds.
         """
         super().__init__(f"node-{node_id}", folder, port=port, start_timeout_s=start_timeout_s)
@@ -65,6 +67,7 @@ class KRaftNode(Server):
         self._cluster_id = cluster_id
         self._heap_mib = heap_mib
         self._properties = dict(properties)
+        self._more_log_dirs = tuple(more_log_dirs)
 
     @property
     def bootstrap(self) -> str:
@@ -73,7 +76,7 @@ class KRaftNode(Server):
 
     @property
     def data_folder(self) -> Path:
-        """The log dir: one folder for each replica, `TOPIC-PARTITION`, and the metadata log."""
+        """The first log dir: one folder for each replica, `TOPIC-PARTITION`, and the metadata log."""
         return self.folder / "data"
 
     def _prepare(self, port: int) -> Sequence[str]:
@@ -89,7 +92,7 @@ class KRaftNode(Server):
             "listener.security.protocol.map": ",".join(
                 f"{name}:{self._more_protocols.get(name, 'PLAINTEXT')}" for name in listeners
             ),
-            "log.dirs": self.data_folder,
+            "log.dirs": ",".join(map(str, (self.data_folder, *(self.folder / each for each in self._more_log_dirs)))),
             **SMALL_AND_QUICK,
             **self._properties,
         }
@@ -134,6 +137,7 @@ class KRaftCluster:
         racks: Mapping[int, str] | None = None,
         properties: Mapping[str, object] | None = None,
         more_listeners: Mapping[str, str] | None = None,
+        more_log_dirs: Sequence[str] = (),
         heap_mib: int = 256,
         start_timeout_s: float = 120.0,
         progress: Progress = silent,
@@ -147,6 +151,7 @@ class KRaftCluster:
             racks: By node id; a node that is absent has none.
             properties: More settings for each node's server.properties, and others for those that are set here.
             more_listeners: Names of more listeners for clients, with their security protocols.
+            more_log_dirs: Names of log dirs that each node has beside `data`, in its folder.
             heap_mib: Largest heap of each node, in MiB.
             start_timeout_s: Bound for each node's start, in seconds.
             progress: Gets a line for each step.
@@ -158,6 +163,7 @@ class KRaftCluster:
         self._racks = dict(racks or {})
         self._properties = dict(properties or {})
         self._more_listeners = dict(more_listeners or {})
+        self._more_log_dirs = tuple(more_log_dirs)
         self._heap_mib = heap_mib
         self._start_timeout_s = start_timeout_s
         self._progress = progress
@@ -256,6 +262,7 @@ class KRaftCluster:
                 version=self.version,
                 heap_mib=self._heap_mib,
                 properties=common | ({"broker.rack": self._racks[node_id]} if node_id in self._racks else {}),
+                more_log_dirs=self._more_log_dirs,
                 start_timeout_s=self._start_timeout_s,
             )
             for node_id, port in zip(self.node_ids, ports[:count], strict=True)

@@ -1,5 +1,5 @@
 """Room `views`: read models for CLI, web and metrics, made from the core's published values.
 
 May touch: nothing. Never: format for one front end.
-Imports: `core`, `model`, `errors`.
+Imports: `core`, `formats`, `model`, `errors`.
 """

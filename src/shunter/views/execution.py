@@ -30,7 +30,7 @@ class MoveRow:
     steps: int
     waits: str
     stuck: str
-    """Why it can't end as things are, and the way out; "" where nothing is known that keeps it."""
+    """Why it can't end as things are, and the way out; "": nothing is known that keeps it from ending."""
     total_bytes: int
     copied_bytes: int
     rollback_bytes: int
@@ -53,7 +53,7 @@ class ExecutionView:
     low_ms: int | None
     high_ms: int | None
     held: str
-    """What there is to say of the end beside it, or in its place: what is paused or stuck, and why; "": nothing."""
+    """What is told beside the end, or in its place: which moves are paused or stuck, and why; "": nothing."""
     rollback_bytes: int
     """What a rollback of all that is open would copy, at most."""
     brokers_down: tuple[int, ...]
@@ -77,6 +77,42 @@ class ExecutionView:
 _VIEW = tuple(field.name for field in fields(ExecutionView))
 _ROW = tuple(field.name for field in fields(MoveRow))
 OPEN_STATES = ("pending", "moving", "paused")
+
+
+def as_its_driver_sees_it(view: ExecutionView, live: ExecutionView) -> ExecutionView:
+    """A journal's view with what only its driver measures: copied bytes, the end, what moves wait for.
+
+    A move that has ended, or was turned, since the driver looked stays as the journal has it. So does one that the
+    driver's view leaves out, for it lists so many at most; its sums are of all.
+    """
+    seen = {(row.partition, row.direction, row.target): row for row in live.moves}
+    rows = tuple(_measured(row, seen.get((row.partition, row.direction, row.target))) for row in view.moves)
+    return replace(
+        view,
+        total_bytes=live.total_bytes,
+        copied_bytes=live.copied_bytes,
+        bytes_per_s=live.bytes_per_s,
+        left_ms=live.left_ms,
+        low_ms=live.low_ms,
+        high_ms=live.high_ms,
+        held=live.held,
+        rollback_bytes=live.rollback_bytes,
+        brokers_down=live.brokers_down,
+        silent_ms=live.silent_ms,
+        moves=rows,
+    )
+
+
+def _measured(row: MoveRow, seen: MoveRow | None) -> MoveRow:
+    if seen is None or row.state not in OPEN_STATES:
+        return row
+    return replace(
+        row,
+        waits=seen.waits,
+        stuck=seen.stuck,
+        copied_bytes=seen.copied_bytes,
+        rollback_bytes=seen.rollback_bytes,
+    )
 
 
 def view_execution(
@@ -118,7 +154,7 @@ def view_execution(
 
 
 def undriven(view: ExecutionView) -> ExecutionView:
-    """The view of an execution that nobody drives: steps that were asked for go on, and no other one begins."""
+    """The view of an execution that no executor drives: steps that were asked for go on, and no other one begins."""
     nobody = "no end: nobody drives it until `shunter resume`"
     return replace(view, bytes_per_s=None, left_ms=None, low_ms=None, high_ms=None, held=nobody)
 
@@ -138,22 +174,31 @@ def view_from_json(document: dict[str, Any]) -> ExecutionView | None:
     if not set(_VIEW) <= document.keys() or any(not isinstance(document[name], names[name]) for name in names):
         return None
     found = {name: document[name] for name in _VIEW}
-    rows = tuple(MoveRow(**{name: row[name] for name in _ROW}) for row in found["moves"] if set(_ROW) <= row.keys())
+    rows = tuple(_row_from_json(row) for row in found["moves"] if set(_ROW) <= row.keys())
     return ExecutionView(**found | {"brokers_down": tuple(found["brokers_down"]), "moves": rows})
 
 
-def _row(state: ExecutorState, meter: Meter, move: Move) -> MoveRow:
+def _row_from_json(document: dict[str, Any]) -> MoveRow:
+    replicas = {name: tuple(document[name]) for name in ("original", "current", "target")}
+    step = None if document["step"] is None else tuple(document["step"])
+    return MoveRow(**{name: document[name] for name in _ROW} | replicas | {"step": step})
+
+
+def told_state(move: Move) -> str:
+    """How a move stands: pending, moving, paused, or its outcome."""
     if move.outcome is not None:
-        told = move.outcome.value
-    elif move.paused:
-        told = "paused"
-    else:
-        told = "pending" if move.began_at_ms is None else "moving"
+        return move.outcome.value
+    if move.paused:
+        return "paused"
+    return "pending" if move.began_at_ms is None else "moving"
+
+
+def _row(state: ExecutorState, meter: Meter, move: Move) -> MoveRow:
     left = sum(bytes_left(move, meter.present).values()) + sum(placing_left(state, move).values())
     total = _total(move)
     return MoveRow(
         partition=str(move.tp),
-        state=told,
+        state=told_state(move),
         direction=move.direction.value,
         original=move.original,
         current=move.current,
@@ -169,7 +214,7 @@ def _row(state: ExecutorState, meter: Meter, move: Move) -> MoveRow:
 
 
 def _total(move: Move) -> int:
-    """Bytes of what is wanted of a move: on its way to the target or back; of one that ended elsewhere, what it copied."""
+    """Bytes that a move has to copy in all, on its way to the target or back; if it ended elsewhere, what it copied."""
     if move.direction is Direction.STOP or move.outcome not in (None, Outcome.DONE, Outcome.ROLLED_BACK):
         return move.copied_bytes
     if move.direction is Direction.BACK:

@@ -38,10 +38,12 @@ class ProposalView:
     leader_changes: int
     undone: tuple[str, ...]
     held_back: tuple[str, ...]
+    behind: str = ""
+    """The scope of the proposal that comes first: this one is planned from what that leaves, and has no figures before."""
 
 
 def view_condition(holding: Holding) -> ConditionView:
-    """A condition, for whoever shows it."""
+    """A condition, ready to be shown."""
     subject = holding.sign.subject
     return ConditionView(
         subject.condition.value,
@@ -54,7 +56,7 @@ def view_condition(holding: Holding) -> ConditionView:
 
 
 def view_proposal(proposal: Proposal) -> ProposalView:
-    """A proposal, for whoever shows it."""
+    """A proposal, ready to be shown."""
     return ProposalView(
         proposal.scope.value,
         proposal.mode.value,
@@ -67,4 +69,5 @@ def view_proposal(proposal: Proposal) -> ProposalView:
         proposal.leader_changes,
         proposal.undone,
         proposal.held_back,
+        "" if proposal.behind is None else proposal.behind.value,
     )

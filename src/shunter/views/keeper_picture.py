@@ -79,7 +79,7 @@ def page_of(seen: SeenCluster, name: str, file: Mapping[str, Any]) -> KeptCluste
     offline = [_name(each.topic, each.partition) for each in partitions if each.leader < 0]
     below = sorted(map(str, under_min_isr(sighting)))
     counts = (len(lacking), len(below), len(offline))
-    topics = _topics(seen)
+    topics, model = _topics(seen), sighting.model
     return KeptClusterView(
         version=0,
         row=_row(seen, name, counts),
@@ -95,6 +95,8 @@ def page_of(seen: SeenCluster, name: str, file: Mapping[str, Any]) -> KeptCluste
         throttles_left=tuple(
             f"{key.kind} {key.name}: {key.setting} = {value}" for key, value in sighting.check_up.throttles
         ),
+        rates_until_ms=None if model is None else model.until_ms,
+        rates_unused="" if model is None else model.unused,
     )
 
 
@@ -171,6 +173,8 @@ def _brokers(seen: SeenCluster) -> tuple[KeptBrokerView, ...]:
                 drained=broker in policy.intents.drain,
                 demoted=broker in policy.intents.demote,
                 frozen=broker in policy.rails.frozen_brokers,
+                replaced_by=policy.intents.replace.get(broker),
+                added=broker in policy.intents.add,
                 safe_to_remove=broker in safe,
             )
         )
@@ -178,12 +182,13 @@ def _brokers(seen: SeenCluster) -> tuple[KeptBrokerView, ...]:
 
 
 def safe_to_remove(sighting: Sighting, policy: KeeperPolicy) -> tuple[int, ...]:
-    """Brokers that are drained, hold nothing, and that nothing is on its way to; nothing is known while moves are not."""
+    """Brokers that are drained or replaced, hold nothing, and that nothing is on its way to; nothing is known while moves are not."""
     if any(what == "moves" for what, _why in sighting.check_up.unread):
         return ()
     busy = {broker for each in sighting.inventory.partitions for broker in each.replicas}
     busy |= {broker for each in sighting.check_up.ongoing.values() for broker in (*each.replicas, *each.adding)}
-    return tuple(broker for broker in sorted(policy.intents.drain) if broker not in busy)
+    leaving = {*policy.intents.drain, *policy.intents.replace}
+    return tuple(broker for broker in sorted(leaving) if broker not in busy)
 
 
 def _traffic(execution: ExecutionView | None) -> tuple[Counter[int], Counter[int]]:
@@ -210,7 +215,11 @@ def _why_not(condition: Condition, mode: Mode, seen: SeenCluster) -> tuple[str, 
     scopes = scopes_of([condition])
     for proposal in seen.judgement.proposals:
         if proposal.scope in scopes and condition in proposal.conditions:
-            return proposal.held_back if proposal.changes else proposal.undone or ("the planner finds nothing",)
+            return (
+                proposal.held_back
+                if proposal.changes or proposal.behind
+                else proposal.undone or ("the planner finds nothing",)
+            )
     return ("it has not held for long enough",)
 
 

@@ -1,4 +1,4 @@
-"""What a controller process counts, at one moment: the read model for Prometheus and for whoever else watches it."""
+"""What a controller process counts, at one moment: the read model for Prometheus and other front ends."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How late the event loop was: at the last probe, and at the worst since somebody last asked; seconds."""
+    """How late the event loop was: at the last probe, and at the worst since the last scrape; seconds."""
 
     last_s: float
     worst_s: float
@@ -140,7 +140,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """Who is connected to us and what they make us hold now; bytes, refusals and closings since the start.
+    """Connections to us, and what they make us hold now; bytes, refusals and closings since the start.
 
     `connections` is by kind (client, newcomer, broker), `refused` and `closed` by reason.
     """
@@ -195,6 +195,8 @@ class ControllerMetrics:
     logs: tuple[LogCounts, ...] = ()
     administrative: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Administrative requests by API and outcome."""
+    different_defaults: tuple[str, ...] = ()
+    """Kafka's settings whose defaults differ between brokers, or from ours."""
 
 
 def pending_deletions(

@@ -5,11 +5,14 @@ Times are milliseconds since 1970 UTC, durations milliseconds, sizes bytes. None
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
-from enum import Enum
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from shunter.model.service import HistoryEvent, KeptIntent, KeptProposal, KillSwitch
+from shunter.views.controller_status import ControllerStatus
 from shunter.views.keeper import ConditionView, ProposalView
 
 STATES = ("starting", "ok", "standby", "unreachable")
@@ -75,6 +78,8 @@ class FleetView:
     """The kill switch of the whole fleet."""
     store_trouble: str = ""
     """What is wrong with the service's own store, and what that means; "": nothing."""
+    policy_trouble: str = ""
+    """Why the policy file as it is now is not in force; "": it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +98,19 @@ class KeptBrokerView:
     preferred: int
     """Partitions that it is the preferred leader of."""
     offline: int
-    """Replicas of it that nobody can read."""
+    """Replicas of it that are offline."""
     receives: int = 0
     """Open moves that bring something here."""
     gives: int = 0
     drained: bool = False
     demoted: bool = False
     frozen: bool = False
+    replaced_by: int | None = None
+    """The broker that takes its place."""
+    added: bool = False
+    """It is to get its share."""
     safe_to_remove: bool = False
-    """It is drained and holds nothing, and nothing is on its way to it."""
+    """It is drained or replaced and holds nothing, and nothing is on its way to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +158,10 @@ class KeptClusterView:
     offline: tuple[str, ...] = ()
     throttles_left: tuple[str, ...] = ()
     """Throttles that no execution restores."""
+    rates_until_ms: int | None = None
+    """Up to when the rates are from by which bytes in and out and processors are judged; None: there are none."""
+    rates_unused: str = ""
+    """Why the load model of the lake is not used; "": it is, or the policy file names no lake."""
 
 
 MOST_TOPICS = 200
@@ -189,7 +202,7 @@ class MovesView:
     version: int
     at_ms: int
     proposal: str
-    """The id of the proposal that is being carried out; "": none, or a plan that somebody handed in."""
+    """The id of the proposal that is being carried out; "": none, or a plan that was handed in."""
     moves: tuple[MoveView, ...] = ()
     """Ours that are open, those of others, then ours that have ended in this execution."""
     total_bytes: int = 0
@@ -206,6 +219,26 @@ class MovesView:
     paused: KillSwitch | None = None
     silent_ms: int = 0
     """For how long the cluster has not answered the executor; 0: it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerView:
+    """One controller process of Shunter's."""
+
+    url: str
+    """Where it serves metrics, as the policy file names it."""
+    status: ControllerStatus | None
+    """None: it is not known how it stands."""
+    trouble: str = ""
+    """Why it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllersView:
+    """Shunter's controllers of a cluster, in the order of the policy file; none: the file names none."""
+
+    at_ms: int
+    controllers: tuple[ControllerView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,19 +260,31 @@ class TimelineView:
     more: bool = False
 
 
+def render(view: object) -> bytes:
+    """Any view of this module as JSON: dataclasses and named tuples become objects, enums their values.
+
+    Raises:
+        TypeError: something in it is no part of a view.
+    """
+    return orjson.dumps(view, default=_plain)
+
+
 def service_json(view: object) -> Any:
-    """Any view of this module as what JSON can hold: dataclasses and named tuples become objects, enums their values."""
-    if isinstance(view, str | int | float | bool | None):
-        return view
-    if isinstance(view, Enum):
-        return view.value
-    if is_dataclass(view):
-        return {field.name: service_json(getattr(view, field.name)) for field in fields(view)}
-    names = getattr(view, "_fields", None)
+    """The same as what JSON can hold: objects, lists, strings and numbers.
+
+    Raises:
+        TypeError: something in it is no part of a view.
+    """
+    return orjson.loads(render(view))
+
+
+def _plain(value: object) -> object:
+    """What orjson does not know by itself."""
+    names = getattr(value, "_fields", None)
     if names is not None:
-        return {name: service_json(getattr(view, name)) for name in names}
-    if isinstance(view, dict):
-        return {str(key): service_json(value) for key, value in view.items()}
-    if isinstance(view, tuple | list | set | frozenset):
-        return [service_json(each) for each in view]
-    raise TypeError(f"{type(view).__name__} is no part of a view")
+        return {name: getattr(value, name) for name in names}
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    raise TypeError(f"{type(value).__name__} is no part of a view")

@@ -28,6 +28,7 @@ from shunter.core.controller.ready import (
     TopicResultsReply,
 )
 from shunter.core.reassignment.situation import describe_waiting
+from shunter.core.wording import counted
 from shunter.errors import ErrorCode
 from shunter.model.broker import Broker
 from shunter.model.log_line import LogLine
@@ -277,7 +278,7 @@ def _refusals(reply: Reply) -> Iterator[Facts]:
                 yield {"topic": topic.name, "error": topic.error.name, "message": topic.message}
             return
         case ControlledShutdownReply(_, remaining) if remaining:
-            yield {"what": f"it still leads {len(remaining)} partitions", "error": "NONE"}
+            yield {"what": f"it still leads {counted(len(remaining), 'partition')}", "error": "NONE"}
             return
         case _:
             return

@@ -1,7 +1,7 @@
 """`shunter why`: which lines of the state-change log answer a question, and how they read.
 
-A question is about a partition, its move alone, a topic, or a broker. Lines are looked at once, in order; what is chosen
-of a request's line decides which of its answers are chosen.
+A question is about a partition, its move alone, a topic, or a broker. Lines are looked at once, in order: of the answers to
+a request those lines are chosen that belong to brokers for which the request's own line was chosen.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shunter.core.controller.review import Part, Reason
+from shunter.core.wording import counted
 from shunter.formats.log_lines import time_text
 from shunter.model.log_line import LogLine
 from shunter.model.partition import NO_LEADER, TopicPartition
@@ -53,16 +54,16 @@ class Question:
 
 @dataclass(slots=True)
 class Selection:
-    """Chooses lines; `begins_ms` is of the first line of the log, whatever it is about."""
+    """Chooses lines; `begins_ms` is the time of the log's first line, whatever that is about."""
 
     question: Question
     begins_ms: int | None = None
     lost: int = 0
-    """Entries that the log lacks, by its own word."""
+    """Entries that the log says it lacks."""
     named: bool = False
-    """Whether a chosen line names what is asked about: requests that tell everything are chosen without."""
+    """Whether a chosen line names what is asked about; lines about the whole cluster are chosen without naming it."""
     _n: int = 0
-    """Number of the last event of which a line was chosen for what it says about the question."""
+    """Number of the last event of which a decision, move or write was chosen: its requests are chosen with it."""
     _replicas: set[int] = field(default_factory=set[int])
     """Brokers that have, or had, replicas of what is asked about."""
     _requests: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
@@ -294,8 +295,8 @@ def sentence(line: LogLine) -> str:
             return _move(facts)
         case "written":
             about = f"topic {facts['topic']}" if "topic" in facts else f"broker {facts['broker']}"
-            count = f" ({facts['partitions']} partitions)" if "partitions" in facts else ""
-            return f"{about}: {facts['what']}{count}"
+            sized = f" ({counted(facts['partitions'], 'partition')})" if "partitions" in facts else ""
+            return f"{about}: {facts['what']}{sized}"
         case "notice":
             return f"{facts['notice']}: {facts['about']}: {facts['text']}"
         case "sent":
@@ -378,5 +379,5 @@ def _answer(facts: Mapping[str, Any]) -> str:
         return f"broker {facts['broker']} refused #{facts['request']}{after}: {facts['error']}"
     if facts.get("errors"):
         named = ", ".join(f"{each['topic']}-{each['partition']} {each['error']}" for each in facts["errors"][:5])
-        return f"{told}, but refused {facts['error_count']} partitions: {named}"
+        return f"{told}, but refused {counted(facts['error_count'], 'partition')}: {named}"
     return told

@@ -1,4 +1,4 @@
-"""Views as JSON, each rendered once for all who ask the same, and the models that the OpenAPI document shows."""
+"""Answers that are views, each rendered once for all who ask the same, and the models that the OpenAPI document shows."""
 
 from __future__ import annotations
 
@@ -12,29 +12,14 @@ from enum import Enum
 from types import UnionType
 from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
-import orjson
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from starlette.requests import Request
 from starlette.responses import Response
 
+from shunter.views.service import render
+
 KEPT = 256
 """RenderedAnswers that are kept rendered."""
-
-
-def render(view: object) -> bytes:
-    """A view as JSON: dataclasses and named tuples become objects, enums their values."""
-    return orjson.dumps(view, default=_plain)
-
-
-def _plain(value: object) -> object:
-    names = getattr(value, "_fields", None)
-    if names is not None:
-        return {name: getattr(value, name) for name in names}
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, set | frozenset):
-        return sorted(value)
-    raise TypeError(f"{type(value).__name__} is no part of a view")
 
 
 class RenderedAnswers:

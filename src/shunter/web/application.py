@@ -11,14 +11,17 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
+from starlette.routing import Match
 from starlette.staticfiles import StaticFiles
 
 from shunter import __version__
+from shunter.model.service import OrderRefused
 from shunter.web import entrance, ordering, reading
-from shunter.web.desk import Reception
 from shunter.web.guards import Guards
 from shunter.web.problems import MEDIA_TYPE, HttpRefusal, Problem, problem_answer
+from shunter.web.reception import Reception, refusal_of
 
+MODULES = (entrance, reading, ordering)
 ASSETS = Path(__file__).parent / "assets"
 _PROBLEM: dict[int | str, dict[str, Any]] = {
     each: {
@@ -29,7 +32,7 @@ _PROBLEM: dict[int | str, dict[str, Any]] = {
 }
 
 
-def make_application(desk: Reception, hosts: Collection[str]) -> FastAPI:
+def make_application(reception: Reception, hosts: Collection[str]) -> FastAPI:
     """The application. `hosts`: names that it may be asked for."""
     application = FastAPI(
         title="Shunter",
@@ -41,8 +44,8 @@ def make_application(desk: Reception, hosts: Collection[str]) -> FastAPI:
         redirect_slashes=False,
         responses=_PROBLEM,
     )
-    application.state.desk = desk
-    for module in (entrance, reading, ordering):
+    application.state.reception = reception
+    for module in MODULES:
         application.include_router(module.router)
     application.mount("/assets", StaticFiles(directory=ASSETS), name="assets")
     for path in ("/", "/clusters/{rest:path}", "/timeline"):
@@ -63,10 +66,15 @@ def _answer_errors(application: FastAPI) -> None:
         assert isinstance(error, HttpRefusal)
         return problem_answer(error, request.url.path)
 
+    async def refused_by_service(request: Request, error: Exception) -> Response:
+        assert isinstance(error, OrderRefused)
+        return problem_answer(refusal_of(error), request.url.path)
+
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         told = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        return problem_answer(HttpRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid", told), request.url.path)
+        # 400: it does not fit the OpenAPI document. What fits, and makes no sense to the service, is 422.
+        return problem_answer(HttpRefusal(HTTPStatus.BAD_REQUEST, "invalid", told), request.url.path)
 
     async def failed(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -75,7 +83,10 @@ def _answer_errors(application: FastAPI) -> None:
         status = HTTPStatus(error.status_code)
         kind = status.phrase.lower().replace(" ", "-")
         told = f"{request.method} {request.url.path}: {error.detail}; /api/v1/openapi.json has what can be asked"
-        return problem_answer(HttpRefusal(status, kind, told, dict(error.headers or {})), request.url.path)
+        headers = dict(error.headers or {})
+        if status is HTTPStatus.METHOD_NOT_ALLOWED:
+            headers["Allow"] = _methods_of(application, request)
+        return problem_answer(HttpRefusal(status, kind, told, headers), request.url.path)
 
     async def broken(request: Request, _error: Exception) -> Response:
         told = (
@@ -84,9 +95,18 @@ def _answer_errors(application: FastAPI) -> None:
         return problem_answer(HttpRefusal(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", told), request.url.path)
 
     application.add_exception_handler(HttpRefusal, refused)
+    application.add_exception_handler(OrderRefused, refused_by_service)
     application.add_exception_handler(RequestValidationError, invalid)
     application.add_exception_handler(HTTPException, failed)
     application.add_exception_handler(Exception, broken)
+
+
+def _methods_of(application: FastAPI, request: Request) -> str:
+    """All methods of a path: a route has one of them, and the framework names those of the first route alone."""
+    routes = (*application.routes, *(route for module in MODULES for route in module.router.routes))
+    fitting = (route for route in routes if route.matches(request.scope)[0] is not Match.NONE)
+    methods = {method for route in fitting for method in getattr(route, "methods", None) or ()}
+    return ", ".join(sorted(methods))
 
 
 def _describe(application: FastAPI) -> None:

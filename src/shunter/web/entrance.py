@@ -15,10 +15,10 @@ from starlette.responses import JSONResponse, Response
 from shunter import __version__
 from shunter.app.access_tokens import AccessRole
 from shunter.app.audit_log import AuditLine
-from shunter.web.desk import Reader, Reception, TheDesk
 from shunter.web.identity import COOKIE, Caller, same_origin, set_cookie
 from shunter.web.metrics import CONTENT_TYPE, metrics_text
 from shunter.web.problems import HttpRefusal
+from shunter.web.reception import Reader, Reception, TheReception
 
 PING_SECONDS = 15
 router = APIRouter()
@@ -42,8 +42,8 @@ class SignIn(BaseModel):
     token: str = Field(max_length=500, min_length=1)
 
 
-def _who(desk: Reception, caller: Caller | None) -> WhoAmI:
-    tokens = desk.identity.asks_for_tokens
+def _who(reception: Reception, caller: Caller | None) -> WhoAmI:
+    tokens = reception.identity.asks_for_tokens
     if caller is None:
         return WhoAmI(tokens=tokens, version=__version__)
     person = caller.person
@@ -53,41 +53,40 @@ def _who(desk: Reception, caller: Caller | None) -> WhoAmI:
 
 
 @router.get("/api/v1/session", tags=["session"], summary="Who I am")
-async def session(request: Request, desk: TheDesk) -> WhoAmI:
-    """Answers everybody: whoever has shown no token learns that one is needed."""
+async def session(request: Request, reception: TheReception) -> WhoAmI:
+    """Answers everybody; without a token the answer says that one is needed."""
     try:
-        return _who(desk, desk.identity.caller(request))
+        return _who(reception, reception.identity.caller(request))
     except HttpRefusal as refusal:
         if refusal.status is not HTTPStatus.UNAUTHORIZED:
             raise
-        return _who(desk, None)
+        return _who(reception, None)
 
 
 @router.post("/api/v1/session", tags=["session"], summary="Sign in with a token")
-async def sign_in(request: Request, desk: TheDesk, body: SignIn) -> Response:
+async def sign_in(request: Request, reception: TheReception, body: SignIn) -> Response:
     """Gives a cookie that scripts can't read and other sites can't send, and the CSRF value that goes with it."""
     if not same_origin(request):
         raise HttpRefusal(HTTPStatus.FORBIDDEN, "foreign-origin", "sign in on this service's own page")
-    if not desk.identity.asks_for_tokens:
+    if not reception.identity.asks_for_tokens:
         raise HttpRefusal(HTTPStatus.CONFLICT, "no-tokens", "this service has no tokens: start it with `--tokens FILE`")
     peer = request.client.host if request.client is not None else ""
     try:
-        person = desk.identity.judge(body.token)
+        name, caller = reception.identity.sign_in(body.token)
     except HttpRefusal as refusal:
-        desk.audit.write(AuditLine("", "session", peer, "sign-in"), f"refused: {refusal.detail}")
+        reception.audit.write(AuditLine("", "session", peer, "sign-in"), f"refused: {refusal.detail}")
         raise
-    name, made = desk.identity.sessions.begin(body.token)
-    desk.audit.write(AuditLine(person.name, "session", peer, "sign-in"), "signed in")
-    who = _who(desk, Caller(person, "session", made.csrf))
+    reception.audit.write(AuditLine(caller.person.name, "session", peer, "sign-in"), "signed in")
+    who = _who(reception, caller)
     answer = JSONResponse(who.model_dump(mode="json"))
     set_cookie(answer, name, secure=request.url.scheme == "https")
     return answer
 
 
 @router.delete("/api/v1/session", tags=["session"], summary="Sign out", status_code=HTTPStatus.NO_CONTENT)
-async def sign_out(request: Request, desk: TheDesk, _caller: Reader) -> Response:
+async def sign_out(request: Request, reception: TheReception, _caller: Reader) -> Response:
     """Ends the session."""
-    desk.identity.sessions.end(request.cookies.get(COOKIE, ""))
+    reception.identity.sessions.end(request.cookies.get(COOKIE, ""))
     answer = Response(status_code=HTTPStatus.NO_CONTENT)
     answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
     return answer
@@ -101,24 +100,24 @@ async def sign_out(request: Request, desk: TheDesk, _caller: Reader) -> Response
 )
 async def events(
     request: Request,
-    desk: TheDesk,
+    reception: TheReception,
     _caller: Reader,
     cluster: Annotated[str, Query(max_length=200, description="Only of this cluster.")] = "",
     last_event_id: Annotated[str, Header(max_length=200, description="Go on after this event.")] = "",
 ) -> Response:
     """`cluster`: a row of the fleet that changed; `fleet`: the whole service; `reset`: read everything again."""
     return EventSourceResponse(
-        _while_allowed(request, desk, desk.hub.follow(last_event_id, cluster)),
+        _while_allowed(request, reception, reception.hub.follow(last_event_id, cluster)),
         ping=PING_SECONDS,
         headers={"cache-control": "no-store", "x-accel-buffering": "no"},
     )
 
 
-async def _while_allowed(request: Request, desk: Reception, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _while_allowed(request: Request, reception: Reception, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """A stream ends when its token does: what was allowed at its beginning is judged again with every event."""
     async for event in stream:
         try:
-            desk.identity.caller(request)
+            reception.identity.caller(request)
         except HttpRefusal:
             yield b"event: signed-out\ndata: {}\n\n"
             return
@@ -126,9 +125,9 @@ async def _while_allowed(request: Request, desk: Reception, stream: AsyncIterato
 
 
 @router.get("/metrics", tags=["operations"], summary="Prometheus metrics", response_class=Response)
-async def metrics(desk: TheDesk, _caller: Reader) -> Response:
+async def metrics(reception: TheReception, _caller: Reader) -> Response:
     """What the service knows of each cluster, in Prometheus' text form."""
-    return Response(metrics_text(desk.front.fleet(), desk.hub.subscribers), media_type=CONTENT_TYPE)
+    return Response(metrics_text(reception.front, reception.hub.subscribers), media_type=CONTENT_TYPE)
 
 
 class Health(BaseModel):
@@ -151,9 +150,9 @@ async def health() -> Health:
     summary="Whether the service does its work",
     responses={503: {"model": Health, "description": "It does not; `why` says what is missing."}},
 )
-async def ready(desk: TheDesk) -> Response:
+async def ready(reception: TheReception) -> Response:
     """503 until every cluster was looked at once, or told why not; and while the store can't be used."""
-    view = desk.front.fleet()
+    view = reception.front.fleet()
     starting = [row.name for row in view.clusters if row.health.state == "starting"]
     why = view.store_trouble or (f"not looked at yet: {', '.join(starting)}" if starting else "")
     status = HTTPStatus.SERVICE_UNAVAILABLE if why else HTTPStatus.OK

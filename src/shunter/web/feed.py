@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 
 from shunter.app.service.front import Front
-from shunter.web.answers import render
+from shunter.views.service import render
+from shunter.web.forecasts import Forecasts
 from shunter.web.hub import Hub
 
 LEAST_SECONDS = 0.25
 """Changes that come faster are told together."""
 
 
-async def feed(front: Front, hub: Hub, seen: int) -> None:
-    """Tell what changes after the version `seen`, until cancelled.
+async def feed(front: Front, hub: Hub, seen: int, forecasts: Forecasts) -> None:
+    """Tell what changes after the version `seen`, until cancelled; rates and estimates are kept by the way.
 
     An event of a cluster has its row of the fleet and the version that changed it; an open page reads again what of it
     it shows. An event of the fleet has no rows.
@@ -30,9 +31,11 @@ async def feed(front: Front, hub: Hub, seen: int) -> None:
             "at_ms": view.at_ms,
             "paused": view.paused,
             "store_trouble": view.store_trouble,
+            "policy_trouble": view.policy_trouble,
         }
         for name in news.clusters:
             if name in rows:
+                forecasts.note(name, front.moves(name))
                 hub.publish("cluster", name, render({"version": news.version, "row": rows[name]}))
             elif not name:
                 hub.publish("fleet", "", render(head))

@@ -75,7 +75,7 @@ class Hub:
             self.subscribers -= 1
 
     def _position(self, last_id: str) -> int | None:
-        """Where somebody stands who has seen `last_id`; None: that can't be told."""
+        """The number of the event `last_id`, which a page has seen; None: it is unknown, or too old."""
         if not last_id:
             return self._number
         run, _, number = last_id.rpartition("-")

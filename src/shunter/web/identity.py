@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import urlsplit
@@ -12,51 +11,14 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from shunter.app.access_tokens import AccessRole, Person, Tokens
+from shunter.app.access_tokens import AccessRole, Person, Tokens, digest_of
+from shunter.app.page_sessions import SESSION_SECONDS, PageSessions
 from shunter.errors import FormatError
 from shunter.web.problems import HttpRefusal
 
 COOKIE = "shunter-session"
 CSRF_HEADER = "x-shunter-csrf"
-SESSION_SECONDS = 12 * 60 * 60
-MOST_SESSIONS = 1_000
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-
-
-@dataclass(frozen=True, slots=True)
-class PageSession:
-    """Somebody who showed a token to the page. The token is judged again at every request."""
-
-    secret: str
-    csrf: str
-    ends_s: float
-
-
-class Sessions:
-    """Open sessions by the id that is in the cookie; they end with the service."""
-
-    def __init__(self, now_s: Callable[[], float]) -> None:
-        self._now_s = now_s
-        self._open: dict[str, PageSession] = {}
-
-    def begin(self, secret: str) -> tuple[str, PageSession]:
-        """Open a session for a token; gives its id and itself."""
-        now = self._now_s()
-        self._open = {name: each for name, each in self._open.items() if each.ends_s > now}
-        while len(self._open) >= MOST_SESSIONS:
-            del self._open[next(iter(self._open))]
-        name = secrets.token_urlsafe(32)
-        self._open[name] = PageSession(secret, secrets.token_urlsafe(32), now + SESSION_SECONDS)
-        return name, self._open[name]
-
-    def find(self, name: str) -> PageSession | None:
-        """The session of an id; None: there is none, or it has ended."""
-        found = self._open.get(name)
-        return found if found is not None and found.ends_s > self._now_s() else None
-
-    def end(self, name: str) -> None:
-        """Close a session."""
-        self._open.pop(name, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +27,7 @@ class Caller:
 
     person: Person
     by: str
-    """`token`, `session`, or `local` (nobody showed anything, and none is asked for)."""
+    """`token`, `session`, or `local` (no token was shown, and none is asked for)."""
     csrf: str = ""
 
 
@@ -73,16 +35,16 @@ LOCAL_READER = Caller(Person("local", AccessRole.READ), "local")
 
 
 class Identity:
-    """Says who asks, and refuses who may not."""
+    """Tells which person makes a request, and refuses those that may not."""
 
-    def __init__(self, tokens: Tokens | None, sessions: Sessions) -> None:
-        """`tokens` None: everybody who reaches the service may read, and nobody may change anything."""
+    def __init__(self, tokens: Tokens | None, sessions: PageSessions) -> None:
+        """`tokens` None: everybody who reaches the service may read, and no one may change anything."""
         self._tokens = tokens
         self.sessions = sessions
 
     @property
     def asks_for_tokens(self) -> bool:
-        """Whether one has to show a token."""
+        """Whether a request has to show a token."""
         return self._tokens is not None
 
     def caller(self, request: Request) -> Caller:
@@ -97,24 +59,37 @@ class Identity:
         if scheme:
             if scheme.lower() != "bearer":
                 raise _unknown("only `Authorization: Bearer TOKEN` is understood")
-            return Caller(self.judge(secret.strip()), "token")
-        session = self.sessions.find(request.cookies.get(COOKIE, ""))
+            return Caller(self.judge(digest_of(secret.strip())), "token")
+        name = request.cookies.get(COOKIE, "")
+        session = self.sessions.find(name)
         if session is None:
             raise _unknown("show a token: `Authorization: Bearer TOKEN`, or sign in on the page")
+        csrf = csrf_of(name)
         if request.method not in SAFE_METHODS:
-            _check_same_site(request, session)
-        return Caller(self.judge(session.secret), "session", session.csrf)
+            _check_same_site(request, csrf)
+        return Caller(self.judge(session.token), "session", csrf)
 
-    def judge(self, secret: str) -> Person:
-        """Whose token it is.
+    def sign_in(self, secret: str) -> tuple[str, Caller]:
+        """Begin a session for whoever shows a token; gives its id, for the cookie.
+
+        Raises:
+            HttpRefusal: see `judge`.
+        """
+        person = self.judge(digest_of(secret))
+        name = secrets.token_urlsafe(32)
+        self.sessions.begin(name, secret)
+        return name, Caller(person, "session", csrf_of(name))
+
+    def judge(self, digest: str) -> Person:
+        """Whose token has this digest.
 
         Raises:
             HttpRefusal: nobody's, it has expired, or the tokens can't be read.
         """
         assert self._tokens is not None
         try:
-            person = self._tokens.person(secret)
-            expired = None if person is not None else self._tokens.expired(secret)
+            person = self._tokens.person_of(digest)
+            expired = None if person is not None else self._tokens.expired_of(digest)
         except FormatError as error:
             raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, "tokens-unreadable", str(error)) from error
         if person is not None:
@@ -122,6 +97,11 @@ class Identity:
         if expired is not None:
             raise _unknown(f"the token of {expired} has expired: make a new one by `shunter token add`")
         raise _unknown("nobody has this token: `shunter token list` says who has one")
+
+
+def csrf_of(name: str) -> str:
+    """What a page sends with every change of a session. Whoever can't read the cookie can't make it from anything else."""
+    return digest_of(f"shunter-csrf {name}")
 
 
 def demand(caller: Caller, role: AccessRole) -> None:
@@ -150,11 +130,11 @@ def same_origin(request: Request) -> bool:
     return origin is not None and urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
 
 
-def _check_same_site(request: Request, session: PageSession) -> None:
+def _check_same_site(request: Request, csrf: str) -> None:
     if not same_origin(request):
         raise HttpRefusal(HTTPStatus.FORBIDDEN, "foreign-origin", "a change has to come from this service's own page")
     sent = request.headers.get(CSRF_HEADER, "")
-    if not hmac.compare_digest(sent.encode(), session.csrf.encode()):
+    if not hmac.compare_digest(sent.encode(), csrf.encode()):
         raise HttpRefusal(HTTPStatus.FORBIDDEN, "csrf", f"{CSRF_HEADER} is missing or wrong: load the page again")
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from shunter.views.service import STATES, FleetRow, FleetView
+from shunter.app.service.front import Front
+from shunter.views.service import STATES, FleetRow, KeptClusterView, MovesView
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -54,9 +56,26 @@ ROWS: tuple[tuple[str, str, Callable[[FleetRow], float | None]], ...] = (
 """Name after `shunter_service_`, what it is, and where it is in the view. None: no sample."""
 
 
+MOVE_ROWS: tuple[tuple[str, str, Callable[[MovesView], float | None]], ...] = (
+    ("moves_stuck", "Moves that can't end as things are.", lambda view: sum(bool(row.stuck) for row in view.moves)),
+    ("copy_bytes_per_second", "Bytes per second that are copied; no sample: unknown.", lambda view: view.bytes_per_s),
+    ("throttle_bytes_per_second", "The throttle of a broker; no sample: there is none.", lambda view: view.limit),
+    ("rollback_bytes", "Bytes that a rollback of all that is open would copy.", lambda view: view.rollback_bytes),
+    (
+        "executor_silent_seconds",
+        "For how long the cluster has not answered the executor; 0: it does.",
+        lambda view: view.silent_ms / 1000,
+    ),
+)
+"""As `ROWS`, of what moves."""
+
+
 class _Fleet(Collector):
-    def __init__(self, view: FleetView, subscribers: int) -> None:
-        self._view = view
+    def __init__(self, front: Front, subscribers: int) -> None:
+        self._view = front.fleet()
+        names = [row.name for row in self._view.clusters]
+        self._moves: Mapping[str, MovesView] = {name: front.moves(name) for name in names}
+        self._pages: Mapping[str, KeptClusterView] = {name: front.cluster(name) for name in names}
         self._subscribers = subscribers
 
     def collect(self) -> Iterator[Metric]:
@@ -68,6 +87,20 @@ class _Fleet(Collector):
                 if value is not None:
                     family.add_metric([row.name], value)
             yield family
+        for name, words, told in MOVE_ROWS:
+            family = GaugeMetricFamily(f"shunter_service_{name}", words, labels=["cluster"])
+            for cluster, moves in self._moves.items():
+                value = told(moves)
+                if value is not None:
+                    family.add_metric([cluster], value)
+            yield family
+        yield self._move_states()
+        left = GaugeMetricFamily(
+            "shunter_service_throttles_left", "Throttles that no execution restores.", labels=["cluster"]
+        )
+        for cluster, page in self._pages.items():
+            left.add_metric([cluster], len(page.throttles_left))
+        yield left
         yield self._states()
         yield GaugeMetricFamily(
             "shunter_service_fleet_paused", "1: the whole fleet is paused.", float(self._view.paused is not None)
@@ -81,6 +114,18 @@ class _Fleet(Collector):
             "shunter_service_pages_open", "Pages and programs that follow the events.", float(self._subscribers)
         )
 
+    def _move_states(self) -> Metric:
+        family = GaugeMetricFamily(
+            "shunter_service_moves",
+            "Moves by state: pending, moving, paused, or how they ended; another's: of somebody else.",
+            labels=["cluster", "state"],
+        )
+        for cluster, view in self._moves.items():
+            counts = Counter(row.state if row.whose == "ours" else "another's" for row in view.moves)
+            for state, count in sorted(counts.items()):
+                family.add_metric([cluster, state], count)
+        return family
+
     def _states(self) -> Metric:
         family = GaugeMetricFamily(
             "shunter_service_cluster_state", "1 for the state that the cluster is in.", labels=["cluster", "state"]
@@ -91,8 +136,8 @@ class _Fleet(Collector):
         return family
 
 
-def metrics_text(view: FleetView, subscribers: int) -> bytes:
+def metrics_text(front: Front, subscribers: int) -> bytes:
     """All metrics, in Prometheus' text form."""
     registry = CollectorRegistry()
-    registry.register(_Fleet(view, subscribers))
+    registry.register(_Fleet(front, subscribers))
     return generate_latest(registry)

@@ -6,18 +6,29 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Depends, Header, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.responses import Response
 
 from shunter.app.access_tokens import AccessRole
-from shunter.model.service import OrderKind, OrderRefused, ServiceOrder
-from shunter.views.service import KeptProposalView
-from shunter.web.answers import model_of, render
-from shunter.web.desk import Asker, Reception, TheDesk, may, refusal_of
+from shunter.model.service import OrderKind, ServiceOrder
+from shunter.views.service import KeptProposalView, render
+from shunter.web.answers import model_of
 from shunter.web.identity import Caller
 from shunter.web.reading import ClusterName, without_changes
+from shunter.web.reception import Asker, Reception, TheReception, may
 
 router = APIRouter(prefix="/api/v1", tags=["order"])
+
+
+MOST_VALUE = 10**15
+"""A petabyte per second. Above 2**53 a number of JSON is not exact any more, in the document's own bounds neither."""
+
+
+def _number(given: object) -> object:
+    """Take numbers alone: pydantic would make 1 of `true` and 5 of `"5"`."""
+    if given is None or (isinstance(given, int | float) and not isinstance(given, bool)):
+        return given
+    raise ValueError("a number is wanted, or null")
 
 
 class OrderBody(BaseModel):
@@ -29,7 +40,12 @@ class OrderBody(BaseModel):
         max_length=100_000,
         description="What it is about: a proposal's id, partitions as `orders-3`, brokers, a topic; see the verb.",
     )
-    value: int | None = Field(default=None, ge=0, le=2**62, description="Bytes per second, or a replication factor.")
+    value: Annotated[int | None, BeforeValidator(_number)] = Field(
+        default=None,
+        ge=0,
+        le=MOST_VALUE,
+        description="Bytes per second, a replication factor, or another broker.",
+    )
     comment: str = Field(default="", max_length=2_000, description="Why; kept with the order.")
 
 
@@ -57,6 +73,14 @@ VERBS = (
     Verb(OrderKind.DEMOTE, AccessRole.ADMINISTER, "Let a broker lead nothing from now on; `about`: its id"),
     Verb(OrderKind.PROMOTE, AccessRole.ADMINISTER, "A demoted broker may lead again; `about`: its id"),
     Verb(
+        OrderKind.REPLACE,
+        AccessRole.ADMINISTER,
+        "Let another broker take over all that one holds; `about`: its id, `value`: the other one's",
+    ),
+    Verb(OrderKind.UNREPLACE, AccessRole.ADMINISTER, "A broker is not replaced any more; `about`: its id"),
+    Verb(OrderKind.ADD, AccessRole.ADMINISTER, "Give a broker its share, once it is up; `about`: its id"),
+    Verb(OrderKind.UNADD, AccessRole.ADMINISTER, "A broker is not to be given its share any more; `about`: its id"),
+    Verb(
         OrderKind.FREEZE_TOPIC, AccessRole.ADMINISTER, "Let nothing of a topic change; `about`: its name or a pattern"
     ),
     Verb(
@@ -75,7 +99,7 @@ VERBS = (
     Verb(
         OrderKind.PROPOSE,
         AccessRole.OPERATE,
-        "Keep a plan as a proposal; `about`: its scope, then brokers, OLD=NEW or topics",
+        "Keep a plan as a proposal; `about`: its scope, then brokers, OLD=NEW or topics, and rules as `most-moves=50`",
     ),
 )
 """Every order there is; a test holds that none is left out."""
@@ -99,11 +123,11 @@ Key = Annotated[
 
 
 async def _carry_out(
-    request: Request, desk: Reception, caller: Caller, verb: Verb, name: str, body: OrderBody, key: str
+    request: Request, reception: Reception, caller: Caller, verb: Verb, name: str, body: OrderBody, key: str
 ) -> Done:
     peer = request.client.host if request.client is not None else ""
     order = ServiceOrder(verb.kind, name, tuple(body.about), body.value)
-    done = await desk.carry_out(caller, order, body.comment, key, peer)
+    done = await reception.carry_out(caller, order, body.comment, key, peer)
     return Done(text=done.text, proposal=done.proposal)
 
 
@@ -113,12 +137,9 @@ async def _carry_out(
     dependencies=[Depends(may(AccessRole.OPERATE))],
     summary="A dry run of propose: what a plan would move",
 )
-async def sketch(desk: TheDesk, caller: Asker, name: ClusterName, body: OrderBody) -> Response:
+async def sketch(reception: TheReception, caller: Asker, name: ClusterName, body: OrderBody) -> Response:
     """Plans by the last look and keeps nothing; `changes` is empty. Needs the role `operate`, for planning takes time."""
-    try:
-        view = await desk.front.sketch(name, tuple(body.about), body.value, caller.person.name)
-    except OrderRefused as refused:
-        raise refusal_of(refused) from refused
+    view = await reception.front.sketch(name, tuple(body.about), body.value, caller.person.name)
     return Response(render(without_changes(view)), media_type="application/json")
 
 
@@ -130,14 +151,14 @@ def _for_a_cluster(verb: Verb) -> Callable[..., Awaitable[Done]]:
         caller: Asker,
         key: Key = "",
     ) -> Done:
-        return await _carry_out(request, request.app.state.desk, caller, verb, name, body, key)
+        return await _carry_out(request, request.app.state.reception, caller, verb, name, body, key)
 
     return ordered
 
 
 def _for_the_fleet(verb: Verb) -> Callable[..., Awaitable[Done]]:
     async def ordered(request: Request, body: OrderBody, caller: Asker, key: Key = "") -> Done:
-        return await _carry_out(request, request.app.state.desk, caller, verb, "", body, key)
+        return await _carry_out(request, request.app.state.reception, caller, verb, "", body, key)
 
     return ordered
 

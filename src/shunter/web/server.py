@@ -7,7 +7,6 @@ import contextlib
 import secrets
 import socket
 import ssl
-import time
 from collections.abc import AsyncIterator, Collection, Generator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,14 +16,15 @@ import uvicorn
 
 from shunter.app.access_tokens import Tokens
 from shunter.app.audit_log import AuditLog
+from shunter.app.page_sessions import PageSessions
 from shunter.app.service.front import Front
 from shunter.errors import DriverError, SettingsError
 from shunter.web.application import make_application
-from shunter.web.desk import Reception
 from shunter.web.feed import feed
 from shunter.web.guards import LOCAL_HOSTS
 from shunter.web.hub import Hub
-from shunter.web.identity import Identity, Sessions
+from shunter.web.identity import Identity
+from shunter.web.reception import Reception
 
 CLOSING_SECONDS = 5
 
@@ -38,6 +38,8 @@ class WebOptions:
     """0: one that the kernel chooses."""
     tokens: Path | None = None
     audit: Path | None = None
+    sessions: Path | None = None
+    """Where sessions of the page are kept, as digests; None: they end with the service."""
     hosts: tuple[str, ...] = ()
     """Names beside localhost and `host` by which it may be asked, such as that of a proxy in front."""
     certificate: Path | None = None
@@ -76,26 +78,26 @@ async def serving(front: Front, options: WebOptions) -> AsyncIterator[str]:
     tokens = None if options.tokens is None else Tokens(options.tokens)
     hub = Hub(secrets.token_hex(4))
     audit = AuditLog(options.audit)
-    desk = Reception(front, Identity(tokens, Sessions(time.monotonic)), hub, audit)
+    reception = Reception(front, Identity(tokens, PageSessions(options.sessions)), hub, audit)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(audit.close)
-        task = asyncio.create_task(feed(front, hub, front.version), name="web-feed")
+        task = asyncio.create_task(feed(front, hub, front.version, reception.forecasts), name="web-feed")
         stack.push_async_callback(_ended, task)
         listener = _tcp(options.host, options.port)
         port = listener.getsockname()[1]
         shown = f"[{options.host}]" if ":" in options.host else options.host
         hosts = {*LOCAL_HOSTS, shown.lower(), *map(str.lower, options.hosts)}
-        await stack.enter_async_context(_server(desk, hosts, listener, options))
+        await stack.enter_async_context(_server(reception, hosts, listener, options))
         stack.callback(hub.close)
         yield f"{'https' if options.certificate else 'http'}://{shown}:{port}/"
 
 
 @asynccontextmanager
 async def _server(
-    desk: Reception, hosts: Collection[str], listener: socket.socket, options: WebOptions
+    reception: Reception, hosts: Collection[str], listener: socket.socket, options: WebOptions
 ) -> AsyncIterator[None]:
     config = uvicorn.Config(
-        make_application(desk, hosts),
+        make_application(reception, hosts),
         log_config=None,
         access_log=False,
         server_header=False,
@@ -117,7 +119,7 @@ async def _server(
     finally:
         listening.cancel()
         server.should_exit = True
-        desk.hub.close()
+        reception.hub.close()
         await asyncio.wait({task})
 
 
@@ -155,7 +157,8 @@ async def _ended(task: asyncio.Task[None]) -> None:
 
 def _tcp(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio turns Nagle's algorithm off only where the protocol is named; without, each answer waits 40 ms for an ACK.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

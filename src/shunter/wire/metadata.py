@@ -31,7 +31,7 @@ from shunter.wire.primitives import (
 )
 
 OPERATIONS_OMITTED: Final = -(2**31)
-"""Nobody asked which operations are authorized, or we can't tell."""
+"""The client did not ask which operations are authorized, or we can't tell."""
 LISTENER_NOT_FOUND: Final = 72
 LEADER_NOT_AVAILABLE: Final = 5
 REPLICA_NOT_AVAILABLE: Final = 9
@@ -319,7 +319,7 @@ class _Encoder:
         return b"".join(fragments)
 
     def _of_old(self, error: int, replicas: Replicas, isr: Replicas) -> tuple[int, Replicas, Replicas]:
-        """Leave out who is not among the brokers: clients of version 0 fail on such a replica."""
+        """Leave out replicas that are not among the brokers: clients of version 0 fail on such a replica."""
         there = tuple(replica for replica in replicas if self._listening.get(replica))
         if not error and there != replicas:
             error = REPLICA_NOT_AVAILABLE

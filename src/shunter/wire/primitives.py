@@ -163,6 +163,13 @@ class Cursor:
             raise self.refuse(f"an array of {count} elements does not fit in the rest")
         return count
 
+    def filled_array_length(self, *, flexible: bool, element_bytes: int = 1) -> int:
+        """Read how many elements follow where null has no meaning; see `array_length`."""
+        count = self.array_length(flexible=flexible, element_bytes=element_bytes)
+        if count is None:
+            raise self.refuse("an array is null where null has no meaning")
+        return count
+
     def nullable_string(self, *, flexible: bool) -> str | None:
         """Read a string that may be null."""
         length = self.varint() - 1 if flexible else self.int16()
@@ -184,8 +191,13 @@ class Cursor:
     def compact_int32s(self) -> tuple[int, ...] | None:
         """Read a compact, nullable array of int32."""
         count = self.array_length(flexible=True, element_bytes=4)
-        if count is None:
-            return None
+        return None if count is None else self._int32s(count)
+
+    def filled_compact_int32s(self) -> tuple[int, ...]:
+        """Read a compact array of int32 where null has no meaning."""
+        return self._int32s(self.filled_array_length(flexible=True, element_bytes=4))
+
+    def _int32s(self, count: int) -> tuple[int, ...]:
         return struct.unpack_from(f">{count}i", self.data, self.skip(4 * count))
 
     def tags(self) -> dict[int, bytes]:

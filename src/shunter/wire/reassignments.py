@@ -41,7 +41,7 @@ TAG_STRATEGY: Final = 10_000
 TAG_INTERVENTION: Final = 10_001
 TAG_FORCE: Final = 10_002
 TAG_DETAILED: Final = 10_003
-"""Of a request 46: tell of each move what the shipped response has no room for."""
+"""Tagged field of a request 46: the response is to have the fields of a move that the shipped schema lacks."""
 TAG_ORIGINAL: Final = 10_010
 TAG_PHASE: Final = 10_011
 TAG_WAITING: Final = 10_012
@@ -264,9 +264,7 @@ def decode_list_request(cursor: Cursor) -> ListReassignmentsRequest:
         topics = []
         for _ in range(count):
             name = cursor.string(flexible=True)
-            numbers = cursor.compact_int32s()
-            if numbers is None:
-                raise cursor.refuse("an array is null where null has no meaning")
+            numbers = cursor.filled_compact_int32s()
             cursor.tags()
             topics.append((name, numbers))
     detailed = _byte(cursor, cursor.tags(), TAG_DETAILED, highest=1) == 1

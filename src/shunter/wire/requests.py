@@ -1,13 +1,13 @@
 """What clients, tools and brokers ask of us, and what we answer.
 
-APIs of `SERVED` are decoded: to kio's entities, or for 45 and 46 to the values of `reassignments`. Any other request
+APIs of `SERVED` are decoded: to kio's entities, or for 45, 46 and 56 to values of our own. Any other request
 is left as bytes, for a live broker to answer.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -20,6 +20,12 @@ from kio.static.constants import EntityType
 
 from shunter.errors import ErrorCode, FormatError, InvariantViolation, RequestRejected
 from shunter.model.settings import WireLimits
+from shunter.wire.alter_partition import (
+    ALTER_PARTITION,
+    AlterPartitionResult,
+    decode_alter_partition,
+    encode_alter_partition_result,
+)
 from shunter.wire.framing import (
     SIZE_BYTES,
     read_request_head,
@@ -57,7 +63,6 @@ CREATE_PARTITIONS: Final = 37
 ELECT_LEADERS: Final = 43
 INCREMENTAL_ALTER_CONFIGS: Final = 44
 ALTER_USER_SCRAM_CREDENTIALS: Final = 51
-ALTER_PARTITION: Final = 56
 UPDATE_FEATURES: Final = 57
 DESCRIBE_CLUSTER: Final = 60
 ALLOCATE_PRODUCER_IDS: Final = 67
@@ -89,6 +94,13 @@ SERVED: Final[Mapping[int, tuple[int, int]]] = {
 }
 """API key -> (lowest, highest) version: what Kafka 3.9 in ZooKeeper mode serves and kio can read."""
 
+_OURS: Final[Mapping[int, Callable[[Cursor, int], Any]]] = {
+    ALTER_PARTITION_REASSIGNMENTS: lambda cursor, _: decode_alter_request(cursor),
+    LIST_PARTITION_REASSIGNMENTS: lambda cursor, _: decode_list_request(cursor),
+    ALTER_PARTITION: decode_alter_partition,
+}
+"""APIs that we decode ourselves, and not by kio."""
+
 FEATURE: Final = "shunter"
 FEATURE_VERSIONS: Final = (1, 1)
 """Our tools know by it that they talk to Shunter, and not to a controller that reverts in silence."""
@@ -97,7 +109,7 @@ _READ_ERRORS: Final = (SerialError, ValueError, KeyError, TypeError, OverflowErr
 
 
 class ParsedRequest(NamedTuple):
-    """A request. `message` is kio's entity of that API and version, or a value of `reassignments`.
+    """A request. `message` is kio's entity of that API and version, or a value of `reassignments`, `alter_partition`.
 
     `message` is None where the API is none of ours; `frame`, the request without its size, can then be passed on.
     """
@@ -148,10 +160,8 @@ def decode_request(frame: bytes | memoryview, limits: WireLimits, place: str = "
         raise UnsupportedVersionError(api_key, version, correlation_id)
     place = f"{place}, API {api_key} v{version}"
     message: Any
-    if api_key == ALTER_PARTITION_REASSIGNMENTS:
-        message = decode_alter_request(Cursor(data, place=place, offset=body_offset, longest=limits.array_length))
-    elif api_key == LIST_PARTITION_REASSIGNMENTS:
-        message = decode_list_request(Cursor(data, place=place, offset=body_offset, longest=limits.array_length))
+    if api_key in _OURS:
+        message = _OURS[api_key](Cursor(data, place=place, offset=body_offset, longest=limits.array_length), version)
     else:
         schema = load_request_schema(api_key, version)
         message = _read_by_kio(schema, data, body_offset, longest=limits.array_length, place=place)
@@ -202,7 +212,7 @@ def encode_response(parsed: ParsedRequest, message: Any) -> bytes:
 
     Args:
         parsed: the request.
-        message: kio's response entity of the SAME API and version, a result of `reassignments`, or a body as bytes.
+        message: kio's response entity of the SAME API and version, a result of `reassignments` or `alter_partition`, or a body as bytes.
 
     Raises:
         InvariantViolation: the message answers another API or version.
@@ -213,6 +223,8 @@ def encode_response(parsed: ParsedRequest, message: Any) -> bytes:
         body = encode_alter_response(message)
     elif isinstance(message, ListReassignmentsResult) and parsed.api_key == LIST_PARTITION_REASSIGNMENTS:
         body = encode_list_response(message)
+    elif isinstance(message, AlterPartitionResult) and parsed.api_key == ALTER_PARTITION:
+        body = encode_alter_partition_result(message, parsed.version)
     elif isinstance(message, response_entity(parsed)):
         body = encode_message(message)
     else:

@@ -1,6 +1,6 @@
-"""SASL PLAIN and SCRAM, both sides, as Kafka speaks them: texts in, texts out.
+"""SASL PLAIN, SCRAM and OAUTHBEARER, both sides, as Kafka speaks them: texts in, texts out.
 
-Source: RFC 4616 (PLAIN), RFC 5802 and 7677 (SCRAM); Kafka's `PlainSaslServer`, `ScramSaslServer`, `ScramMessages`.
+Source: RFC 4616 (PLAIN), RFC 5802 and 7677 (SCRAM), RFC 7628 (OAUTHBEARER); Kafka's `PlainSaslServer`, `ScramSaslServer`, `ScramMessages`.
 Kafka's SCRAM has no channel binding and passes over extensions.
 """
 
@@ -17,6 +17,8 @@ from shunter.model.security import SCRAM_HASHES, ScramCredential, Secret
 
 LEAST_ITERATIONS: Final = 4_096
 
+BEARER_REFUSAL_HEARD: Final = b"\x01"
+"""What a client says to a server that has told it what is wrong with its token."""
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _VALUE = r"[\x01-\x2b\x2d-\x7f]+"
 _PRINTABLE = r"[\x21-\x2b\x2d-\x7e]+"
@@ -101,6 +103,12 @@ def read_bearer(response: bytes) -> BearerResponse:
     if bearer is None:
         raise SaslRefused(f"{told}: invalid 'auth' format")
     return BearerResponse(Secret(bearer["token"]), found["authzid"] or "")
+
+
+def bearer_response(token: str, extensions: Mapping[str, str]) -> bytes:
+    """Make what a client says first."""
+    pairs = {"auth": f"Bearer {token}", **extensions}
+    return b"n,,\x01" + b"".join(f"{name}={value}\x01".encode() for name, value in pairs.items()) + b"\x01"
 
 
 class ScramServer:

@@ -15,7 +15,6 @@ from shunter.model.features import Protocol
 LEADER_AND_ISR: Final = 4
 STOP_REPLICA: Final = 5
 UPDATE_METADATA: Final = 6
-ALTER_PARTITION: Final = 56
 
 _NAME: Final = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.\d{1,3})*(?:-IV(\d{1,3}))?")
 _LAST: Final = 1_000
@@ -40,6 +39,7 @@ _TABLE: Final = (
     ((2, 4, 0), ControlVersions("2.4-IV0", 3, 5, 1)),
     ((2, 2, 0), ControlVersions("2.2", 2, 5, 1)),
 )
+OLDEST: Final = _TABLE[-1][1].since
 
 
 def protocol_of(inter_broker_protocol: str) -> Protocol:

@@ -12,7 +12,7 @@ from typing import Self
 from shunter.app.executor import Target
 from shunter.app.keeper_policy import KeptCluster
 from shunter.app.keeper_sighting import sighting_of
-from shunter.app.service.driving import Driving, PlanFate
+from shunter.app.service.driving import Driving, JournalledOrder, PlanFate
 from shunter.app.service.keeping import ClusterKeeper, KeeperParts
 from shunter.app.service.orders import OrderDesk
 from shunter.app.service.published import Published
@@ -73,24 +73,36 @@ class Yard:
     plans: dict[str, list[int]] = field(default_factory=dict)
     submitted: list[str] = field(default_factory=list)
     """Every plan that reached the journal, once for each time."""
+    planned_ms: dict[str, int] = field(default_factory=dict)
     orders: list[Command] = field(default_factory=list)
     ended_ms: list[int] = field(default_factory=list)
     answers: bool = True
     held_by: str = ""
     dies: str = ""
     """"before" or "after" the next plan is in the journal."""
+    journals: asyncio.Event | None = None
+    """Set: the journal takes plans; None: it always does."""
     others: dict[int, OngoingReassignment] = field(default_factory=dict)
     listeners: list[Callable[[], None]] = field(default_factory=list)
+    size: int = MIB
+    """Bytes of each replica."""
+    beside: int | None = None
+    """Bytes on each broker beside replicas; None: half of its disks is free, whatever it holds."""
+
+    def _usable(self, broker: int) -> int:
+        if self.beside is None:
+            return 50 * MIB
+        return 100 * MIB - self.beside - self.size * sum(broker in row for row in self.rows)
 
     def sight(self) -> Sighting:
         """What a look sees."""
         if not self.answers:
             raise DriverError("no broker answers", retriable=True)
-        live = tuple(InventoryBroker(b, f"host{b}", None, 100 * MIB, 50 * MIB) for b in self.brokers)
+        live = tuple(InventoryBroker(b, f"host{b}", None, 100 * MIB, self._usable(b)) for b in self.brokers)
         partitions = []
         for at, replicas in enumerate(self.rows):
             isr = tuple(b for b in replicas if b in self.brokers)
-            sizes = tuple((b, MIB) for b in isr)
+            sizes = tuple((b, self.size) for b in isr)
             lost = tuple(b for b in replicas if b not in isr)
             leader = isr[0] if isr else -1
             partitions.append(InventoryPartition("t", None, at, replicas, isr, leader, 0, 1, 1, sizes, lost))
@@ -147,6 +159,8 @@ class YardDriving:
     async def submit(self, plan_id: str, moves: Sequence[MoveOrder], options: ExecutionOptions) -> PlanReply:
         yard = self.yard
         await asyncio.sleep(0)
+        if yard.journals is not None:
+            await yard.journals.wait()
         if yard.dies == "before":
             yard.dies = ""
             raise ExecutorEnded("the executor ended before it could answer", retriable=False)
@@ -160,7 +174,7 @@ class YardDriving:
                 taken.append(at)
         if not taken:
             return PlanReply("nothing of the plan can be moved", tuple(results))
-        yard.plans[plan_id] = taken
+        yard.plans[plan_id], yard.planned_ms[plan_id] = taken, yard.clock.ms
         yard.submitted.append(plan_id)
         if yard.dies == "after":
             yard.dies = ""
@@ -183,6 +197,12 @@ class YardDriving:
                 move.paused = command.kind is CommandKind.PAUSE
         yard.tell()
         return CommandReply(True, f"{command.kind.value} {len(named)}")
+
+    async def heard(self, key: str, given_ms: int) -> JournalledOrder:
+        if any(each.key == key for each in self.yard.orders):
+            return JournalledOrder(self.yard.clock.ms)
+        later = [plan for plan, at_ms in self.yard.planned_ms.items() if at_ms > given_ms]
+        return JournalledOrder(None, later[0] if later else "")
 
     def view(self) -> ExecutionView:
         rows = tuple(self._row(at, move) for at, move in self.yard.moves.items())
@@ -293,7 +313,7 @@ class Life:
 
     async def clear(self) -> str:
         self.cleared += 1
-        return "1 throttle settings are taken away"
+        return "1 throttle setting is taken away"
 
     async def __aenter__(self) -> Self:
         await self.keeper.load()
@@ -318,6 +338,11 @@ class Life:
                 if self.driving is not None and self.driving.done():
                     self.driving.result()
                 await asyncio.sleep(0)
+
+    async def look(self) -> None:
+        """One look, and what it begins is in the journal."""
+        await self.keeper.look_once()
+        await self.keeper.handed_over()
 
     async def driven(self) -> None:
         """Until the executor is driven, and the journal was asked what became of what."""

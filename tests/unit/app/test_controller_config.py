@@ -4,11 +4,24 @@ import pytest
 
 from shunter.app.security import Security
 from shunter.app.settings import load_controller_config, strange_variables
+from shunter.app.zookeeper_security import zookeeper_access
 from shunter.core.authorizer import NetworkAuthorizer
 from shunter.drivers.rpc_server import parse_listener
 from shunter.errors import SettingsError
 
 GIVEN = {"zookeeper": "localhost:2181", "broker_id": 1000}
+
+
+def test_a_file_may_begin_with_a_mark_and_has_to_be_utf_8(tmp_path):
+    file = tmp_path / "controller.toml"
+    file.write_bytes("\ufeffbroker-id = 1001\n".encode())
+    assert (
+        load_controller_config(file, {"zookeeper": "localhost:2181", "listener": ["PLAINTEXT://:9090"]}).broker_id
+        == 1001
+    )
+    file.write_bytes(b"broker-id = 1001 # caf\xe9\n")
+    with pytest.raises(SettingsError, match=r"controller\.toml: .*utf-8"):
+        load_controller_config(file, GIVEN)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +70,24 @@ def test_a_brokers_properties_say_where_everything_is_and_what_is_said_here_goes
         load_controller_config(None, {"server_properties": path})
     with pytest.raises(SettingsError, match=r"absent.*No such file"):
         load_controller_config(None, {"server_properties": tmp_path / "absent"})
+
+
+def test_a_brokers_properties_are_read_once_at_the_start(tmp_path):
+    path = tmp_path / "server.properties"
+    path.write_text(
+        "zookeeper.connect=zk:2181\nlisteners=CLIENTS://a:9092\nlistener.security.protocol.map=CLIENTS:SASL_PLAINTEXT\n"
+        "inter.broker.listener.name=CLIENTS\nsasl.enabled.mechanisms=PLAIN\nsasl.mechanism.inter.broker.protocol=PLAIN\n"
+        'sasl.jaas.config=M required username="me" password="planted";\nzookeeper.set.acl=true\n'
+        "zookeeper.digest.user=me\nzookeeper.digest.password=planted\n"
+    )
+    config = load_controller_config(None, {"server_properties": path, "broker_id": 1000})
+    assert "planted" not in repr(config)
+    path.unlink()  # Or it was a pipe, or somebody has changed it since.
+    listeners = [parse_listener(text) for text in config.listener]
+    security = Security(config.server_properties, listeners, NetworkAuthorizer())
+    assert security.settings.of("CLIENTS").sasl.login.user == "me"
+    (owner,) = zookeeper_access(config.server_properties, None).makes_for
+    assert owner.startswith("digest:me:")
 
 
 def test_a_variable_that_names_no_setting_is_told_and_not_refused(monkeypatch):

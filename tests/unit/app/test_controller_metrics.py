@@ -21,6 +21,7 @@ from shunter.drivers.metrics_endpoint import MetricsEndpoint
 from shunter.errors import InvariantViolation
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import LeaderAndIsr, PartitionState, ReplicaAssignment, TopicPartition
+from shunter.views.controller_status import decode_status
 from shunter.views.metrics import ControllerMetrics
 from shunter.wire.versions import UPDATE_METADATA
 
@@ -188,6 +189,18 @@ async def test_queues_are_told_by_broker(free_port: int) -> None:
     await ours.channels.close()
 
 
+async def test_a_controller_says_how_it_stands_in_a_few_figures() -> None:
+    ours = process()
+    port = await ours.metrics.start(0)
+    try:
+        answer = await ask(port, b"GET /status HTTP/1.1\r\n\r\n")
+    finally:
+        await ours.metrics.close()
+    status = decode_status(answer.partition(b"\r\n\r\n")[2], "here")
+    assert (status.broker_id, status.active, status.ready, status.told) == (1000, False, False, ("starting",))
+    assert (status.controller_epoch, status.moves, status.events_waiting) == (0, {}, 0)
+
+
 async def test_the_endpoint_serves_its_pages_and_refuses_the_rest() -> None:
     states = [(True, ("in charge",)), (False, ("no connection to ZooKeeper", "another"))]
     failures: list[BaseException | None] = [InvariantViolation("a long-lived task ended by itself"), None]
@@ -227,6 +240,7 @@ async def test_a_blocked_loop_is_seen() -> None:
             break
     lag.stop()
     assert lag.longest_s >= held / 2
+    assert lag.lately_s == lag.lately_s == lag.longest_s, "whoever asks takes nothing away from others"
     assert lag.take_worst() == lag.longest_s
     assert lag.take_worst() == 0.0
 

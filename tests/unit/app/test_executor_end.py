@@ -11,6 +11,7 @@ import pytest
 
 from shunter.app.executor import Ended, _replace, read_view
 from shunter.app.executor_outcome import exit_code, told_end
+from shunter.app.executor_status import Status
 from shunter.app.exit_codes import ExitCode
 from shunter.app.journals import JournalPlace
 from shunter.cli.execution_display import told_view
@@ -31,6 +32,7 @@ from shunter.model.execution import (
     ExecutionOptions,
     JournalEntry,
     JournalRecord,
+    LeaseHolder,
     MoveAccepted,
     MoveClosed,
     Outcome,
@@ -60,6 +62,34 @@ def test_what_nobody_drives_has_no_end() -> None:
     told = told_view(undriven(copying))
     assert "no end: nobody drives it until `shunter resume`" in told
     assert "ends in" not in told
+
+
+def test_moves_that_wait_are_counted_as_moves_and_a_limit_ends_with_what_it_limits() -> None:
+    copying = replace(view(ACCEPTED), limit=2_000_000)
+    (row,) = copying.moves
+    waits = replace(row, waits="waits for its turn: broker 4 receives 1 copy, 1 may")
+    assert "· 1 move waits for its turn: broker 4" in told_view(replace(copying, moves=(waits,)))
+    assert "· 2 moves wait for their turn: broker 4" in told_view(replace(copying, moves=(waits, waits)))
+    assert "limit 2.0 MB/s" in told_view(copying)
+    assert "limit" not in told_view(replace(copying, running=False))
+
+
+def test_status_as_json_has_the_figures_of_who_drives() -> None:
+    """The journal knows no copied bytes, and takes a rollback for as dear as it can be."""
+    journal = view(ACCEPTED, StepBegun(T0, 1, (1,), (1, 2), "forward"))
+    (row,) = journal.moves
+    seen = replace(row, waits="broker 2 catches up", copied_bytes=400, rollback_bytes=0)
+    left = replace(journal, copied_bytes=400, rollback_bytes=0, bytes_per_s=5.0, left_ms=9_000, moves=(seen,))
+    live = view_from_json(orjson.loads(orjson.dumps(view_to_json(left))))  # It comes from the driver's file.
+    assert live == left
+    holder = LeaseHolder("o", "h", 7, 99)
+    told = Status(JournalPlace(Path("x.journal")), journal, holder, live=live).to_json(lambda view: view)
+    assert (told["copied_bytes"], told["rollback_bytes"], told["left_ms"], told["share"]) == (400, 0, 9_000, 0.4)
+    assert told["moves"][0]["waits"] == "broker 2 catches up"
+    assert told["moves"][0]["copied_bytes"] == 400
+    turned = replace(journal, moves=(replace(row, direction="back", rollback_bytes=0),))
+    told = Status(JournalPlace(Path("x.journal")), turned, holder, live=live).to_json(lambda view: view)
+    assert told["moves"][0]["waits"] == "", "the driver has not looked since the move was turned"
 
 
 def test_a_glance_that_finds_no_room_stops_nobody(tmp_path: Path) -> None:

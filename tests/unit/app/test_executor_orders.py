@@ -31,7 +31,7 @@ def test_a_plan_that_whoever_drives_did_not_take_up_before_its_end_is_taken_back
             await asyncio.to_thread(wait_until, lambda: driver.orders() != (), what="the plan", timeout_s=20)
             driver.release()  # As an executor that ends in this very moment.
             async with asyncio.timeout(60):
-                with pytest.raises(HolderGone, match="has ended before it took this up"):
+                with pytest.raises(HolderGone, match="ended before it took this up"):
                     await asked
             assert driver.orders() == (), "whoever drives next does not carry it out a second time"
 

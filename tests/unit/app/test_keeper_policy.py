@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from shunter.app.keeper_policy import KeptCluster, read_policies
+from shunter.app.keeper_policy import KeptCluster, ModelPlace, read_policies
+from shunter.drivers.controller_status import ControllersPlace
 from shunter.errors import FormatError, SettingsError
-from shunter.model.keeper import DEFAULTS, MEASURED, Condition, GuardRails, Intents, KeeperPolicy, Mode, Watch
+from shunter.model.keeper import DEFAULTS, IN_DAYS, MEASURED, Condition, GuardRails, Intents, KeeperPolicy, Mode, Watch
 
 PAGE = (Path(__file__).parents[3] / "docs" / "keeper.md").read_text()
 HEAD = '[cluster.a]\nbootstrap-server = "h:1"\n'
@@ -46,7 +47,20 @@ def test_the_example_of_the_page_is_a_policy(tmp_path: Path) -> None:
         frozen_brokers=(7,),
         gap_minutes=15,
     )
-    assert found.policy.intents == Intents((3,), (4,), {"orders": 3}, 2)
+    assert found.policy.intents == Intents((3,), (4,), {"orders": 3}, 2, {5: 8}, (9,))
+
+
+def test_a_lake_is_looked_for_beside_the_file(tmp_path: Path) -> None:
+    found = read(tmp_path, HEAD + '[service]\nlake = "lake"\nmodel-hours = 6\n')
+    assert found.model == ModelPlace(tmp_path / "lake", 6)
+    assert read(tmp_path, HEAD).model is None
+
+
+def test_controllers_are_where_they_serve_metrics(tmp_path: Path) -> None:
+    text = 'controllers = ["http://127.0.0.1:9464/", "https://[::1]:9465"]\ncontrollers-token-file = "t"\n'
+    place = ControllersPlace(("http://127.0.0.1:9464", "https://[::1]:9465"), tmp_path / "t")
+    assert read(tmp_path, HEAD + text).controllers == place
+    assert read(tmp_path, HEAD).controllers is None
 
 
 def test_what_is_left_out_is_as_the_defaults_are(tmp_path: Path) -> None:
@@ -59,6 +73,8 @@ def test_the_page_has_every_condition_with_its_default(condition: Condition) -> 
     told = f"{watch.mode.value} " + (f"after {watch.minutes} minutes" if watch.minutes else "at once")
     if condition in MEASURED:
         told += f", {100 * watch.begin:.0f} to {100 * watch.end:.0f} %"
+    if condition in IN_DAYS:
+        told += f", {watch.begin:g} to {watch.end:g} days"
     assert re.search(rf"^\| `{condition.value}` \|.*\| {re.escape(told)} \|$", PAGE, re.MULTILINE), told
 
 
@@ -99,6 +115,15 @@ def test_a_profile_says_where_the_cluster_is(tmp_path: Path, monkeypatch: pytest
             HEAD + "conditions.disk-band.begin-percent = 5\n",
             "end-percent = 10 is above begin-percent = 5: what a plan aims",
         ),
+        (
+            HEAD + "conditions.disk-runway.begin-percent = 5\n",
+            "disk-runway.begin-percent is no key of a policy; known are do, minutes, begin-days, end-days",
+        ),
+        (
+            HEAD + "conditions.disk-runway = { begin-days = 20 }\n",
+            "end-days = 14 is below begin-days = 20: a plan must leave at least the days that begin it",
+        ),
+        (HEAD + "conditions.disk-runway.end-days = 0\n", "end-days = 0: a number of days above 0 and up to 3,650"),
         (HEAD + "conditions.disk-full.end-percent = 100\n", "end-percent = 100: a number above 0 and below 100"),
         (HEAD + "limits.moves = 0\n", "limits.moves = 0: a whole number from 1 on is wanted"),
         (HEAD + 'limits.bytes = "12Q"\n', "limits.bytes = '12Q': bytes are wanted, as in \"500G\""),
@@ -118,6 +143,29 @@ def test_a_profile_says_where_the_cluster_is(tmp_path: Path, monkeypatch: pytest
             HEAD + "intents.drain = [3]\nlimits.frozen-brokers = [3]\n",
             "intents.drain = [3]: broker 3 is in limits.frozen-brokers, too",
         ),
+        (HEAD + 'controllers = "h:1"\n', "controllers = 'h:1': a list is wanted"),
+        (
+            HEAD + 'controllers = ["h:9464"]\n',
+            "controllers: 'h:9464': where a controller serves metrics is wanted, as \"http",
+        ),
+        (HEAD + 'controllers = ["http://h"]\n', "'http://h': where a controller serves metrics"),
+        (HEAD + 'controllers = ["http://h:99999"]\n', "'http://h:99999': where a controller serves metrics"),
+        (HEAD + 'controllers = ["http://h:1/metrics"]\n', "'http://h:1/metrics': where a controller serves metrics"),
+        (HEAD + 'controllers = ["http://me:secret@h:1"]\n', "where a controller serves metrics"),
+        (HEAD + 'controllers-ca-file = "ca.pem"\n', "controllers-ca-file is for controllers: name these, too"),
+        (
+            HEAD + 'controllers = ["http://h:1"]\ncontrollers-token-file = "t"\n',
+            "controllers = 'http://h:1': the token would be shown to everybody on the way: https:// is wanted",
+        ),
+        (HEAD + "[service]\nmodel-hours = 3\n", "[service] model-hours says how old a model of lake may be: name lake"),
+        (HEAD + "intents.replace = [3]\n", "intents.replace = [3]: a table is wanted"),
+        (HEAD + "intents.replace.three = 7\n", "intents.replace.three: a broker's id is wanted, as in { 3 = 7 }"),
+        (HEAD + "intents.replace.3 = 3\n", "intents.replace of 3: broker 3 can't take its own place"),
+        (
+            HEAD + "intents.drain = [3]\nintents.replace = { 3 = 7 }\n",
+            "intents.replace of 3: broker 3 is to be drained: leave one of them out",
+        ),
+        (HEAD + "intents.demote = [5]\nintents.add = [5]\n", "intents.add of 5: broker 5 is to be demoted"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_way_out(tmp_path: Path, text: str, told: str) -> None:

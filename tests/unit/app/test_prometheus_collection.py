@@ -35,16 +35,18 @@ class Answering(BaseHTTPRequestHandler):
             self.tell(400, {"status": "error", "errorType": "bad_data", "error": "exceeded maximum resolution of 11,000 points per timeseries."})  # fmt: skip
         elif asked["query"] == "up{":
             self.tell(400, {"status": "error", "errorType": "bad_data", "error": 'invalid parameter "query"'})
+        elif asked["query"] == "down":
+            self.tell(502, None, b"<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n</html>\r\n")
         else:
             values = [[at, str(at)] for at in range(start, end + 1, step)]
             result = [{"metric": {"__name__": "kafka_log_log_size", "topic": "t"}, "values": values}]
             warned = {"warnings": ["one store did not answer"]} if asked["query"] == "partial" else {}
             self.tell(200, {"status": "success", "data": {"resultType": "matrix", "result": result}, **warned})
 
-    def tell(self, status, document):
+    def tell(self, status, document, page=b""):
         self.send_response(status)
         self.end_headers()
-        self.wfile.write(b"" if document is None else json.dumps(document).encode())
+        self.wfile.write(page if document is None else json.dumps(document).encode())
 
     def log_message(self, *_):
         pass
@@ -116,6 +118,12 @@ def test_a_token_from_a_file(serve, tmp_path):
             "/else",
             DriverError,
             "nothing is at /api/v1/query_range there: does the URL lack a prefix",
+        ),
+        (
+            PrometheusSpan(T0 + 60, T0, query="down"),
+            "",
+            DriverError,
+            "answers 502: <html> <head><title>502 Bad Gateway</title></head> </html>",
         ),
         (PrometheusSpan(T0, T0), "", SettingsError, "--since is not before --until"),
         (PrometheusSpan(T0 + 60), "", SettingsError, "holds no earlier answer to go on from: give --since"),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from shunter.app.access_tokens import add_token, remove_token
+from shunter.app.broker_file import BrokerFile
 from shunter.app.client_configuration import configuration_of, stream_options
 from shunter.app.security import MetricsReaders, Security
 from shunter.core.authorizer import NetworkAuthorizer
@@ -56,7 +57,7 @@ def test_metrics_are_local_or_for_whoever_shows_a_certificate(
 ) -> None:
     listeners = [parse_listener(f"{name}://127.0.0.1:1") for name in ("OPEN", "CERTIFIED", "PLAINTEXT")]
     with caplog.at_level(logging.WARNING):
-        security = Security(properties, listeners, NetworkAuthorizer())
+        security = Security(BrokerFile.read(properties), listeners, NetworkAuthorizer())
     assert security.metrics_tls("127.0.0.1", None) is None
     assert security.metrics_tls("::1", None) is None
     assert security.metrics_tls("10.0.0.5", "certified") is not None
@@ -120,6 +121,12 @@ def test_a_clients_file_is_told_where_others_can_read_a_password_in_it(
         caplog.clear()
         configuration_of("127.0.0.1:1", path)
         assert (f"chmod 600 {path}" in caplog.text) is told, name
+
+
+def test_a_mark_at_the_start_of_a_clients_file_hides_no_setting(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("\ufeffsecurity.protocol=SSL\n")
+    assert configuration_of("127.0.0.1:1", path)["security_protocol"] == "SSL", "in plaintext anybody could listen"
 
 
 @pytest.mark.parametrize("name", ["sasl.jaas.config", "ssl.key.password", "ssl.keystore.key"])

@@ -15,7 +15,7 @@ from service_world import Clock, Yard, policy
 from shunter.app.keeper_policy import read_service_file
 from shunter.app.service.local import SOCKET, answering, ask_service, order_service
 from shunter.app.service.service import STORE, Thinkers, open_service, processes, take_seat
-from shunter.app.service.thinking import LookQuestion, Wish
+from shunter.app.service.thinking import PIECE, LookQuestion, Wish, packed, unpacked
 from shunter.drivers.local_door import ask_at_door, open_door
 from shunter.drivers.service_store import ServiceStore
 from shunter.errors import DriverError
@@ -23,6 +23,18 @@ from shunter.model.keeper import Mode
 from shunter.model.service import OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
 
 FILE = '[cluster.away]\nbootstrap-server = "127.0.0.1:1"\n'
+
+
+def test_a_folder_whose_path_is_too_long_for_a_socket_is_told_with_the_rule(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async def never(_request: object, _user: str) -> object:
+            raise AssertionError("nobody gets here")
+
+        async with open_door(tmp_path / ("x" * 100) / SOCKET, never):
+            pass
+
+    with pytest.raises(DriverError, match="a socket's path has at most 107 bytes: name a shorter --state-dir"):
+        asyncio.run(scenario())
 
 
 def test_what_is_asked_at_the_door(tmp_path: Path) -> None:
@@ -43,6 +55,8 @@ def test_what_is_asked_at_the_door(tmp_path: Path) -> None:
             with pytest.raises(OrderRefused, match="no cluster 'prod'") as refused:
                 await ask_service(tmp_path, "cluster", cluster="prod")
             assert refused.value.refusal is Refusal.NOT_FOUND
+            with pytest.raises(DriverError, match="can't be asked: str is not valid UTF-8"):
+                await order_service(tmp_path, ServiceOrder(OrderKind.DRAIN, "away", ("4",)), "\udcff", "k2")
             for wrong in ({"ask": "sesame"}, {}, {"ask": "order", "kind": "explode"}, [1]):
                 assert (await ask_at_door(tmp_path / SOCKET, wrong))["refusal"] == "invalid"
             told = await ask_service(tmp_path, "timeline", cluster="away")
@@ -58,7 +72,7 @@ def test_a_damaged_store_is_told_and_nothing_is_driven_or_ordered(tmp_path: Path
         (tmp_path / STORE).write_bytes(b"this is no database " * 1000)
         async with open_service(read_service_file(tmp_path / "k.toml"), tmp_path) as (service, front):
             assert "is no store of the service" in front.fleet().store_trouble
-            assert "move it away" in front.fleet().store_trouble
+            assert front.fleet().store_trouble.count("move it away") == 1
             assert service.records.lost
             with pytest.raises(OrderRefused) as refused:
                 await service.desk.carry_out(ServiceOrder(OrderKind.DRAIN, "away", ("3",)), Signature("anna"))
@@ -89,6 +103,17 @@ def test_a_second_service_waits_for_the_seat(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_a_question_arrives_as_it_was_asked() -> None:
+    sighting = Yard(Clock(), rows=[(1, 2)] * (PIECE + 1)).sight()
+    wish = Wish("yard", sighting, policy(), ("drain", "3"), None, "anna")
+    gone = packed(wish)
+    assert len(gone.partitions) == 2
+    arrived = unpacked(gone)
+    assert arrived.sighting.inventory == sighting.inventory
+    assert isinstance(arrived, Wish)
+    assert (arrived.about, arrived.policy) == (wish.about, wish.policy)
+
+
 def test_errors_come_back_from_the_process_that_plans(tmp_path: Path) -> None:
     async def scenario() -> None:
         thinkers = Thinkers(processes)
@@ -101,7 +126,7 @@ def test_errors_come_back_from_the_process_that_plans(tmp_path: Path) -> None:
                 assert refused.value.refusal is Refusal.NOT_FOUND
             made = await thinkers.sketch(Wish("yard", sighting, policy(Mode.NOTIFY), ("drain", "2"), None, "anna"))
             assert made.moves == 6
-            question = LookQuestion("yard", sighting, policy(), policy(), None, (), (), {})
+            question = LookQuestion("yard", sighting, policy(), policy(), None, (), {})
             assert (await thinkers.think(question)).page.row.name == "yard"
         finally:
             thinkers.close()

@@ -37,6 +37,11 @@ def test_the_page_names_every_event_that_is_told() -> None:
     assert [kind for kind in NOTIFIED if f"`{kind}`" not in PAGE] == []
 
 
+def test_copies_between_log_dirs_have_a_throttle_of_their_own(tmp_path: Path) -> None:
+    found = read(tmp_path, HEAD + '[cluster.a.execution]\nlog-dir-throttle = "20M"\n')
+    assert found.clusters[0].options == ExecutionOptions(log_dir_throttle=20_000_000)
+
+
 def test_what_is_left_out(tmp_path: Path) -> None:
     found = read(tmp_path, HEAD)
     assert (found.look_every_s, found.snapshots, found.notify) == (60, None, ())
@@ -52,6 +57,8 @@ def test_what_is_left_out(tmp_path: Path) -> None:
         ('[[notify]]\nkind = "slack"\n', "[[notify]] 1: slack has url, and no command"),
         ('[[notify]]\nkind = "command"\ncommand = []\n', "command = []: a program is wanted"),
         ('[[notify]]\nkind = "webhook"\nurl = "hook"\n', "url = 'hook': http://HOST or https://HOST is wanted"),
+        ('[[notify]]\nkind = "webhook"\nurl = "http://h:99999/"\n', "http://HOST or https://HOST is wanted"),
+        ('[[notify]]\nkind = "webhook"\nurl = "http://:80/"\n', "http://HOST or https://HOST is wanted"),
         (
             '[[notify]]\nkind = "webhook"\nurl = "http://h"\nevents = ["begin"]\n',
             "events: 'begin' is no event; did you mean begun?",
@@ -59,9 +66,26 @@ def test_what_is_left_out(tmp_path: Path) -> None:
         ('[cluster.a.execution]\nthrottle = "fast"\n', "execution.throttle = 'fast': bytes are wanted"),
         ('[cluster.a.execution]\nthrottle-floor = "1M"\n', "at most the throttle: name throttle, too"),
         ("[cluster.a.limits]\napprovals = 0\n", "limits.approvals = 0: a whole number from 1 on is wanted"),
+        ("[cluster.a.limits]\nmoves = 99999999999\n", "moves = 99999999999: at most 2,147,483,647 is allowed"),
+        (
+            '[cluster.a.limits]\nbytes = "9999999999T"\n',
+            "bytes = '9999999999T': at most 9,223,372,036,854,775,807 bytes",
+        ),
+        (f'[cluster.a.limits]\nbytes = "{"9" * 400}"\n', "at most 9,223,372,036,854,775,807 bytes are allowed"),
+        ('[cluster.b]\nbootstrap-server = "kafka1"\n', "[cluster.b] bootstrap server 'kafka1' is no HOST:PORT"),
     ],
 )
 def test_what_is_wrong_is_named_with_the_rule(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(SettingsError) as refused:
         read(tmp_path, HEAD + text)
     assert told in str(refused.value)
+
+
+def test_a_journal_is_of_one_cluster(tmp_path: Path) -> None:
+    both = '[cluster.a]\nbootstrap-server = "h:1"\njournal = "j"\n[cluster.b]\nbootstrap-server = "h:2"\njournal = "./x/../j"\n'
+    with pytest.raises(SettingsError, match=r"\[cluster\.a\] has it, too, and each cluster needs a journal of its own"):
+        read(tmp_path, both)
+
+
+def test_a_mark_at_the_start_of_the_file_is_no_part_of_it(tmp_path: Path) -> None:
+    assert read(tmp_path, "\ufeff" + HEAD).clusters[0].name == "a"

@@ -10,6 +10,7 @@ import pytest
 
 from shunter.app.service.front import Front
 from shunter.app.service.published import News, Published
+from shunter.app.service.reports import Reports
 from shunter.model.service import (
     HistoryEvent,
     OrderDone,
@@ -19,7 +20,15 @@ from shunter.model.service import (
     ServiceOrder,
     Signature,
 )
-from shunter.views.service import FleetView, KeptProposalView, MovesView, MoveView, TimelineView, service_json
+from shunter.views.service import (
+    ControllersView,
+    FleetView,
+    KeptProposalView,
+    MovesView,
+    MoveView,
+    TimelineView,
+    service_json,
+)
 
 
 class Rehearsal:
@@ -33,11 +42,20 @@ class Rehearsal:
         rows = tuple(self.published.page(name).row for name in self.published.names)
         return FleetView(self.published.version, 0, "here", rows)
 
+    async def proposal(self, cluster: str, proposal: str) -> KeptProposalView | None:
+        return None
+
     async def proposals(self, cluster: str, *, ended: bool) -> tuple[KeptProposalView, ...]:
         return ()
 
     async def timeline(self, cluster: str, since_ms: int, until_ms: int | None, most: int) -> TimelineView:
         return TimelineView(self.published.version, (HistoryEvent(1, cluster, 5, "look", "seen"),))
+
+    def reports(self, cluster: str) -> Reports:
+        raise AssertionError(cluster)
+
+    async def controllers(self, cluster: str) -> ControllersView:
+        return ControllersView(0)
 
     async def sketch(self, cluster: str, about: tuple[str, ...], replicas: int | None, who: str) -> KeptProposalView:
         raise OrderRefused(Refusal.INVALID, f"{about} of {cluster} by {who}: {replicas}")
@@ -79,9 +97,15 @@ def test_names_that_are_not_there_are_refused_with_those_that_are() -> None:
         with pytest.raises(OrderRefused, match="who asks for it"):
             await front.order(ServiceOrder(OrderKind.DRAIN, "prod", ("3",)), Signature(""))
         assert rehearsal.orders == []
+        with pytest.raises(OrderRefused, match="names have no control characters"):
+            await front.order(ServiceOrder(OrderKind.FREEZE_TOPIC, "prod", ("logs\x1b[2J",)), Signature("anna"))
         order = ServiceOrder(OrderKind.PAUSE_ALL)
         assert (await front.order(order, Signature("anna"))).text == "done"
         assert rehearsal.orders == [(order, Signature("anna"))]
+        await front.order(order, Signature("anna", "it's \x1b[31mred\n"))
+        assert rehearsal.orders[1:] == [(order, Signature("anna", "it's  [31mred "))], (
+            "others see it in their terminals"
+        )
 
     asyncio.run(scenario())
 
@@ -93,8 +117,10 @@ def test_the_cost_of_a_rollback_counts_our_open_moves() -> None:
     rehearsal.published.show("prod", moves=replace(front.moves("prod"), moves=rows))
     assert front.rollback_bytes("prod") == 7
     assert front.rollback_bytes("prod", ["t-0"]) == 7
-    with pytest.raises(OrderRefused, match="no open move of ours in prod: t-1, t-2"):
-        front.rollback_bytes("prod", ["t-2", "t-1"])
+    assert front.rollback_bytes("prod", ["t-0", "t-1"]) == 7, "what has ended meanwhile is left as it is"
+    assert [row.partition for row in front.turnable("prod", ["t-0", "t-1"])] == ["t-0"]
+    with pytest.raises(OrderRefused, match="no move of ours in prod: t-2, t-3"):
+        front.rollback_bytes("prod", ["t-2", "t-1", "t-3"])
 
 
 def test_every_view_becomes_json() -> None:

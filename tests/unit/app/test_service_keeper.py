@@ -11,7 +11,7 @@ import pytest
 from service_world import LOPSIDED, MIB, Clock, Killed, Life, MortalStore, Yard, policy
 
 from shunter.model.execution import CommandKind, OngoingReassignment
-from shunter.model.keeper import KeeperPolicy, Mode
+from shunter.model.keeper import DEFAULTS, Condition, KeeperPolicy, Mode
 from shunter.model.service import (
     OPEN,
     OrderKind,
@@ -33,10 +33,10 @@ async def balanced(life: Life) -> None:
     """Look, approve and copy until nothing is open and nothing holds."""
     await life.driven()
     for _ in range(12):
-        await life.keeper.look_once()
+        await life.look()
         for proposal in [each for each in life.keeper.proposals.values() if each.state is ProposalState.WAITING]:
             await life.desk.carry_out(order(OrderKind.APPROVE, proposal.id), ANNA)
-        await life.keeper.look_once()
+        await life.look()
         await life.until(lambda: life.keeper.driving is not None)
         life.yard.clock.ms += 60_000
         life.yard.copy()
@@ -52,17 +52,50 @@ def test_what_is_approved_is_carried_out_once(tmp_path: Path) -> None:
         yard = Yard(Clock())
         async with Life(yard, MortalStore(tmp_path / "s")) as life:
             await life.driven()
-            await life.keeper.look_once()
+            await life.look()
             (waiting,) = life.keeper.proposals.values()
             assert waiting.state is ProposalState.WAITING
             assert waiting.rollback_bytes == waiting.bytes == waiting.moves * MIB
-            await life.keeper.look_once()
+            await life.look()
             assert [*life.keeper.proposals.values()] == [waiting], "the same plan stands"
             assert yard.submitted == [], "nobody has approved it"
             await balanced(life)
             assert len(set(yard.submitted)) == len(yard.submitted) >= 1
             kinds = [event.kind for event in life.store.events("yard", 0, None, 100)]
             assert kinds.count("begun") == len(yard.submitted) == kinds.count("proposal-done")
+
+    asyncio.run(scenario())
+
+
+def test_a_disk_that_is_full_within_days_is_relieved_and_what_was_moved_is_no_growth(tmp_path: Path) -> None:
+    """Growth is learnt of kept looks, over a restart; the plan is carried out by itself, for the condition may act."""
+    off = {each: replace(watch, mode=Mode.OFF) for each, watch in DEFAULTS.items()}
+    watch = replace(DEFAULTS[Condition.DISK_RUNWAY], mode=Mode.ACT, minutes=0)
+    acting = KeeperPolicy({**off, Condition.DISK_RUNWAY: watch})
+
+    async def hours(yard: Yard, many: int) -> None:
+        async with Life(yard, MortalStore(tmp_path / "s"), acting) as life:
+            await life.driven()
+            for _ in range(many):
+                yard.clock.ms += 3_600_000
+                yard.size += MIB // 100
+                await life.look()
+                yard.copy()
+
+    async def scenario() -> None:
+        yard = Yard(Clock(), rows=[(1,)] * 20, beside=50 * MIB)
+        await hours(yard, 12)
+        assert yard.submitted == [], "nobody knows yet how fast anything grows"
+        await hours(yard, 20)
+        (plan,) = yard.submitted
+        assert plan.startswith("filling-disks-")
+        assert 8 <= sum(row != (1,) for row in yard.rows) <= 12
+        async with Life(yard, MortalStore(tmp_path / "s"), acting) as life:
+            await life.look()
+            assert life.published.page("yard").conditions == ()
+            days = life.published.page("yard").row.runway_days
+            assert days is not None
+            assert days > 13, "14 when it was planned, some hours ago"
 
     asyncio.run(scenario())
 
@@ -101,10 +134,10 @@ def test_an_executor_that_ends_while_it_takes_a_plan_is_asked_what_it_has(tmp_pa
         yard = Yard(Clock(), dies=dies)
         async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
             await life.driven()
-            await life.keeper.look_once()
+            await life.look()
             (starting,) = life.keeper.proposals.values()
             assert starting.state is ProposalState.STARTING
-            await life.keeper.look_once()
+            await life.look()
             assert yard.submitted == ([starting.id] if dies == "after" else []), "it is not handed over again blindly"
         async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
             await balanced(life)
@@ -120,7 +153,7 @@ def test_the_kill_switch_pauses_at_once_and_survives_restarts(tmp_path: Path) ->
         path = tmp_path / "s"
         async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
             await life.driven()
-            await life.keeper.look_once()
+            await life.look()
             assert len(yard.open) >= 2
             await life.desk.carry_out(order(OrderKind.PAUSE, f"t-{yard.open[0]}"), BEN)
             done = await life.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
@@ -157,12 +190,12 @@ def test_a_paused_fleet_begins_nothing(tmp_path: Path) -> None:
         async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
             await life.driven()
             await life.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
-            await life.keeper.look_once()
-            await life.keeper.look_once()
+            await life.look()
+            await life.look()
             assert yard.submitted == []
             await life.desk.carry_out(ServiceOrder(OrderKind.RESUME_ALL), ANNA)
             await life.until(lambda: life.keeper.switch is None)
-            await life.keeper.look_once()
+            await life.look()
             assert len(yard.submitted) == 1
 
     asyncio.run(scenario())
@@ -174,20 +207,20 @@ def test_a_full_disk_stops_new_work_and_not_the_kill_switch(tmp_path: Path) -> N
         store = MortalStore(tmp_path / "s")
         async with Life(yard, store) as life:
             await life.driven()
-            await life.keeper.look_once()
+            await life.look()
             (waiting,) = life.keeper.proposals.values()
             store.full = True
             with pytest.raises(OrderRefused, match="disk is full") as refused:
                 await life.desk.carry_out(order(OrderKind.APPROVE, waiting.id), ANNA)
             assert refused.value.refusal is Refusal.STORE
-            await life.keeper.look_once()
+            await life.look()
             assert yard.submitted == []
             assert "disk is full" in life.records.trouble
             done = await life.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
             assert "not durable" in done.text
             assert life.keeper.switch is not None
             store.full = False
-            await life.keeper.look_once()
+            await life.look()
             assert life.records.trouble == ""
 
     asyncio.run(scenario())
@@ -198,11 +231,11 @@ def test_a_plan_whose_partitions_changed_is_planned_again_and_never_executed(tmp
         yard = Yard(Clock())
         async with Life(yard, MortalStore(tmp_path / "s")) as life:
             await life.driven()
-            await life.keeper.look_once()
+            await life.look()
             (first,) = life.keeper.proposals.values()
             await life.desk.carry_out(order(OrderKind.APPROVE, first.id), ANNA)
             yard.rows[first.changes[0].partition] = (2, 1)
-            await life.keeper.look_once()
+            await life.look()
             assert yard.submitted == []
             (second,) = life.keeper.proposals.values()
             assert (second.state, second.id != first.id) == (ProposalState.WAITING, True)
@@ -221,22 +254,22 @@ def test_two_persons_and_a_declined_scope(tmp_path: Path) -> None:
         yard = Yard(Clock())
         async with Life(yard, MortalStore(tmp_path / "s"), policy(approvals=2)) as life:
             await life.driven()
-            await life.keeper.look_once()
+            await life.look()
             (waiting,) = life.keeper.proposals.values()
             first = order(OrderKind.APPROVE, waiting.id)
             assert "1 of 2 approvals" in (await life.desk.carry_out(first, ANNA)).text
             with pytest.raises(OrderRefused, match="anna has approved") as refused:
                 await life.desk.carry_out(first, ANNA)
             assert refused.value.refusal is Refusal.ALREADY_DECIDED
-            await life.keeper.look_once()
+            await life.look()
             assert yard.submitted == []
             await life.desk.carry_out(order(OrderKind.DECLINE, waiting.id), Signature("ben", "not on a Friday"))
             for _ in range(2):
-                await life.keeper.look_once()
+                await life.look()
             opened = [each.scope for each in life.keeper.proposals.values() if each.state in OPEN]
             assert waiting.scope not in opened, "it is not proposed again so soon"
             yard.clock.ms += 25 * 3_600_000
-            await life.keeper.look_once()
+            await life.look()
             opened = [each.scope for each in life.keeper.proposals.values() if each.state in OPEN]
             assert waiting.scope in opened
 
@@ -248,7 +281,7 @@ def test_a_key_is_carried_out_once_and_answered_alike(tmp_path: Path) -> None:
         yard = Yard(Clock())
         async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
             await life.driven()
-            await life.keeper.look_once()
+            await life.look()
             keyed = Signature("anna", key="k1")
             done = await asyncio.gather(*(life.desk.carry_out(order(OrderKind.STOP), keyed) for _ in range(3)))
             assert len(set(done)) == 1
@@ -261,24 +294,60 @@ def test_a_key_is_carried_out_once_and_answered_alike(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_service_that_died_with_an_order_in_its_hands_does_not_give_it_again(tmp_path: Path) -> None:
+async def dies_with_an_order(yard: Yard, path: Path, writes: int, *, before: bool) -> ServiceOrder:
+    """A service is killed while it carries out a rollback: at so many writes from now, before or after that is durable."""
+    store = MortalStore(path)
+    async with Life(yard, store, policy(Mode.ACT)) as life:
+        await life.driven()
+        await life.look()
+        given = order(OrderKind.ROLL_BACK, f"t-{yard.open[0]}")
+        store.kill_at, store.before = store.writes + writes, before
+        with pytest.raises(Killed):
+            await life.desk.carry_out(given, Signature("anna", key="k1"))
+    return given
+
+
+def test_an_order_that_the_journal_has_is_looked_up_and_not_given_again(tmp_path: Path) -> None:
     async def scenario() -> None:
-        yard = Yard(Clock())
-        store = MortalStore(tmp_path / "s")
-        keyed = Signature("anna", key="k1")
-        async with Life(yard, store, policy(Mode.ACT)) as life:
+        yard, path = Yard(Clock()), tmp_path / "s"
+        given = await dies_with_an_order(yard, path, 2, before=True)  # After the command, before the answer is kept.
+        assert [each.key for each in yard.orders] == ["k1"]
+        async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
             await life.driven()
-            await life.keeper.look_once()
-            store.kill_at, store.before = store.writes + 2, True  # After the command, before the answer is kept.
-            with pytest.raises(Killed):
-                await life.desk.carry_out(order(OrderKind.ROLL_BACK, f"t-{yard.open[0]}"), keyed)
-        given = len(yard.orders)
-        async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
+            done = await life.desk.carry_out(given, Signature("anna", key="k1"))
+            assert "the executor took this order at 1970-01-01 12:00:00 UTC" in done.text
+            life.yard.clock.ms += 60_000
+            assert await life.desk.carry_out(given, Signature("anna", key="k1")) == done
+        assert len(yard.orders) == 1
+
+    asyncio.run(scenario())
+
+
+def test_an_order_that_never_reached_the_journal_is_carried_out_when_it_comes_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard, path = Yard(Clock()), tmp_path / "s"
+        given = await dies_with_an_order(yard, path, 1, before=False)  # After the mark, before the command.
+        assert yard.orders == []
+        async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
             await life.driven()
-            with pytest.raises(OrderRefused, match="look at what moves") as refused:
-                await life.desk.carry_out(order(OrderKind.ROLL_BACK, f"t-{next(iter(yard.moves))}"), keyed)
+            done = [await life.desk.carry_out(given, Signature("anna", key="k1")) for _ in range(2)]
+        assert [each.kind for each in yard.orders] == [CommandKind.ROLL_BACK]
+        assert done[0] == done[1]
+
+    asyncio.run(scenario())
+
+
+def test_an_order_that_would_hit_another_plan_than_was_meant_is_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard, path = Yard(Clock()), tmp_path / "s"
+        given = await dies_with_an_order(yard, path, 1, before=False)
+        yard.planned_ms["somebody's"] = yard.clock.ms + 1
+        async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
+            await life.driven()
+            with pytest.raises(OrderRefused, match="has taken somebody's on since: look at what moves") as refused:
+                await life.desk.carry_out(given, Signature("anna", key="k1"))
             assert refused.value.refusal is Refusal.ALREADY_DECIDED
-        assert len(yard.orders) == given
+        assert yard.orders == []
 
     asyncio.run(scenario())
 
@@ -289,7 +358,7 @@ def test_a_drained_broker_is_told_to_be_safe_to_remove(tmp_path: Path) -> None:
         path = tmp_path / "s"
         async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
             await life.driven()
-            await life.keeper.look_once()
+            await life.look()
             with pytest.raises(OrderRefused, match="has no broker 9; it has 1, 2, 3"):
                 await life.desk.carry_out(order(OrderKind.DRAIN, "9"), ANNA)
             await life.desk.carry_out(order(OrderKind.DRAIN, "3"), ANNA)
@@ -299,12 +368,71 @@ def test_a_drained_broker_is_told_to_be_safe_to_remove(tmp_path: Path) -> None:
             assert life.keeper.policy.intents.drain == (3,), "it survives a restart"
             await balanced(life)
             assert not any(3 in replicas for replicas in yard.rows)
-            await life.keeper.look_once()
+            await life.look()
             assert "broker-empty" in [event.kind for event in life.events]
             (three,) = (broker for broker in life.published.page("yard").brokers if broker.id == 3)
             assert three.safe_to_remove
+        async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
+            await life.driven()
+            await life.look()
+            assert "broker-empty" not in [event.kind for event in life.events], "a restart tells nobody twice"
             await life.desk.carry_out(order(OrderKind.UNDRAIN, "3"), ANNA)
             assert life.keeper.policy.intents.drain == ()
+            await life.desk.carry_out(order(OrderKind.DRAIN, "3"), ANNA)
+        async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
+            await life.driven()
+            await life.look()
+            assert "broker-empty" in [event.kind for event in life.events], "whoever asks again is told again"
+
+    asyncio.run(scenario())
+
+
+def test_an_intent_about_a_frozen_topic_is_kept_and_the_answer_says_that_it_waits(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Life(Yard(Clock()), MortalStore(tmp_path / "s"), policy()) as life:
+            await life.driven()
+            await life.look()
+            done = await life.desk.carry_out(order(OrderKind.SET_REPLICATION, "t", value=3), ANNA)
+            assert done.text == "topic t is to have 3 replicas: the next look plans it"
+            await life.desk.carry_out(order(OrderKind.FREEZE_TOPIC, "t*"), ANNA)
+            done = await life.desk.carry_out(order(OrderKind.SET_REPLICATION, "t", value=3), ANNA)
+            assert done.text == "topic t is to have 3 replicas: once it is not frozen any more"
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_takes_another_ones_place_and_is_given_its_share_across_restarts(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock(), rows=[(1, 2), (2, 3), (3, 1), (1, 2), (2, 3), (3, 1), (1, 2), (3, 1)])
+        path = tmp_path / "s"
+        async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
+            await life.driven()
+            await life.look()
+            with pytest.raises(OrderRefused, match="by which broker") as refused:
+                await life.desk.carry_out(order(OrderKind.REPLACE, "3"), ANNA)
+            assert refused.value.refusal is Refusal.INVALID
+            with pytest.raises(OrderRefused, match="has no broker 9; it has 1, 2, 3"):
+                await life.desk.carry_out(order(OrderKind.REPLACE, "9", value=4), ANNA)
+            done = await life.desk.carry_out(order(OrderKind.REPLACE, "3", value=4), ANNA)
+            assert done.text.endswith("once that one is up")
+            done = await life.desk.carry_out(order(OrderKind.ADD, "5"), ANNA)
+            assert done.text.endswith("once it is up")
+            with pytest.raises(OrderRefused, match="to take another one's place"):
+                await life.desk.carry_out(order(OrderKind.DRAIN, "4"), ANNA)
+        yard.brokers = (1, 2, 3, 4, 5)
+        async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
+            assert life.keeper.policy.intents.replace == {3: 4}, "it survives a restart"
+            assert life.keeper.policy.intents.add == (5,)
+            await balanced(life)
+            held = [broker for replicas in yard.rows for broker in replicas]
+            assert 3 not in held
+            assert 4 in held
+            assert 5 in held
+            three, four = (each for each in life.published.page("yard").brokers if each.id in (3, 4))
+            assert (three.replaced_by, three.safe_to_remove, four.safe_to_remove) == (4, True, False)
+            await life.desk.carry_out(order(OrderKind.UNREPLACE, "3"), ANNA)
+            await life.desk.carry_out(order(OrderKind.UNADD, "5"), ANNA)
+            assert (life.keeper.policy.intents.replace, life.keeper.policy.intents.add) == ({}, ())
 
     asyncio.run(scenario())
 
@@ -327,19 +455,19 @@ def test_a_cluster_that_does_not_answer_for_an_hour(tmp_path: Path) -> None:
         yard = Yard(Clock())
         async with Life(yard, MortalStore(tmp_path / "s")) as life:
             await life.driven()
-            await life.keeper.look_once()
+            await life.look()
             (waiting,) = life.keeper.proposals.values()
             await life.desk.carry_out(order(OrderKind.APPROVE, waiting.id), ANNA)
             yard.answers = False
             gone_ms = yard.clock.ms
             for _ in range(60):
-                await life.keeper.look_once()
+                await life.look()
                 yard.clock.ms += 60_000
             health = life.published.page("yard").row.health
             assert (health.state, health.since_ms, health.trouble) == ("unreachable", gone_ms, "no broker answers")
             assert yard.submitted == []
             yard.answers = True
-            await life.keeper.look_once()
+            await life.look()
             assert yard.submitted == [waiting.id], "it still stands, and is begun by what was seen now"
             kinds = [event.kind for event in life.events]
             assert (kinds.count("cluster-unreachable"), kinds.count("cluster-back")) == (1, 1)
@@ -352,7 +480,7 @@ def test_another_instance_drives_and_this_one_stands_by(tmp_path: Path) -> None:
         yard = Yard(Clock(), held_by="another service")
         async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
             await life.until(lambda: life.keeper.held_by != "")
-            await life.keeper.look_once()
+            await life.look()
             assert life.published.page("yard").row.health.state == "standby"
             assert life.keeper.proposals == {}
             with pytest.raises(OrderRefused, match="stands by") as refused:
@@ -360,7 +488,7 @@ def test_another_instance_drives_and_this_one_stands_by(tmp_path: Path) -> None:
             assert refused.value.refusal is Refusal.STANDBY
             yard.held_by = ""
             await life.driven()
-            await life.keeper.look_once()
+            await life.look()
             assert life.published.page("yard").row.health.state == "ok"
             assert len(yard.submitted) == 1
 
@@ -372,7 +500,7 @@ def test_moves_of_others_are_shown_as_such_and_waited_for(tmp_path: Path) -> Non
         yard = Yard(Clock(), others={0: OngoingReassignment((1, 2, 3), (3,), (2,))})
         async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
             await life.driven()
-            await life.keeper.look_once()
+            await life.look()
             assert yard.submitted == []
             (row,) = life.published.moves("yard").moves
             assert (row.partition, row.whose, row.target) == ("t-0", "another's", (1, 3))
@@ -389,7 +517,7 @@ def test_leftover_throttles_are_cleared_while_nothing_moves(tmp_path: Path) -> N
         async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
             await life.driven()
             assert "1 throttle" in (await life.desk.carry_out(order(OrderKind.CLEAR_THROTTLES), ANNA)).text
-            await life.keeper.look_once()
+            await life.look()
             await life.until(lambda: bool(life.published.moves("yard").moves))
             with pytest.raises(OrderRefused, match="are being moved") as refused:
                 await life.desk.carry_out(order(OrderKind.CLEAR_THROTTLES), ANNA)
@@ -407,7 +535,7 @@ def test_a_plan_that_a_person_asks_for_waits_for_approval_as_any_other(tmp_path:
             await life.driven()
             with pytest.raises(OrderRefused, match="can't be looked at now"):
                 await life.desk.carry_out(order(OrderKind.PROPOSE, "rebalance"), ANNA)
-            await life.keeper.look_once()
+            await life.look()
             assert life.keeper.proposals == {}
             for about, told in (
                 (("explode",), "is no scope: one of rebalance, "),
@@ -428,7 +556,7 @@ def test_a_plan_that_a_person_asks_for_waits_for_approval_as_any_other(tmp_path:
             with pytest.raises(OrderRefused, match="waits already"):
                 await life.desk.carry_out(order(OrderKind.PROPOSE, "replace", "3=4"), BEN)
             await life.desk.carry_out(order(OrderKind.APPROVE, done.proposal), BEN)
-            await life.keeper.look_once()
+            await life.look()
             assert yard.submitted == [done.proposal]
             yard.copy()
             await life.until(lambda: life.keeper.proposals == {})
@@ -459,7 +587,7 @@ def test_the_kill_switch_does_not_wait_for_a_slow_disk(tmp_path: Path) -> None:
         store = MortalStore(tmp_path / "s")
         async with Life(yard, store, policy(Mode.ACT)) as life:
             await life.driven()
-            await life.keeper.look_once()
+            await life.look()
             free = threading.Event()
             blocked = asyncio.create_task(life.records.read(lambda _store: free.wait(60)))
             await asyncio.sleep(0)
@@ -483,7 +611,7 @@ def test_a_switch_that_is_thrown_while_the_last_one_is_lifted_holds(tmp_path: Pa
         store = MortalStore(tmp_path / "s")
         async with Life(yard, store, policy(Mode.ACT)) as life:
             await life.driven()
-            await life.keeper.look_once()
+            await life.look()
             await life.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
             await life.desk.carry_out(ServiceOrder(OrderKind.RESUME_ALL), ANNA)
             for _ in range(turns):
@@ -495,5 +623,53 @@ def test_a_switch_that_is_thrown_while_the_last_one_is_lifted_holds(tmp_path: Pa
             assert not life.keeper.switch.lifted
             assert store.switches().keys() == {"", "yard"}
             await life.until(lambda: all(yard.moves[at].paused for at in yard.open))
+
+    asyncio.run(scenario())
+
+
+def test_a_plan_that_takes_long_to_be_taken_on_holds_up_no_look_and_no_vote(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock(), journals=asyncio.Event())
+        async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
+            await life.driven()
+            await life.keeper.look_once()
+            (starting,) = life.keeper.proposals.values()
+            assert starting.state is ProposalState.STARTING
+            yard.clock.ms += 60_000
+            await life.keeper.look_once()
+            assert life.published.page("yard").row.health.looked_at_ms == yard.clock.ms
+            with pytest.raises(OrderRefused, match="is starting already"):
+                await life.desk.carry_out(order(OrderKind.APPROVE, starting.id), ANNA)
+            async with life.keeper.lock:
+                await life.keeper.reconcile()
+            assert [each.state for each in life.keeper.proposals.values()] == [ProposalState.STARTING], (
+                "the journal does not have it yet, and that says nothing"
+            )
+            yard.journals.set()
+            await life.keeper.handed_over()
+            assert yard.submitted == [starting.id]
+            await balanced(life)
+            assert len(set(yard.submitted)) == len(yard.submitted)
+
+    asyncio.run(scenario())
+
+
+def test_what_was_declined_is_forgotten_when_it_may_be_proposed_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock())
+        async with Life(yard, MortalStore(tmp_path / "s"), policy(declined_minutes=10)) as life:
+            await life.driven()
+            await life.look()
+            (waiting,) = life.keeper.proposals.values()
+            assert waiting.changes
+            await life.desk.carry_out(order(OrderKind.DECLINE, waiting.id), ANNA)
+            (declined,) = life.keeper.proposals.values()
+            assert (declined.changes, declined.partitions) == ((), len(waiting.changes))
+            await life.look()
+            scopes = [each.scope for each in life.keeper.proposals.values()]
+            assert scopes.count(waiting.scope) == 1, "nothing of its scope is proposed"
+            yard.clock.ms += 11 * 60_000
+            await life.look()
+            assert waiting.id not in life.keeper.proposals
 
     asyncio.run(scenario())

@@ -48,8 +48,11 @@ def test_what_is_asked_over_http(tmp_path: Path) -> None:
             with pytest.raises(OrderRefused, match="no cluster 'prod'") as refused:
                 await order_service(server, DRAIN._replace(cluster="prod"), "", "k3")
             assert refused.value.refusal is Refusal.NOT_FOUND
+            with pytest.raises(OrderRefused, match="can't be looked at now") as refused:
+                await ask_service(server, "sketch", cluster="away", about=("rebalance",), value=None)
+            assert refused.value.refusal is Refusal.UNREACHABLE
             with pytest.raises(OrderRefused, match="can't be asked over HTTP"):
-                await ask_service(server, "sketch", cluster="away")
+                await ask_service(server, "stories", cluster="away")
 
     asyncio.run(scenario())
 

@@ -14,12 +14,9 @@ from shunter.app.journals import JournalPlace
 from shunter.cli import main
 from shunter.cli.execution_display import PlainLines, sentence, shortened
 from shunter.cli.execution_options import parse_rate
-from shunter.drivers.clock import SystemClock
+from shunter.cli.throttles import told_cleared
 from shunter.errors import FormatError
-from shunter.model.execution import ExecutionOptions, JournalEntry, JournalRecord, MoveAccepted, PlanAccepted
 from shunter.model.notice import Notice
-from shunter.model.partition import TopicPartition
-from shunter.model.reassignment import Strategy
 
 
 @pytest.mark.parametrize(
@@ -67,6 +64,18 @@ def test_a_wrong_value_is_told_with_its_options_name(arguments: tuple[str, ...],
     assert told in " ".join(done.output.split())
 
 
+@pytest.mark.parametrize(
+    ("counts", "told"),
+    [
+        ((2, 2, 0), "2 deleted"),
+        ((4, 0, 4), "4 restored as they were before"),
+        ((5, 1, 2), "1 deleted; 2 restored as they were before; 2 stay: their execution will restore them"),
+    ],
+)
+def test_what_became_of_throttles_is_told_of_each(counts: tuple[int, int, int], told: str) -> None:
+    assert told_cleared(*counts) == told
+
+
 def test_the_help_cuts_no_command_off() -> None:
     assert "…" not in CliRunner().invoke(main, ["--help"]).output
     assert "..." not in CliRunner().invoke(main, ["--help"]).output.replace("[ARGS]...", "")
@@ -100,25 +109,10 @@ def test_without_a_journal_every_verb_ends_alike(verb: tuple[str, ...], tmp_path
     assert "there is no journal" in done.output
 
 
-@pytest.fixture
-def undriven(tmp_path: Path) -> Path:
-    """A journal with an open move that nobody drives, and no throttle."""
-    place = JournalPlace(tmp_path / "cluster.journal")
-    move = MoveAccepted(TopicPartition("t", 0), None, (1, 2), (3, 2), Strategy.INCREMENTAL, 1_000, ())
-    now_ms = SystemClock().now_ms()
-    journal = place.open("somebody")
-    journal.acquire(now_ms)
-    records: tuple[JournalRecord, ...] = (PlanAccepted("p", "c", ExecutionOptions()), move)
-    journal.append([JournalEntry(number, now_ms, "test", record) for number, record in enumerate(records, 1)], now_ms)
-    journal.release()
-    journal.close()
-    return place.path
-
-
 def test_watching_open_moves_that_nobody_drives_does_not_end_well(undriven: Path) -> None:
     done = CliRunner().invoke(main, ["watch", "--journal", str(undriven), "--bootstrap-server", "127.0.0.1:1"])
     assert done.exit_code == 130
-    assert "1 moves are open: `shunter resume` goes on" in done.output
+    assert "1 move is open: `shunter resume` goes on" in done.output
 
 
 @pytest.mark.parametrize("consent", [(), ("--yes",)])

@@ -31,6 +31,15 @@ def test_check_reads_the_file_and_asks_no_cluster(policy: Path) -> None:
     assert done.output.endswith("keeper.toml is in order\n")
 
 
+def test_check_reads_the_files_that_the_file_names(policy: Path) -> None:
+    policy.write_text(POLICY + 'command-config = "none.properties"\n')
+    done = serve(policy, "--check")
+    assert done.exit_code == 5, done.output
+    assert "none.properties: can't be read" in done.output
+    assert "one: 127.0.0.1:1, propose" in done.output, "the others are told all the same"
+    assert "in order" not in done.output
+
+
 @pytest.mark.parametrize("mode", ["--check", "--once"])
 def test_a_wrong_file_is_told(policy: Path, mode: str) -> None:
     policy.write_text(POLICY.replace("bootstrap-server", "bootstrap", 1))

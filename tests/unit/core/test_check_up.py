@@ -165,6 +165,14 @@ def test_who_drives_the_cluster_under_another_journal_and_what_is_owed_are_told(
     assert (owed.check, owed.text) == ("throttles", "throttles are owed to broker 3")
 
 
+def test_throttles_of_who_drives_the_cluster_under_another_journal_are_not_to_be_cleared() -> None:
+    seen = replace(WELL, throttles=((ThrottleKey("broker", "1", "r"), "77"),))
+    _driven, set_there = bad(seen, CheckedJournal("/j", claimant="ann on h"))
+    assert (set_there.level, set_there.check) == (Level.NOTE, "throttles")
+    assert set_there.text == "1 throttle that this journal does not know: broker 1 r = 77"
+    assert "shunter throttles clear" not in set_there.advice
+
+
 def test_what_may_not_be_done_is_told_by_the_commands_that_need_it() -> None:
     reader = frozenset({"DESCRIBE", "DESCRIBE_CONFIGS"})
     seen = replace(

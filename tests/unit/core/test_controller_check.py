@@ -87,6 +87,11 @@ def test_an_obstacle_names_its_way_out(name):
 
 
 WARNINGS = {
+    "listener of clients": (
+        replace(GOOD, brokers=(broker(1)._replace(listeners=("INTERNAL", "OUTSIDE")),)),
+        "clients that come to brokers 1 by listener OUTSIDE would not see the controller",
+        "--listener OUTSIDE://HOST:PORT as well, or have tools bootstrap by INTERNAL",
+    ),
     "controller": (replace(GOOD, controller="broker 2"), "broker 2 leads now", "--takeover preempt"),
     "one broker": (replace(GOOD, brokers=(broker(1), broker(2, unreachable="refused"))), "broker 2 at", "PLAINTEXT"),
     "no address": (replace(GOOD, ways_back=(WAY._replace(addresses=()),)), "has no address", "advertised_listener"),
@@ -148,3 +153,12 @@ def test_obstacles_come_first_and_long_lists_are_cut():
     found = findings(replace(GOOD, brokers=many, listeners=("PLAINTEXT",)), OURS)
     assert [finding.level for finding in found] == sorted((f.level for f in found), key=list(Severity).index)
     assert "brokers 1, 2, 3, 4, 5, 6, 7, 8 and 4 more look" in found[0].told
+
+
+def test_a_dynamic_default_of_the_cluster_is_ours_as_well():
+    facts = replace(
+        GOOD, brokers=(broker(1, min__insync__replicas="2"),), dynamic_defaults={"min.insync.replicas": "2"}
+    )
+    assert not bad(facts)
+    (finding,) = bad(replace(facts, dynamic_defaults={"min.insync.replicas": "3"}))
+    assert "would decide by 3" in finding.told

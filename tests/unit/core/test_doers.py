@@ -52,7 +52,7 @@ def test_a_move_is_turned_by_who_moves_it(wanted: Wanted, doer: Doer) -> None:
 
 def test_what_goes_on_beside_is_told() -> None:
     assert who_turns(BOTH, Wanted()).why == (
-        "its journal has 1 open moves; 2 moves of the controller go on beside them: --by controller"
+        "its journal has 1 open move; 2 moves of the controller go on beside them: --by controller"
     )
 
 

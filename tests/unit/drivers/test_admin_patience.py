@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from kafka.errors import KafkaConnectionError, NodeNotReadyError, RequestTimedOutError
 
 from shunter.drivers.admin import cluster
 from shunter.drivers.admin.cluster import KafkaPythonAdmin
+from shunter.drivers.admin.metadata import MetadataObserver
 from shunter.drivers.admin.protocol import StillOurs, always
 from shunter.drivers.admin.settings import NotSet
 from shunter.errors import DriverError
@@ -75,6 +77,8 @@ class Broken(KafkaPythonAdmin):
         self.calls = 0
         self._client = self
         self._threads = ThreadPoolExecutor(1)
+        self._observer = MetadataObserver()
+        self._manager = SimpleNamespace(cluster=SimpleNamespace(brokers=list))
 
     def list_topics(self) -> list[str]:
         self.calls += 1
@@ -106,3 +110,23 @@ async def test_what_may_have_been_sent_is_not_sent_again(failure: Exception) -> 
     with pytest.raises(DriverError, match="Metadata failed"):
         await broken.topic_names()
     assert broken.calls == 1
+
+
+async def test_a_tool_goes_on_until_it_meets_a_broker_that_is_alive() -> None:
+    """A KRaft cluster names any broker as its controller, a dead one too: three times in a row is nothing special."""
+    broken = Broken(*[REFUSES, LEFT_ALONE, KafkaConnectionError("socket disconnected")] * 4)
+    broken.patient = True
+    assert await broken.topic_names() == ["t"]
+    assert broken.calls == 13
+
+
+async def test_a_tool_that_gives_up_says_which_brokers_it_knows_and_what_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, free_port: int
+) -> None:
+    monkeypatch.setattr(cluster, "UNSENT_FOR_S", 0.0)
+    broken = Broken(*[REFUSES] * 9)
+    broken.patient = True
+    broken._configuration = {"bootstrap_servers": f"127.0.0.1:{free_port}"}
+    told = f"known, 127.0.0.1:{free_port} refuses connections: nothing listens there"
+    with pytest.raises(DriverError, match=told):
+        await broken.topic_names()

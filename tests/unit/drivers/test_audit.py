@@ -27,6 +27,7 @@ from shunter.drivers.relay import PASSED_ON
 from shunter.errors import ErrorCode
 from shunter.formats.log_lines import encode_line
 from shunter.model.partition import TopicPartition
+from shunter.wire.alter_partition import ALTER_PARTITION
 from shunter.wire.framing import request_frame_head
 from shunter.wire.reassignments import (
     AlteredPartition,
@@ -34,7 +35,7 @@ from shunter.wire.reassignments import (
     AlterReassignmentsRequest,
     encode_alter_request,
 )
-from shunter.wire.requests import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, CONTROLLED_SHUTDOWN
+from shunter.wire.requests import ALLOCATE_PRODUCER_IDS, CONTROLLED_SHUTDOWN
 
 
 def line(w):

@@ -13,7 +13,7 @@ import pytest
 
 from shunter.drivers.bearer_tokens import BearerTokens, with_tokens
 from shunter.errors import DriverError
-from shunter.formats.bearer_login import BearerLogin, ClientCredentials, TokenFile, UnsecuredToken
+from shunter.model.security import BearerLogin, ClientCredentials, Secret, TokenFile, UnsecuredToken
 from token_endpoint import TokenEndpoint
 
 
@@ -40,7 +40,7 @@ def endpoint() -> Iterator[TokenEndpoint]:
 
 
 def tokens(endpoint: TokenEndpoint, clock: Clock, secret: str = "secret") -> BearerTokens:
-    source = ClientCredentials(endpoint.url, "me", secret, "kafka")
+    source = ClientCredentials(endpoint.url, "me", Secret(secret), "kafka")
     return BearerTokens(BearerLogin(source, {"logicalCluster": "lkc-1"}), clock)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from uuid import UUID
@@ -11,6 +12,7 @@ import pytest
 from fake_broker import FakeBroker
 from kio.schema.describe_configs.v1 import response as kio_describe_configs
 from kio.schema.errors import ErrorCode as KioErrorCode
+from kio.static.primitive import i8
 
 from shunter.core.controller.events import BrokerIdentified, ConnectionChanged, RequestAnswered, TopicIdsAgreed
 from shunter.core.controller.ready import (
@@ -217,9 +219,17 @@ def configured(value):
 
     def answer(request, version):
         (asked,) = request.resources
-        assert (asked.resource_type, asked.configuration_keys) == (4, ("inter.broker.protocol.version",))
+        assert (asked.resource_type, asked.configuration_keys[0]) == (4, "inter.broker.protocol.version")
+        assert request.include_synonyms, "a dynamic value is not what a broker was started with"
         shown = kio_describe_configs.DescribeConfigsResourceResult(
             name=asked.configuration_keys[0], value=value, read_only=True, is_sensitive=False, synonyms=()
+        )
+        synonyms = tuple(
+            kio_describe_configs.DescribeConfigsSynonym(name="min.insync.replicas", value=told, source=i8(source))
+            for told, source in (("3", 3), ("2", 4), ("1", 5))
+        )
+        dynamic = kio_describe_configs.DescribeConfigsResourceResult(
+            name="min.insync.replicas", value="3", read_only=False, is_sensitive=False, synonyms=synonyms
         )
         refused = KioErrorCode.cluster_authorization_failed
         described = kio_describe_configs.DescribeConfigsResult(
@@ -227,7 +237,7 @@ def configured(value):
             error_message=None,
             resource_type=asked.resource_type,
             resource_name=asked.resource_name,
-            configs=(shown,) if value else (),
+            configs=(shown, dynamic) if value else (),
         )
         return kio_describe_configs.DescribeConfigsResponse(throttle_time=timedelta(), results=(described,))
 
@@ -236,7 +246,10 @@ def configured(value):
 
 @pytest.mark.parametrize(
     ("release", "versions"),
-    [("2.8-IV1", [7, 5]), ("3.0", [7, 5]), ("3.4", [8, 7]), ("3.9-IV0", [8, 7]), (None, [8, 7]), ("9.9", [8, 7])],
+    [
+        *(("2.8-IV1", [7, 5]), ("3.0", [7, 5]), ("3.4", [8, 7]), ("3.9-IV0", [8, 7]), (None, [8, 7]), ("9.9", [8, 7])),
+        *(("2.2", [5, 2]), ("2.1", [5, 2]), ("0.10.0", [5, 2])),
+    ],
 )
 async def test_a_brokers_own_release_is_a_ceiling(release, versions):
     """What its software could take may be more: in the middle of an upgrade the cluster can still fall back."""
@@ -247,6 +260,16 @@ async def test_a_brokers_own_release_is_a_ceiling(release, versions):
         asked = (w.update(topic()), w.lead(1, topic()))
         await w.until_answered(1, *asked)
         assert [heard.version for heard in w.brokers[0].heard if heard.api_key != 32] == versions
+
+
+async def test_a_broker_tells_the_defaults_that_it_was_started_with():
+    """Dynamic configuration is read from ZooKeeper, and may change while the connection lasts."""
+    async with world() as w:
+        w.brokers[0].ranges[32] = (0, 4)
+        w.brokers[0].relayed[32] = configured("3.9-IV0")
+        w.connect()
+        await w.until(lambda: bool(w.channels.defaults()))
+        assert w.channels.defaults() == {1: {"min.insync.replicas": "2"}}
 
 
 async def test_a_broker_that_does_not_tell_its_release_is_led_all_the_same(monkeypatch):
@@ -402,3 +425,22 @@ async def test_one_body_serves_all_brokers_that_stopped_reading():
             await w.until_answered(broker.id, asked)
         # To the kilobyte: a broker that had to be called twice was asked for its versions twice.
         assert len({broker.bytes // 1000 for broker in w.brokers}) == 1
+
+
+def slices_of(name):
+    return [each for each in gc.get_objects() if type(each) is TopicSlice and each.name == name]
+
+
+async def test_what_closed_channels_sent_is_freed_at_once():
+    """In a cycle it would stay until the collector looks: what is frozen when a term begins, it never looks at."""
+    gc.disable()
+    try:
+        async with world() as w:
+            w.connect()
+            await w.until_answered(1, w.lead(1, topic("sent last")))
+        del w
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert slices_of("sent last") == []
+    finally:
+        gc.enable()

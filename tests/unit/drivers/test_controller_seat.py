@@ -67,7 +67,7 @@ class Place:
     def _make_kazoo(self, **_):
         delays, timeout_us = Delays(), 9 * SECOND
         self.kazoo = SimulatedKazoo(
-            self.scheduler, self.tree, self.loop, delays, timeout_us, lambda _: None, lambda _: None
+            self.scheduler, self.tree, self.loop, delays, timeout_us, lambda _: None, lambda *_: None
         )
         return self.kazoo
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -118,7 +119,7 @@ class World:
         self.journal = Memory(self.happened)
         self.cluster = Cluster(self.happened)
         self.driver = ExecutionDriver(Executor(), self.journal, self.cluster, SystemClock(), lambda notice: None)
-        self.driver.post("start", ev.JournalLoaded((), "c"))
+        self.driver.post(ev.JournalLoaded((), "c"), "start")
 
     async def run(
         self, *, forever: bool = False, options: ExecutionOptions | None = None
@@ -256,3 +257,25 @@ async def test_a_daemon_stays_and_answers_when_nothing_is_left_to_do(world: Worl
     )
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_driver_that_is_cancelled_has_let_go_of_the_journal(world: World) -> None:
+    """Else the journal is closed under its own write, at which Python crashes."""
+    loop, begun, may_end = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+    append = world.journal.append
+
+    def slow(entries: Sequence[JournalEntry], now_ms: int) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        assert may_end.wait(60)
+        append(entries, now_ms)
+
+    world.journal.append = slow  # type: ignore[method-assign]
+    running = asyncio.create_task(world.run())
+    await begun.wait()
+    running.cancel()
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert not running.done(), "it went on while the write was under way"
+    may_end.set()
+    await asyncio.gather(running, return_exceptions=True)
+    assert world.journal.entries, "what was begun was written"

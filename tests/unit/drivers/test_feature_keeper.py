@@ -72,13 +72,22 @@ def test_levels_are_changed_and_stay(place):
     assert found(place).levels == {"f": 4}
 
 
+def test_an_update_that_comes_before_it_was_looked_at_finds_it_valid(place):
+    """Apache's controller looks at it before it serves anybody. We have to hear the brokers' protocol first."""
+    assert update(place) == {"f": None}
+    assert found(place) == FinalizedFeatures(2, True, {"f": 4})
+
+
 def test_while_the_system_is_off_nothing_can_be_updated(place):
+    place.protocol = (2, 6, 0)
     for operation in (None, Create(znodes.FEATURE, encode_features(FinalizedFeatures(1, False)))):
         if operation is not None:
             place.act(operation)
         refused = update(place)
         assert refused.error_code is ErrorCode.INVALID_REQUEST
         assert refused.message == "Feature versioning system is disabled."
+    place.protocol = None
+    assert update(place).error_code is ErrorCode.INVALID_REQUEST
 
 
 def test_what_can_t_be_read_is_left_alone(place):

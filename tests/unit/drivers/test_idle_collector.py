@@ -73,3 +73,28 @@ async def test_patience_ends(monkeypatch):
             await freed.wait()
     finally:
         await collector.close()
+
+
+async def test_what_was_frozen_in_a_former_term_is_freed_in_a_quiet_moment_of_another():
+    freed = asyncio.Event()
+    gc.collect()
+    weakref.finalize(Ring(), freed.set)
+    gc.freeze()
+    asked, looked, terms = itertools.count(), asyncio.Event(), [1]
+
+    def term():
+        if next(asked) == 3:
+            looked.set()
+        return terms[-1]
+
+    collector = IdleCollector(lambda: 1, term)
+    collector.start()
+    try:
+        async with asyncio.timeout(40):
+            await looked.wait()
+            assert not freed.is_set(), "the same term"
+            terms.append(2)
+            await freed.wait()
+    finally:
+        await collector.close()
+        gc.unfreeze()

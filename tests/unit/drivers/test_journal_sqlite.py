@@ -301,6 +301,28 @@ def test_a_journal_that_is_written_over_while_it_is_driven_is_written_again(
     journal.renew(NOW)
 
 
+@pytest.mark.parametrize("table", ["about", "entries", "lease", "orders"])
+def test_a_single_page_that_is_written_over_is_noticed_whatever_it_holds(
+    journal: SqliteJournal, path: Path, table: str
+) -> None:
+    """Every shell reads all tables before it gives an order: without one of them, nobody could stop what is driven."""
+    journal.append(entries(), NOW)
+    with closing(sqlite3.connect(path)) as somebody:
+        somebody.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (page,) = somebody.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+        (size,) = somebody.execute("PRAGMA page_size").fetchone()
+    journal.check()
+    with path.open("r+b") as stream:
+        stream.seek((page - 1) * size)
+        stream.write(random.Random(7).randbytes(size))
+    with pytest.raises(JournalRestored, match="was written over while we drove it: it was written again, whole"):
+        journal.check()
+    with closing(SqliteJournal(path, "reader")) as reader:
+        assert reader.load() == tuple(entries())
+        assert reader.orders() == ()
+    journal.renew(NOW)
+
+
 def test_a_checkpoint_is_no_damage(journal: SqliteJournal, path: Path) -> None:
     for first in range(1, 400, 10):
         journal.append(entries(first, 10), NOW)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
+import gc
 import ipaddress
+import socket
 import ssl
 import struct
+import weakref
+from asyncio.sslproto import SSLProtocol
 
 import pytest
 from cryptography import x509
@@ -14,10 +19,12 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
+from kio.index import load_request_schema
 from rpc_world import RawClient, RpcWorld
 
 from shunter.drivers import tls
 from shunter.drivers.gate import ListenerGate
+from shunter.drivers.handlers.messages import filled
 from shunter.drivers.metrics_endpoint import MetricsEndpoint
 from shunter.drivers.rpc_server import RpcServer, parse_listener
 from shunter.drivers.tls import TlsContexts
@@ -31,6 +38,8 @@ from shunter.model.security import (
     TlsSettings,
 )
 from shunter.model.settings import WireLimits
+from shunter.wire.framing import request_frame_head
+from shunter.wire.requests import encode_message
 
 USERS = {"ann": Secret("a"), "bob": Secret("b")}
 NOW = dt.datetime.now(dt.UTC)
@@ -243,3 +252,46 @@ async def test_a_refused_login_is_told_over_tls_too_before_the_connection_ends(s
         one = await client(port, trusting)
         assert (await logged_in(one, "ann", "guessed")).error_code == 58
         one.writer.close()
+
+
+@pytest.mark.parametrize("what", ["a handshake, then nothing", "a request, then nothing", "no TLS"])
+async def test_a_closed_connection_leaves_no_cycle_that_keeps_its_memory(served, tmp_path, monkeypatch, what):
+    """256 KiB for each connection with TLS: a hundred handshakes a second would fill the machine before the next look."""
+    file = tmp_path / "key.pem"
+    file.write_bytes(pem(certificate("broker")))
+    settings = TlsSettings(KeyStore("PEM", str(file)))
+    port = await served(ListenerSecurity(SecurityProtocol.SSL, settings), TlsContexts(settings, "SECURED"))
+    anybody = ssl.create_default_context()
+    anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
+
+    body = encode_message(filled(load_request_schema(43, 0), {"topic_partitions": None, "timeout": 60_000}))
+    asked = request_frame_head(43, 0, 1, "test", len(body)) + body
+
+    def come_and_go():
+        for _ in range(10):
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as plaintext:
+                if "then nothing" in what:
+                    with anybody.wrap_socket(plaintext) as wrapped:
+                        # Nobody answers it, and nothing is read from its connection meanwhile.
+                        wrapped.sendall(asked if what.startswith("a request") else b"")
+                elif what == "no TLS":
+                    plaintext.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                    with contextlib.suppress(OSError):
+                        plaintext.recv(100)
+
+    made = []
+    begin = SSLProtocol.__init__
+
+    def noted(self, *arguments, **options):
+        made.append(weakref.ref(self))
+        begin(self, *arguments, **options)
+
+    monkeypatch.setattr(SSLProtocol, "__init__", noted)
+    gc.disable()
+    try:
+        await asyncio.to_thread(come_and_go)
+        async with asyncio.timeout(60):
+            while len(made) < 10 or any(one() is not None for one in made):  # noqa: ASYNC110 - an object that is gone tells nobody
+                await asyncio.sleep(0)
+    finally:
+        gc.enable()

@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,38 @@ def test_a_refusal_is_told_without_what_may_be_secret(receiver: Receiver) -> Non
             notify(Notifier(NotifierKind.WEBHOOK, receiver.url), EVENT, 0)
         assert failed.value.retriable is again
         assert "secret" not in str(failed.value)
+
+
+def test_a_path_with_other_letters_gets_there_and_no_password_is_told(receiver: Receiver) -> None:
+    notify(Notifier(NotifierKind.WEBHOOK, f"{receiver.url}/é?a=1&b=%20"), EVENT, 0)
+    assert len(receiver.got) == 1
+    with pytest.raises(DriverError, match=r"http://127\.0\.0\.1:1: ") as failed:
+        notify(Notifier(NotifierKind.WEBHOOK, "http://anna:planted@127.0.0.1:1/"), EVENT, 0)
+    assert "planted" not in str(failed.value)
+
+
+def test_a_message_that_can_t_be_sent_at_all_does_not_end_the_sending() -> None:
+    async def scenario() -> None:
+        told = Notifications([Notifier(NotifierKind.WEBHOOK, "http://h:99999/")], again_s=0.001)
+        sending = asyncio.create_task(told.run())
+        for _ in range(2):
+            told.trouble[0] = ""
+            told.tell(EVENT)
+            async with asyncio.timeout(60):
+                while not told.trouble[0]:  # noqa: ASYNC110 - turns of the loop
+                    await asyncio.sleep(0)
+            assert not sending.done()
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_a_command_hears_of_an_event_of_any_length(tmp_path: Path) -> None:
+    code = "import os, sys; open(sys.argv[1], 'w').write(os.environ['SHUNTER_TEXT'])"
+    receiver = Notifier(NotifierKind.COMMAND, command=(sys.executable, "-c", code, str(tmp_path / "told")))
+    notify(receiver, replace(EVENT, text="\0" + "é" * 200_000), 0)
+    assert (tmp_path / "told").read_text().startswith("éé")
 
 
 def test_a_command_hears_of_it(tmp_path: Path) -> None:

@@ -283,7 +283,7 @@ async def test_who_reads_nothing_goes_sooner_where_others_wait_for_the_room():
         await until(lambda: w.server.house.answers.full)
         (guest,) = w.server.house.door.everybody()
         guest._taken_at -= PRESSED_SECONDS + 1
-        w.server._close_overdue(time.monotonic())
+        w.server._close_overdue(w.server._everybody(), time.monotonic())
         assert w.server.stats.closed == {}
         client = await w.client()
         client.send(3, 12, topics=())

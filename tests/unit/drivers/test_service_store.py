@@ -6,12 +6,23 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from shunter.drivers.service_store import ServiceSeat, ServiceStore, ServiceTaken, StoreDamaged, StoreFailed
-from shunter.formats.service_records import decode_proposal, encode_proposal
+from shunter.drivers.service_store import (
+    DAY_MS,
+    EVENTS_KEPT_MS,
+    PLANS_KEPT,
+    PLANS_KEPT_MS,
+    ServiceSeat,
+    ServiceStore,
+    ServiceTaken,
+    StoreDamaged,
+    StoreFailed,
+)
+from shunter.formats.service_records import decode_proposal, encode_changes, encode_proposal
 from shunter.model.keeper import Condition, Memory, Since, Subject
 from shunter.model.service import (
     BrokerEffect,
@@ -21,6 +32,7 @@ from shunter.model.service import (
     KeptProposal,
     KeyedAnswer,
     KillSwitch,
+    LogDirChange,
     LookGist,
     OrderDone,
     PlannedChange,
@@ -36,7 +48,10 @@ PROPOSAL = KeptProposal(
     scope="rebalance",
     conditions=("disk-band",),
     reasons=("broker 1 has too much",),
-    changes=(PlannedChange("t", 0, (1, 2), (1, 3)),),
+    changes=(
+        PlannedChange("t", 0, (1, 2), (1, 3)),
+        PlannedChange("t", 1, (1, 2), (1, 2), (LogDirChange(1, "/a", "/b", 9),)),
+    ),
     moves=1,
     bytes=5,
     leader_changes=0,
@@ -47,6 +62,7 @@ PROPOSAL = KeptProposal(
     changed_at_ms=7,
     votes=(Vote("anna", 8, approves=True, comment="ok"),),
     held_back=("a window",),
+    partitions=1,
 )
 EVERYTHING = StoreBatch(
     proposals=(PROPOSAL,),
@@ -63,7 +79,10 @@ def test_what_is_written_is_read_after_a_restart(tmp_path: Path) -> None:
     with closing(ServiceStore(tmp_path / "s")) as store:
         store.write(EVERYTHING)
     with closing(ServiceStore(tmp_path / "s")) as store:
-        assert store.proposals("prod", ended=False) == (PROPOSAL,)
+        assert store.proposals("prod", ended=False) == (PROPOSAL.gist,)
+        assert store.opened("prod") == (PROPOSAL,)
+        assert store.proposal("prod", PROPOSAL.id) == PROPOSAL
+        assert store.proposal("prod", "other") is None
         assert store.events("prod", 0, None, 9) == (
             HistoryEvent(1, "prod", 7, "proposed", "told", "rebalance-1", "anna", "why", 9, {"n": 1}),
         )
@@ -96,6 +115,40 @@ def test_a_full_disk_is_told_and_nothing_is_written(tmp_path: Path) -> None:
         with pytest.raises(StoreFailed, match="full"):
             store.write(StoreBatch(events=events))
         assert store.events("prod", 0, None, 9) == ()
+
+
+@pytest.mark.parametrize("removed", ["s", "s*"])
+def test_a_file_that_is_removed_under_the_service_is_made_anew(tmp_path: Path, removed: str) -> None:
+    with closing(ServiceStore(tmp_path / "s")) as store:
+        store.write(EVERYTHING)
+        for path in tmp_path.glob(removed):
+            path.unlink()
+        store.write(StoreBatch(events=(HistoryEvent(0, "prod", 8, "kind", "after"),)))
+        store.write(StoreBatch(events=(HistoryEvent(0, "prod", 9, "kind", "and after that"),)))
+    with closing(ServiceStore(tmp_path / "s")) as store:
+        assert [each.text for each in store.events("prod", 0, None, 9)] == ["told", "after", "and after that"]
+        assert store.switches() == {"prod": EVERYTHING.switches[0]}
+        assert store.opened("prod") == (PROPOSAL,)
+
+
+def test_nothing_is_written_where_the_file_or_its_folder_is_another_one(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    with closing(ServiceStore(folder / "s")) as store:
+        store.write(EVERYTHING)
+        (folder / "s").rename(folder / "kept")
+        (folder / "s").write_bytes(b"")
+        with pytest.raises(StoreFailed, match="another file than the one that this service opened"):
+            store.write(EVERYTHING)
+        (folder / "kept").replace(folder / "s")
+        store.write(StoreBatch(switches_gone=("prod",)))
+        folder.rename(tmp_path / "elsewhere")
+        with pytest.raises(StoreFailed, match="unable to open"):
+            store.write(EVERYTHING)
+        (tmp_path / "elsewhere").rename(folder)
+        store.write(StoreBatch(intents_gone=(("prod", IntentKind.DRAIN, "3"),)))
+    with closing(ServiceStore(folder / "s")) as store:
+        assert (store.switches(), store.intents()) == ({}, {})
 
 
 @pytest.mark.parametrize("spoilt", [b"no database at all" * 100, None])
@@ -141,4 +194,56 @@ def test_a_folder_has_one_service_until_it_dies(tmp_path: Path) -> None:
 
 
 def test_a_proposal_is_read_as_it_was_written() -> None:
-    assert decode_proposal(encode_proposal(PROPOSAL), "here") == PROPOSAL
+    assert decode_proposal(encode_proposal(PROPOSAL), "here", encode_changes(PROPOSAL)) == PROPOSAL
+    assert decode_proposal(encode_proposal(PROPOSAL), "here") == PROPOSAL.gist
+
+
+def over(number: int, at_ms: int, state: ProposalState = ProposalState.DONE) -> KeptProposal:
+    return replace(PROPOSAL, id=f"p-{number}", state=state, made_at_ms=at_ms, changed_at_ms=at_ms)
+
+
+def plans_kept(store: ServiceStore) -> list[str]:
+    return [
+        each.id for each in store.proposals("prod", ended=True) if (store.proposal("prod", each.id) or each).changes
+    ]
+
+
+def test_the_plans_of_proposals_that_are_over_are_let_go_and_their_gist_stays(tmp_path: Path) -> None:
+    with closing(ServiceStore(tmp_path / "s")) as store:
+        other = replace(over(99, 1), cluster="other")
+        store.write(StoreBatch(proposals=(other, over(0, 1, ProposalState.WAITING))))
+        for number in range(1, PLANS_KEPT + 6):
+            store.write(StoreBatch(proposals=(over(number, number),)))
+        latest = [f"p-{number}" for number in range(PLANS_KEPT + 5, 5, -1)]
+        assert plans_kept(store) == [*latest, "p-0"], "what is open keeps its plan, however old"
+        assert len(store.proposals("prod", ended=True)) == PLANS_KEPT + 6
+        first = store.proposal("prod", "p-1")
+        assert first is not None
+        assert (first.partitions, first.moves, first.votes) == (1, 1, PROPOSAL.votes)
+        assert store.proposal("other", "p-99") == other, "one cluster's proposals don't push out another one's"
+
+
+def test_old_plans_go_without_new_ones_and_old_proposals_after_them(tmp_path: Path) -> None:
+    with closing(ServiceStore(tmp_path / "s")) as store:
+        store.write(StoreBatch(proposals=(over(1, 1), over(2, DAY_MS))))
+
+        def look(at_ms: int) -> None:
+            store.write(StoreBatch(look=("prod", LookGist(at_ms, (), 3, 1))))
+
+        look(PLANS_KEPT_MS)
+        assert plans_kept(store) == ["p-2", "p-1"]
+        look(PLANS_KEPT_MS + 2)
+        assert plans_kept(store) == ["p-2"]
+        look(EVENTS_KEPT_MS + 2)
+        assert [each.id for each in store.proposals("prod", ended=True)] == ["p-2"]
+
+
+def test_a_vote_does_not_write_the_plan_again(tmp_path: Path) -> None:
+    many = tuple(PlannedChange("t", at, (1, 2), (1, 3)) for at in range(2_000))
+    great = replace(PROPOSAL, changes=many, partitions=len(many))
+    with closing(ServiceStore(tmp_path / "s")) as store:
+        store.write(StoreBatch(proposals=(great,)))
+        before = (tmp_path / "s-wal").stat().st_size
+        store.write(StoreBatch(proposals=(replace(great, state=ProposalState.APPROVED),)))
+        assert (tmp_path / "s-wal").stat().st_size - before < 30_000, "a few pages"
+        assert store.opened("prod") == (replace(great, state=ProposalState.APPROVED),)

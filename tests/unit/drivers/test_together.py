@@ -1,6 +1,9 @@
 """Coroutines side by side: what their caller can still do after one of them failed."""
 
 import asyncio
+import contextlib
+import gc
+import weakref
 
 import pytest
 
@@ -45,3 +48,26 @@ async def test_who_is_cancelled_leaves_nothing_running():
     with pytest.raises(asyncio.CancelledError):
         await caller
     assert ended == ["waiting", "waiting"]
+
+
+class Held:
+    """What a coroutine works with."""
+
+
+async def fail_with(held):
+    await asyncio.sleep(0)
+    raise ConnectionResetError("the broker hung up")
+
+
+async def test_a_failure_leaves_no_cycle():
+    gc.disable()
+    try:
+        held = Held()
+        there = weakref.ref(held)
+        with contextlib.suppress(ConnectionResetError):
+            await run_together(fail_with(held), wait_for_ever([]))
+        del held
+        await asyncio.sleep(0)  # The event loop itself holds what it hands over until then.
+        assert there() is None
+    finally:
+        gc.enable()

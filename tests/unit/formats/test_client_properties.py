@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from shunter.errors import FormatError, SettingsError
-from shunter.formats.bearer_login import BearerLogin, ClientCredentials, TokenFile, UnsecuredToken
 from shunter.formats.client_properties import client_configuration, parse_properties
+from shunter.model.security import BearerLogin, ClientCredentials, Secret, TokenFile, UnsecuredToken
 
 APACHE = "org.apache.kafka.common.security.oauthbearer."
 
@@ -93,7 +93,7 @@ def test_a_token_by_client_credentials_as_kafka_3_names_them() -> None:
         sasl__oauthbearer__token__endpoint__url=URL,
         sasl__login__callback__handler__class=f"{APACHE}secured.OAuthBearerLoginCallbackHandler",
     )
-    assert login == BearerLogin(ClientCredentials(URL, "me", 'se;cr"et', "kafka"), {"logicalCluster": "lkc-1"})
+    assert login == BearerLogin(ClientCredentials(URL, "me", Secret('se;cr"et'), "kafka"), {"logicalCluster": "lkc-1"})
 
 
 def test_and_as_kafka_4_names_them() -> None:
@@ -103,7 +103,7 @@ def test_and_as_kafka_4_names_them() -> None:
         "sasl__oauthbearer__header__urlencode": "true",
     }
     login = bearer("", sasl__oauthbearer__token__endpoint__url=URL, **named)
-    assert login.source == ClientCredentials(URL, "me%40org", "a+b", None)
+    assert login.source == ClientCredentials(URL, "me%40org", Secret("a+b"), None)
 
 
 def test_a_token_from_a_file_and_one_of_our_own() -> None:
@@ -120,7 +120,7 @@ def test_an_endpoint_without_tls_has_to_be_allowed_by_name() -> None:
     assert "planted" not in str(refused.value)
     allowed = {"org__apache__kafka__sasl__oauthbearer__allowed__urls": f"{URL}, {plain}"}
     login = bearer(options, sasl__oauthbearer__token__endpoint__url=plain, **allowed)
-    assert login.source == ClientCredentials(plain, "me", "s", None)
+    assert login.source == ClientCredentials(plain, "me", Secret("s"), None)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,16 @@ import pytest
 from shunter.errors import SettingsError
 from shunter.formats.server_properties import ServerProperties
 from shunter.model.principal import Principal
-from shunter.model.security import ClientAuth, SaslLogin, Secret, SecurityProtocol, TokenRules
+from shunter.model.security import (
+    BearerLogin,
+    ClientAuth,
+    ClientCredentials,
+    SaslLogin,
+    Secret,
+    SecurityProtocol,
+    TokenFile,
+    TokenRules,
+)
 
 SECURED = {
     "listener.security.protocol.map": "INTERNAL:SASL_SSL, CLIENTS:SASL_PLAINTEXT,TLS:SSL,PLAINTEXT:PLAINTEXT",
@@ -101,6 +110,31 @@ def test_which_tokens_are_good_is_said_as_to_a_broker():
     assert found.of("INTERNAL").sasl.tokens == TokenRules(plain)
 
 
+URL = "https://id.example.org/token"
+APACHE = "org.apache.kafka.common.security.oauthbearer."
+BEARER = {
+    "sasl__mechanism__inter__broker__protocol": "OAUTHBEARER",
+    "oauthbearer__sasl__jaas__config": 'Module required clientId="me" clientSecret="p1" scope="kafka";',
+    "oauthbearer__sasl__login__callback__handler__class": f"{APACHE}secured.OAuthBearerLoginCallbackHandler",
+    "sasl__oauthbearer__token__endpoint__url": URL,
+}
+
+
+def test_where_our_own_token_comes_from_is_said_as_to_a_broker():
+    here = {f"listener__name__internal__{name}": value for name, value in BEARER.items() if "mechanism" not in name}
+    elsewhere = {"sasl__oauthbearer__token__endpoint__url": "https://elsewhere/token"}
+    for said in (BEARER, {**BEARER, **elsewhere, **here}):
+        login = security(**said).of("INTERNAL").sasl.login
+        assert login == BearerLogin(ClientCredentials(URL, "me", Secret("p1"), "kafka"), {})
+        assert "p1" not in repr(login)
+    file = {
+        "sasl__oauthbearer__token__endpoint__url": "file:/run/token",
+        "oauthbearer__sasl__jaas__config": "Module required;",
+    }
+    assert security(**BEARER | file).of("INTERNAL").sasl.login.source == TokenFile("/run/token")
+    assert security(**BEARER).of("CLIENTS").sasl.login is None
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -121,7 +155,23 @@ def test_which_tokens_are_good_is_said_as_to_a_broker():
         ({"ssl__principal__mapping__rules": "RULE:x"}, "is neither DEFAULT nor RULE"),
         ({"sasl__enabled__mechanisms": "PLAIN,GSSAPI"}, "GSSAPI can't be served by the controller"),
         ({"sasl__enabled__mechanisms": None}, "GSSAPI can't be served by the controller"),
-        ({"sasl__mechanism__inter__broker__protocol": "OAUTHBEARER"}, "OAUTHBEARER can't be spoken"),
+        (
+            {"sasl__mechanism__inter__broker__protocol": None},
+            "GSSAPI can't be spoken by the controller; use PLAIN, SCRAM",
+        ),
+        ({"sasl__mechanism__inter__broker__protocol": "OAUTHBEARER"}, "oauthbearer.sasl.jaas.config .*is not set"),
+        (
+            {**BEARER, "sasl__oauthbearer__token__endpoint__url": None},
+            "clientId is not known here; name a token endpoint",
+        ),
+        (
+            {**BEARER, "sasl__oauthbearer__token__endpoint__url": "http://id/token?k=planted"},
+            "secret would go to http://id/token unencrypted; use https, or allow",
+        ),
+        (
+            {**BEARER, "oauthbearer__sasl__login__callback__handler__class": "org.example.Mine"},
+            "oauthbearer.sasl.login.callback.handler.class .*org.example.Mine is code in Java",
+        ),
         (
             {"plain__sasl__server__callback__handler__class": "org.example.Ldap"},
             "plain.sasl.server.callback.handler.class .*org.example.Ldap is code in Java",

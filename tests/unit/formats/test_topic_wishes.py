@@ -11,6 +11,10 @@ from shunter.model.inventory import TopicWish
 TOPICS = ("clicks-a", "clicks-b", "orders")
 
 
+def test_a_mark_at_the_start_is_no_part_of_the_file() -> None:
+    assert decode_wishes("\ufeff[orders]\nreplication = 2".encode(), "wanted.toml", TOPICS) == (TopicWish("orders", 2),)
+
+
 def test_names_go_before_patterns() -> None:
     text = b"""
         ["clicks-*"]

@@ -18,7 +18,7 @@ partitions = st.builds(
 )  # fmt: skip
 inventories = st.builds(
     Inventory, st.text(), sizes, st.lists(brokers, max_size=3).map(tuple), st.lists(partitions, max_size=4).map(tuple),
-    st.lists(st.tuples(numbers, st.text()), max_size=2).map(tuple),
+    st.lists(st.tuples(numbers, st.text()), max_size=2).map(tuple), st.just(()),  # Files have no log dirs.
 )  # fmt: skip
 
 

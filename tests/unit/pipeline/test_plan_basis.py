@@ -37,3 +37,15 @@ def test_a_plan_by_old_rates_says_so():
     assert warning_of(basis(rates_age=6), asked) is None
     assert warning_of(basis(rates=0), asked) is None
     assert warning_of(basis(rates_age=8), FleetPlan("p", now=NOW)) is None
+
+
+def test_a_cluster_that_snapshots_know_by_another_name_is_told():
+    asked = FleetPlan("p", now=NOW, rates_age=7 * DAY)
+    unseen = basis(name="prod", snapshot_age=None)
+    told = warning_of(unseen, asked, ("kq3", "other"))
+    assert told.startswith("there are snapshots of kq3 and 1 more, and none of prod: ")
+    assert "with Kafka's own id as --cluster" in told
+    assert warning_of(unseen, asked) is None
+    assert warning_of(basis(), asked, ("yard",)) is None
+    both = warning_of(basis(name="prod", rates_age=8, snapshot_age=None), asked, ("kq3",))
+    assert both.count("; ") == 1

@@ -76,8 +76,8 @@ def test_nothing_draws_nothing():
     ("value", "unit", "told"),
     [
         (0, "bytes", "0 B"),
-        (1536, "bytes", "1.5 KiB"),
-        (5 * 1024**4, "bytes/s", "5 TiB/s"),
+        (1500, "bytes", "1.5 kB"),
+        (5 * 10**12, "bytes/s", "5 TB/s"),
         (12345, "", "1.234e+04"),
         (7, "", "7"),
     ],

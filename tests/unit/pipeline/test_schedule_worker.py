@@ -47,7 +47,7 @@ def test_growth_traffic_and_a_lost_broker():
     assert rows["as planned"]["seconds"] == pytest.approx(1000 / (10 - 2))
     assert rows["traffic x 1.1"]["seconds"] == pytest.approx(1000 / (4 - 2.2))
     assert rows["traffic x 1.5"]["warning"].startswith("no schedule: bandwidth sent")
-    assert rows["without broker 3"]["warning"] == "1 copies wait until broker 3 is back"
+    assert rows["without broker 3"]["warning"] == "1 copy waits until broker 3 is back"
     assert rows["without broker 3"]["seconds"] == pytest.approx(100 / 30)
     assert [move["source"] for move in rows["without broker 1"]["moves"]] == [2, 2]
 

@@ -39,6 +39,11 @@ display-name: [1] quorum=zk
 <system-out><![CDATA[display-name: [1] quorum=zk
 ]]></system-out>
 </testcase>
+<testcase name="testErrors(String)[2]" classname="kafka.server.CreateTopicsRequestTest" time="0.0">
+<error message="NullPointerException" type="NullPointerException"><![CDATA[at tearDown]]></error>
+<system-out><![CDATA[display-name: [2] quorum=kraft
+]]></system-out>
+</testcase>
 </testsuite>
 """
 PASSED, LEFT_OUT = Result(CaseOutcome.PASSED), Result(CaseOutcome.LEFT_OUT)
@@ -54,6 +59,7 @@ def test_reports_are_read_by_test_and_variant(tmp_path):
         "CreateTopicsRequestTest.testCreate [1] quorum=zk": PASSED,
         "CreateTopicsRequestTest.testCreate [2] quorum=kraft": LEFT_OUT,
         "CreateTopicsRequestTest.testErrors [1] quorum=zk": failed("expected: <40> but was: <0>"),
+        "CreateTopicsRequestTest.testErrors [2] quorum=kraft": LEFT_OUT,
     }
 
 

@@ -11,26 +11,11 @@ from shunter.testbed.artifacts import (
     CHECKSUMS,
     KRAFT_VERSION,
     ZOOKEEPER_MODE_VERSION,
-    cache_folder,
     ensure_kafka,
     kafka_modules,
     pinned_checksums,
 )
 from shunter.testbed.failures import PartMissing
-
-
-@pytest.mark.parametrize(
-    ("environment", "expected"),
-    [
-        ({"SHUNTER_CACHE": "/own", "XDG_CACHE_HOME": "/shared"}, Path("/own")),
-        ({"SHUNTER_CACHE": "~/own"}, Path.home() / "own"),
-        ({"XDG_CACHE_HOME": "/shared"}, Path("/shared/shunter")),
-        ({"XDG_CACHE_HOME": "not/absolute"}, Path.home() / ".cache/shunter"),
-        ({"XDG_CACHE_HOME": "", "SHUNTER_CACHE": ""}, Path.home() / ".cache/shunter"),
-    ],
-)
-def test_the_cache_is_where_the_environment_says(environment: dict[str, str], expected: Path) -> None:
-    assert cache_folder(environment) == expected
 
 
 def test_a_version_without_pins_is_refused(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ import pytest
 from web_house import House
 
 from shunter.app.access_tokens import AccessRole, remove_token
+from shunter.app.page_sessions import SESSION_SECONDS, PageSessions
 from shunter.web.guards import MOST_BODY_BYTES, host_of
-from shunter.web.identity import COOKIE, SESSION_SECONDS
+from shunter.web.identity import COOKIE
 from shunter.web.ordering import VERBS
 
 MOVES = "/api/v1/clusters/prod-eu/moves"
@@ -125,6 +126,19 @@ class TestThePage:
             answer = await client.post("/api/v1/session", json=body, headers={"origin": "https://evil.example"})
             assert answer.status_code == 403
             assert COOKIE not in client.cookies
+
+    async def test_a_restart_of_the_service_ends_no_session_and_a_removed_token_does(
+        self, house: House, tmp_path: Path
+    ) -> None:
+        kept = tmp_path / "sessions.json"
+        house.reception.identity.sessions = PageSessions(kept, lambda: int(house.clock_s * 1000))
+        async with house.client() as client:
+            csrf = await signed_in(house, client)
+            house.reception.identity.sessions = PageSessions(kept, lambda: int(house.clock_s * 1000))
+            headers = {"origin": "http://localhost", "x-shunter-csrf": csrf}
+            assert (await client.post(PAUSE, json={}, headers=headers)).status_code == 200
+            remove_token(house.tokens, "operater")
+            assert (await client.get("/api/v1/fleet")).status_code == 401
 
     async def test_a_session_ends(self, house: House) -> None:
         async with house.client() as client:

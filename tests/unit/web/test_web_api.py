@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from click.testing import CliRunner
 from pydantic import TypeAdapter
 from web_house import House
-from web_yard import START_MS
+from web_lake import keep_lake
+from web_yard import START_MS, Yard
 
-from shunter.app.access_tokens import AccessRole
+from shunter.app.access_tokens import AccessRole, add_token
+from shunter.cli.main import main
 from shunter.model.service import OrderKind, Refusal
-from shunter.web.answers import model_of, render
-from shunter.web.desk import STATUSES
+from shunter.views.service import render
+from shunter.web.answers import model_of
 from shunter.web.ordering import VERBS
+from shunter.web.reception import STATUSES
+from shunter.web.server import WebOptions, serving
 
 CLUSTER = "/api/v1/clusters/prod-eu"
 READ = {
@@ -23,9 +30,16 @@ READ = {
     "/api/v1/fleet": "/api/v1/fleet",
     "/api/v1/clusters/{name}": CLUSTER,
     "/api/v1/clusters/{name}/moves": f"{CLUSTER}/moves?search=topic-00&state=moving&offset=1&limit=3",
+    "/api/v1/clusters/{name}/moves/{partition}": f"{CLUSTER}/moves/topic-002-0?execution=1",
+    "/api/v1/clusters/{name}/controllers": f"{CLUSTER}/controllers",
+    "/api/v1/clusters/{name}/executions": f"{CLUSTER}/executions",
+    "/api/v1/clusters/{name}/executions/{execution}/moves": f"{CLUSTER}/executions/1/moves?search=topic&limit=2",
+    "/api/v1/clusters/{name}/forecasts": f"{CLUSTER}/forecasts",
     "/api/v1/clusters/{name}/rollback-cost": f"{CLUSTER}/rollback-cost?partition=topic-001-0",
     "/api/v1/clusters/{name}/proposals": f"{CLUSTER}/proposals?ended=true",
     "/api/v1/clusters/{name}/proposals/{proposal}/changes": f"{CLUSTER}/proposals/prod-eu-1/changes?limit=2",
+    "/api/v1/clusters/{name}/reports": f"{CLUSTER}/reports",
+    "/api/v1/clusters/{name}/reports/{report}": f"{CLUSTER}/reports/runway?search=topic&limit=2",
     "/api/v1/clusters/{name}/timeline": f"{CLUSTER}/timeline?most=7",
     "/api/v1/timeline": "/api/v1/timeline",
     "/health": "/health",
@@ -62,7 +76,8 @@ class TestTheDocument:
         assert len(set(names)) == len(names)
 
     @pytest.mark.parametrize("path", READ)
-    async def test_answers_are_as_it_says(self, house: House, path: str) -> None:
+    async def test_answers_are_as_it_says(self, house: House, path: str, tmp_path: Path) -> None:
+        house.yard.lake = keep_lake(tmp_path / "lake", "id-of-prod-eu")
         async with client(house) as asker:
             answer = await asker.get(READ[path])
         assert answer.status_code == 200, answer.text
@@ -132,6 +147,37 @@ class TestReading:
         assert page["rows"] == every["rows"][3:5]
         assert moving["found"] == every["counts"]["moving"] == len(moving["rows"])
         assert (none["found"], none["rows"]) == (40, [])
+        assert every["counts"] == {"moving": 12, "pending": 26, "another's": 2}, "nobody here can turn those of others"
+
+    async def test_a_move_has_a_story_and_executions_have_moves(self, house: House) -> None:
+        async with client(house) as asker:
+            now = (await asker.get(f"{CLUSTER}/moves/topic-001-0")).json()
+            then = (await asker.get(f"{CLUSTER}/moves/topic-001-0?execution=1")).json()
+            executions = (await asker.get(f"{CLUSTER}/executions")).json()["executions"]
+            page = (await asker.get(f"{CLUSTER}/executions/1/moves?state=rolled-back")).json()
+            nowhere = await asker.get(f"{CLUSTER}/moves/nothing-0")
+            never = await asker.get(f"{CLUSTER}/executions/9/moves")
+        assert [step["state"] for step in now["steps"]] == ["under way", "to come"]
+        assert [step["state"] for step in then["steps"]] == ["done", "done"]
+        assert now["executions"] == then["executions"] == [1, 2]
+        assert [each["number"] for each in executions] == [2, 1], "the latest first"
+        assert [row["partition"] for row in page["rows"]] == ["topic-002-0"]
+        assert page["counts"] == {"done": 1, "rolled-back": 1, "gone": 1}
+        assert (nowhere.status_code, never.status_code) == (404, 404)
+
+    async def test_rate_and_estimate_are_kept_for_pages_that_come_later(self, house: House) -> None:
+        async with client(house) as asker:
+            for second in range(3):
+                house.yard.now_ms = lambda at=START_MS + second * 1_000: at
+                house.yard.tick()
+                before = (await asker.get(f"{CLUSTER}/forecasts")).json()
+                assert len(before["at_ms"]) == second, "the point of this version is not noted yet"
+                house.reception.forecasts.note("prod-eu", house.yard.front.moves("prod-eu"))
+            told = (await asker.get(f"{CLUSTER}/forecasts")).json()
+        assert told["at_ms"] == [START_MS, START_MS + 1_000, START_MS + 2_000]
+        assert all(
+            low < end < high for low, end, high in zip(told["low_ms"], told["end_ms"], told["high_ms"], strict=True)
+        )
 
     async def test_what_did_not_change_is_not_sent_again(self, house: House) -> None:
         async with client(house) as asker:
@@ -169,6 +215,23 @@ class TestReading:
         assert hour["more"]
         assert hour["events"] == every[-2:]
 
+    async def test_what_the_pipeline_wrote_is_read(self, house: House, tmp_path: Path) -> None:
+        async with client(house) as asker:
+            none = (await asker.get(f"{CLUSTER}/reports")).json()
+            refused = await asker.get(f"{CLUSTER}/reports/runway")
+            house.yard.lake = keep_lake(tmp_path / "lake", "id-of-prod-eu")
+            there = (await asker.get(f"{CLUSTER}/reports")).json()
+            runway = (await asker.get(f"{CLUSTER}/reports/runway?limit=1")).json()
+            topics = (await asker.get(f"{CLUSTER}/reports/runway?search=TOPIC-0")).json()
+            other = await asker.get(f"{CLUSTER}/reports/manifest")
+        assert "names no lake" in none["why"]
+        assert (refused.status_code, refused.json()["type"]) == (404, "urn:shunter:not-found")
+        assert there["model"]["with_rates"] == 2
+        assert [each["name"] for each in there["reports"] if each["rows"]] == ["data_quality", "runway", "anomalies"]
+        assert runway["rows"][0][:2] == ["broker", "3"], "who is full first comes first"
+        assert topics["found"] == 2
+        assert (other.status_code, other.json()["type"]) == (404, "urn:shunter:not-found")
+
     async def test_metrics_and_readiness(self, house: House) -> None:
         async with client(house) as asker:
             metrics = (await asker.get("/metrics")).text
@@ -193,6 +256,19 @@ class TestASketch:
     async def test_it_needs_more_than_to_look(self, house: House) -> None:
         async with client(house, AccessRole.READ) as asker:
             assert (await asker.post(f"{CLUSTER}/sketch", json={"about": ["rebalance"]})).status_code == 403
+
+    async def test_the_command_line_asks_for_one_over_http(self, tmp_path: Path) -> None:
+        secret = add_token(tmp_path / "tokens.json", "anna", AccessRole.OPERATE, None)
+        (tmp_path / "secret").write_text(secret)
+        options = WebOptions(port=0, tokens=tmp_path / "tokens.json")
+        async with serving(Yard().front, options) as address:
+            command = ["serve", "propose", "rebalance", "--dry-run", "--cluster", "prod-eu", "--server", address]
+            told = await asyncio.to_thread(
+                CliRunner().invoke, main, [*command, "--token-file", str(tmp_path / "secret"), "--json"]
+            )
+        (line,) = told.stdout.splitlines()
+        assert (told.exit_code, json.loads(line)["moves"]) == (0, 400), told.output
+        assert "changes" not in json.loads(line)
 
 
 class TestOrders:
@@ -222,6 +298,10 @@ class TestOrders:
             b"[]",
             b'{"about": "one"}',
             b'{"value": -1}',
+            b'{"value": true}',
+            b'{"value": "5"}',
+            b'{"value": 1e16}',
+            b'{"value": 1.5}',
             b'{"surprise": 1}',
             b'{"comment": 1}',
             b"\xff",
@@ -230,9 +310,20 @@ class TestOrders:
     async def test_a_body_that_is_none_is_refused(self, house: House, body: bytes) -> None:
         async with client(house, **{"content-type": "application/json"}) as asker:
             answer = await asker.post(f"{CLUSTER}/pause", content=body)
-        assert answer.status_code in (400, 422)
+        assert answer.status_code == 400
         assert answer.headers["content-type"] == "application/problem+json"
         assert house.yard.orders == []
+
+    async def test_a_number_is_a_number_however_it_is_written(self, house: House) -> None:
+        async with client(house, **{"content-type": "application/json"}) as asker:
+            answer = await asker.post(f"{CLUSTER}/limit", content=b'{"value": 5e6}')
+        assert answer.status_code == 200
+        assert house.yard.orders[-1][0].value == 5_000_000
+
+    async def test_a_method_that_is_none_is_told_all_that_there_are(self, house: House) -> None:
+        async with client(house) as asker:
+            answer = await asker.put("/api/v1/session")
+        assert (answer.status_code, answer.headers["allow"]) == (405, "DELETE, GET, POST")
 
     async def test_refusals_are_problems(self, house: House) -> None:
         async with client(house) as asker:

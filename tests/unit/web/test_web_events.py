@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -15,7 +16,9 @@ from web_yard import Yard
 
 from shunter.app.access_tokens import AccessRole, remove_token
 from shunter.errors import DriverError, FormatError, SettingsError
+from shunter.web import server
 from shunter.web.feed import feed
+from shunter.web.forecasts import Forecasts
 from shunter.web.hub import KEPT, Hub
 from shunter.web.server import WebOptions, serving
 
@@ -91,7 +94,7 @@ class TestHub:
 
 async def test_changes_of_the_front_become_events() -> None:
     yard, hub = Yard(), Hub("run1")
-    task = asyncio.create_task(feed(yard.front, hub, yard.front.version))
+    task = asyncio.create_task(feed(yard.front, hub, yard.front.version, Forecasts()))
     stream = hub.follow("", "")
     await take(stream, 1)
     yard.tick()
@@ -119,6 +122,11 @@ async def test_a_stream_ends_with_its_token(house: House, tmp_path: Path) -> Non
 
 
 class TestServing:
+    def test_answers_do_not_wait_for_acknowledgements(self) -> None:
+        # asyncio sets TCP_NODELAY on what it accepts only if the listener says that it speaks TCP.
+        with server._tcp("127.0.0.1", 0) as listener:
+            assert listener.proto == socket.IPPROTO_TCP
+
     async def test_page_and_api(self) -> None:
         async with serving(Yard().front, WebOptions(port=0)) as address, httpx.AsyncClient(base_url=address) as client:
             assert "Shunter" in (await client.get("/")).text

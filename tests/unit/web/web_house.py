@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import cache
 from pathlib import Path
 
@@ -12,19 +11,20 @@ from web_yard import Yard
 
 from shunter.app.access_tokens import AccessRole, Tokens, add_token
 from shunter.app.audit_log import AuditLog
+from shunter.app.page_sessions import PageSessions
 from shunter.web.application import make_application
-from shunter.web.desk import Reception
 from shunter.web.guards import LOCAL_HOSTS
 from shunter.web.hub import Hub
-from shunter.web.identity import Identity, Sessions
+from shunter.web.identity import Identity
+from shunter.web.reception import Reception
 
 
 @cache
 def _application() -> FastAPI:
-    """One application for all houses: making its routes takes longer than most tests, and its desk is all it knows."""
+    """One application for all houses: making its routes takes longer than most tests, and its reception is all it knows."""
     front = Yard().front
-    desk = Reception(front, Identity(None, Sessions(time.monotonic)), Hub("none"), AuditLog(None))
-    return make_application(desk, LOCAL_HOSTS)
+    reception = Reception(front, Identity(None, PageSessions()), Hub("none"), AuditLog(None))
+    return make_application(reception, LOCAL_HOSTS)
 
 
 class House:
@@ -35,13 +35,15 @@ class House:
         self.audit = folder / "audit.jsonl"
         self.tokens = folder / "tokens.json"
         self.secrets = {role: add_token(self.tokens, f"{role.value}r", role, None) for role in AccessRole}
-        self.clock_s = time.monotonic()
+        self.clock_s = 1_795_400_000.0
         known = Tokens(self.tokens) if tokens else None
         self.log = AuditLog(self.audit)
         self.hub = Hub("run1")
-        self.desk = Reception(self.yard.front, Identity(known, Sessions(lambda: self.clock_s)), self.hub, self.log)
+        self.reception = Reception(
+            self.yard.front, Identity(known, PageSessions(now_ms=lambda: int(self.clock_s * 1000))), self.hub, self.log
+        )
         self.application = _application()
-        self.application.state.desk = self.desk
+        self.application.state.reception = self.reception
 
     def client(self, role: AccessRole | None = None, **headers: str) -> httpx.AsyncClient:
         """A client that shows the token of a role with every request; None: no token."""

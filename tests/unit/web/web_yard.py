@@ -6,11 +6,22 @@ Shunter decides: it has figures of plausible size, and obeys.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+from web_journal import past_and_present
+
+from shunter.app.executor import Target
+from shunter.app.keeper_policy import KeptCluster, ModelPlace
 from shunter.app.service.front import Front
+from shunter.app.service.orders import GIVEN, TAKEN_BACK
 from shunter.app.service.published import Published
+from shunter.app.service.reports import Reports
+from shunter.app.service.stories import Stories
+from shunter.model.execution import JournalEntry
+from shunter.model.keeper import KeeperPolicy
 from shunter.model.service import (
     BrokerEffect,
     HistoryEvent,
@@ -28,9 +39,12 @@ from shunter.model.service import (
     Signature,
     Vote,
 )
+from shunter.views.controller_status import ControllerStatus
 from shunter.views.keeper import ConditionView, ProposalView
 from shunter.views.service import (
     ClusterHealth,
+    ControllersView,
+    ControllerView,
     FleetRow,
     FleetView,
     KeptBrokerView,
@@ -62,18 +76,36 @@ class Yard:
         self.front = Front(self)
         self.paused: KillSwitch | None = None
         self.trouble = ""
+        self.controlling = _controllers()
+        self.lake: Path | None = None
+        """A lake of the pipeline's, in which clusters have the ids that they have here."""
         self.orders: list[tuple[ServiceOrder, Signature]] = []
         self.kept: dict[str, list[KeptProposal]] = {name: [] for name in self.sizes}
         self.events: list[HistoryEvent] = []
+        self.journals: dict[str, list[JournalEntry]] = {}
         self._answered: dict[str, tuple[ServiceOrder, OrderDone]] = {}
         for index, name in enumerate(self.sizes):
             self._fill(name, moves if index == 0 else 0)
+        self._stories = {name: Stories(lambda after, name=name: self.journals[name][after:]) for name in self.sizes}
 
     # ---- the backstage
+
+    def stories(self, cluster: str) -> Stories:
+        return self._stories[cluster]
+
+    def reports(self, cluster: str) -> Reports:
+        target = Target("127.0.0.1:1", None, None)
+        model = None if self.lake is None else ModelPlace(self.lake)
+        kept = KeptCluster(cluster, target, KeeperPolicy(), model=model)
+        return Reports(kept, lambda: self.published.page(cluster))
 
     def fleet(self) -> FleetView:
         rows = tuple(self.published.page(name).row for name in self.sizes)
         return FleetView(self.published.version, self.now_ms(), "yard:1", rows, self.paused, self.trouble)
+
+    async def proposal(self, cluster: str, proposal: str) -> KeptProposalView | None:
+        every = await self.proposals(cluster, ended=True)
+        return next((each for each in every if each.proposal.id == proposal), None)
 
     async def proposals(self, cluster: str, *, ended: bool) -> tuple[KeptProposalView, ...]:
         open_states = (ProposalState.WAITING, ProposalState.APPROVED, ProposalState.STARTING, ProposalState.RUNNING)
@@ -99,6 +131,11 @@ class Yard:
         self.published.tell(order.cluster)
         return done
 
+    async def controllers(self, cluster: str) -> ControllersView:
+        if cluster != next(iter(self.sizes)):
+            return ControllersView(self.now_ms())
+        return ControllersView(self.now_ms(), self.controlling)
+
     async def sketch(self, cluster: str, about: tuple[str, ...], _replicas: int | None, who: str) -> KeptProposalView:
         if about[:1] == ("nonsense",):
             raise OrderRefused(Refusal.INVALID, "'nonsense' is no scope")
@@ -118,6 +155,8 @@ class Yard:
         if kind in (OrderKind.APPROVE, OrderKind.DECLINE):
             return self._decide(order, signature)
         if kind is OrderKind.PROPOSE:
+            if not order.about:
+                raise OrderRefused(Refusal.INVALID, "propose needs a scope")
             made = self._proposal(name, order.about[0])
             self.kept[name].append(made)
             return OrderDone(f"proposal {made.id} waits for approval", made.id)
@@ -174,22 +213,22 @@ class Yard:
 
     def _intend(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         page = self.published.page(order.cluster)
-        flags = {
-            OrderKind.DRAIN: {"drained": True},
-            OrderKind.UNDRAIN: {"drained": False},
-            OrderKind.DEMOTE: {"demoted": True},
-            OrderKind.PROMOTE: {"demoted": False},
-            OrderKind.FREEZE_BROKER: {"frozen": True},
-            OrderKind.UNFREEZE_BROKER: {"frozen": False},
-        }.get(order.kind)
-        if flags is None:
+        kind = GIVEN.get(order.kind) or TAKEN_BACK.get(order.kind)
+        if kind is None:
             return OrderDone(f"{order.kind.value}: done")
-        if not any(str(each.id) in order.about for each in page.brokers):
-            raise OrderRefused(Refusal.NOT_FOUND, f"there is no broker {', '.join(order.about)}")
-        brokers = tuple(replace(each, **flags) if str(each.id) in order.about else each for each in page.brokers)
-        intent = KeptIntent(IntentKind.DRAIN, order.about[0], 0, signature.who, self.now_ms(), signature.comment)
-        self.published.show(order.cluster, replace(page, brokers=brokers, intents=(*page.intents, intent)))
-        return OrderDone(f"{order.kind.value} {', '.join(order.about)}: kept to from now on")
+        about, value = order.about[0], order.value
+        given = order.kind in GIVEN and (kind is not IntentKind.REPLICATION or value is not None)
+        kept = tuple(each for each in page.intents if (each.kind, each.about) != (kind, about))
+        if given:
+            made = KeptIntent(kind, about, value or 0, signature.who, self.now_ms(), signature.comment)
+            kept = (*kept, made)
+        elif len(kept) == len(page.intents):
+            raise OrderRefused(Refusal.NOT_FOUND, f"there is no {kind.value} of {about} in {order.cluster}")
+        brokers = tuple(
+            replace(each, **_flag(kind, given, value)) if str(each.id) == about else each for each in page.brokers
+        )
+        self.published.show(order.cluster, replace(page, brokers=brokers, intents=kept))
+        return OrderDone(f"{order.kind.value} {about}: kept to from now on")
 
     def tick(self, name: str = "") -> None:
         """Let the moves of a cluster go on by a second's worth."""
@@ -263,14 +302,20 @@ class Yard:
             _conditions() if waits else (),
             _prospects() if waits else (),
             topics=topics,
+            intents=(KeptIntent(IntentKind.DRAIN, "9", 0, "ben", START_MS - 86_400_000, "old disks"),) if waits else (),
             topics_in_all=240,
-            policy={"conditions": {"disk-band": {"do": "propose"}}, "limits": {"moves": 200}},
+            policy={
+                **_file(name, self.sizes),
+                "conditions": {"disk-band": {"do": "propose"}},
+                "limits": {"moves": 200, "frozen-brokers": [11]},
+            },
         )
         view = MovesView(
             2, self.now_ms(), proposal.id if moves else "", rows, total, limit=100 * 10**6, rollback_bytes=total // 3
         )
         view = view if moves else replace(view, why_no_eta="nothing is being moved", limit=None)
         self.published.show(name, page, view)
+        self.journals[name] = past_and_present(name, self.now_ms(), view.proposal, rows)
         for hour in range(30):
             self._past(name, hour * 3_000_000)
 
@@ -340,7 +385,41 @@ class Yard:
             self.now_ms(),
             ProposalState.WAITING,
             self.now_ms(),
+            least_bytes=len(changes) * 2 * GB * 9 // 10,
         )
+
+
+def _flag(kind: IntentKind, given: bool, value: int | None) -> dict[str, Any]:
+    """What an intent changes of its broker."""
+    flags: dict[IntentKind, dict[str, Any]] = {
+        IntentKind.DRAIN: {"drained": given},
+        IntentKind.DEMOTE: {"demoted": given},
+        IntentKind.FREEZE_BROKER: {"frozen": given},
+        IntentKind.ADD: {"added": given},
+        IntentKind.REPLACE: {"replaced_by": value if given else None},
+    }
+    return flags.get(kind, {})
+
+
+def _file(name: str, sizes: Mapping[str, object]) -> dict[str, Any]:
+    """What the policy file says of where a cluster's controllers are: the first one's are Shunter's."""
+    return {"controllers": [each.url for each in _controllers()]} if name == next(iter(sizes)) else {}
+
+
+def _controllers() -> tuple[ControllerView, ...]:
+    moves = {"moving": 3, "pending": 12, "rolling_back": 1}
+    leads = ControllerStatus(
+        1000, True, True, ("in charge: controller epoch 7",), 7, 12, 1_200, moves, 2, 0.004, 0, 0, 0.0003, 0.012
+    )
+    standby = ControllerStatus(
+        1001, False, True, ("standing by: broker 1000 is the controller",), 0, 0, 0, {}, 0, 0.0, 0, 0, 0.0002, 0.001
+    )
+    down = "http://10.0.0.8:9464 does not answer: Connection refused"
+    return (
+        ControllerView("http://10.0.0.6:9464", leads),
+        ControllerView("http://10.0.0.7:9464", standby),
+        ControllerView("http://10.0.0.8:9464", None, down),
+    )
 
 
 def _broker(each: int, brokers: int, partitions: int, *, dead: bool) -> KeptBrokerView:

@@ -7,7 +7,16 @@ import hmac
 import pytest
 
 from shunter.model.security import ScramCredential, Secret
-from shunter.wire.sasl import SaslRefused, ScramClient, ScramServer, check_plain, plain_token, salted
+from shunter.wire.sasl import (
+    SaslRefused,
+    ScramClient,
+    ScramServer,
+    bearer_response,
+    check_plain,
+    plain_token,
+    read_bearer,
+    salted,
+)
 
 MECHANISM = "SCRAM-SHA-256"
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
@@ -19,6 +28,13 @@ def credential(password=PENCIL, iterations=4096):
     key = salted(MECHANISM, password, SALT, iterations)
     stored = hashlib.sha256(hmac.digest(key, b"Client Key", "sha256")).digest()
     return ScramCredential(SALT, stored, hmac.digest(key, b"Server Key", "sha256"), iterations)
+
+
+def test_a_token_is_said_as_in_rfc_7628():
+    said = bearer_response("vF9dft4qmT", {"logicalCluster": "lkc-1"})
+    assert said == b"n,,\x01auth=Bearer vF9dft4qmT\x01logicalCluster=lkc-1\x01\x01"
+    assert read_bearer(said) == (Secret("vF9dft4qmT"), "")
+    assert read_bearer(bearer_response("a.b.c==", {})).token == Secret("a.b.c==")
 
 
 def test_the_exchange_of_rfc_7677():

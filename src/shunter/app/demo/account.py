@@ -82,6 +82,19 @@ class SequelAccount:
         return all(check.holds for check in self.checks)
 
 
+@dataclass(frozen=True, slots=True)
+class ServedAccount:
+    """What came of the demo of the service: figures with their names, and claims."""
+
+    rows: tuple[tuple[str, str], ...]
+    checks: tuple[ProvedOrNot, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether everything that was promised is true."""
+        return all(check.holds for check in self.checks)
+
+
 class Screen(Protocol):
     """Where the demo tells what it does."""
 
@@ -99,3 +112,6 @@ class Screen(Protocol):
 
     def sequel(self, account: SequelAccount) -> None:
         """The end of the second half."""
+
+    def served(self, account: ServedAccount) -> None:
+        """The end of the demo of the service."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -16,7 +14,7 @@ from typing import Any
 import orjson
 from kafka import KafkaAdminClient
 
-from shunter.app.demo.account import Account, MovesSeen, ProvedOrNot, Screen
+from shunter.app.demo.account import Account, ProvedOrNot, Screen
 from shunter.app.demo.cluster_proof import assignments_of, check_journal, check_nothing_ongoing, check_throttles
 from shunter.app.demo.entrance import WayIn
 from shunter.app.demo.executor_process import ExecutorProcess
@@ -30,8 +28,9 @@ from shunter.app.demo.stage import (
     TO,
     TOPICS,
     all_partitions,
-    be_quiet,
     create_topics,
+    demo_folder,
+    moves_seen,
     original_of,
     start_traffic,
     target_of,
@@ -44,7 +43,6 @@ from shunter.testbed.artifacts import KRAFT_VERSION, ensure_kafka
 from shunter.testbed.kraft import KRaftCluster
 
 LOOK_EVERY_S = 0.5
-WAITS_SHOWN = 3
 
 
 @dataclass(slots=True)
@@ -66,11 +64,9 @@ class KRaftYard:
 
 def run_kraft_demo(screen: Screen, *, keep: bool) -> int:
     """Run the whole demo; returns the exit status: 0 only if everything that is claimed was true."""
-    be_quiet()
-    folder = Path(tempfile.mkdtemp(prefix="shunter-demo-"))
-    os.environ["SHUNTER_STATE"] = str(folder / "state")
-    held = False
-    try:
+    with demo_folder(screen) as stage:
+        folder = stage.path
+        os.environ["SHUNTER_STATE"] = str(folder / "state")
         screen.step(f"fetching Kafka {KRAFT_VERSION} (once; later runs find it in the cache)")
         ensure_kafka(KRAFT_VERSION, progress=screen.detail)
         screen.step("starting four Apache brokers, which are their own controllers (KRaft)")
@@ -83,15 +79,10 @@ def run_kraft_demo(screen: Screen, *, keep: bool) -> int:
                 stack.callback(yard.executor.kill)
                 account = _main_job(yard, stack)
                 screen.account(account)
-            held = account.holds
+            stage.held = account.holds
             if keep:
                 _keep(yard)
-        return 0 if held else 1
-    finally:
-        if held:
-            shutil.rmtree(folder, ignore_errors=True)
-        else:
-            screen.detail(f"logs are in {folder}")
+        return 0 if stage.held else 1
 
 
 def _main_job(yard: KRaftYard, stack: ExitStack) -> Account:
@@ -167,7 +158,8 @@ def _watch(yard: KRaftYard, traffic: Traffic, over: Callable[[Mapping[str, Any]]
         ended = yard.executor.ended()
         view = yard.executor.look()
         if view is not None and view["counts"]:
-            yard.screen.progress(progress_of(view, yard, traffic))
+            seen = moves_seen(view, view["counts"], view["moves"], traffic, yard.started, yard.entrance.bootstrap)
+            yard.screen.progress(seen)
             if over(view):
                 return view
         if ended is not None:
@@ -178,29 +170,6 @@ def _watch(yard: KRaftYard, traffic: Traffic, over: Callable[[Mapping[str, Any]]
         if time.monotonic() > deadline:
             raise DriverError(f"the moves did not come to an end within {MOVE_TIMEOUT_S:.0f} s", retriable=False)
         pause.wait(LOOK_EVERY_S)
-
-
-def progress_of(view: Mapping[str, Any], yard: KRaftYard, traffic: Traffic) -> MovesSeen:
-    """The executor's own account of itself, as the demo shows it."""
-    counts: Mapping[str, int] = view["counts"]
-    moving = counts.get("moving", 0) + counts.get("paused", 0)
-    pending = counts.get("pending", 0)
-    told = [f"{row['partition']}: {row['waits']}" for row in view["moves"] if row["state"] == "moving" and row["waits"]]
-    return MovesSeen(
-        elapsed_s=time.monotonic() - yard.started,
-        partitions=sum(counts.values()),
-        done=sum(counts.values()) - moving - pending,
-        moving=moving,
-        pending=pending,
-        bytes_copied=int(view["copied_bytes"]),
-        bytes_total=int(view["total_bytes"]),
-        rate_bytes_per_s=view["bytes_per_s"],
-        eta_s=None if view["left_ms"] is None else view["left_ms"] / 1000,
-        acked=traffic.acked,
-        consumed=traffic.consumed,
-        waits=tuple(told[:WAITS_SHOWN]),
-        controller=yard.entrance.bootstrap,
-    )
 
 
 def _kill_and_go_on(yard: KRaftYard, traffic: Traffic) -> float:

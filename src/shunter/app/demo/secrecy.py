@@ -69,7 +69,7 @@ class Secrecy:
         self.server_properties.chmod(0o600)
 
     def properties(self) -> dict[str, object]:
-        """What brokers and Shunter are told alike; the plaintext listener is for whoever looks whether a broker is up."""
+        """Properties that brokers and Shunter share; the plaintext listener is for the probe that asks whether a broker is up."""
         login = f'username="broker" password="{self.passwords["broker"]}"'
         return {
             "listener.security.protocol.map": "PROBE:PLAINTEXT,SECURED:SASL_SSL",
@@ -99,7 +99,7 @@ class Secrecy:
         return WayIn(bootstrap, self._login("admin"), self._login("clients"))
 
     def client(self, user: str, *, password: str | None = None) -> dict[str, Any]:
-        """The client library's settings for somebody who asks Shunter itself."""
+        """The client library's settings for a client that asks Shunter itself."""
         at = self.listener.partition("://")[2]
         return {
             "bootstrap_servers": [at],

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as ClientPartition
@@ -24,7 +20,7 @@ from shunter.app.demo.stage import (
     TO,
     TOPICS,
     all_partitions,
-    be_quiet,
+    demo_folder,
     original_of,
 )
 from shunter.app.demo.traffic import Traffic, read_everything
@@ -38,11 +34,9 @@ BOOTSTRAP_TIMEOUT_MS = 15_000
 
 def run_secured_demo(screen: Screen) -> int:
     """Run both halves; returns the exit status: 0 only if everything that is claimed was true."""
-    be_quiet()
-    folder = Path(tempfile.mkdtemp(prefix="shunter-demo-"))
-    os.environ["SHUNTER_STATE"] = str(folder / "state")
-    held = False
-    try:
+    with demo_folder(screen) as stage:
+        folder = stage.path
+        os.environ["SHUNTER_STATE"] = str(folder / "state")
         screen.step(f"fetching Kafka {ZOOKEEPER_MODE_VERSION} (once; later runs find it in the cache)")
         ensure_kafka(ZOOKEEPER_MODE_VERSION, progress=screen.detail)
         screen.step("starting ZooKeeper, the controller, and four Apache brokers: SASL_SSL, SCRAM-SHA-512, ACLs")
@@ -66,17 +60,12 @@ def run_secured_demo(screen: Screen) -> int:
                 second = _back_by_executor(yard, secrecy, cluster, admin)
                 second = replace(second, checks=(*second.checks, *_refusals(screen, secrecy), _secret(yard, secrecy)))
                 screen.account(second)
-            held = first.holds and second.holds
-        return 0 if held else 1
-    finally:
-        if held:
-            shutil.rmtree(folder, ignore_errors=True)
-        else:
-            screen.detail(f"logs are in {folder}")
+            stage.held = first.holds and second.holds
+        return 0 if stage.held else 1
 
 
 def _back_by_executor(yard: Yard, secrecy: Secrecy, cluster: ZooKeeperCluster, admin: KafkaAdminClient) -> Account:
-    """Everything goes back to where it began, moved from outside by somebody who may do that and nothing else."""
+    """Everything goes back to where it began, moved by the executor with a user who may do that and nothing else."""
     entrance = secrecy.entrance
     written = read_everything(entrance.bootstrap, all_partitions(), READ_BACK_TIMEOUT_S, entrance.traffic)
     leftovers = Leftovers(cluster.zookeeper_connect)
@@ -96,12 +85,8 @@ def _back_by_executor(yard: Yard, secrecy: Secrecy, cluster: ZooKeeperCluster, a
 
 
 def _refusals(screen: Screen, secrecy: Secrecy) -> tuple[ProvedOrNot, ...]:
-    """Whoever does not belong is refused, in the words that clients know."""
+    """Users without rights are refused, with the errors that clients know."""
     screen.step("asking Shunter for what nobody may have")
-    # The client library says why it does not get in by its log alone, which the demo keeps quiet; our client listens to it.
-    overheard = logging.getLogger("kafka.net")
-    overheard.setLevel(logging.WARNING)
-    overheard.addHandler(logging.NullHandler())
     move = {ClientPartition(TOPICS[0], 0): [1, 2]}
     asked: tuple[tuple[str, str, Callable[[], object]], ...] = (
         (

@@ -21,10 +21,11 @@ from pyarrow import dataset
 
 from shunter.app.demo.account import ProvedOrNot, Screen, SequelAccount
 from shunter.app.demo.proof import check_records
+from shunter.app.demo.shares import shares_of, told_shares, within
 from shunter.app.demo.traffic import Acks, Traffic, read_everything
 from shunter.drivers.admin.inventory import take_inventory
 from shunter.model.inventory import Inventory
-from shunter.model.partition import BrokerId, Replicas, TopicPartition
+from shunter.model.partition import Replicas, TopicPartition
 
 THROTTLE_BYTES_PER_S = 4_000_000
 SNAPSHOTS = 3
@@ -62,13 +63,13 @@ def run_sequel(
     """
     configuration = {"bootstrap_servers": bootstrap}
     before = read_everything(bootstrap, partitions, READ_TIMEOUT_S)
-    shares_before = _shares(take_inventory(configuration))
+    shares_before = shares_of(take_inventory(configuration))
     traffic = Traffic(bootstrap, partitions, first={tp: max(found, default=-1) + 1 for tp, found in before.items()})
     traffic.start()
     screen.step(
         "the second half: samples, a load model, a plan, its execution and its report, by `shunter pipeline run`"
     )
-    screen.detail(f"before: {_told(shares_before)}")
+    screen.detail(f"before: {told_shares(shares_before)}")
     began = time.monotonic()
     try:
         status = _run_pipeline(screen, bootstrap, folder)
@@ -80,12 +81,14 @@ def run_sequel(
     acks = {tp: Acks(sequence=[*before[tp], *traffic.acks[tp].sequence]) for tp in partitions}
     _elect_preferred(bootstrap)
     taken, accounted = _settled(bootstrap), _accounted(folder)
-    shares = _shares(taken)
+    shares = shares_of(taken)
     checks = (
         ProvedOrNot("`shunter pipeline run` ended well", status == 0, f"exit status {status}"),
         _check_done(accounted),
         _check_assignments(taken, folder),
-        ProvedOrNot(f"every broker is within {1 - BAND:g}-{1 + BAND:g} of the mean", _balanced(shares), _told(shares)),
+        ProvedOrNot(
+            f"every broker is within {1 - BAND:g}-{1 + BAND:g} of the mean", within(shares, BAND), told_shares(shares)
+        ),
         *check_records(acks, found),
         ProvedOrNot("no write was refused", not traffic.failures, "; ".join(traffic.failures[:2]) or "none"),
         _check_report(folder / "run" / "report.html"),
@@ -98,8 +101,8 @@ def run_sequel(
         bytes_copied=int(accounted.get("planned_bytes") or 0),
         planned_s=accounted.get("planned_seconds"),
         took_s=accounted.get("seconds"),
-        before=_told(shares_before),
-        after=_told(shares),
+        before=told_shares(shares_before),
+        after=told_shares(shares),
         records_acked=traffic.acked,
         report=report,
         checks=checks,
@@ -124,23 +127,6 @@ def _run_pipeline(screen: Screen, bootstrap: str, folder: Path) -> int:
     return process.returncode
 
 
-def _shares(taken: Inventory) -> dict[str, dict[BrokerId, float]]:
-    """What brokers hold, as shares of their mean: `disk` from their log dirs, `replicas` and `leaders` as clients know them."""
-    brokers = [broker.id for broker in taken.brokers]
-    held = {what: dict.fromkeys(brokers, 0.0) for what in ("disk", "replicas", "leaders")}
-    for partition in taken.partitions:
-        held["leaders"][partition.leader] += 1
-        for broker in partition.replicas:
-            held["replicas"][broker] += 1
-        for broker, size in partition.sizes:
-            held["disk"][broker] += size
-    shares: dict[str, dict[BrokerId, float]] = {}
-    for what, amounts in held.items():
-        mean = sum(amounts.values()) / max(1, len(brokers))
-        shares[what] = {broker: amount / mean if mean else 1.0 for broker, amount in amounts.items()}
-    return shares
-
-
 def _elect_preferred(bootstrap: str) -> None:
     """What `kafka-leader-election` does after a plan that changed orders: by itself the controller does it in minutes."""
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
@@ -155,18 +141,10 @@ def _settled(bootstrap: str) -> Inventory:
     waited = Event()
     for _ in range(LOOKS):
         taken = take_inventory({"bootstrap_servers": bootstrap})
-        if _balanced(_shares(taken)):
+        if within(shares_of(taken), BAND):
             break
         waited.wait(0.5)
     return taken
-
-
-def _told(shares: Mapping[str, Mapping[BrokerId, float]]) -> str:
-    return ", ".join(f"{what} {min(of.values()):.2f}-{max(of.values()):.2f}" for what, of in shares.items())
-
-
-def _balanced(shares: Mapping[str, Mapping[BrokerId, float]]) -> bool:
-    return all(abs(share - 1) <= BAND + 1e-9 for of in shares.values() for share in of.values())
 
 
 def _accounted(folder: Path) -> dict[str, Any]:

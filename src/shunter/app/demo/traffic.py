@@ -18,6 +18,10 @@ from shunter.model.partition import TopicPartition
 PRELOAD_RECORD_BYTES = 60_000
 LIVE_RECORD_BYTES = 200
 PAUSE_S = 0.02
+DELIVERY_S = 120
+"""How long the producer may try one record before it says that it failed, and why."""
+DECIDED_S = DELIVERY_S + 30
+"""By then each record is acknowledged or has failed; a shorter wait could end with neither."""
 
 
 @dataclass(slots=True)
@@ -58,7 +62,7 @@ class Traffic:
         self._next = dict.fromkeys(self.partitions, 0) | dict(first or {})
         self._stopping = threading.Event()
         self._producer = KafkaProducer(
-            **self._client, acks="all", enable_idempotence=True, linger_ms=5, delivery_timeout_ms=120_000
+            **self._client, acks="all", enable_idempotence=True, linger_ms=5, delivery_timeout_ms=DELIVERY_S * 1_000
         )
         self._threads: list[threading.Thread] = []
 
@@ -81,7 +85,7 @@ class Traffic:
         for _ in range(records):
             for tp in self.partitions:
                 self._send(tp, PRELOAD_RECORD_BYTES)
-        self._producer.flush(120)
+        self._producer.flush(DECIDED_S)
         if self.failures:
             raise DriverError(f"the first records were not taken: {self.failures[0]}", retriable=False)
         for acks in self.acks.values():
@@ -101,7 +105,7 @@ class Traffic:
         self._stopping.set()
         for thread in self._threads:
             thread.join(60)
-        self._producer.flush(60)
+        self._producer.flush(DECIDED_S)
         self._producer.close(10)
 
     def _send(self, tp: TopicPartition, size: int) -> None:

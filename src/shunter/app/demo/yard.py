@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -31,8 +29,8 @@ from shunter.app.demo.stage import (
     TO,
     TOPICS,
     all_partitions,
-    be_quiet,
     create_topics,
+    demo_folder,
     original_of,
     start_traffic,
     target_of,
@@ -103,11 +101,9 @@ def run_demo(screen: Screen, *, keep: bool, report: Path | None = None) -> int:
     Args:
         report: Where the second half keeps its report; None leaves the second half out.
     """
-    be_quiet()
-    folder = Path(tempfile.mkdtemp(prefix="shunter-demo-"))
-    yard = Yard(screen, folder)
-    held = False
-    try:
+    with demo_folder(screen) as stage:
+        folder = stage.path
+        yard = Yard(screen, folder)
         screen.step(f"fetching Kafka {ZOOKEEPER_MODE_VERSION} (once; later runs find it in the cache)")
         ensure_kafka(ZOOKEEPER_MODE_VERSION, progress=screen.detail)
         screen.step("starting ZooKeeper, the controller, and four Apache brokers")
@@ -121,19 +117,14 @@ def run_demo(screen: Screen, *, keep: bool, report: Path | None = None) -> int:
             with yard.stack:
                 account = main_job(yard, cluster)
                 screen.account(account)
-            held = account.holds
+            stage.held = account.holds
             if report is not None:
                 sequel = run_sequel(screen, cluster.bootstrap, all_partitions(), folder / "sequel", report)
                 screen.sequel(sequel)
-                held = held and sequel.holds
+                stage.held = stage.held and sequel.holds
             if keep:
                 _keep(yard, cluster)
-        return 0 if held else 1
-    finally:
-        if held:
-            shutil.rmtree(folder, ignore_errors=True)
-        else:
-            screen.detail(f"logs are in {folder}")
+        return 0 if stage.held else 1
 
 
 def main_job(yard: Yard, cluster: ZooKeeperCluster) -> Account:

@@ -139,7 +139,7 @@ class ReassignPartitions:
         return "\n".join(lines)
 
     def _clear_throttles(self, asked: AskedFor, told: str = "") -> None:
-        """As Apache's tool: on every node, and on the plan's brokers and topics. `told` stands on the same line."""
+        """Clear throttles as Apache's tool does: on every node, and on the plan's brokers and topics; `told` comes before it."""
         nodes = (node.id for node in self.cluster.nodes())
         brokers = hash_set_order((*nodes, *(broker for _, replicas in asked.partitions for broker in replicas or ())))
         topics = hash_set_order(tp.topic for tp, _ in asked.partitions)

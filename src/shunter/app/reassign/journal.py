@@ -1,4 +1,4 @@
-"""A journal of moves that a controller carries out, as whoever watches sees them: for the pipeline's account.
+"""A journal, for the pipeline's account, of moves that Shunter's controller carries out, as seen from outside.
 
 The entries are the executor's, as JSON lines (docs/data.md, "Journal lines"). A controller writes a step as one change
 of a partition's replicas: that is where a step begins, and where the one before it is over.
@@ -6,7 +6,6 @@ of a partition's replicas: that is where a step begins, and where the one before
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, Self
 import orjson
 
 from shunter.app.reassign.session import MoveUnderWay, ReassignSession
+from shunter.drivers.clock import wall_clock_ms
 from shunter.errors import FormatError
 from shunter.model.execution import Outcome
 from shunter.model.partition import Replicas, TopicPartition
@@ -193,7 +193,7 @@ class WatchedMoves:
         self._session = session
         self._follower = MoveFollower()
         self._unsettled: dict[TopicPartition, int] = {}
-        self._lines = JournalLines(path, session.cluster.cluster_id(), plan_id, _now_ms())
+        self._lines = JournalLines(path, session.cluster.cluster_id(), plan_id, wall_clock_ms())
 
     def __enter__(self) -> Self:
         return self
@@ -205,7 +205,7 @@ class WatchedMoves:
         """Write down what happened since the last look; gives whether there are moves whose end is not known yet."""
         sizes = self._session.sizes([row for row in rows if row.tp not in self._follower])
         entries = list(self._follower.look(rows, sizes, self._settled(rows)))
-        self._lines.write(_now_ms(), entries)
+        self._lines.write(wall_clock_ms(), entries)
         return len(self._follower) > 0
 
     def _settled(self, rows: Sequence[MoveUnderWay]) -> dict[TopicPartition, Replicas]:
@@ -220,10 +220,6 @@ class WatchedMoves:
                 settled[tp] = place
                 del self._unsettled[tp]
         return settled
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
 
 
 __all__ = ["JournalLines", "MoveFollower", "WatchedMoves"]

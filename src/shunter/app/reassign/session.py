@@ -90,7 +90,7 @@ class ThrottleLoan:
         return self.give_back()
 
     def leave(self) -> None:
-        """Give the lease back; what is journalled is given back by whoever has it next."""
+        """Give the lease back; the next process that has it gives journalled settings back."""
         self._journal.close()
 
 

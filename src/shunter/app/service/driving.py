@@ -13,7 +13,15 @@ from typing import NamedTuple, Protocol
 from shunter.app.executor import Session, SessionStart, Target, drive, open_session
 from shunter.core.executor.history import executions
 from shunter.core.executor.ready import CommandReply, PlanReply
-from shunter.model.execution import Command, ExecutionOptions, JournalEntry, MoveOrder, Outcome
+from shunter.model.execution import (
+    Command,
+    CommandTaken,
+    ExecutionOptions,
+    JournalEntry,
+    MoveOrder,
+    Outcome,
+    PlanAccepted,
+)
 from shunter.model.notice import Notice
 from shunter.model.service import ProposalState
 from shunter.views.execution import ExecutionView
@@ -24,6 +32,16 @@ class PlanFate(NamedTuple):
 
     state: ProposalState
     told: str
+
+
+class JournalledOrder(NamedTuple):
+    """What a journal knows of an order. `at_ms` None: it never got there.
+
+    `other_plan`: a plan that was taken on after the order was given; "": none, so it would hit what it was meant for.
+    """
+
+    at_ms: int | None
+    other_plan: str = ""
 
 
 class Driving(Protocol):
@@ -39,6 +57,10 @@ class Driving(Protocol):
 
     async def command(self, command: Command) -> CommandReply:
         """Hand in an order; answered once it is in the journal."""
+        ...
+
+    async def heard(self, key: str, given_ms: int) -> JournalledOrder:
+        """Whether the journal has the order with this key, which was given at a time."""
         ...
 
     def view(self) -> ExecutionView:
@@ -77,6 +99,11 @@ class JournalledDriving:
         """Hand in an order; answered once it is in the journal."""
         return await self.session.command(command)
 
+    async def heard(self, key: str, given_ms: int) -> JournalledOrder:
+        """Whether the journal has the order with this key, which was given at a time."""
+        entries = await self.session.driver.with_journal(self.session.journal.load)
+        return heard_in(entries, key, given_ms)
+
     def view(self) -> ExecutionView:
         """How it stands."""
         return self.session.view()
@@ -113,10 +140,22 @@ def fates_in(entries: Iterable[JournalEntry]) -> dict[str, PlanFate]:
         if None in outcomes:
             fate = PlanFate(ProposalState.RUNNING, "")
         else:
-            told = ", ".join(f"{outcomes[each]} {each.value}" for each in Outcome if outcomes[each])
+            told = ", ".join(f"{outcomes[each]} {each.told}" for each in Outcome if outcomes[each])
             fate = PlanFate(_ended(outcomes), told)
         found.update(dict.fromkeys(execution.plans, fate))
     return found
+
+
+def heard_in(entries: Iterable[JournalEntry], key: str, given_ms: int) -> JournalledOrder:
+    """Look an order up by its key. Whether something else is carried out since is asked only where it is not there."""
+    other = ""
+    for entry in entries:
+        record = entry.record
+        if isinstance(record, CommandTaken) and record.command.key == key:
+            return JournalledOrder(entry.at_ms)
+        if isinstance(record, PlanAccepted) and entry.at_ms > given_ms:
+            other = other or record.plan_id
+    return JournalledOrder(None, other)
 
 
 def _ended(outcomes: Mapping[Outcome | None, int]) -> ProposalState:

@@ -10,9 +10,21 @@ from collections.abc import Collection
 from typing import Protocol
 
 from shunter.app.service.published import News, Published
+from shunter.app.service.reports import Reports
+from shunter.app.service.stories import Stories
 from shunter.model.service import OrderDone, OrderRefused, Refusal, ServiceOrder, Signature
 from shunter.views.execution import OPEN_STATES
-from shunter.views.service import FleetView, KeptClusterView, KeptProposalView, MovesView, TimelineView
+from shunter.views.move_story import ExecutionGist, MoveStory, PastMove
+from shunter.views.reports import ReportPage, ReportsView
+from shunter.views.service import (
+    ControllersView,
+    FleetView,
+    KeptClusterView,
+    KeptProposalView,
+    MovesView,
+    MoveView,
+    TimelineView,
+)
 
 
 class Backstage(Protocol):
@@ -23,16 +35,32 @@ class Backstage(Protocol):
         """The latest views."""
         ...
 
+    def stories(self, cluster: str) -> Stories:
+        """What the journal of a cluster tells."""
+        ...
+
+    def reports(self, cluster: str) -> Reports:
+        """What the lake says of a cluster."""
+        ...
+
     def fleet(self) -> FleetView:
         """All clusters."""
         ...
 
     async def proposals(self, cluster: str, *, ended: bool) -> tuple[KeptProposalView, ...]:
-        """Proposals of a cluster, the latest first."""
+        """Proposals of a cluster, the latest first, without the partitions that they change."""
+        ...
+
+    async def proposal(self, cluster: str, proposal: str) -> KeptProposalView | None:
+        """One proposal with the partitions that it changes."""
         ...
 
     async def timeline(self, cluster: str, since_ms: int, until_ms: int | None, most: int) -> TimelineView:
         """What happened in a cluster; "": in all."""
+        ...
+
+    async def controllers(self, cluster: str) -> ControllersView:
+        """Shunter's controllers of a cluster, where the policy file names them."""
         ...
 
     async def sketch(self, cluster: str, about: tuple[str, ...], replicas: int | None, who: str) -> KeptProposalView:
@@ -84,23 +112,44 @@ class Front:
         """What a rollback of open moves would copy at most; partitions as `orders-3`, none named: all.
 
         Raises:
-            OrderRefused: there is no such cluster, or no open move of ours of one of these partitions.
+            OrderRefused: there is no such cluster, or this execution has no move of one of these partitions.
         """
-        rows = {
-            row.partition: row for row in self.moves(name).moves if row.whose == "ours" and row.state in OPEN_STATES
-        }
-        unknown = sorted(set(partitions) - rows.keys())
+        return sum(row.rollback_bytes or 0 for row in self.turnable(name, partitions))
+
+    def turnable(self, name: str, partitions: Collection[str] = ()) -> tuple[MoveView, ...]:
+        """The open moves of ours among some partitions; none named: all. What has ended meanwhile is left as it is.
+
+        Raises:
+            OrderRefused: see `rollback_bytes`.
+        """
+        ours = [row for row in self.moves(name).moves if row.whose == "ours"]
+        unknown = sorted(set(partitions) - {row.partition for row in ours})
         if unknown:
-            raise OrderRefused(Refusal.NOT_FOUND, f"no open move of ours in {name}: {', '.join(unknown)}")
-        return sum(row.rollback_bytes or 0 for row in rows.values() if not partitions or row.partition in partitions)
+            raise OrderRefused(Refusal.NOT_FOUND, f"no move of ours in {name}: {', '.join(unknown)}")
+        return tuple(
+            row for row in ours if row.state in OPEN_STATES and (not partitions or row.partition in partitions)
+        )
 
     async def proposals(self, name: str, *, ended: bool = False) -> tuple[KeptProposalView, ...]:
         """Proposals of a cluster, the latest first; `ended`: those that are over, too.
+
+        They come without the partitions that they change: one may have 100,000 of them.
 
         Raises:
             OrderRefused: there is no cluster of this name, or the store can't be read.
         """
         return await self._backstage.proposals(self._known(name), ended=ended)
+
+    async def proposal(self, name: str, proposal: str) -> KeptProposalView:
+        """One proposal with the partitions that it changes; of those that ended long ago these are not kept.
+
+        Raises:
+            OrderRefused: there is no such cluster or proposal, or the store can't be read.
+        """
+        found = await self._backstage.proposal(self._known(name), proposal)
+        if found is None:
+            raise OrderRefused(Refusal.NOT_FOUND, f"there is no proposal {proposal!r} of {name}")
+        return found
 
     async def timeline(
         self, name: str = "", since_ms: int = 0, until_ms: int | None = None, most: int = 500
@@ -111,6 +160,56 @@ class Front:
             OrderRefused: there is no cluster of this name, or the store can't be read.
         """
         return await self._backstage.timeline(name and self._known(name), since_ms, until_ms, most)
+
+    async def executions(self, name: str) -> tuple[ExecutionGist, ...]:
+        """All executions in the journal of a cluster, the first one first; the last one may go on.
+
+        Raises:
+            OrderRefused: there is no cluster of this name, or its journal can't be read.
+        """
+        return await self._backstage.stories(self._known(name)).executions()
+
+    async def past_moves(self, name: str, execution: int) -> tuple[PastMove, ...]:
+        """The moves of an execution, in the order in which they were taken on.
+
+        Raises:
+            OrderRefused: there is no such cluster or execution, or its journal can't be read.
+        """
+        return await self._backstage.stories(self._known(name)).moves(execution)
+
+    async def story(self, name: str, partition: str, execution: int | None = None) -> MoveStory:
+        """What became of a partition's move, step by step; `execution` None: the latest one that moved it.
+
+        Raises:
+            OrderRefused: there is no such cluster or execution, it did not move the partition, or its journal can't be read.
+        """
+        brokers = self.cluster(name).brokers
+        live = frozenset(broker.id for broker in brokers if broker.live) if brokers else None
+        return await self._backstage.stories(name).story(partition, execution, live)
+
+    async def controllers(self, name: str) -> ControllersView:
+        """How Shunter's controllers of a cluster stand; they are asked now, or were within the last seconds.
+
+        Raises:
+            OrderRefused: there is no cluster of this name.
+        """
+        return await self._backstage.controllers(self._known(name))
+
+    async def reports(self, name: str) -> ReportsView:
+        """What the pipeline's lake has of a cluster: its load model, and tables to be looked at.
+
+        Raises:
+            OrderRefused: there is no cluster of this name.
+        """
+        return await self._backstage.reports(self._known(name)).view()
+
+    async def report(self, name: str, report: str, search: str = "", offset: int = 0, limit: int = 200) -> ReportPage:
+        """Rows of one of these tables that have `search` in a text.
+
+        Raises:
+            OrderRefused: there is no such cluster or report, or it can't be read.
+        """
+        return await self._backstage.reports(self._known(name)).rows(report, search, offset, limit)
 
     async def sketch(
         self, name: str, about: tuple[str, ...], replicas: int | None = None, who: str = "somebody"
@@ -130,6 +229,11 @@ class Front:
         """
         if order.cluster:
             self._known(order.cluster)
+        strange = next((each for each in (*order.about, signature.key) if not each.isprintable()), None)
+        if strange is not None:
+            raise OrderRefused(Refusal.INVALID, f"{order.kind.value} {strange!r}: names have no control characters")
+        # What somebody writes is shown in the terminals of others.
+        signature = signature._replace(comment="".join(c if c.isprintable() else " " for c in signature.comment))
         if not signature.who:
             raise OrderRefused(Refusal.INVALID, f"{order.kind.value}: who asks for it? An order has a name to it")
         return await self._backstage.carry_out(order, signature)

@@ -4,7 +4,7 @@ What is durable where, and in which order, so that a death between any two write
 
 1. A proposal, and each word about it: the store.
 2. A proposal that is begun: `starting` in the store, then its plan under the proposal's id in the journal, then `running`
-   in the store. Whoever finds `starting` asks the journal, and begins anew only what the journal does not know.
+   in the store. A process that finds `starting` asks the journal, and begins anew only what the journal does not know.
 3. Every step: the journal, as for any execution. How a proposal ended is read there.
 4. A kill switch: the store, then each move's pause in the journal. While it is in the store, moves are paused again and again.
 """
@@ -24,14 +24,17 @@ from shunter.app.service.records import Records
 from shunter.app.service.thinking import LookQuestion, Thought, Wish
 from shunter.core.executor.ready import PlanReply
 from shunter.core.keeper.docket import next_to_begin, quiet_scopes
+from shunter.core.keeper.growth import UNKNOWN, growth_of
 from shunter.core.keeper.intents import quieted, with_intents
+from shunter.core.keeper.proposals import order_of
 from shunter.core.keeper.sighting import Sighting
+from shunter.core.wording import counted, told_bytes
 from shunter.drivers.claimants import ClusterClaimed
 from shunter.drivers.driver_seat import SeatTaken
 from shunter.drivers.journals import JournalHeld
 from shunter.drivers.service_store import StoreFailed
 from shunter.errors import ShunterError
-from shunter.model.execution import Command, CommandKind, MoveOrder
+from shunter.model.execution import Command, CommandKind
 from shunter.model.keeper import KeeperPolicy, Memory
 from shunter.model.notice import Notice
 from shunter.model.partition import TopicPartition
@@ -41,7 +44,6 @@ from shunter.model.service import (
     KeptIntent,
     KeptProposal,
     KillSwitch,
-    LookGist,
     OrderRefused,
     ProposalState,
     Refusal,
@@ -54,8 +56,9 @@ from shunter.views.service import ClusterHealth, MoveView
 LOG = logging.getLogger(__name__)
 DRIVE_AGAIN_S = 5.0
 """How long after a failure the right to drive a cluster is asked for again."""
-GIST_EVERY_MS = 600_000
-RUNWAY_MS = 14 * 24 * 3_600_000
+GIST_EVERY_MS = 3_600_000
+GROWTH_MS = 14 * 24 * 3_600_000
+"""Growth is that of so long."""
 
 
 class Clocked(Protocol):
@@ -102,9 +105,13 @@ class ClusterKeeper:
         self.driving: Driving | None = None
         self.health = ClusterHealth(since_ms=parts.clock.now_ms())
         self.held_by = ""
-        """Who else drives the cluster; "": nobody, or we don't know."""
+        """Which other executor drives the cluster; "": none, or we don't know."""
         self._memory: Memory | None = None
-        self._looks: tuple[LookGist, ...] = ()
+        self._growth = UNKNOWN
+        self._gist_at_ms: int | None = None
+        """Of which look a gist was kept last; None: the store was not asked yet."""
+        self._grown = True
+        """A gist was kept since growth was worked out last."""
         self._sighting: Sighting | None = None
         """The last look."""
         self._others: tuple[MoveView, ...] = ()
@@ -114,6 +121,9 @@ class ClusterKeeper:
         """The journal has said what became of all that was begun."""
         self._execution: ExecutionView | None = None
         self._following: asyncio.Task[None] | None = None
+        self._handing: asyncio.Task[None] | None = None
+        self._in_hand = ""
+        """The proposal that is just being handed to the executor: the journal may not have it yet."""
         self._notings: set[asyncio.Task[None]] = set()
         self.lock = asyncio.Lock()
         """Held while a proposal's state is decided and written: by an order, a look, or what the journal tells."""
@@ -138,12 +148,13 @@ class ClusterKeeper:
         """
         name, now_ms = self.name, self.parts.clock.now_ms()
         read = self.parts.records.read
-        found = await read(lambda store: store.proposals(name, ended=True))
-        self.proposals = {each.id: each for each in found if each.state in (*OPEN, ProposalState.DECLINED)}
+        quiet_ms = self.cluster.policy.rails.declined_minutes * 60_000
+        found = await read(lambda store: (*store.declined(name, now_ms - quiet_ms), *store.opened(name)))
+        self.proposals = {each.id: each for each in found}
         self.intents = (await read(lambda store: store.intents())).get(name, ())
         self.switch = (await read(lambda store: store.switches())).get(name)
         self._memory = await read(lambda store: store.memory(name))
-        self._looks = await read(lambda store: store.looks(name, now_ms - RUNWAY_MS))
+        self._safe = await read(lambda store: store.told_empty(name))
 
     def hurry(self) -> None:
         """Look again at once."""
@@ -165,9 +176,11 @@ class ClusterKeeper:
 
     def _take_over(self, batch: StoreBatch) -> None:
         for proposal in batch.proposals:
-            self.proposals[proposal.id] = proposal
-            if proposal.state not in (*OPEN, ProposalState.DECLINED):
-                del self.proposals[proposal.id]
+            self.proposals.pop(proposal.id, None)
+            if proposal.state in OPEN:
+                self.proposals[proposal.id] = proposal
+            elif proposal.state is ProposalState.DECLINED:
+                self.proposals[proposal.id] = proposal.gist
         gone = {(kind, about) for _cluster, kind, about in batch.intents_gone}
         gone |= {(intent.kind, intent.about) for _cluster, intent in batch.intents}
         kept = tuple(each for each in self.intents if (each.kind, each.about) not in gone)
@@ -212,53 +225,70 @@ class ClusterKeeper:
         """One look, and what follows from it. A cluster that can't be looked at is told, and asked again later."""
         try:
             sighting = await self.parts.look()
+            if self._grown:
+                await self._learn_growth()
             question = self._question(sighting)
             thought = await self.parts.think(question)
         except ShunterError as error:
             await self._not_seen(str(error))
             return
-        await self._seen(question, thought)
+        events = self._seen(question, thought)
         if self.parts.snapshot is not None:
             try:
                 await self.parts.snapshot(sighting)
             except ShunterError as error:
                 await self.note(self.event("snapshot-failed", f"no snapshot was kept for the pipeline: {error}"))
+        if self.held_by:
+            return  # Whoever drives the cluster proposes, and remembers.
+        async with self.lock:
+            await self._remember(question, thought, events)
+            await self._maybe_begin(question, thought)
+
+    async def _learn_growth(self) -> None:
+        """Read what looks saw, and how fast it grows, in threads: a great cluster has thousands of topics."""
+        since_ms = self.parts.clock.now_ms() - GROWTH_MS
+        try:
+            looks = await self.parts.records.read(lambda store: store.looks(self.name, since_ms))
+        except StoreFailed:
+            return  # What was known before counts on.
+        self._growth = await asyncio.to_thread(growth_of, looks)
+        self._gist_at_ms = looks[-1].at_ms if looks else None
+        self._grown = False
 
     def _question(self, sighting: Sighting) -> LookQuestion:
-        policy = self.policy
+        policy, sighting = self.policy, replace(sighting, growth=self._growth)
         quiet_ms = policy.rails.declined_minutes * 60_000
+        for each in [*self.proposals.values()]:
+            if each.state is ProposalState.DECLINED and sighting.at_ms - each.changed_at_ms > quiet_ms:
+                del self.proposals[each.id]
         quiet = quieted(policy, quiet_scopes(tuple(self.proposals.values()), sighting.at_ms, quiet_ms))
         kept = tuple(each for each in self.proposals.values() if each.state in OPEN)
-        return LookQuestion(self.name, sighting, policy, quiet, self._memory, kept, self._looks, self.cluster.table)
+        return LookQuestion(self.name, sighting, policy, quiet, self._memory, kept, self.cluster.table)
 
     async def _not_seen(self, why: str) -> None:
-        if self.health.state != "unreachable":
-            self._now("unreachable", why)
+        new = self.health.state != "unreachable"
+        self._now("unreachable", why)
+        if new:
             await self.note(self.event("cluster-unreachable", f"{self.name} can't be looked at: {why}"))
-        else:
-            self._now("unreachable", why)
         self.show()
 
     def _now(self, state: str, trouble: str) -> None:
         since_ms = self.health.since_ms if self.health.state == state else self.parts.clock.now_ms()
         self.health = replace(self.health, state=state, since_ms=since_ms, trouble=trouble)
 
-    async def _seen(self, question: LookQuestion, thought: Thought) -> None:
+    def _seen(self, question: LookQuestion, thought: Thought) -> list[HistoryEvent]:
+        """Publish what was seen; what is to be told of it beside its conditions."""
         events: list[HistoryEvent] = []
         if self.health.state == "unreachable":
             minutes = (self.parts.clock.now_ms() - self.health.since_ms) // 60_000
-            events.append(self.event("cluster-back", f"{self.name} answers again after {minutes} minutes"))
+            events.append(self.event("cluster-back", f"{self.name} answers again after {counted(minutes, 'minute')}"))
         self._now("standby" if self.held_by else "ok", self.held_by)
         self.health = replace(self.health, looked_at_ms=thought.at_ms)
         self._others, self._sighting = thought.others, question.sighting
         published = self.parts.published
         published.show(self.name, dressed(thought.page, self.around()))
         self.show_moves()
-        if self.held_by:
-            return  # Whoever drives the cluster proposes, and remembers.
-        async with self.lock:
-            await self._remember(question, thought, events)
-            await self._maybe_begin(question, thought)
+        return events
 
     async def _remember(self, question: LookQuestion, thought: Thought, events: list[HistoryEvent]) -> None:
         # What somebody decided while it was thought is newer: the next look judges that.
@@ -270,7 +300,7 @@ class ClusterKeeper:
             told = f"broker {broker} is empty, and nothing is on its way to it: it is safe to remove"
             events.append(self.event("broker-empty", told, f"broker {broker}"))
         gist = None
-        if not self._looks or thought.at_ms - self._looks[-1].at_ms >= GIST_EVERY_MS:
+        if self._gist_at_ms is None or abs(thought.at_ms - self._gist_at_ms) >= GIST_EVERY_MS:
             gist = (self.name, thought.gist)
         try:
             await self.write(StoreBatch(changed, tuple(events), memory=(self.name, thought.memory), look=gist))
@@ -278,9 +308,7 @@ class ClusterKeeper:
             self._memory = thought.memory  # Since when something holds is known to this process still.
             self.show()
             return
-        self._memory, self._safe = thought.memory, thought.safe
-        if gist is not None:
-            self._looks = (*self._looks, thought.gist)
+        self._memory, self._safe, self._grown = thought.memory, thought.safe, self._grown or gist is not None
 
     def _told_conditions(self, thought: Thought) -> list[HistoryEvent]:
         before = {each.subject: each for each in (self._memory.held if self._memory is not None else ())}
@@ -299,7 +327,7 @@ class ClusterKeeper:
 
     def _told_proposal(self, before: KeptProposal | None, now: KeptProposal) -> HistoryEvent | None:
         if before is None:
-            told = f"{now.scope}: {now.moves} replicas to copy, {now.bytes:,} bytes: {'; '.join(now.reasons)}"
+            told = f"{now.scope}: {counted(now.moves, 'replica')} to copy, {told_bytes(now.bytes)}: {'; '.join(now.reasons)}"
             return self.event("proposed", f"{now.id} proposed. {told}", now.id)
         if before.state is now.state:
             return None
@@ -343,10 +371,26 @@ class ClusterKeeper:
             await self.write(StoreBatch((starting,), (self.event("begun", f"{proposal.id} is begun", proposal.id),)))
         except StoreFailed:
             return
-        moves = [
-            MoveOrder(TopicPartition(each.topic, each.partition), each.replicas, planned_from=each.original)
-            for each in proposal.changes
-        ]
+        # A task of its own: a great plan takes long to be journalled, and looks go on meanwhile.
+        self._in_hand = starting.id
+        self._handing = asyncio.create_task(self._hand_over(driving, starting))
+
+    async def handed_over(self) -> None:
+        """Wait until what is begun is in the journal, or was refused."""
+        if self._handing is not None:
+            await self._handing
+
+    async def _hand_over(self, driving: Driving, starting: KeptProposal) -> None:
+        try:
+            await self._submit(driving, starting)
+        except Exception as error:
+            LOG.exception("%s can't be begun", starting.id)
+            await self.note(self.event("begin-unknown", f"{starting.id}: a bug of Shunter's: {error!r}", starting.id))
+        finally:
+            self._in_hand = ""
+
+    async def _submit(self, driving: Driving, proposal: KeptProposal) -> None:
+        moves = [order_of(each) for each in proposal.changes]
         if self.switch is not None:
             return  # It was thrown in this moment; what is `starting` is settled when the switch is lifted.
         try:
@@ -355,7 +399,8 @@ class ClusterKeeper:
             # Whether the journal has it is asked when the cluster is driven again.
             await self.note(self.event("begin-unknown", f"{proposal.id}: {error}", proposal.id))
             return
-        await self._settle(starting, *_taken(reply))
+        async with self.lock:
+            await self._settle(proposal, *_taken(reply))
         self._execution = driving.view()
         self.show_moves()
         if self.switch is not None:
@@ -379,7 +424,8 @@ class ClusterKeeper:
             ShunterError: the journal can't be read.
         """
         driving = self.driving
-        begun = [e for e in self.proposals.values() if e.state in (ProposalState.STARTING, ProposalState.RUNNING)]
+        states = (ProposalState.STARTING, ProposalState.RUNNING)
+        begun = [e for e in self.proposals.values() if e.state in states and e.id != self._in_hand]
         if driving is None or not begun:
             self.reconciled = driving is not None
             return
@@ -391,7 +437,7 @@ class ClusterKeeper:
         self.reconciled = True
 
     async def drive_forever(self) -> None:
-        """Drive the cluster's journal, whenever nobody else does; again after whatever ended it."""
+        """Drive the cluster's journal while no other executor does; again after whatever ended it."""
         while True:
             try:
                 async with self.parts.seat(self._noticed) as driving:
@@ -425,8 +471,8 @@ class ClusterKeeper:
         finally:
             self.driving = None
             self.reconciled = False
-            following, self._following = self._following, None
-            tasks = [running] if following is None else [running, following]
+            tasks = [task for task in (running, self._following, self._handing) if task is not None]
+            self._following = self._handing = None
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -470,10 +516,10 @@ class ClusterKeeper:
         """Keep to the kill switch, and notice the end of what runs."""
         switch = self.switch
         try:
-            if switch is not None and any(row.state in ("pending", "moving") for row in view.moves):
-                await (self.resume_what_was_paused(switch) if switch.lifted else self.pause_what_moves(switch))
-            elif switch is not None and switch.lifted:
+            if switch is not None and switch.lifted:
                 await self.resume_what_was_paused(switch)
+            elif switch is not None and any(row.state in ("pending", "moving") for row in view.moves):
+                await self.pause_what_moves(switch)
             if not view.running and any(e.state is ProposalState.RUNNING for e in self.proposals.values()):
                 async with self.lock:
                     await self.reconcile()

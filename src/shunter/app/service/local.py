@@ -73,7 +73,7 @@ async def ask_service(place: Path | ServiceServer, ask: str, **parts: Any) -> An
 
 
 def _ask_server(server: ServiceServer, ask: str, parts: Mapping[str, Any]) -> Any:
-    """The same questions over HTTP; answers have the same form."""
+    """The same questions over HTTP; answers have the same form, but a sketch has no `changes`."""
     cluster = str(parts.get("cluster", ""))
     at = f"/clusters/{quote(cluster, safe='')}" if cluster else ""
     match ask:
@@ -87,6 +87,11 @@ def _ask_server(server: ServiceServer, ask: str, parts: Mapping[str, Any]) -> An
         case "rollback-bytes":
             asked = urlencode([("partition", name) for name in parts["about"]])
             return call_service(server, "GET", f"{at}/rollback-cost?{asked}")["bytes"]
+        case "sketch":
+            body = {"about": list(parts["about"]), "value": parts["value"]}
+            view = call_service(server, "POST", f"{at}/sketch", body)
+            del view["proposal"]["changes"]  # They are empty: over HTTP a sketch comes without its partitions.
+            return view
         case "order":
             body = {name: parts[name] for name in ("about", "value", "comment")}
             return call_service(server, "POST", f"{at or '/fleet'}/{parts['kind']}", body, parts["key"])

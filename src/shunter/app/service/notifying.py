@@ -20,7 +20,7 @@ AGAIN_S = 5.0
 
 
 class Notifications:
-    """One queue for each receiver. Whoever tells never waits."""
+    """One queue for each receiver. Telling an event never waits."""
 
     def __init__(self, receivers: Sequence[Notifier], again_s: float = AGAIN_S) -> None:
         """Nothing is sent before `run`."""
@@ -71,6 +71,9 @@ class Notifications:
                 if not error.retriable or again == TRIES - 1:
                     return str(error)
                 await asyncio.sleep(self._again_s)
+            except Exception as error:
+                LOG.exception("a message could not be sent")  # The next one may be.
+                return f"a bug of Shunter's: {error!r}"
             else:
                 return ""
         return ""

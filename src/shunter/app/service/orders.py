@@ -1,8 +1,8 @@
 """Orders to the service: judged, made durable, carried out. An order that is refused has changed nothing.
 
 An order with an idempotency key is carried out once. What the store alone carries out (a vote, an intent, the switch)
-is written together with its answer. What the executor carries out is marked as begun before it is handed over; if the
-service dies between, the next one that comes with the key is told so, and nothing is done a second time.
+is written together with its answer. What the executor carries out is marked as begun before it is handed over, and its key
+goes into the journal with it; if the service dies between, whoever comes with the key again has it looked up there.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 
+from shunter.app.service.driving import Driving
 from shunter.app.service.keeping import ClusterKeeper
 from shunter.app.service.records import Records
 from shunter.core.executor.ready import CommandReply
 from shunter.core.keeper.docket import voted
 from shunter.core.keeper.intents import contradiction
+from shunter.core.wording import counted, told_bytes
 from shunter.drivers.service_store import StoreFailed
 from shunter.errors import DriverError, ShunterError
 from shunter.formats.service_records import encode_order
@@ -41,7 +45,7 @@ from shunter.model.service import (
 from shunter.views.execution import OPEN_STATES
 
 ANSWER_WITHIN_S = 10.0
-"""How long whoever gives an order waits for a cluster's executor."""
+"""How long the caller of an order waits for a cluster's executor."""
 SWITCH_WITHIN_S = 0.8
 """How long the kill switch waits to say what came of it; it goes on by itself after that."""
 
@@ -51,20 +55,26 @@ _TURNS = {
     OrderKind.RESUME: CommandKind.RESUME,
     OrderKind.ROLL_BACK: CommandKind.ROLL_BACK,
 }
-_GIVEN = {
+GIVEN = {
     OrderKind.DRAIN: IntentKind.DRAIN,
     OrderKind.DEMOTE: IntentKind.DEMOTE,
+    OrderKind.REPLACE: IntentKind.REPLACE,
+    OrderKind.ADD: IntentKind.ADD,
     OrderKind.FREEZE_TOPIC: IntentKind.FREEZE_TOPIC,
     OrderKind.FREEZE_BROKER: IntentKind.FREEZE_BROKER,
     OrderKind.SET_REPLICATION: IntentKind.REPLICATION,
 }
-_TAKEN_BACK = {
+"""Orders that give an intent."""
+TAKEN_BACK = {
     OrderKind.UNDRAIN: IntentKind.DRAIN,
     OrderKind.PROMOTE: IntentKind.DEMOTE,
+    OrderKind.UNREPLACE: IntentKind.REPLACE,
+    OrderKind.UNADD: IntentKind.ADD,
     OrderKind.UNFREEZE_TOPIC: IntentKind.FREEZE_TOPIC,
     OrderKind.UNFREEZE_BROKER: IntentKind.FREEZE_BROKER,
 }
-_BROKERS = (IntentKind.DRAIN, IntentKind.DEMOTE, IntentKind.FREEZE_BROKER)
+"""Orders that take one back; `set-replication` without a value is another."""
+_BROKERS = (IntentKind.DRAIN, IntentKind.DEMOTE, IntentKind.REPLACE, IntentKind.ADD, IntentKind.FREEZE_BROKER)
 
 
 class OrderDesk:
@@ -114,10 +124,27 @@ class OrderDesk:
         if known.order != encode_order(order):
             told = f"the idempotency key {signature.key!r} belongs to another order, {known.order}: take a new one"
             raise OrderRefused(Refusal.KEY_REUSED, told)
-        if known.done is None:
-            told = "the service ended while it carried this order out: look at what moves, and ask again with a new key"
-            raise OrderRefused(Refusal.ALREADY_DECIDED, told)
-        return known.done
+        return known.done if known.done is not None else await self._looked_up(order, signature, known)
+
+    async def _looked_up(self, order: ServiceOrder, signature: Signature, known: KeyedAnswer) -> OrderDone:
+        """What became of an order that was begun, and nobody was told: the journal has it, or it is carried out now."""
+        keeper = self._keepers[order.cluster]
+        driving = _driven(keeper)
+        try:
+            heard = await driving.heard(signature.key, known.at_ms)
+        except ShunterError as error:
+            told = f"{keeper.name}: {error}: ask again with the same key"
+            raise OrderRefused(Refusal.UNREACHABLE, told) from error
+        if heard.at_ms is None and heard.other_plan:
+            told = f"the executor never heard of this order, and has taken {heard.other_plan} on since"
+            raise OrderRefused(Refusal.ALREADY_DECIDED, f"{told}: look at what moves, and ask again with a new key")
+        if heard.at_ms is None:
+            return await self._carry_out(order, signature)
+        at = f"{datetime.fromtimestamp(heard.at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        done = OrderDone(f"the executor took this order at {at}; what came of it is in what moves")
+        answer = KeyedAnswer(signature.key, known.order, known.at_ms, done)
+        await self._write_after(keeper, StoreBatch(answer=answer))
+        return done
 
     async def _carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         kind = order.kind
@@ -132,7 +159,7 @@ class OrderDesk:
             raise OrderRefused(Refusal.STANDBY, f"this service stands by for {keeper.name}: {keeper.held_by}")
         if kind in (OrderKind.APPROVE, OrderKind.DECLINE):
             return await self._vote(keeper, order, signature)
-        if kind in _GIVEN or kind in _TAKEN_BACK:
+        if kind in GIVEN or kind in TAKEN_BACK:
             return await self._intend(keeper, order, signature)
         if kind in _TURNS or kind is OrderKind.LIMIT:
             return await self._turn(keeper, order, signature)
@@ -170,13 +197,15 @@ class OrderDesk:
 
     async def _propose(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
         """Keep a plan that a person asks for; it waits for approval as any other."""
+        made = await keeper.sketch(order.about, order.value, signature.who)
         async with keeper.lock:
-            made = await keeper.sketch(order.about, order.value, signature.who)
             same = next((e.id for e in keeper.proposals.values() if e.scope == made.scope and e.state in UNBEGUN), None)
             if same is not None:
                 told = f"{same} of the same scope waits already: approve or decline it first"
                 raise OrderRefused(Refusal.NOT_ALLOWED, told)
-            done = OrderDone(f"{made.id} is proposed: {made.moves:,} replicas to copy, {made.bytes:,} bytes", made.id)
+            done = OrderDone(
+                f"{made.id} is proposed: {counted(made.moves, 'replica')} to copy, {told_bytes(made.bytes)}", made.id
+            )
             event = keeper.event("proposed", done.text, made.id, signature.who, signature.comment)
             batch = StoreBatch((made,), (event,), answer=_answer(order, signature, event, done))
             await self._write(keeper, batch)
@@ -184,10 +213,9 @@ class OrderDesk:
 
     async def _ended(self, keeper: ClusterKeeper, name: str) -> KeptProposal:
         """A proposal that is over, so that the answer says how it ended."""
-        found = await self._records.read(lambda store: store.proposals(keeper.name, ended=True))
-        for proposal in found:
-            if proposal.id == name:
-                return proposal
+        found = await self._records.read(lambda store: store.proposal(keeper.name, name))
+        if found is not None:
+            return found
         waiting = ", ".join(sorted(each.id for each in keeper.proposals.values() if each.state in UNBEGUN))
         told = f"{keeper.name} has no proposal {name!r}; {waiting or 'none'} waits"
         raise OrderRefused(Refusal.NOT_FOUND, told)
@@ -196,10 +224,12 @@ class OrderDesk:
 
     async def _intend(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
         about = self._one(order, "a broker or a topic")
-        takes_back = order.kind in _TAKEN_BACK or (order.kind is OrderKind.SET_REPLICATION and order.value is None)
-        kind = _TAKEN_BACK.get(order.kind) or _GIVEN[order.kind]
+        takes_back = order.kind in TAKEN_BACK or (order.kind is OrderKind.SET_REPLICATION and order.value is None)
+        kind = TAKEN_BACK.get(order.kind) or GIVEN[order.kind]
         if kind in _BROKERS and not about.isdecimal():
             raise OrderRefused(Refusal.INVALID, f"{order.kind.value} {about!r}: a broker's id is wanted")
+        if order.kind is OrderKind.REPLACE and order.value is None:
+            raise OrderRefused(Refusal.INVALID, f"replace {about}: by which broker? The value is its id")
         event = keeper.event(order.kind.value, "", about, signature.who, signature.comment)
         if takes_back:
             gone, told = self._taken_back(keeper, kind, about)
@@ -220,7 +250,9 @@ class OrderDesk:
             raise OrderRefused(Refusal.NOT_ALLOWED, against)
         page = keeper.parts.published.page(keeper.name)
         known = {str(broker.id) for broker in page.brokers}
-        if intent.kind in _BROKERS and known and intent.about not in known:
+        up = {broker.id for broker in page.brokers if broker.live}
+        # A broker may be added before it joins, and another one be replaced by it.
+        if intent.kind in _BROKERS and intent.kind is not IntentKind.ADD and known and intent.about not in known:
             told = f"{keeper.name} has no broker {intent.about}; it has {', '.join(sorted(known, key=int))}"
             raise OrderRefused(Refusal.NOT_FOUND, told)
         topics = {topic.name for topic in page.topics}
@@ -233,9 +265,14 @@ class OrderDesk:
         promised = {
             IntentKind.DRAIN: f"broker {intent.about} is to hold nothing: the next look plans it",
             IntentKind.DEMOTE: f"broker {intent.about} is to lead nothing: the next look plans it",
+            IntentKind.REPLACE: f"all that broker {intent.about} holds is to go to broker {intent.value}"
+            + (": the next look plans it" if intent.value in up else ", once that one is up"),
+            IntentKind.ADD: f"broker {intent.about} is to get its share"
+            + (": the next look plans it" if intent.about in {str(each) for each in up} else ", once it is up"),
             IntentKind.FREEZE_TOPIC: f"nothing of topic {intent.about} changes from the next plan on",
             IntentKind.FREEZE_BROKER: f"nothing comes to broker {intent.about} or leaves it from the next plan on",
-            IntentKind.REPLICATION: f"topic {intent.about} is to have {intent.value} replicas: the next look plans it",
+            IntentKind.REPLICATION: f"topic {intent.about} is to have {counted(intent.value or 0, 'replica')}: "
+            + ("once it is not frozen any more" if _is_frozen(keeper, intent.about) else "the next look plans it"),
         }
         return promised[intent.kind]
 
@@ -248,22 +285,21 @@ class OrderDesk:
         in_file: dict[IntentKind, tuple[str, ...]] = {
             IntentKind.DRAIN: tuple(map(str, intents.drain)),
             IntentKind.DEMOTE: tuple(map(str, intents.demote)),
+            IntentKind.REPLACE: tuple(map(str, intents.replace)),
+            IntentKind.ADD: tuple(map(str, intents.add)),
             IntentKind.FREEZE_TOPIC: rails.frozen_topics,
             IntentKind.FREEZE_BROKER: tuple(map(str, rails.frozen_brokers)),
             IntentKind.REPLICATION: tuple(intents.replication),
         }
         if about in in_file[kind]:
-            told = f"{kind.value} of {about} stands in the policy file: take it out there, and restart the service"
+            told = f"{kind.value} of {about} stands in the policy file: take it out there"
             raise OrderRefused(Refusal.NOT_ALLOWED, told)
         raise OrderRefused(Refusal.NOT_FOUND, f"there is no {kind.value} of {about} in {keeper.name}")
 
     # ---- moves
 
     async def _turn(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
-        driving = keeper.driving
-        if driving is None:
-            why = keeper.health.journal_trouble or keeper.health.trouble or "the executor is just being started"
-            raise OrderRefused(Refusal.UNREACHABLE, f"nothing of {keeper.name} is driven from here now: {why}")
+        driving = _driven(keeper)
         command = _command(order, signature)
         if order.kind is OrderKind.RESUME and keeper.switch is not None:
             told = f"{keeper.name} is paused as a whole by {keeper.switch.who}: `resume --all` lifts that"
@@ -279,8 +315,8 @@ class OrderDesk:
         except TimeoutError:
             reply = CommandReply(True, f"{keeper.name} does not answer its executor now: this is done once it does")
         except DriverError as error:
-            told = f"{keeper.name}: {error}: look at what moves before you ask again"
-            raise OrderRefused(Refusal.UNREACHABLE, told) from error
+            again = "ask again with the same key" if signature.key else "look at what moves before you ask again"
+            raise OrderRefused(Refusal.UNREACHABLE, f"{keeper.name}: {error}: {again}") from error
         if not reply.accepted:
             await self._write_after(keeper, StoreBatch(answer_gone=signature.key))
             raise OrderRefused(Refusal.NOT_ALLOWED, reply.text)
@@ -294,10 +330,10 @@ class OrderDesk:
         return done
 
     async def _clear_throttles(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
-        """Remove throttles that nobody knows. Doing it twice does no harm, so its key needs no mark before."""
+        """Remove throttles that no journal knows. Doing it twice does no harm, so its key needs no mark before."""
         moving = [row.partition for row in keeper.parts.published.moves(keeper.name).moves if row.state in OPEN_STATES]
         if moving:
-            told = f"{len(moving)} partitions of {keeper.name} are being moved ({moving[0]}): whoever moves them may need them"
+            told = f"{counted(len(moving), f'partition of {keeper.name} is', f'partitions of {keeper.name} are')} being moved ({moving[0]}): whoever moves them may need them"
             raise OrderRefused(Refusal.NOT_ALLOWED, told)
         try:
             done = OrderDone(await keeper.parts.clear_throttles())
@@ -420,14 +456,30 @@ def _command(order: ServiceOrder, signature: Signature) -> Command:
             raise OrderRefused(
                 Refusal.INVALID, f"limit {order.value}: bytes per second, at least 1, or none to lift it"
             )
-        return Command(CommandKind.LIMIT, bytes_per_s=order.value, given_by=signature.who)
+        return Command(CommandKind.LIMIT, bytes_per_s=order.value, given_by=signature.who, key=signature.key)
     named = []
     for name in order.about:
         topic, dash, number = name.rpartition("-")
         if not topic or not dash or not number.isdecimal():
             raise OrderRefused(Refusal.INVALID, f"{order.kind.value} {name!r}: a partition is wanted, as orders-3")
         named.append(TopicPartition(topic, int(number)))
-    return Command(_TURNS[order.kind], tuple(named), given_by=signature.who)
+    return Command(_TURNS[order.kind], tuple(named), given_by=signature.who, key=signature.key)
+
+
+def _is_frozen(keeper: ClusterKeeper, topic: str) -> bool:
+    return any(fnmatchcase(topic, each) for each in keeper.policy.rails.frozen_topics)
+
+
+def _driven(keeper: ClusterKeeper) -> Driving:
+    """The cluster's executor.
+
+    Raises:
+        OrderRefused: it is not driven from here now.
+    """
+    if keeper.driving is None:
+        why = keeper.health.journal_trouble or keeper.health.trouble or "the executor is just being started"
+        raise OrderRefused(Refusal.UNREACHABLE, f"nothing of {keeper.name} is driven from here now: {why}")
+    return keeper.driving
 
 
 def _answer(order: ServiceOrder, signature: Signature, event: HistoryEvent, done: OrderDone) -> KeyedAnswer | None:

@@ -44,7 +44,7 @@ class Published:
         return replace(self._moves[name], version=self._changed_at[name])
 
     def show(self, name: str, page: KeptClusterView | None = None, moves: MovesView | None = None) -> None:
-        """Publish anew what is given; whoever waits is woken if anything of it is new."""
+        """Publish what is given; wake readers that wait for news if any of it changed."""
         changed = False
         if page is not None and page != self._pages[name]:
             self._pages[name], changed = page, True

@@ -27,7 +27,7 @@ class Records:
 
     @property
     def lost(self) -> bool:
-        """Whether nothing that was kept can be read: then nobody knows what is paused, drained or frozen."""
+        """Whether nothing that was kept can be read: then it is not known what is paused, drained or frozen."""
         return self._store is None
 
     async def write(self, batch: StoreBatch) -> None:

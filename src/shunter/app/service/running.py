@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 from shunter.app.executor import state_folder
-from shunter.app.keeper_policy import ServiceFile
 from shunter.app.service.front import Front
 from shunter.app.service.local import SOCKET, answering
+from shunter.app.service.reloading import PolicyFile
 from shunter.app.service.service import open_service, take_seat
 from shunter.drivers.local_door import open_door
+from shunter.drivers.together import run_together
 
 Doors = Callable[[Front], AbstractAsyncContextManager[None]]
 """Opens another way to the front, as HTTP."""
@@ -25,43 +27,67 @@ def default_folder() -> Path:
     return state_folder() / "service"
 
 
-async def serve_until_told(file: ServiceFile, folder: Path, say: Callable[[str], None], *doors: Doors) -> None:
+async def serve_until_told(path: Path, folder: Path, say: Callable[[str], None], *doors: Doors) -> None:
     """Serve until SIGINT or SIGTERM. What is under way then goes on in the clusters, and the next service takes it up.
+
+    Args:
+        path: The policy file. It is read again when it changes, and on SIGHUP.
+        folder: For the state.
+        say: Hears what people in front of the terminal are to know.
+        doors: Other ways to the front.
 
     Raises:
         StoreFailed, DriverError: the folder can't be used.
+        FormatError, SettingsError: the policy file can't be used.
     """
+    policy = PolicyFile(path, say)
     leave = asyncio.Event()
+    with _signals({signal.SIGINT: leave.set, signal.SIGTERM: leave.set, signal.SIGHUP: policy.ask}):
+        leaving = asyncio.create_task(leave.wait())
+        try:
+            taking = asyncio.create_task(take_seat(folder, say))
+            await asyncio.wait({taking, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not taking.done():
+                taking.cancel()
+                return
+            seat = taking.result()
+            try:
+                policy.refresh()
+                await _serve(policy, folder, say, doors, leaving)
+            finally:
+                seat.leave()
+        finally:
+            leaving.cancel()
+
+
+async def _serve(
+    policy: PolicyFile, folder: Path, say: Callable[[str], None], doors: Sequence[Doors], leaving: asyncio.Task[Any]
+) -> None:
+    """Serve until `leaving` is done."""
+    async with contextlib.AsyncExitStack() as opened:
+        service, front = await opened.enter_async_context(open_service(policy.file, folder))
+        await opened.enter_async_context(open_door(folder / SOCKET, answering(front)))
+        for door in doors:
+            await opened.enter_async_context(door(front))
+        if service.records.trouble:
+            say(service.records.trouble)
+        say(f"serves {', '.join(service.keepers)} from {folder}")
+        running = asyncio.create_task(run_together(service.run(), policy.watch(service)))
+        await asyncio.wait({running, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        failed = running.done()
+        running.cancel()
+        results = await asyncio.gather(running, return_exceptions=True)
+        if failed and isinstance(results[0], BaseException):
+            raise results[0]
+
+
+@contextlib.contextmanager
+def _signals(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
-    for name in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(name, leave.set)
-    leaving = asyncio.create_task(leave.wait())
-    seat = None
+    for name, handler in handlers.items():
+        loop.add_signal_handler(name, handler)
     try:
-        taking = asyncio.create_task(take_seat(folder, say))
-        await asyncio.wait({taking, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not taking.done():
-            taking.cancel()
-            return
-        seat = taking.result()
-        async with contextlib.AsyncExitStack() as opened:
-            service, front = await opened.enter_async_context(open_service(file, folder))
-            await opened.enter_async_context(open_door(folder / SOCKET, answering(front)))
-            for door in doors:
-                await opened.enter_async_context(door(front))
-            if service.records.trouble:
-                say(service.records.trouble)
-            say(f"serves {', '.join(service.keepers)} from {folder}")
-            running = asyncio.create_task(service.run())
-            await asyncio.wait({running, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            failed = running.done()
-            running.cancel()
-            results = await asyncio.gather(running, return_exceptions=True)
-            if failed and isinstance(results[0], BaseException):
-                raise results[0]
+        yield
     finally:
-        leaving.cancel()
-        if seat is not None:
-            seat.leave()
-        for name in (signal.SIGINT, signal.SIGTERM):
+        for name in handlers:
             loop.remove_signal_handler(name)

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shunter.app.keeper_policy import KeptCluster, ServiceFile
-from shunter.app.keeper_sighting import take_sighting
+from shunter.app.keeper_sighting import Looker
+from shunter.app.service.controllers import Controllers
 from shunter.app.service.driving import seat_of
 from shunter.app.service.front import Front
 from shunter.app.service.keeping import Clocked, ClusterKeeper, KeeperParts
@@ -22,11 +23,24 @@ from shunter.app.service.notifying import Notifications
 from shunter.app.service.orders import OrderDesk
 from shunter.app.service.published import Published
 from shunter.app.service.records import Records
+from shunter.app.service.reports import Reports
 from shunter.app.service.snapshots import snapshots_into
-from shunter.app.service.thinking import Asked, Failed, Found, LookQuestion, Thought, Wish, sketch, think, worked
+from shunter.app.service.stories import Stories, journal_of
+from shunter.app.service.thinking import (
+    Asked,
+    Failed,
+    Found,
+    LookQuestion,
+    Thought,
+    Wish,
+    answered,
+    packed,
+    worked,
+)
 from shunter.app.throttles import clear_loose_throttles
 from shunter.core.keeper.sighting import Sighting
 from shunter.drivers.clock import SystemClock
+from shunter.drivers.controller_status import ControllersPlace
 from shunter.drivers.service_store import ServiceSeat, ServiceStore, ServiceTaken, StoreDamaged, StoreFailed
 from shunter.drivers.together import run_together
 from shunter.errors import DriverError, ShunterError
@@ -38,13 +52,13 @@ from shunter.model.service import (
     ServiceOrder,
     Signature,
 )
-from shunter.views.service import FleetView, KeptProposalView, TimelineView
+from shunter.views.service import ControllersView, FleetView, KeptClusterView, KeptProposalView, TimelineView
 
 STORE = "service.sqlite"
 SEAT_EVERY_S = 1.0
 NOTHING_KNOWN = (
-    "Nobody knows what was paused, drained or frozen, so nothing is driven and no order is taken: clusters are looked at "
-    "alone. Bring the file back, or move it away and give those orders again"
+    "What was paused, drained or frozen is not known, so nothing is driven and no order is taken: clusters are only looked "
+    "at. Bring the file back, or move it away and give those orders again"
 )
 
 
@@ -59,11 +73,20 @@ class ClusterService:
         self.published = published
         self.records = records
         self.desk = OrderDesk(keepers, records)
+        self._stories = {
+            name: Stories(journal_of(each.cluster.target, self._id_of(name))) for name, each in keepers.items()
+        }
+        self._reports = {name: Reports(each.cluster, self._page_of(name)) for name, each in keepers.items()}
+        self._controllers = {name: Controllers(self._place_of(each), clock.now_ms) for name, each in keepers.items()}
+        self.policy_trouble = ""
+        """Why the policy file as it is now is not in force; "": it is."""
         self._clock = clock
         self._instance = f"{socket.gethostname()}, process {os.getpid()}"
 
     async def load(self) -> None:
         """Read what was kept. If anything of it can't be read, nothing is driven."""
+        if self.records.lost:
+            return  # The store said already why it can't be used.
         try:
             for keeper in self.keepers.values():
                 await keeper.load()
@@ -74,20 +97,38 @@ class ClusterService:
     async def run(self) -> None:
         """Look at all clusters and drive them, until cancelled."""
         keepers = self.keepers.values()
-        # Without the store nobody knows what somebody paused: what is under way is left to the clusters.
+        # Without the store it is not known what was paused: what is under way is left to the clusters.
         driving = () if self.records.lost else keepers
         await run_together(*(each.look_forever() for each in keepers), *(each.drive_forever() for each in driving))
 
+    def _id_of(self, name: str) -> Callable[[], str]:
+        return lambda: self.published.page(name).row.cluster_id
+
+    def _page_of(self, name: str) -> Callable[[], KeptClusterView]:
+        return lambda: self.published.page(name)
+
+    def _place_of(self, keeper: ClusterKeeper) -> Callable[[], ControllersPlace | None]:
+        return lambda: keeper.cluster.controllers
+
     # ---- what the front asks
+
+    def stories(self, cluster: str) -> Stories:
+        """What the journal of a cluster tells."""
+        return self._stories[cluster]
+
+    def reports(self, cluster: str) -> Reports:
+        """What the lake says of a cluster."""
+        return self._reports[cluster]
 
     def fleet(self) -> FleetView:
         """All clusters."""
         rows = tuple(self.published.page(name).row for name in self.published.names)
         switch, trouble = self.desk.fleet_switch, self.records.trouble
-        return FleetView(self.published.version, self._clock.now_ms(), self._instance, rows, switch, trouble)
+        now_ms = self._clock.now_ms()
+        return FleetView(self.published.version, now_ms, self._instance, rows, switch, trouble, self.policy_trouble)
 
     async def proposals(self, cluster: str, *, ended: bool) -> tuple[KeptProposalView, ...]:
-        """Proposals of a cluster, the latest first."""
+        """Gists of a cluster's proposals, the latest first."""
         keeper = self.keepers[cluster]
         try:
             found = await self.records.read(lambda store: store.proposals(cluster, ended=ended))
@@ -96,6 +137,17 @@ class ClusterService:
         wanted = keeper.policy.rails.approvals
         return tuple(KeptProposalView(each, wanted, _least_ms(each, keeper.cluster)) for each in found)
 
+    async def proposal(self, cluster: str, proposal: str) -> KeptProposalView | None:
+        """One proposal with the partitions that it changes."""
+        keeper = self.keepers[cluster]
+        try:
+            found = await self.records.read(lambda store: store.proposal(cluster, proposal))
+        except StoreFailed as error:
+            raise OrderRefused(Refusal.STORE, str(error)) from error
+        if found is None:
+            return None
+        return KeptProposalView(found, keeper.policy.rails.approvals, _least_ms(found, keeper.cluster))
+
     async def timeline(self, cluster: str, since_ms: int, until_ms: int | None, most: int) -> TimelineView:
         """What happened in a cluster; "": in all."""
         try:
@@ -103,6 +155,10 @@ class ClusterService:
         except StoreFailed as error:
             raise OrderRefused(Refusal.STORE, str(error)) from error
         return TimelineView(self.published.version, found[-most:], len(found) > most)
+
+    async def controllers(self, cluster: str) -> ControllersView:
+        """How Shunter's controllers of a cluster stand."""
+        return await self._controllers[cluster].view()
 
     async def sketch(self, cluster: str, about: tuple[str, ...], replicas: int | None, who: str) -> KeptProposalView:
         """Plan what a person asks for; nothing is kept."""
@@ -141,7 +197,9 @@ class Thinkers:
         Raises:
             DriverError: that process died.
         """
-        return await self._elsewhere(think, question)
+        thought = await self._elsewhere(answered, await asyncio.to_thread(packed, question))
+        assert isinstance(thought, Thought)
+        return thought
 
     async def sketch(self, wish: Wish) -> KeptProposal:
         """Plan what a person asks for, in a process of its own.
@@ -150,7 +208,9 @@ class Thinkers:
             OrderRefused: it can't be planned.
             DriverError: that process died.
         """
-        return await self._elsewhere(sketch, wish)
+        sketched = await self._elsewhere(answered, await asyncio.to_thread(packed, wish))
+        assert isinstance(sketched, KeptProposal)
+        return sketched
 
     async def _elsewhere(self, work: Callable[[Asked], Found], asked: Asked) -> Found:
         if self.pool is None:
@@ -180,8 +240,10 @@ def processes() -> Executor:
 
 
 def _looker(cluster: KeptCluster, readers: Executor) -> Callable[[], Awaitable[Sighting]]:
+    looker = Looker(cluster)
+
     async def look() -> Sighting:
-        return await asyncio.get_running_loop().run_in_executor(readers, take_sighting, cluster.target)
+        return await asyncio.get_running_loop().run_in_executor(readers, looker.look)
 
     return look
 

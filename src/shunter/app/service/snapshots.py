@@ -20,7 +20,7 @@ def snapshots_into(folder: Path | None, every_s: float, clock: Clocked) -> Calla
     async def maybe_keep(sighting: Sighting) -> None:
         nonlocal kept_ms
         now_ms = clock.now_ms()
-        if kept_ms is None or now_ms - kept_ms >= every_s * 1000:
+        if kept_ms is None or abs(now_ms - kept_ms) >= every_s * 1000:  # Clocks are set back.
             kept_ms = now_ms  # One that can't be kept is told once, and tried again when the next one is due.
             await asyncio.to_thread(keep_snapshot, sighting.inventory, folder)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 from shunter.core.keeper.docket import after_look
 from shunter.core.keeper.judgement import judge
-from shunter.core.keeper.runway import disk_runway
+from shunter.core.keeper.runway import disk_runway, gist_of
 from shunter.core.keeper.sighting import Sighting
 from shunter.core.keeper.wishes import wished
 from shunter.errors import ShunterError
@@ -17,6 +18,8 @@ from shunter.model.service import KeptProposal, LookGist, OrderRefused, Refusal
 from shunter.views.keeper_picture import SeenCluster, others_moves, page_of, safe_to_remove
 from shunter.views.service import KeptClusterView, MoveView
 
+PIECE = 2_000
+"""So many partitions are packed at a time: some 10 ms."""
 Asked = TypeVar("Asked")
 Found = TypeVar("Found")
 
@@ -34,7 +37,6 @@ class LookQuestion:
     memory: Memory | None
     kept: tuple[KeptProposal, ...]
     """Proposals that are open."""
-    looks: tuple[LookGist, ...]
     file: Mapping[str, Any]
 
 
@@ -51,7 +53,7 @@ class Thought:
     others: tuple[MoveView, ...]
     """Moves that are not ours."""
     safe: tuple[int, ...]
-    """Brokers that are drained and hold nothing."""
+    """Brokers that are drained or replaced and hold nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,29 +81,56 @@ def think(question: LookQuestion) -> Thought:
     """Judge a look, review proposals, and make the page."""
     sighting = question.sighting
     judgement = judge(sighting, question.quiet, question.memory)
-    disks = tuple(
-        (broker.id, broker.disk_total_bytes - broker.disk_usable_bytes, broker.disk_total_bytes)
-        for broker in sighting.inventory.brokers
-        if broker.disk_total_bytes and broker.disk_usable_bytes is not None
-    )
-    partitions = sighting.inventory.partitions
-    gist = LookGist(
-        sighting.at_ms,
-        disks,
-        len(partitions),
-        sum(len(each.isr) < len(each.replicas) for each in partitions),
-        tuple(each.sign.subject.condition.value for each in judgement.holding),
-    )
-    seen = SeenCluster(sighting, judgement, question.policy, disk_runway((*question.looks, gist)))
+    conditions = tuple(each.sign.subject.condition.value for each in judgement.holding)
+    seen = SeenCluster(sighting, judgement, question.policy, disk_runway(sighting))
     return Thought(
         at_ms=sighting.at_ms,
         page=page_of(seen, question.name, question.file),
         memory=judgement.memory,
-        gist=gist,
+        gist=gist_of(sighting, conditions),
         changed=after_look(question.kept, sighting, judgement, question.policy, question.name),
         others=tuple(others_moves(sighting)),
         safe=safe_to_remove(sighting, question.policy),
     )
+
+
+Question = LookQuestion | Wish
+
+
+class PackedQuestion(NamedTuple):
+    """A question on its way to another process. The partitions and log dirs of its look are in pieces of their own."""
+
+    rest: bytes
+    partitions: tuple[bytes, ...]
+    disks: tuple[bytes, ...]
+
+
+def packed(asked: Question) -> PackedQuestion:
+    """Pack a question piece by piece. While one is packed, no other thread of this process runs: no kill switch either."""
+    taken = asked.sighting.inventory
+    pieces = [taken.partitions[at : at + PIECE] for at in range(0, len(taken.partitions), PIECE)]
+    bare = replace(asked.sighting, inventory=taken._replace(partitions=(), disks=()))
+    return PackedQuestion(
+        pickle.dumps(replace(asked, sighting=bare)),
+        tuple(map(pickle.dumps, pieces)),
+        tuple(map(pickle.dumps, taken.disks)),
+    )
+
+
+def unpacked(given: PackedQuestion) -> Question:
+    """Unpack it, in the other process."""
+    asked: Question = pickle.loads(given.rest)  # noqa: S301 - from our own other process
+    partitions = tuple(each for piece in given.partitions for each in pickle.loads(piece))  # noqa: S301 - as above
+    disks = tuple(map(pickle.loads, given.disks))
+    bare = asked.sighting
+    whole = replace(bare, inventory=bare.inventory._replace(partitions=partitions, disks=disks))
+    return replace(asked, sighting=whole)
+
+
+def answered(given: PackedQuestion) -> Thought | KeptProposal:
+    """Answer a question that came packed."""
+    asked = unpacked(given)
+    return think(asked) if isinstance(asked, LookQuestion) else sketch(asked)
 
 
 class Failed(NamedTuple):

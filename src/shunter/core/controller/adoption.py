@@ -64,7 +64,7 @@ class Adoption:
             self.reconcile(draft, tp)
 
     def on_committed(self, draft: Draft) -> None:
-        """What a durable draft has reconciled is reconciled."""
+        """A draft is durable: the partitions that it reconciled need not be reconciled again."""
         self.unreconciled -= draft.reconciled
 
     def reconcile(self, draft: Draft, tp: TopicPartition) -> None:
@@ -73,9 +73,9 @@ class Adoption:
         record = draft.reassignment(tp)
         left_out = draft.state.left_out
         if tp.topic in left_out.topics or tp in left_out.moves:
-            return  # It is there, and nobody knows what it says: neither closed nor begun anew.
+            return  # The topic or the record exists and can't be read: its move is neither closed nor begun anew.
         if partition is None or tp.topic in draft.state.deleting:
-            # What moves a topic that is being deleted is over, whoever began it; its record may stay (Deletions).
+            # A move of a topic that is being deleted is over, whoever began it. Its record may stay (Deletions).
             if record is not None and not (partition and dropped_before(record, partition.assignment)):
                 self.moves.end(draft, tp, record)
             self.moves.forget_legacy(draft, {tp})
@@ -126,7 +126,7 @@ class Adoption:
             draft.notices.append(Notice("record-closed", str(tp), told))
         partition = draft.partition(tp)
         if decided.row is Row.START_LEGACY and draft.state.cancel is not None:
-            return  # What came before the cancel znode goes with it, what came after waits.
+            return  # An entry from before the cancel znode is dropped with it; one from after it waits.
         if partition is None or decided.row is Row.IDLE or decided.target is None or decided.original is None:
             if record is not None:
                 self.moves.end(draft, tp, record)

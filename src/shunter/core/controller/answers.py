@@ -1,4 +1,4 @@
-"""Errors in brokers' answers, and what follows from each: one table, and who has to be told again, and when.
+"""Errors in brokers' answers: one table says what follows from each, and which brokers are told again, and when.
 
 Source: Apache 3.9, `KafkaApis.handleLeaderAndIsrRequest`, `handleStopReplicaRequest`, `handleUpdateMetadataRequest` and
 `ReplicaManager.becomeLeaderOrFollower`, `stopReplicas`. Apache's controller logs most of them and does nothing.
@@ -16,13 +16,14 @@ from shunter.core.controller.events import RequestAnswered
 from shunter.core.controller.outbox import Outbox
 from shunter.core.controller.ready import Request
 from shunter.core.controller.state import ControllerState
+from shunter.core.wording import counted
 from shunter.errors import ErrorCode
 from shunter.model.notice import Notice
 from shunter.model.partition import BrokerId, TopicPartition
 
 AGAIN_MS = 1_000
 AGAIN_AT_MOST_MS = 60_000
-"""A broker that refused is told again after the one, and later each time, up to the other."""
+"""A broker that refused is told again after `AGAIN_MS`, then after twice as long each time, up to `AGAIN_AT_MOST_MS`."""
 
 
 class Consequence(Enum):
@@ -47,7 +48,8 @@ OF_REPLICAS: Final[Mapping[ErrorCode, Consequence]] = {
 }
 """Errors of one partition of a LeaderAndIsr; any other is `TELL_AGAIN`, for that partition.
 
-Of a StopReplica every error of a partition means the same: a deletion is owed (`Deletions`), a mere stop is left at that.
+In the answer to a StopReplica all errors of partitions mean the same: a deletion becomes owed (`Deletions`), a stop
+without deletion is not repeated.
 """
 
 
@@ -63,14 +65,14 @@ def of_replica(error: ErrorCode) -> Consequence:
 
 @dataclass(slots=True)
 class RefusingBroker:
-    """A broker that refused something. `partitions` None: everything. `due_ms` None: told again, not answered yet."""
+    """A broker that refused something. `partitions` None: a whole request. `due_ms` None: told again, no answer yet."""
 
     error: ErrorCode
     partitions: set[TopicPartition] | None
     due_ms: int | None
     failures: int = 1
     last_request: int = 0
-    """The last of the requests that told it again: once that is answered well, all is."""
+    """The last of the requests that told it again: once that is accepted, the broker refuses nothing any more."""
 
 
 @dataclass(slots=True)
@@ -83,7 +85,7 @@ class Answers:
     accepted: set[BrokerId] = field(default_factory=set[BrokerId])
     """Brokers that have accepted something from us in this term."""
     resigns: str = ""
-    """Why we can't go on; empty where we can."""
+    """Why this controller has to resign; empty: it does not."""
 
     def on_answered(self, event: RequestAnswered, *, stop: bool, now_ms: int) -> list[Notice]:
         """Look at an answer to a request that was waited for; `stop`: it was a StopReplica."""
@@ -109,13 +111,13 @@ class Answers:
         return {tp: error for tp, error in errors if of_replica(error) is Consequence.TELL_AGAIN}
 
     def due(self, now_ms: int) -> bool:
-        """Whether somebody has to be told again now."""
+        """Whether a broker has to be told again now."""
         moment = self.due_ms
         return moment is not None and moment <= now_ms
 
     @property
     def due_ms(self) -> int | None:
-        """When somebody has to be told again."""
+        """When the next broker has to be told again; None: none."""
         return min((each.due_ms for each in self.refusals.values() if each.due_ms is not None), default=None)
 
     def take_due(self, now_ms: int) -> tuple[tuple[BrokerId, ...], list[Request]]:
@@ -143,7 +145,7 @@ class Answers:
             if refusal.last_request == 1 << 62:
                 refusal.last_request = last
                 if not self.outbox.unanswered.get(broker):
-                    del self.refusals[broker]  # Nothing of it is the broker's any more.
+                    del self.refusals[broker]  # The broker hosts nothing of it any more, so nothing was sent.
 
     def forget(self, brokers: Iterable[BrokerId]) -> None:
         """These brokers died or were restarted: they are told everything when they come."""
@@ -176,12 +178,12 @@ class Answers:
             if error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
                 told += ". Our address or principal needs ClusterAction on the cluster (super.users, or an ACL)"
         else:
-            told = f"it refuses {len(partitions)} replicas, {min(partitions)} for one, with {error.name}; they are sent again"
+            told = f"it refuses {counted(len(partitions), 'replica')}, {min(partitions)} for one, with {error.name}; it is asked again"
         return Notice("control-refused", f"broker {broker}", told)
 
     def _stops_failed(self, event: RequestAnswered) -> list[Notice]:
         tp, error = min(event.partition_errors.items())
-        told = f"it did not stop {len(event.partition_errors)} replicas, {tp} for one ({error.name})"
+        told = f"it did not stop {counted(len(event.partition_errors), 'replica')}, {tp} for one ({error.name})"
         return [Notice("stop-refused", f"broker {event.broker}", told)]
 
     def _went_well(self, event: RequestAnswered) -> list[Notice]:
@@ -192,7 +194,7 @@ class Answers:
         return [Notice("control-accepted", f"broker {event.broker}", "it takes our requests again")]
 
     def _maybe_resign(self) -> None:
-        """Where every live broker says that we may not control it, another controller may."""
+        """Resign if every live broker says that we may not control it: another controller may have the right."""
         others = self.outbox.others()
         if self.accepted or not others:
             return

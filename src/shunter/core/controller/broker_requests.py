@@ -52,7 +52,7 @@ class BrokerRequests:
 
         def decide(draft: Draft, index: int) -> LeaderAndIsr | ErrorCode:
             if self._another(event.broker, event.broker_epoch):
-                return ErrorCode.STALE_BROKER_EPOCH  # It has died, or come back, while its request waited.
+                return ErrorCode.STALE_BROKER_EPOCH  # The broker died, or was restarted, while its request waited.
             result = decide_isr(draft, event.broker, event.proposals[index])
             if isinstance(result, LeaderAndIsr):
                 self.reviews.review(draft, event.proposals[index].tp, parts=LOOKS[Reason.ISR_ALTERED].parts)
@@ -69,12 +69,12 @@ class BrokerRequests:
         return partition.leadership
 
     def _stale(self, broker: BrokerId, epoch: int) -> bool:
-        """Whether a controlled shutdown is obsolete; -1 passes, from brokers that know no epoch (KIP-380)."""
+        """Whether a controlled shutdown is obsolete. Epoch -1 passes: such brokers know no epoch (KIP-380)."""
         known = self.state.brokers.get(broker)
         return known is None or (epoch >= 0 and epoch < known.epoch)
 
     def _another(self, broker: BrokerId, epoch: int) -> bool:
-        """Whether a request is from another broker epoch than the one that is registered, as we know it.
+        """Whether a request is from another broker epoch than the one that we know as registered.
 
         A newer epoch is refused too: what we know of that broker's replicas is from before its restart. It asks again.
         """
@@ -137,7 +137,7 @@ def _only_the_error(_: BrokerId, error: ErrorCode, __: str) -> ErrorCode:
 
 
 def _still_leads(_: TopicPartition, __: ErrorCode, ___: str) -> bool:
-    """What can't be decided or written leaves the leadership where it is, and the broker asks again."""
+    """A replica that can't be relieved now: its broker still leads, and asks again."""
     return True
 
 

@@ -1,6 +1,8 @@
-"""Apply: the only place where the controller's state changes, by replaying what was written or read.
+"""Apply: replays into the state what was written, and what was read about topics and partitions.
 
-Every function returns what changed, so that the requests to brokers follow from the difference alone.
+Nothing else changes topics, partitions and moves. Other facts are taken in where they arrive: who is live (`liveness`),
+configuration (`intake`), znodes that ask for moves (`znode_protocols`), deletions (`deletions`). The functions return
+what changed, so that the requests to brokers follow from the difference alone.
 """
 
 from __future__ import annotations
@@ -11,7 +13,14 @@ from dataclasses import dataclass, field
 from shunter.core.controller.ourselves import live_brokers
 from shunter.core.controller.state import ControllerState, TopicState
 from shunter.core.reassignment.situation import Waiting
-from shunter.model.partition import BrokerId, LeaderAndIsr, PartitionState, Replicas, TopicPartition
+from shunter.model.partition import (
+    EPOCH_DURING_DELETE,
+    BrokerId,
+    LeaderAndIsr,
+    PartitionState,
+    Replicas,
+    TopicPartition,
+)
 from shunter.model.records import (
     CheckTopic,
     CloseOwedDeletion,
@@ -45,14 +54,14 @@ class Changes:
     led: dict[TopicPartition, Replicas] = field(default_factory=dict[TopicPartition, Replicas])
     """Leader, epoch or replicas changed: replicas before the change (() for a new partition)."""
     first: set[TopicPartition] = field(default_factory=set[TopicPartition])
-    """They got their first leader and ISR by a write of ours: no broker has a log of them yet."""
+    """Partitions that got their first leader and ISR by a write of ours: no broker has a log of them yet."""
     isr: set[TopicPartition] = field(default_factory=set[TopicPartition])
     """Only the ISR changed: metadata for all, nothing for the replicas."""
     deleted: list[TopicPartition] = field(default_factory=list[TopicPartition])
     urgent: bool = False
     """Some partition's leader changed: clients can't go on before they hear of it."""
     mended: list[TopicPartition] = field(default_factory=list[TopicPartition])
-    """They could not be read, and can now."""
+    """Partitions that could not be read, and can be now."""
 
     def add(self, other: Changes) -> None:
         """Take in what a later apply changed."""
@@ -66,7 +75,7 @@ class Changes:
 
 
 def apply_snapshot(state: ControllerState, snapshot: ClusterSnapshot) -> None:
-    """Fill an empty state with all that was read but the topics, which `take_in` takes one by one."""
+    """Fill an empty state with all that was read, except the topics: `take_in` takes those one by one."""
     state.cluster_id = snapshot.cluster_id
     state.brokers = live_brokers(state, snapshot.brokers)
     state.shutting_down.clear()
@@ -90,7 +99,7 @@ def apply_snapshot(state: ControllerState, snapshot: ClusterSnapshot) -> None:
 
 
 def take_in(state: ControllerState, read: TopicSnapshot) -> TopicState:
-    """Take in a topic that nothing is known of yet."""
+    """Take in a topic that the state does not have yet."""
     topic, states = read.topic, read.states
     name = topic.name
     assignments = topic.assignments
@@ -102,6 +111,27 @@ def take_in(state: ControllerState, read: TopicSnapshot) -> TopicState:
         state.topic_names[topic.topic_id] = name
     state.unreadable.update(TopicPartition(name, number) for number in read.unreadable)
     return known
+
+
+def tell_older_debts_apart(state: ControllerState) -> None:
+    """Mark debts that are of older topics than those which have their names now.
+
+    They are marked when their topic goes, unless their znode can't be read then, or others remove the topic. Leader epochs
+    of one topic only grow: a debt from a later one than its partition has is of another topic.
+    """
+    for broker, owed in state.owed_deletions.items():
+        told = tuple(
+            (tp, EPOCH_DURING_DELETE if _is_past(state, tp, epoch) else epoch) for tp, epoch in owed.partitions
+        )
+        if told != owed.partitions:
+            state.owed_deletions[broker] = owed._replace(partitions=told)
+
+
+def _is_past(state: ControllerState, tp: TopicPartition, leader_epoch: int) -> bool:
+    if tp.topic in state.left_out.topics or tp in state.unreadable:
+        return False
+    partition = state.partition(tp)
+    return partition is None or partition.leadership is None or leader_epoch > partition.leadership.leader_epoch
 
 
 def _note_impossible(state: ControllerState, topic: Topic) -> None:
@@ -166,7 +196,7 @@ def apply_topic_gone(state: ControllerState, name: str) -> Changes:
 
 
 def apply_topics_unreadable(state: ControllerState, names: Iterable[str]) -> None:
-    """Leave out topics that were made and can't be read; of those that could be read once, what is known stays."""
+    """Leave out new topics that can't be read. A topic that could be read once stays as it was then."""
     unknown = frozenset(names) - state.topics.keys()
     state.left_out = state.left_out._replace(topics=state.left_out.topics | unknown)
 

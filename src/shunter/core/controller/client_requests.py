@@ -1,6 +1,6 @@
-"""Requests of clients about topics and leaders: elections, and topics that are to be made, to grow or to go.
+"""Requests of clients about leaders and topics: elections, and topics to create, to extend or to delete.
 
-Reassignments are `submissions`.
+Reassignments are in `submissions`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from shunter.model.records import DeleteQueueEntry, PutTopic, Record
 from shunter.model.settings import ControllerSettings
 
 JUDGED_AT_ONCE = 1_000
-"""Topics, and partitions of them, that are judged outside the queue at the most."""
+"""How many topics, and how many partitions of them, are judged outside the queue at the most."""
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class ClientRequests:
         return self._refused_at_once(task, event.reply_to, placed)
 
     def on_partitions_submitted(self, event: PartitionsSubmitted) -> list[Answer]:
-        """CreatePartitions: answered likewise."""
+        """CreatePartitions: answered as CreateTopics is."""
 
         def decide(draft: Draft, name: str) -> TopicResult:
             total, asked = event.topics[name]
@@ -104,8 +104,8 @@ class ClientRequests:
     def _refused_at_once(self, task: Task, reply_to: ReplyToken, size: int) -> list[Answer]:
         """Queue a task about topics, or reply to it at once, if it would be refused as a whole and others wait.
 
-        Who asks for what can't be need not wait while somebody else's topic of 20,000 partitions is made; Apache judges
-        requests outside its queue. What is great to judge waits all the same.
+        A caller whose request has to be refused need not wait while a topic of 20,000 partitions is made; Apache judges
+        requests outside its queue, too. A request that is costly to judge waits all the same.
         """
         if self.queue.queues[Priority.NORMAL] and 0 < len(task.items) <= JUDGED_AT_ONCE and size <= JUDGED_AT_ONCE:
             scratch = Draft(self.state, 0)
@@ -122,7 +122,7 @@ class ClientRequests:
         return [(reply_to, reply)] if validate_only else self.topic_replies.when_led((reply_to, reply))
 
     def on_topic_deletions_submitted(self, event: TopicDeletionsSubmitted) -> list[Answer]:
-        """DeleteTopics: answered when the deletion can't be forgotten any more, and brokers have forgotten the topic."""
+        """DeleteTopics: answered when the deletion is durable and brokers have forgotten the topic."""
 
         def decide(draft: Draft, name: str) -> TopicResult:
             return topics.mark_for_deletion(draft, self.settings, name)

@@ -1,4 +1,4 @@
-"""Replicas and topics that have to go: asked for, acknowledged, owed by dead brokers, and closed."""
+"""Deletions of replicas and topics: asked for, acknowledged, owed by dead brokers, and closed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from shunter.core.controller.review import Reason, Reviews
 from shunter.core.controller.state import ControllerState
 from shunter.core.controller.tasks import Priority, Task, TaskQueue
 from shunter.errors import ErrorCode
+from shunter.model.notice import Notice
 from shunter.model.partition import EPOCH_DURING_DELETE, BrokerId, PartitionState, Replicas, TopicPartition
 from shunter.model.records import DeleteQueueEntry, DeleteTopic, PutOwedDeletion, Record
 
 BEGUN_AT_ONCE = 2_000
-"""Partitions of topics that are to go, of which brokers are told in one turn: some 15 ms of work."""
+"""How many partitions of deleted topics brokers are told of in one turn: some 15 ms of work."""
 
 
 @dataclass(slots=True)
@@ -35,11 +36,11 @@ class Deletions:
     remaining: dict[str, set[tuple[TopicPartition, BrokerId]]] = field(
         default_factory=dict[str, set[tuple[TopicPartition, BrokerId]]]
     )
-    """By topic that is being deleted: replicas whose deletion no broker has acknowledged, those on dead brokers included."""
+    """Replicas whose deletion is not acknowledged, those on dead brokers included; by the topic that is being deleted."""
     untold: list[tuple[TopicPartition, PartitionState]] = field(
         default_factory=list[tuple[TopicPartition, PartitionState]]
     )
-    """Partitions of topics that are to go, whose brokers were not told yet."""
+    """Partitions of topics that are being deleted, whose brokers were not told yet."""
     untold_topics: list[str] = field(default_factory=list[str])
     """The topics of these partitions; some may have no replica at all."""
 
@@ -48,7 +49,8 @@ class Deletions:
     def begin(self, names: Iterable[str], now_ms: int) -> list[Request]:
         """Delete topics: their moves end, clients are told, replicas are deleted, dead brokers are waited for.
 
-        Of many partitions the first are told of at once, and the others by `go_on`, before anything else is taken in.
+        Brokers are told of the first `BEGUN_AT_ONCE` partitions at once. `go_on` tells them of the others, before
+        anything else is taken in.
         """
         fresh = [name for name in sorted(set(names) - set(self.remaining)) if name in self.state.topics]
         for name in fresh:
@@ -62,11 +64,11 @@ class Deletions:
 
     @property
     def under_way(self) -> bool:
-        """Whether brokers still have to be told of partitions of topics that are to go."""
+        """Whether brokers still have to be told of partitions of topics that are being deleted."""
         return bool(self.untold)
 
     def go_on(self, now_ms: int) -> list[Request]:
-        """Tell brokers of some more partitions that have to go."""
+        """Tell brokers of some more partitions that are being deleted."""
         some, self.untold = self.untold[:BEGUN_AT_ONCE], self.untold[BEGUN_AT_ONCE:]
         stop = {tp: self._holders(tp, partition) for tp, partition in some}
         for tp, holders in stop.items():
@@ -83,8 +85,8 @@ class Deletions:
     def extend(self, placed: Mapping[TopicPartition, Replicas], now_ms: int) -> list[Request]:
         """Replicas were placed after a topic's deletion had begun: by a write that was under way, or by somebody else.
 
-        The brokers may never have been told of the topic; but one that owed an older replica of that partition holds it
-        still, even if the same write struck that debt off.
+        These brokers may never have been told of the topic. They are asked all the same: a broker that owed the deletion
+        of an older replica of that partition still holds that one, even if the same write struck the debt off.
         """
         stop: dict[TopicPartition, set[BrokerId]] = {}
         for tp, before in placed.items():
@@ -98,7 +100,7 @@ class Deletions:
         return self.outbox.stop_replicas(stop, now_ms, delete=True)
 
     def on_marked(self, names: Iterable[str], now_ms: int) -> list[Request]:
-        """The deletion queue names topics: delete those that there are, and strike the others off it."""
+        """The deletion queue names topics: delete those that exist, and remove the others from the queue."""
         marked = set(names)
         left_out = self.state.left_out
         self.state.left_out = left_out._replace(deleting=left_out.deleting | marked & left_out.topics)
@@ -108,24 +110,27 @@ class Deletions:
     def strike_off(self, names: Iterable[str]) -> None:
         """Remove entries of the deletion queue that name no topic, as Apache does.
 
-        One that stayed would delete whatever has that name at the next failover, unasked.
+        An entry that stayed would, at the next failover, delete a topic that somebody made with that name since.
         """
         stray = sorted(set(names) - self.state.topics.keys() - self.state.left_out.topics)
         if stray:
             self.queue.add(Task(Priority.CLEANUP, stray, _strike_off))
 
     def _holders(self, tp: TopicPartition, partition: PartitionState) -> set[BrokerId]:
-        """Brokers that hold a replica: the assigned ones, and live ones that a move dropped and that may not know it.
+        """Brokers that hold a replica: assigned ones, and live ones that a move dropped and that may not have heard of it.
 
-        No controller has one, whoever placed it there.
+        If the record of the move can't be read, that may be any broker. A controller holds none, even if somebody placed
+        one there.
         """
+        if tp in self.state.left_out.moves:
+            return {*partition.assignment.replicas, *self.state.brokers} - self.state.controllers
         move = self.state.reassignments.get(tp)
         dropped = dropped_before(move, partition.assignment) if move is not None else ()
         live = (broker for broker in dropped if broker in self.state.brokers)
         return {*partition.assignment.replicas, *live} - self.state.controllers
 
     def close_moves(self, name: str) -> None:
-        """A topic goes, and with it whatever moved its partitions."""
+        """A topic is being deleted: mark its moves, which end with it."""
         self.reviews.mark(Reason.TOPIC_GOES, [tp for tp in self.state.reassignments if tp.topic == name])
 
     def _queue_deletion(self, name: str) -> None:
@@ -136,12 +141,12 @@ class Deletions:
         if topic is not None and name in self.state.deleting and not self.remaining.get(name):
             record = DeleteTopic(name, tuple(sorted(topic.partitions)))
             if record in draft.other_records:
-                return  # Replicas came and went after the last of the others had gone.
+                return  # It was queued twice: a replica was placed and deleted again after the last one had gone.
             draft.other_records.append(record)
             draft.owed_replicas_of(name).clear()
             self._owe_for_good(draft, name)
             self._owe_dropped(draft, name)
-            # A move that was being written when the deletion began was none of those that were closed for it.
+            # A move that was being written when the deletion began was not among those that were closed for it.
             draft.ended = True
             self.moves.forget_legacy(draft, {TopicPartition(name, number) for number in topic.partitions})
 
@@ -153,23 +158,36 @@ class Deletions:
                     draft.owe(broker, tp, EPOCH_DURING_DELETE)
 
     def _owe_dropped(self, draft: Draft, name: str) -> None:
-        """The records of a topic's moves go with it: what they say of replicas that nobody could delete yet is owed."""
+        """A topic's moves lose their records with it: the replicas that only these records still name are owed."""
+        for tp in sorted(each for each in self.state.left_out.moves if each.topic == name):
+            told = "the record of its move can't be read: a broker that is dead now may keep a replica of it"
+            draft.notices.append(Notice("not-owed", str(tp), told))
         for tp, move in self.state.reassignments.items():
             partition = self.state.partition(tp) if tp.topic == name else None
             for broker in dropped_before(move, partition.assignment) if partition is not None else ():
                 if broker not in self.state.brokers or (broker, tp) in self.moves.refused:
                     draft.owe(broker, tp, EPOCH_DURING_DELETE)
 
-    def clear_the_way(self, came: Iterable[BrokerId], now_ms: int) -> list[Request]:
-        """Have brokers delete what is left of topics that are gone, before they are told of others of the same names.
+    def clear_the_way(
+        self, came: Iterable[BrokerId], now_ms: int, topics: frozenset[str] | None = None
+    ) -> list[Request]:
+        """Have brokers delete replicas of deleted topics before they are told of new topics of the same names.
 
-        They would refuse the new topic's, whose id is another. A replica in sync has nothing of an older topic left.
+        A broker that still has the older replica refuses the new one, because the topic id differs. A replica that is in
+        sync has deleted every older log of this topic.
+
+        Args:
+            came: Brokers that are about to be told of new topics, for the first time: these requests would delete
+                replicas of new topics, too.
+            now_ms: The time.
+            topics: Of these alone; None: of all.
         """
         stop: dict[TopicPartition, set[BrokerId]] = {}
         for broker in came:
             owed = self.state.owed_deletions.get(broker)
             for tp, epoch in owed.partitions if owed is not None else ():
-                if epoch == EPOCH_DURING_DELETE and self._placed_anew(tp, broker):
+                due = epoch == EPOCH_DURING_DELETE and (topics is None or tp.topic in topics)
+                if due and self._placed_anew(tp, broker):
                     stop.setdefault(tp, set()).add(broker)
         return self.outbox.stop_replicas(stop, now_ms, delete=True, older=stop)
 
@@ -180,7 +198,7 @@ class Deletions:
         return partition.leadership is None or broker not in partition.leadership.isr
 
     def forget(self, deleted: list[TopicPartition]) -> None:
-        """These partitions exist no more."""
+        """Forget what was noted about partitions that do not exist any more."""
         for name in sorted({tp.topic for tp in deleted}):
             if name not in self.state.deleting:  # Gone; or made anew by somebody, which is another topic.
                 self.remaining.pop(name, None)
@@ -199,6 +217,7 @@ class Deletions:
             self._refused(event.broker, list(asked))
             return
         gone = tuple(tp for tp in asked if tp not in event.partition_errors)
+        self.moves.refused.difference_update((event.broker, tp) for tp in gone)
         failed = [tp for tp in asked if tp in event.partition_errors]
         self._note_deleted(event.broker, gone)
         self.reviews.mark(Reason.DELETED, self.moves.note_deleted(event.broker, gone))
@@ -212,8 +231,11 @@ class Deletions:
             self._refused(event.broker, failed)
 
     def _refused(self, broker: BrokerId, partitions: list[TopicPartition]) -> None:
-        self.moves.refused.update((broker, tp) for tp in partitions)
-        self.on_brokers_lost({broker: partitions})
+        # A replica that came back and was dropped again meanwhile: the answer to the second request counts.
+        pending = {tp for (_, asked), later in self.outbox.deletions.items() if asked == broker for tp in later}
+        refused = [tp for tp in partitions if tp not in pending]
+        self.moves.refused.update((broker, tp) for tp in refused)
+        self.on_brokers_lost({broker: refused})
 
     def _note_deleted(self, broker: BrokerId, gone: tuple[TopicPartition, ...]) -> None:
         for tp in gone:
@@ -224,7 +246,10 @@ class Deletions:
                     self._queue_deletion(tp.topic)
 
     def on_brokers_lost(self, lost: dict[BrokerId, list[TopicPartition]]) -> None:
-        """Brokers died (or failed) before they acknowledged deletions: moves' are owed durably, topics' wait."""
+        """Brokers died (or failed) before they acknowledged deletions.
+
+        A move's deletion becomes a durable debt; a topic's deletion waits for the broker.
+        """
         for broker in sorted(lost):
             over = [(tp, broker) for tp in lost[broker] if not self._waited_for(broker, tp)]
             for tp, _ in over:
@@ -269,13 +294,13 @@ class Deletions:
                         self.remaining[tp.topic].add((tp, broker))
                 elif broker not in self.state.brokers and not self._owes(broker, tp):
                     dead.append((tp, broker))
-        # These brokers may have died before they heard of the drop, and our predecessor before it noted the debt.
+        # These brokers may have died before they heard of the drop, and the former controller before it noted the debt.
         self.reviews.mark(Reason.NOT_DELETED, dead)
         requests += self.outbox.stop_replicas(left_over, now_ms, delete=True, older=left_over)
         return requests + self.outbox.stop_replicas(stop, now_ms, delete=True, older=older)
 
     def ask_who_is_back(self, records: Iterable[Record], now_ms: int) -> list[Request]:
-        """Ask brokers that came back while what they owe was being written down: their return was seen before it."""
+        """Ask brokers that came back while their debt was being written: `resume` looked before the debt was there."""
         stop: dict[TopicPartition, set[BrokerId]] = {}
         left_over: dict[TopicPartition, set[BrokerId]] = {}
         asked = {(broker, tp) for (_, broker), partitions in self.outbox.deletions.items() for tp in partitions}
@@ -307,12 +332,12 @@ class Deletions:
     ) -> None:
         """Ask for an owed deletion, unless the replica is assigned again by now.
 
-        What is left of an older topic goes into `left_over`: its leader epochs are not those of the topic that has its
-        name now. Where it lies in that one's way, `clear_the_way` asks.
+        A replica of an older topic goes into `left_over`: its leader epochs are not those of the topic that has the name
+        now. If the broker is to host that topic too, `clear_the_way` asks instead.
         """
         partition = self.state.partition(tp)
         if tp.topic in self.state.left_out.topics:
-            return  # It may be assigned there by now, and nobody can tell: asked for when the topic can be read again.
+            return  # The replica may be assigned there by now. It is asked for when the topic's znode can be read again.
         if epoch == EPOCH_DURING_DELETE and self._placed_anew(tp, broker):
             return
         if partition is not None and broker in partition.assignment.replicas:

@@ -1,4 +1,4 @@
-"""Brokers that asked for their leave, and are told that they may go when the others know their new leaders.
+"""Controlled shutdowns: a broker is told that it may stop once the other brokers know their new leaders.
 
 Source: the controller redesign, third problem ("state change propagation and controlled shutdown approval out of
 order"). Apache approves as soon as the requests to the others are queued. See docs/decisions/0031-leave.md.
@@ -16,7 +16,7 @@ from shunter.model.partition import BrokerId
 
 @dataclass(slots=True)
 class Departure:
-    """A leave that is granted in ZooKeeper. `last_request` is what `others` have to have answered; 0: not known yet."""
+    """A shutdown that is granted in ZooKeeper. `others` have to answer up to `last_request`; 0: not known yet."""
 
     reply_to: ReplyToken
     reply: ControlledShutdownReply
@@ -33,18 +33,18 @@ class Departures:
     waiting: list[Departure] = field(default_factory=list[Departure])
 
     def decided(self, reply_to: ReplyToken, reply: ControlledShutdownReply, others: frozenset[BrokerId]) -> None:
-        """New leaders are durable; the requests that tell of them are the next that are handed out."""
+        """New leaders are durable. The requests that announce them are the next that are handed out."""
         self.waiting.append(Departure(reply_to, reply, others))
 
     def handed_out(self, now_ms: int) -> None:
-        """The requests that follow from the last batch were handed out: they are what has to be answered."""
+        """The requests that follow from the last batch were handed out: these have to be answered."""
         for each in self.waiting:
             if not each.last_request:
                 each.last_request = self.outbox.next_request_id - 1
                 each.deadline_ms = now_ms + self.outbox.settings.slow_broker_ms
 
     def settled(self, now_ms: int) -> list[tuple[ReplyToken, Reply]]:
-        """Replies that wait for nobody any more: acknowledged, or by brokers that are gone, out of reach or slow."""
+        """Replies that need not wait any more: all others acknowledged, or are gone, unreachable or slow."""
         if not self.waiting:
             return []
         done = [each for each in self.waiting if self._is_over(each, now_ms)]
@@ -53,7 +53,7 @@ class Departures:
 
     @property
     def due_ms(self) -> int | None:
-        """When the next one is over, whoever is silent."""
+        """When the next reply is given, even if brokers stay silent; None: none waits."""
         return min((each.deadline_ms for each in self.waiting if each.last_request), default=None)
 
     def _is_over(self, departure: Departure, now_ms: int) -> bool:

@@ -36,7 +36,6 @@ from shunter.model.weights import (
     BATCH_FULL,
     DECISION_AT_MOST,
     entry_weight,
-    highest_replica,
     leadership_weight,
     move_weight,
     record_weight,
@@ -54,8 +53,7 @@ SPARE_ZNODES = 900
 
 def known_topic_weight(topic: TopicState) -> int:
     """How much a topic's znode weighs as it is."""
-    assignments = {number: partition.assignment for number, partition in topic.partitions.items()}
-    return topic_weight(topic.name, assignments, highest_replica(assignments))
+    return topic_weight(topic.name, {number: partition.assignment for number, partition in topic.partitions.items()})
 
 
 def serving_brokers(state: ControllerState) -> frozenset[BrokerId]:
@@ -97,8 +95,9 @@ class Draft:
     requests: dict[str, dict[TopicPartition, Replicas]] = field(
         default_factory=dict[str, dict[TopicPartition, Replicas]]
     )
-    """What requests of the queue shall still name, by name; empty deletes."""
+    """What a request znode shall still name, by znode; empty deletes it."""
     show_originals: bool = False
+    """Whether the legacy znode is written with each entry's `original_replicas`."""
     ended: bool = False
     """Some move ends with this draft, or began and ended within it: others may begin."""
     other_records: list[Record] = field(default_factory=list[Record])
@@ -122,7 +121,7 @@ class Draft:
     rulings: dict[TopicPartition, tuple[PartitionState | None, tuple[Ruling, ...]]] = field(
         default_factory=dict[TopicPartition, tuple[PartitionState | None, tuple[Ruling, ...]]]
     )
-    """By partition: as it was before, and which rules had a say."""
+    """What a partition was before, and which rules had a say; by partition."""
     newly_owed: list[tuple[BrokerId, TopicPartition]] = field(default_factory=list[tuple[BrokerId, TopicPartition]])
     """Deletions that are owed from now on."""
     transitions: list[Transition] = field(default_factory=list[Transition])
@@ -145,12 +144,12 @@ class Draft:
     topics_size: int = 0
     """Size of the topics in `assignments` and `new_topics`, in znodes."""
     weighed: int = 0
-    """Weight of all but what of `other_records` was not looked at yet; see `weight`."""
+    """Weight of what was decided, with the first `records_weighed` of `other_records`; `weight` adds the rest."""
     records_weighed: int = 0
     names: NamesInUse = field(init=False)
 
     def __post_init__(self) -> None:
-        """Remember of which moment the configuration is."""
+        """Remember which reading of the configuration this draft is decided by."""
         self.configs_read = self.state.configs_read
         self.names = NamesInUse(self.state)
 
@@ -176,7 +175,7 @@ class Draft:
         return self.size >= size_limit or self.weight >= BATCH_FULL
 
     def note_placed(self, partitions: int) -> None:
-        """A new topic's partitions were placed, whether it is written or only judged: it was work."""
+        """Count the placing of a new topic's partitions as work, whether the topic is written or only validated."""
         self.topics_size += 1 + partitions // PLACED_LIKE_ONE
 
     def create(self, put: PutTopic) -> None:
@@ -207,7 +206,7 @@ class Draft:
         return self.state.reassignments.get(tp)
 
     def unfinished(self, tp: TopicPartition) -> Reassignment | None:
-        """The same, or None where the move is over and only deletions are left."""
+        """As `reassignment`, but None if the move is over and only deletions are left."""
         return unfinished(self.reassignment(tp))
 
     def serving(self, tp: TopicPartition) -> frozenset[BrokerId]:
@@ -284,7 +283,7 @@ class Draft:
         Raises:
             InvariantViolation: The table has no such pair of phase and trigger, or it closes the record.
         """
-        after = self._note_transition(tp, trigger, step, record)
+        before, after = self._phases(tp, trigger)
         if after is None:
             raise InvariantViolation("a record is closed by `close` alone", tp=tp, trigger=trigger)
         known = self.state.reassignments.get(tp)
@@ -292,6 +291,7 @@ class Draft:
             self.weighed += move_weight(tp, 3 * len({*record.original, *record.target}))
         version, czxid = (-1, 0) if known is None else (known.version, known.czxid)
         written = record._replace(phase=after, version=version, czxid=czxid)
+        self.transitions.append(Transition(tp, before, trigger, after, step, self.cause, written))
         self.reassignments[tp] = written
         return written
 
@@ -301,7 +301,10 @@ class Draft:
         Raises:
             InvariantViolation: There is no record.
         """
-        self._note_transition(tp, Trigger.ENDED, step, self.reassignment(tp))
+        before, after = self._phases(tp, Trigger.ENDED)
+        record = self.reassignment(tp)
+        if record is not None:  # The table has no way to close what is not there.
+            self.transitions.append(Transition(tp, before, Trigger.ENDED, after, step, self.cause, record))
         self.ended = True
         if tp in self.state.reassignments:
             self.reassignments[tp] = None
@@ -309,16 +312,11 @@ class Draft:
         else:
             self.reassignments.pop(tp, None)
 
-    def _note_transition(
-        self, tp: TopicPartition, trigger: Trigger, step: Step | None, record: Reassignment | None
-    ) -> Phase | None:
+    def _phases(self, tp: TopicPartition, trigger: Trigger) -> tuple[Phase | None, Phase | None]:
+        """The phase of a partition's move as it is, and as the table gives it for the trigger."""
         known = self.reassignment(tp)
-        before = known.phase if known is not None else None
-        after = phase_after(before, trigger, tp)
-        if record is not None:  # The table has no way to close what is not there.
-            move = record if after is None else record._replace(phase=after)
-            self.transitions.append(Transition(tp, before, trigger, after, step, self.cause, move))
-        return after
+        before = None if known is None else known.phase
+        return before, phase_after(before, trigger, tp)
 
     def waiting(self, tp: TopicPartition) -> tuple[Waiting, int] | None:
         """What a move waits for when this is durable, and since when, ms."""
@@ -332,7 +330,7 @@ class Draft:
         self.waits[tp] = (waiting, since_ms)
 
     def wait_no_more(self, tp: TopicPartition) -> None:
-        """A move goes on, or ends, or waits for its turn alone."""
+        """A move goes on, or ends, or now waits only for its turn."""
         if self.waiting(tp) is not None:
             self.rule_on(tp)
             self.waits[tp] = None
@@ -348,7 +346,7 @@ class Draft:
                 self.owe(broker, tp, leader_epoch)
 
     def dropped_of_the_dead(self) -> dict[BrokerId, list[TopicPartition]]:
-        """By broker that died while this was being written: what it was to be told to delete."""
+        """The replicas that brokers which died while this draft was written were to delete; by broker."""
         lost: dict[BrokerId, list[TopicPartition]] = {}
         for tp, brokers in self.dropped.items():
             for broker in brokers - self.state.brokers.keys():
@@ -356,9 +354,9 @@ class Draft:
         return lost
 
     def decisions(self) -> Iterator[Decision]:
-        """Tell what was decided about partitions, once the records are applied and what moves wait for is not.
+        """Tell what was decided about partitions. Pre: the records are applied, and `waits` is not applied yet.
 
-        Rulings that came to nothing are left out.
+        Rulings that changed nothing are left out.
         """
         owed: dict[TopicPartition, list[BrokerId]] = {}
         for broker, tp in self.newly_owed:
@@ -394,7 +392,7 @@ class Draft:
             self.weighed += entry_weight(tp)
             self.newly_owed.append((broker, tp))
             self.rule_on(tp)
-        if owed.get(tp) != EPOCH_DURING_DELETE:  # What is left of an older topic stays in the way of the next one.
+        if owed.get(tp) != EPOCH_DURING_DELETE:  # A replica of an older topic of that name is owed all the same.
             owed[tp] = leader_epoch
 
     def settle(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
@@ -405,11 +403,12 @@ class Draft:
 
     def keep(self, tp: TopicPartition, broker: BrokerId) -> None:
         """A replica is wanted again: neither delete it nor owe its deletion."""
-        self.dropped.get(tp, set()).discard(broker)
+        if tp in self.dropped:
+            self.dropped[tp].discard(broker)
         known = self.state.owed_deletions.get(broker)
         if broker in self.owed or (known is not None and any(owed == tp for owed, _ in known.partitions)):
             owed = self._owed_list(broker)
-            if owed.get(tp) != EPOCH_DURING_DELETE:  # What is left of an older topic is in the way of this one.
+            if owed.get(tp) != EPOCH_DURING_DELETE:  # A replica of an older topic of that name still has to go.
                 owed.pop(tp, None)
 
     def _owed_list(self, broker: BrokerId) -> dict[TopicPartition, int]:
@@ -444,11 +443,11 @@ class Draft:
 
     @property
     def extra_listed(self) -> Mapping[TopicPartition, Replicas]:
-        """The extra znode's entries likewise."""
+        """The extra znode's entries as they will be when this is durable."""
         return self.extra if self.extra is not None else self.state.extra.targets if self.state.extra else {}
 
     def extra_targets(self) -> dict[TopicPartition, Replicas]:
-        """The extra znode's entries, to be changed likewise."""
+        """The extra znode's entries, to be changed: it is written again with this draft, or deleted when empty."""
         if self.extra is None:
             self.extra = dict(self.extra_listed)
         return self.extra

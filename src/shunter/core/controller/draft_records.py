@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from shunter.core.controller.draft import Draft
 from shunter.errors import InvariantViolation
 from shunter.model.partition import ReplicaAssignment, Replicas, TopicPartition
+from shunter.model.reassignment import Phase, Reassignment
 from shunter.model.records import (
     CheckTopic,
     CloseOwedDeletion,
@@ -82,10 +83,18 @@ def _whole_topic(draft: Draft, name: str, changed: Mapping[int, ReplicaAssignmen
 
 
 def _originals_hold(draft: Draft) -> Iterator[Record]:
-    """A new record has the original replicas: they must still be what was read when it becomes durable (KIP-236)."""
-    accepted = {tp.topic for tp, move in draft.reassignments.items() if move is not None and move.version < 0}
+    """A new move has the original replicas: they must still be what was read when it becomes durable (KIP-236).
+
+    Its record may take the place of one whose move has ended but for deletions.
+    """
+    accepted = {tp.topic for tp, move in draft.reassignments.items() if move is not None and _is_new(draft, tp, move)}
     for name in sorted(accepted - draft.assignments.keys()):
         yield CheckTopic(name, draft.state.topics[name].version)
+
+
+def _is_new(draft: Draft, tp: TopicPartition, move: Reassignment) -> bool:
+    known = draft.state.reassignments.get(tp)
+    return known is None or (known.phase is Phase.DROPPING and move.phase is not Phase.DROPPING)
 
 
 def _reassignment_records(draft: Draft) -> Iterator[Record]:

@@ -66,7 +66,8 @@ def _waits_for_first_leader(draft: Draft, tp: TopicPartition) -> bool:
 def lead_first(draft: Draft, tp: TopicPartition) -> bool:
     """Give a partition without state its first leader and ISR: its live replicas, the first of them leading.
 
-    A broker that still has to delete its replica of an older topic of that name can have none of this one yet.
+    A broker that still has to delete its replica of an older topic of that name can have none of this one yet. One whose
+    list of owed deletions can't be read may have to: it is in sync only if nobody else can be.
     A broker that made this assignment may have placed replicas on a controller: other brokers get them first.
 
     Returns:
@@ -78,7 +79,10 @@ def lead_first(draft: Draft, tp: TopicPartition) -> bool:
     if not draft.state.controllers.isdisjoint(partition.assignment.replicas):
         replicas = without_controllers(draft, tp, partition.assignment.replicas)
         partition = PartitionState(ReplicaAssignment(replicas), None)
-    elected = election.elect_first(partition.assignment.replicas, draft.unburdened(tp))
+    free = draft.unburdened(tp)
+    doubtful = draft.state.left_out.owed
+    elected = election.elect_first(partition.assignment.replicas, free - doubtful if doubtful else free)
+    elected = elected or election.elect_first(partition.assignment.replicas, free)
     if elected is None:
         return False
     draft.lead(tp, LeaderAndIsr(elected.leader, INITIAL_LEADER_EPOCH, elected.isr))

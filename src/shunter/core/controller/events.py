@@ -1,4 +1,4 @@
-"""What the controller is told. Every event comes in an `Envelope`; nothing else ever changes its mind.
+"""What the controller is told. Every event comes in an `Envelope`; nothing else reaches the core.
 
 The controller redesign names eight event types; each is here under the name of what happened (Kafka's in brackets).
 """
@@ -123,7 +123,7 @@ class ElectionRequested:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentChange:
-    """One partition of a RPC 45. `replicas` None cancels; () is refused, as a target without replicas."""
+    """One partition of an AlterPartitionReassignments. `replicas` None cancels; () is refused: a target needs replicas."""
 
     tp: TopicPartition
     replicas: Replicas | None
@@ -134,7 +134,10 @@ class ReassignmentChange:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentsSubmitted:
-    """[PartitionReassigned] A RPC 45. `cancel_topics`: cancel every move of these topics; `cancel_all`: of all."""
+    """[PartitionReassigned] An AlterPartitionReassignments (API key 45).
+
+    `cancel_topics`: cancel every move of these topics; `cancel_all`: cancel every move.
+    """
 
     changes: tuple[ReassignmentChange, ...]
     cancel_topics: tuple[str, ...] = ()
@@ -310,7 +313,7 @@ class BatchRefused:
     legacy: LegacyReassignments | None = None
     extra: LegacyReassignments | None = None
     legacy_unreadable: bool = False
-    """Where `legacy` is None: whether it is there all the same."""
+    """If `legacy` is None: whether the legacy znode exists, and can't be read."""
     told: str = ""
 
 
@@ -361,7 +364,7 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """An event with what the core may not find out by itself: the time, and the cause that everything it brings carries."""
+    """An event with what the core may not find out by itself: the time, and a cause that all its consequences carry."""
 
     now_ms: int
     cause: str

@@ -1,4 +1,4 @@
-"""The whole cluster cut up for full requests: everybody's metadata, and what each of some brokers hosts.
+"""The whole cluster, arranged for full requests: metadata for all brokers, and what each of some brokers hosts.
 
 One pass over the topics serves all brokers, and can be interrupted after any topic: a start-up with hundreds of
 thousands of partitions is done in slices.
@@ -31,7 +31,7 @@ class FullState:
         self.hosted: dict[BrokerId, list[TopicSlice]] = {broker: [] for broker in brokers}
 
     def add(self, topic: TopicState) -> None:
-        """Gather one topic. One that is being deleted has no replicas to tell of, and tells everybody that it goes.
+        """Gather one topic. One that is being deleted is left out of `hosted`, and its metadata say that it goes.
 
         Cost: O(replicas), some 0.5 us each; this is the hot path of a start-up.
         """
@@ -79,7 +79,7 @@ def note_offline(
 
 
 def _going(entry: tuple[int, PartitionState]) -> tuple[int, PartitionState]:
-    """What everybody hears of a partition whose topic is being deleted."""
+    """A partition of a topic that is being deleted, as its metadata say it."""
     number, partition = entry
     leadership = partition.leadership
     if leadership is None:

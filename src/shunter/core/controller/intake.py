@@ -1,6 +1,6 @@
-"""What each event asks for: at once where it only reports a fact, as a task where something has to be decided.
+"""Takes events in: a fact changes the state at once; what has to be decided becomes a mark or a task.
 
-Every `on_…` returns effects: requests and replies that need no write, and notices. Tasks go into the queue.
+Every `on_…` returns effects: requests and replies that need no write, and notices. Marks and tasks go into the queue.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ from shunter.core.controller.submissions import Submissions
 from shunter.core.controller.tasks import TaskQueue
 from shunter.core.controller.topic_replies import TopicReplies
 from shunter.core.controller.znode_protocols import ZnodeProtocols
+from shunter.core.wording import counted
 from shunter.errors import ErrorCode
 from shunter.model.broker import Broker
 from shunter.model.notice import Notice
@@ -85,7 +86,7 @@ class Intake:
     outbox: Outbox
     queue: TaskQueue = field(default_factory=TaskQueue)
     now_ms: int = 0
-    """The moment of what goes on in turns; whoever goes on with it sets it."""
+    """The time, for work that is done in turns; the machine sets it before each turn."""
     next_check_ms: int | None = None
     read_again_ms: int | None = None
     moves_due_ms: int | None = None
@@ -142,6 +143,7 @@ class Intake:
         for topic in snapshot.topics:
             full.add(applied.take_in(self.state, topic))
             yield len(topic.topic.assignments), ([], [], [])
+        applied.tell_older_debts_apart(self.state)
         requests: list[Request] = [self.outbox.connect()]
         requests += self.outbox.full_metadata(everyone, self.now_ms, full)
         requests += self.deletions.clear_the_way(everyone, self.now_ms)
@@ -166,8 +168,8 @@ class Intake:
         partitions = [partition for topic in state.topics.values() for partition in topic.partitions.values()]
         leaderless = sum(leadership is None or leadership.leader not in state.brokers for _, leadership in partitions)
         told = (
-            f"epoch {state.controller_epoch}: {len(self.outbox.others())} brokers, {len(state.topics)} topics, "
-            f"{len(partitions)} partitions ({leaderless} without a leader), {len(state.reassignments)} moves under way"
+            f"epoch {state.controller_epoch}: {counted(len(self.outbox.others()), 'broker')}, {counted(len(state.topics), 'topic')}, "
+            f"{counted(len(partitions), 'partition')} ({leaderless} without a leader), {counted(len(state.reassignments), 'move')} under way"
         )
         if not self.outbox.others() and not partitions:
             told += "; if that is wrong, check that the chroot of --zookeeper is the brokers'"
@@ -241,10 +243,10 @@ class Intake:
         self.topic_replies.announce(self.now_ms, self.settings.slow_broker_ms)
 
     def on_topic_ids_agreed(self, used: bool, now_ms: int) -> Iterator[tuple[int, Effects]]:
-        """Take in whether topics have ids, in pieces as `start_up` does; where that changes, all brokers are told anew.
+        """Take in whether topics have ids, in pieces as `start_up` does; if that changes, all brokers are told anew.
 
-        A broker that has the leader epoch already takes the id from it, or fetches by name from then on (Apache:
-        `ReplicaManager.becomeLeaderOrFollower`).
+        A broker that has the leader epoch already takes the id from that request, or fetches by name from then on
+        (Apache: `ReplicaManager.becomeLeaderOrFollower`).
         """
         changed = self.state.topic_ids is not None
         yield 0, ([], [], topic_ids.agree(self.state, self.queue, now_ms, used=used))
@@ -271,12 +273,15 @@ class Intake:
             changes.add(applied.apply_topic_gone(self.state, name))
             self.deletions.close_moves(name)
         applied.apply_topics_unreadable(self.state, event.unreadable)
+        applied.tell_older_debts_apart(self.state)
         topic_ids.give_ids(self.state, self.queue, (read.topic.name for read in event.topics), now_ms)
         notices = topic_ids.put_back(self.state, self.queue, (read.topic for read in event.topics))
-        requests = self.announce(changes, now_ms)
-        if left_out.topics - self.state.left_out.topics:
-            # No broker was asked for deletions of a topic that could not be read.
-            requests += self.deletions.resume(self.outbox.others(), now_ms)
+        # No broker was asked for deletions of a topic that could not be read, nor of older topics of its name.
+        readable = left_out.topics - self.state.left_out.topics
+        everyone = self.outbox.others() if readable else ()
+        requests = self.deletions.clear_the_way(everyone, now_ms, readable)
+        requests += self.announce(changes, now_ms)
+        requests += self.deletions.resume(everyone, now_ms) if readable else []
         return requests, [], notices + owed_replicas.kept(self.state, changes.led)
 
     def on_partitions_read(self, event: PartitionsRead, now_ms: int) -> Effects:
@@ -289,7 +294,7 @@ class Intake:
         return self.announce(changes, now_ms), [], []
 
     def on_request_answered(self, event: RequestAnswered, now_ms: int) -> Effects:
-        """A broker answered: the barrier opens a little, deletions are done, a log dir turns out to be dead."""
+        """A broker answered: the barrier may open, deletions may be done, a log dir may turn out to have failed."""
         notices: list[Notice] = []
         stop = (event.request_id, event.broker) in self.outbox.stops
         if self.outbox.awaits(event.request_id, event.broker):
@@ -300,12 +305,12 @@ class Intake:
         failed = [tp for tp, error in event.partition_errors.items() if error is ErrorCode.KAFKA_STORAGE_ERROR]
         if failed:
             self.liveness.on_replicas_failed(event.broker, failed)
-            told = f"{len(failed)} replicas are on a failed log dir, {failed[0]} for one"
+            told = f"{counted(len(failed), 'replica is', 'replicas are')} on a failed log dir, {failed[0]} for one"
             notices.append(Notice("log-dir-failed", f"broker {event.broker}", told))
         return self.outbox.maybe_metadata(now_ms), [], notices
 
     def on_connection_changed(self, event: ConnectionChanged) -> list[Notice]:
-        """A broker can't be reached, or can be again: its answers are waited for accordingly."""
+        """A broker can't be reached, or can be again: nothing waits for an unreachable broker's answers."""
         known = self.state.brokers.get(event.broker)
         if known is None or known.epoch != event.broker_epoch:
             return []
@@ -350,7 +355,7 @@ class Intake:
             self.reviews.mark(Reason.OVERDUE, waiting)
 
     def read_again(self, now_ms: int) -> list[Read]:
-        """Look now and then whether somebody mended the state znodes that can't be read: nothing watches them."""
+        """Read the state znodes again that can't be read, every ten seconds: nothing watches them."""
         if not self.state.unreadable:
             self.read_again_ms = None
             return []
@@ -361,7 +366,7 @@ class Intake:
         return []
 
     def look_at_moves(self, now_ms: int) -> list[Read]:
-        """Read the states of what moves now and then where brokers write ISRs themselves.
+        """Read the states of moving partitions every second, if brokers write ISRs themselves (before 2.7).
 
         A broker whose protocol is older than 2.7-IV2 announces what it wrote after five to sixty seconds. Apache's
         controller watches the states of moving partitions.

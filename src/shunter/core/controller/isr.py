@@ -18,7 +18,7 @@ def decide_isr(draft: Draft, sender: BrokerId, proposal: IsrProposal) -> LeaderA
     tp = proposal.tp
     partition = draft.partition(tp)
     if tp in draft.state.unreadable or (partition is None and tp.topic in draft.state.left_out.topics):
-        return ErrorCode.LEADER_NOT_AVAILABLE  # One of those after which it asks again; others it takes for good.
+        return ErrorCode.LEADER_NOT_AVAILABLE  # After this error the leader asks again; most others it takes as final.
     if partition is None or partition.leadership is None or tp.topic in draft.state.deleting:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     leadership = partition.leadership
@@ -44,7 +44,7 @@ def _refusal(
     if proposal.leader_epoch < leadership.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if proposal.leader_epoch > leadership.leader_epoch or proposal.partition_epoch > leadership.partition_epoch:
-        return ErrorCode.NOT_CONTROLLER  # Somebody who came after us has written: it looks for the controller again.
+        return ErrorCode.NOT_CONTROLLER  # A newer controller has written: the leader looks for the controller again.
     if sender != leadership.leader:
         return ErrorCode.INVALID_REQUEST
     isr: Replicas = tuple(broker for broker, _ in proposal.isr)
@@ -61,7 +61,7 @@ def _refusal(
         if known is None or broker in draft.state.shutting_down or (epoch >= 0 and epoch != known.epoch):
             return ErrorCode.INELIGIBLE_REPLICA
         if draft.owes_an_older(broker, proposal.tp):
-            # Told once more to delete that one, after a connection broke, it would delete what it has of this one:
-            # StopReplica names no topic id, and no leader epoch holds it up.
+            # The broker may be told a second time to delete the older replica, after a connection broke. StopReplica
+            # names no topic id, and this one has no leader epoch to check: it would delete its replica of this topic.
             return ErrorCode.INELIGIBLE_REPLICA
     return None

@@ -28,7 +28,7 @@ class Trigger(Enum):
     ACCEPTED = "accepted"
     """A target was accepted for a partition that nothing moves."""
     ACCEPTED_PAUSED = "accepted-paused"
-    """The same, or another target for a move under way, while a pause holds the partition."""
+    """A target was accepted, for a new move or for one under way, while a pause holds the partition."""
     ADOPTED = "adopted"
     """A start-up found a partition in motion, or a record that no longer tells the truth about one."""
     INHERITED = "inherited"

@@ -1,8 +1,12 @@
-"""Brokers that come, die and bounce, and replicas on failed log dirs: who leads now, who is in sync."""
+"""Brokers that come, die and bounce, and replicas on failed log dirs: brokers are told, and partitions marked.
+
+What becomes of the marked partitions is decided by their review. docs/reviews.md tells in one place what happens to a
+partition when its leader's broker returns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from shunter.core.controller import pauses
@@ -40,13 +44,13 @@ class Liveness:
         live = live_brokers(self.state, brokers)
         came, went = brokers_changed(self.state, {broker.id: broker.epoch for broker in live.values()})
         if live == self.state.brokers:
-            maybe_register(self.state, self.queue)  # Somebody may have removed our registration.
+            maybe_register(self.state, self.queue)  # Our registration may have been removed.
             return
         self.state.brokers = live
         disown(self.state, self.queue)
         maybe_register(self.state, self.queue)
         if not came and not went:
-            # Endpoints, racks or features of live brokers are others now (Apache: onBrokerUpdate).
+            # Endpoints, racks or features of live brokers changed (Apache: onBrokerUpdate).
             yield 0, [self.outbox.connect(), *self.outbox.metadata(now_ms)]
             return
         self.state.shutting_down.difference_update(went)
@@ -61,9 +65,9 @@ class Liveness:
         self.reviews.on_brokers_changed(frozenset(came))
 
     def _note_dead(self, dead: set[BrokerId], gone: frozenset[BrokerId]) -> None:
-        """Mark what dead brokers led, or had in sync; announce as offline all replicas of those that are not back.
+        """Mark partitions that dead brokers led, or had in sync, and announce the offline replicas of those still gone.
 
-        After a controlled shutdown a broker is in no ISR any more, so that nothing is written when it goes.
+        The announcement is needed after a controlled shutdown: the broker is in no ISR any more, so nothing is written.
         """
         led: list[TopicPartition] = []
         followed: list[TopicPartition] = []
@@ -88,31 +92,35 @@ class Liveness:
     def _tell_newcomers(
         self, came: tuple[BrokerId, ...], now_ms: int, back: frozenset[BrokerId]
     ) -> Iterator[tuple[int, list[Request]]]:
-        """Tell `came` everything. `back`: those that had been dead, so that their replicas were offline."""
-        full = FullState(self.state, came)
-        for topic in self.state.topics.values():
-            full.add(topic)
-            yield len(topic.partitions), []
-        yield 0, self.outbox.full_metadata(came, now_ms, full)
-        yield 0, self.deletions.clear_the_way(came, now_ms)
-        for broker in sorted(full.hosted):
-            request = self.outbox.followed_by(broker, full, now_ms)
-            hosted = full.hosted.pop(broker)
+        """Tell `came` everything but what they led before: they lead again once that is decided and durable.
+
+        Args:
+            came: Brokers that came, or were restarted.
+            now_ms: The time.
+            back: Those of them that had been dead: their replicas were offline, and are not any more.
+        """
+
+        def replicas_of(broker: BrokerId, full: FullState) -> Request:
             if broker in back:
-                self.outbox.announce(
-                    TopicPartition(topic.name, number) for topic in hosted for number, _ in topic.partitions
-                )
-            yield len(hosted), [request]
-        paused = pauses.woken(self.state, self.state.reassignments, frozenset(came))
-        requests = self.outbox.stop_replicas(paused, now_ms, delete=False)
-        yield 0, [*requests, *self.deletions.resume(came, now_ms)]
+                hosted = full.hosted[broker]
+                returned = (TopicPartition(topic.name, number) for topic in hosted for number, _ in topic.partitions)
+                self.outbox.announce_return(returned, now_ms)
+            return self.outbox.followed_by(broker, full, now_ms)
+
+        return self._tell(came, now_ms, replicas_of)
 
     def tell_again(self, brokers: tuple[BrokerId, ...], now_ms: int) -> Iterator[tuple[int, list[Request]]]:
-        """Tell brokers everything that they have to know, as at a start of ours: they refused something of it.
+        """Tell brokers everything that they have to know, as at a start of ours: they refused some of it.
 
         Yields:
             As `on_brokers_read`.
         """
+        return self._tell(brokers, now_ms, lambda broker, full: self.outbox.hosted_by(broker, full, now_ms))
+
+    def _tell(
+        self, brokers: tuple[BrokerId, ...], now_ms: int, replicas_of: Callable[[BrokerId, FullState], Request]
+    ) -> Iterator[tuple[int, list[Request]]]:
+        """Give brokers the whole metadata, then `replicas_of` each, then what they have to stop and to delete."""
         full = FullState(self.state, brokers)
         for topic in self.state.topics.values():
             full.add(topic)
@@ -120,7 +128,7 @@ class Liveness:
         yield 0, self.outbox.full_metadata(brokers, now_ms, full)
         yield 0, self.deletions.clear_the_way(brokers, now_ms)
         for broker in sorted(full.hosted):
-            request = self.outbox.hosted_by(broker, full, now_ms)
+            request = replicas_of(broker, full)
             yield len(full.hosted.pop(broker)), [request]
         paused = pauses.woken(self.state, self.state.reassignments, frozenset(brokers))
         requests = self.outbox.stop_replicas(paused, now_ms, delete=False)
@@ -130,7 +138,7 @@ class Liveness:
         """A broker can't serve these replicas any more: its log dir is gone, the broker is not."""
         for tp in failed:
             self.state.offline_replicas[tp] = self.state.offline_replicas.get(tp, frozenset()) | {broker}
-        self.outbox.announce(failed)  # Where it was not in sync nothing is written.
+        self.outbox.announce(failed)  # If the replica was not in sync, nothing is written about it.
         self.reviews.mark(Reason.LOG_DIR_FAILED, failed)
         self.reviews.mark(Reason.BROKERS_CHANGED, [tp for tp in failed if tp in self.state.reassignments])
 

@@ -1,4 +1,4 @@
-"""How many moves are under way: what staggering goes by."""
+"""How many moves are under way: `reassignment_max_concurrent` and its per-broker bound go by this."""
 
 from __future__ import annotations
 

@@ -43,6 +43,7 @@ from shunter.core.controller.ready import LoadCluster, Read, Ready, RefusedReply
 from shunter.core.controller.state import ClusterView, ControllerState
 from shunter.core.controller.suspects import Suspect, of_draft, of_task
 from shunter.core.controller.tasks import CANCELLED_TIMES, EXAMINED_AT_MOST, Priority, Task
+from shunter.core.wording import counted
 from shunter.errors import ErrorCode, InvariantViolation
 from shunter.model.notice import Notice
 from shunter.model.records import PutTopic, Record
@@ -54,7 +55,7 @@ PARTITIONS_PER_TURN = 2_000
 WEIGHT_PER_ITEM = 150
 """So many bytes of weight count as one more item that was looked at."""
 SET_ASIDE_AT_MOST = 100
-"""Decisions that wait because ZooKeeper does not let us write them; beyond that it is no exception any more."""
+"""Decisions that wait because ZooKeeper does not let us write them. If there are more, the whole batch counts as refused."""
 FORBIDDEN_AGAIN_MS = 10_000
 """How long such a decision waits for its next attempt: nothing tells us that an ACL was changed."""
 FORBIDDEN_TOLD_MS = 1_000
@@ -114,29 +115,29 @@ class ControllerMachine:
         self.intake = Intake(self.state, settings, self.outbox)
         self.outstanding: Outstanding | None = None
         self.held: list[tuple[Event, str]] = []
-        """Events, with their causes, that came between election and start, or while one was gone through in turns; none of them is lost,
-        none is acted on early."""
+        """Events, with their causes, that arrived while the cluster was read or while `in_turns` was worked off.
+
+        They are taken in afterwards, in order: none is lost, and none is acted on early."""
         self.loading = False
         self.in_turns: Iterator[tuple[int, Effects]] | None = None
-        """What is left of an event that is about the whole cluster: a start-up, or brokers that came."""
+        """What is left to do for an event about the whole cluster: a start-up, or brokers that came. None: nothing."""
         self.next_batch_id = 1
         self.retry_at_ms: int | None = None
         self.refusals = 0
         self.examine_at_most = EXAMINED_AT_MOST
         """Items of the next slice: fewer after a batch that was too great for ZooKeeper, or forbidden."""
         self.set_aside: list[tuple[int, Task]] = []
-        """What ZooKeeper does not let us write, each with the time of its next attempt."""
+        """Tasks that ZooKeeper does not let us write, each with the time of its next attempt."""
         self.forbidden: set[str] = set()
-        """What we have told of that in this term."""
+        """What ZooKeeper forbade in this term and people were told of."""
         self.late_replies: list[tuple[int, tuple[ReplyToken, Reply]]] = []
         """Answers to brokers that would ask again at once, and in vain; each with its time."""
         self.requests_refused = 0
-        """Requests of callers that met a bug of ours; see `_give_up`."""
-
+        """How many callers' requests met a bug of ours; see `_give_up`."""
         self.suspects: tuple[Suspect, ...] = ()
-        """What was handled when a bug ended us, where that is known better than by the event."""
+        """What was being decided or applied when a bug ended the controller; empty: only the event is known."""
         self.suspected_causes: tuple[str, ...] = ()
-        """Causes of the tasks that it was handled for."""
+        """Causes of the tasks that asked for it."""
 
     @property
     def view(self) -> ClusterView:
@@ -185,7 +186,7 @@ class ControllerMachine:
         self._maybe_delete_on(bundle)
 
     def _maybe_delete_on(self, bundle: Bundle) -> bool:
-        """Where a deletion of many partitions has begun, go on with it before anything else; whether that is so."""
+        """Go on with a deletion of many partitions before anything else; returns whether there is one."""
         if not self.intake.deletions.under_way or self.in_turns is not None:
             return False
         self.in_turns = self.intake.go_on_deleting()
@@ -233,7 +234,7 @@ class ControllerMachine:
     def _take_in(self, event: Event, now_ms: int, cause: str, bundle: Bundle) -> None:
         """Take one event in. A caller's request that meets a bug of ours is refused: it has changed nothing yet.
 
-        What is only a fact has changed the state in part when it raises, and nobody may go on from there.
+        An event that reports a fact may have changed part of the state before it raised. Then the controller must end.
         """
         try:
             effects = self.intake.take(event, now_ms, cause)
@@ -258,11 +259,11 @@ class ControllerMachine:
         if settings.broker_id != self.settings.broker_id:
             raise InvariantViolation("a controller keeps its broker id", old=self.settings, new=settings)
         self.settings = settings
-        self.outbox.settings = settings
+        self.outbox.use(settings)
         self.intake.use(settings, now_ms)
 
     def _go_on(self, now_ms: int, cause: str, bundle: Bundle) -> None:
-        """Take one turn of what is done in turns; with the last of it, hear what came meanwhile."""
+        """Work off one turn of `in_turns`. After its last turn take in the events that were held meanwhile."""
         if self.in_turns is None:
             return
         self.intake.now_ms = now_ms
@@ -356,12 +357,12 @@ class ControllerMachine:
         self._settle((self.intake.announce(changes, now_ms), [], []), bundle)
         if event.reason != "version" or self.refusals > 1:
             self.retry_at_ms = now_ms + RETRY_AFTER_MS
-            told = f"batch of {len(outstanding.records)} records was refused ({event.reason}), {self.refusals} in a row"
+            told = f"batch of {counted(len(outstanding.records), 'record')} was refused ({event.reason}), {self.refusals} in a row"
             told += f": {event.told}" if event.told else ""
             bundle.notices.append(Notice("write-refused", "zookeeper", told))
 
     def _too_great(self, outstanding: Outstanding, now_ms: int, bundle: Bundle) -> None:
-        """ZooKeeper takes no request of this size: decide half as much at once, and refuse what is one request alone."""
+        """ZooKeeper takes no request of this size: decide half as much at once, or refuse one item that is too great alone."""
         decided = sum(len(task.drafting) for task in outstanding.tasks)
         if decided <= 1:
             decider = next((task for task in outstanding.tasks if task.drafting), outstanding.tasks[-1])
@@ -372,7 +373,7 @@ class ControllerMachine:
             self._pass_over(decider, outstanding, told, now_ms, bundle)
             return
         self._try_half(outstanding, decided)
-        told = f"{len(outstanding.records)} records do not fit into one request; half as many are tried"
+        told = f"{counted(len(outstanding.records), 'record')} do not fit into one request; half as many are tried"
         bundle.notices.append(Notice("write-too-great", "zookeeper", told))
 
     def _forbidden(self, outstanding: Outstanding, event: BatchRefused, now_ms: int, bundle: Bundle) -> None:
@@ -415,7 +416,7 @@ class ControllerMachine:
     def _in_time(
         self, task: Task, replies: list[tuple[ReplyToken, Reply]], now_ms: int
     ) -> list[tuple[ReplyToken, Reply]]:
-        """Those of a task's answers that are given now; the others are kept."""
+        """The answers of a task that are given now; the others are kept."""
         if not task.answered_late:
             return replies
         self.late_replies += [(now_ms + FORBIDDEN_TOLD_MS, reply) for reply in replies]
@@ -428,7 +429,7 @@ class ControllerMachine:
         return due
 
     def _try_half(self, outstanding: Outstanding, decided: int) -> None:
-        """Decide a batch again, half of it at once: what can't be written is found, and the others are."""
+        """Decide a batch again, half of it at once. So the item that can't be written is found, and the others are written."""
         self._undo(outstanding.tasks)
         self.examine_at_most = decided // 2
 
@@ -441,8 +442,8 @@ class ControllerMachine:
     def _give_up(self, task: Task, others: list[Task], bug: Exception, bundle: Bundle) -> None:
         """One of a draft's tasks can't be decided: refuse it if a caller asked for it, and decide the others again.
 
-        A decision changes nothing but its draft, so the state is whole. What nobody asked for has to be done, and
-        whoever can't must not go on as the controller.
+        A decision changes nothing but its draft, so the state is whole. A task that no caller asked for has to be done:
+        a controller that can't decide it must end.
 
         Raises:
             Exception: the bug, where no caller asked for the task.
@@ -564,9 +565,8 @@ class ControllerMachine:
             self.intake.rebalance.due_ms,
             self.intake.answers.due_ms,
             self.intake.departures.due_ms,
+            self.outbox.metadata_due_ms,
         ]
-        if self.outbox.pending_metadata:
-            due.append(self.outbox.metadata_due_ms)
         if self.outstanding is None and self.retry_at_ms is None:
             # While a batch is being written its outcome is waited for, whatever else is due; or its next attempt.
             due.append(self.set_aside[0][0] if self.set_aside else None)

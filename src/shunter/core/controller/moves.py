@@ -54,7 +54,7 @@ move waits for that broker."""
 
 @dataclass(slots=True)
 class Moves:
-    """Decides about moves. What is kept here are facts: decisions write into the draft alone."""
+    """Decides about moves. Decisions write into the draft alone; the two fields below hold facts about deletions."""
 
     state: ControllerState
     settings: ControllerSettings
@@ -76,8 +76,8 @@ class Moves:
     ) -> MoveResult:
         """Accept one partition's new target, or say why not.
 
-        `legacy_original` is given for the legacy znode's, `requested` for a request znode's without the legacy flag.
-        `paused`: somebody has paused it while it waited for its turn; it begins when it is resumed.
+        `legacy_original`: the original replicas of an entry of the legacy znode; None: it came another way. `requested`:
+        it came by a request znode without the legacy flag. `paused`: somebody paused it before its turn came.
         """
         tp = change.tp
         if draft.state.cancel is not None:
@@ -141,9 +141,7 @@ class Moves:
             return
         if known.phase is Phase.DROPPING:
             self._owe_undeleted(draft, tp, known, partition)
-        if known.phase is Phase.PAUSED and partition.leadership is not None:
-            # Only a new leader epoch makes replicas fetch again that were stopped for the pause.
-            draft.lead(tp, partition.leadership.in_new_epoch())
+        pauses.wake(draft, tp, known)
         self._uncount(draft, known)
         draft.ended = True
 
@@ -155,7 +153,7 @@ class Moves:
 
     @staticmethod
     def tell_originals(draft: Draft, tp: TopicPartition, given: Replicas | None, used: Replicas) -> None:
-        """Say that a znode's `original_replicas` are not what a rollback of its move will restore."""
+        """Tell people if a znode's `original_replicas` are not what a rollback of its move restores."""
         if given is not None and given != used:
             told = (
                 f"the znode gives original_replicas {list(given)}, but a rollback restores {list(used)}, which it had"
@@ -220,6 +218,7 @@ class Moves:
         if target == known.target and known.phase is Phase.MOVING:
             draft.transition(tp, Trigger.AMENDED, changed)
             return tp, ErrorCode.NONE, None
+        pauses.wake(draft, tp, known)
         situation = self._situation(draft, tp)
         if situation is None:
             draft.transition(tp, Trigger.RETARGETED, changed)
@@ -254,7 +253,9 @@ class Moves:
         if known.phase is Phase.PENDING and not partition.assignment.in_motion:
             self.end(draft, tp, known)
             return tp, ErrorCode.NONE, None
-        # One that is pending and in motion was begun by somebody else meanwhile: there is something to take back.
+        # What waits for a replica that was stopped for a pause would wait for ever.
+        pauses.wake(draft, tp, known)
+        # A pending move that is in motion was begun by somebody else meanwhile: there is something to take back.
         if (mode or self.settings.cancel_mode) is Intervention.STOP:
             situation = self._situation(draft, tp)
             if situation is not None:
@@ -303,7 +304,7 @@ class Moves:
 
     @staticmethod
     def _with_replicas_to_return_to(draft: Draft, tp: TopicPartition, move: Reassignment) -> Reassignment:
-        """A broker may have placed an original replica on a controller, who will never hold it: not waited for."""
+        """Replace original replicas that a broker placed on a controller: a controller never holds one."""
         restored = to_return_to(draft, tp, move.original)
         if restored == move.original:
             return move
@@ -312,7 +313,7 @@ class Moves:
         return draft.transition(tp, Trigger.AMENDED, move._replace(original=restored))
 
     def _await_first_leader(self, draft: Draft, tp: TopicPartition, move: Reassignment) -> None:
-        """Nobody has led the partition yet: its topic was made a moment ago, or none of its brokers lives."""
+        """Wait for the first leader: the topic was made a moment ago, or none of the partition's brokers is live."""
         partition = draft.partition(tp)
         if partition is not None and tp not in draft.state.unreadable:
             self._follow(draft, tp, move, Waiting(WaitReason.NO_LEADER, partition.assignment.replicas))
@@ -377,7 +378,7 @@ class Moves:
             draft.close(tp, step=step)
 
     def _drop_target_replicas(self, draft: Draft, tp: TopicPartition) -> None:
-        """Nothing moves it any more: a `targetReplicas` left behind would start it again at the next failover."""
+        """Remove `targetReplicas` of a move that is over: at the next failover it would start the move again."""
         partition = draft.partition(tp)
         leadership = partition.leadership if partition is not None else None
         if leadership is None or leadership.target_replicas is None or tp.topic in draft.state.deleting:
@@ -425,7 +426,7 @@ class Moves:
         return not bound or all(load.by_broker.get(broker, 0) < bound for broker in _added(move))
 
     def _uncount(self, draft: Draft, move: Reassignment) -> None:
-        """A move that had begun ends: what is accepted in the same draft may begin in its place."""
+        """Stop counting a move that had begun and ends: another of the same draft may begin in its place."""
         if move.phase in BEGUN and (self.settings.max_concurrent or self.settings.max_concurrent_per_broker):
             self._count(draft).add(_added(move), -1)
 
@@ -470,7 +471,7 @@ class Moves:
         move = draft.reassignment(tp)
         if tp.topic in draft.state.deleting:
             return
-        # What this draft drops itself is not acknowledged either.
+        # Replicas that this very draft drops are not acknowledged either.
         left = {broker for broker in self.undeleted.get(tp, ()) if (broker, tp) not in draft.written_off}
         if move is not None and move.phase is Phase.DROPPING and not left and not draft.dropped.get(tp):
             draft.close(tp)
@@ -489,7 +490,7 @@ class Moves:
     def owe_instead(self, draft: Draft, tp: TopicPartition, broker: BrokerId) -> None:
         """A broker died, or failed, before it acknowledged a deletion: owe it, and let the move end.
 
-        Where it is back already (a bounce), it is simply told again.
+        If the broker is back already (a bounce), it is simply told again.
         """
         partition = draft.partition(tp)
         if partition is None or broker not in partition.assignment.replicas:
@@ -503,7 +504,10 @@ class Moves:
         self.finish_dropping(draft, tp)
 
     def relax_overdue(self, draft: Draft, tp: TopicPartition) -> None:
-        """A move has waited too long: relax its floor, durably (KAFKA-19975), or roll it back (2.A)."""
+        """A move has waited too long: relax its floor, durably (KAFKA-19975), or roll it back.
+
+        Source: the controller redesign, 2.A.
+        """
         move = draft.reassignment(tp)
         waiting = draft.waiting(tp)
         if move is None or waiting is None or move.phase not in BEGUN | {Phase.PENDING}:
@@ -555,6 +559,9 @@ def _leader_epoch(partition: PartitionState) -> int:
 
 
 def dropped_before(move: Reassignment, assignment: ReplicaAssignment) -> Replicas:
-    """Replicas that a move had and that are assigned no more: a former controller may not have told them."""
+    """Brokers that had a replica of a move and are not assigned any more.
+
+    A former controller may have died before it told them to delete.
+    """
     had = {*move.original, *move.written.replicas, *(move.target if move.phase is Phase.DROPPING else ())}
     return tuple(sorted(had - set(assignment.replicas)))

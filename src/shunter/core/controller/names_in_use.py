@@ -1,4 +1,4 @@
-"""Names of topics that are there, or will be when a draft is durable: how much they weigh, and what collides with them."""
+"""Names of topics that exist, or will when a draft is durable: how much they weigh, and which names collide with them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class NamesInUse:
     """What a list of all topics weighs."""
 
     def add(self, name: str) -> None:
-        """A topic is made."""
+        """Note a topic that the draft makes."""
         self.new.append(name)
         if self.weight is not None:
             self.weight += name_weight(name)
@@ -34,7 +34,7 @@ class NamesInUse:
         return self.weight + name_weight(name)
 
     def collision(self, name: str) -> str | None:
-        """A topic whose name metrics would spell as this one."""
+        """A topic whose name metrics would spell like this one; None: there is none."""
         if self.by_metric is None:
             self.by_metric = {_in_metrics(other): other for other in (*self.state.topics, *self.new)}
         return self.by_metric.get(_in_metrics(name))

@@ -18,7 +18,7 @@ from shunter.model.partition import BrokerId
 from shunter.model.records import ForgetControllerId, PutRegistration
 
 NO_EPOCH = 0
-"""Ours as a broker: nobody sends us control requests, and the greatest epoch has to be that of a broker."""
+"""Our epoch as a broker: nobody sends us control requests, and the greatest epoch of all has to be a real broker's."""
 
 
 def live_brokers(state: ControllerState, read: Iterable[Broker]) -> dict[BrokerId, Broker]:
@@ -41,7 +41,7 @@ def live_brokers(state: ControllerState, read: Iterable[Broker]) -> dict[BrokerI
 
 
 def disown(state: ControllerState, queue: TaskQueue) -> None:
-    """Forget ids of controllers that ordinary brokers have now: they are brokers while they are down, too."""
+    """Forget ids of controllers that ordinary brokers have now: from now on these count as brokers, also while down."""
     taken = state.controller_ids & state.brokers.keys() - {state.controller_id}
     if taken:
         state.controller_ids -= taken
@@ -62,7 +62,7 @@ def maybe_register(state: ControllerState, queue: TaskQueue) -> None:
 
 
 def _registration_wanted(state: ControllerState) -> bool | None:
-    """Whether a broker looks our address up in ZooKeeper; None while no broker is known to, and not all have told."""
+    """Whether a broker looks our address up in ZooKeeper; None if none is known to and not all have told yet."""
     others = [broker for broker in state.brokers.values() if broker.id != state.controller_id]
     told = [state.look_us_up.get(broker.id, (None, None)) for broker in others]
     answers = {

@@ -33,22 +33,25 @@ from shunter.model.partition import (
 )
 from shunter.model.settings import ControllerSettings, ControlRequestEpoch
 
+_LONG_AGO_MS, _NEVER_MS = -(1 << 62), 1 << 62
+RETURN_LINGER_MS = 500
+"""How long the news that a returned broker's replica is not offline any more waits for the news that it is in sync."""
 ALL_WAIT_MS = 250
-"""How long all waiting work waits for one broker; after that, what is about that broker's partitions alone."""
+"""How long all waiting work waits for one broker. After that only work about that broker's partitions waits for it."""
 
 
 @dataclass(slots=True)
 class Outbox:
     """Builds requests from changes and remembers the unanswered ones.
 
-    Invariant: `unanswered` names live brokers alone; `pending_metadata` is empty or `metadata_due_ms` is set.
+    Invariant: `unanswered` names live brokers alone.
     """
 
     state: ControllerState
     settings: ControllerSettings
     next_request_id: int = 1
     unanswered: dict[BrokerId, dict[int, int]] = field(default_factory=dict[BrokerId, dict[int, int]])
-    """By broker: request id -> when it was handed out, ms."""
+    """Broker -> request id -> when the request was handed out, ms."""
     deletions: dict[tuple[int, BrokerId], tuple[TopicPartition, ...]] = field(
         default_factory=dict[tuple[int, BrokerId], tuple[TopicPartition, ...]]
     )
@@ -58,11 +61,15 @@ class Outbox:
     )
     """Replicas that an unanswered LeaderAndIsr calls new."""
     not_created: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict[BrokerId, set[TopicPartition]])
-    """New replicas that their brokers have not acknowledged since they registered; they are called new until then."""
+    """New replicas that brokers have not acknowledged since they registered. LeaderAndIsr calls them new until then."""
     stops: set[tuple[int, BrokerId]] = field(default_factory=set[tuple[int, BrokerId]])
     """StopReplicas among the unanswered requests."""
     pending_metadata: set[TopicPartition] = field(default_factory=set[TopicPartition])
-    last_metadata_ms: int = -(1 << 62)
+    returned: set[TopicPartition] = field(default_factory=set[TopicPartition])
+    """Partitions whose replica is not offline any more, for its broker is back: told when it is in sync again, or when
+    `returned_due_ms` comes."""
+    returned_due_ms: int = _NEVER_MS
+    last_metadata_ms: int = _LONG_AGO_MS
     barrier: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
     """Brokers that an event spoke to: the last request id that each has to answer before waiting work goes on."""
     slow: set[BrokerId] = field(default_factory=set[BrokerId])
@@ -70,10 +77,18 @@ class Outbox:
     tardy: set[BrokerId] = field(default_factory=set[BrokerId])
     """Brokers that did not answer within `ALL_WAIT_MS`: until they have answered everything, or are called slow, they hold
     only what is about their partitions."""
+    nobody_late_before_ms: int = _LONG_AGO_MS
+    """Before this moment no broker of the barrier becomes tardy, and no tardy one slow. It may be too early, never too late:
+    an answer only moves a broker's moment away, and it is not worth a look at all brokers at each answer."""
     releases: int = 0
     """Counts how often somebody stopped being waited for."""
     unreachable: set[BrokerId] = field(default_factory=set[BrokerId])
-    """Brokers that live, as ZooKeeper has it, and that there is no connection to: nobody waits for their answers."""
+    """Brokers that are registered in ZooKeeper but have no connection to us: nobody waits for their answers."""
+
+    def use(self, settings: ControllerSettings) -> None:
+        """Decide by other settings from now on: other moments may be due."""
+        self.settings = settings
+        self.nobody_late_before_ms = _LONG_AGO_MS
 
     def others(self) -> tuple[BrokerId, ...]:
         """Live brokers but ourselves, ascending."""
@@ -110,7 +125,7 @@ class Outbox:
         ]
 
     def lead_again(self, broker: BrokerId, partitions: Iterable[TopicPartition], now_ms: int) -> list[Request]:
-        """Tell a broker of single partitions as they are now, those that it still hosts."""
+        """Tell a broker about single partitions as they are now; those that it hosts no more are left out."""
         topics: dict[str, list[tuple[int, PartitionState]]] = {}
         for tp in partitions:
             partition = self.state.partition(tp)
@@ -134,7 +149,10 @@ class Outbox:
         return self._leader_and_isr(broker, tuple(full.hosted[broker]), frozenset(), now_ms, full=True)
 
     def followed_by(self, broker: BrokerId, full: FullState, now_ms: int) -> Request:
-        """The same without what it leads; then it is not called full, or the broker could take the rest for strays."""
+        """One broker's LeaderAndIsr without the partitions that it leads.
+
+        It is called full only if nothing was left out: a broker could take what a full request does not name for strays.
+        """
         hosted = full.hosted[broker]
         followed = [each for each in (_unled(topic, broker) for topic in hosted) if each.partitions]
         return self._leader_and_isr(broker, tuple(followed), frozenset(), now_ms, full=followed == hosted)
@@ -187,7 +205,7 @@ class Outbox:
     ) -> list[Request]:
         """One request per broker for all replicas that it has to stop; deletions are remembered until answered.
 
-        `older`: what is stopped belongs to a topic of that name that is gone, whose leader epochs are not this one's.
+        `older`: partitions whose replicas belong to a deleted topic of the same name. Its leader epochs were others.
         """
         by_broker: dict[BrokerId, list[StopPartition]] = {}
         for tp, brokers in stopped.items():
@@ -215,33 +233,49 @@ class Outbox:
     # ---- metadata
 
     def note_metadata(self, changes: Changes, now_ms: int) -> list[Request]:
-        """Remember what everybody has to hear, and say it now if it can't or need not wait."""
+        """Remember what all brokers have to hear; send it now if it is urgent or has waited long enough."""
         self.pending_metadata.update(changes.led)
         self.pending_metadata.update(changes.isr)
         return self.maybe_metadata(now_ms, urgent=changes.urgent)
 
     def announce(self, partitions: Iterable[TopicPartition]) -> None:
-        """Remember partitions that everybody has to hear of though nothing is written: offline replicas changed."""
+        """Remember partitions that all brokers have to hear of though nothing is written: their offline replicas changed."""
         self.pending_metadata.update(tp for tp in partitions if tp.topic not in self.state.deleting)
+
+    def announce_return(self, partitions: Iterable[TopicPartition], now_ms: int) -> None:
+        """As `announce`, of a broker that is back. Most of its replicas are in sync soon: that tells it, too."""
+        if not self.returned:
+            self.returned_due_ms = now_ms + RETURN_LINGER_MS
+        self.returned.update(tp for tp in partitions if tp.topic not in self.state.deleting)
 
     def maybe_metadata(self, now_ms: int, *, urgent: bool = False) -> list[Request]:
         """Send what is pending when it is urgent or has waited long enough."""
-        if not self.pending_metadata or not (urgent or now_ms >= self.metadata_due_ms):
+        if self.returned and now_ms >= self.returned_due_ms:
+            self.pending_metadata |= self.returned
+            self.returned.clear()
+        if not self.pending_metadata or not (urgent or now_ms >= self._lingers_until_ms):
             return []
         return self.metadata(now_ms)
 
     @property
-    def metadata_due_ms(self) -> int:
-        """When pending metadata goes out at the latest."""
+    def metadata_due_ms(self) -> int | None:
+        """When metadata goes out at the latest; None: none is pending."""
+        if not self.pending_metadata:
+            return self.returned_due_ms if self.returned else None
+        return min(self._lingers_until_ms, self.returned_due_ms) if self.returned else self._lingers_until_ms
+
+    @property
+    def _lingers_until_ms(self) -> int:
         return self.last_metadata_ms + self.settings.metadata_linger_ms
 
     def metadata(self, now_ms: int) -> list[Request]:
-        """Everything pending to everybody; with nothing pending, the list of live brokers alone."""
+        """Send all pending metadata to all brokers; if nothing is pending, the list of live brokers alone."""
         topics: dict[str, list[tuple[int, PartitionState]]] = {}
         for tp in sorted(self.pending_metadata):
             partition = self.state.partition(tp)
             if partition is not None:
                 self._collect(topics, tp, partition)
+        self.returned -= self.pending_metadata
         self.pending_metadata.clear()
         self.last_metadata_ms = now_ms
         slices = self._slices(topics)
@@ -306,11 +340,16 @@ class Outbox:
         for broker in brokers:
             self.unanswered.setdefault(broker, {})[request_id] = now_ms
             if broker not in self.slow and broker not in self.unreachable and broker not in self.tardy:
+                if broker not in self.barrier:
+                    self.nobody_late_before_ms = min(self.nobody_late_before_ms, self._all_wait_until_ms(broker))
                 self.barrier[broker] = request_id
         return request_id
 
     def awaits(self, request_id: int, broker: BrokerId) -> bool:
-        """Whether an answer to this request is waited for: it was handed out in this term, and the broker was not restarted since."""
+        """Whether an answer to this request is waited for.
+
+        It is, if the request was handed out in this term and the broker was not restarted since.
+        """
         return request_id in self.unanswered.get(broker, ())
 
     def answered(self, request_id: int, broker: BrokerId) -> tuple[TopicPartition, ...]:
@@ -331,7 +370,7 @@ class Outbox:
     def note_created(
         self, request_id: int, broker: BrokerId, error: ErrorCode, refused: Collection[TopicPartition]
     ) -> None:
-        """A broker answered a LeaderAndIsr: what it did not refuse is new no longer."""
+        """A broker answered a LeaderAndIsr: replicas that it did not refuse are not new any more."""
         new = self.told_new.pop((request_id, broker), None)
         known = self.not_created.get(broker)
         if new is None or known is None or error is not ErrorCode.NONE:
@@ -392,9 +431,11 @@ class Outbox:
     def barrier_holds(self, now_ms: int) -> bool:
         """Whether all waiting work has to wait.
 
-        A broker that took `ALL_WAIT_MS` is tardy from then on, and holds what is about its partitions alone; one that
-        took `slow_broker_ms` is slow, and holds nothing. Both until they have answered everything.
+        A broker that took `ALL_WAIT_MS` is tardy: only work about its partitions waits for it. A broker that took
+        `slow_broker_ms` is slow: nothing waits for it. Both are so until the broker has answered everything.
         """
+        if now_ms < self.nobody_late_before_ms:
+            return bool(self.barrier)
         for broker in [broker for broker in self.barrier if self._all_wait_until_ms(broker) <= now_ms]:
             del self.barrier[broker]
             self.tardy.add(broker)
@@ -402,13 +443,14 @@ class Outbox:
             self.tardy.discard(broker)
             self.slow.add(broker)
             self.releases += 1
+        moments = [*map(self._all_wait_until_ms, self.barrier), *map(self._patience_ends_ms, self.tardy)]
+        self.nobody_late_before_ms = min(moments, default=_NEVER_MS)
         return bool(self.barrier)
 
     @property
     def barrier_deadline_ms(self) -> int | None:
-        """When the next broker holds less than it does now; None when nothing is waited for."""
-        moments = [*map(self._all_wait_until_ms, self.barrier), *map(self._patience_ends_ms, self.tardy)]
-        return min(moments, default=None)
+        """When to ask `barrier_holds` again: a broker may hold less by then. None when nothing is waited for."""
+        return self.nobody_late_before_ms if self.barrier or self.tardy else None
 
     def hold_of(self, tp: TopicPartition) -> Hold:
         """The answers that a decision about a partition has to wait for now: those of its tardy brokers."""
@@ -424,7 +466,7 @@ class Outbox:
         )
 
     def passed(self, hold: Hold) -> bool:
-        """Whether all of that was answered, or is not waited for any more."""
+        """Whether all these answers came, or are not waited for any more."""
         return not any(self.owes_up_to(broker, request_id) for broker, request_id in hold)
 
     def _all_wait_until_ms(self, broker: BrokerId) -> int:

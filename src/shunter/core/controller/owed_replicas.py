@@ -1,9 +1,9 @@
-"""Replicas that a broker placed on a controller, who holds none: another broker gets them, or they are owed.
+"""Replicas that a broker placed on a controller, which holds none: another broker gets them, or they are owed.
 
 Brokers count the controller as one of them when they place internal and auto-created topics. It may have another id
-by now, and somebody else may have elected a leader since. A topic never gets fewer replicas
-than were asked for. What is owed is durable, by topic, with the replicas that the partition has: whoever assigns others
-meanwhile has decided anew, and nothing is owed any more.
+by now, and somebody else may have elected a leader since. A topic never gets fewer replicas than were asked for, in the
+end. A debt is durable, by topic, with the replicas that the partition had then. If somebody assigns other replicas
+meanwhile, the debt is void.
 
 Source: docs/decisions/0026-owed-replicas.md.
 """
@@ -21,52 +21,76 @@ from shunter.model.partition import BrokerId, ReplicaAssignment, Replicas, Topic
 def without_controllers(draft: Draft, tp: TopicPartition, replicas: Replicas) -> Replicas:
     """Give controllers' places in a partition's assignment to live brokers that are free; return the replicas then.
 
-    Where too few are free, the partition has the others, and the rest is owed. Where there are no others, it stays as
-    it is and waits for a broker.
+    If too few brokers are free, the partition keeps its other replicas, and the rest is owed. If it has no other replica,
+    it stays as it is and waits for a broker.
     """
     ids = draft.state.controllers
-    taken = tuple(broker for broker in replicas if broker not in ids)
-    placed: list[BrokerId] = []
-    for broker in replicas:
-        chosen = spare_broker(draft, tp, taken) if broker in ids else broker
-        if chosen is not None:
-            placed.append(chosen)
-            taken = (*taken, chosen)
-    owing = len(placed) < len(replicas)
+    wanted = _asked_for(draft, tp, replicas)
+    placed = _filled(draft, tp, _in_their_places(draft, tp, replicas), wanted)
+    owing = len(placed) < wanted
     if not placed or (owing and tp.topic in draft.state.left_out.owed_replicas):
         return replicas
-    mended = tuple(placed)
     named = f"somebody placed it on {list(replicas)}, of which {sorted(ids.intersection(replicas))} can hold no replica"
-    told = f"{named}: it goes to {list(mended)}"
+    told = f"{named}: it goes to {list(placed)}"
     if owing:
-        draft.owed_replicas_of(tp.topic)[tp.partition] = (len(replicas), mended)
+        draft.owed_replicas_of(tp.topic)[tp.partition] = (wanted, placed)
         told = (
-            f"{named}, and no other broker is free: it has {list(mended)} and gets its missing replica as soon as a"
+            f"{named}, and no other broker is free: it has {list(placed)} and gets its missing replica as soon as a"
             f" broker is there"
         )
+    elif wanted > len(replicas):
+        del draft.owed_replicas_of(tp.topic)[tp.partition]
     draft.notices.append(Notice("replica-owed" if owing else "assignment-mended", str(tp), told))
-    draft.place(tp, ReplicaAssignment(mended))
-    return mended
+    draft.place(tp, ReplicaAssignment(placed))
+    return placed
+
+
+def _asked_for(draft: Draft, tp: TopicPartition, replicas: Replicas) -> int:
+    """How many replicas were asked for: of these, some may be owed already, for another controller's place among them."""
+    known, topic = draft.state.owed_replicas.get(tp.topic), draft.state.topics.get(tp.topic)
+    if known is None or topic is None or known.topic_id not in (None, topic.topic_id):
+        return len(replicas)
+    wanted, then = draft.owed_replicas_of(tp.topic).get(tp.partition, (0, ()))
+    return max(wanted, len(replicas)) if set(then) == set(replicas) else len(replicas)
+
+
+def _filled(draft: Draft, tp: TopicPartition, replicas: Replicas, wanted: int) -> Replicas:
+    """As many replicas as are wanted, as far as brokers are free. None of them: a partition needs one to copy from."""
+    while replicas and len(replicas) < wanted and (chosen := spare_broker(draft, tp, replicas)) is not None:
+        replicas = (*replicas, chosen)
+    return replicas
 
 
 def to_return_to(draft: Draft, tp: TopicPartition, original: Replicas) -> Replicas:
-    """Which replicas a rollback restores: the original ones, and for a controller's id among them another broker.
+    """Which replicas a rollback restores: the original ones, with another broker for a controller's id among them.
 
-    It is one that the move has brought already, else a live one that is free, else none.
+    That broker is one that the move has added already, else a live one that is free, else none.
     """
-    ids = draft.state.controllers
     partition = draft.partition(tp)
     brought = () if partition is None else partition.assignment.replicas
-    restored: Replicas = ()
-    for broker in original:
-        there = (each for each in brought if each not in ids and each not in (*original, *restored))
-        chosen = broker if broker not in ids else next(there, None) or spare_broker(draft, tp, (*original, *restored))
-        restored = restored if chosen is None else (*restored, chosen)
-    return restored or original
+    return _in_their_places(draft, tp, original, brought) or original
+
+
+def _in_their_places(draft: Draft, tp: TopicPartition, replicas: Replicas, first: Replicas = ()) -> Replicas:
+    """Replicas in their ORDER with a broker in each controller's place, if there is one: of `first`, else a free one."""
+    ids = draft.state.controllers
+    taken = tuple(broker for broker in replicas if broker not in ids)
+    placed: Replicas = ()
+    for broker in replicas:
+        chosen: BrokerId | None = broker
+        if broker in ids:
+            there = (each for each in first if each not in ids and each not in taken)
+            chosen = next(there, None)
+            if chosen is None:
+                chosen = spare_broker(draft, tp, taken)
+        if chosen is not None:
+            placed = (*placed, chosen)
+            taken = (*taken, chosen)
+    return placed
 
 
 def placed_on_controllers(state: ControllerState, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Which of these have a leader already and a replica on a controller's id all the same."""
+    """Which of these partitions have a leader, and a replica on a controller's id."""
     return [tp for tp, _ in _led_with_controllers(state, partitions)]
 
 
@@ -77,7 +101,7 @@ def owed_by(state: ControllerState, topics: Collection[str]) -> list[TopicPartit
 
 
 def kept(state: ControllerState, partitions: Iterable[TopicPartition] | None = None) -> list[Notice]:
-    """Tell which partitions, of some or of all, have nobody but controllers in their ISR: they are not mended."""
+    """Tell which partitions, of some or of all, have only controllers in their ISR: these are not mended."""
     notices: list[Notice] = []
     for tp, isr in _led_with_controllers(state, everything(state) if partitions is None else partitions):
         if isr and state.controllers.issuperset(isr):
@@ -106,7 +130,8 @@ def everything(state: ControllerState) -> Iterator[TopicPartition]:
 def replace_controllers(draft: Draft, tp: TopicPartition) -> None:
     """Take controllers' ids out of a partition that has a leader, in a new leader epoch.
 
-    A move decides where a partition's replicas are, and a deletion does not wait for a controller.
+    Partitions that move, and topics that are being deleted, are left alone: a move decides where its replicas are, and a
+    deletion does not wait for a controller.
     """
     state, partition = draft.state, draft.partition(tp)
     if partition is None or tp.topic in state.deleting or tp.topic in state.left_out.topics:
@@ -118,7 +143,7 @@ def replace_controllers(draft: Draft, tp: TopicPartition) -> None:
     if not ids or assignment.in_motion or draft.reassignment(tp) is not None or tp in state.left_out.moves:
         return
     if not ids.isdisjoint((*leadership.isr, leadership.leader)):
-        return  # Whoever is dead leaves the ISR first, but for its last member: see `kept`.
+        return  # A controller's id leaves the ISR first, as dead brokers do; the last member stays: see `kept`.
     mended = without_controllers(draft, tp, assignment.replicas)
     if mended == assignment.replicas:
         return
@@ -128,7 +153,7 @@ def replace_controllers(draft: Draft, tp: TopicPartition) -> None:
 
 
 def spare_broker(draft: Draft, tp: TopicPartition, replicas: Replicas) -> BrokerId | None:
-    """Choose a broker for one more replica: in a rack without one if there is such a rack; spread by partition."""
+    """Choose a broker for one more replica: in a rack that has none, if there is one; partitions get different brokers."""
     free = sorted(draft.unburdened(tp).difference(replicas))
     brokers = draft.state.brokers
     used = {brokers[broker].rack for broker in replicas if broker in brokers}
@@ -152,15 +177,13 @@ def place_owed(draft: Draft, tp: TopicPartition) -> None:
             return
         assigned = partition.assignment
         if not assigned.in_motion and set(assigned.replicas) == set(replicas) and draft.reassignment(tp) is None:
-            _place(draft, tp, wanted, assigned.replicas)  # Their order may be another meanwhile.
+            _place(draft, tp, wanted, assigned.replicas)  # Their order may have changed meanwhile.
             return
     del draft.owed_replicas_of(tp.topic)[tp.partition]  # Somebody has decided anew, or it is another topic.
 
 
 def _place(draft: Draft, tp: TopicPartition, wanted: int, replicas: Replicas) -> None:
-    placed = replicas
-    while len(placed) < wanted and (chosen := spare_broker(draft, tp, placed)) is not None:
-        placed = (*placed, chosen)
+    placed = _filled(draft, tp, replicas, wanted)
     if placed == replicas:
         return
     owed = draft.owed_replicas_of(tp.topic)

@@ -1,4 +1,6 @@
-"""A move that stands still at somebody's word: nothing is forgotten, and what is being fetched stops.
+"""Pausing a move and resuming it: a paused move stands still, forgets nothing, and its fetching stops.
+
+`lifecycle.TABLE` says when a move may be paused: while it is pending, moving, or paused already. A rollback may not.
 
 An addition that is out of sync is told to stop, not to delete (StopReplica without deletion): what it has fetched stays
 on its disk, and it goes on from there when the move is resumed. An addition in sync is left alone.
@@ -19,14 +21,14 @@ from shunter.model.reassignment import Phase, Reassignment
 
 
 def pause(draft: Draft, tp: TopicPartition, move: Reassignment) -> tuple[ErrorCode, str | None]:
-    """Let a move stand still; a second time changes nothing."""
+    """Let a move stand still. Pausing a paused move changes nothing."""
     if move.phase is Phase.ROLLING_BACK:
         return ErrorCode.INVALID_REQUEST, f"{tp} is being rolled back: a rollback is not paused"
     return stand_still(draft, tp, move, Trigger.PAUSED)
 
 
 def stand_still(draft: Draft, tp: TopicPartition, move: Reassignment, trigger: Trigger) -> tuple[ErrorCode, str | None]:
-    """Write a move as paused, new or as it was, and stop what it has being fetched."""
+    """Write a move as paused, whether it is new or was under way, and stop its replicas that are being fetched."""
     if draft.reassignment(tp) != move._replace(phase=Phase.PAUSED):
         draft.transition(tp, trigger, move)
     for broker in fetching(draft.state, tp):
@@ -38,18 +40,27 @@ def stand_still(draft: Draft, tp: TopicPartition, move: Reassignment, trigger: T
 def resume(draft: Draft, tp: TopicPartition, move: Reassignment) -> bool:
     """Let a paused move go on; False when it was not paused.
 
-    A new leader epoch makes the brokers take the replicas up again: every addition, for one that was told to stop may
-    have been taken into the ISR just before, and is in it now though it fetches no more.
+    Only a new leader epoch makes brokers fetch again. It goes to every addition, not to those alone that are out of
+    sync: an addition may have joined the ISR just before it was told to stop, and then it is in sync and does not fetch.
     """
-    partition = draft.partition(tp)
-    if move.phase is not Phase.PAUSED or partition is None:
+    if move.phase is not Phase.PAUSED or draft.partition(tp) is None:
         return False
-    begun = partition.assignment.in_motion or partition.assignment.replicas != move.original
-    draft.transition(tp, Trigger.RESUMED if begun else Trigger.REQUEUED, move)
-    leadership = partition.leadership
-    if leadership is not None and begun:
-        draft.lead(tp, leadership.in_new_epoch())
+    draft.transition(tp, Trigger.RESUMED if _begun(draft, tp, move) else Trigger.REQUEUED, move)
+    wake(draft, tp, move)
     return True
+
+
+def wake(draft: Draft, tp: TopicPartition, move: Reassignment) -> None:
+    """Have brokers fetch again what was stopped for a pause that ends, in whatever way: in a new leader epoch."""
+    partition = draft.partition(tp)
+    leadership = None if partition is None else partition.leadership
+    if move.phase is Phase.PAUSED and leadership is not None and _begun(draft, tp, move):
+        draft.lead(tp, leadership.in_new_epoch())
+
+
+def _begun(draft: Draft, tp: TopicPartition, move: Reassignment) -> bool:
+    partition = draft.partition(tp)
+    return partition is not None and (partition.assignment.in_motion or partition.assignment.replicas != move.original)
 
 
 def fetching(state: ControllerState, tp: TopicPartition) -> Replicas:
@@ -68,7 +79,7 @@ def fetching(state: ControllerState, tp: TopicPartition) -> Replicas:
 def still(
     state: ControllerState, stopped: Mapping[TopicPartition, set[BrokerId]]
 ) -> dict[TopicPartition, set[BrokerId]]:
-    """Those replicas to stop that are paused still: a pause may end in the write in which it began."""
+    """Keep the replicas to stop whose move is still paused: a pause may end in the write in which it began."""
     paused = {tp for tp in stopped if tp in state.reassignments and state.reassignments[tp].phase is Phase.PAUSED}
     return {tp: brokers for tp, brokers in stopped.items() if tp in paused}
 
@@ -76,11 +87,11 @@ def still(
 def woken(
     state: ControllerState, told: Iterable[TopicPartition], only: frozenset[BrokerId] | None = None
 ) -> dict[TopicPartition, set[BrokerId]]:
-    """Additions of paused moves that a LeaderAndIsr has just set going again: they have to be stopped again.
+    """Additions of paused moves that a LeaderAndIsr has just made fetch again: they have to be stopped again.
 
     Args:
         told: Partitions that LeaderAndIsr requests were about.
-        only: Brokers that heard it; None: all.
+        only: Brokers that these requests were sent to; None: all.
     """
     stop: dict[TopicPartition, set[BrokerId]] = {}
     for tp in told:

@@ -16,6 +16,7 @@ from shunter.core.controller.events import ReplyToken
 from shunter.core.controller.ready import Reply
 from shunter.core.controller.state import ControllerState
 from shunter.core.controller.tasks import Priority, Task, TaskQueue
+from shunter.core.wording import counted
 from shunter.model.notice import Notice
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.model.settings import ControllerSettings
@@ -24,7 +25,7 @@ from shunter.model.settings import ControllerSettings
 class TopicTally(NamedTuple):
     """One topic's share: by live broker, how many partitions prefer it and how many of them others lead.
 
-    `ready` are those of the latter that could be given back now, each with its preferred leader.
+    `ready` are those led by others that could be given back now, each with its preferred leader.
     """
 
     preferring: Counter[BrokerId]
@@ -46,7 +47,7 @@ class Rebalance:
     under_way: bool = False
 
     def use(self, settings: ControllerSettings, now_ms: int) -> None:
-        """Go on by other settings; another interval counts from now."""
+        """Go on by other settings. If the interval changed, it counts from now."""
         old, self.settings = self.settings, settings
         changed = (
             old.leader_rebalance_enable != settings.leader_rebalance_enable
@@ -56,7 +57,7 @@ class Rebalance:
             self.schedule(now_ms)
 
     def schedule(self, now_ms: int) -> None:
-        """Set the moment of the next look; none where it is switched off."""
+        """Set the moment of the next look; None if the rebalance is switched off."""
         enabled = self.settings.leader_rebalance_enable
         self.due_ms = now_ms + self.settings.leader_rebalance_interval_ms if enabled else None
 
@@ -88,7 +89,7 @@ class Rebalance:
             self.under_way = False
             return []
         told = ", ".join(f"{broker} ({lost[broker]} of {preferring[broker]} led by others)" for broker in sorted(short))
-        text = f"leadership of {len(partitions)} partitions goes back to brokers that lead too few of theirs: {told}"
+        text = f"leadership of {counted(len(partitions), 'partition')} goes back to brokers that lead too few of theirs: {told}"
         notice = Notice("leaders-rebalanced", "cluster", text)
         items = [(tp, notice if index == 0 else None) for index, tp in enumerate(partitions)]
         self.queue.add(Task(Priority.NORMAL, items, _give_back, self._end))
@@ -100,7 +101,7 @@ class Rebalance:
 
 
 def _tally(draft: Draft, name: str) -> TopicTally | None:
-    """Count one topic; None where it is left alone: it is being deleted, or gone."""
+    """Count one topic; None if it is being deleted, or gone."""
     state = draft.state
     topic = state.topics.get(name)
     if topic is None or name in state.deleting:

@@ -40,20 +40,20 @@ class Reason(Enum):
 
     BROKER_GONE = "its leader, or a follower in sync, is on a broker that is not live"
     BROKER_BACK = "a broker that led it, or was in sync, was restarted (marks the replica)"
-    LEADERLESS = "it has no live leader, and a broker came, or configuration or settings are others"
+    LEADERLESS = "it has no live leader, and a broker came, or configuration or settings changed"
     LOG_DIR_FAILED = "a live broker can't serve its replica any more"
     READABLE_AGAIN = "its state could not be read, and can be now"
     TOPIC_GOES = "it moves, and its topic is being deleted"
-    ISR_ALTERED = "its leader has another ISR accepted; it is reviewed in the same write"
+    ISR_ALTERED = "its leader asked for another ISR and got it; it is reviewed in the same write"
     ISR_READ = "it moves, and a broker before 2.7 wrote its ISR"
     FOUND_MOVING = "a start-up, or somebody who mended a znode, shows that it may be moving"
     NAMED_TWICE = "a request and the legacy znode name it, and the request has been taken"
     BROKERS_CHANGED = "it moves, and a broker came, went, was restarted, or can't serve it any more"
-    CONFIG_CHANGED = "its move waits, and configuration is another"
-    SETTINGS_CHANGED = "its move is pending or waits, and our settings are others"
+    CONFIG_CHANGED = "its move waits, and configuration changed"
+    SETTINGS_CHANGED = "its move is pending or waits, and our settings changed"
     STEPPED = "a step or a leader was written, and its move may go on at once"
-    TURN_CAME_FREE = "its move is pending, and another move is out of the way"
-    NEVER_LED = "it is there, and nobody has led it yet"
+    TURN_CAME_FREE = "its move is pending, and another move ended or was paused"
+    NEVER_LED = "it exists, and has never had a leader"
     ON_CONTROLLER = "it has a leader, and a replica on a controller's id"
     REPLICA_OWED = "it is owed a replica, and a broker may be free"
     DELETED = "everything that its move dropped is deleted"
@@ -89,7 +89,7 @@ class Look(NamedTuple):
 
 
 _OF_STATES = frozenset({Part.DEMOTE, Part.ELECT_FIRST, Part.ELECT, Part.SHRINK, Part.ADVANCE, Part.RELAX})
-"""Parts that decide by a partition's state: where that can't be read, or is set aside, they are not even begun."""
+"""Parts that decide by a partition's state: they are skipped if its znode can't be read, or is set aside."""
 
 _MOVE = (Part.RECONCILE, Part.ADVANCE, Part.REPLACE)
 
@@ -195,7 +195,7 @@ class Reviews:
             self.queue.add(Task(look.priority, tuple(marked), review, finish, reason=reason.name))
 
     def start_up(self) -> None:
-        """Everything was read: mark what changed while nobody was the controller; `ZnodeProtocols` does the znodes."""
+        """Everything was read: mark what changed while there was no controller. `ZnodeProtocols` takes the znodes."""
         self.mark(Reason.BROKER_GONE, self._unserved())
         self._mark_placement()
         self.mark(Reason.FOUND_MOVING, self.adoption.find())
@@ -203,7 +203,7 @@ class Reviews:
     def on_changed(self, changes: Changes) -> None:
         """Partitions were written, by us or by somebody else, or are gone.
 
-        Whoever wrote them may not have known who died or came meanwhile.
+        The writer may not have known of brokers that died or came meanwhile.
         """
         self.mark(Reason.BROKER_GONE, self._unserved_among((*changes.led, *changes.isr)))
         self.mark(Reason.ON_CONTROLLER, owed_replicas.placed_on_controllers(self.state, changes.led))
@@ -219,9 +219,9 @@ class Reviews:
         self.mark(Reason.NEVER_LED, never_led, partial(self._led, never_led))
 
     def on_written(self, draft: Draft) -> None:
-        """A draft is durable: mark what may go on by it, and what changes passed by while it was written.
+        """A draft is durable: mark partitions that may go on now, and those that missed a change while it was written.
 
-        Changes of brokers or configuration while it was written were compared with the state before it.
+        When brokers or configuration changed during the write, that was compared with the state before it.
         """
         self.adoption.on_committed(draft)
         self.mark(Reason.DELETED, self.moves.wait_for_deletions(draft))
@@ -252,9 +252,9 @@ class Reviews:
     def _in_sync_before(self, came: frozenset[BrokerId]) -> list[Marked]:
         """Replicas that brokers led, or had in sync, before they were restarted.
 
-        Such a broker is told of no leadership of before its restart. It has forgotten which replicas it had promised to
-        wait for (KIP-497's maximal ISR), and an ISR change that it had asked for may be durable already, or be written
-        at this moment. So it leads in a new epoch even if no other replica can lead. Source: decision record 0019.
+        Such a broker is not told what it led before its restart. It has forgotten which replicas it had promised to
+        wait for (KIP-497's maximal ISR), and an ISR change that it had asked for may be durable already, or is being
+        written. So it leads in a new epoch even if no other replica can lead. Source: decision record 0019.
         """
         return [
             (TopicPartition(name, number), broker)
@@ -290,7 +290,7 @@ class Reviews:
         return led + followed
 
     def _unserved_among(self, written: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """As `_unserved`, of partitions that somebody has just written; those that nobody can lead are left out."""
+        """As `_unserved`, of partitions that were just written. Those that no broker can lead now are left out."""
         brokers = self.state.storing
         led: list[TopicPartition] = []
         followed: list[TopicPartition] = []
@@ -328,7 +328,7 @@ class Reviews:
     # ---- moves
 
     def on_settings_changed(self, settings: ControllerSettings) -> None:
-        """Decide by other settings from now on: leaders may be elected, and moves may begin or go on, that could not."""
+        """Decide by other settings from now on: mark elections and moves that they may have made possible."""
         self.settings = settings
         self.mark(Reason.LEADERLESS, self.leaderless(self.state.topics))
         self.mark(Reason.SETTINGS_CHANGED, tuple(dict.fromkeys((*self._pending(), *sorted(self.state.waiting)))))
@@ -338,7 +338,7 @@ class Reviews:
         return [tp for tp, move in self.state.reassignments.items() if move.phase is Phase.PENDING]
 
     def _passed_by(self, draft: Draft) -> list[TopicPartition]:
-        """Moves of a draft that wait, while brokers or configuration are others than when it was decided."""
+        """Moves of a draft that wait, if brokers or configuration changed since the draft was decided."""
         waits = [tp for tp in dict.fromkeys((*draft.reassignments, *draft.waits)) if tp in self.state.waiting]
         if not waits:
             return []
@@ -348,7 +348,7 @@ class Reviews:
         return [tp for tp in waits if others or self._serves_again(tp, serving)]
 
     def _serves_again(self, tp: TopicPartition, serving: frozenset[BrokerId]) -> bool:
-        """Whether a move waits for a broker that serves by now: it came back with the log dir that had failed."""
+        """Whether a move waits for a broker that serves again: it came back, or its failed log dir did."""
         waiting = self.state.waiting[tp][0]
         now = serving.difference(self.state.offline_replicas.get(tp, ()))
         return waiting.reason is WaitReason.DEAD and not now.isdisjoint(waiting.brokers)

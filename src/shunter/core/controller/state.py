@@ -42,7 +42,7 @@ class ControllerState:
     registered: bool = False
     """Whether `/brokers/ids` has us."""
     look_us_up: dict[BrokerId, tuple[int, bool]] = field(default_factory=dict[BrokerId, tuple[int, bool]])
-    """By broker that told what it serves: its epoch, and whether it looks our address up in ZooKeeper."""
+    """A broker's epoch, and whether it looks our address up in ZooKeeper; by broker, once it told what it serves."""
     topic_ids: bool | None = None
     """Whether topics have ids, by the protocol that all live brokers speak; None while that is not known."""
     brokers: dict[BrokerId, Broker] = field(default_factory=dict[BrokerId, Broker])
@@ -124,7 +124,7 @@ class ClusterView(Protocol):
 
     @property
     def controller_epoch(self) -> int:
-        """Of our election; 0 before the first."""
+        """The epoch of our election; 0 before the first."""
         ...
 
     @property

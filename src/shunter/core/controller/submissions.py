@@ -1,4 +1,4 @@
-"""Reassignments as they come in by RPC 45; those of znodes are `znode_protocols`, and found ones `adoption`.
+"""Reassignments that come in by RPC 45 (`znode_protocols` has those of znodes, `adoption` those that were found).
 
 A large submission is taken in slices; cancels overtake it, and mark what has not been taken yet as cancelled.
 """
@@ -23,7 +23,7 @@ from shunter.model.settings import ControllerSettings
 
 @dataclass(slots=True)
 class Submission:
-    """A submission that is being taken: what of it was cancelled, or paused, before its turn came."""
+    """A submission that is being taken, and which of its partitions were cancelled or paused before their turn."""
 
     number: int
     waiting: dict[TopicPartition, None]
@@ -31,7 +31,7 @@ class Submission:
     """How a partition was cancelled, or that it was paused. Only durable cancels and pauses are here."""
 
     def aside(self, draft: Draft, tp: TopicPartition) -> Intervention | None:
-        """How a partition will have been set aside when the draft is durable; None: its turn comes as usual."""
+        """How a partition is set aside once the draft is durable; None: its turn comes as usual."""
         key = (self.number, tp)
         return draft.set_aside[key] if key in draft.set_aside else self.set_aside.get(tp)
 
@@ -46,7 +46,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What was asked for before a cancel, and ends by it: submissions that wait, and znodes (by name or czxid)."""
+    """What was asked for before a cancel, and is cancelled by it: submissions that wait, and znodes (by name or czxid)."""
 
     submissions: tuple[Submission, ...]
     requests: tuple[str, ...]
@@ -72,8 +72,8 @@ class Submissions:
     def on_submitted(self, event: ReassignmentsSubmitted) -> list[tuple[ReplyToken, Reply]]:
         """Queue a request's changes, and before them its cancels; one reply when all of it is durable.
 
-        Only null replicas cancel; an empty list is a target that is refused. Of a partition that is named twice the
-        last word counts, as with Apache's controller.
+        Only null replicas cancel; an empty list is a target that is refused. If a request names a partition twice, the
+        last entry counts, as with Apache's controller.
         """
         named = {change.tp: change for change in event.changes}
         cancels = {tp: change.intervention for tp, change in named.items() if change.replicas is None}
@@ -88,7 +88,7 @@ class Submissions:
         if cancels:
             mode = event.intervention
             items = [(tp, cancel or mode) for tp, cancel in cancels.items()]
-            # It concerns what was asked for before it; what comes after it may be open too when its turn comes.
+            # A cancel is about what was asked for before it. Later requests may be open too when its turn comes.
             decide = partial(self._cancel, before=self._asked_before())
             finish = partial(self._cancelled, gathered, named=set(named))
             refuse = _refuse_move if event.reply_to else None
@@ -116,17 +116,17 @@ class Submissions:
     def _cancelled(
         gathered: PartitionResults, results: list[MoveResult], *, named: set[TopicPartition]
     ) -> list[tuple[ReplyToken, Reply]]:
-        """A cancel is durable; of what a cancel of everything looked at, it tells what was moving."""
+        """A cancel is durable. Partitions that the request did not name are told of only if they were moving."""
         idle = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
         return gathered.task_finished([result for result in results if result[0] in named or result[1] is not idle])
 
     def _whole(self, event: ReassignmentsSubmitted) -> list[TopicPartition]:
-        """Partitions of a cancel of whole topics, or of everything, begun or not."""
+        """Partitions that a cancel of whole topics, or of everything, is about, whether their moves have begun or not."""
         if not event.cancel_all and not event.cancel_topics:
             return []
         known = dict.fromkeys(tp for tp, move in self.state.reassignments.items() if unfinished(move))
-        # And what a start-up has not come to yet: it may be in motion, and have no record of ours; or one that nobody
-        # can read, of which it is told that.
+        # The start-up may not have come to these yet: they may be in motion without a record of ours. Or their record
+        # can't be read, and the reply says so.
         known.update(dict.fromkeys(self.adoption.unreconciled | self.state.left_out.moves))
         for submission in self.open:
             known.update(submission.waiting)
@@ -179,10 +179,10 @@ class Submissions:
         )
 
     def _withdraw(self, draft: Draft, tp: TopicPartition, before: Before) -> bool:
-        """Take out of the znodes what waits in them, durably: whoever comes next must not begin it."""
+        """Take a partition out of the znodes in which it waits, durably: the next controller must not begin its move."""
         withdrawn = draft.withdraw(tp, before.requests)
         legacy, extra = self.state.legacy, self.state.extra
-        moving = draft.unfinished(tp)  # One of the legacy znode takes its entry with it when it ends.
+        moving = draft.unfinished(tp)  # A move that came by the legacy znode removes its entry when it ends.
         waits = legacy is not None and legacy.czxid == before.legacy and tp in draft.legacy_listed
         if waits and (moving is None or not moving.legacy):
             self.moves.forget_legacy(draft, {tp})

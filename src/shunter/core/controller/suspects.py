@@ -1,7 +1,8 @@
 """What may have brought a controller down: the input that it handled when it met a bug.
 
-A bug that nobody's request met ends the process (docs/decisions/0021-too-much.md), and whoever takes over reads the same
-cluster. So the input is named here, for the driver that keeps it from the next controller for a while.
+A bug in work that no caller asked for ends the process (docs/decisions/0021-too-much.md), and the next controller reads
+the same cluster. So the input is named here, and a driver (`drivers/crash_guard.py`) keeps it from the next controllers
+for a while.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from shunter.core.controller.tasks import Task, concern
 from shunter.model.partition import TopicPartition
 
 SUSPECTS_AT_MOST = 100
-"""Of more none is named: to keep half a cluster from a controller is worse than that it ends."""
+"""If there are more, none is named: to keep half a cluster from a controller is worse than another crash."""
 
 
 class SuspectKind(Enum):
@@ -35,7 +36,7 @@ class SuspectKind(Enum):
     """One partition, by `TOPIC-PARTITION`."""
     TOPIC = "topic"
     LEGACY = "legacy"
-    """The legacy znode; its name is empty, as that of the next."""
+    """The legacy znode; the suspect's name is empty, as for `EXTRA`."""
     EXTRA = "extra"
     REQUEST_ZNODE = "request-znode"
     CALLER = "caller"
@@ -73,14 +74,14 @@ def of_task(task: Task) -> tuple[Suspect, ...]:
 
 
 def of_draft(partitions: Collection[TopicPartition], topics: Collection[str]) -> tuple[Suspect, ...]:
-    """Suspect what was written together; nothing, where that is too much."""
+    """Suspect what was written together; nothing if that is more than `SUSPECTS_AT_MOST`."""
     if len(partitions) + len(topics) > SUSPECTS_AT_MOST:
         return ()
     return (*map(of_partition, sorted(partitions)), *(Suspect(SuspectKind.TOPIC, name) for name in sorted(topics)))
 
 
 def of_event(event: Event) -> tuple[Suspect, ...]:
-    """Suspect what an event tells of; nothing, where it tells of too much, or of what can't be left out."""
+    """Suspect what an event is about; nothing if that is more than `SUSPECTS_AT_MOST`, or can't be left out."""
     found: list[Suspect] = []
     match event:
         case TopicsRead(topics, gone, unreadable):

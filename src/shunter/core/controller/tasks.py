@@ -50,22 +50,22 @@ Hold: TypeAlias = tuple[tuple[BrokerId, int], ...]
 
 
 class Barrier(Protocol):
-    """What tells whose answers a partition waits for; see docs/decisions/0029-connections.md."""
+    """Tells which brokers' answers a partition waits for; see docs/decisions/0029-connections.md."""
 
     releases: int
     """Counts how often somebody stopped being waited for."""
 
     def hold_of(self, tp: TopicPartition) -> Hold:
-        """Whose answers what is decided about a partition has to wait for now."""
+        """The answers that a decision about a partition has to wait for now."""
         ...
 
     def passed(self, hold: Hold) -> bool:
-        """Whether all of that was answered, or is not waited for any more."""
+        """Whether all these answers came, or are not waited for any more."""
         ...
 
 
 class NoBarrier:
-    """Holds nothing."""
+    """A barrier that holds nothing back."""
 
     releases = 0
 
@@ -102,7 +102,7 @@ class Task:
     answered_late: bool = False
     """Its caller would ask again at once, and in vain, so the answer waits a little (`machine.FORBIDDEN_TOLD_MS`)."""
     number: int = 0
-    """Its place among all tasks; the queue gives it."""
+    """Its place among all tasks; the queue assigns it."""
     cursor: int = 0
     results: dict[int, Any] = field(default_factory=dict[int, Any])
     drafting: list[int] = field(default_factory=list[int])
@@ -221,20 +221,20 @@ class Task:
         self.drafting.clear()
 
     def pass_over(self, error: ErrorCode, message: str) -> list[tuple[ReplyToken, Reply]]:
-        """What was drafted can't be written: those items are refused, or stay as they are where no caller asked."""
+        """What was drafted can't be written: its items are refused, or stay as they are if no caller asked for them."""
         for index in self.drafting:
             self.results[index] = None if self.refuse is None else self.refuse(self.items[index], error, message)
         return self.commit()
 
     def set_aside(self) -> Task | None:
-        """A task of its own for what was drafted, which can't be written now; None where a caller is told instead."""
+        """Make a task of what was drafted and can't be written now; None if a caller waits, who is told instead."""
         if self.refuse is not None:
             return None
         items = [self.items[index] for index in self.drafting]
         return Task(self.priority, items, self.decide, cause=self.cause, reason=self.reason)
 
     def abandon(self, error: ErrorCode, message: str) -> list[tuple[ReplyToken, Reply]]:
-        """Refuse whatever of it is not durable; returns replies. Only for tasks that say how they are refused."""
+        """Refuse all items that are not durable; returns replies. Only for tasks that have `refuse`."""
         self.roll_back()
         self.parked, self.held, self.cursor = [], (), len(self.items)
         if self.refuse is not None:

@@ -17,7 +17,7 @@ from shunter.model.topic import Topic
 
 
 def agree(state: ControllerState, queue: TaskQueue, now_ms: int, *, used: bool) -> list[Notice]:
-    """Take in whether topics have ids; tells people where that is not as usual."""
+    """Take in whether topics have ids; tells people if they have none, or if that changed."""
     usual = state.topic_ids is None and used
     state.topic_ids = used
     give_ids(state, queue, state.topics, now_ms)
@@ -30,7 +30,7 @@ def agree(state: ControllerState, queue: TaskQueue, now_ms: int, *, used: bool) 
 
 
 def give_ids(state: ControllerState, queue: TaskQueue, names: Iterable[str], now_ms: int) -> None:
-    """Give ids to those topics that have none: from before Kafka 2.8, or made by a tool of that time."""
+    """Give ids to topics that have none: they are from before Kafka 2.8, or a tool of that time made them."""
     if not state.topic_ids:
         return
     nameless = [name for name in names if name in state.topics and state.topics[name].topic_id is None]
@@ -39,10 +39,10 @@ def give_ids(state: ControllerState, queue: TaskQueue, names: Iterable[str], now
 
 
 def put_back(state: ControllerState, queue: TaskQueue, read: Iterable[Topic]) -> list[Notice]:
-    """Write ids again that a tool left out when it wrote topics' znodes anew; tells people of such topics.
+    """Write ids back that a tool left out when it wrote topics' znodes anew; tells people of such topics.
 
-    Brokers have a topic's id on their disks, and refuse another one. So a controller that starts later, and knows of
-    no id, must not give a new one. Source: KAFKA-14190; docs/decisions/0090-ids-that-old-tools-leave-out.md.
+    Brokers have a topic's id on their disks, and refuse any other. So the id has to be in the znode before another
+    controller starts: that one would not know it, and would give a new one. Source: KAFKA-14190; docs/decisions/0090-ids-that-old-tools-leave-out.md.
     """
     lost = [topic.name for topic in read if topic.topic_id is None and _id_is_known(state, topic)]
     if lost:

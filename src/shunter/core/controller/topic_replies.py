@@ -1,9 +1,9 @@
-"""Replies about topics, held back until clients can go on by them.
+"""Replies about topics, held back until every broker that a client may ask next has heard of the change.
 
 CreateTopics and CreatePartitions are answered when the new partitions have leaders and the live brokers have heard of
-them, DeleteTopics when the brokers have forgotten the topic: a client asks any broker next. Nobody waits longer than
-`slow_broker_ms` for a broker that hosts the topic, and than `STRANGERS_MS` for one that does not, which may be frozen.
-The request's own timeout is its driver's affair. Source: docs/decisions/0041-strangers.md.
+them, DeleteTopics when the brokers have forgotten the topic. A reply waits at most `slow_broker_ms` for a broker that
+hosts the topic, and at most `STRANGERS_MS` for any other broker, which may be frozen. The driver sees to the request's
+own timeout. Source: docs/decisions/0041-strangers.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STRANGERS_MS = 1_000
 
 
 class Announced(NamedTuple):
-    """What a reply waits for: every request to brokers up to this one, or this moment, ms."""
+    """A reply, and what it waits for: that brokers answered all requests up to this one, or a moment in ms."""
 
     request_id: int
     all_until_ms: int
@@ -42,11 +42,11 @@ class TopicReplies:
 
     outbox: Outbox
     unled: dict[str, list[Answer]] = field(default_factory=dict[str, list[Answer]])
-    """By the topic of the request whose partitions are elected last."""
+    """Replies that wait, by the topic of their request whose partitions are elected last."""
     unannounced: list[Answer] = field(default_factory=list[Answer])
     announced: list[Announced] = field(default_factory=list[Announced])
     passed_ms: int = 0
-    """When it was last looked whether brokers know."""
+    """When `known` last looked whether brokers have answered."""
 
     def when_led(self, answer: tuple[ReplyToken, TopicResultsReply]) -> list[Answer]:
         """Hold a reply about new partitions back; returns it where nothing was made."""
@@ -64,9 +64,9 @@ class TopicReplies:
         return []
 
     def led(self, topics: Iterable[str]) -> None:
-        """First elections of these topics are durable: their partitions are led now, or will not be soon.
+        """First elections of these topics are durable: go on with replies about them.
 
-        A partition whose brokers are all gone is led when they come back: nobody waits for that.
+        A partition whose brokers are all gone gets a leader when they come back: no reply waits for that.
         """
         for name in sorted(self.unled.keys() & set(topics)):
             self.unannounced += self.unled.pop(name)
@@ -80,7 +80,7 @@ class TopicReplies:
         self.unannounced.clear()
 
     def _hosts(self, answer: Answer) -> frozenset[BrokerId]:
-        """The brokers that host what a reply is about, or hosted it: they hold it up for as long as anything."""
+        """The brokers that host the topics of a reply: it waits longest for these."""
         reply, topics = answer[1], self.outbox.state.topics
         names = [result.name for result in reply.topics] if isinstance(reply, TopicResultsReply) else []
         found: set[BrokerId] = set()
@@ -106,7 +106,7 @@ class TopicReplies:
 
     @property
     def due_ms(self) -> int | None:
-        """When the next reply waits for fewer brokers, or is given, whoever has answered by then."""
+        """When the next reply waits for fewer brokers than now, or is given whether brokers answered or not."""
         moments = (
             each.all_until_ms if self.passed_ms < each.all_until_ms else each.until_ms for each in self.announced
         )

@@ -25,7 +25,7 @@ from shunter.model.weights import DECISION_AT_MOST, NAMES_AT_MOST, configs_weigh
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 REPLICAS_AT_MOST = 32_767
-"""Of one partition: Kafka's protocol has 16 bits for a replication factor."""
+"""The most replicas of one partition: Kafka's protocol has 16 bits for a replication factor."""
 
 
 def candidates(state: ControllerState) -> list[Broker]:
@@ -147,7 +147,7 @@ def _check_factor(factor: int, brokers: list[Broker]) -> None:
 
 
 def _check_assignments(state: ControllerState, asked: Mapping[int, Replicas]) -> Mapping[int, Replicas]:
-    """Look a new topic's assignment over. As in Apache, brokers that are down may be named: they get it when they come."""
+    """Check a new topic's assignment. As in Apache, it may name brokers that are down: they get the replica later."""
     told = None
     if len({len(replicas) for replicas in asked.values()}) != 1:
         told = "All partitions should have the same number of replicas"
@@ -214,7 +214,7 @@ def grow_topic(
 
 
 def _factor(state: ControllerState, topic: TopicState) -> int:
-    """How many replicas a topic's new partitions get: as many as its first has, and is owed (docs/decisions/0026)."""
+    """How many replicas a topic's new partitions get: as many as partition 0 has and is owed (docs/decisions/0026)."""
     first = topic.partitions[0].assignment.original
     known = state.owed_replicas.get(topic.name)
     owed = known.partitions if known is not None else ()
@@ -227,7 +227,7 @@ def _growing(draft: Draft, name: str, total: int) -> tuple[TopicState, int]:
     """The topic that is to have more partitions, and how many it has.
 
     Raises:
-        RequestRejected: it can't grow, or not to as many.
+        RequestRejected: it can't grow, or not to `total` partitions.
     """
     topic = draft.state.topics.get(name)
     if topic is None:
@@ -265,7 +265,7 @@ def _is_moving(state: ControllerState, topic: TopicState) -> bool:
 def _check_new_assignments(
     asked: tuple[Replicas, ...], have: int, wanted: int, factor: int, known: set[BrokerId]
 ) -> tuple[Replicas, ...]:
-    """Look the assignment of new partitions over: all of its brokers have to live, and to be as many as partition 0's."""
+    """Check the assignment of new partitions: all its brokers have to be live, and as many as partition 0 has."""
     told = None
     unknown = sorted({broker for replicas in asked for broker in replicas} - known)
     if unknown:

@@ -1,7 +1,7 @@
 """Reassignments by znode: KIP-236's cancel, extra and request znodes, and the legacy znode that they stand beside.
 
-One rule tells what a cancel ends from what it holds back: whatever was created before `/admin/reassign_cancel` is
-cancelled with everything else; whatever is created while it is there waits until it is removed.
+One rule says what a cancel ends and what it holds back: a znode that was created before `/admin/reassign_cancel` is
+cancelled; a znode that is created while `/admin/reassign_cancel` exists waits until that is removed.
 
 Source: KIP-236; docs/decisions/0110-znode-protocols.md.
 """
@@ -23,6 +23,7 @@ from shunter.core.controller.review import Reason, Reviews
 from shunter.core.controller.state import ControllerState
 from shunter.core.controller.tasks import Priority, Task, TaskQueue
 from shunter.core.reassignment import original_replicas, same_route, validate_top
+from shunter.core.wording import counted
 from shunter.errors import ErrorCode
 from shunter.model.notice import Notice
 from shunter.model.partition import Replicas, TopicPartition
@@ -61,7 +62,7 @@ class ZnodeProtocols:
     taking: set[str] = field(default_factory=set[str])
     """Request znodes whose partitions are being taken."""
     done: set[str] = field(default_factory=set[str])
-    """Request znodes that were deleted; a read that is older than that may still name them."""
+    """Request znodes that were deleted; a read from before the deletion may still name them."""
     weight: tuple[Draft, int] | None = None
     bridged: int | None = None
     """czxid of the legacy znode that was made into a request."""
@@ -78,7 +79,7 @@ class ZnodeProtocols:
         if self.state.legacy is not None:
             self.bridged = self.state.legacy.czxid
             if not self.state.legacy.targets:
-                # It names nothing, so no partition brings it to an end; tools refuse to write while it is there.
+                # No partition would ever remove an empty znode, and tools refuse to write while it exists.
                 self.queue.add(Task(Priority.NORMAL, (None,), self._bridge, in_order=True))
         self._take_requests(self.state.requests.values())
         self.reviews.mark(Reason.NAMED_TWICE, self.adoption.named_twice())
@@ -107,14 +108,14 @@ class ZnodeProtocols:
         def gathered(_: list[Any]) -> list[tuple[ReplyToken, Reply]]:
             # Only now: a batch that was being written when the znode came may have accepted more moves.
             moving = {tp for tp, move in self.state.reassignments.items() if unfinished(move)}
-            # And what a start-up has not come to yet: it has no record of ours, and is adopted later.
+            # The start-up may not have come to these yet: they have no record of ours, and are adopted later.
             moving |= self.adoption.unreconciled
             if moving:
                 self.queue.add(Task(Priority.CANCEL, sorted(moving), self._roll_back))
             return []
 
         self.queue.add(Task(priority, (None,), self._drop_older, gathered))
-        told = f"rolling back {len(self.state.reassignments)} moves; nothing new starts while it exists"
+        told = f"rolling back {counted(len(self.state.reassignments), 'move')}; nothing new starts while it exists"
         return [Notice("cancel-found", CANCEL, told)]
 
     def _roll_back(self, draft: Draft, tp: TopicPartition) -> None:
@@ -133,12 +134,12 @@ class ZnodeProtocols:
                 self.moves.forget_legacy(draft, unbegun)
         if extra is not None and extra.czxid < cancel:
             draft.extra_targets().clear()
-            told = f"{len(extra.targets)} entries were written before the cancel and had not begun; they are dropped"
+            told = f"{counted(len(extra.targets), 'entry was', 'entries were')} written before the cancel and had not begun: dropped"
             draft.notices.append(Notice("extra-cancelled", EXTRA, told))
         for name, request in sorted(self.state.requests.items()):
             if request.czxid < cancel:
                 draft.other_records.append(DeleteReassignmentRequest(name))
-                told = f"{len(request.targets)} partitions: written before the cancel; dropped"
+                told = f"{counted(len(request.targets), 'partition')}: written before the cancel; dropped"
                 draft.notices.append(Notice("request-cancelled", name, told))
 
     def _waits(self, place: str, czxid: int) -> list[Notice] | None:
@@ -189,7 +190,7 @@ class ZnodeProtocols:
         if not foreign:
             return []
         self.queue.add(Task(Priority.NORMAL, (foreign,), self.moves.forget_legacy, in_order=True))
-        told = f"{len(foreign)} partitions were written into it while its moves are under way; they are ignored"
+        told = f"{counted(len(foreign), 'partition was', 'partitions were')} written into it while its moves are under way: ignored"
         return [Notice("legacy-ignored", LEGACY, told)]
 
     def _hide_originals(self, draft: Draft, _: None) -> None:
@@ -255,7 +256,7 @@ class ZnodeProtocols:
     def _take_request(self, draft: Draft, item: Item | None, *, request: ReassignmentRequest) -> None:
         """Take one partition of a request; after the last, delete it."""
         if request.name not in self.state.requests or draft.state.cancel is not None:
-            return  # Somebody withdrew it, or it is cancelled, or it waits.
+            return  # The request was withdrawn, or the cancel znode ends it or holds it back.
         if item is None:
             draft.other_records.append(DeleteReassignmentRequest(request.name))
             if request.legacy and self.settings.show_original_replicas and self.state.legacy is not None:
@@ -327,7 +328,7 @@ class ZnodeProtocols:
         """Put one entry into the legacy znode and begin it, in one write with its removal from the extra znode."""
         extra = self.state.extra
         if extra is None or draft.state.cancel is not None or draft.state.left_out.legacy:
-            return  # Nobody can add to a list that nobody can read.
+            return  # The legacy znode can't be read, so nothing can be added to it.
         if tp is None:
             if not extra.targets:
                 draft.extra_targets()
@@ -346,7 +347,7 @@ class ZnodeProtocols:
         draft.extra_targets().pop(tp)
 
     def _weigh(self, draft: Draft, listed: Mapping[TopicPartition, Replicas]) -> int:
-        """Bytes of the legacy znode, roughly; counted once per draft, and then by number."""
+        """Bytes of the legacy znode, roughly: the names are counted once per draft, the entries each time."""
         if self.weight is None or self.weight[0] is not draft:
             self.weight = (draft, sum(80 + len(tp.topic) for tp in listed) - 110 * len(listed))
         return self.weight[1] + 110 * len(listed)
@@ -354,7 +355,7 @@ class ZnodeProtocols:
     # ---- after a write
 
     def on_committed(self, draft: Draft) -> None:
-        """Room came free in the legacy znode: let extra entries that waited for it follow."""
+        """A draft is durable: note deleted requests, and take extra entries that waited for room in the legacy znode."""
         self.done.update(each.name for each in draft.other_records if isinstance(each, DeleteReassignmentRequest))
         self.done.update(name for name, left in draft.requests.items() if not left)
         if draft.legacy is not None and self.state.legacy is not None:
@@ -364,9 +365,9 @@ class ZnodeProtocols:
             self._take_extra()
 
     def on_refused(self, event: BatchRefused, records: tuple[Record, ...]) -> list[Notice]:
-        """Somebody wrote into a znode that we were writing: what stands there now counts.
+        """Somebody wrote into a znode that we were writing: what it holds now counts.
 
-        Nothing was read where ZooKeeper refused for another reason: then what we knew of these znodes still counts.
+        If ZooKeeper refused for another reason, nothing was read, and what we knew of these znodes still counts.
         """
         notices: list[Notice] = []
         if event.reason != "version":

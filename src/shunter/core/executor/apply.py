@@ -1,7 +1,7 @@
-"""The durable part of the state changes here, by durable entries; a restart applies the same entries again.
+"""Applies journal entries to the state; only this changes its durable part. A restart applies the same entries again.
 
-One thing is changed elsewhere: once a journal was read, times that lie in the future are set to now (`begun_before`).
-The status of a step is soft; entries move it, for they tell that a step was begun, taken on or ended.
+One exception: after a journal was read, times that lie in the future are set to now (`Move.begun_before`). The status of a
+step is soft, but entries move it too, because they tell that a step was begun, taken on or ended.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from shunter.core.executor.state import (
     CurrentStep,
     ExecutorState,
     GivenBack,
+    LogDirStatus,
     Move,
     MoveEnd,
     Throttle,
@@ -72,7 +73,7 @@ def _plan_accepted(state: ExecutorState, entry: JournalEntry) -> None:
     record = entry.record
     assert isinstance(record, PlanAccepted)
     if not state.at_work:
-        # An execution of its own: what an earlier one still owes to brokers is in `throttles`.
+        # A new execution begins. What an earlier one still owes to brokers stays in `throttles`.
         state.passed_before = {tp: move.passed for tp, move in state.moves.items()}
         state.moves = {}
     state.plan_id, state.cluster_id, state.options = record.plan_id, record.cluster_id, record.options
@@ -95,11 +96,15 @@ def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
         entry.at_ms,
         current=record.original,
         placing=record.placing,
+        origins=record.origins,
     )
     move.passed.add(frozenset(record.original))
     before = state.moves.get(record.tp)
-    # Late metadata may show what a former move went through: that is nobody's act.
+    # Late metadata may show replicas that a former move went through: nobody changed them back.
     move.passed |= state.passed_before.get(record.tp, set()) if before is None else before.passed
+    if before is not None and before.open:
+        # A copy between log dirs is no step: whatever was asked for first may have moved it.
+        move.origins = tuple(sorted({**dict(record.origins), **dict(before.origins)}.items()))
     if before is not None and before.open and before.steps:
         # A second plan for a partition in motion keeps the first original, and its running step.
         move.original, move.current = before.original, before.current
@@ -111,7 +116,7 @@ def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
 
 
 def _turn(move: Move, entry: JournalEntry) -> None:
-    """It heads elsewhere now: what of its step was not asked for yet is looked at again before it is."""
+    """The move heads elsewhere now: a step that was not asked for yet is looked at again first."""
     _want_again(move)
     move.turned_at_ms = None if move.step is None else entry.at_ms
     move.note(StepTrigger.TURNED)
@@ -131,13 +136,14 @@ def _step_begun(state: ExecutorState, entry: JournalEntry) -> None:
     superseded = move.step
     move.step = CurrentStep(record.number, record.before, record.after, record.reason, record.cancels, entry.at_ms)
     if superseded is not None:
-        # What was never taken on that we know took nothing's place: what ran before it may run still, or be done.
+        # If the former step was never taken on, as far as we know, the steps before it may still run, or be done.
         perhaps = () if superseded.accepted else superseded.redirected_from
         move.step.redirected_from = (*perhaps, superseded.after)
+        move.step.moved = superseded.moved
     move.step.returns = move.went_through(record.after)
     move.steps = record.number
     move.passed |= {frozenset(record.before), frozenset(record.after), frozenset(record.before + record.after)}
-    # What somebody else began may lead elsewhere than our plan: then it is looked at as a step of a turned move.
+    # A step that somebody else began may lead elsewhere than our plan: then it is treated as a step of a turned move.
     move.turned_at_ms = entry.at_ms if move.adopted and record.number == 1 and record.after != move.target else None
     move.order = ()
     move.note(StepTrigger.BEGUN)
@@ -189,7 +195,7 @@ def _direction_changed(state: ExecutorState, entry: JournalEntry) -> None:
     record = entry.record
     assert isinstance(record, DirectionChanged)
     move = _move(state, record.tp, entry)
-    move.direction, move.paused = record.direction, False
+    move.direction, move.paused, move.log_dir_status = record.direction, False, LogDirStatus()
     _turn(move, entry)
 
 

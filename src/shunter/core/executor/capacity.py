@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from shunter.core.executor.state import ExecutorState, Move, ObservedCluster
+from shunter.core.wording import counted
 from shunter.model.execution import ExecutionOptions, Order
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
@@ -65,16 +66,16 @@ class Capacity:
     def refusal(self, move: Move, adding: Replicas) -> str | None:
         """Why a step that copies `adding` may not begin now; None: it may.
 
-        A step that is more than a bound by itself begins when nothing else counts there: it would never begin else.
+        A step that exceeds a bound by itself begins when nothing else counts for that bound: else it would never begin.
         """
         if not adding:
             return None
         options = self.options
         if self.full:
-            return f"waits for its turn: {self.total} copies run, {options.max_concurrent} may"
+            return f"waits for its turn: {counted(self.total, 'copy runs', 'copies run')}, {options.max_concurrent} may"
         leader = self._leader(move.tp)
         if _passes(self.outgoing[leader], len(adding), options.max_out):
-            return f"waits for its turn: broker {leader} sends {self.outgoing[leader]} copies, {options.max_out} may"
+            return f"waits for its turn: broker {leader} sends {counted(self.outgoing[leader], 'copy', 'copies')}, {options.max_out} may"
         for broker in adding:
             told = self._refusal_of(move, broker, adding)
             if told is not None:
@@ -84,11 +85,11 @@ class Capacity:
     def _refusal_of(self, move: Move, broker: BrokerId, adding: Replicas) -> str | None:
         options = self.options
         if 0 < options.max_in <= self.incoming[broker]:
-            return f"waits for its turn: broker {broker} receives {self.incoming[broker]} copies, {options.max_in} may"
+            return f"waits for its turn: broker {broker} receives {counted(self.incoming[broker], 'copy', 'copies')}, {options.max_in} may"
         rack = self.cluster.racks.get(broker)
         beside = sum(self.cluster.racks.get(other) == rack for other in adding)
         if rack is not None and _passes(self.racks[rack], beside, options.max_per_rack):
-            return f"waits for its turn: rack {rack} receives {self.racks[rack]} copies, {options.max_per_rack} may"
+            return f"waits for its turn: rack {rack} receives {counted(self.racks[rack], 'copy', 'copies')}, {options.max_per_rack} may"
         log_dir = _log_dir(move, broker)
         if log_dir is not None and 0 < options.max_per_log_dir <= self.log_dirs[broker, log_dir]:
             return f"waits for its turn: log dir {log_dir} of broker {broker} receives {self.log_dirs[broker, log_dir]}"
@@ -160,4 +161,4 @@ def _bytes_left(move: Move) -> int:
 
 
 def _log_dir(move: Move, broker: BrokerId) -> str | None:
-    return next((path for owner, path in move.log_dirs if owner == broker), None)
+    return next((path for owner, path in move.places if owner == broker), None)

@@ -1,8 +1,9 @@
 """What one move does next, through a controller that carries out each step by itself.
 
-Apache's controllers keep what a step removes until every replica that stays is in sync, so the floor of a step holds
-by itself; in return a step never ends while a replica that stays is out of sync. Steps therefore leave out what is
-unhealthy and not wanted in the end, and, once the floor is relaxed, what is unhealthy at all: it is added again later.
+Apache's controllers keep the replicas that a step removes until every replica that stays is in sync. So the floor holds
+within a step by itself, but a step never ends while a replica that stays is out of sync. Steps therefore leave out
+replicas that are unhealthy and not wanted in the end. Once the floor is relaxed, they leave out all unhealthy replicas;
+wanted ones are added again later.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import NamedTuple, TypeAlias
 
 from shunter.core.executor.state import Move
 from shunter.core.reassignment import Situation, Waiting, describe_waiting, next_step, roll_back
+from shunter.errors import InvariantViolation
 from shunter.model.execution import Direction, ObservedPartition
-from shunter.model.partition import BrokerId, ReplicaAssignment, Replicas
+from shunter.model.partition import NO_LEADER, BrokerId, ReplicaAssignment, Replicas
 from shunter.model.reassignment import Strategy
 
 
@@ -74,12 +76,42 @@ def choose(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_i
     return Begin(seen.replicas, after, _reason(move, seen.replicas, after))
 
 
-def folded(after: Replicas, goal: Replicas) -> Replicas:
-    """The step that adds the last new replica, and the last step, which only drops and orders, in one request.
+STEPS_AT_MOST = 1_000
+"""No move has more steps: each adds or drops a replica, or writes the order."""
 
-    Apache's controllers drop nothing before all that stays is in sync, so the two come to the same: one copy at a
-    time, the floor holds, a rollback before the end is as cheap. It saves each partition a round through the
-    controller, a leader epoch and a journal entry.
+
+def ahead(move: Move, replicas: Replicas, live: frozenset[BrokerId]) -> tuple[tuple[Begin, ...], str]:
+    """The steps that an open move has before it, and what it would wait for after them; "": it reaches its goal.
+
+    As things are: who is dead stays dead, and every live replica is in sync before the next step.
+
+    Args:
+        move: An open move; its direction says where it heads.
+        replicas: Where the partition is when the step under way, if there is one, has ended.
+        live: Brokers that are up.
+
+    Raises:
+        InvariantViolation: they would not end.
+    """
+    steps: list[Begin] = []
+    for _ in range(STEPS_AT_MOST):
+        isr = tuple(broker for broker in replicas if broker in live)
+        seen = ObservedPartition(replicas, isr, isr[0] if isr else NO_LEADER)
+        chosen = choose(move, seen, live, 1)
+        if not isinstance(chosen, Begin):
+            return tuple(steps), chosen.reason if isinstance(chosen, Waits) else ""
+        # Each step but the last adds or drops something that no later one undoes, so that they end.
+        steps.append(chosen)
+        replicas = chosen.after
+    raise InvariantViolation("the steps of a move end", tp=move.tp, replicas=replicas, goal=move.goal)
+
+
+def folded(after: Replicas, goal: Replicas) -> Replicas:
+    """Fold the step that adds the last new replica and the last step, which only drops and orders, into one request.
+
+    Apache's controllers drop nothing before all replicas that stay are in sync. So the folded step does the same as the
+    two: one copy at a time, the floor holds, and a rollback before the end is as cheap. It saves each partition a round
+    through the controller, a leader epoch and a journal entry.
     """
     return goal if set(goal) <= set(after) else after
 
@@ -107,7 +139,7 @@ def undo(
     else:
         kept = tuple(broker for broker in step.adding if broker in move.goal)
     dropped = tuple(broker for broker in step.before if broker not in step.after)
-    regretted = not stops and _regretted(move, dropped, seen, live)
+    regretted = not stops and _regretted(move, dropped, seen, live, running=running)
     if kept == step.adding and not regretted and (kept or step.after == step.before):
         return None
     after = step.before + kept
@@ -116,9 +148,9 @@ def undo(
     if after == step.after and not step.cancels:
         return None
     healthy = tuple(broker for broker in step.before if broker in seen.isr and broker in live)
-    # Apache's KRaft controller goes on dropping what it was told to, unless the new request drops something itself.
+    # Apache's KRaft controller goes on dropping replicas as it was told, unless the new request drops some itself.
     heard = not running or not dropped or not set(step.before + step.adding) <= set(after)
-    # A cancel of what has just ended unseen does nothing. Another target would copy back what a pause only puts off.
+    # If the step has just ended unseen, a cancel does nothing. Another target would copy replicas back for a mere pause.
     harmless = put_off and not kept
     if (len(healthy) == len(step.before) or regretted) and heard and not harmless:
         return Begin(step.before, after, "put off: paused" if put_off else _turned(move))
@@ -126,7 +158,7 @@ def undo(
         return None
     need = max(1, min(min_isr, len(step.before)))
     if len(healthy) < need and not running and set(seen.replicas) != set(step.before):
-        return None  # It is not there any more: the step, or the one before it, has ended. Asked for again, it goes on.
+        return None  # The partition left the former replicas: the step, or the one before it, has ended. It is asked for again.
     if len(healthy) < need:
         return Waits(
             f"waits: only {len(healthy)} of the replicas {list(step.before)} are live and in sync and {need} must be; "
@@ -135,13 +167,19 @@ def undo(
     return Begin(step.before, step.before, "put off: paused" if put_off else _turned(move), cancels=True)
 
 
-def _regretted(move: Move, dropped: Replicas, seen: ObservedPartition, live: frozenset[BrokerId]) -> bool:
-    """Whether the step under way drops healthy replicas that are wanted now, or more than a greater goal allows."""
+def _regretted(
+    move: Move, dropped: Replicas, seen: ObservedPartition, live: frozenset[BrokerId], *, running: bool
+) -> bool:
+    """Whether the step under way drops healthy replicas that are wanted now, or more than a greater goal allows.
+
+    If the cluster does not have the step, it would be asked for again. Then it drops no wanted replica, healthy or not:
+    a broker that is down now may be back and in sync before the step ends.
+    """
     step = move.step
     assert step is not None
     healthy = [broker for broker in dropped if _healthy(broker, seen, live)]
-    missed = any(broker in move.goal for broker in healthy) or (healthy and len(step.after) < len(move.goal))
-    return bool(missed)
+    missed = healthy if running or move.relaxed else dropped
+    return any(broker in move.goal for broker in missed) or bool(healthy and len(step.after) < len(move.goal))
 
 
 def relax(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int) -> Begin | None:

@@ -1,7 +1,7 @@
-"""Throttles that an ended execution owes: to whom they can't be given back now, and for how long that is waited for.
+"""Throttles that an ended execution owes: to which brokers and topics, and for how long it waits to give them back.
 
-Only a broker itself changes its settings. So what a dead broker is owed stays in the journal when its execution is
-closed; it is given back by whoever drives the journal when the broker is there again, or forgotten at an operator's word.
+Only a broker itself changes its settings. So what a dead broker is owed stays in the journal when the execution is
+closed. The executor that drives the journal when the broker is back gives it back; or an operator has it forgotten.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from shunter.core.executor.state import ExecutorState
 from shunter.model.execution import ThrottleKey
 
 BOUNCE_MS = 60_000
-"""A broker that has not been down for so long may be starting again: its settings are waited for."""
+"""A broker that has been down for less than this may be restarting: the execution waits for its settings."""
 
 
 def waited_until_ms(state: ExecutorState, idle_since_ms: int, now_ms: int) -> int | None:
-    """Until when the throttles that are left are waited for; None: no longer, all of them are owed to brokers that are down.
+    """Until when an execution waits to give its last throttles back; None: no longer, their brokers are down.
 
     Args:
         state: With no open move, and throttles that are not given back.
@@ -33,7 +33,7 @@ def waited_until_ms(state: ExecutorState, idle_since_ms: int, now_ms: int) -> in
 
 
 def is_down(state: ExecutorState, key: ThrottleKey) -> bool:
-    """Whether a setting is of a broker that is not there: only the broker itself could change it."""
+    """Whether a setting belongs to a broker that is down: only the broker itself could change it."""
     return key.kind == "broker" and int(key.name) not in state.cluster.brokers
 
 
@@ -45,10 +45,12 @@ def told_debts(keys: Iterable[ThrottleKey]) -> str:
     return ", ".join(told)
 
 
-def told_way_out(keys: Iterable[ThrottleKey]) -> str:
-    """How owed throttles are paid, or got rid of."""
+def told_way_out(keys: Iterable[ThrottleKey], *, driven: bool = False) -> str:
+    """How owed throttles are paid, or got rid of. `driven`: an executor is at work, and gives them back by itself."""
     brokers = sorted({int(key.name) for key in keys if key.kind == "broker"})
     resumed = "an executor gives them back when it can: `shunter resume`, or with the next plan"
+    if driven:
+        resumed = "whoever drives this gives them back when it can"
     if not brokers:
         return resumed
     named = " ".join(f"--broker {broker}" for broker in brokers)

@@ -6,12 +6,22 @@ from dataclasses import dataclass, field
 
 from shunter.core.executor.capacity import Capacity, in_order
 from shunter.core.executor.choice import Begin, Reached, Waits, blockers, choose, relax, undo
-from shunter.core.executor.judgement import CONFIRM_MS, LAG_MS, PATIENCE, Verdict, judge, patience, told_refusal
+from shunter.core.executor.judgement import (
+    CONFIRM_MS,
+    LAG_MS,
+    PATIENCE,
+    Verdict,
+    judge,
+    patience,
+    shows_the_past,
+    told_refusal,
+)
 from shunter.core.executor.pausing import unheld
 from shunter.core.executor.ready import Collected
 from shunter.core.executor.state import CurrentStep, ExecutorState, Move
 from shunter.core.executor.step_status import Standing, StepTrigger
 from shunter.core.executor.throttles import Gate
+from shunter.core.wording import told_bytes
 from shunter.model.execution import (
     Direction,
     FloorRelaxed,
@@ -84,7 +94,7 @@ def decide_moves(work: Pass) -> None:
 
 
 def _goes_on(work: Pass, move: Move) -> bool:
-    """Whether a step under way looks as it looked when it was found to go on: with thousands, looking again is dear."""
+    """Whether a step under way looks as it did when it last needed nothing: thousands need not be judged again."""
     step, cluster = move.step, work.state.cluster
     return (
         step is not None
@@ -99,7 +109,7 @@ def _gone(work: Pass, move: Move) -> bool:
     cluster = work.state.cluster
     if move.tp.topic not in cluster.topics:
         work.stale_topics.add(move.tp.topic)
-        return True  # Nothing can be decided before it was seen.
+        return True  # Nothing can be decided before the topic was seen.
     topic = cluster.topics[move.tp.topic]
     if topic is None:
         reason = f"topic {move.tp.topic} was deleted"
@@ -110,7 +120,7 @@ def _gone(work: Pass, move: Move) -> bool:
     else:
         return False
     if move.status.standing is Standing.ASKED:
-        return True  # Its answer is waited for: the next plan may move the new topic, and asks for one thing at a time.
+        return True  # Wait for the answer first: the next plan may move the new topic, one request at a time.
     doubt = move.note(StepTrigger.GONE, work.now_ms).doubt
     assert doubt is not None
     if work.now_ms - doubt.since_ms < CONFIRM_MS:
@@ -144,7 +154,11 @@ def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
         if move.status.refusals >= PATIENCE and not absent:
             _give_up(work, move, step)
             return
-    verdict = judge(move, seen, work.state.cluster.ongoing.get(move.tp), work.now_ms)
+    ongoing = work.state.cluster.ongoing.get(move.tp)
+    step.look(seen.replicas)
+    if shows_the_past(move, seen, ongoing):
+        work.state.cluster.late_at_ms = work.now_ms
+    verdict = judge(move, seen, ongoing, _seen_at_ms(work, move), work.state.cluster.late_at_ms)
     if verdict is Verdict.FINISHED and _lags(work, move, seen):
         return
     if verdict is Verdict.FINISHED:
@@ -154,7 +168,7 @@ def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
         work.write(move, StepAccepted(move.tp, step.number))
     elif verdict is Verdict.SEND:
         if move.turned_at_ms is not None and _decide_turned(work, move, seen, live, running=False):
-            return  # What was never taken on, and is not wanted any more, is not asked for now.
+            return  # The cluster never had this step, and it is not wanted any more.
         if absent:
             move.waits = _held(work, absent, live)
             return
@@ -198,11 +212,17 @@ def _lags(work: Pass, move: Move, seen: ObservedPartition) -> bool:
     return True
 
 
+def _seen_at_ms(work: Pass, move: Move) -> int:
+    """When the partition was last looked at. While this process stood still, it saw nothing that could be strange."""
+    cluster = work.state.cluster
+    return max(cluster.listed_at_ms, cluster.topics_at_ms.get(move.tp.topic, -1))
+
+
 def _fresh(work: Pass, move: Move) -> ObservedPartition | None:
-    """The partition as seen after the step's last request; None: not seen since, or only by half."""
+    """The partition as seen after the step's last request; None: the list or the metadata are older than that."""
     cluster, step = work.state.cluster, move.step
     assert step is not None
-    # What was taken on before this process began was so when it was begun, or later.
+    # A step that another process had accepted was accepted at its beginning or later.
     asked_since = max(move.status.blind_until_ms, step.begun_at_ms if step.accepted else 0)
     if cluster.listed_at_ms <= asked_since or cluster.listed_at_ms < 0:
         return None
@@ -232,11 +252,11 @@ def _copied(state: ExecutorState, move: Move) -> int:
 def _decide_turned(
     work: Pass, move: Move, seen: ObservedPartition, live: frozenset[BrokerId], *, running: bool
 ) -> bool:
-    """See what becomes of a step that was begun before its move was turned; says whether that is all for now."""
+    """Decide what becomes of a step that was begun before its move was turned; returns whether that is all for now."""
     cluster = work.state.cluster
     assert move.turned_at_ms is not None
     if cluster.topics_at_ms.get(move.tp.topic, -1) <= move.turned_at_ms:
-        work.stale_topics.add(move.tp.topic)  # Who is alive and in sync is looked at before anything is undone.
+        work.stale_topics.add(move.tp.topic)  # Before anything is undone, read anew who is live and in sync.
         return True
     turned = undo(move, seen, live, cluster.min_isr(move.tp.topic), running=running)
     if isinstance(turned, Begin):
@@ -257,7 +277,7 @@ def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: froze
     copying = tuple(broker for broker in step.adding if broker not in seen.isr)
     if not holding:
         move.blocked_since_ms = None
-        move.waits = _catching_up(work, copying, live)
+        move.waits = _catching_up(work, move, copying, live)
         cluster = work.state.cluster
         if step.accepted and move.status.doubt is None and move.tp in cluster.ongoing:
             step.goes_on = (cluster.topics_at_ms[move.tp.topic], cluster.ongoing[move.tp])
@@ -279,7 +299,7 @@ def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: froze
 
 
 def _put_off(work: Pass, move: Move, seen: ObservedPartition, live: frozenset[BrokerId]) -> bool:
-    """Cancel a paused copy; says whether that is all for now. One that can't be cancelled holds its broker up."""
+    """Cancel a paused copy; returns whether that is all for now. A copy that can't be cancelled slows its broker down."""
     undone = undo(move, seen, live, work.state.cluster.min_isr(move.tp.topic), put_off=True)
     if isinstance(undone, Begin):
         told = f"paused: its copy is cancelled, for it shares broker or bounds with what goes on; {_lost(work, move)}"
@@ -294,14 +314,17 @@ def _lost(work: Pass, move: Move) -> str:
     assert move.step is not None
     sizes = work.state.cluster.sizes
     lost = sum(sizes[broker, move.tp].bytes for broker in move.step.adding if (broker, move.tp) in sizes)
-    return f"{lost} bytes that it had are copied again later"
+    return f"{told_bytes(lost)} that it had are copied again later"
 
 
-def _catching_up(work: Pass, copying: Replicas, live: frozenset[BrokerId]) -> str:
+def _catching_up(work: Pass, move: Move, copying: Replicas, live: frozenset[BrokerId]) -> str:
     dead = tuple(broker for broker in copying if broker not in live)
     if dead:
         return _held(work, dead, live)
-    return f"broker {', '.join(str(broker) for broker in copying)} catches up" if copying else "is about to end"
+    if not copying:
+        return "is about to end"
+    named = f"broker {', '.join(str(broker) for broker in copying)}"
+    return f"is paused: next to nothing is copied to {named}" if move.paused else f"{named} catches up"
 
 
 def _held(work: Pass, brokers: Replicas, live: frozenset[BrokerId]) -> str:
@@ -324,7 +347,7 @@ def _decide_idle(work: Pass, idle: list[Move], live: frozenset[BrokerId]) -> Non
             move.waits = "waits for its turn"
             seen = work.state.cluster.partition(move.tp)
             if seen is not None and seen.replicas != move.current and _never_began(work, move):
-                _unexplained(work, move, seen)  # While it can still be told what was late from what somebody did.
+                _unexplained(work, move, seen)  # Look now, while late metadata can be told from somebody's change.
             continue
         _decide_one_idle(work, move, live, capacity)
 
@@ -348,12 +371,12 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
         move.waits = choice.reason
         return
     if isinstance(choice, Reached):
-        if move.direction is Direction.FORWARD and move.log_dirs and not move.log_dir_status.done:
+        if move.places and not move.log_dir_status.done:
             move.waits = "waits for its log dirs"
             return
         outcome, reason = _REACHED[move.direction]
         refused = [each for each in sorted(move.log_dir_status.refused.items()) if each[0] in move.goal]
-        if move.direction is Direction.FORWARD and refused:
+        if move.places and refused:
             outcome = Outcome.REFUSED
             reason = f"{reason}, but broker {refused[0][0]} refuses its log dir: {refused[0][1]}"
         _close(work, move, outcome, reason, choice.replicas)
@@ -368,7 +391,7 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
 
 
 def _unexplained(work: Pass, move: Move, seen: ObservedPartition) -> bool:
-    """Whether an idle partition is not as we left it: others are at it, or metadata lag."""
+    """Whether an idle partition is not as we left it: somebody else changed it, or metadata are late."""
     foreign = work.state.cluster.ongoing.get(move.tp)
     moved = seen.replicas != move.current
     if foreign is None and not moved:
@@ -376,7 +399,7 @@ def _unexplained(work: Pass, move: Move, seen: ObservedPartition) -> bool:
         return False
     doubt = move.note(StepTrigger.STRANGE, work.now_ms).doubt
     assert doubt is not None
-    if work.now_ms - doubt.since_ms < patience(move, seen, foreign):
+    if _seen_at_ms(work, move) - doubt.since_ms < patience(move, seen, foreign):
         work.stale_topics.add(move.tp.topic)
         return True
     if foreign is not None:
@@ -393,7 +416,7 @@ def _unexplained(work: Pass, move: Move, seen: ObservedPartition) -> bool:
 
 
 def _never_began(work: Pass, move: Move) -> bool:
-    """Whether a move was taken on a moment ago and nothing came of it yet: what was seen then may have been late."""
+    """Whether a move was accepted a moment ago and has not begun: the metadata that it was accepted by may have been late."""
     fresh = work.now_ms - move.accepted_at_ms < LAG_MS
     return fresh and move.steps == 0 and move.direction is Direction.FORWARD and not move.paused
 
@@ -412,6 +435,7 @@ def _rebase(work: Pass, move: Move, seen: ObservedPartition) -> None:
             move.size_bytes,
             move.log_dirs,
             placing=move.placing,
+            origins=tuple(each for each in move.origins if each[0] in seen.replicas),
         ),
     )
 

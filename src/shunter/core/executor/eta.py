@@ -1,4 +1,4 @@
-"""When it will be over: from bytes really copied, with an interval, or honestly unknown."""
+"""When an execution will be over: from bytes really copied, with an interval; or unknown."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from shunter.model.partition import BrokerId, TopicPartition
 from shunter.model.reassignment import Strategy
 
 HALF_LIFE_MS = 60_000
-"""Under a throttle a sample this much older counts half, or half of the time measured if that is longer: long enough for
-some bursts of Kafka's quotas to even out."""
+"""Half-life of samples under a throttle (or half of the time measured, if that is longer): long enough for some bursts of
+Kafka's quotas to even out."""
 FREE_HALF_LIFE_MS = 5_000
-"""The same without a throttle, where there are no bursts to even out, and brokers warm up and get in one another's way."""
+"""Half-life of samples without a throttle: there are no bursts to even out, and rates change as brokers warm up."""
 STALL_MS = 10_000
-"""A broker that received nothing for so long stood still; how fast it went while it went is what counts."""
+"""A broker that received nothing for so long stood still. Such stretches do not count for its rate."""
 LEAST_MS = 4_000
 TRUST_MS = 30_000
-"""After so long what was measured under a throttle counts as much as what is known of throttles."""
+"""After so long what was measured under a throttle counts as much as what is known of throttles in general."""
 SHORT_MS = 15_000
-"""Less than half of a throttle coming through for so long is not the throttle's doing."""
+"""If the rate is below half of the throttle for so long, something else than the throttle slows the copies down."""
 QUOTA_WINDOW_MS = 11_000
-"""What a broker's quota looks back on, as brokers are by themselves (replication.quota.window.num of one second each):
-who had more than his share in it gets so much less within the next."""
+"""The time that a broker's quota looks back on by default (replication.quota.window.num of one second each). A broker that
+used more than its share in it gets so much less within the next."""
 THROTTLE_YIELD = 0.9
-"""What comes through a throttle, as a share of it: 0.88 to 0.95 on real brokers (docs/performance.md), for a throttled
-follower looks again after a second. It is less where batches are a large part of a fetch: what a fetch cuts off of its
-last batch counts, and comes again."""
+"""The rate of throttled copies as a share of the throttle: 0.88 to 0.95 on real brokers (docs/performance.md), because a
+throttled follower looks again after a second. It is less if batches are a large part of a fetch: the part of its last
+batch that a fetch cuts off counts, and is sent again."""
 MOST_YIELD = 0.95
-"""More than this of a throttle comes through in bursts alone."""
+"""A greater share of a throttle is reached in bursts alone."""
 PRIOR_ERROR = 0.15
-"""What that may be off by, as a share: a busy broker does not use its throttle up."""
+"""How far `THROTTLE_YIELD` may be off, as a share: a busy broker does not use its throttle up."""
 BLOCKS = 6
 QUANTILE_80 = 1.476
 """Two-sided 80 % of Student's t with BLOCKS - 1 degrees of freedom."""
 STEP_S = 0.5
-"""What passes between the last byte of a copy and the first of the move's next: until it is in sync, that is seen, and the
-next step is asked for. It is two seconds or so, and a quota's burst for whoever receives anew makes up for most of it."""
+"""Seconds between the last byte of a copy and the first of the move's next: it has to be in sync, that has to be seen, and
+the next step asked for. It is two seconds or so, but the quota's burst for a new receiver makes up for most of it."""
 TURN = "waits for its turn"
 FEWEST_SAMPLES = 5
-"""Fewer say nothing about how steadily bytes come in."""
+"""Fewer samples say nothing about how steadily bytes come in."""
 NORMAL_80 = 1.28
 """Two-sided 80 % of the normal distribution."""
 MODEL_ERROR = 0.05
-"""What the model itself may be off by, as a share: sizes grow while they are copied, the last step is not a copy."""
+"""How far the model itself may be off, as a share: partitions grow while they are copied, and the last step copies nothing."""
 
 
 class Estimate(NamedTuple):
@@ -63,7 +63,7 @@ class Estimate(NamedTuple):
 
 
 def bytes_left(move: Move, sizes: Mapping[tuple[BrokerId, TopicPartition], int]) -> dict[BrokerId, int]:
-    """Bytes that a move's brokers have still to receive, by broker; sizes are of what is there already."""
+    """Bytes that a move's brokers have still to receive, by broker; `sizes`: bytes that they have already."""
     if not move.open or move.direction is Direction.STOP:
         return {}
     left: dict[BrokerId, int] = {}
@@ -75,11 +75,11 @@ def bytes_left(move: Move, sizes: Mapping[tuple[BrokerId, TopicPartition], int])
 
 def placing_left(state: ExecutorState, move: Move) -> dict[BrokerId, int]:
     """Bytes that brokers have still to copy from one of their log dirs to another, by broker."""
-    if not move.open or move.direction is not Direction.FORWARD:
+    if not move.open:
         return {}
-    paths, cluster = dict(move.log_dirs), state.cluster
+    paths, cluster = dict(move.places), state.cluster
     left: dict[BrokerId, int] = {}
-    for broker in move.placing:
+    for broker in (broker for broker in move.placing if broker in paths):
         key = (broker, move.tp)
         there = key in cluster.sizes and cluster.sizes[key].log_dir == paths[broker] and key not in cluster.futures
         future = cluster.futures.get(key)
@@ -110,11 +110,12 @@ def estimate(
 ) -> Estimate | None:
     """Estimate the end from what was copied lately; None: unknown yet (nothing copied for long enough).
 
-    Two models bound it: all bytes at the rate of all brokers together (brokers that finish leave their share to the
-    others), and each move's steps one after another at the rate of one broker (`projection`; nobody's share is another's:
-    under a throttle). With a throttle the second is the estimate, without one the middle of both. The rate of one broker
-    is the mean of all, for the greatest of noisy quotients would be too great. Where somebody else's lower throttle holds
-    (`others`), it holds in the estimate too. `moves` are those that count; None: all that are open.
+    Two models bound it. In one all bytes are copied at the rate of all brokers together: a broker that finishes leaves
+    its share to the others. In the other each move's steps follow one another at the rate of one broker (`projection`):
+    under a throttle no broker gets another's share. With a throttle the second is the estimate, without one the middle of
+    both. The rate of one broker is the mean of all, because the greatest of noisy quotients would be too great. If
+    somebody else's lower throttle holds (`others`), it holds in the estimate too. `moves`: those that count; None: all
+    that are open.
     """
     going = state.open_moves() if moves is None else list(moves)
     lines: list[Line] = []
@@ -140,7 +141,7 @@ def estimate(
     many = len(few) > MOST_LINES
     alone = least_seconds(few, rates, rest_s=STEP_S) if many else seconds_left(few, rates, rest_s=STEP_S)
     if many or any(move.waits.startswith(TURN) for move in going):
-        # Bounds keep moves waiting, or there are too many to play: as much runs beside one another as did until now.
+        # Bounds keep moves waiting, or there are too many lines: assume that as many copies run together as until now.
         alone = max(alone, remaining / max(1.0, pace.each * pace.beside))
     together = alone if state.limit is not None else remaining / pace.measured
     share = sqrt(_spread(points) ** 2 + MODEL_ERROR**2 + (pace.guessed * PRIOR_ERROR) ** 2)
@@ -161,8 +162,8 @@ def _scale(lines: Iterable[Line], factor: float) -> None:
 class _Pace(NamedTuple):
     """How fast bytes come in, per second: of all as measured, of each broker as expected.
 
-    `beside` is how many brokers were copied to at the same time, `ahead` by how many bytes all are ahead of that pace,
-    `guessed` how much of it (0 to 1) is not measured but guessed.
+    `beside`: how many brokers were copied to at the same time. `ahead`: by how many bytes all copies are ahead of that
+    pace. `guessed`: how much of it (0 to 1) is not measured but guessed.
     """
 
     measured: float
@@ -180,7 +181,7 @@ def _free(points: list[Point]) -> _Pace | None:
 
 def _throttled(state: ExecutorState, meter: Meter, points: list[Point], limit: int) -> _Pace | None:
     if meter.origin is not None:
-        # What came before the first sample may have been a burst, after which little comes, and that steadily.
+        # Before the first sample there may have been a burst, after which few bytes come, and these steadily.
         points = [meter.origin, *points]
     lasted_ms = points[-1].at_ms - points[0].at_ms
     measured, alone = _rates(points, max(HALF_LIFE_MS, lasted_ms / 2))
@@ -196,10 +197,10 @@ def _throttled_rate(
 ) -> tuple[float, float]:
     """What one broker receives under a throttle, and how much of that (0 to 1) is not measured but expected.
 
-    Kafka's quotas let ten seconds' worth through at once and then nothing where a fetch is a large part of it: such a
-    measurement is off by a constant number of bytes, so its precision grows with the square of its time. Before it has
-    any, what came through the throttle before this one (`usual`, as a share) says more. What comes in steadily can be
-    believed at once, and so can it where much less than the throttle comes through: something else holds.
+    If a fetch is a large part of them, Kafka's quotas let ten seconds' worth through at once and then nothing. Such a
+    measurement is off by a constant number of bytes, so its precision grows with the square of its time. Until then the
+    yield of the throttle before this one (`usual`, as a share) says more. A measurement is believed at once if bytes come
+    in steadily, or if the rate is far below the throttle: then something else slows the copies down.
     """
     if measured < limit / 2 and lasted_ms >= SHORT_MS:
         return measured, 0.0
@@ -228,7 +229,7 @@ def _noise(points: list[Point]) -> float:
 
 
 def _ahead(points: list[Point], bytes_per_s: float) -> float:
-    """By how many bytes the last sample is above the steady line through those of one window of the quota."""
+    """By how many bytes the last sample is above the steady line through the samples of one window of the quota."""
     last = points[-1]
     window = [point for point in points if last.at_ms - point.at_ms <= QUOTA_WINDOW_MS]
     steady = [point.bytes + bytes_per_s * (last.work_ms - point.work_ms) / 1000 for point in window]
@@ -236,7 +237,7 @@ def _ahead(points: list[Point], bytes_per_s: float) -> float:
 
 
 def _rates(points: list[Point], half_life_ms: float) -> tuple[float, float]:
-    """Bytes per second of all, and of one broker; the latest count most, stretches of standing still are left out."""
+    """Bytes per second of all brokers, and of one. The latest samples count most; stretches without bytes are left out."""
     last_ms = points[-1].at_ms
     grown = lasted = worked = 0.0
     for before, after in _moving(points):
@@ -284,7 +285,7 @@ def _spread(points: list[Point]) -> float:
 
 
 class Forecast(NamedTuple):
-    """Before the start: bytes to copy, seconds at the least (bounds), and the bandwidth that this assumes."""
+    """What is told before the start: bytes to copy, the least seconds that takes, and the bandwidth that this assumes."""
 
     total_bytes: int
     seconds: float
@@ -293,7 +294,7 @@ class Forecast(NamedTuple):
 
 
 GUESSED_BANDWIDTH = 50_000_000
-"""Bytes per second of a broker of which nothing is known; said to be a guess wherever it is used."""
+"""Bytes per second of a broker if nothing is known; the forecast then says that it is a guess."""
 
 
 def forecast(moves: Iterable[Move], *, bandwidth: int, learnt: Mapping[BrokerId, list[int]]) -> Forecast:

@@ -1,4 +1,4 @@
-"""What the executor is told. Every event comes in an `Envelope`; nothing else ever changes its mind."""
+"""What the executor is told. Every event comes in an `Envelope`; nothing else reaches the core."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Fatal(Enum):
     """Why nothing may be done any more."""
 
     CLUSTER = "cluster"
-    """It does not answer, or does not let us."""
+    """The cluster does not answer, or refuses us."""
     TAKEN = "taken"
     """Another executor has the journal, or the cluster."""
     JOURNAL = "journal"
-    """The journal can't be written, or is another cluster's."""
+    """The journal can't be written, or belongs to another cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,9 @@ class CommandReceived:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentsListed:
-    """All that is under way in the cluster, ours and others'. `asked_at_ms`: when the question was put.
+    """All reassignments under way in the cluster, ours and other people's. `asked_at_ms`: when they were asked for.
 
-    `cost_ms` is processor time that asking took: the executor polls the more gently the dearer it is.
+    `cost_ms` is the processor time that asking took: the more it takes, the less often the executor asks.
     """
 
     ongoing: Mapping[TopicPartition, OngoingReassignment]
@@ -94,7 +94,7 @@ class ReassignmentsListed:
 class TopicsObserved:
     """Topics that were asked for (None: there is no such topic), live brokers with their racks, the controller.
 
-    `asked_at_ms`: when the question was put; `controller` -1 when nobody said.
+    `asked_at_ms`: when they were asked for; `controller` -1: no broker said.
     """
 
     topics: Mapping[str, ObservedTopic | None]
@@ -153,9 +153,9 @@ class LogDirsAltered:
 
 @dataclass(frozen=True, slots=True)
 class AdminFailed:
-    """A request (its id) or a read (0, named by `what`) got no answer. Not retriable: it never will, as things are.
+    """A request (its id) or a read (0, named by `what`) failed. Not retriable: it would fail again.
 
-    `settings`: what could not be read, where settings were to be; of a request, what we may not change.
+    `settings`: those that could not be read; of a request, those that we may not change.
     """
 
     request_id: int

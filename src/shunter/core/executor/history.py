@@ -1,4 +1,4 @@
-"""Past executions, as a journal tells of them: what each moved, what came of it, and the way back."""
+"""Past executions of a journal: what each moved, how it ended, and the way back."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from shunter.model.execution import (
     Outcome,
     PlanAccepted,
 )
-from shunter.model.partition import TopicPartition
+from shunter.model.partition import BrokerId, TopicPartition
 
 _TURNING = (CommandKind.STOP, CommandKind.ROLL_BACK, CommandKind.LEAVE)
 _OTHERS = (Outcome.SUPERSEDED, Outcome.FOREIGN, Outcome.GONE)
-"""After these, what stands there is somebody else's."""
+"""After these outcomes the partition is where somebody else put it."""
 
 
 @dataclass(slots=True)
@@ -33,8 +33,15 @@ class Execution:
     plans: list[str]
     options: ExecutionOptions
     moves: dict[TopicPartition, Move]
+    first_sequence: int = 1
+    """The journal's entry that began it."""
     turned: list[Command] = field(default_factory=list[Command])
-    """Orders that stopped it, rolled it back or left it, all of it or a part."""
+    """Orders that stopped, rolled back or left it, as a whole or in part."""
+    throttles: list[int | None] = field(default_factory=list[int | None])
+    """Rates that plans and orders set one after another, bytes per second and broker, None: no throttle.
+
+    How `--throttle-floor` adapted a rate meanwhile is not among them.
+    """
 
     @property
     def ended_at_ms(self) -> int | None:
@@ -58,31 +65,67 @@ class Undoing:
     """What it copies again, by the sizes of then."""
 
 
+class Past:
+    """The executions of a journal, found entry by entry: for whoever follows one that is still written."""
+
+    def __init__(self) -> None:
+        """No entry was taken yet."""
+        self._state = ExecutorState()
+        self.found: list[Execution] = []
+
+    def take(self, entry: JournalEntry) -> None:
+        """Take the next entry.
+
+        Raises:
+            InvariantViolation: it does not follow from those before it.
+        """
+        record = entry.record
+        begins = isinstance(record, PlanAccepted) and not self._state.at_work
+        apply(self._state, entry)
+        if isinstance(record, PlanAccepted):
+            if begins:
+                number = len(self.found) + 1
+                self.found.append(Execution(number, entry.at_ms, [], record.options, self._state.moves, entry.sequence))
+            self.found[-1].plans.append(record.plan_id)
+            self._throttled(record.options.throttle)
+        elif isinstance(record, CommandTaken) and self.found:
+            self._ordered(record.command)
+
+    def _ordered(self, command: Command) -> None:
+        if command.kind in _TURNING:
+            self.found[-1].turned.append(command)
+        elif command.kind is CommandKind.LIMIT:
+            self._throttled(command.bytes_per_s)
+
+    def _throttled(self, rate: int | None) -> None:
+        throttles = self.found[-1].throttles
+        if throttles[-1:] != [rate]:
+            throttles.append(rate)
+
+
 def executions(entries: Iterable[JournalEntry]) -> tuple[Execution, ...]:
     """All executions of a journal, the first one first.
 
     Raises:
         InvariantViolation: the entries are no journal.
     """
-    state = ExecutorState()
-    found: list[Execution] = []
+    past = Past()
     for entry in entries:
-        record = entry.record
-        begins = isinstance(record, PlanAccepted) and not state.at_work
-        apply(state, entry)
-        if isinstance(record, PlanAccepted):
-            if begins:
-                found.append(Execution(len(found) + 1, entry.at_ms, [], record.options, state.moves))
-            found[-1].plans.append(record.plan_id)
-        elif isinstance(record, CommandTaken) and found and record.command.kind in _TURNING:
-            found[-1].turned.append(record.command)
-    return tuple(found)
+        past.take(entry)
+    return tuple(past.found)
+
+
+def _log_dirs_before(move: Move) -> tuple[tuple[BrokerId, str], ...]:
+    """Where the replicas were that left their log dir or their broker, and were not brought back there."""
+    if move.outcome is Outcome.ROLLED_BACK:
+        return ()
+    return tuple(each for each in move.origins if each[0] in move.placing or each[0] not in move.current)
 
 
 def reverse(execution: Execution) -> Undoing:
-    """The way back from what an execution came to. Pre: all its moves have ended.
+    """The way back from an execution. Pre: all its moves have ended.
 
-    Each partition is to be taken back only from where the execution left it: whoever moved it since is right.
+    Each partition is taken back only from where the execution left it. If somebody moved it since, that stands.
     """
     moves: list[MoveOrder] = []
     told: list[str] = []
@@ -92,12 +135,14 @@ def reverse(execution: Execution) -> Undoing:
         if move.outcome in _OTHERS:
             told.append(f"{tp} stays: {move.reason}")
             continue
-        if move.placing and move.outcome is Outcome.DONE:
+        log_dirs = _log_dirs_before(move)
+        if set(move.placing) - dict(log_dirs).keys() and move.outcome is Outcome.DONE:
             told.append(f"{tp}: its log dirs stay as they are, for the journal does not know those before")
-        if not move.current or move.current == move.original:
+        placed = [broker for broker, _path in log_dirs if broker in move.placing]
+        if not move.current or (move.current == move.original and not placed):
             continue
         if move.adopted:
             told.append(f"{tp}: it was taken over, so the order of its original replicas is a guess")
-        copied += move.size_bytes * sum(broker not in move.current for broker in move.original)
-        moves.append(MoveOrder(tp, move.original, move.strategy, planned_from=move.current))
+        copied += move.size_bytes * (sum(broker not in move.current for broker in move.original) + len(placed))
+        moves.append(MoveOrder(tp, move.original, move.strategy, log_dirs, planned_from=move.current))
     return Undoing(tuple(moves), tuple(told), copied)

@@ -12,29 +12,33 @@ from shunter.model.partition import BrokerId, Replicas
 CONFIRM_MS = 3_000
 """What looks like a foreign act must last longer than this."""
 LAG_MS = 30_000
-"""Brokers' metadata lag behind the controller, by seconds when thousands of partitions move on busy machines: a
-partition that looks as it looked before must look so for longer than this until somebody else is held to account."""
+"""Brokers' metadata lag behind the controller, by seconds if thousands of partitions move on busy machines. So a
+partition has to look as it did before the step for longer than this, before that counts as somebody else's change."""
+VERY_LATE_MS = 600_000
+"""The same for a partition that looks as if its step still ran, while the controller does not list it any more: nobody
+else sets exactly these replicas. A broker shows nothing new before it has worked off what it was told, and that takes
+minutes where it makes and deletes thousands of replicas."""
 RESEND_MS = 5_000
-"""A step that was taken on and never seen under way is asked for again after this: it does no harm if it is done."""
+"""A step that was taken on and never seen under way is asked for again after this. If it is done already, that is harmless."""
 RESENDS = 3
 """A step is given up after so many requests and `LAG_MS`, not before: one that only reorders is never seen to run."""
 
 
 PATIENCE = 5
-"""Refusals that Kafka calls final after which a step's move is given up. A broker that dies is refused before it is known."""
+"""How many final refusals end a move. One is not enough: a target broker may have died before its death was seen."""
 
 
 class Verdict(Enum):
     """What to do about a step."""
 
     KEEP = "keep"
-    """It runs, or it can't be told yet."""
+    """It runs, or that can't be told yet."""
     DOUBT = "doubt"
-    """It looks as if somebody else were at it: nothing is asked for until that is sure or over."""
+    """It looks as if somebody else changed the partition: nothing is asked for until that is certain, or has passed."""
     SEND = "send"
-    """It was never asked for, or the asking was lost."""
+    """It was never asked for, or the request was lost."""
     TAKEN = "taken"
-    """It runs, and nobody told us so: its answer was lost."""
+    """It runs, but the answer to its request was lost."""
     FINISHED = "finished"
     CANCELLED = "cancelled"
     """Somebody else cancelled it."""
@@ -58,7 +62,7 @@ def sight(step: CurrentStep, seen: ObservedPartition, ongoing: OngoingReassignme
     writes the target first and what it removes last, and a cancel leaves that order.
     """
     if ongoing is not None:
-        # What waits for its turn is listed without the order in which it will be.
+        # A move that waits for its turn at Shunter's controller is listed without the order of its target.
         asked = ongoing.target == step.after or (not ongoing.written and _same(ongoing.target, step.after))
         if asked and not step.cancels:
             return Sight.RUNNING
@@ -66,15 +70,30 @@ def sight(step: CurrentStep, seen: ObservedPartition, ongoing: OngoingReassignme
     if seen.replicas == step.after or (step.cancels and _same(seen.replicas, step.after)):
         return Sight.REACHED
     if seen.replicas in step.redirected_from:
-        # The step that this one takes the place of was faster: nothing is left to cancel, or the request stands.
+        # The former step ended before this one took its place: a cancel finds nothing, another target is still to be asked.
         return Sight.REACHED if step.cancels else Sight.BEFORE
     return Sight.BEFORE if _same(seen.replicas, step.before) else Sight.OTHER
 
 
-def judge(move: Move, seen: ObservedPartition, ongoing: OngoingReassignment | None, now_ms: int) -> Verdict:
+def shows_the_past(move: Move, seen: ObservedPartition, ongoing: OngoingReassignment | None) -> bool:
+    """Whether a partition is shown in the middle of a step that the controller lists no more: metadata are late."""
+    step = move.step
+    if step is None or ongoing is not None:
+        return False
+    shown = set(seen.replicas)
+    return shown == {*step.before, *step.after} and shown not in ({*step.before}, {*step.after})
+
+
+def judge(
+    move: Move, seen: ObservedPartition, ongoing: OngoingReassignment | None, now_ms: int, late_at_ms: int | None = None
+) -> Verdict:
     """Say what to do about the step under way; its status learns what was seen, and since when that is doubtful.
 
     Pre: what was seen is newer than the step's last request, and metadata are newer than the list.
+
+    Args:
+        late_at_ms: When metadata of any partition were last seen to be late. Soon after that, what looks strange does not
+            count as somebody else's change.
     """
     step, status = move.step, move.status
     assert step is not None
@@ -82,22 +101,44 @@ def judge(move: Move, seen: ObservedPartition, ongoing: OngoingReassignment | No
     if looks is Sight.RUNNING:
         move.note(StepTrigger.RUNS)
         return Verdict.KEEP if step.accepted else Verdict.TAKEN
-    # Where we don't know that it was ever taken on, the partition may have moved since, or these metadata may be late.
+    # If the step may never have been taken on, these metadata may be late: the partition had these replicas before.
     believed = step.accepted or not step.returns
     if looks is Sight.REACHED and believed:
-        # There was nothing to cancel: the former step may be done, and metadata that show the state before it late.
-        done = not status.nothing_left or seen.replicas in step.redirected_from[-1:]
+        done = not _may_be_late(step, seen, nothing_left=status.nothing_left)
         return Verdict.FINISHED if done or now_ms - status.blind_until_ms >= LAG_MS else Verdict.DOUBT
     if looks is not Sight.OTHER and not step.accepted:
         move.note(StepTrigger.SETTLED)
         return Verdict.SEND
-    return _judge_doubtful(move, looks, seen, ongoing, now_ms)
+    return _judge_doubtful(move, looks, seen, ongoing, now_ms, late_at_ms)
+
+
+def _may_be_late(step: CurrentStep, seen: ObservedPartition, *, nothing_left: bool) -> bool:
+    """Whether what looks like a cancel's outcome may be what was there before it.
+
+    - There was nothing to cancel: the former step is done, unless metadata show its end.
+    - There was something: the former step did not end, though its replicas are shown while it runs.
+    - Kafka writes a target before what it removes, and a cancel leaves that order. (A controller of ours leaves the
+      former one.) So the former order says nothing until metadata have shown the partition in motion.
+    """
+    if nothing_left:
+        return seen.replicas not in step.redirected_from[-1:]
+    if seen.replicas != step.after:
+        return step.cancels and seen.replicas in step.redirected_from
+    if not step.cancels or step.moved or seen.replicas != step.before:
+        return False
+    return any(_order_after_cancel(step.before, target) != step.before for target in step.redirected_from)
+
+
+def _order_after_cancel(before: Replicas, target: Replicas) -> Replicas:
+    """The order in which Apache leaves the replicas of a reassignment that is cancelled."""
+    return tuple(broker for broker in dict.fromkeys((*target, *before)) if broker in before)
 
 
 def _left_over(move: Move, seen: ObservedPartition) -> bool:
-    """Whether a cancel left more than it was to: what a target before the last had added, and the last did not want.
+    """Whether a cancel left more replicas than the step wanted: ones that an older target had added.
 
-    KRaft takes back what is being added. A replica that a newer target is removing is none of that any more.
+    KRaft's cancel takes back what is being added. A replica that an older target added and the newer one removes counts
+    as being removed by then, so the cancel keeps it.
     """
     step = move.step
     assert step is not None
@@ -106,38 +147,49 @@ def _left_over(move: Move, seen: ObservedPartition) -> bool:
 
 
 def _judge_doubtful(
-    move: Move, looks: Sight, seen: ObservedPartition, ongoing: OngoingReassignment | None, now_ms: int
+    move: Move,
+    looks: Sight,
+    seen: ObservedPartition,
+    ongoing: OngoingReassignment | None,
+    now_ms: int,
+    late_at_ms: int | None,
 ) -> Verdict:
-    """Say how long to look at a step that looks as it should not."""
+    """Say what to do about a step that does not look as it should, by how long it has looked so."""
     status = move.note(StepTrigger.STRANGE if looks is Sight.OTHER else StepTrigger.MISSED, now_ms)
     assert status.doubt is not None
     lasted = now_ms - status.doubt.since_ms
+    timely = lasted >= VERY_LATE_MS or late_at_ms is None or now_ms - late_at_ms >= LAG_MS
     if looks is Sight.OTHER:
-        if lasted < patience(move, seen, ongoing):
+        if lasted < patience(move, seen, ongoing, timely=timely):
             return Verdict.DOUBT
         return Verdict.FINISHED if ongoing is None and _left_over(move, seen) else Verdict.CHANGED
     if status.standing is Standing.SEEN:
-        return Verdict.CANCELLED if lasted >= LAG_MS else Verdict.KEEP
+        return Verdict.CANCELLED if lasted >= LAG_MS and timely else Verdict.KEEP
     if lasted < RESEND_MS:
         return Verdict.KEEP
     assert status.missed_since_ms is not None
-    if status.requests >= RESENDS and now_ms - status.missed_since_ms >= LAG_MS:
+    if status.requests >= RESENDS and now_ms - status.missed_since_ms >= LAG_MS and timely:
         return Verdict.CANCELLED
     move.note(StepTrigger.SETTLED)
     return Verdict.SEND
 
 
 def told_refusal(step: CurrentStep, why: str) -> str:
-    """What people are told of a step that the cluster refuses; `why` is Kafka's name of the error, and its message."""
+    """Say that the cluster refuses a step; `why` is Kafka's name of the error, and its message."""
     return f"the cluster refuses the step to {list(step.after)}: {why}"
 
 
-def patience(move: Move, seen: ObservedPartition, ongoing: OngoingReassignment | None) -> int:
-    """How long something must look strange before somebody else is held to account, in milliseconds.
+def patience(move: Move, seen: ObservedPartition, ongoing: OngoingReassignment | None, *, timely: bool = True) -> int:
+    """How many milliseconds a partition must look strange before that counts as somebody else's change.
 
-    What is under way comes from the controller itself; where replicas are comes from a broker that may be late.
+    Lists of what is under way come from the controller itself. Metadata come from a broker that may be late.
+
+    Args:
+        timely: For a while no partition's metadata were seen to be late.
     """
-    return LAG_MS if ongoing is None and move.went_through(seen.replicas) else CONFIRM_MS
+    if ongoing is not None or not move.went_through(seen.replicas):
+        return CONFIRM_MS
+    return LAG_MS if timely and not shows_the_past(move, seen, ongoing) else VERY_LATE_MS
 
 
 def _same(some: Replicas, others: Replicas) -> bool:

@@ -11,8 +11,8 @@ from shunter.core.executor.apply import apply
 from shunter.core.executor.debts import told_debts, told_way_out, waited_until_ms
 from shunter.core.executor.decisions import Pass, decide_moves
 from shunter.core.executor.judgement import told_refusal
+from shunter.core.executor.log_dirs import decide_log_dirs, send_log_dirs
 from shunter.core.executor.orders import decide_command
-from shunter.core.executor.placement import decide_log_dirs, send_log_dirs
 from shunter.core.executor.polling import Polls, poll
 from shunter.core.executor.pressure import Pressure, decide_limit, window_is_open
 from shunter.core.executor.rates import Meter, observe_rates
@@ -29,6 +29,7 @@ from shunter.core.executor.throttles import (
     send_settings,
 )
 from shunter.core.throttles import LOG_DIR_RATE
+from shunter.core.wording import counted
 from shunter.errors import ErrorCode, InvariantViolation
 from shunter.model.execution import (
     ExecutionClosed,
@@ -82,7 +83,7 @@ class Executor:
     _commands: deque[ev.CommandReceived] = field(default_factory=deque[ev.CommandReceived])
     _outstanding: _Outstanding | None = None
     _replies: list[tuple[ev.ReplyToken, Reply]] = field(default_factory=list[tuple[ev.ReplyToken, Reply]])
-    """Answers that go out once the batch that is being made is durable."""
+    """Replies that go out once the batch that is being made is durable."""
     _last_id: int = 0
     _now_ms: int = 0
     _cause: str = ""
@@ -90,9 +91,9 @@ class Executor:
     _fatal: Finish | None = None
     _idle_since_ms: int | None = None
     _told_debts: str = ""
-    """Whose owed throttles people were told of."""
+    """The owed throttles that people were told of last, as told."""
     worked: bool = False
-    """An execution was open at some time of this process."""
+    """Whether an execution was open at some time of this process."""
     _wanted: tuple[tuple[int, tuple[BrokerId, ...]], dict[ThrottleKey, str]] | None = None
     """The last result of `desired_settings`, after what it was computed from (see `_desired`)."""
     loaded: bool = False
@@ -151,7 +152,7 @@ class Executor:
         for move in self.state.open_moves():
             move.begun_before(self._now_ms)
         for given in self.state.given_back.values():
-            given.at_ms = self._now_ms  # By the clock of another process it may have been hours ago, or yet to come.
+            given.at_ms = self._now_ms  # Another process's clock may have been hours behind ours, or ahead of it.
         if self.state.cluster_id and event.cluster_id != self.state.cluster_id:
             told = f"the journal belongs to cluster {self.state.cluster_id}, and this is {event.cluster_id}"
             self._fatal = Finish(fatal=f"{told}: nothing was touched", kind=ev.Fatal.JOURNAL)
@@ -206,7 +207,7 @@ class Executor:
 
     def _tell_foreign(self, event: ev.ReassignmentsListed, out: Collected) -> None:
         known = self.state.cluster.ongoing
-        # A plan on its way hears of its own partitions by its answer, and may take them over.
+        # A plan that waits to be judged may take these moves over, and its reply tells of them.
         planned = {order.tp for submission in self._submissions for order in submission.event.moves}
         for tp in sorted(event.ongoing.keys() - known.keys() - planned):
             move = self.state.moves.get(tp)
@@ -221,10 +222,10 @@ class Executor:
             if before is not None and topic is not None and topic.topic_id == before.topic_id:
                 added = len(topic.partitions) - len(before.partitions)
                 if added > 0:
-                    told = f"{added} partitions were added to it; they are not in the plan"
+                    told = f"{counted(added, 'partition was', 'partitions were')} added to it, which the plan does not have"
                     out.notices.append(Notice("partitions-added", name, told))
             elif before is not None:
-                cluster.forget_sizes(name)  # They were those of a topic that is gone.
+                cluster.forget_sizes(name)  # The topic was deleted, or made anew.
             cluster.topics[name] = topic
             cluster.topics_at_ms[name] = event.asked_at_ms
         self._see_brokers(event, out)
@@ -276,7 +277,7 @@ class Executor:
         self.polls.hurry(self._now_ms)
 
     def _carried(self, partitions: Iterable[TopicPartition], request_id: int) -> list[Move]:
-        """Moves whose step a request carries, but for those that have ended since: another plan may move them now."""
+        """Moves whose step a request carries. A move that has ended since is left out: another plan may move it now."""
         moves = [self.state.moves.get(tp) for tp in partitions]
         return [move for move in moves if move is not None and move.status.request_id == request_id]
 
@@ -310,7 +311,7 @@ class Executor:
             if move is None or move.log_dir_status.request_id != event.request_id:
                 continue
             if code is ErrorCode.NONE or absent or code in _RETRIABLE:
-                continue  # Not there yet: the broker remembers the log dir for the replica that comes.
+                continue  # The replica is not there yet: the broker remembers its log dir until it comes.
             out.notices.append(Notice("log-dir-refused", str(tp), f"broker {broker} refuses its log dir: {code.name}"))
             status = move.log_dir_status
             move.log_dir_status = replace(status, refused={**status.refused, broker: code.name})
@@ -364,7 +365,7 @@ class Executor:
         return writes
 
     def _desired(self) -> dict[ThrottleKey, str]:
-        """Settings as we want them: what they follow from changes by the journal and by brokers that come and go."""
+        """Settings as we want them. They change only with journal entries, and when brokers come or go."""
         if not self.state.running:
             return {}
         basis = (self.state.next_sequence, tuple(self.state.cluster.brokers))
@@ -375,7 +376,7 @@ class Executor:
     def _decide(self, wanted: dict[ThrottleKey, str], stale: set[str], out: Collected) -> JournalBatch | None:
         records = self._decide_orders(out)
         if not records and not self.state.running:
-            records = decide_throttles(self.state, self.book, wanted, self._now_ms, out)  # What is owed is given back.
+            records = decide_throttles(self.state, self.book, wanted, self._now_ms, out)  # It gives back what is owed.
         elif not records:
             records = decide_limit(self.state, self.pressure, self._now_ms, out)
             records += decide_throttles(self.state, self.book, wanted, self._now_ms, out)
@@ -392,7 +393,7 @@ class Executor:
         return self._batch(records, out)
 
     def _decide_orders(self, out: Collected) -> list[JournalRecord]:
-        """What others asked for comes first, alone: the moves are looked at again when it is durable."""
+        """Decide orders and plans first, and alone: the moves are looked at again when that is durable."""
         records: list[JournalRecord] = []
         while not records and self._commands:
             event = self._commands.popleft()
@@ -464,7 +465,7 @@ class Executor:
         return close_ended(self.state)
 
     def _awaits_throttles(self, out: Collected) -> bool:
-        """Whether throttles are still to be given back by somebody who may be there soon."""
+        """Whether throttles are still to be given back at brokers that may be up soon."""
         if not self.state.throttles:
             return False
         if self._idle_since_ms is None:

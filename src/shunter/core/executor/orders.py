@@ -1,4 +1,4 @@
-"""What an operator's command comes to."""
+"""What an operator's command does: the entries to be written for it, and the reply."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from shunter.core.executor.pausing import unheld
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.stuck import told_stuck
+from shunter.core.wording import counted, told_bytes, told_rate
 from shunter.model.execution import (
     BOUNDS,
     BoundsChanged,
@@ -27,7 +28,7 @@ from shunter.model.execution import (
 
 @dataclass(slots=True)
 class DecidedOrder:
-    """Entries to be written, and the answer that may go out once they are."""
+    """Entries to be written, and the reply that goes out once they are durable."""
 
     accepted: bool
     text: str
@@ -35,7 +36,7 @@ class DecidedOrder:
 
 
 def decide_command(state: ExecutorState, command: Command) -> DecidedOrder:
-    """Turn a command into entries. Moves that ended are left as they are; a rollback of the whole plan is said so."""
+    """Turn a command into entries. Moves that have ended are left as they are."""
     if command.kind is CommandKind.LIMIT:
         return _limit(state, command)
     if command.kind is CommandKind.BOUND:
@@ -61,14 +62,16 @@ def _limit(state: ExecutorState, command: Command) -> DecidedOrder:
     if not state.running:
         return DecidedOrder(False, "nothing is under way: there is nothing to limit")
     if command.bytes_per_s is not None and command.bytes_per_s <= 0:
-        return DecidedOrder(False, f"a limit of {command.bytes_per_s} bytes per second: it must be more than 0")
+        return DecidedOrder(
+            False, f"a limit of {counted(command.bytes_per_s, 'byte')} per second: it must be more than 0"
+        )
     changed = LimitChanged(command.bytes_per_s, f"asked for by {command.given_by or 'an operator'}")
-    told = "the limit is lifted" if command.bytes_per_s is None else f"the limit is {command.bytes_per_s} bytes/s"
+    told = "the limit is lifted" if command.bytes_per_s is None else f"the limit is {told_rate(command.bytes_per_s)}"
     return DecidedOrder(True, told, [CommandTaken(command), changed])
 
 
 def _bound(state: ExecutorState, command: Command) -> DecidedOrder:
-    """Copies under way go on; how many there may be counts where the next ones begin."""
+    """Change how many copies there may be. Copies under way go on; the bounds count when the next ones begin."""
     if not state.running:
         return DecidedOrder(False, "nothing is under way: there is nothing to bound")
     wrong = [f"{name} = {value}" for name, value in command.bounds if name not in BOUNDS or value < 0]
@@ -81,7 +84,7 @@ def _bound(state: ExecutorState, command: Command) -> DecidedOrder:
 
 
 def _forget(state: ExecutorState, command: Command) -> DecidedOrder:
-    """Strike off what is owed to brokers that are down: who comes back with a throttle of ours keeps it."""
+    """Strike off what is owed to brokers that are down. A broker that comes back all the same still has our throttle."""
     live = [broker for broker in command.brokers if broker in state.cluster.brokers]
     if live:
         return DecidedOrder(
@@ -91,7 +94,8 @@ def _forget(state: ExecutorState, command: Command) -> DecidedOrder:
     named = ", ".join(str(broker) for broker in command.brokers)
     if not keys:
         return DecidedOrder(False, f"no throttle is owed to broker {named}")
-    told = f"{len(keys)} throttle settings of broker {named} are forgotten; should it come back, it has them still"
+    told = f"{counted(len(keys), f'throttle setting of broker {named} is', f'throttle settings of broker {named} are')} forgotten; "
+    told += "should it come back, it has what was set"
     forgotten: list[JournalRecord] = [ThrottleRestored(key, left=True) for key in keys]
     return DecidedOrder(True, f"{told}: `shunter throttles list` finds them", [CommandTaken(command), *forgotten])
 
@@ -99,13 +103,15 @@ def _forget(state: ExecutorState, command: Command) -> DecidedOrder:
 def _stop(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
     turned: list[JournalRecord] = [DirectionChanged(move.tp, Direction.STOP) for move in moves]
     told = _and(told_stuck(state, moves, direction=Direction.STOP))
-    return DecidedOrder(True, f"{_moves(moves)} told to stop: what is in sync stays{told}", turned)
+    return DecidedOrder(True, f"{counted(len(moves), 'move')} told to stop: what is in sync stays{told}", turned)
 
 
 def _roll_back(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
     turned: list[JournalRecord] = [DirectionChanged(move.tp, Direction.BACK) for move in moves]
     told = _and(told_stuck(state, moves, direction=Direction.BACK))
-    return DecidedOrder(True, f"{len(moves)} moves are rolled back; {told_rollback(moves)}{told}", turned)
+    return DecidedOrder(
+        True, f"{counted(len(moves), 'move is', 'moves are')} rolled back; {told_rollback(moves)}{told}", turned
+    )
 
 
 def _leave(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
@@ -119,35 +125,43 @@ def _leave(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
         if move.step is not None:
             reason += f"; its step to {list(move.step.after)} is the cluster's own business now"
         closed.append(MoveClosed(move.tp, Outcome.LEFT, reason, replicas, move.copied_bytes))
-    told = f"; the cluster goes on with {running} steps by itself, without our throttle" if running else ""
-    return DecidedOrder(True, f"{len(moves)} moves are left as they are{told}", closed)
+    told = f"; the cluster goes on with {counted(running, 'step')} by itself, without our throttle" if running else ""
+    return DecidedOrder(
+        True, f"{counted(len(moves), 'move is left as it is', 'moves are left as they are')}{told}", closed
+    )
+
+
+SLOWED = (
+    "copies slow down to one fetch in 11 s from each broker that sends (by Kafka's defaults at most 1 MB of a partition,"
+    " 10 MB of many)"
+)
+"""What a pause still lets through, for Kafka's quota holds a fetch back only after one that exceeded it: a fetch takes up to
+`replica.fetch.max.bytes` of each partition and `replica.fetch.response.max.bytes` in all, for each of `num.replica.fetchers`."""
 
 
 def _pause(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
     paused: list[JournalRecord] = [MovePaused(move.tp, True) for move in moves if not move.paused]
     named = {move.tp for move in moves} | {move.tp for move in state.open_moves() if move.paused}
     gone = len(unheld(state, named))
-    told = f"; {gone} copies are cancelled and begun again later, for a throttle would hold others too" if gone else ""
-    return DecidedOrder(
-        True, f"{_moves(moves)} paused: no step begins, copies slow down to almost nothing{told}", paused
+    told = (
+        f"; {counted(gone, 'copy is', 'copies are')} cancelled and begun again later, for a throttle would hold others too"
+        if gone
+        else ""
     )
+    return DecidedOrder(True, f"{counted(len(moves), 'move')} paused: no step begins; {SLOWED}{told}", paused)
 
 
 def _resume(_state: ExecutorState, moves: list[Move]) -> DecidedOrder:
     resumed: list[JournalRecord] = [MovePaused(move.tp, False) for move in moves if move.paused]
     if not resumed:
         return DecidedOrder(False, "none of the moves named is paused")
-    return DecidedOrder(True, f"{len(resumed)} moves go on", resumed)
+    return DecidedOrder(True, f"{counted(len(resumed), 'move goes', 'moves go')} on", resumed)
 
 
 def _relax(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
     relaxed: list[JournalRecord] = [FloorRelaxed(move.tp) for move in moves if not move.relaxed]
     told = _and(told_stuck(state, moves))
-    return DecidedOrder(True, f"the floor of {_moves(moves)} is relaxed{told}", relaxed)
-
-
-def _moves(moves: list[Move]) -> str:
-    return f"{len(moves)} move{'s' if len(moves) != 1 else ''}"
+    return DecidedOrder(True, f"the floor of {counted(len(moves), 'move')} is relaxed{told}", relaxed)
 
 
 def _and(told: str) -> str:
@@ -159,13 +173,21 @@ def told_rollback(moves: list[Move]) -> str:
     copies = sum(rollback_bytes(move) for move in moves)
     most = sum(rollback_cost(move) for move in moves)
     if most > copies:
-        return f"at most {most} bytes are copied again, for steps may have ended that nobody has looked at since"
-    return "it is instant" if copies == 0 else f"{copies} bytes of dropped originals are copied again"
+        return f"at most {told_bytes(most)} are copied again, for steps may have ended that nobody has looked at since"
+    return "it is instant" if copies == 0 else f"{told_bytes(copies)} of dropped originals are copied again"
 
 
 def rollback_bytes(move: Move) -> int:
-    """Bytes that a rollback of one move copies, from where it stands."""
-    return move.size_bytes * sum(broker not in move.held for broker in move.original)
+    """Bytes that a rollback of one move copies, from where it stands; of copies between log dirs the most that it may be."""
+    return move.size_bytes * (sum(broker not in move.held for broker in move.original) + _placed_again(move))
+
+
+def _placed_again(move: Move) -> int:
+    """How many replicas that stayed on their broker a rollback copies back to the log dir that they were in, at most."""
+    if move.status.watched and move.log_dir_status.asked_at_ms is None and not move.log_dir_status.done:
+        return 0
+    known = dict(move.origins)
+    return sum(broker in known and broker in move.held for broker in move.placing)
 
 
 def rollback_cost(move: Move) -> int:
@@ -176,11 +198,12 @@ def rollback_cost(move: Move) -> int:
 
 
 def most_rollback_bytes(move: Move) -> int:
-    """The same where nobody has looked since the journal was written: the cluster ends a step by itself meanwhile."""
+    """The most that a rollback may copy if no executor has looked since the last entry: the step may have ended since."""
     if move.step is None:
         return rollback_bytes(move)
     possible = (move.current, move.step.before, move.step.after, *move.step.redirected_from)
-    return move.size_bytes * max(sum(broker not in held for broker in move.original) for held in possible)
+    copied = max(sum(broker not in held for broker in move.original) for held in possible)
+    return move.size_bytes * (copied + _placed_again(move))
 
 
 _PER_MOVE = {

@@ -1,8 +1,8 @@
 """Which paused copies Kafka's throttle can hold, and which have to be cancelled (decision 0206).
 
-A throttle is a rate by broker and lists of replicas by topic. So a paused copy is held by next to nothing as the rate
-of the broker that receives it, where that slows down nobody else: nothing else is copied to that broker, or what else
-is copied there is in no list, for no limit is in force. Otherwise it is cancelled, and begun again once it goes on.
+A throttle is a rate by broker and lists of replicas by topic. A paused copy is held by a very low rate at the broker that
+receives it. That is possible if the rate slows down no other copy: nothing else is copied to that broker, or no limit is
+in force, so that no other copy is in a list. Otherwise the copy is cancelled, and begun again when it is resumed.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ def _copies(move: Move) -> bool:
 
 
 def held_brokers(state: ExecutorState) -> frozenset[BrokerId]:
-    """Brokers that receive paused copies: the rate of what they receive is next to nothing as long as one of them runs."""
+    """Brokers that receive paused copies: as long as one runs, the rate of what they receive is very low."""
     return frozenset(broker for move in paused_copies(state) for broker in move.copying)
 
 
 def unheld(
     state: ExecutorState, paused: Collection[TopicPartition] | None = None, into: Iterable[BrokerId] = ()
 ) -> frozenset[TopicPartition]:
-    """Partitions whose paused copies have to be cancelled, for holding them would hold up what is not paused.
+    """Partitions whose paused copies have to be cancelled, because holding them would slow down copies that are not paused.
 
     Args:
         state: As things stand.
-        paused: Partitions that are to be taken for paused; None: those that are.
-        into: Brokers that more would be copied to, by a plan that is on its way.
+        paused: Partitions to be treated as paused; None: those that are.
+        into: Brokers that a plan which is not accepted yet would copy to.
     """
     opened = state.open_moves()
     waiting = {move.tp for move in opened if move.paused} if paused is None else paused
@@ -51,7 +51,7 @@ def unheld(
 
 
 def _in_the_way(state: ExecutorState, move: Move, going: Collection[BrokerId]) -> bool:
-    """Whether a copy that stands still takes a place, or a broker's rate, from what goes on."""
+    """Whether a paused copy takes a place, or a broker's rate, from copies that go on."""
     options = state.options
     if options.max_concurrent or options.max_out or options.max_per_rack:
         return True
@@ -65,5 +65,5 @@ def destinations(move: Move) -> set[BrokerId]:
     if move.direction is Direction.STOP:
         return set()
     now = () if move.step is None else move.step.adding
-    # What a step copies that is not wanted any more is being undone.
+    # A replica that the step copies but the goal does not name is being undone.
     return {broker for broker in move.goal if broker in now or broker not in move.current}

@@ -1,4 +1,4 @@
-"""When to look at the cluster again: often while something is about to happen, and the more gently the dearer it is."""
+"""When to look at the cluster again: often while something is about to happen, less often if looking costs much."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from shunter.core.executor.capacity import FOR_DISK
 from shunter.core.executor.ready import Collected, ListReassignments, ObserveLogDirs, ObserveTopics
 from shunter.core.executor.state import ExecutorState
-from shunter.core.executor.submission import LATE_MS, SURE_MS, SubmittedPlan, involved_brokers, replicas_to_size
+from shunter.core.executor.submission import NEW_TOPIC_MS, SURE_MS, SubmittedPlan, involved_brokers, replicas_to_size
 from shunter.model.partition import BrokerId, TopicPartition
 
 LIST_MIN_MS = 100
@@ -21,7 +21,7 @@ TOPICS_SHARE = 40
 LOG_DIRS_MS = 2_000
 LOG_DIRS_SHARE = 40
 FIRST_LOG_DIRS_MS = 1_500
-"""Steps that are over sooner are not looked at on disk."""
+"""A step's copies are looked at on disk only after this: short steps are over by then."""
 FAILED_MS = 1_000
 LOST_MS = 120_000
 """A question that was not answered by then is put again."""
@@ -29,21 +29,21 @@ LOST_MS = 120_000
 
 @dataclass(slots=True)
 class Polls:
-    """When what was asked last, what it cost, and what is under way."""
+    """When each kind of question was last asked, what it cost, and whether its answer is still awaited."""
 
     list_pending_ms: int | None = None
     list_due_ms: int = 0
     list_retry_ms: int = 0
-    """Not before this, whoever needs it: nobody answered."""
+    """No list is asked for before this moment: the last question got no answer."""
     list_every_ms: int = LIST_MIN_MS
     list_cost_ms: int = 0
     topics_pending: dict[str, int] = field(default_factory=dict[str, int])
     topics_due_ms: int = 0
     stale_due_ms: int = 0
-    """When metadata may be asked for again that a decision waits for."""
+    """When metadata that a decision waits for may be asked for again."""
     topics_cost_ms: int = 0
     refused_until_ms: int = 0
-    """Metadata were asked for in vain: not again before this."""
+    """No metadata are asked for before this moment: the last question got no answer."""
     log_dirs_pending_ms: int | None = None
     log_dirs_due_ms: int = 0
 
@@ -120,7 +120,7 @@ def _poll_for(state: ExecutorState, polls: Polls, submission: SubmittedPlan, now
         _ask_topics(polls, unseen, now_ms, out, due=now_ms, sure=sure)
     elif doubtful:
         _ask_topics(polls, doubtful, now_ms, out, due=max(cluster.topics_at_ms[name] for name in doubtful) + FAILED_MS)
-        out.wake(submission.since_ms + LATE_MS)
+        out.wake(submission.since_ms + NEW_TOPIC_MS)
     elif not submission.sizes_asked:
         submission.sizes_asked = True
         asked = replicas_to_size(state, submission.event)
@@ -133,7 +133,7 @@ def _poll_for(state: ExecutorState, polls: Polls, submission: SubmittedPlan, now
             out.reads.append(_log_dirs(live))
         else:
             submission.sizes_known = True
-            out.wake(now_ms)  # Nobody is asked, so nothing else would bring the plan before the judge.
+            out.wake(now_ms)  # No broker is asked, so no answer would have the plan judged.
 
 
 def _list(polls: Polls, now_ms: int, out: Collected) -> None:
@@ -181,12 +181,12 @@ def _poll_log_dirs(state: ExecutorState, polls: Polls, now_ms: int, out: Collect
             else:
                 wanted = step.adding
         elif move.waits.startswith(FOR_DISK):
-            # Somebody may make room, or the partition may shrink: its leader knows how much is to be copied now.
+            # Disks may get room, or the partition may shrink: its leader tells how much is to be copied now.
             seen = state.cluster.partition(move.tp)
             leader = () if seen is None or seen.leader < 0 else (seen.leader,)
             wanted = tuple(dict.fromkeys((*leader, *(broker for broker in move.goal if broker not in move.current))))
-        elif move.log_dirs and not move.log_dir_status.done and move.log_dir_status.asked_at_ms is not None:
-            wanted = tuple(broker for broker, _path in move.log_dirs)
+        elif move.places and not move.log_dir_status.done and move.log_dir_status.asked_at_ms is not None:
+            wanted = tuple(broker for broker, _path in move.places)
         for broker in wanted:
             if broker in state.cluster.brokers:
                 asked.setdefault(broker, []).append(move.tp)

@@ -1,4 +1,4 @@
-"""How fast the execution may go right now: the operator's limit, adapted to how the cluster feels, and time windows."""
+"""How fast the execution may go right now: the operator's limit, adapted to the cluster's health, and time windows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from shunter.core.executor.ready import Collected
 from shunter.core.executor.state import ExecutorState
+from shunter.core.wording import counted, told_rate
 from shunter.model.execution import JournalRecord, LimitChanged
 from shunter.model.notice import Notice
 
@@ -27,12 +28,12 @@ class Pressure:
     answers: int = 0
     slow_answers: int = 0
     ceiling: int | None = None
-    """The operator's limit, which adaptation never passes; learnt when the operator's word is applied."""
+    """The operator's limit, which adaptation never exceeds; noted when the operator's order is applied."""
     said: int | None = None
     """The rate that adaptation asked for last."""
 
     def on_answer(self, took_ms: int) -> None:
-        """A question was answered: how long brokers take is how clients fare."""
+        """A question was answered: if brokers take long to answer us, they take long to answer clients."""
         self.answers += 1
         self.slow_answers += took_ms >= SLOW_MS
 
@@ -43,10 +44,10 @@ class Pressure:
 
 
 def decide_limit(state: ExecutorState, pressure: Pressure, now_ms: int, out: Collected) -> list[JournalRecord]:
-    """Adapt the limit by a bounded step: down a quarter while others suffer, up a tenth while nobody does.
+    """Adapt the limit by a bounded step: down a quarter while other traffic suffers, up a tenth while it does not.
 
-    Others suffer when partitions that don't move are out of sync (what moves is so by nature), and when brokers take
-    long to answer.
+    It suffers if partitions that don't move are out of sync (new replicas of moves always are), or if brokers take long
+    to answer.
     """
     floor = state.options.throttle_floor
     if floor is None or state.limit is None:
@@ -67,8 +68,9 @@ def decide_limit(state: ExecutorState, pressure: Pressure, now_ms: int, out: Col
     pressure.said = wanted
     reason = "brokers take long to answer" if slow else "nobody suffers"
     if suffering:
-        reason = f"{suffering} partitions that don't move are out of sync"
-    out.notices.append(Notice("limit-adapted", "", f"{wanted} bytes/s: {reason}"))
+        told = counted(suffering, "partition that doesn't move is", "partitions that don't move are")
+        reason = f"{told} out of sync"
+    out.notices.append(Notice("limit-adapted", "", f"{told_rate(wanted)}: {reason}"))
     return [LimitChanged(wanted, f"adapted: {reason}")]
 
 

@@ -1,7 +1,7 @@
 """How long the copies of an execution take from here: each move's steps one after another, all moves beside one another.
 
-A fluid model: whoever receives shares its rate among what it receives, whoever sends likewise (max-min fair), and a
-move's next copy begins when the one before it is in sync. Two partitions that both go from brokers 1 and 2 to brokers
+A fluid model: a receiving broker shares its rate among the copies that it receives, and so does a sending one (max-min
+fair). A move's next copy begins when the one before it is in sync. Two partitions that both go from brokers 1 and 2 to brokers
 3 and 4 take twice as long as their bytes for broker 3 alone: first both copy to 3, then both to 4.
 """
 
@@ -19,9 +19,9 @@ Pair: TypeAlias = tuple[BrokerId, BrokerId]
 _Side: TypeAlias = tuple[str, BrokerId]
 
 MOST_LINES = 32
-"""More than this are not played one by one: that would cost their number squared, times their steps."""
+"""More lines than this are not simulated one by one: that would cost their number squared, times their steps."""
 _NOTHING = 0.5
-"""Bytes that are none."""
+"""Fewer bytes than this count as none: sums of floats rarely end at 0."""
 
 
 class Rates(NamedTuple):
@@ -76,7 +76,7 @@ def _sides(pair: Pair, rates: Rates) -> tuple[_Side, ...]:
 
 
 def grouped(lines: Sequence[Line]) -> list[Line]:
-    """The same copies as fewer lines, where there are many: moves that go the same way are taken for one."""
+    """The same copies as fewer lines, if there are many: moves with the same sender and stages become one line."""
     if len(lines) <= MOST_LINES:
         return list(lines)
     groups: dict[tuple[BrokerId, tuple[tuple[BrokerId, ...], ...]], Line] = {}
@@ -159,7 +159,7 @@ def _pass(running: Sequence[Line], speeds: Mapping[Pair, float]) -> float:
 
 
 def _go_on(line: Line, rest_s: float) -> None:
-    """Take away what was copied, and rest where a stage has ended."""
+    """Remove copies that have ended, and let the line rest if its stage has."""
     if not line.stages or line.rests_s > 0:
         return
     stage = line.stages[0]

@@ -1,4 +1,4 @@
-"""Bytes really copied, and how fast: what progress, the ETA and the journal's learnt rates are made from."""
+"""Bytes really copied, and how fast. Progress, the ETA and the rates in the journal are made from this."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from shunter.model.partition import BrokerId, TopicPartition
 SAMPLES = 120
 RECORD_EVERY_MS = 30_000
 LEARN_MS = 20_000
-"""Two bursts of Kafka's quotas: less says little about how much of a throttle is used."""
+"""The time of two bursts of Kafka's quotas: a shorter measurement says little about how much of a throttle is used."""
 STILL_MS = 10_000
-"""Who received nothing for so long has all, or stands still."""
+"""A broker that received nothing for so long has everything, or stands still."""
 
 
 class Sample(NamedTuple):
-    """What was copied up to a moment, as far as seen by this process: bytes in all, and by who received them.
+    """What was copied up to a moment, as far as this process saw it: bytes in all, and by receiving broker.
 
     `work_ms` counts milliseconds in which one broker was copied to as fast as the throttle lets it (two brokers at the
     same time: twice; two that share one sender: once), `worked_ms` the same by broker. So bytes over work are a rate
@@ -39,7 +39,7 @@ class Sample(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A moment, the work done by then, and the bytes that came of it."""
+    """A moment, the work done by then, and the bytes copied by then."""
 
     at_ms: int
     work_ms: float
@@ -47,7 +47,7 @@ class Point(NamedTuple):
 
 
 def lower_rates(others: Mapping[ThrottleKey, int]) -> tuple[dict[BrokerId, float], dict[BrokerId, float]]:
-    """Somebody else's rates that hold in place of ours, bytes per second: of who receives, and of who sends."""
+    """Somebody else's rates that hold in place of ours, bytes per second: by receiving and by sending broker."""
     into = {int(key.name): float(rate) for key, rate in others.items() if key.setting == FOLLOWER_RATE}
     return into, {int(key.name): float(rate) for key, rate in others.items() if key.setting == LEADER_RATE}
 
@@ -68,7 +68,7 @@ class Meter:
     worked_ms: dict[BrokerId, float] = field(default_factory=dict[BrokerId, float])
     limit: int | None = None
     paused: frozenset[TopicPartition] = frozenset()
-    """Paused copies that trickle beside the others: what was measured with them says nothing of what is without."""
+    """Paused copies that still run very slowly. When they change, what was measured before says nothing any more."""
     throttle_yield: float | None = None
     """What came through the throttle before the present one, as a share of it; None: nothing was learnt yet."""
     recorded_at_ms: int = 0
@@ -84,7 +84,7 @@ class Meter:
         copying, since_ms = self._take_in(state, seen)
         paused = frozenset(move.tp for move in paused_copies(state))
         if self.limit != state.limit or self.paused != paused:
-            # What was measured under another throttle says nothing about this one, but for how much of it was used.
+            # What was measured under another throttle says only one thing about this one: how much of a throttle is used.
             if not self.paused:
                 self._learn_yield()
             self.paused = paused
@@ -151,7 +151,7 @@ def _point(sample: Sample) -> Point:
 
 
 def usual_yield(state: ExecutorState, meter: Meter) -> float | None:
-    """What usually comes through a throttle here, as a share of it: of this process, else of the journal; None: unknown."""
+    """The usual rate of throttled copies here, as a share of the throttle: from this process, else the journal; None: unknown."""
     if meter.throttle_yield is not None:
         return meter.throttle_yield
     return median(state.learnt_yields) if state.learnt_yields else None
@@ -171,7 +171,7 @@ def observe_rates(state: ExecutorState, meter: Meter, now_ms: int) -> list[Journ
     lately = next(sample.received for sample in meter.samples if sample.at_ms >= last.at_ms - STILL_MS)
     records: list[JournalRecord] = []
     for broker in sorted(last.received):
-        # By the time in which it was copied to: a broker whose turn comes in the second step was idle in the first.
+        # Count only the time in which it was copied to: a broker that receives in the second step was idle in the first.
         worked_ms = last.worked_ms.get(broker, 0.0) - first.worked_ms.get(broker, 0.0)
         if last.received[broker] > lately.get(broker, 0) and worked_ms >= LEARN_MS:
             rate = int((last.received[broker] - first.received.get(broker, 0)) * 1000 / worked_ms)

@@ -82,9 +82,9 @@ Read: TypeAlias = ListReassignments | ObserveTopics | ObserveLogDirs | ReadSetti
 
 @dataclass(frozen=True, slots=True)
 class MoveResult:
-    """What became of one move of a plan at once: `refused` says why it was not taken on (None: taken on).
+    """Whether one move of a plan was taken on: `refused` says why not (None: it was).
 
-    `instead`: what it takes the place of, where the partition was on its way elsewhere; "": nothing.
+    `instead`: what it takes the place of, if the partition was on its way elsewhere; "": nothing.
     """
 
     tp: TopicPartition

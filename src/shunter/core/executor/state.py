@@ -1,4 +1,4 @@
-"""The executor's one mutable container: what the journal says (durable), and what was seen since (soft).
+"""The executor's one mutable container: what the journal says (durable), and what this process saw and asked (soft).
 
 The durable part changes by applying journal entries (`apply`). The soft part changes by what is seen and asked. It is
 lost with the process, and is found again by observing the cluster.
@@ -12,6 +12,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from shunter.core.executor.step_status import StepStatus, StepTrigger, status_after
+from shunter.core.throttles import is_theirs
 from shunter.model.execution import (
     Direction,
     ExecutionOptions,
@@ -27,13 +28,13 @@ from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
 
 LATE_MS = 30_000
-"""So late brokers may be to show a setting as it is."""
+"""How long after a change of a setting a broker may still show the old value."""
 LEAST_YIELD = 0.5
-"""Where less of a throttle came through, it was not the throttle that held."""
+"""If a smaller share of a throttle's rate is copied, it is not the throttle that slows the copies down."""
 
 
 def yield_of(bytes_per_s: float, limit: int) -> float | None:
-    """What came through a throttle, as a share of it; None: it was not the throttle that held."""
+    """A copy's rate as a share of its throttle; None: it is not the throttle that slows the copy down."""
     return min(1.0, bytes_per_s / limit) if bytes_per_s > limit * LEAST_YIELD else None
 
 
@@ -41,9 +42,9 @@ def yield_of(bytes_per_s: float, limit: int) -> float | None:
 class CurrentStep:
     """The step that a move is in.
 
-    `redirected_from`: what the step wanted that this one took the place of; before it, where nobody knows whether the
-    cluster took that one on, what it took the place of itself.
-    `returns`: the partition may have been there before, so metadata that show it there may be late.
+    `redirected_from`: the replicas that the former step wanted, if this one took its place. If it is not known whether
+    the cluster took the former step on, also those of the steps before it.
+    `returns`: the partition may have had these replicas before, so metadata that show them may be late.
     """
 
     number: int
@@ -56,10 +57,16 @@ class CurrentStep:
     redirected_from: tuple[Replicas, ...] = ()
     returns: bool = False
     # Soft from here on.
+    moved: bool = False
+    """Metadata have shown the partition in the middle of this step, or of the one that it took the place of."""
     unlisted_at_ms: int | None = None
-    """When the question was put whose answer first did not name the partition."""
+    """When the list was asked for that was the first without this partition."""
     goes_on: tuple[int, OngoingReassignment] | None = None
-    """What was seen (of which moment's metadata) when the step was found to go on with nothing to be done about it."""
+    """The metadata's time and the reassignment when the step was last found to need nothing; see `decisions._goes_on`."""
+
+    def look(self, replicas: Replicas) -> None:
+        """Learn how metadata show the partition."""
+        self.moved = self.moved or (replicas != self.before and set(self.before) <= set(replicas))
 
     @property
     def adding(self) -> Replicas:
@@ -68,7 +75,7 @@ class CurrentStep:
 
     @property
     def copying(self) -> Replicas:
-        """Replicas that may be copied now: until the cluster has this step, the ones before it may run still."""
+        """Replicas that may be copied now: until the cluster has this step, the steps before it may still run."""
         if self.accepted or not self.redirected_from:
             return self.adding
         former = (broker for after in self.redirected_from for broker in after if broker not in self.before)
@@ -89,9 +96,9 @@ class LogDirStatus:
 
     Attributes:
         asked_at_ms: When brokers were asked last to put them there; None: not since the last step ended.
-        request_id: The request that asked them last; what another one is answered was meant for a former plan's log dirs.
-        done: All are where they shall be, or their brokers will not have them there.
-        refused: Brokers that will not have their replica in its log dir, and Kafka's name for why.
+        request_id: The request that asked them last; answers to other requests are about a former plan's log dirs.
+        done: All replicas are in their log dirs, or their brokers refused.
+        refused: Brokers that refused to put their replica into its log dir, and Kafka's name of the error.
     """
 
     asked_at_ms: int | None = None
@@ -114,18 +121,18 @@ class Move:
     adopted: bool
     accepted_at_ms: int
     current: Replicas
-    """What its replicas were when nothing was under way last: the original ones, then each finished step's."""
+    """Its replicas when nothing was under way last: first the original ones, then those of each finished step."""
     direction: Direction = Direction.FORWARD
     paused: bool = False
     relaxed: bool = False
     turned_at_ms: int | None = None
-    """When the move was turned or given another target, if its step was begun before that: it may have to be undone."""
+    """When the move was turned or got another target while a step ran: that step may have to be undone."""
     order: Replicas = ()
-    """The order to give back after a cancel by null, which Apache's KRaft controller does not keep; () when kept."""
+    """The order to restore after a cancel by null, which Apache's KRaft controller loses; () if it was kept."""
     again: set[BrokerId] = field(default_factory=set[BrokerId])
     """Originals that had been dropped and are wanted again, since the move was turned or given another target."""
     passed: set[frozenset[BrokerId]] = field(default_factory=set[frozenset[BrokerId]])
-    """Replica sets that the move went through: metadata that show one of them are late, not somebody's act."""
+    """Replica sets that the move went through: metadata that show one of them are late, and nobody changed it back."""
     step: CurrentStep | None = None
     steps: int = 0
     copied_bytes: int = 0
@@ -133,15 +140,17 @@ class Move:
     began_at_ms: int | None = None
     placing: Replicas = ()
     """Brokers that copy it from one of their log dirs to another."""
+    origins: tuple[tuple[BrokerId, str], ...] = ()
+    """In which log dirs the original replicas were, as far as that is known."""
     # Soft from here on.
     status: StepStatus = field(default_factory=StepStatus)
-    """Where its step stands, or whether it is idle. `note` alone writes it."""
+    """How far its step has got, or that it has none. `note` alone writes it."""
     waits: str = ""
     blocked_since_ms: int | None = None
     log_dir_status: LogDirStatus = field(default_factory=LogDirStatus)
 
     def begun_before(self, now_ms: int) -> None:
-        """A clock that was set back since makes the journal speak of the future: nothing waits until that comes."""
+        """Set times that lie in the future to now: the clock was set back since, and nothing shall wait for them."""
         if self.turned_at_ms is not None:
             self.turned_at_ms = min(self.turned_at_ms, now_ms)
         if self.step is not None:
@@ -186,6 +195,20 @@ class Move:
         return () if self.step is None else self.step.copying
 
     @property
+    def places(self) -> tuple[tuple[BrokerId, str], ...]:
+        """In which log dirs its replicas shall be: as the plan names them, or where they were when it is rolled back.
+
+        An original that neither left its broker nor was to change its log dir is where it was. A replica that is no
+        original goes away: it is not copied to where an earlier one of its broker was.
+        """
+        if self.direction is Direction.STOP:
+            return ()
+        if self.direction is Direction.FORWARD:
+            return self.log_dirs
+        touched = self.again | {broker for broker, _path in self.log_dirs}
+        return tuple(each for each in self.origins if each[0] in touched.intersection(self.original))
+
+    @property
     def goal(self) -> Replicas:
         """Where it heads: the target, or the originals when it is rolled back."""
         return self.original if self.direction is Direction.BACK else self.target
@@ -198,7 +221,7 @@ class Throttle:
     before: str | None
     value: str | None = None
     ours: set[str] = field(default_factory=set[str])
-    """All values that we have asked for: whoever is asked late may show any of them."""
+    """All values that we have asked for: a broker that is late may show any of them."""
     applied: str | None = None
     seen_at_ms: int = 0
     """When it was last seen to have that value."""
@@ -207,9 +230,16 @@ class Throttle:
     refused: bool = False
     """The last attempt was refused."""
     released: bool = False
-    """That it is not ours any more is being written."""
+    """The entry that gives it back is being written."""
     untouched_since_ms: int | None = None
-    """Since when it looks as if we had never touched it."""
+    """Since when it shows the value from before us."""
+    asked_at_ms: int | None = None
+    """When this process asked for a change of it last, or was answered."""
+
+    def is_late(self, value: str | None, now_ms: int) -> bool:
+        """Whether a value that is not ours may be from before us: of a broker that has not heard what we asked for."""
+        lately = self.asked_at_ms is not None and abs(now_ms - self.asked_at_ms) <= LATE_MS
+        return lately and is_theirs(value, self.before, self.ours)
 
 
 @dataclass(slots=True)
@@ -218,7 +248,7 @@ class GivenBack:
 
     ours: set[str]
     at_ms: int
-    """When that was journalled; when this process read of it, if another one wrote it: their clocks may differ."""
+    """When that was journalled; if another process journalled it, when this one read it: their clocks may differ."""
 
     def may_be_shown(self, value: str | None, now_ms: int) -> bool:
         """Whether a broker that is late may still answer with this value, which somebody else may have set as well."""
@@ -227,7 +257,7 @@ class GivenBack:
 
 @dataclass(slots=True)
 class ObservedCluster:
-    """What was seen last. `*_at_ms`: when the question was put; -1: never."""
+    """What was seen last. `*_at_ms`: when it was asked for; -1: never."""
 
     topics: dict[str, ObservedTopic | None] = field(default_factory=dict[str, ObservedTopic | None])
     topics_at_ms: dict[str, int] = field(default_factory=dict[str, int])
@@ -239,8 +269,10 @@ class ObservedCluster:
         default_factory=dict[TopicPartition, OngoingReassignment]
     )
     listed_at_ms: int = -1
+    late_at_ms: int | None = None
+    """When metadata last showed a step in its middle that the controller listed no more; None: never."""
     silent_since_ms: int | None = None
-    """Since when questions get no answer; None: they do."""
+    """Since when the cluster has not answered; None: it answers."""
     controller: BrokerId = -1
     sizes: dict[tuple[BrokerId, TopicPartition], ReplicaSize] = field(
         default_factory=dict[tuple[BrokerId, TopicPartition], ReplicaSize]
@@ -259,7 +291,7 @@ class ObservedCluster:
         return None if topic is None else topic.partitions.get(tp.partition)
 
     def forget_sizes(self, topic: str) -> None:
-        """Forget what replicas of a topic that is gone weighed, and where they lay."""
+        """Forget the sizes and log dirs of a deleted topic's replicas."""
         for known in (self.sizes, self.sizes_at_ms, self.futures):
             for key in [key for key in known if key[1].topic == topic]:
                 del known[key]
@@ -284,7 +316,7 @@ class ExecutorState:
     )
     """Replica sets that the moves of the execution before went through."""
     throttles: dict[ThrottleKey, Throttle] = field(default_factory=dict[ThrottleKey, Throttle])
-    """Settings that are not restored yet; those that no execution needs any more are owed to their brokers."""
+    """Settings that are not restored yet. Those that no open move needs are owed to their brokers and topics."""
     given_back: dict[ThrottleKey, GivenBack] = field(default_factory=dict[ThrottleKey, GivenBack])
     """The last time that each setting was restored, or left to somebody else."""
     limit: int | None = None
@@ -295,12 +327,12 @@ class ExecutorState:
     learnt_rates: dict[BrokerId, list[int]] = field(default_factory=dict[BrokerId, list[int]])
     """What each broker received without a throttle, bytes per second, the latest last."""
     learnt_yields: list[float] = field(default_factory=list[float])
-    """What came through throttles, each as a share of the throttle, the latest last."""
+    """Rates of throttled copies, each as a share of the throttle, the latest last."""
     cluster: ObservedCluster = field(default_factory=ObservedCluster)
 
     @property
     def at_work(self) -> bool:
-        """Whether a move is open: what comes now joins the execution, else it begins one of its own."""
+        """Whether a move is open. Then a new plan joins the execution; else it begins another one."""
         return any(move.open for move in self.moves.values())
 
     def owed(self) -> list[ThrottleKey]:

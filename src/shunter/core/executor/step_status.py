@@ -233,7 +233,7 @@ def status_after(
 
 
 def _doubted(doubt: Doubt | None, trigger: StepTrigger, at_ms: int) -> Doubt:
-    """One doubt takes another's place and keeps its clock; a lag has a clock of its own, for it is explained."""
+    """A new doubt keeps the time of the one that it replaces. Only a lag has a time of its own, because it has a known cause."""
     if doubt is not None and (doubt.why is StepTrigger.LAGS) is (trigger is StepTrigger.LAGS):
         return Doubt(doubt.since_ms, trigger)
     return Doubt(at_ms, trigger)

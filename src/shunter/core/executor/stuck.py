@@ -1,7 +1,7 @@
-"""Moves that can't end as things are: what each waits for, and the way out that there is.
+"""Moves that can't end as things are: what each waits for, and the way out.
 
-Told wherever an order promises an end (stop, roll back, relax) and wherever an execution is shown: a broker that is
-dead for good would otherwise be waited for in silence.
+Orders that promise an end (stop, roll back, relax) and every view of an execution tell it: else the execution would wait
+for a broker that never comes back, and say nothing.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def way_out(move: Move) -> str:
 
 
 def told_stuck(state: ExecutorState, moves: list[Move], *, direction: Direction | None = None) -> str:
-    """A sentence about those of these moves that can't end, were they turned; "" where all can."""
+    """A sentence about those of these moves that can't end (turned to `direction`, if given); "": all can."""
     told: list[tuple[Move, str]] = []
     for move in moves:
         turned = move if direction is None else _turned(move, direction)

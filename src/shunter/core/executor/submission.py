@@ -10,6 +10,7 @@ from shunter.core.executor.ready import MoveResult, PlanReply
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.reassignment import no_longer_fits, validate_target
 from shunter.core.topic_names import illegal_name
+from shunter.core.wording import counted
 from shunter.model.execution import (
     Direction,
     DirectionChanged,
@@ -28,10 +29,10 @@ from shunter.model.execution import (
 )
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
-LATE_MS = 3_000
-"""So late may a broker's metadata be before a topic that it does not know is taken for absent."""
+NEW_TOPIC_MS = 3_000
+"""How long brokers are asked again for a topic that they do not know: they may hear late of a new one."""
 SURE_MS = 15_000
-"""So long brokers are asked again that disagree on where replicas are: what is accepted is what a rollback restores."""
+"""How long brokers are asked again while they disagree on where replicas are: a rollback restores what was accepted."""
 
 
 @dataclass(slots=True)
@@ -44,8 +45,8 @@ class SubmittedPlan:
     sizes_known: bool = False
 
     def doubtful(self, state: ExecutorState, now_ms: int) -> set[str]:
-        """Topics that nobody knew when asked: brokers are late to hear of new ones, so they are asked again a while."""
-        if now_ms >= self.since_ms + LATE_MS:
+        """Topics that no broker knew: for a while they are asked for again, because brokers may hear late of new topics."""
+        if now_ms >= self.since_ms + NEW_TOPIC_MS:
             return set()
         names = {order.tp.topic for order in self.event.moves}
         return {name for name in names if name in state.cluster.topics and state.cluster.topics[name] is None}
@@ -53,13 +54,13 @@ class SubmittedPlan:
 
 @dataclass(slots=True)
 class JudgedPlan:
-    """What a plan comes to: entries to be written, and the answer that may go out once they are."""
+    """What was decided about a plan: entries to be written, and the reply that goes out once they are durable."""
 
     records: list[JournalRecord] = field(default_factory=list[JournalRecord])
     results: list[MoveResult] = field(default_factory=list[MoveResult])
 
     def reply(self) -> PlanReply:
-        """The answer; a plan of which nothing could be taken is refused as a whole."""
+        """The reply. A plan of which no move could be taken on is refused as a whole."""
         if self.results and all(result.refused is not None for result in self.results):
             first = next(result.refused for result in self.results if result.refused is not None)
             return PlanReply(f"nothing of the plan can be moved: {first}", tuple(self.results))
@@ -130,13 +131,13 @@ _SHARED = (
     "bandwidth",
     "window",
 )
-"""Options that hold for an execution as a whole, and say nothing by default."""
+"""Options that hold for an execution as a whole. At their default a plan does not ask for anything."""
 
 
 def options_beside(state: ExecutorState, wanted: ExecutionOptions) -> ExecutionOptions:
-    """A plan's options where others are under way: what it does not say stays as it is, the rate in force too.
+    """The options of an execution that a plan joins: what the plan does not say stays as it is, and so does the rate.
 
-    Else a small plan, handed to an executor at work, would lift a great one's throttle, bounds and time window.
+    Else a small plan that is handed to an executor at work would lift a large plan's throttle, bounds and time window.
     """
     if not state.at_work:
         return wanted
@@ -172,7 +173,7 @@ def _judge_order(
         return f"no topic can have this name: {why}" if why else f"there is no topic {order.tp.topic}"
     seen = topic.partitions.get(order.tp.partition)
     if seen is None:
-        return f"topic {order.tp.topic} has {len(topic.partitions)} partitions, and no {order.tp.partition}"
+        return f"topic {order.tp.topic} has {counted(len(topic.partitions), 'partition')}, and no {order.tp.partition}"
     ours = state.moves.get(order.tp)
     if ours is not None and not ours.open:
         ours = None
@@ -200,7 +201,7 @@ def _judge_order(
 
 
 def _absent_log_dir(state: ExecutorState, order: MoveOrder) -> str | None:
-    """Say which log dir is nowhere on its broker, as far as that broker told of its log dirs."""
+    """Say which log dir its broker does not have; None: all are there, or the broker did not tell its log dirs."""
     for broker, path in order.log_dirs:
         known = sorted(each for owner, each in state.cluster.spaces if owner == broker)
         if known and path not in known:
@@ -227,6 +228,7 @@ def _accept(
         order.log_dirs,
         adopted=foreign is not None,
         placing=_placing(state, order, original),
+        origins=_origins(state, order, original),
     )
     return [accepted, *_adopt(order.tp, foreign)]
 
@@ -238,6 +240,16 @@ def _placing(state: ExecutorState, order: MoveOrder, original: Replicas) -> Repl
         broker
         for broker, path in order.log_dirs
         if broker in original and (broker, order.tp) in sizes and sizes[broker, order.tp].log_dir != path
+    )
+
+
+def _origins(state: ExecutorState, order: MoveOrder, original: Replicas) -> tuple[tuple[BrokerId, str], ...]:
+    """In which log dirs the original replicas are, where a plan names log dirs; brokers with a single one have no choice."""
+    sizes, count = state.cluster.sizes, Counter(broker for broker, _path in state.cluster.spaces)
+    return tuple(
+        (broker, sizes[broker, order.tp].log_dir)
+        for broker in sorted(original)
+        if order.log_dirs and (broker, order.tp) in sizes and count[broker] != 1
     )
 
 
@@ -277,12 +289,13 @@ def _size(state: ExecutorState, tp: TopicPartition, seen: ObservedPartition) -> 
 
 
 def replicas_to_size(state: ExecutorState, event: PlanSubmitted) -> dict[BrokerId, list[TopicPartition]]:
-    """Whom to ask for the size of which partitions: each one's leader, and who is to have it in another log dir."""
+    """The partitions whose sizes each broker is asked for: those that it leads, and those of which the plan names log dirs."""
     asked: dict[BrokerId, list[TopicPartition]] = {}
     for order in event.moves:
         seen = state.cluster.partition(order.tp)
         leader = () if seen is None or seen.leader < 0 else (seen.leader,)
-        for broker in dict.fromkeys((*leader, *(owner for owner, _path in order.log_dirs))):
+        holding = () if seen is None or not order.log_dirs else seen.replicas
+        for broker in dict.fromkeys((*leader, *(owner for owner, _path in order.log_dirs), *holding)):
             asked.setdefault(broker, []).append(order.tp)
     return asked
 

@@ -23,6 +23,7 @@ from shunter.core.throttles import (
     is_theirs,
     respectful,
 )
+from shunter.core.wording import told_rate
 from shunter.model.execution import (
     JournalRecord,
     ThrottleKey,
@@ -37,7 +38,7 @@ RETRY_MS = 2_000
 TOLD = 4
 """So many settings are named in a notice."""
 LOOK_AGAIN_MS = 10_000
-"""Settings of others that hold in place of ours are read again after this: they may be gone."""
+"""Rates in force are read again after this, ours and others' that hold in place of ours: somebody may have changed them."""
 FRESH_MS = 2_000
 """A decision about a setting needs a read of it that is no older than this: Kafka has no compare-and-set for it."""
 SEEN_MS = 30_000
@@ -52,20 +53,20 @@ class ThrottleBook:
     effective: dict[ThrottleKey, str | None] = field(default_factory=dict[ThrottleKey, str | None])
     reading: set[ThrottleKey] = field(default_factory=set[ThrottleKey])
     read_at_ms: dict[ThrottleKey, int] = field(default_factory=dict[ThrottleKey, int])
-    """When settings were read that we have not written since."""
+    """When each setting was read last; a setting that we wrote since is not here."""
     requests: dict[int, tuple[tuple[ThrottleKey, str | None], ...]] = field(
         default_factory=dict[int, tuple[tuple[ThrottleKey, str | None], ...]]
     )
     restored: set[ThrottleKey] = field(default_factory=set[ThrottleKey])
-    """Given back and confirmed; the journal's entry is due."""
+    """Settings that were given back and confirmed, but for which the journal has no entry yet."""
     retry_at_ms: dict[ThrottleKey, int] = field(default_factory=dict[ThrottleKey, int])
     """When settings that could not be read are read again."""
     apart: set[ThrottleKey] = field(default_factory=set[ThrottleKey])
     """Settings whose last request failed. They are read broker by broker, so that a silent one holds up no other."""
     look_again_ms: int | None = None
-    """When settings of others, which hold in place of ours, are read again; None: there are none."""
+    """When settings that hold are read again; None: there are none."""
     told_lower: dict[ThrottleKey, str] = field(default_factory=dict[ThrottleKey, str])
-    """Rates of others, lower than ours, that people were told of."""
+    """Other people's rates, lower than ours, that an operator was told of."""
 
     def fresh(self, key: ThrottleKey, now_ms: int) -> bool:
         """Whether a setting was looked at lately, and after we wrote it."""
@@ -79,7 +80,7 @@ class ThrottleBook:
         effective: dict[ThrottleKey, str | None],
         now_ms: int,
     ) -> None:
-        """Take in what was read; what may be late is asked for again a little later."""
+        """Take in what was read; a value that may be out of date is read again a little later."""
         for key, found in own.items():
             self.reading.discard(key)
             self.apart.discard(key)
@@ -94,7 +95,7 @@ class ThrottleBook:
                 throttle.seen_at_ms = now_ms
 
     def keep(self, keys: Collection[ThrottleKey]) -> None:
-        """Forget what is not owed: what settings are is read anew when the next plan comes, be it days later."""
+        """Forget what was read, except for `keys`, which are owed: the next plan may come days later, and reads anew."""
         for known in (self.own, self.effective, self.read_at_ms):
             for key in [key for key in known if key not in keys]:
                 del known[key]
@@ -102,7 +103,7 @@ class ThrottleBook:
         self.told_lower = {}
 
     def forget(self, key: ThrottleKey) -> None:
-        """It is not ours any more: whoever wants it again has to read it first."""
+        """Forget a setting that is not ours any more: it has to be read before it is set again."""
         self.own.pop(key, None)
         self.effective.pop(key, None)
         self.read_at_ms.pop(key, None)
@@ -120,8 +121,8 @@ class ThrottleBook:
         for key, value in self.requests.pop(request_id, ()):
             throttle = state.throttles.get(key)
             if throttle is None or throttle.request_id != request_id:
-                continue  # It was forgotten, and perhaps remembered anew: the answer is of the one before.
-            throttle.request_id = 0
+                continue  # It was forgotten, and perhaps remembered anew: this is the answer to an older request.
+            throttle.request_id, throttle.asked_at_ms = 0, now_ms
             if key in errors:
                 throttle.retry_at_ms, throttle.refused = now_ms + RETRY_MS, True
                 self.apart.add(key)
@@ -135,8 +136,8 @@ class ThrottleBook:
     def on_denied(self, state: ExecutorState, request_id: int, denied: Collection[ThrottleKey], now_ms: int) -> bool:
         """Take in which settings we may not change; returns whether the executor can go on all the same.
 
-        It can where each of them was to be given back and shows what it was before us: whoever may not change it has
-        not done so, and without this an execution whose throttle was denied could never be ended.
+        It can if each of them was to be given back, and already shows the value from before us: then we never changed it.
+        Without this, an execution whose throttle was denied could never end.
         """
         asked = dict(self.requests.get(request_id, ()))
         if not denied or not all(self._is_as_before(state, key, asked) for key in denied):
@@ -156,34 +157,40 @@ class ThrottleBook:
         for key, _value in self.requests.pop(request_id, ()):
             throttle = state.throttles.get(key)
             if throttle is not None and throttle.request_id == request_id:
-                throttle.request_id, throttle.retry_at_ms = 0, now_ms + RETRY_MS
+                throttle.request_id, throttle.retry_at_ms, throttle.asked_at_ms = 0, now_ms + RETRY_MS, now_ms
 
 
 def is_doubtful(state: ExecutorState, key: ThrottleKey, found: str | None, now_ms: int) -> bool:
-    """Whether a value is either somebody else's, or ours from before we gave the setting back, told by who is late.
+    """Whether a value may be somebody else's, or an older one of a broker that has not heard what we did.
 
-    Nothing is decided by it, for both mistakes are bad: ours would be given back as theirs, or theirs be overwritten.
-    When everybody has heard that we gave it back, it is theirs.
+    Such a broker may show ours, though we gave it back; or somebody's from before ours, which other brokers did not show
+    when we looked. Nothing is decided by such a value, because both mistakes are bad: ours would be kept as theirs, or
+    theirs would be overwritten. Once all brokers must have heard of us (`LATE_MS`), it counts as theirs.
     """
     given, throttle = state.given_back.get(key), state.throttles.get(key)
+    if throttle is not None and throttle.is_late(found, now_ms):
+        return True
     if given is None or (throttle is not None and not is_theirs(found, throttle.before, throttle.ours)):
         return False
     return given.may_be_shown(found, now_ms)
 
 
 def desired_settings(state: ExecutorState) -> dict[ThrottleKey, str]:
-    """What we would set if nobody else had set anything, for all that open moves touch.
+    """What we would set if nobody else had set anything, for all brokers and topics of open moves.
 
-    Sources are all replicas that may lead during the move, destinations all that are copied; a source or destination
-    that is in sync is not throttled by Kafka, so a list may name more than what moves right now. What is paused is held
-    at the brokers that receive it.
+    Sources are all replicas that may lead during the move; destinations are all that are copied. Kafka does not throttle
+    a replica that is in sync, so a list may name more than what moves right now. A paused copy is held at the broker that
+    receives it.
     """
     wanted: dict[ThrottleKey, str] = {}
     moves = state.open_moves()
     live = state.cluster.brokers
     if state.options.log_dir_throttle is not None:
-        for broker in sorted({owner for move in moves for owner, _path in move.log_dirs} & live.keys()):
+        for broker in sorted({owner for move in moves for owner, _path in move.places} & live.keys()):
             wanted[ThrottleKey("broker", str(broker), LOG_DIR_RATE)] = str(state.options.log_dir_throttle)
+    for broker in sorted(_paused_log_dirs(moves) & live.keys()):
+        rate = min(state.options.pause_rate, state.options.log_dir_throttle or state.options.pause_rate)
+        wanted[ThrottleKey("broker", str(broker), LOG_DIR_RATE)] = str(rate)
     limit = state.limit
     if limit is not None:
         involved = {broker for move in moves for broker in (*move.current, *move.goal, *move.copying)}
@@ -196,6 +203,13 @@ def desired_settings(state: ExecutorState) -> dict[ThrottleKey, str]:
         wanted[ThrottleKey("broker", str(broker), FOLLOWER_RATE)] = str(rate)
     wanted.update(_paused_lists(state) if limit is None else _lists(state, {move.tp.topic for move in moves}))
     return wanted
+
+
+def _paused_log_dirs(moves: Sequence[Move]) -> set[BrokerId]:
+    """Brokers all of whose copies between log dirs are paused: these can only be slowed down together."""
+    copying = [move for move in moves if not move.log_dir_status.done]
+    going = {broker for move in copying if not move.paused for broker in move.placing}
+    return {broker for move in copying if move.paused for broker in move.placing} - going
 
 
 def _paused_lists(state: ExecutorState) -> dict[ThrottleKey, str]:
@@ -223,13 +237,13 @@ def _lists(state: ExecutorState, topics: set[str]) -> dict[ThrottleKey, str]:
 
 
 def _holders(move: Move) -> tuple[BrokerId, ...]:
-    """Whoever may lead while the move goes on."""
+    """Brokers that may lead while the move goes on."""
     under_way = () if move.step is None else move.step.after
     return move.original + move.target + move.current + under_way
 
 
 def _copied(move: Move) -> tuple[BrokerId, ...]:
-    """Whoever is, or will be, copied to: what a target adds, and what was given up on the way and is wanted again."""
+    """Brokers that are or will be copied to: the target's new ones, and those that were dropped and are wanted again."""
     new = tuple(broker for broker in move.target if broker not in move.original)
     again = tuple(broker for broker in move.goal if broker not in move.current)
     return new + move.copying + (again if move.open else ())
@@ -250,7 +264,7 @@ def decide_throttles(
     records: list[JournalRecord] = []
     unread: list[ThrottleKey] = []
     theirs: list[ThrottleKey] = []
-    book.restored -= wanted.keys()  # Wanted again: it will have to be given back once more.
+    book.restored -= wanted.keys()  # What is wanted again will have to be given back once more.
     for key, value in wanted.items():
         throttle = state.throttles.get(key)
         if throttle is None:
@@ -262,8 +276,17 @@ def decide_throttles(
             records += _give_back(state, book, key, throttle, now_ms, unread, out)
     _tell_given_back(state, records, out)
     _tell_lower(book, wanted, theirs, out)
-    _read(book, unread + _due_again(book, theirs, now_ms, out), now_ms, out)
+    _read(book, unread + _due_again(book, theirs + _in_force(state, wanted), now_ms, out), now_ms, out)
     return records
+
+
+def _in_force(state: ExecutorState, wanted: dict[ThrottleKey, str]) -> list[ThrottleKey]:
+    """Rates of ours that brokers have taken. Lists are seen before each copy, and are too long to be read all the time."""
+    return [
+        key
+        for key, throttle in state.throttles.items()
+        if key in wanted and key.setting in RATES and throttle.applied == throttle.value and not throttle.request_id
+    ]
 
 
 def _take(
@@ -274,7 +297,7 @@ def _take(
     unread: list[ThrottleKey],
     theirs: list[ThrottleKey],
 ) -> list[JournalRecord]:
-    """Remember a setting and choose ours; nothing when theirs will do."""
+    """Remember a setting and choose ours; no entries if the value that is set throttles as much as ours or more."""
     if key not in book.own:
         unread.append(key)
         return []
@@ -298,13 +321,14 @@ def _adapt(
     unread: list[ThrottleKey],
     out: Collected,
 ) -> list[JournalRecord]:
-    """Choose another value, unless somebody else changed the setting since: then it is as if we had not touched it.
+    """Choose another value. If somebody else changed the setting since, start over as if we had never touched it.
 
-    What is not known to be in force is looked at before it is asked for: somebody may have changed it while nobody drove.
+    A value that is not known to be in force is read before it is written: somebody may have changed it while no executor
+    ran.
     """
     if throttle.request_id:
-        return []  # What is on its way would arrive after we looked.
-    chosen = respectful(key, value, throttle.before, None if throttle.before is None else throttle.before)
+        return []  # A request is under way: it would take effect after we looked.
+    chosen = respectful(key, value, throttle.before, throttle.before)
     if chosen is None:
         chosen = throttle.before
     fresh = book.fresh(key, now_ms)
@@ -330,13 +354,13 @@ def _left(key: ThrottleKey, throttle: Throttle, found: str | None, out: Collecte
 
 
 def _release(key: ThrottleKey, throttle: Throttle, *, left: bool = False) -> list[JournalRecord]:
-    """It is no longer ours: nothing is asked for while that is being written."""
+    """Note that a setting is not ours any more: nothing is asked for it while that is being written."""
     throttle.released = True
     return [ThrottleRestored(key, left=left)]
 
 
 def _tell_given_back(state: ExecutorState, records: Sequence[JournalRecord], out: Collected) -> None:
-    """Say which settings are somebody else's again: whoever set them may have forgotten them, or have left by now."""
+    """Say which settings have somebody else's value again: that person may have forgotten it, or have left by now."""
     back = [record.key for record in records if isinstance(record, ThrottleRestored) and not record.left]
     theirs = [
         f"{key.kind} {key.name} {key.setting} = {before}" for key in back if (before := state.throttles[key].before)
@@ -350,27 +374,27 @@ def _tell_given_back(state: ExecutorState, records: Sequence[JournalRecord], out
 def _tell_lower(
     book: ThrottleBook, wanted: dict[ThrottleKey, str], theirs: Sequence[ThrottleKey], out: Collected
 ) -> None:
-    """Say once which rates of others hold us to less than what was asked for."""
+    """Say once which of other people's rates slow us down to less than was asked for."""
     lower: dict[ThrottleKey, str] = {}
     for key in theirs:
         value = book.own.get(key) or book.effective.get(key) or ""
         if key.setting in RATES and value.isdigit() and int(value) < int(wanted[key]):
             lower[key] = value
     if lower and lower != book.told_lower:
-        rates = ", ".join(sorted({f"{key.kind} {key.name} to {value}" for key, value in lower.items()}))
-        told = f"somebody else's throttle holds {rates} bytes/s, less than ours: it stays (`shunter throttles clear`)"
+        rates = ", ".join(sorted({f"{key.kind} {key.name} to {told_rate(int(value))}" for key, value in lower.items()}))
+        told = f"somebody else's throttle holds {rates}, less than ours: it stays (`shunter throttles clear`)"
         out.notices.append(Notice("throttle-lower", "", told))
     book.told_lower = lower
 
 
-def _due_again(book: ThrottleBook, theirs: list[ThrottleKey], now_ms: int, out: Collected) -> list[ThrottleKey]:
-    """What of others' settings is to be read again: should it be gone, ours has to take its place."""
+def _due_again(book: ThrottleBook, hold: list[ThrottleKey], now_ms: int, out: Collected) -> list[ThrottleKey]:
+    """Settings that are to be read again: if somebody took one away, ours has to take its place."""
     due: list[ThrottleKey] = []
-    if not theirs:
+    if not hold:
         book.look_again_ms = None
         return due
     if book.look_again_ms is None or now_ms >= book.look_again_ms:
-        due = [] if book.look_again_ms is None else theirs
+        due = [] if book.look_again_ms is None else hold
         book.look_again_ms = now_ms + LOOK_AGAIN_MS
     out.wake(book.look_again_ms)
     return due
@@ -388,7 +412,7 @@ def _give_back(
     if key in book.restored:
         return _release(key, throttle)
     if throttle.request_id:
-        return []  # What is on its way would arrive after we looked.
+        return []  # A request is under way: it would take effect after we looked.
     if key.kind == "broker" and int(key.name) not in state.cluster.brokers:
         return []  # Only the broker itself can change its settings; it is asked when it is back.
     if throttle.refused and key.kind == "topic" and state.cluster.topics.get(key.name, key) is None:
@@ -445,14 +469,14 @@ def send_settings(
         if key in wanted:
             value = throttle.value
             if value is None or throttle.applied == value or not book.fresh(key, now_ms):
-                continue  # What was not looked at since it was asked for last may have been changed by somebody.
+                continue  # It was not read since it was written last: somebody may have changed it.
         else:
             value, found = throttle.before, book.own.get(key)
             if not book.fresh(key, now_ms) or key in book.restored or is_theirs(found, throttle.before, throttle.ours):
                 continue
             if throttle.applied is not None and found == value:
-                continue  # Somebody else gave it back, or whom we asked is late.
-            # Never confirmed to us: it is written back even if it looks as it was, for ours may be on its way.
+                continue  # Somebody else gave it back, or the broker that answered is late.
+            # If our value was never confirmed, the old one is written even if it shows: ours may still be on its way.
         if now_ms < throttle.retry_at_ms:
             out.wake(throttle.retry_at_ms)
             continue
@@ -462,9 +486,9 @@ def send_settings(
     request_id = new_id()
     for key, value in due:
         throttle = state.throttles[key]
-        throttle.request_id = request_id
+        throttle.request_id, throttle.asked_at_ms = request_id, now_ms
         if value != throttle.value or key.setting in LISTS:
-            throttle.applied = None  # Given back, or perhaps shortened: from now on it may not be in force.
+            throttle.applied = None  # It is given back, or its list gets shorter: from now on it may not be in force.
         book.read_at_ms.pop(key, None)
     book.requests[request_id] = tuple(due)
     out.requests.append(AlterSettings(request_id, tuple(due)))
@@ -502,7 +526,7 @@ def gate(state: ExecutorState, book: ThrottleBook, wanted: dict[ThrottleKey, str
 
 
 def look(book: ThrottleBook, passed: Gate, now_ms: int, out: Collected) -> None:
-    """Look at what copies wait for."""
+    """Read the settings that copies wait for."""
     _read(book, [key for key in passed.looked_for if not book.fresh(key, now_ms)], now_ms, out)
 
 
@@ -522,7 +546,10 @@ def not_in_force(state: ExecutorState, book: ThrottleBook, wanted: dict[Throttle
 
 
 def _covers(key: ThrottleKey, value: str | None, wanted: str) -> bool:
-    """Whether a value that the cluster has, or is about to have, throttles all that is to be. One rate is as another."""
+    """Whether a value that the cluster has, or is about to have, throttles everything that `wanted` names.
+
+    A list has to contain all entries. For a rate, any rate counts; only "no rate" does not.
+    """
     if value is None or key.setting not in LISTS:
         return value is not None
     return value.strip() == "*" or set(wanted.split(",")) <= set(value.split(","))

@@ -1,7 +1,7 @@
-"""Proposals that are kept: which become stale, which are new, who has approved them, and which one is begun next.
+"""Proposals that are kept: which become stale, which are new, which are approved, and which one is begun next.
 
-A kept plan never changes. After each look it either still stands as it was made, or it is stale; what has to be planned
-anew gets another id. That way nobody approves one plan and sees another one carried out.
+A kept plan never changes. After each look it is either still valid as it was made, or it is stale; a new plan gets another
+id. So nobody approves one plan and sees another one carried out.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 
 from shunter.core.keeper.guards import held_back, not_now, remaining
 from shunter.core.keeper.judgement import Judgement
+from shunter.core.keeper.log_dirs import elsewhere
 from shunter.core.keeper.proposals import Proposal, sizes_of, undone_next
-from shunter.core.keeper.requests import MENDS, held_bytes, kept_out
-from shunter.core.keeper.sighting import Sighting, after, frozen_topics, in_order
-from shunter.core.keeper.signs import count
-from shunter.core.planning.moves import Assigned
+from shunter.core.keeper.requests import MENDS, kept_out
+from shunter.core.keeper.sighting import Sighting, after, frozen_topics, held_bytes, in_order
 from shunter.core.planning.request import Scope
+from shunter.core.wording import counted, told_bytes
 from shunter.model.keeper import Condition, KeeperPolicy, Mode
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.model.service import (
@@ -39,7 +39,7 @@ _ORDER_ALONE = (Scope.DEMOTE, Scope.LEADERS)
 
 
 class Stand(NamedTuple):
-    """How a kept plan stands after a look. `stale`: why it is not to be carried out any more; "": it may be."""
+    """Whether a kept plan may be carried out after a look. `stale`: why it may not any more; "": it may."""
 
     stale: str
     held_back: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ def after_look(
 
 
 def _as_allowed(proposal: KeptProposal, policy: KeeperPolicy, now_ms: int) -> KeptProposal:
-    """A proposal whose conditions may act needs nobody's word; one that lost that right waits for it."""
+    """Approve a proposal whose conditions may act; one whose conditions may not act any more waits for approval."""
     acts = bool(proposal.conditions) and all(policy.mode(Condition(each)) is Mode.ACT for each in proposal.conditions)
     if acts and proposal.state is ProposalState.WAITING:
         return replace(proposal, acts=True, state=ProposalState.APPROVED, changed_at_ms=now_ms)
@@ -99,20 +99,25 @@ def _as_allowed(proposal: KeptProposal, policy: KeeperPolicy, now_ms: int) -> Ke
 def review(proposal: KeptProposal, seen: Sighting, judgement: Judgement, policy: KeeperPolicy) -> Stand:
     """Say whether a kept plan may still be carried out as it is. Pre: `seen` is in order."""
     scope = Scope(proposal.scope)
-    changes = [Assigned(each.topic, each.partition, [*each.replicas], [*each.original]) for each in proposal.changes]
     stale = _elsewhere(proposal, seen) or _forbidden(proposal, seen, policy) or _not_wanted(proposal, judgement)
     back = held_back(seen, scope, policy)
     # A plan on paper needs a cluster in which nothing is being moved.
-    if not stale and not back and scope is not Scope.OFFLINE:
+    if not stale and not back and scope is not Scope.OFFLINE and not _was_tried(proposal, judgement, policy):
         subjects = [each.sign.subject for each in judgement.holding]
-        stale = next(iter(undone_next(changes, seen, policy, subjects)), "")
+        stale = next(iter(undone_next(proposal.changes, seen, policy, subjects)), "")
     if stale:
         return Stand(stale)
     return Stand("", (*back, *_too_much(proposal, seen, policy)))
 
 
+def _was_tried(proposal: KeptProposal, judgement: Judgement, policy: KeeperPolicy) -> bool:
+    """Whether this look has tried the same plan on paper already, as it does with the one that is ready."""
+    first = next((each for each in judgement.proposals if each.ready), None)
+    return first is not None and first.changes == proposal.changes and judgement.policy == policy
+
+
 def _elsewhere(proposal: KeptProposal, seen: Sighting) -> str:
-    """That the cluster is not the one that was planned: the first partition that is elsewhere, or gone."""
+    """Say that the cluster is not the one that was planned: name the first partition that is elsewhere, or gone."""
     if proposal.cluster_id != seen.inventory.cluster_id:
         return f"it was made for cluster {proposal.cluster_id}, and this is {seen.inventory.cluster_id}"
     under_way = seen.journal.open_moves | seen.check_up.ongoing.keys()
@@ -123,7 +128,11 @@ def _elsewhere(proposal: KeptProposal, seen: Sighting) -> str:
             return f"{tp} does not exist any more"
         if tuple(now[tp]) != change.original and tp not in under_way:
             return f"{tp} is at {list(now[tp])}, and was planned from {list(change.original)}"
-    return ""
+    return "" if under_way & _partitions(proposal) else elsewhere(proposal.changes, seen.inventory.disks)
+
+
+def _partitions(proposal: KeptProposal) -> set[TopicPartition]:
+    return {TopicPartition(each.topic, each.partition) for each in proposal.changes}
 
 
 def _not_wanted(proposal: KeptProposal, judgement: Judgement) -> str:
@@ -134,10 +143,14 @@ def _not_wanted(proposal: KeptProposal, judgement: Judgement) -> str:
 
 
 def _forbidden(proposal: KeptProposal, seen: Sighting, policy: KeeperPolicy) -> str:
-    """What became of topics and brokers since: frozen ones, and those that must not receive anything."""
+    """Why a plan is forbidden since: it touches frozen topics or brokers, or brokers that may receive nothing; "": it is not."""
     frozen = frozen_topics(seen, policy.rails)
     live = {broker.id for broker in seen.inventory.brokers}
     out = set(kept_out(seen, policy))
+    if Scope(proposal.scope) is Scope.REPLACE:
+        # A broker that is to take another one's place takes this alone.
+        unreserved = replace(policy, intents=replace(policy.intents, replace={}))
+        out = {*kept_out(seen, unreserved), *policy.intents.replace}
     demoted = set(policy.intents.demote)
     for change in proposal.changes:
         if change.topic in frozen:
@@ -148,6 +161,9 @@ def _forbidden(proposal: KeptProposal, seen: Sighting, policy: KeeperPolicy) -> 
                 return f"broker {broker}, which is to get {change.topic}-{change.partition}, is not live"
             if broker in out - demoted:
                 return f"broker {broker}, which is to get {change.topic}-{change.partition}, takes nothing any more"
+        copying = {each.broker for each in change.log_dirs}
+        for broker in sorted(copying & out):
+            return f"broker {broker}, whose log dirs are to be balanced, takes part in no balance any more"
         touched = (coming | (set(change.original) - set(change.replicas))) & set(policy.rails.frozen_brokers)
         if touched:
             return f"broker {min(touched)} is frozen since"
@@ -157,24 +173,21 @@ def _forbidden(proposal: KeptProposal, seen: Sighting, policy: KeeperPolicy) -> 
 
 
 def _too_much(proposal: KeptProposal, seen: Sighting, policy: KeeperPolicy) -> tuple[str, ...]:
-    """That a plan is more than the bounds leave now: some of a day may have been spent since it was made."""
+    """Say if a plan exceeds what the bounds leave now: part of the day's bound may have been used since it was made."""
     if Scope(proposal.scope) in _ORDER_ALONE:
         return ()
     allowed = remaining(seen, policy.rails)
     told: list[str] = []
     if allowed.moves is not None and proposal.moves > allowed.moves:
-        told.append(f"it copies {count(proposal.moves, 'replica')}, and the limits leave {allowed.moves:,}")
+        told.append(f"it copies {counted(proposal.moves, 'replica')}, and the limits leave {allowed.moves:,}")
     if allowed.bytes is not None and proposal.bytes > allowed.bytes:
-        told.append(f"it copies {proposal.bytes:,} bytes, and the limits leave {allowed.bytes:,}")
+        told.append(f"it copies {told_bytes(proposal.bytes)}, and the limits leave {told_bytes(allowed.bytes)}")
     return tuple(told)
 
 
 def keep(proposal: Proposal, seen: Sighting, cluster: str) -> KeptProposal:
     """Give a proposal an id, and work out what it would change. Pre: `seen` is in order."""
-    changes = tuple(
-        PlannedChange(each.topic, each.partition, tuple(each.replicas), tuple(each.original))
-        for each in proposal.changes
-    )
+    changes = proposal.changes
     sizes = sizes_of(seen)
     dropped = [
         (TopicPartition(each.topic, each.partition), set(each.original) - set(each.replicas)) for each in changes
@@ -191,13 +204,16 @@ def keep(proposal: Proposal, seen: Sighting, cluster: str) -> KeptProposal:
         moves=proposal.moves,
         bytes=proposal.bytes,
         leader_changes=proposal.leader_changes,
-        rollback_bytes=round(sum(len(gone) * sizes[tp] for tp, gone in dropped)),
+        rollback_bytes=round(sum(len(gone) * sizes[tp] for tp, gone in dropped))
+        + sum(each.bytes for change in changes for each in change.log_dirs),
         brokers=_effects(seen, after(seen, proposal.changes)),
         made_at_ms=now_ms,
         state=ProposalState.WAITING,
         changed_at_ms=now_ms,
         held_back=proposal.held_back,
         undone=proposal.undone,
+        partitions=len(changes),
+        least_bytes=proposal.least_bytes,
     )
 
 
@@ -224,7 +240,7 @@ def _figures(seen: Sighting) -> dict[BrokerId, tuple[int, int, int]]:
 
 
 def voted(proposal: KeptProposal, vote: Vote, wanted: int) -> KeptProposal:
-    """A proposal after somebody's word; with `wanted` different people's approval it is approved.
+    """A proposal after somebody approved or declined it. With `wanted` different people's approval it is approved.
 
     Raises:
         OrderRefused: it is stale or decided already, or this person has approved it before.

@@ -1,4 +1,4 @@
-"""What holds a proposal back, in sentences; and what a plan may still spend."""
+"""What holds a proposal back, in sentences; and how much a plan may still copy."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import NamedTuple
 
 from shunter.core.keeper.memory import MINUTE_MS
 from shunter.core.keeper.sighting import PastExecution, Sighting
-from shunter.core.keeper.signs import count, named, under_min_isr
+from shunter.core.keeper.signs import named, under_min_isr
 from shunter.core.planning.request import Scope
+from shunter.core.wording import counted, told_bytes
 from shunter.model.keeper import DAY_MINUTES, GuardRails, KeeperPolicy
 
-_MENDS_ISR = (Scope.OFFLINE,)
-"""Scopes that bring partitions under min ISR back."""
-_WITH_DEAD = (Scope.OFFLINE, Scope.DRAIN, Scope.DEMOTE, Scope.LEADERS)
+_WITH_DEAD = (Scope.OFFLINE, Scope.DRAIN, Scope.REPLACE, Scope.DEMOTE, Scope.LEADERS)
 """Scopes that may change a cluster of which a broker is dead."""
 _ORDER_ALONE = (Scope.DEMOTE, Scope.LEADERS)
 _DAY_MS = DAY_MINUTES * MINUTE_MS
@@ -28,7 +27,7 @@ class Remaining(NamedTuple):
 
 
 def remaining(sighting: Sighting, rails: GuardRails) -> Remaining:
-    """What is left of the guard rails' bounds. A day that is spent is no bound here: it holds the whole proposal back."""
+    """What is left of the guard rails' bounds. A day's bound that is used up holds the whole proposal back instead."""
     spent_moves, spent_bytes = _spent(sighting)
     return Remaining(
         _least(rails.moves, _left(rails.moves_per_day, spent_moves)),
@@ -45,7 +44,7 @@ def _least(*bounds: int | None) -> int | None:
 
 
 def _spent(sighting: Sighting) -> tuple[int, int]:
-    """What executions copied that went on at any time in the 24 hours before; each counts whole."""
+    """Replicas and bytes of all executions that were under way at any time in the last 24 hours; each counts as a whole."""
     recent = [each for each in sighting.past or () if _end(each, sighting.at_ms) > sighting.at_ms - _DAY_MS]
     return sum(each.moves for each in recent), sum(each.bytes for each in recent)
 
@@ -58,16 +57,26 @@ def held_back(sighting: Sighting, scope: Scope, policy: KeeperPolicy) -> tuple[s
     """Why nothing of a scope may be begun now, a sentence each."""
     rails = policy.rails
     spent = () if scope in _ORDER_ALONE else _spent_up(sighting, rails)
-    cluster = (_under_way(sighting), _unseen(sighting, scope), _unwell(sighting, scope, policy))
+    cluster = (_under_way(sighting, scope), _unseen(sighting, scope), _unwell(sighting, scope, policy))
     return tuple(chain(*cluster, not_now(sighting, rails), spent))
 
 
-def _under_way(sighting: Sighting) -> Iterator[str]:
+def held_back_whatever(sighting: Sighting, rails: GuardRails) -> frozenset[str]:
+    """Why nothing may be begun now, whatever its scope: those of the sentences of `held_back` that hold back every scope."""
+    moving, unseen = _under_way(sighting, Scope.LEADERS), _unseen(sighting, Scope.LEADERS)
+    return frozenset(chain(moving, unseen, not_now(sighting, rails)))
+
+
+def _under_way(sighting: Sighting, scope: Scope) -> Iterator[str]:
     ongoing, ours = sighting.check_up.ongoing, sighting.journal.open_moves
     if ongoing:
-        yield f"{count(len(ongoing), 'partition')} being moved ({named(sorted(ongoing))}): a plan has to wait for the end"
+        yield f"{counted(len(ongoing), 'partition')} being moved ({named(sorted(ongoing))}): a plan has to wait for the end"
     elif ours:
-        yield f"the journal has {count(len(ours), 'open move')} ({named(sorted(ours))}): resume it, or roll it back"
+        yield f"the journal has {counted(len(ours), 'open move')} ({named(sorted(ours))}): resume it, or roll it back"
+    coming = [each for each in sighting.inventory.disks if each.coming]
+    if coming and scope is Scope.DISKS:
+        told = f"{counted(coming[0].coming, 'replica')} of broker {coming[0].broker}"
+        yield f"{told} being copied from one log dir to another: a plan has to wait for the end"
 
 
 def _unseen(sighting: Sighting, scope: Scope) -> Iterator[str]:
@@ -83,11 +92,16 @@ def _unseen(sighting: Sighting, scope: Scope) -> Iterator[str]:
 
 def _unwell(sighting: Sighting, scope: Scope, policy: KeeperPolicy) -> Iterator[str]:
     below = under_min_isr(sighting)
-    if below and scope not in _MENDS_ISR:
-        yield f"{count(len(below), 'partition')} under min.insync.replicas ({named(below)}): only what mends that is begun"
+    if below and not _mends_isr(scope, sighting, policy):
+        yield f"{counted(len(below), 'partition')} under min.insync.replicas ({named(below)}): only what mends that is begun"
     dead = [broker for broker in sighting.dead if broker not in policy.rails.frozen_brokers]
     if dead and scope not in _WITH_DEAD:
         yield f"broker {dead[0]} is dead and holds replicas: start it, or let them go elsewhere first"
+
+
+def _mends_isr(scope: Scope, sighting: Sighting, policy: KeeperPolicy) -> bool:
+    """Whether a scope brings partitions under min ISR back: it copies what dead brokers held, and nothing else."""
+    return scope is Scope.OFFLINE or (scope is Scope.REPLACE and set(policy.intents.replace) <= set(sighting.dead))
 
 
 def not_now(sighting: Sighting, rails: GuardRails) -> Iterator[str]:
@@ -99,16 +113,16 @@ def not_now(sighting: Sighting, rails: GuardRails) -> Iterator[str]:
     ended = max((_end(each, sighting.at_ms) for each in sighting.past or ()), default=None)
     if ended is not None and sighting.at_ms - ended < rails.cool_down_minutes * MINUTE_MS:
         ago = max(0, sighting.at_ms - ended) // MINUTE_MS
-        yield f"the last execution ended {count(ago, 'minute')} ago, and cool-down-minutes = {rails.cool_down_minutes}"
+        yield f"the last execution ended {counted(ago, 'minute')} ago, and cool-down-minutes = {rails.cool_down_minutes}"
 
 
 def _spent_up(sighting: Sighting, rails: GuardRails) -> Iterator[str]:
     moves, size = _spent(sighting)
     lately = "in the last 24 hours"
     if rails.moves_per_day is not None and moves >= rails.moves_per_day:
-        yield f"{moves:,} of {rails.moves_per_day:,} moves of moves-per-day were made {lately}"
+        yield f"{moves:,} of {counted(rails.moves_per_day, 'move')} of moves-per-day were made {lately}"
     if rails.bytes_per_day is not None and size >= rails.bytes_per_day:
-        yield f"{size:,} of {rails.bytes_per_day:,} bytes of bytes-per-day were copied {lately}"
+        yield f"{told_bytes(size)} of {told_bytes(rails.bytes_per_day)} of bytes-per-day were copied {lately}"
 
 
 def _within(minute: int, begin: int, end: int) -> bool:

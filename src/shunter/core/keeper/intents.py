@@ -1,18 +1,20 @@
-"""What operators asked the service for, beside the policy file: put together with it, or refused where they contradict."""
+"""Intents that operators gave to the service: merged with the policy file, or refused if they contradict it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from shunter.core.keeper.requests import MENDS
 from shunter.core.planning.request import Scope
+from shunter.core.wording import counted
 from shunter.model.keeper import KeeperPolicy, Mode
 from shunter.model.service import IntentKind, KeptIntent
 
 
 def with_intents(policy: KeeperPolicy, kept: Iterable[KeptIntent]) -> KeeperPolicy:
-    """The policy that holds: the file's, and what was asked for since. A replication factor of the latter goes first."""
+    """The policy in force: the file's, and intents given since. A replication factor that was given since goes first."""
     rails, intents = policy.rails, policy.intents
     by_kind: dict[IntentKind, list[KeptIntent]] = {kind: [] for kind in IntentKind}
     for each in kept:
@@ -34,27 +36,64 @@ def with_intents(policy: KeeperPolicy, kept: Iterable[KeptIntent]) -> KeeperPoli
             intents,
             drain=brokers(IntentKind.DRAIN, intents.drain),
             demote=brokers(IntentKind.DEMOTE, intents.demote),
+            replace={**intents.replace, **{int(each.about): each.value for each in by_kind[IntentKind.REPLACE]}},
+            add=brokers(IntentKind.ADD, intents.add),
             replication={**intents.replication, **asked},
         ),
     )
 
 
+_AGAINST: Mapping[IntentKind, tuple[str, ...]] = MappingProxyType(
+    {
+        IntentKind.DRAIN: ("frozen", "to be replaced", "to take another one's place", "to get its share"),
+        IntentKind.DEMOTE: ("frozen", "to take another one's place", "to get its share"),
+        IntentKind.REPLACE: ("frozen", "to be drained", "to take another one's place", "to get its share"),
+        IntentKind.ADD: ("frozen", "to be drained", "to be demoted", "to be replaced"),
+        IntentKind.FREEZE_BROKER: (
+            "to be drained", "to be demoted", "to be replaced", "to take another one's place", "to get its share",
+        ),
+    }
+)  # fmt: skip
+"""What a broker must not be meant for already, by the intent that is asked for."""
+_AGAINST_NEW = ("frozen", "to be drained", "to be demoted", "to be replaced", "to take another one's place")
+"""The same for a broker that takes another one's place."""
+
+
 def contradiction(policy: KeeperPolicy, wanted: KeptIntent) -> str:
     """Why an intent can't stand beside those that hold; "": it can."""
-    about = wanted.about
-    if wanted.kind in (IntentKind.DRAIN, IntentKind.DEMOTE) and int(about) in policy.rails.frozen_brokers:
-        return f"broker {about} is frozen, and nothing of a frozen broker changes: unfreeze it first"
-    if wanted.kind is IntentKind.FREEZE_BROKER:
-        for name, brokers in (("drained", policy.intents.drain), ("demoted", policy.intents.demote)):
-            if int(about) in brokers:
-                return f"broker {about} is to be {name}, and nothing of a frozen broker changes: take that back first"
-    if wanted.kind is IntentKind.REPLICATION and wanted.value < 1:
-        return f"topic {about}: {wanted.value} replicas: at least 1 is wanted"
-    return ""
+    if wanted.kind is IntentKind.REPLICATION:
+        told = f"topic {wanted.about}: {counted(wanted.value or 0, 'replica')}: at least 1 is wanted"
+        return told if wanted.value < 1 else ""
+    if wanted.kind not in _AGAINST:
+        return ""
+    broker = int(wanted.about)
+    against = _against(policy, broker, _AGAINST[wanted.kind])
+    if wanted.kind is not IntentKind.REPLACE or against:
+        return against
+    if wanted.value == broker:
+        return f"broker {broker} can't take its own place: name another one"
+    others = {old: new for old, new in policy.intents.replace.items() if old != broker}
+    return _against(replace(policy, intents=replace(policy.intents, replace=others)), wanted.value, _AGAINST_NEW)
+
+
+def _against(policy: KeeperPolicy, broker: int, roles: Sequence[str]) -> str:
+    intents = policy.intents
+    meant: dict[str, Collection[int]] = {
+        "frozen": policy.rails.frozen_brokers,
+        "to be drained": intents.drain,
+        "to be demoted": intents.demote,
+        "to be replaced": intents.replace.keys(),
+        "to take another one's place": intents.replace.values(),
+        "to get its share": intents.add,
+    }
+    role = next((each for each in roles if broker in meant[each]), "")
+    if role == "frozen":
+        return f"broker {broker} is frozen, and nothing of a frozen broker changes: unfreeze it first"
+    return f"broker {broker} is {role}: take that back first" if role else ""
 
 
 def quieted(policy: KeeperPolicy, scopes: Iterable[str]) -> KeeperPolicy:
-    """The policy while these scopes are not to be proposed: what they mend is told, and others get their turn."""
+    """The policy while these scopes are not proposed: their conditions are only told, and other scopes get their turn."""
     quiet = {condition for scope in scopes for condition in MENDS.get(Scope(scope), ())}
     if not quiet:
         return policy

@@ -13,12 +13,14 @@ from shunter.model.keeper import KeeperPolicy, Memory
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What one look comes to."""
+    """The result of one look."""
 
     holding: tuple[Holding, ...]
     proposals: tuple[Proposal, ...]
     """The most urgent first; at most one is ready."""
     memory: Memory
+    policy: KeeperPolicy
+    """By which it was judged."""
     forgotten_minutes: int | None = None
     """How old the memory of the look before was, where it was too old to be used."""
 
@@ -28,8 +30,8 @@ def judge(sighting: Sighting, policy: KeeperPolicy, memory: Memory | None = None
 
     Args:
         sighting: What was seen.
-        policy: What is wanted.
-        memory: What the look before left; None: there was none.
+        policy: The policy, with all intents.
+        memory: The memory that the look before returned; None: there was none.
 
     Cost: a plan for each scope that mends something, and for the first of them one for each scope again.
     """
@@ -43,5 +45,6 @@ def judge(sighting: Sighting, policy: KeeperPolicy, memory: Memory | None = None
         holding,
         propose(seen, policy, holding),
         remembered(cluster, now_ms, holding),
+        policy,
         abs(now_ms - memory.at_ms) // 60_000 if forgotten and memory is not None else None,
     )

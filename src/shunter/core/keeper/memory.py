@@ -1,4 +1,4 @@
-"""Which conditions have held since when, as far as looks in an unbroken row tell."""
+"""Since when conditions have held, as far as an unbroken row of looks tells."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MINUTE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A condition that holds now. `since_ms` None: this look is the first that saw it, so nobody knows since when."""
+    """A condition that holds now. `since_ms` None: this look is the first that saw it, so it is not known since when."""
 
     sign: Sign
     since_ms: int | None
@@ -29,7 +29,7 @@ class Holding:
 
 
 def usable(memory: Memory | None, cluster_id: str, at_ms: int, policy: KeeperPolicy) -> Memory | None:
-    """The memory, if nothing can have happened unseen since: of the same cluster, and no more than `gap_minutes` old."""
+    """The memory, if it is of the same cluster and at most `gap_minutes` old; None: too much may have happened unseen."""
     if memory is None or memory.cluster_id != cluster_id:
         return None
     return memory if 0 <= at_ms - memory.at_ms <= policy.rails.gap_minutes * MINUTE_MS else None
@@ -47,7 +47,7 @@ def judged(memory: Memory | None, signs: Sequence[Sign], at_ms: int, policy: Kee
 
 
 def remembered(cluster_id: str, at_ms: int, holding: Sequence[Holding]) -> Memory:
-    """What the next look has to know of this one."""
+    """The memory that the next look gets."""
     held = (
         Since(each.sign.subject, at_ms if each.since_ms is None else each.since_ms, each.sign.mark) for each in holding
     )

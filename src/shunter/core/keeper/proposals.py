@@ -1,40 +1,53 @@
-"""Proposals: what the planner would do about the conditions that hold, and whether the next look would undo it."""
+"""Proposals: plans that mend the conditions that hold, and whether the next look would undo them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from shunter.core.keeper.guards import held_back, remaining
+from shunter.core.keeper.guards import Remaining, held_back, held_back_whatever, remaining
+from shunter.core.keeper.log_dirs import planned_log_dirs
 from shunter.core.keeper.memory import MINUTE_MS, Holding
 from shunter.core.keeper.requests import MENDS, load_for, request_for, scopes_of
+from shunter.core.keeper.runway import filling
 from shunter.core.keeper.sighting import KIB, Sighting, after
 from shunter.core.keeper.sign import Sign
 from shunter.core.keeper.signs import signs
 from shunter.core.planning.balance import plan
-from shunter.core.planning.moves import Assigned
+from shunter.core.planning.bounds import byte_bound
+from shunter.core.planning.cluster import ClusterLoad
 from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
+from shunter.model.execution import MoveOrder
 from shunter.model.keeper import Condition, KeeperPolicy, Mode, Subject
 from shunter.model.partition import TopicPartition
+from shunter.model.service import PlannedChange
+
+_BOUNDED = (Scope.REBALANCE, Scope.FILL, Scope.EMPTY_DISKS, Scope.DRAIN, Scope.REPLACE, Scope.FIX_RACKS)
+"""Scopes of which the planner knows a lower bound on what any plan copies, in the bytes of today."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What would mend some conditions. Without `changes` the planner finds nothing, and `undone` says why."""
+    """A plan that would mend some conditions. Without `changes` the planner found none, and `undone` says why."""
 
     scope: Scope
     mode: Mode
     conditions: tuple[Condition, ...]
     reasons: tuple[str, ...]
-    changes: tuple[Assigned, ...]
+    changes: tuple[PlannedChange, ...]
     """By topic and partition."""
     moves: int
-    """Replicas that are copied."""
+    """Replicas that are copied, to another broker or to another log dir."""
     bytes: int
     leader_changes: int
     undone: tuple[str, ...]
     held_back: tuple[str, ...]
     """Why it may not be begun now, a sentence each."""
+    behind: Scope | None = None
+    """The scope of the proposal that comes first: this one is planned from what that leaves, and not before."""
+    least_bytes: int | None = None
+    """No plan that reaches all that is asked for copies less; None: no bound is known."""
 
     @property
     def ready(self) -> bool:
@@ -43,45 +56,85 @@ class Proposal:
 
 
 def propose(sighting: Sighting, policy: KeeperPolicy, holding: Sequence[Holding]) -> tuple[Proposal, ...]:
-    """Propose a plan for each scope that mends something, the most urgent first; at most one of them is ready."""
+    """Propose a plan for each scope that mends something, the most urgent first; at most one of them is ready.
+
+    Nothing is planned behind a plan that is ready, or that waits only for what every plan waits for: it is begun first, and
+    a plan that was made beside it may contradict it.
+    """
     asking = [each for each in holding if policy.proposes(each.sign.subject.condition)]
+    whatever = held_back_whatever(sighting, policy.rails)
     found: list[Proposal] = []
+    first: Proposal | None = None
     for scope in scopes_of([each.sign.subject.condition for each in asking]):
-        made = _proposal(
-            scope, sighting, policy, [each for each in asking if each.sign.subject.condition in MENDS[scope]]
-        )
-        first = next((each for each in found if each.ready), None)
-        if first is not None and made.changes:
-            told = (
-                f"the proposal of scope {first.scope.value} comes first; this one is planned anew from what that leaves"
-            )
-            made = replace(made, held_back=(*made.held_back, told))
-        elif made.ready and scope is not Scope.OFFLINE:
+        own = [each for each in asking if each.sign.subject.condition in MENDS[scope]]
+        if first is not None and not _immovable(scope, [each.sign for each in own]):
+            found.append(_behind(first, scope, policy, own))
+            continue
+        made = _proposal(scope, sighting, policy, own)
+        if made.ready and scope is not Scope.OFFLINE:
             subjects = [each.sign.subject for each in holding]
             made = replace(made, held_back=tuple(undone_next(made.changes, sighting, policy, subjects)))
+        if made.changes and whatever.issuperset(made.held_back):
+            first = made
         found.append(made)
     return tuple(found)
+
+
+def _behind(first: Proposal, scope: Scope, policy: KeeperPolicy, holding: Sequence[Holding]) -> Proposal:
+    """What is proposed once another proposal was carried out, if it is still needed then."""
+    told = f"the proposal of scope {first.scope.value} comes first; this one is planned from what that leaves"
+    unplanned = _of(scope, policy, [each for each in holding if each.lasted] or holding)
+    return replace(unplanned, held_back=(told,), behind=first.scope)
 
 
 def _proposal(scope: Scope, sighting: Sighting, policy: KeeperPolicy, holding: Sequence[Holding]) -> Proposal:
     lasted = [each for each in holding if each.lasted]
     chosen = lasted or holding
-    changes, undone = planned(scope, sighting, policy, [each.sign for each in chosen])
-    new = [(each, len(set(each.replicas) - set(each.original))) for each in changes]
-    sizes = sizes_of(sighting)
-    conditions = {each.sign.subject.condition for each in chosen}
+    made = planned(scope, sighting, policy, [each.sign for each in chosen])
+    moves, size = copied(made.changes, sighting)
+    return replace(
+        _of(scope, policy, chosen),
+        changes=made.changes,
+        moves=moves,
+        bytes=size,
+        leader_changes=sum(each.replicas[0] != each.original[0] for each in made.changes),
+        undone=made.undone,
+        held_back=(*(() if lasted else (_too_short(holding),)), *held_back(sighting, scope, policy)),
+        least_bytes=made.least_bytes,
+    )
+
+
+def _of(scope: Scope, policy: KeeperPolicy, holding: Sequence[Holding]) -> Proposal:
+    """A proposal that mends these conditions, without its plan."""
+    conditions = {each.sign.subject.condition for each in holding}
     return Proposal(
         scope=scope,
         mode=Mode.ACT if all(policy.mode(each) is Mode.ACT for each in conditions) else Mode.PROPOSE,
         conditions=tuple(each for each in MENDS[scope] if each in conditions),
-        reasons=tuple(each.sign.text for each in chosen),
-        changes=changes,
-        moves=sum(copies for _, copies in new),
-        bytes=round(sum(copies * sizes[TopicPartition(each.topic, each.partition)] for each, copies in new)),
-        leader_changes=sum(each.replicas[0] != each.original[0] for each in changes),
-        undone=undone,
-        held_back=(*(() if lasted else (_too_short(holding),)), *held_back(sighting, scope, policy)),
+        reasons=tuple(each.sign.text for each in holding),
+        changes=(),
+        moves=0,
+        bytes=0,
+        leader_changes=0,
+        undone=(),
+        held_back=(),
     )
+
+
+def order_of(change: PlannedChange) -> MoveOrder:
+    """What the executor is asked for."""
+    log_dirs = tuple((each.broker, each.target) for each in change.log_dirs)
+    tp = TopicPartition(change.topic, change.partition)
+    return MoveOrder(tp, change.replicas, log_dirs=log_dirs, planned_from=change.original)
+
+
+def copied(changes: Sequence[PlannedChange], sighting: Sighting) -> tuple[int, int]:
+    """How many replicas a plan copies, to other brokers or within one, and their bytes."""
+    sizes = sizes_of(sighting)
+    new = [(each, len(set(each.replicas) - set(each.original))) for each in changes]
+    across = sum(copies * sizes[TopicPartition(each.topic, each.partition)] for each, copies in new)
+    within = [each.bytes for change in changes for each in change.log_dirs]
+    return sum(copies for _, copies in new) + len(within), round(across) + sum(within)
 
 
 def sizes_of(sighting: Sighting) -> dict[TopicPartition, float]:
@@ -99,49 +152,79 @@ def _too_short(holding: Sequence[Holding]) -> str:
     return f"{longest.sign.subject.condition.value} has to hold for {longest.wanted_minutes} minutes, and {known}"
 
 
-def planned(
-    scope: Scope, sighting: Sighting, policy: KeeperPolicy, found: Sequence[Sign]
-) -> tuple[tuple[Assigned, ...], tuple[str, ...]]:
+class Made(NamedTuple):
+    """What the planner changes, and what it leaves undone, a sentence each."""
+
+    changes: tuple[PlannedChange, ...]
+    undone: tuple[str, ...]
+    least_bytes: int | None = None
+    """No plan that reaches all that was asked for copies less; None: no bound is known."""
+
+
+def planned(scope: Scope, sighting: Sighting, policy: KeeperPolicy, found: Sequence[Sign]) -> Made:
     """What the planner changes within the guard rails, and what it leaves undone, a sentence each."""
+    if _immovable(scope, found):
+        return Made((), tuple(sign.text for sign in found))  # These say why nothing of it can be moved.
     return planned_for(request_for(scope, found, sighting, policy), sighting, policy)
 
 
-def planned_for(
-    asked: PlanRequest, sighting: Sighting, policy: KeeperPolicy
-) -> tuple[tuple[Assigned, ...], tuple[str, ...]]:
-    """The same for a request."""
+def _immovable(scope: Scope, found: Sequence[Sign]) -> bool:
+    """Whether nothing can be moved for what was found: no broker of it may give or take."""
+    return scope in (Scope.DRAIN, Scope.REPLACE, Scope.FILL) and not any(sign.brokers for sign in found)
+
+
+def planned_for(asked: PlanRequest, sighting: Sighting, policy: KeeperPolicy) -> Made:
+    """As `planned`, for a request to the planner."""
     scope = asked.scope
+    if scope is Scope.DISKS:
+        replicas = {TopicPartition(each.topic, each.partition): each.replicas for each in sighting.inventory.partitions}
+        return Made(*planned_log_dirs(asked, sighting.inventory.disks, replicas, *remaining(sighting, policy.rails)))
     load = load_for(scope, sighting, policy)
-    request = _capped(asked, sighting, policy)
+    request = _capped(asked, load, remaining(sighting, policy.rails))
     told: list[str] = []
     while True:
         try:
             made = plan(load, request)
         except PlanRefused as error:
-            return (), (str(error), *told)
-        changes = made.assignments()
+            return Made((), (str(error), *told))
+        changes = [
+            PlannedChange(each.topic, each.partition, tuple(each.replicas), tuple(each.original))
+            for each in made.assignments()
+        ]
         staying = {at: why for at, each in enumerate(changes) if (why := _stays(each, scope, sighting, policy))}
         told += [f"{changes[at].topic}-{changes[at].partition} stays: {why}" for at, why in staying.items()]
         if scope is not Scope.REBALANCE or not staying:
             break
-        # The rest of this plan counted on these moves: it is planned anew without their topics.
+        # The rest of the plan relied on these moves, so plan anew without their topics.
         topics = {changes[at].topic for at in staying}
         request = replace(request, excluded_topics=tuple(sorted({*request.excluded_topics, *topics})))
     undone = [f"{each.what}: {each.why}" for each in made.undone]
-    return tuple(each for at, each in enumerate(changes) if at not in staying), tuple(told + undone)
+    done = tuple(each for at, each in enumerate(changes) if at not in staying)
+    if scope is Scope.FILLING_DISKS:
+        return Made(done, (*_full_even_so(done, sighting, policy), *told, *undone))
+    least = round(byte_bound(load, request, made.targets).size * KIB) if scope in _BOUNDED else None
+    return Made(done, tuple(told + undone), least)
 
 
-def _capped(request: PlanRequest, sighting: Sighting, policy: KeeperPolicy) -> PlanRequest:
-    allowed = remaining(sighting, policy.rails)
-    total = float((sighting.load.sizes * sighting.load.replication).sum()) * KIB
+def _full_even_so(changes: Sequence[PlannedChange], sighting: Sighting, policy: KeeperPolicy) -> Iterator[str]:
+    """Say which disks a plan leaves to be full too soon, and what helps there; the planner's own reasons come behind that."""
+    days = policy.watches[Condition.DISK_RUNWAY].end
+    for broker, found in sorted(filling(after(sighting, changes)).items()):
+        if found.days < days and broker not in policy.rails.frozen_brokers:
+            helps = "larger disks or another broker" + (", or less retention of these topics" if found.topics else "")
+            yield f"the disks of broker {broker} stay {found.told}: what helps is {helps}"
+
+
+def _capped(request: PlanRequest, load: ClusterLoad, allowed: Remaining) -> PlanRequest:
+    total = float((load.sizes * load.replication).sum()) * KIB
     if allowed.bytes is None or total <= 0:
         return replace(request, max_moves=allowed.moves)
-    # The planner rounds a cap up by a part in 10^12. What is left of that is less than a byte, and sizes are whole bytes.
+    # The planner rounds a cap up by a part in 10^12. Taking that off again leaves less than a byte, and sizes are whole bytes.
     percent = 100 * allowed.bytes / total * (1 - 0.995e-12)
     return replace(request, max_moves=allowed.moves, max_bytes_percent=percent)
 
 
-def _stays(change: Assigned, scope: Scope, sighting: Sighting, policy: KeeperPolicy) -> str:
+def _stays(change: PlannedChange, scope: Scope, sighting: Sighting, policy: KeeperPolicy) -> str:
     """Why a partition is left out of a plan; "": it is not."""
     frozen = _frozen_broker(change, policy)
     if frozen is not None:
@@ -158,7 +241,7 @@ def _stays(change: Assigned, scope: Scope, sighting: Sighting, policy: KeeperPol
     return ""
 
 
-def _frozen_broker(change: Assigned, policy: KeeperPolicy) -> int | None:
+def _frozen_broker(change: PlannedChange, policy: KeeperPolicy) -> int | None:
     """A frozen broker that a change would give something or take something from; None: there is none."""
     moved = set(change.replicas) ^ set(change.original)
     if change.replicas[0] != change.original[0]:
@@ -167,9 +250,9 @@ def _frozen_broker(change: Assigned, policy: KeeperPolicy) -> int | None:
 
 
 def undone_next(
-    changes: Sequence[Assigned], sighting: Sighting, policy: KeeperPolicy, subjects: Sequence[Subject]
+    changes: Sequence[PlannedChange], sighting: Sighting, policy: KeeperPolicy, subjects: Sequence[Subject]
 ) -> Iterator[str]:
-    """Look at the cluster as it would be, and see whether anything of a plan would be taken back.
+    """Judge the cluster as it would be after a plan, and say if the next plan would take any of it back.
 
     Pre: the sighting is in order, and no partition is being moved.
     """
@@ -177,17 +260,29 @@ def undone_next(
     later = after(sighting, changes)
     found = [each for each in signs(later, policy, subjects) if policy.proposes(each.subject.condition)]
     for scope in scopes_of([sign.subject.condition for sign in found]):
+        # A plan within brokers leaves every replica where it is, and only another such plan can undo one.
+        if (scope is Scope.DISKS) is not any(each.log_dirs for each in changes):
+            continue
         own = [sign for sign in found if sign.subject.condition in MENDS[scope]]
-        for change in planned(scope, later, policy, own)[0]:
+        for change in planned(scope, later, policy, own).changes:
             tp = TopicPartition(change.topic, change.partition)
             if tp in changed and _takes_back(changed[tp], change):
-                told = f"{tp} would go from {changed[tp].original} to {change.original} and on to {change.replicas}"
-                yield f"the next look would undo it by scope {scope.value}: {told}"
+                yield f"the next look would undo it by scope {scope.value}: {_told_return(changed[tp], change)}"
                 return
 
 
-def _takes_back(first: Assigned, second: Assigned) -> bool:
+def _told_return(first: PlannedChange, second: PlannedChange) -> str:
+    tp = TopicPartition(first.topic, first.partition)
+    if second.log_dirs:
+        return f"{tp} would go to another log dir and back"
+    return f"{tp} would go from {[*first.original]} to {[*second.original]} and on to {[*second.replicas]}"
+
+
+def _takes_back(first: PlannedChange, second: PlannedChange) -> bool:
     """Whether the second change brings back a replica or a preferred leader that the first took away, or the reverse."""
+    left = {(each.broker, each.original) for each in first.log_dirs}
+    if left & {(each.broker, each.target) for each in second.log_dirs}:
+        return True
     returned = set(second.replicas) & (set(first.original) - set(first.replicas))
     grown = len(first.replicas) > len(first.original) > 0
     dropped = (set(first.replicas) - set(first.original)) - set(second.replicas) if grown else set[int]()

@@ -8,10 +8,11 @@ from types import MappingProxyType
 
 import numpy as np
 
-from shunter.core.keeper.sighting import KIB, Sighting, frozen_topics
+from shunter.core.keeper.runway import filling, load_ahead
+from shunter.core.keeper.sighting import KIB, Sighting, frozen_topics, held_bytes
 from shunter.core.keeper.sign import Sign
 from shunter.core.planning.cluster import ClusterLoad, Resource
-from shunter.core.planning.request import PlanRequest, Scope
+from shunter.core.planning.request import EMPTYING, PlanRequest, Scope
 from shunter.model.keeper import Condition, KeeperPolicy
 from shunter.model.partition import BrokerId
 
@@ -19,12 +20,21 @@ MENDS: Mapping[Scope, tuple[Condition, ...]] = MappingProxyType(
     {
         Scope.OFFLINE: (Condition.BROKER_DEAD, Condition.LOG_DIR_FAILED),
         Scope.DRAIN: (Condition.DRAIN,),
+        Scope.REPLACE: (Condition.REPLACE,),
         Scope.EMPTY_DISKS: (Condition.DISK_FULL,),
+        Scope.FILLING_DISKS: (Condition.DISK_RUNWAY,),
+        Scope.DISKS: (Condition.LOG_DIR_FULL, Condition.LOG_DIR_BAND),
         Scope.TOPICS: (Condition.REPLICATION,),
         Scope.FIX_RACKS: (Condition.RACKS,),
         Scope.DEMOTE: (Condition.DEMOTE,),
-        Scope.FILL: (Condition.BROKER_EMPTY,),
-        Scope.REBALANCE: (Condition.DISK_BAND, Condition.REPLICAS_BAND),
+        Scope.FILL: (Condition.ADD, Condition.BROKER_EMPTY),
+        Scope.REBALANCE: (
+            Condition.DISK_BAND,
+            Condition.BYTES_IN_BAND,
+            Condition.BYTES_OUT_BAND,
+            Condition.PROCESSORS_BAND,
+            Condition.REPLICAS_BAND,
+        ),
         Scope.LEADERS: (Condition.LEADERS_BAND,),
     }
 )
@@ -33,6 +43,9 @@ MENDS: Mapping[Scope, tuple[Condition, ...]] = MappingProxyType(
 BANDS: Mapping[Condition, Resource] = MappingProxyType(
     {
         Condition.DISK_BAND: Resource.DISK,
+        Condition.BYTES_IN_BAND: Resource.BYTES_IN,
+        Condition.BYTES_OUT_BAND: Resource.BYTES_OUT,
+        Condition.PROCESSORS_BAND: Resource.PROCESSORS,
         Condition.REPLICAS_BAND: Resource.REPLICAS,
         Condition.LEADERS_BAND: Resource.LEADERS,
     }
@@ -40,10 +53,31 @@ BANDS: Mapping[Condition, Resource] = MappingProxyType(
 
 
 def kept_out(sighting: Sighting, policy: KeeperPolicy) -> tuple[BrokerId, ...]:
-    """Brokers that neither give nor take: frozen, drained, demoted and dead ones, and those with a failed log dir."""
+    """Brokers that neither give nor take: frozen, drained, replaced, demoted and dead ones, and those with a failed log dir.
+
+    So is a broker that takes another one's place, until it has done so.
+    """
     intents = policy.intents
-    named = {*policy.rails.frozen_brokers, *intents.drain, *intents.demote, *sighting.dead, *_damaged(sighting)}
+    named = {*policy.rails.frozen_brokers, *intents.drain, *intents.replace, *intents.demote}
+    named |= {*reserved(sighting, policy), *sighting.dead, *_damaged(sighting)}
     return tuple(broker for broker in sighting.load.brokers if broker in named)
+
+
+def reserved(sighting: Sighting, policy: KeeperPolicy) -> frozenset[BrokerId]:
+    """Brokers that take the place of one that still holds something which may move."""
+    pairs = policy.intents.replace
+    if not pairs:
+        return frozenset()
+    fixed = frozen_topics(sighting, policy.rails)
+    held = {broker for each in sighting.inventory.partitions if each.topic not in fixed for broker in each.replicas}
+    return frozenset(new for old, new in pairs.items() if old in held)
+
+
+def takes_over(sighting: Sighting, policy: KeeperPolicy, broker: BrokerId) -> BrokerId | None:
+    """The broker that takes over what another one holds; None: there is none, or it is not up, not well, or frozen."""
+    new = policy.intents.replace.get(broker)
+    able = {each.id for each in sighting.inventory.brokers} - {*policy.rails.frozen_brokers} - _damaged(sighting)
+    return new if new in able else None
 
 
 def _damaged(sighting: Sighting) -> set[BrokerId]:
@@ -65,6 +99,8 @@ def balance_request(sighting: Sighting, policy: KeeperPolicy, band: float, aims:
 
 def request_for(scope: Scope, signs: Sequence[Sign], sighting: Sighting, policy: KeeperPolicy) -> PlanRequest:
     """What mends these signs; caps are left to the caller. Pre: `signs` are of conditions that the scope mends."""
+    if scope is Scope.DISKS:
+        return log_dirs_request(sighting, policy, tuple(sorted({broker for sign in signs for broker in sign.brokers})))
     aims = _aims(scope, policy)
     band = min(policy.watches[each].end for each in aims)
     request = replace(balance_request(sighting, policy, band, tuple(BANDS[each] for each in aims)), scope=scope)
@@ -75,19 +111,33 @@ def request_for(scope: Scope, signs: Sequence[Sign], sighting: Sighting, policy:
         return replace(request, brokers=_leaving(sighting, policy), excluded_brokers=rest, offline=offline)
     if scope in (Scope.DRAIN, Scope.DEMOTE):
         return _without(request, brokers)
+    if scope is Scope.REPLACE:
+        replacements = tuple(policy.intents.replace[broker] for broker in brokers)
+        return replace(_without(request, (*brokers, *replacements)), brokers=brokers, replacements=replacements)
     if scope is Scope.FILL:
         return replace(request, brokers=brokers)
     if scope is Scope.TOPICS:
         return replace(request, wishes=tuple(sorted(wish for sign in signs for wish in sign.wishes)))
     if scope is Scope.EMPTY_DISKS:
         return _empty_disks(request, sighting, policy)
+    if scope is Scope.FILLING_DISKS:
+        unknown = set(sighting.load.brokers) - filling(sighting).keys()
+        excluded = {*request.excluded_brokers, *unknown}
+        return replace(request, disk_limit=1.0, headroom=0.0, excluded_brokers=tuple(sorted(excluded)))
     return request
+
+
+def log_dirs_request(sighting: Sighting, policy: KeeperPolicy, brokers: tuple[BrokerId, ...]) -> PlanRequest:
+    """What the planner is asked for where log dirs within brokers are balanced."""
+    request = balance_request(sighting, policy, policy.watches[Condition.LOG_DIR_BAND].end, ())
+    headroom = 1 - policy.watches[Condition.LOG_DIR_FULL].begin
+    return replace(request, scope=Scope.DISKS, brokers=brokers, headroom=headroom)
 
 
 def _aims(scope: Scope, policy: KeeperPolicy) -> tuple[Condition, ...]:
     """Which bands a plan keeps to: where balance itself is asked for, those that may propose; elsewhere all."""
-    if scope in (Scope.EMPTY_DISKS, Scope.LEADERS):
-        return (Condition.DISK_BAND,) if scope is Scope.EMPTY_DISKS else (Condition.LEADERS_BAND,)
+    if scope in EMPTYING or scope is Scope.LEADERS:
+        return (Condition.DISK_BAND,) if scope in EMPTYING else (Condition.LEADERS_BAND,)
     if scope is Scope.REBALANCE:
         return tuple(each for each in BANDS if policy.proposes(each))
     return tuple(BANDS)
@@ -112,7 +162,13 @@ def _empty_disks(request: PlanRequest, sighting: Sighting, policy: KeeperPolicy)
 
 
 def load_for(scope: Scope, sighting: Sighting, policy: KeeperPolicy) -> ClusterLoad:
-    """The planner's input: for disks that are too full, capacities without what is there beside replicas."""
+    """The planner's input: for disks that are too full, capacities without what is there beside replicas.
+
+    For disks that will be too full, the same at the sizes of that day.
+    """
+    if scope is Scope.FILLING_DISKS:
+        days, most = policy.watches[Condition.DISK_RUNWAY].end, policy.watches[Condition.DISK_FULL].begin
+        return load_ahead(sighting, days, most)
     if scope is not Scope.EMPTY_DISKS:
         return sighting.load
     limit = policy.watches[Condition.DISK_FULL].end
@@ -130,14 +186,6 @@ def replica_room(sighting: Sighting, limit: float) -> dict[BrokerId, float]:
         for broker in sighting.inventory.brokers
         if broker.disk_total_bytes and broker.disk_usable_bytes is not None and broker.id in held
     }
-
-
-def held_bytes(sighting: Sighting) -> dict[BrokerId, float]:
-    """Bytes of replicas on each broker, as the planner counts them."""
-    load = sighting.load
-    held = np.zeros(len(load.brokers) + 1)  # The last is for ABSENT, which is -1.
-    np.add.at(held, load.replicas, np.broadcast_to(load.sizes[:, None], load.replicas.shape))
-    return {broker: float(held[at]) * KIB for at, broker in enumerate(load.brokers)}
 
 
 def scopes_of(conditions: Collection[Condition]) -> tuple[Scope, ...]:

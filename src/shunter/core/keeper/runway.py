@@ -1,53 +1,155 @@
-"""When the first broker's disks are full, at the growth that looks saw."""
+"""When brokers' disks are full at their growth, and the cluster as it would be in so many days."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
+from shunter.core.keeper.growth import DAY_MS, UNKNOWN, DiskGrowth
+from shunter.core.keeper.sighting import KIB, Sighting, held_bytes
+from shunter.core.planning.cluster import ClusterLoad, Floats
+from shunter.core.wording import told_bytes
+from shunter.model.partition import BrokerId
 from shunter.model.service import LookGist
 
-LEAST_SPAN_MS = 6 * 3_600_000
-"""Growth over a shorter time is noise: segments are deleted in lumps."""
-LEAST_LOOKS = 6
 FAR_DAYS = 3_650
-DAY_MS = 24 * 3_600_000
+NAMED = 3
+
+
+class Filling(NamedTuple):
+    """How a broker's disks fill: bytes in all, in use and still to come each day."""
+
+    total: int
+    used: int
+    held: float
+    """Of `used`: replicas, as the planner counts them."""
+    other_per_day: float
+    per_day: float
+    """With the growth of what is beside replicas."""
+    topics: tuple[str, ...]
+    """The topics whose replicas on this broker grow most, that one first."""
+
+    @property
+    def days(self) -> float:
+        """Until they are full; infinite where they do not grow."""
+        return max(0.0, self.total - self.used) / self.per_day if self.per_day > 0 else float("inf")
+
+    @property
+    def told(self) -> str:
+        """When they are full, and by what, as the end of a sentence."""
+        by = f" (most by {', '.join(self.topics)})" if self.topics else ""
+        return f"full in {self.days:.1f} days at their growth of {told_bytes(self.per_day)} a day{by}"
 
 
 class DiskRunway(NamedTuple):
     """Days until a broker's disks are full, and which one; `why`: why there is no such day."""
 
     days: float | None
-    broker: int | None
+    broker: BrokerId | None
     why: str
 
 
-def disk_runway(looks: Sequence[LookGist]) -> DiskRunway:
-    """Fit a line through each broker's bytes in use (least squares), and see which one is full first.
+def gist_of(sighting: Sighting, conditions: tuple[str, ...]) -> LookGist:
+    """What is kept of a look. A topic counts if the size of each of its partitions is known."""
+    taken = sighting.inventory
+    held: dict[BrokerId, int] = {}
+    sizes: dict[str, int] = {}
+    partly: set[str] = set()
+    for each, kib in zip(taken.partitions, sighting.load.sizes.tolist(), strict=True):
+        sizes[each.topic] = sizes.get(each.topic, 0) + round(kib * KIB)
+        if not each.sizes:
+            partly.add(each.topic)
+        for broker_id, size in each.sizes:
+            held[broker_id] = held.get(broker_id, 0) + size
+    disks = tuple(
+        (broker.id, broker.disk_total_bytes - broker.disk_usable_bytes, broker.disk_total_bytes)
+        for broker in taken.brokers
+        if broker.disk_total_bytes and broker.disk_usable_bytes is not None
+    )
+    return LookGist(
+        sighting.at_ms,
+        disks,
+        len(taken.partitions),
+        sum(len(each.isr) < len(each.replicas) for each in taken.partitions),
+        conditions,
+        tuple((topic, size) for topic, size in sizes.items() if topic not in partly),
+        tuple((broker_id, used - held.get(broker_id, 0)) for broker_id, used, _total in disks),
+    )
+
+
+def filling(sighting: Sighting) -> Mapping[BrokerId, Filling]:
+    """How the disks of each broker fill that tells their size; none where no growth is known. Pre: `sighting` is in order."""
+    growth = sighting.growth
+    if growth is None or growth.why or not sighting.load.brokers:
+        return {}
+    load = sighting.load
+    grows = _rates(load, growth) * load.sizes * KIB
+    held, found = held_bytes(sighting), dict[BrokerId, Filling]()
+    at_broker = {broker: at for at, broker in enumerate(load.brokers)}
+    for broker in sighting.inventory.brokers:
+        if not broker.disk_total_bytes or broker.disk_usable_bytes is None:
+            continue
+        rows = (load.replicas == at_broker[broker.id]).any(axis=1) if broker.id in at_broker else np.zeros(0, np.bool_)
+        by_topic = (
+            np.bincount(load.topic_of[rows], weights=grows[rows], minlength=len(load.topics)) if rows.any() else None
+        )
+        most = () if by_topic is None else tuple(np.argsort(-by_topic, kind="stable")[:NAMED].tolist())
+        other = growth.others.get(broker.id, 0.0)
+        found[broker.id] = Filling(
+            broker.disk_total_bytes,
+            broker.disk_total_bytes - broker.disk_usable_bytes,
+            held.get(broker.id, 0.0),
+            other,
+            other + (0.0 if by_topic is None else float(by_topic.sum())),
+            tuple(load.topics[at] for at in most if by_topic is not None and by_topic[at] > 0),
+        )
+    return found
+
+
+def _rates(load: ClusterLoad, growth: DiskGrowth) -> Floats:
+    """(P,) growth a day as a share of the size: that of the whole topic, for a partition's own is noisier."""
+    whole = np.bincount(load.topic_of, weights=load.sizes, minlength=len(load.topics)) * KIB
+    grows = np.array([growth.topics.get(topic, 0.0) for topic in load.topics], np.float64)
+    return np.divide(grows, whole, out=np.zeros_like(grows), where=whole > 0)[load.topic_of]
+
+
+def disk_runway(sighting: Sighting) -> DiskRunway:
+    """Which broker's disks are full first, and when."""
+    growth = UNKNOWN if sighting.growth is None else sighting.growth
+    if not any(broker.disk_total_bytes for broker in sighting.inventory.brokers):
+        return DiskRunway(None, None, "brokers do not tell the size of their disks (they do from Kafka 3.3 on)")
+    if growth.why:
+        return DiskRunway(None, None, growth.why)
+    days, broker = min(((each.days, broker) for broker, each in filling(sighting).items()), default=(float("inf"), -1))
+    return DiskRunway(days, broker, "") if days < FAR_DAYS else DiskRunway(None, None, "no disk grows")
+
+
+def load_ahead(sighting: Sighting, days: float, most: float) -> ClusterLoad:
+    """The planner's input for the sizes in so many days, with the room that replicas have by then as capacities.
+
+    A broker that is not full by then takes no more than leaves it, with what it would have taken by then, within `most`: a plan
+    must not fill one disk to save another. It gives nothing.
 
     Args:
-        looks: The oldest first. A broker counts with the looks that saw its disks at the size that they have now.
+        sighting: In order; its growth is known.
+        days: From now.
+        most: The share of its disks up to which a broker may receive replicas.
     """
-    if not looks:
-        return DiskRunway(None, None, "no look has been kept yet")
-    first: DiskRunway | None = None
-    short = False
-    for broker, used, total in looks[-1].disks:
-        points = [(look.at_ms, b) for look in looks for name, b, size in look.disks if (name, size) == (broker, total)]
-        if len(points) < LEAST_LOOKS or points[-1][0] - points[0][0] < LEAST_SPAN_MS:
-            short = True
-            continue
-        days = np.array([at for at, _ in points], np.float64) / DAY_MS
-        growth = float(np.polyfit(days - days[0], np.array([b for _, b in points], np.float64), 1)[0])
-        left = (total - used) / growth if growth > 0 else np.inf
-        if left < FAR_DAYS and (first is None or first.days is None or left < first.days):
-            first = DiskRunway(max(0.0, float(left)), broker, "")
-    if first is not None:
-        return first
-    if not looks[-1].disks:
-        return DiskRunway(None, None, "brokers do not tell the size of their disks (they do from Kafka 3.3 on)")
-    hours = LEAST_SPAN_MS // 3_600_000
-    why = f"looks of {hours} hours are needed, and there are not so many yet" if short else "no disk grows"
-    return DiskRunway(None, None, why)
+    assert sighting.growth is not None, "there is no condition without growth"
+    load = sighting.load
+    later = replace(sighting, load=replace(load, sizes=load.sizes * (1 + _rates(load, sighting.growth) * days)))
+    held, room = held_bytes(later), dict[BrokerId, float]()
+    for broker, each in filling(sighting).items():
+        beside = each.used - each.held
+        by_then = each.total - beside - each.other_per_day * days
+        room[broker] = by_then
+        if held.get(broker, 0.0) <= by_then:
+            room[broker] = max(min(by_then, most * each.total - beside), held.get(broker, 0.0))
+    capacity = [max(room.get(broker, np.inf), 1.0) / KIB for broker in load.brokers]
+    return replace(later.load, disk_capacity=np.array(capacity, np.float64))
+
+
+__all__ = ["DAY_MS", "DiskRunway", "Filling", "disk_runway", "filling", "gist_of", "load_ahead"]

@@ -9,12 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shunter.core.keeper.growth import DiskGrowth
+from shunter.core.keeper.log_dirs import LogDir, restacked
 from shunter.core.planning.cluster import ClusterLoad
-from shunter.core.planning.moves import Assigned, widened
-from shunter.model.check_up import CheckedJournal, CheckUp
+from shunter.core.planning.moves import widened
+from shunter.model.check_up import CheckedBroker, CheckedJournal, CheckUp
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
 from shunter.model.keeper import GuardRails
+from shunter.model.load_model import ModelTold
 from shunter.model.partition import BrokerId, TopicPartition
+from shunter.model.service import PlannedChange
 
 KIB = 1024
 NOTHING = ClusterLoad(
@@ -49,8 +53,15 @@ class Sighting:
     check_up: CheckUp
     journal: CheckedJournal
     load: ClusterLoad
-    """The same snapshot as the planner's input, sizes in KiB, without rates; dead brokers that hold replicas are in it."""
+    """The same snapshot as the planner's input, sizes in KiB; dead brokers that hold replicas are in it.
+
+    Rates, and what they cost processors, are in it where a load model is used.
+    """
     past: tuple[PastExecution, ...] | None = ()
+    growth: DiskGrowth | None = None
+    """By earlier looks; None: a single look knows none."""
+    model: ModelTold | None = None
+    """What there is to say of the load model whose rates are in `load`; None: the policy file names no lake."""
 
     @property
     def at_ms(self) -> int:
@@ -74,6 +85,7 @@ def in_order(sighting: Sighting) -> Sighting:
             brokers=tuple(sorted(taken.brokers, key=lambda broker: broker.id)),
             partitions=tuple(sorted(taken.partitions, key=lambda each: (each.topic, each.partition))),
             unanswered=tuple(sorted(taken.unanswered)),
+            disks=tuple(sorted(taken.disks, key=lambda each: each.broker)),
         ),
         check_up=replace(
             seen,
@@ -87,6 +99,8 @@ def in_order(sighting: Sighting) -> Sighting:
             numbers=load.numbers[rows],
             replicas=load.replicas[rows],
             sizes=load.sizes[rows],
+            bytes_in=None if load.bytes_in is None else load.bytes_in[rows],
+            bytes_out=None if load.bytes_out is None else load.bytes_out[rows],
             min_isr=None if load.min_isr is None else load.min_isr[rows],
         ),
         past=None if sighting.past is None else tuple(sorted(sighting.past, key=lambda each: each.began_at_ms)),
@@ -99,7 +113,15 @@ def frozen_topics(sighting: Sighting, rails: GuardRails) -> frozenset[str]:
     return frozenset(name for name in sighting.load.topics if any(fnmatchcase(name, each) for each in patterns))
 
 
-def after(sighting: Sighting, changes: Collection[Assigned]) -> Sighting:
+def held_bytes(sighting: Sighting) -> dict[BrokerId, float]:
+    """Bytes of replicas on each broker, as the planner counts them."""
+    load = sighting.load
+    held = np.zeros(len(load.brokers) + 1)  # The last is for ABSENT, which is -1.
+    np.add.at(held, load.replicas, np.broadcast_to(load.sizes[:, None], load.replicas.shape))
+    return {broker: float(held[at]) * KIB for at, broker in enumerate(load.brokers)}
+
+
+def after(sighting: Sighting, changes: Collection[PlannedChange]) -> Sighting:
     """The sighting as it would be once a plan is carried out: every replica of it in sync, the first live one leads.
 
     Pre: the sighting is in order, and no partition is being moved.
@@ -110,22 +132,31 @@ def after(sighting: Sighting, changes: Collection[Assigned]) -> Sighting:
     live = frozenset(broker.id for broker in sighting.inventory.brokers)
     partitions: list[InventoryPartition] = []
     moved: dict[BrokerId, float] = {}
+    sizes: dict[TopicPartition, int] = {}
     for at, partition in enumerate(sighting.inventory.partitions):
         change = by_partition.get(TopicPartition(partition.topic, partition.partition))
         if change is None:
             partitions.append(partition)
             continue
         size = float(sighting.load.sizes[at]) * KIB
+        sizes[TopicPartition(partition.topic, partition.partition)] = round(size)
         partitions.append(_changed(partition, change, live, round(size)))
         for broker in set(change.replicas) ^ set(change.original):
             moved[broker] = moved.get(broker, 0.0) + (size if broker in change.replicas else -size)
     brokers = tuple(_refilled(broker, moved) for broker in sighting.inventory.brokers)
-    inventory = sighting.inventory._replace(partitions=tuple(partitions), brokers=brokers)
-    return replace(sighting, inventory=inventory, load=_reassigned(sighting.load, by_partition))
+    disks, grown = restacked(sighting.inventory.disks, by_partition, sizes)
+    inventory = sighting.inventory._replace(partitions=tuple(partitions), brokers=brokers, disks=disks)
+    checked = tuple(_restocked(broker, grown) for broker in sighting.check_up.brokers)
+    return replace(
+        sighting,
+        inventory=inventory,
+        check_up=replace(sighting.check_up, brokers=checked),
+        load=_reassigned(sighting.load, by_partition),
+    )
 
 
 def _changed(
-    partition: InventoryPartition, change: Assigned, live: Collection[BrokerId], size: int
+    partition: InventoryPartition, change: PlannedChange, live: Collection[BrokerId], size: int
 ) -> InventoryPartition:
     told = dict(partition.sizes)
     lost = tuple(broker for broker in partition.offline if broker in change.replicas)
@@ -145,7 +176,16 @@ def _refilled(broker: InventoryBroker, moved: Mapping[BrokerId, float]) -> Inven
     return broker._replace(disk_usable_bytes=broker.disk_usable_bytes - round(moved.get(broker.id, 0.0)))
 
 
-def _reassigned(load: ClusterLoad, changes: Mapping[TopicPartition, Assigned]) -> ClusterLoad:
+def _restocked(broker: CheckedBroker, grown: Mapping[LogDir, int]) -> CheckedBroker:
+    """The room on each log dir of a broker with several."""
+    log_dirs = tuple(
+        each if each.usable < 0 else replace(each, usable=each.usable - grown.get((broker.broker, each.path), 0))
+        for each in broker.log_dirs
+    )
+    return replace(broker, log_dirs=log_dirs)
+
+
+def _reassigned(load: ClusterLoad, changes: Mapping[TopicPartition, PlannedChange]) -> ClusterLoad:
     index = {broker: at for at, broker in enumerate(load.brokers)}
     replicas = widened(load.replicas, max(len(change.replicas) for change in changes.values())).copy()
     for at, (topic, number) in enumerate(zip(load.topic_of.tolist(), load.numbers.tolist(), strict=True)):

@@ -1,4 +1,4 @@
-"""A condition that holds: of what, with which figures, and what a plan has to know of it."""
+"""A condition that holds: where, with which figures, and what a plan that mends it has to know."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shunter.model.partition import BrokerId
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """A condition that holds. `mark`: as long as it stays the same, nothing has changed there."""
+    """A condition that holds. `mark`: while it stays the same, the condition counts as the same one from look to look."""
 
     subject: Subject
     text: str

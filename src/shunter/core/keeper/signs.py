@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from shunter.core.keeper.requests import BANDS, balance_request, kept_out
+from shunter.core.keeper.log_dirs import outside, uneven
+from shunter.core.keeper.requests import BANDS, balance_request, kept_out, takes_over
+from shunter.core.keeper.runway import filling
 from shunter.core.keeper.sighting import Sighting, frozen_topics
 from shunter.core.keeper.sign import Sign
-from shunter.core.planning.aims import targets
-from shunter.core.planning.cluster import Resource, broker_loads
+from shunter.core.planning.aims import Targets, targets
+from shunter.core.planning.cluster import Floats, Resource, broker_loads
+from shunter.core.wording import counted
 from shunter.model.inventory import InventoryPartition, OfflineReplica, TopicWish
-from shunter.model.keeper import Condition, KeeperPolicy, Mode, Subject
+from shunter.model.keeper import DEFAULTS, Condition, KeeperPolicy, Mode, Subject
 from shunter.model.partition import BrokerId, TopicPartition
 
 NAMED = 3
-"""So many partitions of a kind are named, the others counted."""
+"""How many partitions a sentence names; the others are counted."""
 _ROUNDING = 1e-6
+RATES = (Resource.BYTES_IN, Resource.BYTES_OUT, Resource.PROCESSORS)
+Goals = Callable[[float], Targets]
+"""Targets by their band."""
 
 
 def signs(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject]) -> tuple[Sign, ...]:
@@ -26,12 +33,12 @@ def signs(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject]
     Args:
         sighting: What was seen, in order.
         policy: What is watched.
-        holding: What held at the look before: it holds on until it is within the narrower bound.
+        holding: Conditions that held at the look before: these go on until the figure is within the narrower bound.
 
     Returns:
         Signs of every condition that is not off, by condition, then subject.
     """
-    found = [*_log_dirs(sighting, policy, holding), *_left_over(sighting)]
+    found = [*_log_dirs(sighting, policy, holding), *_left_over(sighting), *_model_unused(sighting)]
     if sighting.load.brokers:
         found += _of_replicas(sighting, policy, holding)
     places = {condition: at for at, condition in enumerate(Condition)}
@@ -40,15 +47,27 @@ def signs(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject]
 
 
 def _of_replicas(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject]) -> list[Sign]:
-    return [
+    found = [
         *_dead(sighting, policy),
         *_intents(sighting, policy),
+        *_replaced(sighting, policy),
         *_disks(sighting, policy, holding),
-        *_racks(sighting, policy),
+        *_filling_disks(sighting, policy, holding),
+        *_uneven_log_dirs(sighting, policy, holding),
         *_empty(sighting, policy),
-        *_bands(sighting, policy, holding),
         *_partitions(sighting, policy, holding),
     ]
+    if len(kept_out(sighting, policy)) < len(sighting.load.brokers):
+        # What is worked out for a band serves every condition that has it.
+        goals = functools.cache(
+            lambda band: targets(sighting.load, balance_request(sighting, policy, band, tuple(BANDS.values())))
+        )
+        found += [
+            *_racks(sighting, goals),
+            *_added(sighting, policy, holding, goals),
+            *_bands(sighting, policy, holding, goals),
+        ]
+    return found
 
 
 def _dead(sighting: Sighting, policy: KeeperPolicy) -> Iterator[Sign]:
@@ -56,11 +75,14 @@ def _dead(sighting: Sighting, policy: KeeperPolicy) -> Iterator[Sign]:
         held = [each for each in sighting.inventory.partitions if broker in each.replicas]
         if not held:
             continue
-        frozen = broker in policy.rails.frozen_brokers
-        replicas = () if frozen else tuple(OfflineReplica(each.topic, each.partition, broker) for each in held)
-        text = f"broker {broker} is dead and holds {count(len(held), 'replica')}"
-        subject = Subject(Condition.BROKER_DEAD, f"broker {broker}")
-        yield Sign(subject, text + (", which stay there: it is frozen" if frozen else ""), (broker,), replicas)
+        rest = ", which stay there: it is frozen" if broker in policy.rails.frozen_brokers else ""
+        # Where a replacement is up, and may be planned, the dead broker's replicas are its.
+        new = takes_over(sighting, policy, broker) if policy.proposes(Condition.REPLACE) else None
+        if new is not None and not rest:
+            rest = f", which go to broker {new}"
+        replicas = () if rest else tuple(OfflineReplica(each.topic, each.partition, broker) for each in held)
+        text = f"broker {broker} is dead and holds {counted(len(held), 'replica')}{rest}"
+        yield Sign(Subject(Condition.BROKER_DEAD, f"broker {broker}"), text, (broker,), replicas)
 
 
 def _log_dirs(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject]) -> Iterator[Sign]:
@@ -72,7 +94,7 @@ def _log_dirs(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subj
     for live in sighting.inventory.brokers:
         lost = tuple(offline.get(live.id, ()))
         if lost and live.id not in policy.rails.frozen_brokers:
-            text = f"{count(len(lost), 'replica')} of broker {live.id}, which is up, are on failed log dirs"
+            text = f"{counted(len(lost), 'replica')} of broker {live.id}, which is up, are on failed log dirs"
             yield Sign(Subject(Condition.LOG_DIR_FAILED, f"broker {live.id}"), text, (live.id,), lost)
     for broker in sighting.check_up.brokers:
         for log_dir in broker.log_dirs:
@@ -80,11 +102,26 @@ def _log_dirs(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subj
             used = 1 - log_dir.usable / log_dir.total if log_dir.total > 0 and not log_dir.error else 0.0
             if _beyond(used, subject, policy, holding):
                 text = f"log dir {log_dir.path} of broker {broker.broker} is {used:.1%} full"
-                yield Sign(subject, f"{text}; `shunter plan --scope disks` balances log dirs", (broker.broker,))
+                yield Sign(subject, text, (broker.broker,))
+
+
+def _uneven_log_dirs(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject]) -> Iterator[Sign]:
+    """Brokers whose log dirs are filled unevenly, judged as the planner itself judges them."""
+    watch = policy.watches[Condition.LOG_DIR_BAND]
+    if watch.mode is Mode.OFF:
+        return
+    fixed = frozen_topics(sighting, policy.rails)
+    for broker, least, most in uneven(sighting.inventory.disks, kept_out(sighting, policy), fixed):
+        subject = Subject(Condition.LOG_DIR_BAND, f"broker {broker}")
+        band = watch.end if subject in holding else watch.begin
+        if outside(least, most, band):
+            told = f"filled {least:.2f} to {most:.2f} times as much as their mean"
+            text = f"log dirs of broker {broker} are {told}, outside {1 - band:.2f} to {1 + band:.2f}"
+            yield Sign(subject, text, (broker,))
 
 
 def _beyond(value: float, subject: Subject, policy: KeeperPolicy, holding: Collection[Subject]) -> bool:
-    """Whether a figure is beyond the bound that counts: the narrower one for what held already."""
+    """Whether a figure is beyond its bound: the narrower one (`end`) for a condition that held already, else `begin`."""
     watch = policy.watches[subject.condition]
     return value > (watch.end if subject in holding else watch.begin) + _ROUNDING
 
@@ -94,14 +131,14 @@ def _intents(sighting: Sighting, policy: KeeperPolicy) -> Iterator[Sign]:
     fixed = frozen_topics(sighting, policy.rails)
     loose = [each for each in sighting.inventory.partitions if each.topic not in fixed]
     for broker in sorted({*intents.drain} - {*frozen}):
-        held = sum(broker in each.replicas for each in loose)
-        if held:
-            text = f"broker {broker} is to be drained and holds {count(held, 'replica')}"
-            yield Sign(Subject(Condition.DRAIN, f"broker {broker}"), text, (broker,))
+        held, stay = _held(sighting, broker, fixed)
+        if held or stay:
+            text = f"broker {broker} is to be drained and holds {counted(held + stay, 'replica')}{_told_frozen(stay)}"
+            yield Sign(Subject(Condition.DRAIN, f"broker {broker}"), text, (broker,) if held else ())
     for broker in sorted({*intents.demote} - {*frozen} - {*sighting.dead}):
         led = sum(each.replicas[0] == broker for each in loose)
         if led:
-            text = f"broker {broker} is to lead nothing and is the preferred leader of {count(led, 'partition')}"
+            text = f"broker {broker} is to lead nothing and is the preferred leader of {counted(led, 'partition')}"
             yield Sign(Subject(Condition.DEMOTE, f"broker {broker}"), text, (broker,))
     factors: dict[str, set[int]] = {}
     for each in loose:
@@ -113,6 +150,66 @@ def _intents(sighting: Sighting, policy: KeeperPolicy) -> Iterator[Sign]:
             text = f"topic {topic} has {told} replicas a partition and shall have {wanted}"
             wish = TopicWish(topic, replication=wanted)
             yield Sign(Subject(Condition.REPLICATION, f"topic {topic}"), text, wishes=(wish,))
+
+
+def _held(sighting: Sighting, broker: BrokerId, fixed: Collection[str]) -> tuple[int, int]:
+    """How many replicas a broker holds that may go, and how many of frozen topics."""
+    topics = [each.topic for each in sighting.inventory.partitions if broker in each.replicas]
+    stay = sum(topic in fixed for topic in topics)
+    return len(topics) - stay, stay
+
+
+def _told_frozen(stay: int) -> str:
+    return f"; of frozen topics, which stay there until these are unfrozen: {stay:,}" if stay else ""
+
+
+def _replaced(sighting: Sighting, policy: KeeperPolicy) -> Iterator[Sign]:
+    fixed = frozen_topics(sighting, policy.rails)
+    for broker, new in sorted(policy.intents.replace.items()):
+        held, stay = _held(sighting, broker, fixed)
+        if not held + stay or broker in policy.rails.frozen_brokers:
+            continue
+        up = takes_over(sighting, policy, broker) is not None
+        text = f"broker {broker} is to be replaced by broker {new} and holds {counted(held + stay, 'replica')}"
+        text += _told_frozen(stay)
+        text += "" if up else f"; broker {new} is not up, or not well"
+        yield Sign(Subject(Condition.REPLACE, f"broker {broker}"), text, (broker,) if up and held else ())
+
+
+def _added(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject], goals: Goals) -> Iterator[Sign]:
+    """Brokers that are to get their share, and have less by the planner's own bands for bytes or replicas."""
+    out = kept_out(sighting, policy)
+    live = {broker.id for broker in sighting.inventory.brokers}
+    for broker in sorted(policy.intents.add):
+        subject = Subject(Condition.ADD, f"broker {broker}")
+        if broker not in live:
+            yield Sign(subject, f"broker {broker} is to get its share and is not up")
+        elif broker not in out and broker in sighting.load.brokers:
+            lacking = [
+                f"{load:.2f} of the mean in {BANDS[condition].label}, at least {low:.2f} wanted"
+                for condition in (Condition.DISK_BAND, Condition.REPLICAS_BAND)
+                for load, low in [_below(sighting, broker, condition, policy, goals, begun=subject not in holding)]
+                if load < low - _ROUNDING
+            ]
+            if lacking:
+                yield Sign(subject, f"broker {broker} is to get its share and has {' and '.join(lacking)}", (broker,))
+
+
+def _below(
+    sighting: Sighting, broker: BrokerId, condition: Condition, policy: KeeperPolicy, goals: Goals, *, begun: bool
+) -> tuple[float, float]:
+    """What a broker carries, and the least that it should, whatever that condition itself may do."""
+    watch = policy.watches[condition]
+    goal = goals(watch.begin if begun else watch.end)
+    column = goal.column(BANDS[condition])
+    assert column is not None, "sizes and counts are always known"
+    at = sighting.load.brokers.index(broker)
+    return float(_carried(sighting, goal)[at, column]), float(goal.low[at, column])
+
+
+def _carried(sighting: Sighting, goal: Targets) -> Floats:
+    """(B, K) what each broker carries, in shares of the mean."""
+    return broker_loads(sighting.load.replicas, len(sighting.load.brokers), goal.every, goal.leading)
 
 
 def _asks(policy: KeeperPolicy, topic: str, factors: Collection[int]) -> bool:
@@ -130,79 +227,96 @@ def _disks(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject
             yield Sign(subject, f"the disks of broker {broker.id} are {used:.1%} full", (broker.id,))
 
 
-def _racks(sighting: Sighting, policy: KeeperPolicy) -> Iterator[Sign]:
-    if not _anybody_left(sighting, policy):
-        return
-    goal = targets(sighting.load, balance_request(sighting, policy, 0.1, (Resource.REPLICAS,)))
+def _filling_disks(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject]) -> Iterator[Sign]:
+    watch = policy.watches[Condition.DISK_RUNWAY]
+    for broker, found in sorted(filling(sighting).items()):
+        subject = Subject(Condition.DISK_RUNWAY, f"broker {broker}")
+        if (
+            found.days < (watch.end if subject in holding else watch.begin)
+            and broker not in policy.rails.frozen_brokers
+        ):
+            yield Sign(subject, f"the disks of broker {broker} are {found.told}", (broker,))
+
+
+def _racks(sighting: Sighting, goals: Goals) -> Iterator[Sign]:
+    goal = goals(DEFAULTS[Condition.REPLICAS_BAND].end)  # Racks have no band: any will do.
     uneven = np.flatnonzero(goal.rules.uneven(sighting.load.replicas) & goal.movable).tolist()
     if uneven:
         names = named([sighting.load.partition_name(at) for at in uneven])
-        text = f"{count(len(uneven), 'partition')} with replicas that share racks without need ({names})"
+        text = f"{counted(len(uneven), 'partition')} with replicas that share racks without need ({names})"
         yield Sign(Subject(Condition.RACKS), text)
-
-
-def _anybody_left(sighting: Sighting, policy: KeeperPolicy) -> bool:
-    return len(kept_out(sighting, policy)) < len(sighting.load.brokers)
 
 
 def _empty(sighting: Sighting, policy: KeeperPolicy) -> Iterator[Sign]:
     busy = {broker for each in sighting.inventory.partitions for broker in each.replicas}
     out = kept_out(sighting, policy)
     for broker in sighting.inventory.brokers:
-        if broker.id not in busy and broker.id not in out:
+        if broker.id not in busy and broker.id not in out and broker.id not in policy.intents.add:
             text = f"broker {broker.id} is up and holds no replica"
             yield Sign(Subject(Condition.BROKER_EMPTY, f"broker {broker.id}"), text, (broker.id,))
 
 
-def _bands(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject]) -> Iterator[Sign]:
+def _bands(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject], goals: Goals) -> Iterator[Sign]:
     """Brokers outside the band, judged as the planner itself judges them."""
-    if not _anybody_left(sighting, policy):
-        return
     for condition, resource in BANDS.items():
         watch = policy.watches[condition]
         if watch.mode is Mode.OFF:
             continue
-        begun, ended = (
-            targets(sighting.load, balance_request(sighting, policy, band, (resource,)))
-            for band in (watch.begin, watch.end)
-        )
+        begun, ended = goals(watch.begin), goals(watch.end)
         column = begun.column(resource)
-        assert column is not None, "sizes and counts are always known"
-        loads = broker_loads(sighting.load.replicas, len(sighting.load.brokers), begun.every, begun.leading)[:, column]
+        if column is None:
+            continue  # Rates are known by a load model alone.
+        by_model = _told_model(sighting) if resource in RATES else ""
+        loads = _carried(sighting, begun)[:, column]
         for at, broker in enumerate(sighting.load.brokers):
             subject = Subject(condition, f"broker {broker}")
             goal = ended if subject in holding else begun
             low, high = goal.low[at, column], goal.high[at, column]
             if goal.members[at] and not low - _ROUNDING <= loads[at] <= high + _ROUNDING:
                 band = f"outside {low:.2f} to {high:.2f}"
-                text = f"broker {broker} carries {loads[at]:.2f} of the mean in {resource.label}, {band}"
+                text = f"broker {broker} carries {loads[at]:.2f} of the mean in {resource.label}, {band}{by_model}"
                 yield Sign(subject, text, (broker,))
+
+
+def _told_model(sighting: Sighting) -> str:
+    """How old the rates are that something is judged by."""
+    if sighting.model is None or sighting.model.until_ms is None:
+        return ""
+    return f" (by rates up to {(sighting.at_ms - sighting.model.until_ms) / 3_600_000:.1f} hours ago)"
+
+
+def _model_unused(sighting: Sighting) -> Iterator[Sign]:
+    if sighting.model is not None and sighting.model.unused:
+        text = f"the load model of the lake is not used: {sighting.model.unused}"
+        yield Sign(Subject(Condition.MODEL_UNUSED), text)
 
 
 def _partitions(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject]) -> Iterator[Sign]:
     below = under_min_isr(sighting)
     if below:
-        text = f"{count(len(below), 'partition')} with fewer replicas in sync than min.insync.replicas ({named(below)})"
+        text = (
+            f"{counted(len(below), 'partition')} with fewer replicas in sync than min.insync.replicas ({named(below)})"
+        )
         yield Sign(Subject(Condition.UNDER_MIN_ISR), text)
-    late = [_tp(each) for each in sighting.inventory.partitions if len(each.isr) < len(_settled(sighting, each))]
+    lacking = [each for each in sighting.inventory.partitions if len(each.isr) < len(each.replicas)]
+    late = [_tp(each) for each in lacking if len(each.isr) < len(_settled(sighting, each))]
     if late:
-        text = f"{count(len(late), 'partition')} with replicas out of sync ({named(late)})"
+        text = f"{counted(len(late), 'partition')} with replicas out of sync ({named(late)})"
         yield Sign(Subject(Condition.UNDER_REPLICATED), text)
     led = [each for each in sighting.inventory.partitions if each.leader >= 0]
     away = [_tp(each) for each in led if each.leader != each.replicas[0] and each.replicas[0] in each.isr]
     subject = Subject(Condition.LEADERS_AWAY)
     if away and _beyond(len(away) / len(led), subject, policy, holding):
-        told = f"{count(len(away), 'partition')} of {len(led):,} not led by the first of their replicas ({named(away)})"
+        told = (
+            f"{counted(len(away), 'partition')} of {len(led):,} not led by the first of their replicas ({named(away)})"
+        )
         yield Sign(subject, f"{told}; auto.leader.rebalance.enable or kafka-leader-election.sh elects it")
 
 
 def under_min_isr(sighting: Sighting) -> list[TopicPartition]:
     """Partitions that refuse acks=all, ascending. One that can't have as many replicas is no matter of its ISR."""
-    return [
-        _tp(each)
-        for each in sighting.inventory.partitions
-        if len(each.isr) < min(each.min_insync, len(_settled(sighting, each)))
-    ]
+    below = [each for each in sighting.inventory.partitions if len(each.isr) < min(each.min_insync, len(each.replicas))]
+    return [_tp(each) for each in below if len(each.isr) < len(_settled(sighting, each))]
 
 
 def _settled(sighting: Sighting, partition: InventoryPartition) -> Sequence[BrokerId]:
@@ -216,11 +330,9 @@ def _left_over(sighting: Sighting) -> Iterator[Sign]:
     seen = sighting.check_up
     if seen.throttles and not seen.ongoing:
         told = named(f"{key.kind} {key.name} {key.setting} = {value}" for key, value in seen.throttles)
-        text = (
-            f"{count(len(seen.throttles), 'throttle')} that no execution restores, and nothing is being moved ({told})"
-        )
+        text = f"{counted(len(seen.throttles), 'throttle')} that no execution restores, and nothing is being moved ({told})"
         yield Sign(Subject(Condition.THROTTLES_LEFT), f"{text}; `shunter throttles clear` takes them away")
-    partitions = {_tp(each): each for each in sighting.inventory.partitions}
+    partitions = {_tp(each): each for each in sighting.inventory.partitions} if seen.ongoing else {}
     for tp, move in sorted(seen.ongoing.items()):
         if tp in sighting.journal.open_moves or tp not in partitions:
             continue
@@ -235,11 +347,6 @@ def _tp(partition: InventoryPartition) -> TopicPartition:
     return TopicPartition(partition.topic, partition.partition)
 
 
-def count(number: int, noun: str) -> str:
-    """A number with its noun."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def named(names: Iterable[object]) -> str:
     """The first few names, and how many more there are."""
     listed = [str(name) for name in names]
@@ -247,4 +354,4 @@ def named(names: Iterable[object]) -> str:
     return ", ".join(listed[:NAMED]) + more
 
 
-__all__ = ["count", "named", "signs", "under_min_isr"]
+__all__ = ["named", "signs", "under_min_isr"]

@@ -7,16 +7,16 @@ from dataclasses import replace
 from shunter.core.keeper.docket import keep, review
 from shunter.core.keeper.guards import held_back
 from shunter.core.keeper.judgement import judge
-from shunter.core.keeper.proposals import Proposal, planned_for, sizes_of
-from shunter.core.keeper.requests import BANDS, balance_request
+from shunter.core.keeper.proposals import Proposal, copied, planned_for
+from shunter.core.keeper.requests import BANDS, balance_request, log_dirs_request
+from shunter.core.keeper.rules import split_rules
 from shunter.core.keeper.sighting import Sighting, in_order
 from shunter.core.planning.request import PlanRequest, Scope
 from shunter.model.inventory import TopicWish
 from shunter.model.keeper import KeeperPolicy, Memory, Mode
-from shunter.model.partition import TopicPartition
 from shunter.model.service import KeptProposal, OrderRefused, Refusal
 
-WISHES = ("rebalance", "leaders", "fix-racks", "fill", "drain", "demote", "replace", "topics")
+WISHES = ("rebalance", "leaders", "fix-racks", "fill", "drain", "demote", "replace", "topics", "disks")
 """Scopes that a person may ask for."""
 _WITH_BROKERS = ("fill", "drain", "demote")
 
@@ -27,7 +27,8 @@ def wished(
     """Plan what a person asks for.
 
     Args:
-        about: The scope; then brokers (fill, drain, demote), pairs OLD=NEW (replace), or topics (topics).
+        about: The scope; then brokers (fill, drain, demote; disks: none means all), pairs OLD=NEW (replace), or topics (topics); among them rules,
+            as `band=5` (`rules.RULES`).
         replicas: How many each of the topics shall have.
         sighting: The last look.
         policy: With all intents.
@@ -38,24 +39,29 @@ def wished(
         OrderRefused: there is no such scope, something that it is about is not there, or nothing would change.
     """
     seen = in_order(sighting)
-    changes, undone = planned_for(_request(about, replicas, seen, policy), seen, policy)
-    scope = Scope(about[0])
+    items, rules = split_rules(about)
+    policy = rules.narrowed(policy)
+    for broker in rules.brokers:
+        _broker(str(broker), seen)
+    planned = planned_for(rules.applied(_request(items, replicas, seen, policy)), seen, policy)
+    changes, undone = planned.changes, planned.undone
+    scope = Scope(items[0])
     if not changes:
         told = "; ".join(undone) or "everything is as it is asked for"
         raise OrderRefused(Refusal.NOT_ALLOWED, f"{' '.join(about)}: there is nothing to move: {told}")
-    sizes = sizes_of(seen)
-    copies = [(each, len(set(each.replicas) - set(each.original))) for each in changes]
+    moves, size = copied(changes, seen)
     proposal = Proposal(
         scope=scope,
         mode=Mode.PROPOSE,
         conditions=(),
         reasons=(f"{who} asked for: {' '.join(about)}",),
         changes=changes,
-        moves=sum(new for _, new in copies),
-        bytes=round(sum(new * sizes[TopicPartition(each.topic, each.partition)] for each, new in copies)),
+        moves=moves,
+        bytes=size,
         leader_changes=sum(each.replicas[0] != each.original[0] for each in changes),
         undone=undone,
         held_back=held_back(seen, scope, policy),
+        least_bytes=planned.least_bytes,
     )
     made = keep(proposal, seen, cluster)
     stand = review(made, seen, judge(seen, policy, Memory(seen.inventory.cluster_id, seen.at_ms)), policy)
@@ -68,6 +74,9 @@ def _request(about: tuple[str, ...], replicas: int | None, seen: Sighting, polic
     scope, items = about[0] if about else "", about[1:]
     if scope not in WISHES:
         raise OrderRefused(Refusal.INVALID, f"{scope!r} is no scope: one of {', '.join(WISHES)} is wanted")
+    if scope == "disks":
+        brokers = tuple(_broker(each, seen) for each in items)
+        return log_dirs_request(seen, policy, brokers or tuple(each.broker for each in seen.inventory.disks))
     band = min(policy.watches[each].end for each in BANDS)
     request = replace(balance_request(seen, policy, band, tuple(BANDS.values())), scope=Scope(scope))
     if scope in _WITH_BROKERS:

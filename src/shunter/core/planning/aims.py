@@ -1,4 +1,4 @@
-"""Where every broker should be: its share of each resource, the band around it, the limits that are hard."""
+"""What every broker should carry: its share of each resource, the band around it, the limits that are hard."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from shunter.core.planning.cluster import (
     weights,
 )
 from shunter.core.planning.racks import RackRules
-from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
+from shunter.core.planning.request import EMPTYING, PlanRefused, PlanRequest, Scope
+from shunter.core.wording import counted
 
 _PRIORITY = 4.0
 """How much more one aim weighs than the next one."""
@@ -44,15 +45,15 @@ class Targets:
     low: Floats
     high: Floats
     hard: Floats
-    """Never exceeded by a move, also in between: what was there and what comes together."""
+    """No move may exceed it, not even on the way, when a disk holds what leaves and what has come at the same time."""
     weight: Floats
     """(K,) how much a violation counts; 0 for what is no aim."""
     members: Flags
-    """(B,) who takes part: not drained, not excluded."""
+    """(B,) brokers that take part: not drained, not excluded."""
     receivers: Flags
-    """(B,) who may receive replicas; a subset of `members`."""
+    """(B,) brokers that may receive replicas; a subset of `members`."""
     movable: Flags
-    """(P,) whose topic is not excluded."""
+    """(P,) partitions whose topic is not excluded."""
     group: Ints
     """(B,) brokers that can trade bytes freely: the rack, where every rack must hold its replica of nearly all."""
     rack_level: Floats
@@ -68,7 +69,7 @@ def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
     """Work out the targets of a request.
 
     Raises:
-        PlanRefused: A broker or topic that the cluster doesn't have, or nobody is left to carry anything.
+        PlanRefused: A broker or topic that the cluster doesn't have, or no broker is left to carry anything.
     """
     members, receivers = _who(cluster, request)
     resources = cluster.resources()
@@ -119,7 +120,9 @@ def _who(cluster: ClusterLoad, request: PlanRequest) -> tuple[Flags, Flags]:
     ):
         unknown = sorted(set(asked) - set(cluster.brokers))
         if unknown:
-            raise PlanRefused(f"{what}: the cluster has no broker {unknown[0]}; name some of its {len(known)} brokers")
+            raise PlanRefused(
+                f"{what}: the cluster has no broker {unknown[0]}; name some of its {counted(len(known), 'broker')}"
+            )
     unknown_topics = sorted(
         {*request.excluded_topics, *request.topics, *(wish.topic for wish in request.wishes)} - set(cluster.topics)
     )
@@ -216,7 +219,7 @@ def _limit_to_scope(
     high: Floats,
 ) -> None:
     """Take away the parts of the band that the scope doesn't ask for."""
-    if request.scope is Scope.EMPTY_DISKS:
+    if request.scope in EMPTYING:
         if request.disk_limit is None or request.disk_limit <= 0:
             raise PlanRefused(f"disk limit {request.disk_limit} is not a positive share of a disk; give one")
         disk = resources.index(Resource.DISK)

@@ -13,14 +13,14 @@ from shunter.core.planning.leaders import balance_leaders
 from shunter.core.planning.moves import BalancedPlan, Undone, difference, widened
 from shunter.core.planning.reached import what_is_left
 from shunter.core.planning.repair import crowded_topics, repair, spread_topics, take_back
-from shunter.core.planning.request import PlanRequest, Scope
+from shunter.core.planning.request import EMPTYING, PlanRequest, Scope
 from shunter.core.planning.scopes import apply_scope, check, check_brokers
 from shunter.core.planning.transport import balance_bulk, balance_counts
 
 _PASSES = 12
 """Planning its own result must change nothing: it is planned again until that is so."""
 _BALANCED = {Scope.REBALANCE, Scope.FILL}
-_MEASURED = _BALANCED | {Scope.LEADERS, Scope.EMPTY_DISKS}
+_MEASURED = _BALANCED | {Scope.LEADERS, *EMPTYING}
 _WORTH_A_PASS = 0.99
 """A pass counts if it leaves less than this part of the violations."""
 _LEAST_GAIN = 1e-9
@@ -102,7 +102,7 @@ def _one_pass(board: Board, request: PlanRequest) -> list[Undone]:
     undone = apply_scope(board, request)
     if request.scope is Scope.LEADERS:
         balance_leaders(board)
-    elif request.scope is Scope.EMPTY_DISKS:
+    elif request.scope in EMPTYING:
         repair(board, (Resource.DISK,))
     elif request.scope in _BALANCED and board.total_violation() > _LEAST_GAIN:
         balance_bulk(board)

@@ -62,8 +62,8 @@ class Budget:
 class Board:
     """Replicas under change. `loads`, `incoming` and `violation` always agree with `replicas`.
 
-    Invariants: no row repeats a broker; a move never raises `incoming` above `targets.hard`. `incoming` is the load
-    but for disks, where it is the load at its worst on the way: what came counts, what left still does.
+    Invariants: no row repeats a broker; a move never raises `incoming` above `targets.hard`. `incoming` equals `loads`,
+    except for disks: there it is the load at its worst on the way, with all that has come and all that is to leave.
     """
 
     def __init__(self, cluster: ClusterLoad, targets: Targets, replicas: Indexes, budget: Budget) -> None:

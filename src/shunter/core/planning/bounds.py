@@ -12,7 +12,7 @@ import numpy as np
 
 from shunter.core.planning.aims import Targets
 from shunter.core.planning.cluster import ABSENT, ClusterLoad, Floats, Indexes, Ints, Resource, broker_loads, distinct
-from shunter.core.planning.request import PlanRequest, Scope
+from shunter.core.planning.request import EMPTYING, PlanRequest, Scope
 
 _CLASSES = 24
 """Size classes of the linear programme."""
@@ -38,7 +38,7 @@ def byte_bound(cluster: ClusterLoad, request: PlanRequest, goal: Targets) -> Bou
     A broker above its count of replicas loses at least that many, and its smallest ones at best.
     """
     forced = _forced_bytes(cluster, request, goal)
-    if request.scope not in {Scope.REBALANCE, Scope.FILL, Scope.EMPTY_DISKS}:
+    if request.scope not in {Scope.REBALANCE, Scope.FILL, *EMPTYING}:
         return Bound(forced, f"what {request.scope.value} itself must copy")
     loads = _loads(cluster, goal)
     disk = goal.resources.index(Resource.DISK)

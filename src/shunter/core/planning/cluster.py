@@ -1,4 +1,4 @@
-"""One cluster as arrays: who is there, where the replicas are, what each of them weighs."""
+"""One cluster as arrays: its brokers, where the replicas are, what each of them weighs."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class ProcessorCosts(NamedTuple):
     """What a byte per second costs, in parts of an average broker's processors."""
 
     received: float
-    """Of what a replica receives, as leader or follower."""
+    """The cost of a byte that a replica receives, as leader or follower."""
     led: float
-    """On top, of what producers write to a leader."""
+    """The cost on top of that, for a leader, of a byte that a producer writes to it."""
     sent: float
-    """Of what consumers and followers fetch from a leader."""
+    """The cost of a byte that consumers and followers fetch from a leader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class ClusterLoad:
         return tuple(resource for resource in Resource if resource not in absent)
 
     def capacity(self, resource: Resource) -> Floats | None:
-        """(B,) what each broker can carry of a resource, None where nobody said."""
+        """(B,) what each broker can carry of a resource, None where that is not known."""
         by_resource = {
             Resource.DISK: self.disk_capacity,
             Resource.BYTES_IN: self.bytes_in_capacity,

@@ -5,13 +5,15 @@ No byte crosses the network: a broker copies a replica from one of its log dirs 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from shunter.core.planning.request import PlanRefused
 from shunter.model.inventory import BrokerDisks, Disk, DiskReplica
 from shunter.model.partition import BrokerId
+
+_CAPPED = "the cap on moves or bytes is used up"
 
 
 class DiskMove(NamedTuple):
@@ -34,6 +36,15 @@ class DisksPlan(NamedTuple):
         return sum(move.replica.size_bytes for move in self.moves)
 
 
+class DiskFill(NamedTuple):
+    """How a broker's log dirs are filled with replicas, in shares of their mean."""
+
+    least: float
+    most: float
+    mendable: bool
+    """The fullest has a replica that would lower that in the emptiest, if there is room for it."""
+
+
 @dataclass(slots=True)
 class _Shelf:
     """A log dir under change. `load` counts what will be there, `free` what may still come beside what is not gone yet."""
@@ -50,6 +61,30 @@ class _Shelf:
         return self.load / self.weight
 
 
+@dataclass(slots=True)
+class _Made:
+    """A plan under change, and what its caps still leave."""
+
+    moves_left: float
+    bytes_left: float
+    moves: list[DiskMove] = field(default_factory=list[DiskMove])
+    undone: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+
+    def allows(self, replica: DiskReplica) -> bool:
+        """Whether the caps leave room for one more copy."""
+        return self.moves_left >= 1 and replica.size_bytes <= self.bytes_left
+
+    def move(self, broker: BrokerId, replica: DiskReplica, here: _Shelf, there: _Shelf) -> None:
+        """Its old place is free when it is copied, which may be after all others: it is not counted on."""
+        here.replicas.remove(replica)
+        here.load -= replica.size_bytes
+        there.load += replica.size_bytes
+        there.free -= replica.size_bytes
+        self.moves_left -= 1
+        self.bytes_left -= replica.size_bytes
+        self.moves.append(DiskMove(broker, replica, there.disk.path))
+
+
 def plan_disks(
     brokers: Iterable[BrokerDisks],
     *,
@@ -57,6 +92,9 @@ def plan_disks(
     emptied: Sequence[tuple[BrokerId, str]] = (),
     band: float = 0.1,
     headroom: float = 0.2,
+    excluded_topics: Collection[str] = (),
+    max_moves: int | None = None,
+    max_bytes: int | None = None,
 ) -> DisksPlan:
     """Plan the log dirs of brokers. Deterministic; planning what came of it again changes nothing.
 
@@ -66,6 +104,9 @@ def plan_disks(
         emptied: Log dirs from which everything goes; then nothing is balanced.
         band: How far from their mean log dirs of a broker may be filled.
         headroom: The share of each log dir that stays free.
+        excluded_topics: Replicas of these stay where they are.
+        max_moves: So many replicas are copied at the most; None: no cap.
+        max_bytes: And so many bytes.
 
     Raises:
         PlanRefused: a broker or log dir that there is not.
@@ -74,27 +115,43 @@ def plan_disks(
     for broker in (*chosen, *(broker for broker, _path in emptied)):
         if broker not in known:
             raise PlanRefused(f"broker {broker} tells of no log dirs; known are {sorted(known)}")
-    moves: list[DiskMove] = []
-    undone: list[tuple[str, str]] = []
+    made = _Made(float("inf") if max_moves is None else max_moves, float("inf") if max_bytes is None else max_bytes)
     about = set(chosen) or ({broker for broker, _path in emptied} if emptied else set(known))
     for broker in sorted(about):
         paths = [path for owner, path in emptied if owner == broker]
-        shelves = _shelves(known[broker], headroom)
+        shelves = _shelves(known[broker], headroom, excluded_topics)
         unknown = sorted(set(paths) - {shelf.disk.path for shelf in shelves})
         if unknown:
             names = ", ".join(shelf.disk.path for shelf in shelves)
             raise PlanRefused(f"broker {broker} has no log dir {unknown[0]}; it has {names}")
         if len(shelves) == 1 or (paths and len(paths) == len(shelves)):
-            undone.append((f"broker {broker} stays as it is", "it has no other log dir"))
+            made.undone.append((f"broker {broker} stays as it is", "it has no other log dir"))
         elif paths:
-            _empty(broker, shelves, paths, moves, undone)
+            _empty(broker, shelves, paths, made)
         else:
-            _balance(broker, shelves, band, moves, undone)
-    return DisksPlan(tuple(moves), tuple(undone))
+            _balance(broker, shelves, band, made)
+    return DisksPlan(tuple(made.moves), tuple(made.undone))
 
 
-def _shelves(found: BrokerDisks, headroom: float) -> list[_Shelf]:
-    """Weighed by their sizes, where the broker tells of all of them; else alike."""
+def disk_fill(found: BrokerDisks, excluded_topics: Collection[str] = ()) -> DiskFill | None:
+    """How a broker's log dirs are filled, as `plan_disks` judges them; None: one log dir, or nothing in any."""
+    shelves = _shelves(found, 0.0, excluded_topics)
+    mean = sum(shelf.load for shelf in shelves) / sum(shelf.weight for shelf in shelves) if shelves else 0.0
+    if len(shelves) < 2 or mean <= 0:
+        return None
+    here, there = _ends(shelves)
+    mendable = any(_lowers(each, here, there) for each in here.replicas)
+    return DiskFill(there.fill / mean, here.fill / mean, mendable)
+
+
+def _ends(shelves: list[_Shelf]) -> tuple[_Shelf, _Shelf]:
+    """The fullest and the emptiest one."""
+    fullest = max(shelves, key=lambda shelf: (shelf.fill, shelf.disk.path))
+    return fullest, min(shelves, key=lambda shelf: (shelf.fill, shelf.disk.path))
+
+
+def _shelves(found: BrokerDisks, headroom: float, excluded_topics: Collection[str]) -> list[_Shelf]:
+    """Weighed by their sizes, where the broker tells of all of them; else alike. What may not move is load alone."""
     sized = all(disk.total_bytes for disk in found.disks)
     shelves = [
         _Shelf(
@@ -110,56 +167,45 @@ def _shelves(found: BrokerDisks, headroom: float) -> list[_Shelf]:
     by_path = {shelf.disk.path: shelf for shelf in shelves}
     for replica in sorted(found.replicas, key=lambda each: (-each.size_bytes, each.topic, each.partition)):
         if replica.log_dir in by_path:
-            by_path[replica.log_dir].replicas.append(replica)
             by_path[replica.log_dir].load += replica.size_bytes
+            if replica.topic not in excluded_topics:
+                by_path[replica.log_dir].replicas.append(replica)
     return shelves
 
 
-def _move(broker: BrokerId, replica: DiskReplica, here: _Shelf, there: _Shelf) -> DiskMove:
-    """Its old place is free when it is copied, which may be after all others: it is not counted on."""
-    here.replicas.remove(replica)
-    here.load -= replica.size_bytes
-    there.load += replica.size_bytes
-    there.free -= replica.size_bytes
-    return DiskMove(broker, replica, there.disk.path)
-
-
-def _empty(
-    broker: BrokerId, shelves: list[_Shelf], paths: list[str], moves: list[DiskMove], undone: list[tuple[str, str]]
-) -> None:
+def _empty(broker: BrokerId, shelves: list[_Shelf], paths: list[str], made: _Made) -> None:
     """The greatest replicas first, each to where it fits and fills least."""
     others = [shelf for shelf in shelves if shelf.disk.path not in paths]
     for here in (shelf for shelf in shelves if shelf.disk.path in paths):
         for replica in list(here.replicas):
             fitting = [shelf for shelf in others if shelf.free >= replica.size_bytes]
-            if not fitting:
+            if not fitting or not made.allows(replica):
                 what = f"{replica.topic}-{replica.partition} stays in {here.disk.path} of broker {broker}"
-                undone.append((what, "no other log dir has room for it with headroom"))
+                made.undone.append((what, _CAPPED if fitting else "no other log dir has room for it with headroom"))
                 continue
             there = min(fitting, key=lambda shelf: ((shelf.load + replica.size_bytes) / shelf.weight, shelf.disk.path))
-            moves.append(_move(broker, replica, here, there))
+            made.move(broker, replica, here, there)
 
 
-def _balance(
-    broker: BrokerId, shelves: list[_Shelf], band: float, moves: list[DiskMove], undone: list[tuple[str, str]]
-) -> None:
+def _balance(broker: BrokerId, shelves: list[_Shelf], band: float, made: _Made) -> None:
     """From the fullest to the emptiest goes the replica that brings the two nearest to each other."""
     mean = sum(shelf.load for shelf in shelves) / sum(shelf.weight for shelf in shelves)
     while mean > 0:
-        here = max(shelves, key=lambda shelf: (shelf.fill, shelf.disk.path))
-        there = min(shelves, key=lambda shelf: (shelf.fill, shelf.disk.path))
+        here, there = _ends(shelves)
         if here.fill <= mean * (1 + band) and there.fill >= mean * (1 - band):
             return
         ideal = (here.load * there.weight - there.load * here.weight) / (here.weight + there.weight)
-        replicas = [each for each in here.replicas if _lowers(each, here, there)]
+        fitting = [each for each in here.replicas if _lowers(each, here, there) and each.size_bytes <= there.free]
+        replicas = [each for each in fitting if made.allows(each)]
         if not replicas:
             what = f"{here.disk.path} of broker {broker} is filled {here.fill / mean:.2f} times as much as its log dirs are"
-            undone.append((what, "no replica in it lowers that, or fits into the emptiest one with headroom"))
+            why = "no replica in it lowers that, or fits into the emptiest one with headroom"
+            made.undone.append((what, _CAPPED if fitting else why))
             return
         nearest = min(replicas, key=lambda each: abs(each.size_bytes - ideal))
-        moves.append(_move(broker, nearest, here, there))
+        made.move(broker, nearest, here, there)
 
 
 def _lowers(replica: DiskReplica, here: _Shelf, there: _Shelf) -> bool:
-    after = (there.load + replica.size_bytes) / there.weight
-    return 0 < replica.size_bytes <= there.free and after < here.fill
+    """Whether the fullest would be less full with a replica elsewhere, and the emptiest not as full as that one is."""
+    return replica.size_bytes > 0 and (there.load + replica.size_bytes) / there.weight < here.fill

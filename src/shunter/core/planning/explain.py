@@ -56,7 +56,7 @@ class Summary(NamedTuple):
     bound_percent: float | None
     bound_rests_on: str
     joint_percent: float | None
-    """The linear programme's bound; infinite where no plan reaches all bands together, None where nobody asked."""
+    """The linear programme's bound; infinite where no plan reaches all bands together, None where it was not asked for."""
     reasons: tuple[tuple[str, int], ...]
     undone: tuple[tuple[str, str], ...]
 
@@ -77,7 +77,7 @@ _REASONS = {
 
 
 def summarise(plan: BalancedPlan, bound: Bound | None, joint: Bound | None = None) -> Summary:
-    """Sum a plan up; `bound` and `joint` are the least that any plan must copy, None where nobody asked for them."""
+    """Sum a plan up; `bound` and `joint` are the least that any plan must copy, None where they were not asked for."""
     total = max(plan.total_bytes, 1e-300)
     resources: list[ResourceChange] = []
     members = plan.targets.members

@@ -24,6 +24,8 @@ _POWERS = 0.1, 10.0
 _CLEARLY_BETTER = 0.8
 """Powers that were fitted count if they bring the held-back error below this part of what it is without them."""
 _RIDGE = 1e-9
+LEAST_CAPACITY = 0.01
+"""What a broker's processors get done at the least, in average brokers."""
 
 
 class BrokerWindows(NamedTuple):
@@ -35,7 +37,7 @@ class BrokerWindows(NamedTuple):
     held_back: Floats
     """(5, 5) over the later ones."""
     processors: float | None = None
-    """How many it has, where somebody says."""
+    """How many processors it has, where that is known."""
 
 
 class ProcessorFit(NamedTuple):
@@ -46,7 +48,7 @@ class ProcessorFit(NamedTuple):
     led: float
     sent: float
     powers: tuple[float, ...]
-    """Of each broker, in the order that they were given."""
+    """The power of each broker, in the order in which they were given."""
     fitted_powers: bool
     """Whether powers follow from the counters; else from the numbers of processors, or all are alike."""
     error: float
@@ -62,6 +64,11 @@ class ProcessorFit(NamedTuple):
     def share(self, at: int, received: float, led: float, sent: float) -> float:
         """How busy a broker (by place) is with these megabytes per second."""
         return (self.idling + self.received * received + self.led * led + self.sent * sent) / self.powers[at]
+
+
+def capacity_left(power: float, idling: float) -> float:
+    """What a broker's processors get done beside idling, in average brokers."""
+    return max(power - idling, LEAST_CAPACITY)
 
 
 def fit_processors(brokers: Sequence[BrokerWindows]) -> ProcessorFit | None:

@@ -7,7 +7,8 @@ import numpy as np
 from shunter.core.planning.board import Budget
 from shunter.core.planning.cluster import ABSENT, Resource
 from shunter.core.planning.moves import BalancedPlan, Undone
-from shunter.core.planning.request import Scope
+from shunter.core.planning.request import EMPTYING, Scope
+from shunter.core.wording import counted
 
 _NEARLY = 1e-6
 _TOLD = 20
@@ -15,7 +16,7 @@ _TOLD = 20
 
 def what_is_left(plan: BalancedPlan, budget: Budget) -> tuple[Undone, ...]:
     """Name the brokers outside their band after the plan, and for each the reason that can be shown."""
-    if plan.request.scope not in {Scope.REBALANCE, Scope.FILL, Scope.EMPTY_DISKS, Scope.LEADERS}:
+    if plan.request.scope not in {Scope.REBALANCE, Scope.FILL, Scope.LEADERS, *EMPTYING}:
         return ()
     goal = plan.targets
     found: list[Undone] = []
@@ -36,7 +37,7 @@ def what_is_left(plan: BalancedPlan, budget: Budget) -> tuple[Undone, ...]:
                 )
             )
         if len(brokers) > _TOLD:
-            found.append(Undone(f"{len(brokers) - _TOLD} more brokers: {resource.label}", "as above"))
+            found.append(Undone(f"{counted(len(brokers) - _TOLD, 'more broker')}: {resource.label}", "as above"))
     return tuple(found) + _forced_racks(plan)
 
 
@@ -47,7 +48,7 @@ def _forced_racks(plan: BalancedPlan) -> tuple[Undone, ...]:
     for rack, level in enumerate(goal.rack_level.tolist()):
         brokers = int(goal.rules.sizes[rack])
         if brokers and abs(level - 1) > plan.request.band:
-            what = f"rack {cluster.racks[rack]}: its {brokers} brokers carry about {level:.2f} of the mean each"
+            what = f"rack {cluster.racks[rack]}: its {counted(brokers, 'broker carries', 'brokers carry')} about {level:.2f} of the mean each"
             told.append(Undone(what, "the spread over racks gives each rack its replicas, however few brokers it has"))
     return tuple(told)
 

@@ -18,27 +18,35 @@ class Scope(Enum):
     """What a plan may touch."""
 
     REBALANCE = "rebalance"
-    """Everything, until each broker is within the band."""
+    """Everything may move, until each broker is within the band."""
     DRAIN = "drain"
     """What `brokers` hold goes elsewhere; nothing else moves."""
     FILL = "fill"
-    """Only towards `brokers`, until they are within the band."""
+    """Replicas move only to `brokers`, until these are within the band."""
     FIX_RACKS = "fix-racks"
-    """Only partitions whose replicas share racks without need."""
+    """Only partitions change whose replicas share racks without need."""
     CHANGE_REPLICATION = "change-replication"
     """`replication` replicas for each partition of `topics` (all of them, when none is named)."""
     REPLACE = "replace"
     """Each of `brokers` hands all it has to the broker at the same place in `replacements`."""
     EMPTY_DISKS = "empty-disks"
-    """Only away from brokers whose disk is fuller than `disk_limit`."""
+    """Replicas move only away from brokers whose disk is fuller than `disk_limit`."""
+    FILLING_DISKS = "filling-disks"
+    """As `empty-disks`, where sizes and capacities are those of a day to come."""
     LEADERS = "leaders"
-    """Only the order of replicas: no byte moves."""
+    """Only the order of replicas changes: no byte moves."""
     DEMOTE = "demote"
-    """Only the order of replicas: `brokers` lead nothing, and stand behind all others."""
+    """Only the order of replicas changes: `brokers` lead nothing, and stand behind all others."""
     OFFLINE = "offline"
     """Every replica of `offline` goes to another broker; nothing else moves. `brokers` are dead."""
     TOPICS = "topics"
     """What `wishes` say of topics: how many replicas, in which racks, on which brokers; nothing else moves."""
+    DISKS = "disks"
+    """Replicas move between the log dirs of their own broker: `plan_disks` plans it, from what brokers tell of them."""
+
+
+EMPTYING = (Scope.EMPTY_DISKS, Scope.FILLING_DISKS)
+"""Scopes that move replicas only away from disks that hold too much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +57,14 @@ class PlanRequest:
     brokers: tuple[int, ...] = ()
     """Broker ids that `scope` is about."""
     replacements: tuple[int, ...] = ()
+    """REPLACE: the brokers that take the place of `brokers`, in the same order."""
     replication: int = 0
     offline: tuple[OfflineReplica, ...] = ()
     wishes: tuple[TopicWish, ...] = ()
     topics: tuple[str, ...] = ()
     """Topics whose replication changes; none named: all."""
     disk_limit: float | None = None
-    """EMPTY_DISKS: the share of its capacity that a disk may fill (of the mean, where no capacity is known)."""
+    """EMPTY_DISKS, FILLING_DISKS: the share of its capacity that a disk may fill (of the mean, where no capacity is known)."""
     excluded_topics: tuple[str, ...] = ()
     """Nothing of these changes, neither replicas nor order."""
     excluded_brokers: tuple[int, ...] = ()
@@ -75,5 +84,5 @@ class PlanRequest:
 
     @property
     def leaving(self) -> tuple[int, ...]:
-        """Brokers that everything leaves: these may be dead."""
+        """Brokers that all replicas leave: these may be dead."""
         return self.brokers if self.scope in {Scope.DRAIN, Scope.REPLACE, Scope.OFFLINE} else ()

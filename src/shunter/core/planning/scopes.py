@@ -11,6 +11,7 @@ from shunter.core.planning.moves import Undone
 from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
 from shunter.core.planning.transport import place
 from shunter.core.planning.wishes import demote, grant_wishes
+from shunter.core.wording import counted
 
 
 def apply_scope(board: Board, request: PlanRequest) -> list[Undone]:
@@ -38,6 +39,8 @@ def check(request: PlanRequest) -> None:
     Raises:
         PlanRefused: Says which value breaks which rule.
     """
+    if request.scope is Scope.DISKS:
+        raise PlanRefused("log dirs within brokers are planned by what brokers tell of them, not by a cluster's load")
     needs_brokers = {Scope.DRAIN, Scope.FILL, Scope.REPLACE, Scope.DEMOTE}
     if request.scope in needs_brokers and not request.brokers:
         raise PlanRefused(f"{request.scope.value} names no broker; say which")
@@ -74,7 +77,9 @@ def check_brokers(cluster: ClusterLoad, request: PlanRequest, goal: Targets) -> 
     short = np.flatnonzero(concerned & (cluster.replication > staying))
     if len(short):
         name, replicas = cluster.partition_name(int(short[0])), int(cluster.replication[short[0]])
-        raise PlanRefused(f"{name} has {replicas} replicas, and {staying} brokers may hold them; add brokers first")
+        raise PlanRefused(
+            f"{name} has {counted(replicas, 'replica')}, and {counted(staying, 'broker')} may hold them; add brokers first"
+        )
 
 
 def _needs(board: Board) -> Floats:
@@ -99,11 +104,19 @@ def _drain(board: Board, brokers: tuple[int, ...], why: Why) -> list[Undone]:
     if fixed.any():
         name = board.cluster.partition_name(int(partitions[fixed][0]))
         undone.append(
-            Undone(f"{int(fixed.sum())} replicas stay on drained brokers", f"excluded topics, such as {name}")
+            Undone(
+                f"{counted(int(fixed.sum()), 'replica stays', 'replicas stay')} on drained brokers",
+                f"excluded topics, such as {name}",
+            )
         )
     partitions, slots, unpaid = _affordable(board, partitions[~fixed], slots[~fixed])
     if unpaid:
-        undone.append(Undone(f"{unpaid} replicas stay on drained brokers", "the cap on bytes or moves is spent"))
+        undone.append(
+            Undone(
+                f"{counted(unpaid, 'replica stays', 'replicas stay')} on drained brokers",
+                "the cap on bytes or moves is spent",
+            )
+        )
     left = place(board, partitions, slots, _needs(board), must=True, why=why)
     undone += [_homeless(board, int(partitions[at]), int(board.replicas[partitions[at], slots[at]])) for at in left]
     return undone
@@ -131,7 +144,9 @@ def _leave_offline(board: Board, request: PlanRequest) -> list[Undone]:
     partitions, slots = np.array([at for at, _ in pairs], np.int64), np.array([slot for _, slot in pairs], np.int64)
     partitions, slots, unpaid = _affordable(board, partitions, slots)
     if unpaid:
-        undone.append(Undone(f"{unpaid} replicas stay offline", "the cap on bytes or moves is spent"))
+        undone.append(
+            Undone(f"{counted(unpaid, 'replica stays', 'replicas stay')} offline", "the cap on bytes or moves is spent")
+        )
     left = place(board, partitions, slots, _needs(board), must=True, why=Why.OFFLINE)
     return undone + [
         _homeless(board, int(partitions[at]), int(board.replicas[partitions[at], slots[at]])) for at in left
@@ -143,7 +158,10 @@ def _homeless(board: Board, partition: int, broker: int) -> Undone:
     what = f"{name} stays on broker {board.cluster.brokers[broker]}" if broker != ABSENT else f"{name} gets no replica"
     members = int(board.targets.receivers.sum())
     if board.factors[partition] > members:
-        return Undone(what, f"its {board.factors[partition]} replicas need as many brokers, and {members} may receive")
+        return Undone(
+            what,
+            f"its {counted(int(board.factors[partition]), 'replica needs', 'replicas need')} as many brokers, and {members} may receive",
+        )
     return Undone(what, "no other broker may take it: racks, capacities with headroom and max replicas leave none")
 
 
@@ -162,7 +180,7 @@ def _replace(board: Board, request: PlanRequest) -> list[Undone]:
                 board.move(partition, slot, index[new], Why.REPLACED)
     if elsewhere:
         why = "racks, its capacity or a replica that it already has: they go to other brokers"
-        undone.append(Undone(f"{elsewhere} replicas can't go to the replacement", why))
+        undone.append(Undone(f"{counted(elsewhere, 'replica')} can't go to the replacement", why))
     return undone + _drain(board, request.brokers, Why.REPLACED)
 
 
@@ -211,7 +229,9 @@ def _change_replication(board: Board, request: PlanRequest) -> list[Undone]:
     cluster, wanted = board.cluster, request.replication
     usable = int(board.targets.receivers.sum())
     if wanted > usable:
-        raise PlanRefused(f"replication factor {wanted} needs {wanted} brokers, and {usable} may receive replicas")
+        raise PlanRefused(
+            f"replication factor {wanted} needs {counted(wanted, 'broker')}, and {usable} may receive replicas"
+        )
     chosen = np.isin(np.array(cluster.topics), request.topics or cluster.topics)[cluster.topic_of]
     for partition in np.flatnonzero(chosen & board.targets.movable).tolist():
         least = 1 if cluster.min_isr is None else int(cluster.min_isr[partition])
@@ -225,7 +245,10 @@ def _change_replication(board: Board, request: PlanRequest) -> list[Undone]:
         while board.factors[partition] < wanted:
             if not _add_one(board, partition):
                 undone.append(
-                    Undone(f"{name} stays at {board.factors[partition]} replicas", _why_not(board, partition))
+                    Undone(
+                        f"{name} stays at {counted(int(board.factors[partition]), 'replica')}",
+                        _why_not(board, partition),
+                    )
                 )
                 break
     board.rebuild()

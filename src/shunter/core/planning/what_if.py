@@ -37,25 +37,25 @@ _LIMITED = (Resource.DISK, Resource.BYTES_IN, Resource.BYTES_OUT, Resource.PROCE
 
 @dataclass(frozen=True, slots=True)
 class ClusterChange:
-    """What is to be other than it is. Bytes, bytes per second, factors; topics are named by patterns (`payments.*`)."""
+    """The change that is asked about. Bytes, bytes per second, factors; topics are named by patterns (`payments.*`)."""
 
     added: int = 0
     """Brokers that do not exist yet."""
     disk: float | None = None
-    """Room on the disks of each of them; also of a broker whose room nobody knows. None: the median of the others."""
+    """Room on the disks of each of them, and of any broker whose room is not known. None: the median of the others."""
     network: float | None = None
     """What the network of each of them carries each way; None: the median of the others."""
     racks: tuple[str, ...] = ()
-    """Where they stand, in turn; none named: always where the fewest brokers are."""
+    """Racks that the new brokers get in turn; none named: each goes to the rack with the fewest brokers."""
     lost_racks: tuple[str, ...] = ()
     replication: int = 0
     """The replication factor of `topics`; 0 leaves it."""
     topics: tuple[str, ...] = ()
-    """None named: all."""
+    """Topics whose replication factor changes; none named: all."""
     retention: tuple[tuple[str, float], ...] = ()
-    """What is kept of topics, as a factor of what is kept now; the first pattern that fits a topic counts."""
+    """Topics' sizes as a factor of what they are now; the first pattern that fits a topic counts."""
     traffic: float = 1.0
-    """What is written and read, as a factor."""
+    """What is written and read, as a factor of what it is now."""
 
 
 class Survival(NamedTuple):
@@ -246,7 +246,7 @@ def _rack_of_next(placed: list[str], change: ClusterChange, number: int) -> str:
 
 
 def _grown(known: Floats | None, brokers: int, added: int, given: float | None) -> Floats | None:
-    """Capacities with those of new brokers; what is given stands in for brokers of which nobody knows it."""
+    """Capacities with those of new brokers; `given` also stands in for brokers whose capacity is not known."""
     there = np.full(brokers, np.nan) if known is None else np.where(np.isfinite(known), known, np.nan)
     if given is None and np.isnan(there).all():
         return None
@@ -286,7 +286,7 @@ def _lost(cluster: ClusterLoad, change: ClusterChange) -> tuple[int, ...]:
 def _steps(
     cluster: ClusterLoad, change: ClusterChange, request: PlanRequest, lost: tuple[int, ...]
 ) -> Iterator[PlanRequest]:
-    """What is planned one after the other: leave what is lost, change the factor, level out."""
+    """The steps of the plan: leave what is lost, change the factor, level out."""
     bare = replace(request, brokers=(), replacements=(), replication=0, topics=(), disk_limit=None)
     if lost:
         yield replace(bare, scope=Scope.DRAIN, brokers=lost)
@@ -299,7 +299,7 @@ def _steps(
 
 
 def _from_start(start: ClusterLoad, end: ClusterLoad, last: BalancedPlan) -> BalancedPlan:
-    """One plan of several steps: what is copied twice on the way is copied once."""
+    """One plan instead of several steps: a replica that the steps would copy twice is copied once."""
     resources = last.targets.resources
     wide = replace(start, replicas=widened(start.replicas, end.replicas.shape[1]))
     nothing = np.zeros(wide.replicas.shape, dtype=np.int8)

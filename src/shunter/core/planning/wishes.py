@@ -8,6 +8,7 @@ from shunter.core.planning.board import Board, Why
 from shunter.core.planning.cluster import ABSENT, Flags, Resource
 from shunter.core.planning.moves import Undone
 from shunter.core.planning.request import PlanRefused
+from shunter.core.wording import counted
 from shunter.model.inventory import TopicWish
 
 
@@ -68,7 +69,7 @@ def _allowed(board: Board, wish: TopicWish) -> Flags:
         allowed &= np.isin(np.array(cluster.brokers), wish.brokers)
     if wish.replication > int(allowed.sum()):
         raise PlanRefused(
-            f"topic {wish.topic}: {wish.replication} replicas need as many brokers, and {int(allowed.sum())} may hold them"
+            f"topic {wish.topic}: {counted(wish.replication, 'replica needs', 'replicas need')} as many brokers, and {int(allowed.sum())} may hold them"
         )
     return allowed
 
@@ -92,7 +93,11 @@ def _grant(board: Board, wish: TopicWish, partition: int, allowed: Flags) -> lis
         board.factors[partition] += 1
         if not _settle(board, partition, slot, allowed):
             board.factors[partition] -= 1
-            undone.append(Undone(f"{name} stays at {board.factors[partition]} replicas", _why_not(board, partition)))
+            undone.append(
+                Undone(
+                    f"{name} stays at {counted(int(board.factors[partition]), 'replica')}", _why_not(board, partition)
+                )
+            )
             break
     return undone
 

@@ -1,4 +1,4 @@
-"""What can come in between: stop, rollback, and another target for a partition that is already moving."""
+"""How a move that is under way is interrupted: stop, rollback, and another target for the same partition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shunter.model.reassignment import Strategy
 def stop(situation: Situation, *, original: Replicas) -> Step:
     """End a move where it stands: additions in sync stay, those out of sync go, nothing else changes.
 
-    It never waits and never changes the leader: who leads is in sync.
+    It never waits. It never changes the leader, because a leader is in sync and so it stays.
 
     Source: KIP-455 (draft), "Cancellation": "This is not a revert."
     """
@@ -27,7 +27,7 @@ def stop(situation: Situation, *, original: Replicas) -> Step:
         for broker in situation.replicas
         if broker not in situation.isr and (broker in adding or broker not in original)
     )
-    # Where nobody is in sync any more, nobody knows who has the records: then everybody stays.
+    # If no replica is in sync any more, nobody knows which replica has the records: then all replicas stay.
     return _without(situation, dropped if set(situation.isr).intersection(situation.replicas) else (), final=True)
 
 
@@ -77,10 +77,10 @@ def drop_set(assigned: Replicas, isr: Replicas, leader: BrokerId, top: int, *, w
 def supersede(situation: Situation, *, original: Replicas, new_target: Replicas, top: int, strategy: Strategy) -> Step:
     """Turn a moving partition towards another target in one write: KIP-236's "cancel / rollback", then submit.
 
-    Additions that the new target doesn't want go by the drop set; what both want keeps running; the first step
-    towards the new target is part of the same write where it need not wait. Originals never go by the drop set:
-    that would make a rollback of an all-at-once move fetch them again. The floor of what goes is that of a rollback,
-    but no more than the new target's size: as many live in-sync replicas stay as there were at first.
+    The drop set says which additions go that the new target doesn't want. An addition that both targets want goes on
+    being copied. If the first step towards the new target need not wait, it is part of the same write. The drop set
+    never takes originals away: a rollback of an all-at-once move would have to fetch them again. The floor is that of
+    a rollback, but no more than the new target's size: as many live in-sync replicas stay as there were at first.
 
     Source: KIP-236, `/admin/reassign_partitions_extra`, "conflict resolution"; docs/decisions/0105-supersede.md.
     """

@@ -30,14 +30,14 @@ def plan_on_paper(
     min_isr: int = 1,
     relaxed: bool = False,
 ) -> PaperPlan:
-    """Lay out a whole move; who is dead stays dead.
+    """Lay out a whole move. A broker that is dead stays dead.
 
     Args:
         replicas: Where the partition is, in order.
         target: Where it shall be, in order.
         leader: Who leads.
         isr: In-sync replicas; all that are not dead when not given.
-        dead: Brokers that don't live.
+        dead: Brokers that are not live.
         strategy: Incremental or all at once.
         min_isr: min.insync.replicas, for the relaxed floor.
         relaxed: The floor is relaxed.

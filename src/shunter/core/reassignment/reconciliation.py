@@ -136,7 +136,7 @@ def _moving(sources: Sources, record: Reassignment | None, closing: Closing | No
 def _legacy(
     sources: Sources, record: Reassignment | None, closing: Closing | None, moving: Reconciled | None
 ) -> Reconciled:
-    """L names the partition."""
+    """Decide about a partition that the legacy znode (l) names."""
     target = sources.legacy_target
     if moving is None:
         return Reconciled(Row.START_LEGACY, closing, sources.assignment.replicas, target, legacy=True)
@@ -148,9 +148,10 @@ def _legacy(
 
 
 def _silent(sources: Sources, closing: Closing | None) -> Reconciled:
-    """R, t and l are silent: the draft's field counts where it says something else than the replicas.
+    """Decide about a partition that r, t and l say nothing about.
 
-    Where r was superseded, t has spoken: a `targetReplicas` left over from r's move must not start it again.
+    `targetReplicas` (s, the field of KIP-455's draft) counts then, if it differs from the replicas. It does not count if
+    r was superseded: then it is left over from r's move, and must not start that move again.
     """
     target = sources.target_replicas
     if closing is Closing.SUPERSEDED or not target or target == sources.assignment.replicas:

@@ -29,7 +29,7 @@ class Situation:
     """The replicas that count for durability now: assigned, live, and in the ISR; in assignment order."""
 
     def __post_init__(self) -> None:
-        """Every rule asks who is in sync, most of them several times."""
+        """Compute `in_sync` once: every rule asks for it, most of them several times."""
         isr, live = self.isr, self.live
         in_sync = tuple([broker for broker in self.assignment.replicas if broker in isr and broker in live])
         object.__setattr__(self, "in_sync", in_sync)

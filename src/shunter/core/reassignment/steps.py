@@ -13,8 +13,9 @@ def next_step(
 ) -> Step | Waiting | None:
     """Choose the next step towards the target; None when it is reached and nothing is left to be written.
 
-    A step that does not drop the floor's replicas and needs no new replica in sync never waits. At most one new
-    replica catches up at a time (incremental), so a move asks one broker for one copy, whatever else is dead.
+    A move waits for three things only: a leader, a new replica that has to catch up (or whose broker is dead), and the
+    floor. With the incremental strategy at most one new replica catches up at a time, so a move asks one broker for
+    one copy, whichever other brokers are dead.
 
     Args:
         situation: The partition as it stands now.
@@ -57,7 +58,7 @@ def one_at_a_time(
 ) -> Step | Waiting | None:
     """Drop up to `limit` excess replicas as far as `floor` allows, and add one that is live.
 
-    Pre: somebody is live and in sync. `blocked` is the reason to give when the floor alone forbids to go on.
+    Pre: at least one replica is live and in sync. `blocked` is the reason to give when only the floor is in the way.
     """
     excess = excess_replicas(situation, target)
     dropped = affordable(situation, excess[:limit], floor)
@@ -93,7 +94,7 @@ def excess_replicas(situation: Situation, target: Replicas) -> Replicas:
 
 
 def affordable(situation: Situation, candidates: Replicas, floor: int) -> Replicas:
-    """Those of `candidates`, from the front, that can go: who is dead or out of sync always can."""
+    """Those of `candidates`, from the front, that can go. A replica that is dead or out of sync always can."""
     spare = len(situation.in_sync) - floor
     in_sync = tuple(broker for broker in candidates if broker in situation.in_sync)
     kept = in_sync[max(0, spare) :]
@@ -164,7 +165,7 @@ def _step(
 
 
 def waiting_for_a_leader(situation: Situation) -> Waiting:
-    """Nobody in sync is alive: name who was in sync last, or everybody when that is not known."""
+    """No replica in sync is live: name the replicas that were in sync last, or all of them if that is not known."""
     last = tuple(broker for broker in situation.replicas if broker in situation.isr)
     return Waiting(WaitReason.NO_LEADER, last or situation.replicas)
 

@@ -60,7 +60,7 @@ class BlockingAdmin:
         self._runner = asyncio.Runner()
         self._open = True
         try:
-            self._admin = self._runner.run(KafkaPythonAdmin.connect(configuration))
+            self._admin = self._runner.run(KafkaPythonAdmin.connect(configuration, patient=True))
         except BaseException:
             self._runner.close()
             raise

@@ -19,8 +19,8 @@ _METADATA = 3
 _HTTP = "speaks HTTP, not Kafka's protocol"
 
 
-def probe(servers: Sequence[str], protocol: str) -> None:
-    """See that one of these servers is a broker.
+def probe(servers: Sequence[str], protocol: str) -> list[str]:
+    """See that one of these servers is a broker; gives those that are.
 
     Args:
         servers: `HOST:PORT` each.
@@ -29,12 +29,19 @@ def probe(servers: Sequence[str], protocol: str) -> None:
     Raises:
         DriverError: none is; says of each what is there.
     """
-    with ThreadPoolExecutor(max(1, len(servers))) as pool:
-        found = list(pool.map(lambda server: look(server, knock="SSL" in protocol), servers))
-    if any(reason is None for reason in found):
-        return
-    told = "; ".join(f"{server} {reason}" for server, reason in zip(servers, found, strict=True))
+    found = look_at(servers, protocol)
+    answering = [server for server, reason in found.items() if reason is None]
+    if answering:
+        return answering
+    told = "; ".join(f"{server} {reason}" for server, reason in found.items())
     raise DriverError(f"no broker answers: {told}", retriable=True)
+
+
+def look_at(servers: Sequence[str], protocol: str) -> dict[str, str | None]:
+    """What is wrong with each of these servers; None: nothing."""
+    with ThreadPoolExecutor(max(1, len(servers))) as pool:
+        reasons = pool.map(lambda server: look(server, knock="SSL" in protocol), servers)
+        return dict(zip(servers, reasons, strict=True))
 
 
 def look(server: str, *, knock: bool) -> str | None:
@@ -99,7 +106,7 @@ def _is_zookeeper(host: str, port: int) -> bool:
 
 
 def _told(host: str, port: int, asked: bytes) -> bytes:
-    """The first bytes of what is answered to something; b"" where nothing comes within a second."""
+    """Send these bytes; the first bytes of the answer, b"" where nothing comes within a second."""
     try:
         with socket.create_connection((host.strip("[]"), port), timeout=1.0) as connection:
             connection.sendall(asked)

@@ -34,7 +34,7 @@ _LISTENERS = (
 _NO_LOG_DIRS: tuple[CheckedLogDir, ...] = ()
 _NO_MOVES: dict[TopicPartition, OngoingReassignment] = {}
 _OPERATIONS = {3: "READ", 7: "ALTER", 8: "DESCRIBE", 10: "DESCRIBE_CONFIGS", 11: "ALTER_CONFIGS"}
-"""Those of Kafka's operations that commands need, by their codes."""
+"""Kafka's operations that commands need, by their codes."""
 _ABSENT = (kafka_errors.IncompatibleBrokerVersion, kafka_errors.UnsupportedVersionError)
 
 

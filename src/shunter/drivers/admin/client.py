@@ -1,4 +1,4 @@
-"""kafka-python's Admin client as we use it: it asks one broker for metadata, and says why nobody lets it in."""
+"""kafka-python's Admin client as we use it: it asks one broker for metadata, and says why no broker lets it in."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class PinnedAdminClient(KafkaAdminClient):  # type: ignore[misc]
 
 
 class _Overheard(logging.Handler):
-    """Keeps the errors that the library logs while it connects, and tells nobody: it goes on trying in silence."""
+    """Keeps the errors that the library logs while it connects: it raises none of them, and goes on trying in silence."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -171,6 +171,11 @@ def _why_not(configuration: Mapping[str, Any], error: Exception, overheard: Sequ
         failed = translated("connecting", "", error)
         return DriverError(f"{failed} (security.protocol {protocol}){last}", retriable=failed.retriable)
     return DriverError(f"connecting: {why}", retriable=False)
+
+
+def known_addresses(client: Any) -> list[str]:
+    """`HOST:PORT` of the brokers that the library has heard of."""
+    return [f"{broker.host}:{broker.port}" for broker in client._manager.cluster.brokers()]  # noqa: SLF001  it tells nobody
 
 
 def is_shunters(client: KafkaAdminClient) -> bool:

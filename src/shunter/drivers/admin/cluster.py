@@ -18,8 +18,8 @@ from kafka import TopicPartition as KafkaTopicPartition
 from kafka import errors as kafka_errors
 
 from shunter.drivers.admin.answers import SettingsSeen, TopicsSeen, code_of, translated
-from shunter.drivers.admin.bootstrap_probe import probe
-from shunter.drivers.admin.client import connected, is_shunters
+from shunter.drivers.admin.bootstrap_probe import look_at, probe
+from shunter.drivers.admin.client import connected, is_shunters, known_addresses
 from shunter.drivers.admin.log_dirs import (
     LogDirsSeen,
     describe_log_dirs,
@@ -55,12 +55,15 @@ THREADS = 16
 CLOSE_WITHIN_S = 5.0
 READ_WITHIN_S = 12.0
 WRITE_WITHIN_S = 25.0
-"""The library waits for ever for a broker that refuses connections; whoever does not answer by then is given up."""
+"""The library waits for ever for a broker that refuses connections; we give a call up after so long."""
 PATIENCE_S = 60.0
 """A tool goes on asking for so long, as Apache's clients do (`default.api.timeout.ms`)."""
 AGAIN_S = 0.5
 UNSENT_AGAIN = 2
-"""How often a request that no broker has seen is tried again: the library may have chosen one that has just died."""
+"""How often a request that no broker has seen is tried again at once: the library may have chosen one that has just died."""
+UNSENT_FOR_S = 10.0
+"""How long a tool, which has no next turn, goes on with that: until its session ends, a dead broker (9 s by default) is
+named as the controller of a KRaft cluster as often as any other."""
 BROKER_WITHIN_S = 8.0
 """A broker that does not tell its log dirs by then is passed over until the next time."""
 
@@ -68,17 +71,24 @@ BROKER_WITHIN_S = 8.0
 class KafkaPythonAdmin:
     """`AdminClient` over kafka-python 3."""
 
-    def __init__(self, configuration: Mapping[str, Any]) -> None:
+    patient = False
+    """Whether this is a tool's client, which goes on for a while where the broker that was chosen has died."""
+
+    def __init__(self, configuration: Mapping[str, Any], answering: Sequence[str] = ()) -> None:
         """Connect.
 
         Args:
             configuration: kafka-python's names (`formats.client_properties` makes them from Apache's).
+            answering: Those of its bootstrap servers that answer; () if nobody has looked.
 
         Raises:
             DriverError: nobody answers, or who answers does not let us in.
         """
         self._configuration = dict(configuration)
-        self._client: Any = connected(configuration)
+        # The library chooses one by chance, and would wait for one that hangs.
+        self._client: Any = connected(
+            self._configuration | ({"bootstrap_servers": list(answering)} if answering else {})
+        )
         self._replacing = False
         self._observer = MetadataObserver()
         self._shunter = (-1e9, False)  # When the controller was asked who it is, and whether it is Shunter's.
@@ -86,16 +96,20 @@ class KafkaPythonAdmin:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="admin")
 
     @classmethod
-    async def connect(cls, configuration: Mapping[str, Any]) -> KafkaPythonAdmin:
+    async def connect(cls, configuration: Mapping[str, Any], *, patient: bool = False) -> KafkaPythonAdmin:
         """Connect without blocking the loop.
+
+        Args:
+            configuration: As `__init__` takes it.
+            patient: Go on for a while where the library chooses a broker that has died.
 
         Raises:
             DriverError: no broker answers, which is told within seconds; or who answers does not let us in.
         """
-        await asyncio.to_thread(
-            probe, _servers(configuration), str(configuration.get("security_protocol", "PLAINTEXT"))
-        )
-        return await asyncio.to_thread(cls, configuration)
+        answering = await asyncio.to_thread(probe, _servers(configuration), _protocol(configuration))
+        made = await asyncio.to_thread(cls, configuration, answering)
+        made.patient = patient
+        return made
 
     async def _call(
         self, what: str, permission: str, work: Callable[[], Answer], *, within_s: float = READ_WITHIN_S
@@ -109,6 +123,29 @@ class KafkaPythonAdmin:
                     raise
                 unsent.append(error)
         raise unsent[0]  # The later ones say only that the library does not connect to that broker for a moment.
+
+    async def _ask_any(
+        self, what: str, permission: str, work: Callable[[], Answer], *, within_s: float = READ_WITHIN_S
+    ) -> Answer:
+        """As `_call`, for questions that any broker answers: a tool asks until it meets one that is alive, or says who is not."""
+        clock = asyncio.get_running_loop().time
+        give_up_s = clock() + UNSENT_FOR_S
+        while True:
+            try:
+                return await self._call(what, permission, work, within_s=within_s)
+            except DriverError as error:
+                if not self.patient or not error.retriable:
+                    raise
+                if clock() >= give_up_s:
+                    raise DriverError(f"{error}; {await self._told_servers()}", retriable=True) from error
+            await asyncio.sleep(AGAIN_S)
+
+    async def _told_servers(self) -> str:
+        """Which brokers answer now, and what is wrong with the others."""
+        servers = list(dict.fromkeys([*_servers(self._everybody()), *known_addresses(self._client)]))
+        found = await asyncio.to_thread(look_at, servers, _protocol(self._configuration))
+        told = [f"{server} {reason or 'answers'}" for server, reason in found.items()]
+        return f"of the brokers that are known, {', '.join(told)}"
 
     async def _call_once(self, what: str, permission: str, work: Callable[[], Answer], within_s: float) -> Answer:
         client = self._client
@@ -130,7 +167,7 @@ class KafkaPythonAdmin:
             raise translated(what, permission, error) from error
 
     async def _learn_brokers(self, client: Any) -> None:
-        """Let the library look who is there: it would take minutes to hear of a broker that came back."""
+        """Let the library refresh its list of brokers: it would take minutes to hear of a broker that came back."""
         manager = client._manager  # noqa: SLF001  its metadata are refreshed every five minutes, or when it stumbles
         with contextlib.suppress(TimeoutError, kafka_errors.KafkaError, RuntimeError, OSError):
             async with asyncio.timeout(BROKER_WITHIN_S):
@@ -148,7 +185,7 @@ class KafkaPythonAdmin:
             return
         finally:
             self._replacing = False
-        # It may wait for the dead broker too, so nobody waits for it.
+        # Closing may wait for the dead broker too: a thread of its own does it, and nothing waits for that thread.
         threading.Thread(target=stuck.close, daemon=True).start()
 
     def _everybody(self) -> dict[str, Any]:
@@ -171,7 +208,7 @@ class KafkaPythonAdmin:
 
     async def cluster_id(self) -> str:
         """The cluster's id."""
-        described = await self._call("DescribeCluster", "Describe on Cluster", self._client.describe_cluster)
+        described = await self._ask_any("DescribeCluster", "Describe on Cluster", self._client.describe_cluster)
         return str(described["cluster_id"])
 
     async def is_shunter(self) -> bool:
@@ -184,17 +221,17 @@ class KafkaPythonAdmin:
         asked_at, known = self._shunter
         if now - asked_at < SHUNTER_FRESH_S:
             return known
-        known = await self._call("ApiVersions", "", lambda: is_shunters(self._client))
+        known = await self._ask_any("ApiVersions", "", lambda: is_shunters(self._client))
         self._shunter = (now, known)
         return known
 
     async def topic_names(self) -> list[str]:
         """Names of all topics, sorted."""
-        names = await self._call("Metadata", "Describe on Topic", self._client.list_topics)
+        names = await self._ask_any("Metadata", "Describe on Topic", self._client.list_topics)
         return sorted(str(name) for name in names)
 
     async def list_reassignments(self) -> dict[TopicPartition, OngoingReassignment]:
-        """Everything under way."""
+        """Every reassignment under way."""
 
         def ask() -> dict[TopicPartition, OngoingReassignment]:
             return {
@@ -204,16 +241,16 @@ class KafkaPythonAdmin:
                 for tp, found in self._client.list_partition_reassignments().items()
             }
 
-        return await self._call("ListPartitionReassignments", "Describe on Cluster", ask)
+        return await self._ask_any("ListPartitionReassignments", "Describe on Cluster", ask)
 
     async def observe_topics(self, names: Sequence[str], *, sure: bool = False) -> TopicsSeen:
-        """Metadata of topics, and who is up; `sure`: refused, to be tried again, while brokers disagree."""
-        return await self._call(
+        """Metadata of topics, and which brokers are up; where it is to be `sure`, it fails while brokers disagree."""
+        return await self._ask_any(
             "Metadata", "Describe on Topic", lambda: self._observer.observe(self._client, names, sure=sure)
         )
 
     async def observe_log_dirs(self, asked: Mapping[BrokerId, Sequence[TopicPartition]]) -> LogDirsSeen:
-        """Sizes of replicas and space of log dirs, broker by broker; who does not answer is left out."""
+        """Sizes of replicas and space of log dirs, broker by broker; a broker that does not answer is left out."""
         return await gather_log_dirs(asked, lambda broker: self._log_dirs_of(broker, asked[broker]), take_log_dirs)
 
     async def _log_dirs_of(self, broker: BrokerId, partitions: Sequence[TopicPartition]) -> list[dict[str, Any]] | str:
@@ -286,7 +323,7 @@ class KafkaPythonAdmin:
         return errors
 
     async def write_patiently(self, settings: Mapping[ThrottleKey, str | None]) -> dict[ThrottleKey, NotSet]:
-        """As `write_settings`, for whoever has no next turn: what nobody answers is asked again, while its broker lives.
+        """As `write_settings`, for a tool, which has no next turn: a write without an answer is sent again while its broker lives.
 
         Raises:
             DriverError: a permission is missing.
@@ -310,7 +347,7 @@ class KafkaPythonAdmin:
 
     async def brokers(self) -> dict[BrokerId, str | None]:
         """Live brokers and their racks, by id."""
-        described = await self._call("DescribeCluster", "Describe on Cluster", self._client.describe_cluster)
+        described = await self._ask_any("DescribeCluster", "Describe on Cluster", self._client.describe_cluster)
         return live_brokers(described)
 
     async def _settings_at(self, broker: BrokerId, keys: Sequence[ThrottleKey]) -> dict[ThrottleKey, str | None]:
@@ -344,7 +381,7 @@ class KafkaPythonAdmin:
         """Metadata of topics as any broker tells them, by name; a topic that does not exist has its error code."""
         if not names:
             return []
-        found = await self._call(
+        found = await self._ask_any(
             "Metadata", "Describe on Topic", lambda: self._client.describe_topics(sorted(set(names)))
         )
         return sorted(found, key=lambda topic: str(topic["name"]))
@@ -388,14 +425,14 @@ class KafkaPythonAdmin:
         from shunter.drivers.admin import reassignments  # noqa: PLC0415  as above
 
         shunter = await self.is_shunter()
-        return await self._call(
+        return await self._ask_any(
             "ListPartitionReassignments",
             "Describe on Cluster",
             lambda: reassignments.list_moves(self._client, partitions, detailed=shunter),
         )
 
     async def elect_preferred(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        """ElectLeaders: whoever stands first in these partitions' replicas leads. Returns what was refused, and why."""
+        """ElectLeaders: the preferred replica of each partition is to lead. Returns what was refused, and why."""
         by_topic: dict[str, list[int]] = {}
         for tp in sorted(partitions):
             by_topic.setdefault(tp.topic, []).append(tp.partition)
@@ -441,6 +478,10 @@ def _was_not_sent(error: DriverError) -> bool:
     cause = error.__cause__
     refused = isinstance(cause, kafka_errors.KafkaConnectionError) and "ECONNREFUSED" in str(cause)
     return refused or isinstance(cause, kafka_errors.NodeNotReadyError)
+
+
+def _protocol(configuration: Mapping[str, Any]) -> str:
+    return str(configuration.get("security_protocol", "PLAINTEXT"))
 
 
 def _servers(configuration: Mapping[str, Any]) -> list[str]:

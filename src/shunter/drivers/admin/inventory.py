@@ -12,10 +12,11 @@ from kafka import errors as kafka_errors
 from shunter.drivers.admin.answers import translated
 from shunter.drivers.admin.bootstrap_probe import probe
 from shunter.drivers.admin.client import connected
+from shunter.drivers.admin.cluster import AGAIN_S, UNSENT_FOR_S
 from shunter.drivers.admin.log_dirs import describe_log_dirs
 from shunter.drivers.admin.metadata import live_brokers
 from shunter.drivers.admin.settings import min_insync
-from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
+from shunter.model.inventory import BrokerDisks, Disk, DiskReplica, Inventory, InventoryBroker, InventoryPartition
 
 _EARLIEST, _LATEST = -2, -1
 _AT_ONCE = 5_000
@@ -23,6 +24,7 @@ _AT_ONCE = 5_000
 
 Sizes = dict[tuple[str, int], list[tuple[int, int]]]
 Spaces = dict[int, tuple[int | None, int | None, int]]
+Assigned = Mapping[tuple[str, int], Collection[int]]
 
 
 def take_inventory(configuration: Mapping[str, Any]) -> Inventory:
@@ -34,12 +36,18 @@ def take_inventory(configuration: Mapping[str, Any]) -> Inventory:
     Raises:
         DriverError: nobody answers, which is told within seconds; or who answers does not let us in.
     """
-    probe(configuration["bootstrap_servers"], str(configuration.get("security_protocol", "PLAINTEXT")))
-    client = connected(configuration)
+    answering = probe(configuration["bootstrap_servers"], str(configuration.get("security_protocol", "PLAINTEXT")))
+    client = connected({**configuration, "bootstrap_servers": answering})
+    give_up_s = time.monotonic() + UNSENT_FOR_S
     try:
-        return _take(client)
-    except (kafka_errors.KafkaError, RuntimeError, OSError) as error:
-        raise translated("reading the cluster", "Describe on Cluster and Topic", error) from error
+        while True:
+            try:
+                return _take(client)
+            except (kafka_errors.KafkaError, RuntimeError, OSError) as error:
+                failure = translated("reading the cluster", "Describe on Cluster and Topic", error)
+                if not failure.retriable or time.monotonic() >= give_up_s:
+                    raise failure from error
+            time.sleep(AGAIN_S)
     finally:
         client.close()
 
@@ -49,10 +57,13 @@ def _take(client: Any) -> Inventory:
     described = client.describe_cluster()
     topics = [topic for topic in client.describe_topics() if topic["error_code"] == 0]
     up = list(live_brokers(described))
-    sizes, spaces, unanswered = _log_dirs(client, up)
-    up = _holders(
-        up, spaces, {int(node) for topic in topics for part in topic["partitions"] for node in part["replica_nodes"]}
-    )
+    assigned = {
+        (str(topic["name"]), int(part["partition_index"])): tuple(map(int, part["replica_nodes"]))
+        for topic in topics
+        for part in topic["partitions"]
+    }
+    sizes, spaces, disks, unanswered = _log_dirs(client, up, assigned)
+    up = _holders(up, spaces, {node for nodes in assigned.values() for node in nodes})
     led = [
         TopicPartition(str(topic["name"]), int(partition["partition_index"]))
         for topic in topics
@@ -77,13 +88,13 @@ def _take(client: Any) -> Inventory:
         for found in sorted(topic["partitions"], key=lambda found: int(found["partition_index"]))
     )
     taken_at_ms = int((began + time.time()) / 2 * 1000)
-    return Inventory(str(described["cluster_id"]), taken_at_ms, brokers, partitions, unanswered)
+    return Inventory(str(described["cluster_id"]), taken_at_ms, brokers, partitions, unanswered, disks)
 
 
 def _holders(up: Sequence[int], spaces: Spaces, assigned: Collection[int]) -> list[int]:
-    """Leave out who is no place for a replica: a controller that is registered as a broker, as Shunter's is, has no log dir.
+    """Leave out nodes that can hold no replica: a controller registered as a broker, as Shunter's is, has no log dir.
 
-    Old brokers show no log dir to whom they don't trust: where nobody shows one, everybody stays.
+    Old brokers show no log dir to a client without the right to see it: where no broker shows one, all of them stay.
     """
     bare = {broker for broker, (_, _, log_dirs) in spaces.items() if log_dirs == 0 and broker not in assigned}
     if len(bare) == len(spaces):
@@ -117,9 +128,12 @@ def _partition(
     )
 
 
-def _log_dirs(client: Any, brokers: Sequence[int]) -> tuple[Sizes, Spaces, tuple[tuple[int, str], ...]]:
+def _log_dirs(
+    client: Any, brokers: Sequence[int], assigned: Assigned
+) -> tuple[Sizes, Spaces, tuple[BrokerDisks, ...], tuple[tuple[int, str], ...]]:
     sizes: Sizes = {}
     spaces: Spaces = {}
+    disks: list[BrokerDisks] = []
     unanswered: list[tuple[int, str]] = []
     for broker in brokers:
         try:
@@ -132,6 +146,8 @@ def _log_dirs(client: Any, brokers: Sequence[int]) -> tuple[Sizes, Spaces, tuple
         failed = [str(log_dir["log_dir"]) for log_dir in found if log_dir["error_code"] != 0]
         if failed:
             unanswered.append((broker, f"log dir {', '.join(failed)} failed"))
+        elif len(found) > 1:
+            disks.append(_disks(broker, found, assigned))
         total = [int(log_dir.get("total_bytes", -1)) for log_dir in found]
         usable = [int(log_dir.get("usable_bytes", -1)) for log_dir in found]
         known = not failed and min(total, default=-1) >= 0
@@ -142,7 +158,31 @@ def _log_dirs(client: Any, brokers: Sequence[int]) -> tuple[Sizes, Spaces, tuple
                     if not partition["is_future_key"]:
                         key = str(topic["name"]), int(partition["partition_index"])
                         sizes.setdefault(key, []).append((broker, int(partition["partition_size"])))
-    return sizes, spaces, tuple(unanswered)
+    return sizes, spaces, tuple(disks), tuple(unanswered)
+
+
+def _disks(broker: int, found: Sequence[Mapping[str, Any]], assigned: Assigned) -> BrokerDisks:
+    """Log dirs of one broker, and what is in which; what is on its way to another one counts as there."""
+    places: dict[tuple[str, int], DiskReplica] = {}
+    coming = 0
+    for log_dir in found:
+        path = str(log_dir["log_dir"])
+        for topic in log_dir["topics"]:
+            for part in topic["partitions"]:
+                key = str(topic["name"]), int(part["partition_index"])
+                if broker not in assigned.get(key, ()):
+                    continue  # It is being deleted.
+                replica = DiskReplica(*key, path, int(part["partition_size"]))
+                if part["is_future_key"]:
+                    coming += 1
+                    places[key] = replica
+                else:
+                    places.setdefault(key, replica)
+    totals = [
+        (str(each["log_dir"]), int(each.get("total_bytes", -1)), int(each.get("usable_bytes", -1))) for each in found
+    ]
+    shown = tuple(Disk(path, *((total, usable) if total >= 0 else (None, None))) for path, total, usable in totals)
+    return BrokerDisks(broker, shown, tuple(places.values()), coming)
 
 
 def _offsets(client: Any, partitions: Sequence[TopicPartition], which: int) -> dict[tuple[str, int], int]:

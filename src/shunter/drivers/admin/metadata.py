@@ -22,7 +22,7 @@ SETTINGS_FRESH_S = 60.0
 """min.insync.replicas of a topic is read again after this."""
 QUORUM_FRESH_S = 5.0
 ASKED_FOR_AGREEMENT = 3
-"""So many other brokers have to tell the same replicas before a plan is taken on."""
+"""This many other brokers have to tell the same replicas before a plan is taken on."""
 
 
 def live_brokers(described: Mapping[str, Any]) -> dict[BrokerId, str | None]:
@@ -43,10 +43,10 @@ class MetadataObserver:
     quorum: bool | None = None
     """Whether the cluster has a KRaft quorum to ask for its leader; None: not tried yet."""
     addresses: tuple[str, ...] = ()
-    """Of all brokers at the last look: the ones that were named at the start may be the ones that die."""
+    """Addresses of all brokers at the last look: the ones that were named at the start may be the ones that die."""
 
     def observe(self, client: Any, names: Sequence[str], *, sure: bool) -> TopicsSeen:
-        """Metadata of topics, and who is up.
+        """Metadata of topics, and which brokers are up.
 
         Args:
             client: Its `pinned` is chosen here, where it is None.
@@ -74,7 +74,7 @@ class MetadataObserver:
         return TopicsSeen(topics, brokers, self._controller(client, int(described["controller_id"])))
 
     def _least_late(self, client: Any) -> BrokerId | None:
-        """The broker to ask for metadata: of a KRaft cluster who has read most of the metadata log, else the controller."""
+        """The broker to ask for metadata: in KRaft the one that has read most of the metadata log, else the controller."""
         described = client.describe_cluster()
         live = live_brokers(described)
         if self._controller(client, int(described["controller_id"])) < 0 or not self.quorum:

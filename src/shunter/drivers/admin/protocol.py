@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from shunter.drivers.admin.log_dirs import LogDirsSeen
 
 StillOurs = Callable[[], Awaitable[None]]
-"""Raises if whoever asks may not any more: it may have stood still since its last request."""
+"""Raises if this process may not change anything any more: another may have taken its place while it stood still."""
 
 
 async def always() -> None:
-    """Nobody takes our place."""
+    """The `StillOurs` of a caller whose place nobody takes: it never raises."""
 
 
 class SettingsDenied(DriverError):
@@ -45,15 +45,15 @@ class AdminClient(Protocol):
         ...
 
     async def list_reassignments(self) -> dict[TopicPartition, OngoingReassignment]:
-        """Everything under way."""
+        """Every reassignment under way."""
         ...
 
     async def observe_topics(self, names: Sequence[str], *, sure: bool = False) -> TopicsSeen:
-        """Metadata of topics, and who is up; `sure`: refused, to be tried again, while brokers disagree."""
+        """Metadata of topics, and which brokers are up; where it is to be `sure`, it fails while brokers disagree."""
         ...
 
     async def observe_log_dirs(self, asked: Mapping[BrokerId, Sequence[TopicPartition]]) -> LogDirsSeen:
-        """Sizes of replicas and space of log dirs, broker by broker; who does not answer is left out."""
+        """Sizes of replicas and space of log dirs, broker by broker; a broker that does not answer is left out."""
         ...
 
     async def read_settings(self, keys: Sequence[ThrottleKey]) -> SettingsSeen:
@@ -63,13 +63,13 @@ class AdminClient(Protocol):
     async def alter_reassignments(
         self, targets: Sequence[tuple[TopicPartition, Replicas | None]]
     ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
-        """RPC 45."""
+        """AlterPartitionReassignments (45) for these targets (None: cancel); every partition's error and its message."""
         ...
 
     async def alter_settings(
         self, settings: Sequence[tuple[ThrottleKey, str | None]], still_ours: StillOurs = always
     ) -> dict[ThrottleKey, str]:
-        """IncrementalAlterConfigs; returns what went wrong. `still_ours` is asked before each request of it."""
+        """IncrementalAlterConfigs; returns what went wrong. `still_ours` is called before each request that is sent."""
         ...
 
     async def alter_log_dirs(

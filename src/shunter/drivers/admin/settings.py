@@ -34,7 +34,7 @@ Change = tuple[tuple[str, str], dict[str, str | None]]
 
 
 class NotSet(NamedTuple):
-    """Why a setting was not set. `answered`: it was refused; else nobody answered, and it may be asked for again."""
+    """Why a setting was not set. `answered`: a broker refused it; else no broker answered, and it may be sent again."""
 
     told: str
     answered: bool

@@ -84,7 +84,7 @@ def audit_line(audited: Audited) -> LogLine:
 
 @cache
 def api_name(api_key: int) -> str:
-    """Name an API as Kafka does; one that nobody knows by its number."""
+    """Name an API as Kafka does; an unknown one by its number."""
     known = api_key_map.get(api_key)
     return str(api_key) if known is None else "".join(word.capitalize() for word in known.split("_"))
 

@@ -61,7 +61,7 @@ class Node:
     audit: Callable[[Call, Any, str | None, float], None] = _no_audit
     """Hears of each administrative request: its answer, or why there is none, and the seconds that it took."""
     authorizer: Authorizer = field(default_factory=NetworkAuthorizer)
-    """Who may do what; everybody may do everything unless somebody says otherwise."""
+    """Who may do what; without ACLs everybody may do everything."""
     visible: VisibleTopics = field(default_factory=lambda: VisibleTopics(NetworkAuthorizer()))
     stats: ServerStats = field(default_factory=ServerStats)
     relays: bool = True
@@ -121,7 +121,7 @@ class Call:
 
     @property
     def unlimited(self) -> bool:
-        """Whether whoever asks may do everything."""
+        """Whether the client may do everything."""
         return self.node.authorizer.unlimited(self.requester)
 
     @property
@@ -130,7 +130,7 @@ class Call:
         return self.authenticated or not isinstance(self.node.authorizer, NetworkAuthorizer)
 
     def allows(self, operation: Operation, resource: AclResource, *, told: bool = True) -> bool:
-        """Tell whether whoever asks may do something; a refusal is counted and logged where it is `told`."""
+        """Tell whether the client may do something; a refusal is counted and logged where it is `told`."""
         if self.node.authorizer.allows(self.requester, operation, resource):
             return True
         if told:
@@ -148,7 +148,7 @@ class Call:
         self.node.stats.deny(name, told)
 
     def operations(self, resource: AclResource) -> int:
-        """Tell what whoever asks may do with a resource, as Kafka's bits."""
+        """Tell what the client may do with a resource, as Kafka's bits."""
         return authorized_operations(self.node.authorizer, self.requester, resource)
 
     def answer(self, **values: Any) -> Any:

@@ -16,6 +16,7 @@ from shunter.drivers.handlers.rights import missing_right, why_not_passed_on
 from shunter.drivers.relay import PASSED_ON
 from shunter.errors import DriverError, ErrorCode, FormatError
 from shunter.wire import requests
+from shunter.wire.alter_partition import ALTER_PARTITION
 from shunter.wire.framing import response_frame_head
 from shunter.wire.reassignments import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
 from shunter.wire.requests import encode_response
@@ -43,7 +44,7 @@ HANDLERS: Final[Mapping[int, Handler]] = {
     ALTER_PARTITION_REASSIGNMENTS: reassignments.alter_partition_reassignments,
     LIST_PARTITION_REASSIGNMENTS: reassignments.list_partition_reassignments,
     requests.ALTER_USER_SCRAM_CREDENTIALS: credentials.alter_user_scram_credentials,
-    requests.ALTER_PARTITION: brokers.alter_partition,
+    ALTER_PARTITION: brokers.alter_partition,
     requests.UPDATE_FEATURES: features.update_features,
     requests.DESCRIBE_CLUSTER: metadata.describe_cluster,
     requests.ALLOCATE_PRODUCER_IDS: brokers.allocate_producer_ids,

@@ -117,7 +117,7 @@ def _joined(pieces: Iterable[bytes]) -> Topics:
 
 
 async def _served(names: list[str], audience: Audience, call: Call) -> dict[str, bytes]:
-    """Give the topics of these names, each with what whoever asks may do with it, where that is asked for."""
+    """Give the topics of these names, each with the operations that the client is permitted, where it asks for them."""
     if audience.operations == NOT_ASKED_FOR or call.unlimited:
         return await call.node.metadata.some(call.view, audience, names)
     alike: dict[int, list[str]] = {}
@@ -130,7 +130,7 @@ async def _served(names: list[str], audience: Audience, call: Call) -> dict[str,
 
 
 def _may_not_be_made(errors: Mapping[str, int], call: Call) -> dict[str, int]:
-    """Refuse unknown topics that whoever asks may not have made: a broker would make them for us."""
+    """Refuse unknown topics that the client may not create: a broker that we asked would create them for us."""
     unknown = [name for name, error in errors.items() if error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     if not unknown or call.allows(Operation.CREATE, CLUSTER, told=False):
         return {}

@@ -23,7 +23,7 @@ async def api_versions(_request: Any, call: Call) -> Any:
 
 
 async def sasl_handshake(_request: Any, call: Call) -> Any:
-    """Answer SaslHandshake of whoever need not log in, or has: it is not the time for it."""
+    """Refuse SaslHandshake: the client has logged in, or comes by a listener where nobody does."""
     return call.answer(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=())
 
 

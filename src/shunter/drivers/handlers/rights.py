@@ -16,6 +16,7 @@ from shunter.errors import ErrorCode, FormatError
 from shunter.model.acl import CLUSTER, AclResource, Operation, ResourceType
 from shunter.model.settings import WireLimits
 from shunter.wire import requests
+from shunter.wire.alter_partition import ALTER_PARTITION
 from shunter.wire.framing import read_request_head
 from shunter.wire.guard import look_over
 from shunter.wire.reassignments import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
@@ -24,12 +25,12 @@ INIT_PRODUCER_ID: Final = 22
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
 DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS, DESCRIBE_USER_SCRAM_CREDENTIALS = 48, 49, 50
 TOKENS: Final = frozenset({38, 39, 40, 41})
-"""Delegation tokens belong to whoever asks for them, and a broker would take us for him."""
+"""Delegation tokens belong to the principal that asks for them; passed on to a broker, they would become ours."""
 LONGEST_ARRAY: Final = WireLimits().array_length
 
 CLUSTER_RIGHTS: Final[Mapping[int, Operation]] = {
     requests.CONTROLLED_SHUTDOWN: Operation.CLUSTER_ACTION,
-    requests.ALTER_PARTITION: Operation.CLUSTER_ACTION,
+    ALTER_PARTITION: Operation.CLUSTER_ACTION,
     requests.ALLOCATE_PRODUCER_IDS: Operation.CLUSTER_ACTION,
     ALTER_PARTITION_REASSIGNMENTS: Operation.ALTER,
     LIST_PARTITION_REASSIGNMENTS: Operation.DESCRIBE,

@@ -236,7 +236,7 @@ async def delete_topics(request: Any, call: Call) -> Any:
             continue
         known = name if name is not None else call.view.topic_names.get(topic_id or UUID(int=0))
         if known is not None and not call.allows(Operation.DELETE, topic_of(known)):
-            # Whoever may not describe a topic is not told the name that belongs to an id.
+            # A client that may not describe a topic is not told the name that belongs to an id.
             shown = known if name is not None or call.allows(Operation.DESCRIBE, topic_of(known)) else ""
             refused.append(TopicResult(shown, _FORBIDDEN, None, topic_id))
             continue

@@ -76,7 +76,7 @@ def read_prometheus(
 
 
 def increases_of(series: DataFrame) -> DataFrame:
-    """The increase from each point of usable series to the next. Grain: one row per point but the first of each series."""
+    """The increase from each point of usable series to the next. Grain: one row per point but the first of each series (see `_increases`)."""
     return _increases(_points(series.where(F.col("flaw").isNull())))
 
 
@@ -87,7 +87,8 @@ def series_of(spark: SparkSession, paths: Sequence[str], cluster: str | None, br
     is one of a broker as a whole. Of such a series from a machine that is no broker, nothing is said: Prometheus knows many.
     """
     answers = spark.read.option("multiLine", "true").schema(_ANSWER).json(list(paths))
-    each = answers.select(
+    # What is said of the whole answer is said before it is taken apart: else each series would carry all the others along.
+    told = answers.select(
         F.col("_metadata.file_path").alias("file"),
         F.when(F.col("_corrupt_record").isNotNull(), F.lit("not JSON"))
         .when(
@@ -100,13 +101,14 @@ def series_of(spark: SparkSession, paths: Sequence[str], cluster: str | None, br
         )
         .when(F.coalesce(F.size("data.result"), F.lit(0)) <= 0, F.lit("no series: the query found nothing"))
         .alias("broken"),
-        F.explode_outer("data.result").alias("series"),
+        F.col("data.result").alias("result"),
     )
+    each = told.select("file", "broken", F.explode_outer("result").alias("series"))
     metric = F.col("series.metric")
     name = F.lower(F.concat_ws("_", metric["__name__"], metric["name"]))
-    mapped = F.lit(None).cast("int")
-    for instance, broker in sorted(brokers.items()):
-        mapped = F.when(metric["instance"] == instance, F.lit(broker)).otherwise(mapped)
+    # A map is one literal, however many brokers there are; a condition for each would be written into Spark's code again and again.
+    pairs = [F.lit(part) for pair in sorted(brokers.items()) for part in pair]
+    mapped = F.create_map(*pairs)[metric["instance"]] if pairs else F.lit(None).cast("int")
     labelled = each.select(
         "file",
         "broken",
@@ -141,7 +143,7 @@ def series_of(spark: SparkSession, paths: Sequence[str], cluster: str | None, br
 
 
 def _broker_measure(name: Column, metric: Column) -> Column:
-    """What a series without a topic tells of its broker; empty where it is of no use, null where nobody knows it."""
+    """What a series without a topic tells of its broker; empty where it is of no use, null where it is unknown."""
     counted = name.contains("brokertopicmetrics") & name.rlike("total|count|oneminuterate")
     counter = counted & ~name.rlike("reassignment|rejected|failed")
     total = counter & ~name.contains("replication")
@@ -184,21 +186,33 @@ def _points(series: DataFrame) -> DataFrame:
     origin = F.struct("file", "labels")
     span = F.struct(origin.alias("origin"), F.array_min(times).alias("first"), F.array_max(times).alias("last"))
     spans = F.collect_list(span).over(Window.partitionBy(*_ONE_SERIES))
-    spanned = series.withColumns({"origin": origin, "spans": spans})
-    exploded = spanned.select(*kept, "origin", "spans", F.posexplode("values").alias("position", "point"))
+    spanned = series.withColumns(
+        {"origin": origin, "spans": spans, "first": F.array_min(times), "last": F.array_max(times)}
+    )
+    # Each point carries them along: of a year of files those alone that reach into this one's time.
+    before = F.filter(
+        "spans",
+        lambda other: (
+            (other["origin"] < F.col("origin")) & (other["last"] >= F.col("first")) & (other["first"] <= F.col("last"))
+        ),
+    )
+    exploded = spanned.withColumn("before", before).select(
+        *kept, "origin", "before", F.posexplode("values").alias("position", "point")
+    )
     points = exploded.select(
-        *kept, "origin", "spans", "position",
+        *kept, "origin", "before", "position",
         F.get("point", F.lit(0)).try_cast("double").alias("at"),
         F.get("point", F.lit(1)).try_cast("double").alias("value"),
     )  # fmt: skip
-    before = F.filter("spans", lambda other: other["origin"] < F.col("origin"))
-    covered = F.exists(before, lambda other: F.col("at").between(other["first"], other["last"]))
+    covered = F.exists("before", lambda other: F.col("at").between(other["first"], other["last"]))
     known = F.coalesce(~F.isnan("at"), F.lit(False)) & F.coalesce(~F.isnan("value"), F.lit(False))
     return points.where(known & ~covered).select(*kept, "origin", "position", "at", "value")
 
 
 def _increases(points: DataFrame) -> DataFrame:
     """Add `seconds` since the point before and `increase`; null over a gap, where time goes back, and at the start.
+
+    Only a series of `in_sync` keeps its first point, without `seconds`.
 
     A counter that falls was reset, and what it shows since counts; where it falls from one origin to the next nobody knows.
     An end offset is no counter: one that falls lost its tail or its topic, and what came meanwhile is not known. A gap
@@ -218,7 +232,9 @@ def _increases(points: DataFrame) -> DataFrame:
     reset = F.col("same_origin") & (F.col("measure") != "end_offset")
     grown = F.when(F.col("value") >= F.col("before"), F.col("value") - F.col("before")).when(reset, F.col("value"))
     amount = F.when(F.col("kind") == "rate", F.col("value") * F.col("seconds")).otherwise(grown)
-    increased = stepped.where(F.col("seconds") > 0).withColumns(
+    # Who leads is no amount: it is told by a series' first point as well.
+    begins = F.col("seconds").isNull() & (F.col("measure") == "in_sync")
+    increased = stepped.where((F.col("seconds") > 0) | begins).withColumns(
         {"increase": F.when(~is_gap, amount), "step": step, "gap": is_gap}
     )
     return increased.withColumn("seconds", F.when(F.col("gap"), F.col("step")).otherwise(F.col("seconds")))
@@ -228,10 +244,9 @@ def _rows(points: DataFrame) -> DataFrame:
     where = ("cluster_id", "topic", "broker_id", "at")
     # As rates until they are put together: a series that missed a point has its increase over a longer window.
     rate = F.col("increase") / F.col("seconds")
-    by_topic = points.where(F.col("partition").isNull()).groupBy(*where).agg(
-        *(F.max(F.when(F.col("measure") == name, rate)).alias(f"topic_{name}") for name in AMOUNTS)
-    )  # fmt: skip
-    by_replica = points.where(F.col("partition").isNotNull()).groupBy(*where, "partition").agg(
+    by_topic = _by_topic(points, where, rate)
+    of_replicas = points.where(F.col("partition").isNotNull() & F.col("seconds").isNotNull())
+    by_replica = of_replicas.groupBy(*where, "partition").agg(
         F.min("seconds").alias("seconds"),
         F.min("file").alias("file"),
         F.max(F.when(F.col("measure") == "size", F.col("value"))).alias("size"),
@@ -247,7 +262,7 @@ def _rows(points: DataFrame) -> DataFrame:
     with_role = by_replica.withColumn("role", role)
     taking = Window.partitionBy(*where, "role")
     shared = with_role.withColumns({"share": _share(taking)}).join(by_topic, on=list(where), how="left")
-    receives = F.col("role") != FOLLOWER
+    receives = (F.col("role") != FOLLOWER) & ~F.coalesce("leaders_changed", F.lit(False))
     amounts = {
         name: F.coalesce(F.col(f"own_{name}"), F.when(receives, F.col(f"topic_{name}") * F.col("share")))
         for name in AMOUNTS
@@ -258,12 +273,27 @@ def _rows(points: DataFrame) -> DataFrame:
         "cluster_id": F.col("cluster_id"), "topic_id": text, "topic": F.col("topic"), "partition": F.col("partition"),
         "broker_id": F.col("broker_id"), "role": F.col("role"),
         "window_start": F.timestamp_millis(((F.col("at") - F.col("seconds")) * 1000).cast("bigint")),
-        "window_seconds": F.round("seconds").cast("int"),
+        "window_seconds": F.round("seconds").try_cast("int"),
         **{name: F.round(amount * F.col("seconds")).try_cast("bigint") for name, amount in amounts.items()},
         "size_bytes": F.col("size").try_cast("bigint"),
         "source": F.lit("prometheus"), "file": F.col("file"), "reader_rule": text, "reader_detail": text,
     }  # fmt: skip
     return shared.select(*(columns[name].alias(name) for name in RAW))
+
+
+def _by_topic(points: DataFrame, where: Sequence[str], rate: Column) -> DataFrame:
+    """What each broker counted for a topic, and whether it led other partitions of it than at the point before (`leaders_changed`).
+
+    In such a window the broker counted bytes of partitions that it led for a part of it. Which part nobody knows.
+    """
+    of_leader = F.when((F.col("measure") == "in_sync") & (F.col("value") > 0), F.xxhash64("partition"))
+    counted = points.where(F.col("partition").isNull() | (F.col("measure") == "in_sync")).groupBy(*where).agg(
+        *(F.max(F.when(F.col("partition").isNull() & (F.col("measure") == name), rate)).alias(f"topic_{name}") for name in AMOUNTS),
+        F.when(F.count_if(F.col("measure") == "in_sync") > 0, F.coalesce(F.bit_xor(of_leader), F.lit(0))).alias("led"),
+    )  # fmt: skip
+    earlier = Window.partitionBy("cluster_id", "topic", "broker_id").orderBy("at")
+    led_before = F.last("led", ignorenulls=True).over(earlier.rowsBetween(Window.unboundedPreceding, -1))
+    return counted.withColumn("leaders_changed", F.col("led") != led_before).drop("led")
 
 
 def _share(taking: WindowSpec) -> Column:

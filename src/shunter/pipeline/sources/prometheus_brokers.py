@@ -53,7 +53,7 @@ def prometheus_brokers(
     columns = {
         "cluster_id": F.col("cluster_id"), "broker_id": F.col("broker_id"),
         "window_start": F.timestamp_millis(((F.col("at") - F.col("seconds")) * 1000).cast("bigint")),
-        "window_seconds": F.round("seconds").cast("int"),
+        "window_seconds": F.round("seconds").try_cast("int"),
         "cpu": F.coalesce("busy", F.col("busy_seconds") / processors, of_machine), "processors": processors,
         **{name: F.col(measure) for name, measure in _RATES.items()},
         "source": F.lit("prometheus"),

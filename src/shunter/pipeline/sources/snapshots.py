@@ -208,7 +208,8 @@ def _bytes_in(messages: Column) -> Column:
     grown = F.col("size_bytes") - F.col("size_bytes_before")
     nothing_taken = F.col("start_offset") == F.col("start_offset_before")
     kept = F.col("end_offset") - F.col("start_offset")
-    by_mean = F.round(messages * F.col("size_bytes") / F.when(kept > 0, kept)).cast("bigint")
+    # Half a billion messages of a log of a terabyte: their product is more than 64 bits hold.
+    by_mean = F.round(messages.cast("double") * F.col("size_bytes") / F.when(kept > 0, kept)).try_cast("bigint")
     return (
         F.when(messages == 0, F.lit(0).cast("bigint"))
         .when((messages > 0) & nothing_taken & (grown >= 0), grown)

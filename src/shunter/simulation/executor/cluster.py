@@ -369,7 +369,7 @@ class SimulatedCluster:
             self.publish(name)
 
     def _register(self, broker: ClusterBroker) -> None:
-        broker.registered = True
+        broker.registered, broker.back_us = True, self.scheduler.now_us
         self._tell_all(broker)
         self._publish_live()
         for found in self.partitions.values():

@@ -30,6 +30,8 @@ class ClusterBroker:
         self.paused = False
         self.registered = True
         """Alive in the eyes of the controller."""
+        self.back_us = -1
+        """When it came back; -1: it never was away."""
         self.starts = 0
         self.topics: dict[str, ObservedTopic] = {}
         self.live: dict[BrokerId, str | None] = {}

@@ -247,6 +247,9 @@ class ExecutorFaults:
 
     def _allow(self, tp: TopicPartition) -> None:
         self.world.cluster.refusals.pop(tp, None)
+        found = self.world.cluster.partitions.get(tp)
+        if found is not None:
+            found.shaken_us = self.world.scheduler.now_us  # What was refused is asked for again after a while.
 
     # ---- the way there
 

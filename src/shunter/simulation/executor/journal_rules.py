@@ -106,6 +106,9 @@ class JournalRules:
         self.ledger.accepted += 1
         before = self.ledger.open_move(record.tp)
         move = LedgerMove(record.tp, record.original, record.target, record.adopted, self._now_us, record.log_dirs)
+        move.origins = record.origins
+        if before is not None:
+            move.origins = tuple({**dict(record.origins), **dict(before.origins)}.items())
         self.ledger.moves[record.tp] = move
         if before is not None and before.steps:  # Before the first step it may be told anew: who was asked was late.
             move.steps = before.steps
@@ -176,7 +179,7 @@ class JournalRules:
         into_dirs: Counter[tuple[BrokerId, str]] = Counter()
         for move in self.ledger.open_moves():
             total += bool(move.copying)
-            into_dirs.update(each for each in move.log_dirs if each[0] in move.copying)
+            into_dirs.update(each for each in move.places if each[0] in move.copying)
             for broker in sorted(move.copying):
                 incoming[broker] += 1
                 rack = known.get(broker)
@@ -190,7 +193,7 @@ class JournalRules:
                 self._rules.violate("caps are kept", told)
         for (broker, path), count in sorted(into_dirs.items()):
             # Another plan may have named it for copies that run already.
-            named = broker in fresh and (broker, path) in begun.log_dirs
+            named = broker in fresh and (broker, path) in begun.places
             if named and 0 < options.max_per_log_dir < count:
                 told = f"{path} of broker {broker} receives {count} copies, {options.max_per_log_dir} may"
                 self._rules.violate("caps are kept", told)
@@ -265,14 +268,17 @@ class JournalRules:
         if record.outcome is Outcome.GONE and record.tp.topic not in self._rules.world.cluster.gone_us:
             self._rules.violate("nobody is blamed for nothing", f"{record}, and it is there")
         refused = record.tp in self._rules.world.refused or any(
-            (broker, record.tp) in self._rules.world.refused_dirs for broker, _path in move.log_dirs
+            (broker, record.tp) in self._rules.world.refused_dirs for broker, _path in move.places
         )
         if record.outcome is Outcome.REFUSED and not refused:
             self._rules.violate("nobody is blamed for nothing", f"{record}, and it was not refused for good")
         # One log dir that was refused is no reason to leave the others.
         arrived = record.outcome is Outcome.REFUSED and not move.given_up
         if truth is not None and (arrived or record.outcome is Outcome.DONE):
-            self._placed(move)
+            self._placed(move, move.places)
+        if truth is not None and record.outcome is Outcome.ROLLED_BACK:
+            named = {broker for broker, _path in move.log_dirs}
+            self._placed(move, tuple(each for each in move.origins if each[0] in named))
         if others or truth is None:
             return
         due = {
@@ -285,11 +291,14 @@ class JournalRules:
             told = f"{record.tp} is {record.outcome.value} and {list(truth.replicas)}, {list(due)} is due"
             self._rules.violate(rule, f"{told} (in motion: {truth.in_motion})")
 
-    def _placed(self, move: LedgerMove) -> None:
-        """A move is done when its replicas lie in the log dirs that the plan names. Source: issue, "log-dir moves"."""
+    def _placed(self, move: LedgerMove, places: tuple[tuple[BrokerId, str], ...]) -> None:
+        """A move is done when its replicas lie in the log dirs that the plan names, or in the former ones if it was rolled back.
+
+        Source: issue, "log-dir moves"; decision 0541.
+        """
         dirs, world = self._rules.world.cluster.log_dirs, self._rules.world
         since_us = self._now_us - LATE_US
-        for broker, path in move.log_dirs:
+        for broker, path in places:
             key = (broker, move.tp)
             found = dirs.places.get(key)
             if found is None or found == path or key in world.refused_dirs:

@@ -27,6 +27,8 @@ class LedgerMove:
     adopted: bool
     accepted_us: int
     log_dirs: tuple[tuple[BrokerId, str], ...] = ()
+    origins: tuple[tuple[BrokerId, str], ...] = ()
+    """In which log dirs the originals were, as it was promised first."""
     direction: Direction = Direction.FORWARD
     paused: bool = False
     paused_us: int = 0
@@ -44,6 +46,15 @@ class LedgerMove:
     def goal(self) -> Replicas:
         """Where it heads."""
         return self.original if self.direction is Direction.BACK else self.target
+
+    @property
+    def places(self) -> tuple[tuple[BrokerId, str], ...]:
+        """In which log dirs its replicas may be asked to be."""
+        if self.direction is Direction.STOP:
+            return ()
+        if self.direction is Direction.BACK:
+            return tuple(each for each in self.origins if each[0] in self.original)
+        return self.log_dirs
 
     @property
     def copying(self) -> frozenset[BrokerId]:

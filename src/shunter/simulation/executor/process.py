@@ -153,7 +153,7 @@ class SimulatedExecutor:
         await asyncio.to_thread(self._take_lease, journal, self.clock.now_ms())
         entries = await asyncio.to_thread(self._load, journal)
         driver = ExecutionDriver(self.core, journal, self.admin, self.clock, self._take_notice)
-        driver.post("start", ev.JournalLoaded(entries, "simulated"))
+        driver.post(ev.JournalLoaded(entries, "simulated"), "start")
         self.driver, self.driving = driver, True
         self.drives_since_us = self.world.scheduler.now_us
         self.world.process_ready(self)

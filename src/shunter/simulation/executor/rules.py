@@ -13,7 +13,7 @@ from shunter.core.executor.ready import AlterReassignments, CommandReply, PlanRe
 from shunter.core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LOG_DIR_RATE
 from shunter.drivers.journals import LEASE_MS
 from shunter.errors import ErrorCode
-from shunter.model.execution import Command, Direction, JournalEntry, ThrottleKey
+from shunter.model.execution import Command, Direction, JournalEntry, StepBegun, ThrottleKey
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.simulation.executor.journal_rules import JournalRules
 from shunter.simulation.executor.ledger import LedgerMove
@@ -57,6 +57,8 @@ class ExecutorRules:
         self._asked: Counter[tuple[str, TopicPartition]] = Counter()
         self.sent_steps: dict[TopicPartition, tuple[Replicas | None, Replicas, int]] = {}
         """What was asked for last: the target, what it goes from, and how many the goal then had."""
+        self._decided: dict[TopicPartition, tuple[StepBegun, Replicas]] = {}
+        """The step that was asked for last, and what it went from when it was first: one asked for again is the same one."""
         self.sent_us: dict[ThrottleKey, int] = {}
         """When a setting was asked for last."""
         self._pace: dict[str, tuple[int, int]] = {}
@@ -131,6 +133,9 @@ class ExecutorRules:
             # Who is sick as far as the executor can see goes without waiting (design, "the floor").
             well = () if seen is None else process.core.state.cluster.brokers.keys() & seen.isr
             base = tuple(broker for broker in move.step.before if broker in well)
+            step, decided = self._decided.get(tp, (None, base))
+            base = decided if step == move.step else base
+            self._decided[tp] = (move.step, base)
             self.sent_steps[tp] = (target, base, self._floor(move))
 
     def _floor(self, move: LedgerMove) -> int:
@@ -203,10 +208,10 @@ class ExecutorRules:
         for broker, tp, path in replicas if self._taker is process else ():
             self.world.coverage.count("request", "ask for a log dir")
             move = self.ledger.open_move(tp)
-            if move is None or (broker, path) not in move.log_dirs:
+            if move is None or (broker, path) not in (*move.log_dirs, *move.origins):
                 self.violate("durable before sent", f"{process.name} asks for {path} of broker {broker} for {tp}")
                 return
-            if move.paused or move.direction is not Direction.FORWARD:
+            if move.paused or (broker, path) not in move.places:
                 told = f"{tp} goes {move.direction.value}, paused: {move.paused}; {process.name} asks for {path}"
                 self.violate("an order holds for all that it names", told)
             key = ThrottleKey("broker", str(broker), LOG_DIR_RATE)
@@ -279,7 +284,11 @@ class ExecutorRules:
         )
         brokers = world.cluster.brokers.values()
         calm = all(each.serving and each.lag == each.delays.slow == 1.0 for each in brokers)
+        calm = calm and all(each.back_us < since_us for each in brokers)  # A broker that is down takes no setting.
         calm = calm and not 0 <= found.shaken_us >= since_us and all(self.journal.quiet(key) for key in keys)
+        calm = (
+            calm and found.tp not in world.cluster.refusals
+        )  # A copy that no throttle holds is cancelled, if that is allowed.
         if well and calm and bytes_per_s > 2 * self.ledger.options.pause_rate:
             told = f"{found.tp} is paused, and broker {broker} receives {bytes_per_s} bytes/s of it"
             self.violate("a pause holds for what is paused", told)

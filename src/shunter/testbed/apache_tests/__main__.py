@@ -8,13 +8,13 @@ import sys
 import time
 from pathlib import Path
 
+from shunter.drivers.cache import cache_folder
 from shunter.errors import DriverError
 from shunter.testbed.__main__ import tell
 from shunter.testbed.apache_tests.jars import class_path
 from shunter.testbed.apache_tests.page import page, partly_run, reasons, store, stored, table, unexplained, with_table
 from shunter.testbed.apache_tests.results import CaseOutcome, Result, differences, failed_methods
 from shunter.testbed.apache_tests.run import TIMEOUT_S, JudgedController, run_class
-from shunter.testbed.artifacts import cache_folder
 
 CLASSES = (
     "kafka.admin.AddPartitionsTest",
@@ -25,7 +25,6 @@ CLASSES = (
     "kafka.admin.UserScramCredentialsCommandTest",
     "kafka.api.AdminClientWithPoliciesIntegrationTest",
     "kafka.api.ConsumerTopicCreationTest",
-    "kafka.api.MetricsTest",
     "kafka.api.PlaintextAdminIntegrationTest",
     "kafka.api.PlaintextProducerSendTest",
     "kafka.api.ProducerSendWhileDeletionTest",
@@ -64,7 +63,6 @@ CLASSES = (
     "kafka.server.LogRecoveryTest",
     "kafka.server.MetadataRequestBetweenDifferentIbpTest",
     "kafka.server.MetadataRequestTest",
-    "kafka.server.MetadataVersionIntegrationTest",
     "kafka.server.OffsetsForLeaderEpochRequestTest",
     "kafka.server.ReplicationQuotasTest",
     "kafka.server.ServerShutdownTest",
@@ -79,7 +77,6 @@ CLASSES = (
     "org.apache.kafka.tools.LeaderElectionCommandTest",
     "org.apache.kafka.tools.TopicCommandIntegrationTest",
     "org.apache.kafka.tools.reassign.ReassignPartitionsCommandTest",
-    "unit.kafka.server.AllocateProducerIdsRequestTest",
 )
 """Those of the published classes that need a controller and run in ZooKeeper mode on plaintext listeners."""
 MOVING = (

@@ -7,7 +7,8 @@ import subprocess
 import zipfile
 from pathlib import Path
 
-from shunter.testbed.artifacts import CHECKSUMS, JarSet, cache_folder, ensure_jars, ensure_kafka
+from shunter.drivers.cache import cache_folder
+from shunter.testbed.artifacts import CHECKSUMS, JarSet, ensure_jars, ensure_kafka
 from shunter.testbed.failures import PartFailed
 from shunter.testbed.ivy import MavenModule, Progress
 from shunter.testbed.java import java_executable
@@ -25,6 +26,7 @@ TEST_CLASSES = (
     "kafka-server",
     "kafka-server-common",
     "kafka-storage",
+    "kafka-storage-api",
     "kafka-tools",
 )
 """Modules of Kafka whose test classes are published (classifier `test`) and needed."""

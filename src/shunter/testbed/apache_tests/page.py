@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from shunter.testbed.apache_tests.results import CaseOutcome, Result, differences
+from shunter.testbed.apache_tests.results import CaseOutcome, Result, counted, differences
 from shunter.testbed.apache_tests.run import JudgedController
 
 REASONS = Path(__file__).with_name("reasons.toml")
@@ -137,11 +137,12 @@ def stored(folder: Path) -> dict[str, Outcome]:
     for path in sorted(folder.glob("*.json")):
         document = json.loads(path.read_text())
         outcome = {
-            judged: {
-                test: Result(CaseOutcome(verdict), told) for test, (verdict, told) in document[judged.value].items()
+            controller: {
+                test: counted(test, Result(CaseOutcome(verdict), told))
+                for test, (verdict, told) in document[controller.value].items()
             }
-            for judged in JudgedController
-            if judged.value in document
+            for controller in JudgedController
+            if controller.value in document
         }
         if JudgedController.SHUNTER in outcome:
             outcomes[path.stem] = outcome

@@ -1,19 +1,20 @@
 // The frame around every page: where one is, whether it is live, who is signed in, the kill switch.
 import { Component, html, render, useEffect, useRef, useState } from "/assets/vendor/htm-preact.js";
 import {
-  connection, forget, go, loadSession, notes, place, session, signIn, signOut, startEvents, useView, useWatched,
+  connection, forget, go, loadSession, notes, place, session, signIn, signOut, startEvents, useFleet, useWatched,
 } from "/assets/store.js";
-import { Empty, Link, Loading, Moment } from "/assets/parts.js";
+import { Empty, Link, Loading, Moment, apart } from "/assets/parts.js";
 import { KillSwitch } from "/assets/kill.js";
 import { Fleet } from "/assets/pages/fleet.js";
 import { Cluster } from "/assets/pages/cluster.js";
 import { Moves } from "/assets/pages/moves.js";
 import { Plan } from "/assets/pages/plan.js";
+import { Reports } from "/assets/pages/reports.js";
 import { Proposals } from "/assets/pages/proposals.js";
 import { Timeline } from "/assets/pages/timeline.js";
 
-const TABS = [["", "Overview"], ["moves", "Moves"], ["proposals", "Proposals"], ["timeline", "Timeline"], ["plan", "Plan"]];
-const PAGES = { "": Cluster, moves: Moves, proposals: Proposals, timeline: Timeline, plan: Plan };
+const TABS = [["", "Overview"], ["moves", "Moves"], ["proposals", "Proposals"], ["timeline", "Timeline"], ["plan", "Plan"], ["reports", "Reports"]];
+const PAGES = { "": apart(Cluster), moves: apart(Moves), proposals: apart(Proposals), timeline: apart(Timeline), plan: apart(Plan), reports: apart(Reports) };
 
 function Theme() {
   const [theme, set] = useState(document.documentElement.dataset.theme || "system");
@@ -68,7 +69,7 @@ function Header({ who, name, fleet }) {
     })}</nav>`}</header>`;
 }
 
-function SignIn() {
+function SignIn({ why }) {
   const [problem, setProblem] = useState("");
   const field = useRef(null);
   const submit = async (event) => {
@@ -77,6 +78,7 @@ function SignIn() {
   };
   return html`<main id="main" class="narrow" tabindex="-1"><section class="panel"><h1>Sign in</h1>
     <p>This service asks for a token. Whoever runs it makes one by <code>shunter token add NAME --tokens FILE</code>.</p>
+    ${why && html`<p class="banner watch" role="status">You were signed out: ${why}.</p>`}
     <form onSubmit=${submit}><label class="field">Token <input ref=${field} type="password" autocomplete="off" spellcheck="false" required autofocus /></label>
       ${problem && html`<p class="banner bad" role="alert">${problem}</p>`}
       <div class="actions"><button class="primary">Sign in</button></div></form></section></main>`;
@@ -118,11 +120,12 @@ function Page({ who, fleet }) {
     <main id="main" ref=${main} tabindex="-1">
       <${Paused} paused=${fleet.data?.paused} where="The whole fleet" />${!fleet.data?.paused && html`<${Paused} paused=${row?.paused} where=${name} />`}
       ${fleet.data?.store_trouble && html`<p class="banner bad" role="alert">${fleet.data.store_trouble}</p>`}
+      ${fleet.data?.policy_trouble && html`<p class="banner bad" role="alert">${fleet.data.policy_trouble}</p>`}
       <${Fence} at=${here.href}>${content}</${Fence}></main>`;
 }
 
 function Inside({ who }) {
-  const fleet = useView("/fleet");
+  const fleet = useFleet();
   useEffect(() => { startEvents(); }, []);
   return html`<${Page} who=${who} fleet=${fleet} />`;
 }
@@ -140,7 +143,7 @@ function App() {
         <button class="primary" onClick=${() => location.reload()}>Try again</button></div></main>`
     : html`<main id="main"><${Loading} what="who you are" /></main>`;
   return html`<a class="skip" href="#main">To the content</a>
-    ${who.role ? html`<${Inside} who=${who} />` : html`<${Header} who=${who} fleet=${{}} /><${SignIn} />`}<${Notes} />`;
+    ${who.role ? html`<${Inside} who=${who} />` : html`<${Header} who=${who} fleet=${{}} /><${SignIn} why=${who.why} />`}<${Notes} />`;
 }
 
 const box = document.getElementById("page");

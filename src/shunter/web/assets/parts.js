@@ -47,6 +47,11 @@ export function memo(shown) {
   };
 }
 
+// The same for a whole page, which keeps what it knows: what is around it may change without it.
+export function apart(Shown) {
+  return memo((props) => html`<${Shown} ...${props} />`);
+}
+
 // What is closed is not drawn.
 export function Drawer({ title, kind = "panel", open: opened = false, children }) {
   const [open, setOpen] = useState(opened);
@@ -71,9 +76,9 @@ export function Shown({ view, what, children }) {
     ${children(view.data)}`;
 }
 
-// ---- an order: one click opens, the second one gives it
+// ---- an order: one click opens, the second one gives it. `choices`: several orders about one thing, each with its button.
 
-export function Order({ label, title, kind = "", disabled, why, comment: asks = false, cost, give, confirm, children }) {
+export function Order({ label, title, kind = "", disabled, why, comment: asks = false, cost, costKey, give, confirm, choices, about, children }) {
   const dialog = useRef(null);
   const [open, setOpen] = useState(false);
   const [comment, setComment] = useState("");
@@ -82,23 +87,33 @@ export function Order({ label, title, kind = "", disabled, why, comment: asks = 
   const [told, setTold] = useState(null);
   useEffect(() => {
     if (!open) return;
-    setProblem(""); setTold(null);
+    setProblem("");
     dialog.current.showModal();
-    if (cost) cost().then(setTold, (error) => setTold(`The cost can't be told: ${error.message}`));
   }, [open]);
+  // Told again when what is asked for changes, once nobody types any more; an answer that comes too late is dropped.
+  useEffect(() => {
+    let gone = false;
+    setTold(null);
+    if (!open || !cost) return undefined;
+    const tell = (text) => { if (!gone) setTold(text); };
+    const timer = setTimeout(() => cost().then(tell, (error) => tell(`The cost can't be told: ${error.message}`)), costKey === undefined ? 0 : 400);
+    return () => { gone = true; clearTimeout(timer); };
+  }, [open, costKey, !cost]);
   const close = () => { dialog.current?.close(); setOpen(false); };
-  const carryOut = async (event) => {
+  const carryOut = async (event, choice) => {
     event.preventDefault();
     setBusy(true);
     try {
-      const done = await give(comment);
+      const done = await give(comment, choice);
       note(done?.text || "Done.");
       setComment("");
       close();
     } catch (error) { setProblem(error.message); }
     setBusy(false);
   };
-  return html`<button type="button" class=${kind} disabled=${disabled} title=${disabled ? why : undefined} onClick=${() => setOpen(true)}>${label}</button>
+  const last = choices ? choices.map((each) => html`<button type="button" key=${each.label} class=${each.kind || ""} disabled=${busy} onClick=${(event) => carryOut(event, each.value)}>${each.label}</button>`)
+    : html`<button type="submit" class=${kind || "primary"} disabled=${busy}>${busy ? "…" : confirm || label}</button>`;
+  return html`<button type="button" class=${kind} disabled=${disabled} title=${disabled ? why : undefined} aria-label=${about} onClick=${() => setOpen(true)}>${label}</button>
     ${open && html`<dialog ref=${dialog} onClose=${() => setOpen(false)} aria-labelledby="order-title">
       <form onSubmit=${carryOut}>
         <h2 id="order-title">${title || label}</h2>
@@ -107,7 +122,7 @@ export function Order({ label, title, kind = "", disabled, why, comment: asks = 
         ${asks && html`<label class="field">Comment <textarea rows="2" maxlength="2000" value=${comment} onInput=${(event) => setComment(event.target.value)}></textarea></label>`}
         ${problem && html`<p class="banner bad" role="alert">${problem}</p>`}
         <div class="actions"><button type="button" onClick=${close}>Cancel</button>
-          <button type="submit" class=${kind || "primary"} disabled=${busy}>${busy ? "…" : confirm || label}</button></div>
+          ${last}</div>
       </form></dialog>`}`;
 }
 
@@ -153,10 +168,10 @@ export function LongTable({ label, path, query = "", version, columns, row, sele
   for (let index = view.from; index < Math.min(view.to, found); index += 1) {
     const each = blocks.rows.get(index);
     shown.push(html`<tr key=${index} aria-rowindex=${index + 2} class=${each && selected?.(each) ? "selected" : ""}
-      style=${{ transform: `translateY(${index * ROW}px)` }}>${each ? row(each) : html`<td colspan=${columns.length} class="dim">…</td>`}</tr>`);
+      style=${{ top: `${index * ROW}px` }}>${each ? row(each) : html`<td colspan=${columns.length} class="dim">…</td>`}</tr>`);
   }
   return html`<div class="long" ref=${box} onScroll=${seen} tabindex="0" role="region" aria-label="${label}: ${found} rows">
-    <table aria-rowcount=${found + 1}><thead><tr>${columns.map((each) => html`<th scope="col" class=${each.kind || ""}>${each.label}</th>`)}</tr></thead>
+    <table aria-rowcount=${found + 1}><thead><tr>${columns.map((each) => html`<th scope="col" class=${each.kind || ""} title=${each.title}>${each.label}</th>`)}</tr></thead>
     <tbody style=${{ height: `${Math.min(found, 700_000) * ROW}px` }}>${shown}</tbody></table></div>`;
 }
 

@@ -43,7 +43,7 @@ async function ask(path, options = {}) {
   if (answer.ok) return answer.status === 204 ? null : answer.json();
   let document = {};
   try { document = await answer.json(); } catch { /* Whoever answered is not the service: a proxy perhaps. */ }
-  if (answer.status === 401 && path !== "/session") session.set({ ...session.get(), name: "", role: null });
+  if (answer.status === 401 && path !== "/session") session.set({ ...session.get(), name: "", role: null, why: document.detail });
   throw new Problem(answer.status, document);
 }
 
@@ -60,10 +60,14 @@ export async function order(cluster, verb, { about = [], value = null, comment =
   const path = cluster ? `/clusters/${encodeURIComponent(cluster)}/${verb}` : `/fleet/${verb}`;
   const key = crypto.randomUUID();
   const body = { about, value, comment };
+  const name = session.get()?.name;
   try {
     return await change("POST", path, body, key);
   } catch (problem) {
-    if (problem.status !== 0) throw problem;
+    // Another tab may have signed in anew, which this one has not heard of.
+    if (problem.kind === "csrf") await loadSession();
+    else if (problem.status !== 0) throw problem;
+    if (session.get()?.name !== name) throw new Problem(403, { detail: `You are ${session.get()?.name || "not signed in"} now, and not ${name} any more: nothing was done.` });
     return change("POST", path, body, key);
   }
 }
@@ -71,9 +75,13 @@ export async function order(cluster, verb, { about = [], value = null, comment =
 // A dry run: it changes nothing, so it needs no key.
 export const sketch = (cluster, { about, value }) => change("POST", `/clusters/${encodeURIComponent(cluster)}/sketch`, { about, value });
 
-export async function loadSession() { session.set(await ask("/session")); }
+// Why somebody was signed out is told until they have signed in again. The event may come before any answer says why.
+export async function loadSession() {
+  const now = await ask("/session"), before = session.get();
+  session.set({ ...now, why: now.role ? "" : before?.why || (before?.role ? "the session or its token has ended" : "") });
+}
 export async function signIn(token) { session.set(await change("POST", "/session", { token })); }
-export async function signOut() { await change("DELETE", "/session"); await loadSession(); }
+export async function signOut() { await change("DELETE", "/session"); session.set({ ...session.get(), role: null, why: "" }); await loadSession(); }
 
 const RANK = { read: 1, operate: 2, administer: 3 };
 export const may = (who, role) => Boolean(who?.role) && RANK[who.role] >= RANK[role];
@@ -95,13 +103,19 @@ function tell(event) { for (const listener of [...listeners]) listener(event); }
 const KINDS = ["hello", "reset", "cluster", "fleet", "signed-out"];
 const SILENT_AFTER_MS = 40_000;
 
+let started = false;
+
+// Once for a page, however often somebody signs in on it.
 export function startEvents() {
+  if (started) return;
+  started = true;
   const channel = new BroadcastChannel("shunter-events");
   channel.onmessage = ({ data }) => {
     if (data.ask) { if (following) channel.postMessage({ status: connection.get() }); return; }
     if (data.status) setLive(data.status.live, data.status.since);
     else tell(data);
   };
+  onEvent(({ kind }) => { if (kind === "signed-out") loadSession().catch(() => {}); });
   let following = false;
   const setLive = (live, since = Date.now()) => {
     const now = connection.get();
@@ -152,8 +166,8 @@ export function kept(before, after) {
 
 const LEAST_MS = 1000;
 
-// What a path of the API answers, read again when an event concerns it: { data, problem, loading, at }.
-export function useView(path, cluster = "") {
+// What a path of the API answers, read again when an event concerns it: { data, problem, loading, at }. `still`: never again.
+export function useView(path, cluster = "", still = false) {
   const [state, set] = useState({ path, data: undefined, problem: null, loading: true, at: 0 });
   const current = useRef({ path, timer: 0, last: 0, busy: false, again: false });
   useEffect(() => {
@@ -181,12 +195,71 @@ export function useView(path, cluster = "") {
     const shown = () => { if (!document.hidden && now.stale) { now.stale = false; soon(); } };
     load();
     const off = onEvent(({ kind, data }) => {
+      if (still) return;
       if (kind === "reset" || kind === "hello" || kind === "fleet" || !cluster || data.row?.name === cluster) soon();
     });
     document.addEventListener("visibilitychange", shown);
     return () => { now.gone = true; clearTimeout(now.timer); off(); document.removeEventListener("visibilitychange", shown); };
-  }, [path, cluster]);
+  }, [path, cluster, still]);
   return state.path === path ? state : { path, data: undefined, problem: null, loading: true, at: 0 };
+}
+
+// What a path of the API answers, read every few seconds while somebody looks: for what makes no events.
+export function usePolled(path, everyMs = 5000) {
+  const [state, set] = useState({ data: undefined, problem: null, at: 0 });
+  useEffect(() => {
+    let gone = false;
+    let timer = 0;
+    const load = async () => {
+      clearTimeout(timer);
+      if (!document.hidden) {
+        try {
+          const data = await read(path);
+          if (!gone) set((before) => ({ data: kept(before.data, data), problem: null, at: Date.now() }));
+        } catch (problem) { if (!gone) set((before) => ({ ...before, problem })); }
+      }
+      if (!gone) timer = setTimeout(load, everyMs);
+    };
+    const shown = () => { if (!document.hidden) load(); };
+    load();
+    document.addEventListener("visibilitychange", shown);
+    return () => { gone = true; clearTimeout(timer); document.removeEventListener("visibilitychange", shown); };
+  }, [path, everyMs]);
+  return state;
+}
+
+// The fleet: read once, then kept up by the events themselves, which have the row that changed.
+export function useFleet() {
+  const [state, set] = useState({ data: undefined, problem: null, loading: true, at: 0 });
+  useEffect(() => {
+    let gone = false;
+    let newer = new Map(); // Rows that came while the fleet was being read, by cluster.
+    let asked = 0;
+    const row = (data, event) => (event.version <= data.version ? data
+      : { ...data, version: event.version, clusters: data.clusters.map((each) => (each.name === event.row.name ? kept(each, event.row) : each)) });
+    const load = async () => {
+      const mine = asked += 1;
+      newer = new Map();
+      try {
+        const answer = await ask("/fleet");
+        if (gone || mine !== asked) return;
+        const whole = [...newer.values()].sort((a, b) => a.version - b.version).reduce(row, answer);
+        set((before) => ({ data: kept(before.data, whole), problem: null, loading: false, at: Date.now() }));
+      } catch (problem) {
+        if (!gone && mine === asked) set((before) => ({ ...before, problem, loading: false }));
+      }
+    };
+    load();
+    const off = onEvent(({ kind, data }) => {
+      if (kind === "hello" || kind === "reset" || kind === "fleet") load();
+      else if (kind === "cluster") {
+        newer.set(data.row.name, data);
+        set((before) => (before.data ? { ...before, data: row(before.data, data), at: Date.now() } : before));
+      }
+    });
+    return () => { gone = true; off(); };
+  }, []);
+  return state;
 }
 
 // ---- where we are: what is shown is in the address
@@ -196,16 +269,22 @@ addEventListener("popstate", () => place.set(new URL(location.href)));
 
 export function go(path) {
   history.pushState(null, "", path);
+  if (!location.hash) scrollTo(0, 0);
   place.set(new URL(location.href));
 }
 
-// Replace parts of the query: a link to this view then reproduces it.
+// What somebody opens is a step that the browser's way back undoes; what they type, zoom or sort by is not.
+const STEPS = ["broker", "move", "execution", "past", "plan", "report", "ended"];
+
+// Change parts of the query: a link to this view then reproduces it.
 export function show(changes) {
   const url = new URL(location.href);
   for (const [name, value] of Object.entries(changes)) {
     if (value === "" || value === null || value === undefined) url.searchParams.delete(name);
     else url.searchParams.set(name, value);
   }
-  history.replaceState(null, "", url);
+  const before = place.get().searchParams;
+  if (STEPS.some((name) => url.searchParams.get(name) !== before.get(name))) history.pushState(null, "", url);
+  else history.replaceState(null, "", url);
   place.set(url);
 }

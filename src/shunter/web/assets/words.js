@@ -34,6 +34,12 @@ export function duration(ms) {
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
+// A short time, in seconds: what an event loop is late by.
+export function lag(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  return seconds < 1 ? `${(seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0)} ms` : duration(seconds * 1000);
+}
+
 export function days(value) {
   if (value === null || value === undefined) return "–";
   if (value > 730) return "over 2 years";

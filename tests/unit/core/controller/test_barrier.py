@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 from harness import Harness
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shunter.core.controller import tasks
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.events import ConfigsRead, ConnectionChanged, ElectionRequested, NewTopic, TopicsSubmitted
-from shunter.core.controller.outbox import ALL_WAIT_MS
+from shunter.core.controller.outbox import ALL_WAIT_MS, Outbox
+from shunter.core.controller.state import ControllerState
 from shunter.core.controller.tasks import Priority, Task, TaskQueue, concern
 from shunter.model.partition import TopicPartition
 from shunter.model.records import DeleteQueueEntry
+from shunter.model.settings import ControllerSettings
 
 HERS, OTHER, THIRD = (TopicPartition("t", n) for n in range(3))
 
@@ -219,3 +224,52 @@ def test_what_is_held_keeps_a_small_slice_from_nothing():
     task.draft_slice(Draft(state, 0), 100, 1, doors)
     assert decided == [THIRD, HERS], "no more is decided than was allowed"
     assert task.ready(doors)
+
+
+def requests_of(brokers):
+    """Hand requests out to brokers, and take answers, at random moments; give what the barrier says beside the truth."""
+    outbox = Outbox(ControllerState(0), ControllerSettings(broker_id=0, slow_broker_ms=1_000))
+    open_: list[tuple[int, int]] = []
+
+    def hand_out(broker, now_ms):
+        open_.append((outbox._handed_out((broker,), now_ms), broker))
+
+    def answer(place):
+        if open_:
+            outbox.answered(*open_.pop(place % len(open_)))
+
+    return outbox, hand_out, answer
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(0, 400), st.sampled_from(["ask", "answer", "settings"]), st.integers(1, 3)), max_size=40
+    )
+)
+def test_nobody_is_waited_for_longer_than_is_said(steps):
+    """The barrier looks at brokers only when one of them can have become late: never too late, as each look would see it."""
+    outbox, hand_out, answer = requests_of((1, 2, 3))
+    now_ms = 0
+    for passed_ms, kind, number in steps:
+        wake_ms = outbox.barrier_deadline_ms
+        now_ms += passed_ms
+        if kind == "ask":
+            hand_out(number, now_ms)
+        elif kind == "answer":
+            answer(number)
+        else:
+            outbox.use(replace(outbox.settings, slow_broker_ms=100 * number))
+        holds = outbox.barrier_holds(now_ms)
+        patience_ms = outbox.settings.slow_broker_ms
+        oldest = {broker: next(iter(waiting.values())) for broker, waiting in outbox.unanswered.items()}
+        assert holds == bool(outbox.barrier)
+        assert all(oldest[broker] + min(ALL_WAIT_MS, patience_ms) > now_ms for broker in outbox.barrier)
+        assert all(oldest[broker] + patience_ms > now_ms for broker in outbox.tardy)
+        if outbox.barrier or outbox.tardy:
+            assert outbox.barrier_deadline_ms > now_ms, "or the controller would wake for nothing, again and again"
+            late = [oldest[broker] + min(ALL_WAIT_MS, patience_ms) for broker in outbox.barrier]
+            late += [oldest[broker] + patience_ms for broker in outbox.tardy]
+            assert outbox.barrier_deadline_ms <= min(late)
+        else:
+            assert outbox.barrier_deadline_ms is None
+        assert wake_ms is None or wake_ms < 1 << 61

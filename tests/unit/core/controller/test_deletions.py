@@ -249,3 +249,23 @@ def test_a_record_stays_until_what_its_last_step_drops_is_deleted_too():
     world.fail_over()
     assert (4, TP) in world.deleted
     assert not world.store.reassignments
+
+
+def test_a_late_refusal_of_a_former_deletion_says_nothing_of_the_later_one():
+    """World 96001383: the replica had come back, and was dropped again, when the first request was answered."""
+    world = Harness().start()
+    world.create("t", [(3, 2)])
+    world.reassign({TP: (3, 1)})
+    world.silent.add(2)
+    world.catch_up(TP, 1)
+    for token, target in ((2, (3, 1, 2)), (3, (3, 1))):
+        world.reassign({TP: target}, token=token)
+        for _ in range(10):
+            world.pass_time(1_000)
+        assert world.replicas(TP) == target
+    first, second = sorted(request for request, broker in world.machine.outbox.deletions if broker == 2)
+    fenced = {TP: ErrorCode.FENCED_LEADER_EPOCH}
+    world.feed(RequestAnswered(first, 2, partition_errors=fenced), RequestAnswered(second, 2))
+    assert not world.store.owed
+    assert not world.machine.intake.moves.refused
+    assert not world.store.reassignments

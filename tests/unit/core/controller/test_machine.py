@@ -228,7 +228,7 @@ def test_an_election_says_what_it_is_about():
     world.notices.clear()
     world.fail_over()
     (told,) = [notice.text for notice in world.notices if notice.kind == "in-charge"]
-    assert told == "epoch 2: 5 brokers, 2 topics, 3 partitions (1 without a leader), 1 moves under way"
+    assert told == "epoch 2: 5 brokers, 2 topics, 3 partitions (1 without a leader), 1 move under way"
 
 
 def test_a_step_that_only_drops_is_followed_by_the_next():

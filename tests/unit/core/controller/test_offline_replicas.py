@@ -8,6 +8,7 @@ import pytest
 from harness import Harness
 
 from shunter.core.controller.events import ControlledShutdownRequested, RequestAnswered, TopicDeletionsSubmitted
+from shunter.core.controller.outbox import RETURN_LINGER_MS
 from shunter.core.controller.ready import SendUpdateMetadata
 from shunter.errors import ErrorCode
 from shunter.model.partition import TopicPartition
@@ -89,3 +90,41 @@ def test_a_failed_log_dir_of_a_follower_out_of_sync_and_its_broker_s_restart(wor
     world.bounce(3)
     world.pass_time(1_000)
     assert told(world)[FOLLOWED] == ()
+
+
+def sent_about(world, tp, since):
+    """Requests from then on that tell everybody of a partition."""
+    everybody = [each for each in world.sent[since:] if isinstance(each, SendUpdateMetadata) and not each.full]
+    return [each for each in everybody if tp.partition in dict(topic for t in each.topics for topic in t.partitions)]
+
+
+def test_a_return_is_told_with_the_news_that_a_replica_is_in_sync(world):
+    """One round to all brokers and not two: of 200 brokers each round is 200 requests."""
+    leave(world, 3)
+    world.kill(3)
+    world.pass_time(1_000)
+    before = len(world.sent)
+    world.revive(3)
+    world.pass_time(100)
+    assert not sent_about(world, FOLLOWED, before)
+    world.propose(FOLLOWED, (1, 3))
+    world.pass_time(100)
+    (told_once,) = sent_about(world, FOLLOWED, before)
+    assert not told_once.offline.get(FOLLOWED, ())
+    assert not sent_about(world, LED, before)
+    world.pass_time(RETURN_LINGER_MS)
+    assert len(sent_about(world, FOLLOWED, before)) == len(sent_about(world, LED, before)) == 1
+    assert told(world) == {LED: (), FOLLOWED: (), OTHER: ()}
+
+
+def test_who_comes_and_goes_and_comes_is_told_as_it_is_at_last(world):
+    leave(world, 3)
+    world.kill(3)
+    world.revive(3)
+    world.pass_time(100)
+    world.kill(3)
+    world.pass_time(100)
+    assert told(world) == {LED: (3,), FOLLOWED: (3,), OTHER: ()}
+    world.revive(3)
+    world.pass_time(RETURN_LINGER_MS + 100)
+    assert told(world) == {LED: (), FOLLOWED: (), OTHER: ()}

@@ -17,7 +17,7 @@ from shunter.errors import ErrorCode
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import Phase, Reassignment, Strategy
 from shunter.model.records import PutPartition, PutTopic
-from shunter.model.snapshot import OwedDeletions
+from shunter.model.snapshot import OwedDeletions, OwedReplicas
 from shunter.model.topic import Topic
 
 T0 = TopicPartition("t", 0)
@@ -250,6 +250,26 @@ def test_another_order_of_replicas_is_owed_the_same():
     world.feed(TopicsRead((world.store.topic_snapshot("t"),)))
     assert world.replicas(T0) == (2, 1)
     world.revive(3)
+    assert world.replicas(T0) == (2, 1, 3)
+    assert world.store.owed_replicas == {}
+
+
+@pytest.mark.parametrize(("live", "placed", "owed"), [((1, 2, 3), (2, 1, 3), {}), ((1, 2), (2, 1), {0: (3, (2, 1))})])
+def test_what_is_owed_outlives_the_discovery_of_another_controller(live, placed, owed):
+    """Found by simulation: one id was not known for a controller's when the other one's place was owed."""
+    world = Harness(brokers=(1, 2, 3))
+    world.store.controller_ids = frozenset({US, 101})
+    world.store.topics["t"] = Topic("t", UUID(int=7), {0: ReplicaAssignment((101, 1))}, 0)
+    world.store.states[T0] = LeaderAndIsr(1, 0, (1,), 0)
+    world.store.owed_replicas["t"] = OwedReplicas(UUID(int=7), ((0, 3, (101, 1)),), 0)
+    for id_ in {1, 2, 3}.difference(live):
+        del world.live[id_]
+    world.start()
+    assert world.replicas(T0) == placed
+    known = world.store.owed_replicas.get("t")
+    assert ({} if known is None else {number: (wanted, then) for number, wanted, then in known.partitions}) == owed
+    world.register(3)
+    world.feed(world.brokers_read())
     assert world.replicas(T0) == (2, 1, 3)
     assert world.store.owed_replicas == {}
 

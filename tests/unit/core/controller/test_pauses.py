@@ -4,7 +4,7 @@ import pytest
 from beginnings import TP, busy, everything, let_write, submitted
 from harness import Harness
 
-from shunter.core.controller.ready import SendStopReplica
+from shunter.core.controller.ready import SendLeaderAndIsr, SendStopReplica
 from shunter.errors import ErrorCode
 from shunter.model.partition import ReplicaAssignment
 from shunter.model.reassignment import Intervention, Phase, Strategy
@@ -87,3 +87,20 @@ def test_a_pause_that_ends_in_the_write_in_which_it_began_stops_nothing():
     let_write(world)
     assert world.store.reassignments[TP].phase is Phase.MOVING
     assert not [request for request in world.sent if isinstance(request, SendStopReplica)]
+
+
+def test_a_rollback_that_needs_what_was_stopped_for_the_pause_has_it_fetched_again():
+    """World 96122536: an original that had been dropped was being added again when the move was paused."""
+    world = Harness(brokers=(1, 2, 3, 4, 5)).start()
+    world.create("t", [(5, 3, 2)])
+    world.reassign({TP: (1, 4, 3)})
+    world.catch_up(TP, 1)
+    assert world.replicas(TP) == (5, 3, 1, 4)
+    world.reassign({TP: (1, 3, 2, 5)}, token=2)
+    assert world.store.topics["t"].assignments[0].adding == (2,)
+    world.reassign({TP: None}, token=3, intervention=Intervention.PAUSE)
+    world.sent.clear()
+    epoch = world.leadership(TP).leader_epoch
+    world.reassign({TP: None}, token=4, intervention=Intervention.ROLL_BACK)
+    assert world.leadership(TP).leader_epoch > epoch
+    assert any(isinstance(request, SendLeaderAndIsr) and request.broker == 2 for request in world.sent)

@@ -117,7 +117,7 @@ def test_why_of_a_broker_tells_when_it_went_and_what_it_lost():
 
 def test_why_of_a_topic_and_since():
     world = moved()
-    assert any("topic others: topic created (1 partitions)" in line for line in world.why(topic="others"))
+    assert any("topic others: topic created (1 partition)" in line for line in world.why(topic="others"))
     world.pass_time(3_600_000)
     world.revive(2)
     late = world.why(topic="orders", since_ms=world.now_ms - 1_000)

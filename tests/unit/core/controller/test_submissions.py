@@ -152,3 +152,25 @@ def test_a_write_that_zookeeper_forbids_leaves_what_the_extra_znode_asks_for_to_
     world.catch_up_all()
     assert world.replicas(TP) == (1, 4)
     assert world.store.extra is None
+
+
+def test_a_move_after_one_whose_replicas_are_still_being_deleted_has_the_original_of_this_moment():
+    """Found by simulation: its record took the place of the former one's, and nobody looked who had written the topic."""
+    world = Harness(brokers=(1, 2, 3, 4, 5), max_concurrent=1).start()
+    world.create("t", [(1, 2)])
+    world.create("u", [(4, 5)])
+    world.silent.add(2)
+    world.reassign({TP: (1, 3)})
+    world.catch_up(TP, 3)
+    assert world.store.reassignments[TP].phase is Phase.DROPPING
+    world.reassign({TopicPartition("u", 0): (4, 3)}, token=3)
+    world.pass_time(1_000)
+    assert world.store.reassignments[TopicPartition("u", 0)].phase is Phase.MOVING
+    topic = world.store.topics["t"]
+    reordered = topic._replace(assignments={0: ReplicaAssignment((3, 1))}, version=topic.version + 1)
+    world.store.topics["t"] = reordered
+    world.reassign({TP: (1, 5)}, token=2)
+    world.pass_time(1_000)
+    assert world.result(2) == {TP: "NONE"}
+    assert world.store.reassignments[TP].phase is Phase.PENDING
+    assert world.store.reassignments[TP].original == (3, 1)

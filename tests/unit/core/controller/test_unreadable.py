@@ -10,6 +10,7 @@ from shunter.core.controller.events import (
     ProducerIdsRequested,
     ReassignmentsSubmitted,
     TopicDeletionsFound,
+    TopicDeletionsSubmitted,
     TopicsRead,
 )
 from shunter.core.controller.ready import SendLeaderAndIsr
@@ -357,3 +358,21 @@ def test_a_legacy_entry_that_a_request_named_too_goes_when_its_topic_can_be_read
     world.release_writes()
     world.catch_up_all()
     assert world.store.legacy is None
+
+
+def test_a_topic_goes_from_every_broker_when_nobody_knows_whom_its_move_dropped():
+    """Found by simulation: a broker that had not heard of the drop kept its replica, and nothing named it any more."""
+    world = Harness(brokers=(1, 2, 3)).start()
+    world.create("t", [(1, 2)])
+    world.silent.add(2)
+    world.reassign({BROKEN: (1, 3)})
+    world.catch_up(BROKEN, 3)
+    assert 2 not in world.replicas(BROKEN)
+    world.store.reassignments.pop(BROKEN)
+    world.store.left_out = world.store.left_out._replace(moves=frozenset({BROKEN}))
+    world.silent.clear()
+    world.fail_over()
+    world.feed(TopicDeletionsSubmitted(("t",), 7))
+    assert "t" not in world.store.topics
+    assert (2, BROKEN) in world.deleted
+    assert [notice.about for notice in notices(world, "not-owed")] == [str(BROKEN)]

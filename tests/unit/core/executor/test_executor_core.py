@@ -439,7 +439,7 @@ def test_a_lower_throttle_of_others_is_told_and_ours_takes_its_place_when_it_goe
     rig.settle(catching_up=False, rounds=100)
     told = [notice.text for notice in rig.notices if notice.kind == "throttle-lower"]
     assert told == [
-        "somebody else's throttle holds broker 4 to 10 bytes/s, less than ours: it stays (`shunter throttles clear`)"
+        "somebody else's throttle holds broker 4 to 10 B/s, less than ours: it stays (`shunter throttles clear`)"
     ]
     del yard.settings[low]
     rig.settle(catching_up=False, rounds=100)
@@ -596,6 +596,20 @@ def test_a_greater_target_takes_the_place_of_a_step_that_was_never_taken_on() ->
     assert (turned.after, turned.cancels) == ((3, 2, 1), False)
 
 
+def test_a_step_is_not_asked_for_again_that_drops_a_wanted_broker_that_is_down() -> None:
+    """Found by simulation: the broker was back in sync just before the step ended, and the step dropped it."""
+    rig = Rig(Yard({"t": [(2, 1)]}))
+    rig.submit(("t", 0, (3, 2)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
+    begun(rig)
+    move = rig.core.state.moves[T0]
+    move.target = (1, 2, 3)
+    down = ObservedPartition((2, 1), (2,), 2, (1,))
+    turned = undo(move, down, frozenset({2, 3}), 1, running=False)
+    assert isinstance(turned, Begin)
+    assert (turned.after, turned.cancels) == ((1, 2, 3), False)
+    assert undo(move, down, frozenset({2, 3}), 1) is None, "a step that the cluster carries out goes on"
+
+
 def test_a_journal_of_another_cluster_is_refused() -> None:
     rig = Rig(Yard({"t": [(1, 2, 3)]}))
     rig.submit(("t", 0, (4, 2, 3)))
@@ -653,3 +667,19 @@ def test_a_rollback_after_a_crash_does_not_call_itself_instant_while_a_dropping_
     assert isinstance(reply, CommandReply)
     assert "at most" in reply.text
     assert "instant" not in reply.text
+
+
+def test_while_a_process_stands_still_it_sees_nothing_that_is_strange() -> None:
+    """World 97432703: after a pause of fifteen seconds what had been seen before it counted as seen for all that time."""
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 2, 3)))
+    begun(rig)
+    rig.settle(catching_up=False, rounds=10)
+    rig.yard.alter(T0, None)
+    rig.settle(catching_up=False, rounds=20)
+    assert rig.core.state.moves[T0].status.doubt is not None
+    rig.pending.clear()
+    rig.pass_time(60_000)
+    assert rig.outcomes() == {T0: None}
+    rig.settle(catching_up=False)
+    assert rig.outcomes() == {T0: Outcome.SUPERSEDED}

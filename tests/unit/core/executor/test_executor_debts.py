@@ -5,6 +5,7 @@ from __future__ import annotations
 from apache_yard import Rig, Yard
 
 from shunter.core.executor import events as ev
+from shunter.core.executor.debts import told_way_out
 from shunter.core.executor.rates import Meter
 from shunter.core.executor.ready import CommandReply
 from shunter.model.execution import Command, CommandKind, ExecutionClosed, ExecutionOptions, Outcome, ThrottleKey
@@ -45,6 +46,15 @@ def test_an_execution_ends_without_a_dead_broker_and_says_what_it_owes() -> None
     assert "shunter throttles forget --broker 6" in told.text
     assert view_execution(rig.core.state, Meter(), None, rig.now_ms).owed == "broker 6"
     assert set(rig.yard.settings) == {RATE_OF_6, RATE_OF_6._replace(setting="leader.replication.throttled.rate")}
+
+
+def test_resume_is_no_way_out_while_an_executor_is_at_work() -> None:
+    """`shunter resume` is refused then, since nothing is under way, and the throttles are given back all the same."""
+    assert "shunter resume" in told_way_out([RATE_OF_6])
+    driven = told_way_out([RATE_OF_6], driven=True)
+    assert "shunter resume" not in driven
+    assert "gives them back" in driven
+    assert "shunter throttles forget --broker 6" in driven
 
 
 def test_the_next_plan_is_an_execution_of_its_own_and_waits_for_nobody() -> None:
@@ -91,7 +101,7 @@ def test_a_debt_is_paid_when_the_broker_is_back_though_nothing_moves() -> None:
 
 def test_a_debt_is_forgotten_at_an_operators_word_but_not_of_a_broker_that_is_up() -> None:
     rig = left_with_a_dead_broker(Yard({"t": [(1, 2, 3), (1, 2, 3)]}))
-    for broker, accepted, told in ((5, False, "is up"), (9, False, "no throttle is owed"), (6, True, "are forgotten")):
+    for broker, accepted, told in ((5, False, "is up"), (9, False, "no throttle is owed"), (6, True, "forgotten")):
         rig.tell(ev.CommandReceived(Command(CommandKind.FORGET, brokers=(broker,)), 100 + broker))
         reply = rig.replies[100 + broker]
         assert isinstance(reply, CommandReply)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from apache_yard import Rig, Yard
 
 from shunter.core.executor.history import executions, reverse
-from shunter.model.execution import CommandKind, MoveOrder, Outcome
+from shunter.model.execution import CommandKind, ExecutionOptions, MoveOrder, Outcome
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
 
@@ -67,3 +67,17 @@ def test_what_was_stopped_on_its_way_goes_back_and_what_others_changed_stays() -
     ]
     assert stopped.moves[T0].current != (1, 2)
     assert found.told == ("t-1 stays: somebody else cancelled the step under way",)
+
+
+def test_every_throttle_that_was_asked_for_is_told() -> None:
+    rig = Rig(Yard({"t": [(1, 2), (1, 2)]}))
+    rig.submit(("t", 0, (4, 2)), options=ExecutionOptions(throttle=5_000_000))
+    rig.settle(catching_up=False, rounds=12)
+    rig.command(CommandKind.LIMIT, rate=2_000_000)
+    rig.command(CommandKind.LIMIT, rate=2_000_000)
+    rig.command(CommandKind.LIMIT)
+    rig.settle(catching_up=False, rounds=12)
+    rig.submit(("t", 1, (1, 5)), options=ExecutionOptions(throttle=1_000_000))
+    rig.settle(catching_up=False, rounds=12)
+    (found,) = executions(rig.journal)
+    assert found.throttles == [5_000_000, 2_000_000, None, 1_000_000]

@@ -5,11 +5,23 @@ from __future__ import annotations
 from apache_yard import SIZE, Rig, Yard
 
 from shunter.core.executor import events as ev
-from shunter.core.executor.placement import decide_log_dirs
+from shunter.core.executor.history import executions, reverse
+from shunter.core.executor.log_dirs import decide_log_dirs
+from shunter.core.executor.orders import rollback_cost
 from shunter.core.executor.ready import AlterLogDirs, PlanReply, Read, Request
 from shunter.core.executor.state import LogDirStatus
 from shunter.errors import ErrorCode
-from shunter.model.execution import CommandKind, ExecutionOptions, MoveOrder, Outcome, ReplicaSize, ThrottleKey
+from shunter.model.execution import (
+    CommandKind,
+    Direction,
+    ExecutionOptions,
+    JournalRecord,
+    MoveAccepted,
+    MoveOrder,
+    Outcome,
+    ReplicaSize,
+    ThrottleKey,
+)
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.views.execution import view_execution
 
@@ -123,6 +135,27 @@ def test_a_paused_move_asks_for_no_log_dir() -> None:
     assert rig.outcomes() == {T0: Outcome.DONE}
 
 
+def test_a_paused_copy_between_log_dirs_is_slowed_down_and_given_back_its_rate() -> None:
+    rig = DirRig(Yard({"t": [(1, 2)], "u": [(1, 2)]}))
+    rig.slow = (1,)
+    moves = tuple(MoveOrder(TopicPartition(topic, 0), (1, 2), log_dirs=((1, "/fast"),)) for topic in "tu")
+    rig.tell(ev.PlanSubmitted("p", moves, ExecutionOptions(), 1))
+    rig.settle(rounds=20)
+    assert RATE not in rig.yard.settings
+    rig.command(CommandKind.PAUSE, TopicPartition("u", 0))
+    rig.settle(rounds=20)
+    assert RATE not in rig.yard.settings, "the other one, which goes on, would be slowed down too"
+    rig.command(CommandKind.PAUSE)
+    rig.settle(rounds=20)
+    assert rig.yard.settings[RATE] == "1024"
+    rig.command(CommandKind.RESUME)
+    rig.settle(rounds=20)
+    assert RATE not in rig.yard.settings
+    rig.slow = ()
+    rig.settle()
+    assert set(rig.outcomes().values()) == {Outcome.DONE}
+
+
 def test_a_replica_that_lies_there_already_is_looked_for_before_its_move_is_done() -> None:
     """Where it was seen before the plan may be out of date."""
     rig = DirRig(Yard({"t": [(1, 2)]}))
@@ -206,3 +239,134 @@ def test_a_replica_that_was_there_and_is_seen_elsewhere_is_asked_for_again() -> 
     rig.settle()
     assert rig.dirs_asked[-1] == (1, "/fast")
     assert rig.outcomes() == {T0: Outcome.DONE}
+
+
+class TestTheWayBack:
+    """A rollback is exact: replicas are back in the log dirs that they were in."""
+
+    def under_way(self, *log_dirs: tuple[int, str], target: Replicas = (1, 2), slow: Replicas = (2,)) -> DirRig:
+        rig = DirRig(Yard({"t": [(1, 2)]}))
+        rig.yard.log_dirs[1, T0], rig.yard.log_dirs[2, T0] = "/d1", "/fast"
+        rig.slow = slow
+        rig.order(target, *log_dirs, options=ExecutionOptions())
+        rig.settle(catching_up=False, rounds=20)
+        return rig
+
+    def test_the_journal_keeps_where_all_originals_were(self) -> None:
+        rig = self.under_way((1, "/fast"))
+        (accepted,) = (each.record for each in rig.journal if isinstance(each.record, MoveAccepted))
+        assert accepted.origins == ((1, "/d1"), (2, "/fast"))
+
+    def test_a_plan_that_names_no_log_dir_leaves_them_to_the_brokers(self) -> None:
+        rig = self.under_way(target=(1, 3))
+        (accepted,) = (each.record for each in rig.journal if isinstance(each.record, MoveAccepted))
+        assert accepted.origins == ()
+        rig.command(CommandKind.ROLL_BACK)
+        rig.settle()
+        assert (rig.outcomes(), rig.dirs_asked) == ({T0: Outcome.ROLLED_BACK}, [])
+
+    def test_what_arrived_goes_back_and_what_did_not_is_given_up(self) -> None:
+        rig = self.under_way((1, "/fast"), (2, "/d"))
+        assert rig.yard.log_dirs[1, T0] == "/fast"
+        assert rig.outcomes() == {T0: None}
+        rig.dirs_asked.clear()
+        rig.command(CommandKind.ROLL_BACK)
+        rig.settle()
+        assert sorted(set(rig.dirs_asked)) == [(1, "/d1"), (2, "/fast")]
+        assert rig.yard.log_dirs == {(1, T0): "/d1", (2, T0): "/fast"}
+        assert rig.outcomes() == {T0: Outcome.ROLLED_BACK}
+
+    def test_it_goes_on_after_a_restart(self) -> None:
+        rig = self.under_way((1, "/fast"), (2, "/d"))
+        rig.slow = (1, 2)
+        rig.command(CommandKind.ROLL_BACK)
+        rig.settle(rounds=6)
+        assert rig.outcomes() == {T0: None}
+        rig.start()
+        rig.slow = ()
+        rig.settle()
+        assert rig.yard.log_dirs == {(1, T0): "/d1", (2, T0): "/fast"}
+        assert rig.outcomes() == {T0: Outcome.ROLLED_BACK}
+
+    def test_a_second_plan_keeps_the_first_log_dirs(self) -> None:
+        rig = self.under_way((1, "/fast"), (2, "/d"))
+        rig.order((1, 2), (1, "/d"), (2, "/d1"), options=ExecutionOptions())
+        rig.settle(rounds=20)
+        assert rig.yard.log_dirs[1, T0] == "/d"
+        rig.command(CommandKind.ROLL_BACK)
+        rig.settle()
+        assert rig.yard.log_dirs[1, T0] == "/d1"
+
+    def test_a_dropped_original_comes_back_to_its_log_dir(self) -> None:
+        rig = DirRig(Yard({"t": [(1, 2)]}))
+        rig.yard.log_dirs[1, T0] = "/d1"
+        rig.order((3, 4), (3, "/fast"), options=ExecutionOptions())
+        for _turn in range(200):
+            if 1 not in rig.yard.partitions[T0].replicas:
+                break
+            rig.settle(rounds=2)
+        assert rig.outcomes() == {T0: None}
+        rig.command(CommandKind.ROLL_BACK)
+        rig.settle()
+        assert rig.yard.partitions[T0].replicas == (1, 2)
+        assert (1, "/d1") in rig.dirs_asked
+        assert rig.outcomes() == {T0: Outcome.ROLLED_BACK}
+
+    def test_a_replica_that_goes_away_is_not_copied_to_where_an_earlier_one_was(self) -> None:
+        """The originals changed since the plan was accepted, so a broker that is none of them may have an origin."""
+        rig = self.under_way((3, "/fast"), target=(1, 3), slow=(3,))
+        (move,) = rig.core.state.moves.values()
+        move.origins = ((1, "/d1"), (3, "/d"))
+        assert move.places == ((3, "/fast"),)
+        rig.command(CommandKind.ROLL_BACK)
+        rig.settle(rounds=2)
+        assert move.direction is Direction.BACK
+        assert 3 not in dict(move.places)
+
+    def test_an_original_that_never_moved_is_not_waited_for(self) -> None:
+        """Its broker may be dead: it can't say where the replica is."""
+        rig = self.under_way((1, "/fast"), slow=(1,))
+        rig.command(CommandKind.ROLL_BACK)
+        rig.yard.up.discard(2)
+        rig.slow = ()
+        rig.settle()
+        assert rig.outcomes() == {T0: Outcome.ROLLED_BACK}
+
+    def test_a_log_dir_that_failed_since_is_told(self) -> None:
+        rig = self.under_way((1, "/fast"), (2, "/d"))
+        rig.refusing = (1,)
+        rig.slow = ()
+        rig.command(CommandKind.ROLL_BACK)
+        rig.settle()
+        (move,) = rig.core.state.moves.values()
+        assert move.outcome is Outcome.REFUSED
+        assert move.reason.startswith("the original replicas are back in their order, but broker 1 refuses its log dir")
+
+    def test_its_cost_is_told_before(self) -> None:
+        rig = self.under_way((1, "/fast"), (2, "/d"))
+        (move,) = rig.core.state.moves.values()
+        assert rollback_cost(move) == 2 * SIZE, "at most: broker 2 has not copied all yet"
+
+    def test_a_journal_of_an_earlier_version_leaves_log_dirs_as_they_are(self) -> None:
+        rig = self.under_way((1, "/fast"), (2, "/d"))
+        older = [each._replace(record=_without_origins(each.record)) for each in rig.journal]
+        rig.journal[:] = older
+        rig.start()
+        rig.dirs_asked.clear()
+        rig.command(CommandKind.ROLL_BACK)
+        rig.settle()
+        assert (rig.outcomes(), rig.dirs_asked) == ({T0: Outcome.ROLLED_BACK}, [])
+
+    def test_what_was_done_is_taken_back_with_its_log_dirs(self) -> None:
+        rig = self.under_way((1, "/fast"), (2, "/d"))
+        rig.slow = ()
+        rig.settle()
+        assert rig.outcomes() == {T0: Outcome.DONE}
+        found = reverse(executions(rig.journal)[0])
+        (order,) = found.moves
+        assert (order.target, order.log_dirs, order.planned_from) == ((1, 2), ((1, "/d1"), (2, "/fast")), (1, 2))
+        assert (found.copied_bytes, found.told) == (2 * SIZE, ())
+
+
+def _without_origins(record: JournalRecord) -> JournalRecord:
+    return record._replace(origins=()) if isinstance(record, MoveAccepted) else record

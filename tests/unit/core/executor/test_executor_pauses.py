@@ -46,6 +46,8 @@ def test_one_paused_copy_is_held_at_its_own_broker_and_the_other_runs_as_fast_as
     assert rig.yard.settings[rate(4)] == "5000000"
     assert rig.yard.settings[rate(1, LEADER_RATE)] == "5000000", "whoever sends to both is not slowed down"
     assert rig.yard.partitions[T0].adding == (3,), "what is copied is kept"
+    told = {str(move.tp): move.waits for move in rig.core.state.open_moves()}
+    assert told == {"t-0": "is paused: next to nothing is copied to broker 3", "t-1": "broker 4 catches up"}
     rig.command(CommandKind.RESUME, T0)
     rig.settle(catching_up=False, rounds=20)
     assert rig.yard.settings[rate(3)] == "5000000"
@@ -65,7 +67,7 @@ def test_without_a_limit_the_list_of_replicas_holds_what_is_paused_alone() -> No
 
 def test_a_copy_that_a_throttle_can_not_hold_alone_is_cancelled_and_begun_again() -> None:
     rig = copying((3, 1), (3, 2), options=THROTTLED)
-    assert "1 copies are cancelled" in answer(rig, rig.command(CommandKind.PAUSE, T0))
+    assert "1 copy is cancelled" in answer(rig, rig.command(CommandKind.PAUSE, T0))
     rig.settle(catching_up=False, rounds=40)
     assert rig.yard.partitions[T0].replicas == (1, 2)
     assert rig.yard.partitions[T1].adding == (3,)

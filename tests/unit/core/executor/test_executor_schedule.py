@@ -77,10 +77,10 @@ def test_a_bound_that_is_none_is_refused(bounds: tuple[tuple[str, int], ...]) ->
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (ExecutionOptions(max_concurrent=1), "waits for its turn: 1 copies run, 1 may"),
-        (ExecutionOptions(max_out=1), "waits for its turn: broker 1 sends 1 copies, 1 may"),
-        (ExecutionOptions(max_in=1), "waits for its turn: broker 4 receives 1 copies, 1 may"),
-        (ExecutionOptions(max_per_rack=1), "waits for its turn: rack r receives 1 copies, 1 may"),
+        (ExecutionOptions(max_concurrent=1), "waits for its turn: 1 copy runs, 1 may"),
+        (ExecutionOptions(max_out=1), "waits for its turn: broker 1 sends 1 copy, 1 may"),
+        (ExecutionOptions(max_in=1), "waits for its turn: broker 4 receives 1 copy, 1 may"),
+        (ExecutionOptions(max_per_rack=1), "waits for its turn: rack r receives 1 copy, 1 may"),
         (ExecutionOptions(max_per_log_dir=1), "waits for its turn: log dir /d1 of broker 4 receives 1"),
     ],
 )
@@ -157,7 +157,7 @@ def test_the_throttle_gives_way_while_others_suffer_and_comes_back() -> None:
     rig.settle(catching_up=False, rounds=12 * ADAPT_EVERY_MS // 250)
     assert yard.settings[rate] == "800", "never above the operator's word"
     reasons = [entry.record.reason for entry in rig.journal if isinstance(entry.record, LimitChanged)]
-    assert reasons[0] == "adapted: 1 partitions that don't move are out of sync"
+    assert reasons[0] == "adapted: 1 partition that doesn't move is out of sync"
 
 
 def test_the_throttle_gives_way_while_brokers_take_long_to_answer() -> None:

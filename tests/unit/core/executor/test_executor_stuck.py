@@ -55,7 +55,7 @@ def test_a_stop_that_a_dead_original_holds_up_names_it_and_leaving_ends_it_at_on
     assert rig.finish is None
     assert "`shunter stop --leave`" in stuck_row(rig)
     asked = len(rig.asked)
-    assert "left as they are" in told(rig, rig.command(CommandKind.LEAVE))
+    assert "left as it is" in told(rig, rig.command(CommandKind.LEAVE))
     rig.settle(catching_up=False)
     assert rig.finish is not None
     assert rig.outcomes() == {T0: Outcome.LEFT}

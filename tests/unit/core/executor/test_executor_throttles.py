@@ -111,6 +111,7 @@ def test_a_late_broker_does_not_make_a_throttle_left_to_somebody_ours_again() ->
     rig.submit(("t", 0, (4, 2)), options=THROTTLED)
     until_asked(rig)
     late = dict(rig.yard.settings)
+    rig.pass_time(31_000)  # Until then no broker can be late with what we set.
     rig.yard.settings[RATE] = "123"
     rig.command(CommandKind.LIMIT, rate=900)
     rig.settle(catching_up=False, rounds=12)
@@ -154,6 +155,20 @@ def test_a_change_of_somebody_else_is_not_overwritten_by_another_limit() -> None
     rig.command(CommandKind.LIMIT, rate=700)
     rig.settle()
     assert rig.yard.settings == {RATE: "123"}
+
+
+def test_a_value_from_before_us_that_a_late_broker_shows_is_not_left_as_somebody_elses() -> None:
+    """Found by simulation (97486322): it showed what a topic of that name once had, and ours stayed for ever."""
+    rig = LateRig(Yard({"t": [(1, 2)]}))
+    rig.submit(("t", 0, (4, 2)), options=THROTTLED)
+    until_asked(rig)
+    rig.shown = {RATE: "123"}
+    rig.command(CommandKind.LIMIT, rate=900)
+    go_on(rig, 20)
+    rig.shown = None
+    rig.settle()
+    assert rig.yard.settings == {}
+    assert not [notice for notice in rig.notices if notice.kind == "throttle-left"]
 
 
 def test_a_throttle_set_by_somebody_while_nobody_drove_comes_back_as_it_was() -> None:
@@ -212,6 +227,31 @@ class DeniedRig(Rig):
         return (
             ev.AdminFailed(work.request_id, "AlterSettings", told, retriable=False, settings=others) if others else done
         )
+
+
+def test_a_rate_that_somebody_took_away_is_in_force_again_while_the_copy_goes_on() -> None:
+    rig = Rig(Yard({"t": [(1, 2)]}))
+    rig.submit(("t", 0, (4, 2)), options=THROTTLED)
+    until_asked(rig)
+    del rig.yard.settings[RATE]
+    until(rig, lambda: RATE in rig.yard.settings, 200, "the copy is not throttled any more")
+    assert len(rig.asked) == 1, "it is the same copy"
+    rig.settle()
+    assert rig.yard.settings == {}
+
+
+def test_a_rate_that_somebody_changed_is_told_while_the_copy_goes_on() -> None:
+    rig = Rig(Yard({"t": [(1, 2)]}))
+    rig.submit(("t", 0, (4, 2)), options=THROTTLED)
+    until_asked(rig)
+    rig.yard.settings[RATE] = "123"
+    kinds = [notice.kind for notice in rig.notices]
+    assert "throttle-left" not in kinds
+    until(rig, lambda: "throttle-left" in [notice.kind for notice in rig.notices], 200, "nobody is told")
+    assert len(rig.asked) == 1, "it is the same copy"
+    assert rig.yard.settings[RATE] == "123", "it is lower than ours"
+    rig.settle()
+    assert rig.yard.settings == {RATE: "123"}
 
 
 def test_what_was_denied_can_be_ended_by_who_was_denied() -> None:

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 
 from hypothesis import strategies as st
 
 from shunter.app.keeper_sighting import sighting_of
 from shunter.core.keeper.judgement import Judgement, judge
+from shunter.core.keeper.load_model import with_model
 from shunter.core.keeper.proposals import Proposal
 from shunter.core.keeper.sighting import PastExecution, Sighting, after, in_order
 from shunter.model.check_up import CheckedBroker, CheckedJournal, CheckedLogDir, CheckUp
 from shunter.model.execution import OngoingReassignment, ThrottleKey
-from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
+from shunter.model.inventory import (
+    BrokerDisks,
+    Disk,
+    DiskReplica,
+    Inventory,
+    InventoryBroker,
+    InventoryPartition,
+)
 from shunter.model.keeper import DEFAULTS, Condition, GuardRails, Intents, KeeperPolicy, Memory, Mode
+from shunter.model.load_model import LoadModel, PartitionRates, ProcessorModel
 from shunter.model.partition import TopicPartition
 
 NOON_MS = 12 * 3_600_000
@@ -83,6 +93,34 @@ def cluster(
     return sighting_of(taken, seen, CheckedJournal("j", open_moves=open_moves), past)
 
 
+def shelved(
+    made: Sighting, place: Callable[[str, int, int], str], *paths: str, total: int | None = None, coming: int = 0
+) -> Sighting:
+    """The same cluster where each broker has these log dirs; `place` says in which a replica is.
+
+    Args:
+        made: Without log dirs.
+        place: By topic, partition and broker.
+        paths: Of all brokers.
+        total: The size of each log dir; None: brokers don't tell.
+        coming: How many replicas of each broker are on their way to another log dir.
+    """
+    taken = made.inventory
+    disks: list[BrokerDisks] = []
+    for broker in taken.brokers:
+        held = [
+            DiskReplica(
+                each.topic, each.partition, place(each.topic, each.partition, broker.id), dict(each.sizes)[broker.id]
+            )
+            for each in taken.partitions
+            if broker.id in dict(each.sizes)
+        ]
+        used = {path: sum(each.size_bytes for each in held if each.log_dir == path) for path in paths}
+        shelves = tuple(Disk(path, total, None if total is None else total - used[path]) for path in paths)
+        disks.append(BrokerDisks(broker.id, shelves, tuple(held), coming))
+    return replace(made, inventory=taken._replace(disks=tuple(disks)))
+
+
 def look(sighting: Sighting, policy: KeeperPolicy = AT_ONCE, memory: Memory | None = None) -> Judgement:
     return judge(sighting, policy, memory)
 
@@ -142,7 +180,21 @@ def _with_sizes(made: Sighting, drawn: random.Random) -> Sighting:
         size = round(MIB * drawn.choice([0, 0.1, 1, 1, 1, 3]) * drawn.random())
         partitions.append(each._replace(sizes=tuple((broker, size) for broker, _ in each.sizes)))
     taken = made.inventory._replace(partitions=tuple(partitions))
-    return sighting_of(taken, made.check_up, made.journal, made.past)
+    found = sighting_of(taken, made.check_up, made.journal, made.past)
+    if drawn.random() < 0.4:
+        skew = drawn.choice([1, 2, 5])
+        paths = ("/a", "/b", "/c")[: drawn.choice([2, 2, 3])]
+        found = shelved(found, lambda _topic, _number, _broker: paths[int(len(paths) * drawn.random() ** skew)], *paths)
+    return found if drawn.random() < 0.6 else with_model(found, _with_rates(found, drawn), 24)
+
+
+def _with_rates(made: Sighting, drawn: random.Random) -> LoadModel:
+    rates = {
+        (f"name:{each.topic}", each.partition): PartitionRates(drawn.random() ** 3 * 1e6, drawn.random() ** 3 * 1e6)
+        for each in made.inventory.partitions
+    }
+    processors = ProcessorModel(0.1, 1e-7, 1e-7, 5e-8, {1: 1.5}) if drawn.random() < 0.5 else None
+    return LoadModel(rates, made.at_ms, processors)
 
 
 @st.composite
@@ -161,6 +213,8 @@ def policies(draw: st.DrawFn, *, capped: bool = True) -> KeeperPolicy:
         demote=draw(st.sampled_from([(), (), (3,)])),
         least_replication=draw(st.sampled_from([0, 0, 2])),
         replication=draw(st.sampled_from([{}, {"t1": 2}])),
+        replace=draw(st.sampled_from([{}, {}, {1: 4}])),
+        add=draw(st.sampled_from([(), (), (5,)])),
     )
     band = draw(st.sampled_from([(0.2, 0.1), (0.5, 0.1), (0.1, 0.1)]))
     watches = {

@@ -9,7 +9,6 @@ from keeper_clusters import AT_ONCE, MIB, MINUTE_MS, NOON_MS, cluster, later, lo
 
 from shunter.core.keeper.docket import after_look, next_to_begin, quiet_scopes, voted
 from shunter.core.keeper.intents import contradiction, quieted, with_intents
-from shunter.core.keeper.runway import disk_runway
 from shunter.core.keeper.sighting import PastExecution, Sighting
 from shunter.model.keeper import Condition, GuardRails, Intents, KeeperPolicy, Mode
 from shunter.model.partition import TopicPartition
@@ -17,7 +16,6 @@ from shunter.model.service import (
     IntentKind,
     KeptIntent,
     KeptProposal,
-    LookGist,
     OrderRefused,
     ProposalState,
     Refusal,
@@ -191,23 +189,3 @@ def test_a_balance_does_not_bring_back_what_an_earlier_one_took_away() -> None:
     again = ready(look(cluster(LOPSIDED, past=(long_ago,)), BALANCE))
     assert again is not None
     assert again.changes == free.changes
-
-
-HOUR_MS = 3_600_000
-
-
-def looks(*used: int, every_ms: int = HOUR_MS, total: int = 1_000) -> list[LookGist]:
-    return [LookGist(at * every_ms, ((1, each, total), (2, 10, total)), 1, 0) for at, each in enumerate(used)]
-
-
-def test_the_runway_follows_the_growth_that_looks_saw() -> None:
-    found = disk_runway(looks(*range(100, 900, 100)))
-    assert found.broker == 1
-    assert found.days == pytest.approx(200 / 100 / 24)
-    assert disk_runway(looks(*[500] * 8)).why == "no disk grows"
-    assert "there are not so many yet" in disk_runway(looks(100, 200, 300)).why
-    assert "there are not so many yet" in disk_runway(looks(*range(100, 900, 100), every_ms=60_000)).why
-    assert "no look" in disk_runway([]).why
-    assert "Kafka 3.3" in disk_runway([LookGist(1, (), 1, 0)]).why
-    wider = [*looks(*range(100, 900, 100)), *looks(900, total=5_000)]
-    assert disk_runway(wider).days is None, "a disk that was enlarged begins anew"

@@ -341,3 +341,38 @@ class TestGuardRails:
         judged = look(seen, only(Condition.BROKER_DEAD, rails=GuardRails(frozen_brokers=(4,))))
         assert "which stay there: it is frozen" in held(judged)["broker-dead broker 4"]
         assert [each.changes for each in judged.proposals] == [()]
+
+
+def test_a_proposal_says_how_far_it_is_from_the_least_that_any_plan_copies() -> None:
+    """Brokers 1 and 2 hold 6 MiB each, and the band begins at 4.4: 1.6 MiB have to leave each, and whole replicas do."""
+    made = look(cluster(LOPSIDED), only(Condition.DISK_BAND)).proposals[0]
+    assert made.least_bytes is not None
+    assert 3 * MIB < made.least_bytes <= made.bytes == 4 * MIB
+    drained = look(cluster(EVEN, brokers=(1, 2, 3, 4)), only(Condition.DRAIN, intents=Intents(drain=(3,)))).proposals[0]
+    assert drained.least_bytes == drained.bytes == 2 * MIB
+    assert look(cluster(LOPSIDED), only(Condition.LEADERS_BAND)).proposals[0].least_bytes is None
+
+
+class TestWhatComesFirst:
+    """Plans of a great cluster take seconds each: one that is thrown away is not made."""
+
+    def test_what_comes_behind_a_ready_plan_is_not_planned_and_says_so(self) -> None:
+        first, *others = look(cluster(LOPSIDED)).proposals
+        assert (first.scope, first.ready) == (Scope.FILL, True)
+        assert [(each.scope, each.behind, each.changes) for each in others] == [
+            (Scope.REBALANCE, Scope.FILL, ()),
+            (Scope.LEADERS, Scope.FILL, ()),
+        ]
+        assert "fill comes first" in others[0].held_back[0]
+
+    def test_a_plan_that_waits_for_what_all_wait_for_comes_first_too(self) -> None:
+        policy = replace(AT_ONCE, rails=GuardRails(windows=((0, 60),)))
+        first, *others = look(cluster(LOPSIDED), policy).proposals
+        assert first.changes
+        assert {each.behind for each in others} == {Scope.FILL}
+
+    def test_a_plan_that_waits_for_itself_alone_lets_the_next_one_be_planned(self) -> None:
+        watches = {**AT_ONCE.watches, Condition.BROKER_EMPTY: Watch(Mode.PROPOSE, 10)}
+        first, second, _ = look(cluster(LOPSIDED), KeeperPolicy(watches)).proposals
+        assert "broker-empty has to hold for 10 minutes" in first.held_back[0]
+        assert (second.scope, second.ready) == (Scope.REBALANCE, True)

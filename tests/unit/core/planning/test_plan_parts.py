@@ -149,7 +149,7 @@ def test_a_replacement_that_cannot_take_all_says_so() -> None:
     cluster = cluster_of(["a", "b", "b", "a"], [("t", [0, 1], 10)])
     made = plan(cluster, PlanRequest(scope=Scope.REPLACE, brokers=(0,), replacements=(2,)))
     assert made.replicas.tolist() == [[3, 1]]
-    assert made.undone[0].what == "1 replicas can't go to the replacement"
+    assert made.undone[0].what == "1 replica can't go to the replacement"
 
 
 def test_a_full_disk_is_emptied_to_the_limit_and_no_further() -> None:
@@ -212,7 +212,7 @@ def test_a_rack_too_small_for_its_share_is_named() -> None:
     racks = ["a", "a", "a", "b", "b", "b", "c"]
     rows = [("t", [at % 3, 3 + at % 3, 6], 10.0) for at in range(60)]
     made = plan(cluster_of(racks, rows), PlanRequest())
-    assert "rack c: its 1 brokers carry about 2.33 of the mean each" in [left.what for left in made.undone]
+    assert "rack c: its 1 broker carries about 2.33 of the mean each" in [left.what for left in made.undone]
 
 
 def test_a_partition_too_large_for_the_band_is_named() -> None:

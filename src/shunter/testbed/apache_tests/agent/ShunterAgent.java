@@ -77,8 +77,8 @@ public final class ShunterAgent {
         private ControllerAsked() {}
 
         @Advice.OnMethodEnter(skipOn = Advice.OnNonDefaultValue.class)
-        public static Object enter() {
-            return Controllers.socketServer();
+        public static Object enter(@Advice.This Object test) {
+            return Controllers.socketServer(test);
         }
 
         @Advice.OnMethodExit

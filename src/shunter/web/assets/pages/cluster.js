@@ -1,6 +1,8 @@
 // One cluster: what the keeper sees and why it acts or does not, brokers by rack, partitions that are not well.
 import { html, useMemo } from "/assets/vendor/htm-preact.js";
 import { may, order, place, show, useView, useWatched } from "/assets/store.js";
+import { Controllers } from "/assets/pages/controllers.js";
+import { BrokerIntents, Intents } from "/assets/pages/intents.js";
 import { Chip, Drawer, Empty, Figure, Link, Meter, Moment, Order, Shown, SortedTable, memo } from "/assets/parts.js";
 import { KillSwitch } from "/assets/kill.js";
 import { bytes, count, days, number, percent, words } from "/assets/words.js";
@@ -18,8 +20,10 @@ function stateOf(broker) {
   if (broker.offline) return { kind: "bad", told: `${count(broker.offline, "replica")} offline` };
   if (broker.safe_to_remove) return { kind: "good", told: "empty, safe to remove" };
   if (broker.drained) return { kind: "watch", told: "being drained" };
+  if (broker.replaced_by !== null) return { kind: "watch", told: `being replaced by ${broker.replaced_by}` };
   if (broker.frozen) return { kind: "still", told: "frozen" };
   if (broker.demoted) return { kind: "still", told: "demoted" };
+  if (broker.added) return { kind: "good", told: "live, added" };
   return { kind: "good", told: "live" };
 }
 
@@ -31,7 +35,7 @@ const Wagon = memo(({ broker, measure, most, chosen }) => {
   const share = value === null ? 0 : value / (measure.whole || most || 1);
   const full = measure.whole && share >= 0.9 ? "full" : measure.whole && share >= 0.8 ? "filling" : "";
   const flags = [broker.receives && `${broker.receives} coming`, broker.gives && `${broker.gives} leaving`].filter(Boolean).join(", ");
-  return html`<button type="button" class="wagon ${state.kind} ${full} ${broker.live ? "" : "down"} ${broker.drained ? "drained" : ""}" aria-pressed=${chosen} onClick=${() => choose(broker.id, chosen)}
+  return html`<button type="button" class="wagon ${state.kind} ${full} ${broker.live ? "" : "down"} ${broker.drained || broker.replaced_by !== null ? "drained" : ""}" aria-pressed=${chosen} onClick=${() => choose(broker.id, chosen)}
     title="broker ${broker.id}: ${state.told}; ${measure.label.toLowerCase()} ${value === null ? "not known" : measure.told(value)}${flags && `; ${flags}`}">
     <span class="load" style=${{ transform: `scaleY(${Math.min(1, share)})` }}></span>
     <span class="id">${broker.id}</span>
@@ -55,19 +59,13 @@ const Yard = memo(({ brokers, chosen, measureName }) => {
         onClick=${() => show({ measure: name === "disk" ? "" : name })}>${each.label}</button>`)}</div></div>
     ${racks.map(([rack, members]) => html`<div class="rack" key=${rack}><h3>${rack}<small>${members.length}</small></h3>
       <div class="rail">${members.map((broker) => html`<${Wagon} key=${broker.id} broker=${broker} measure=${measure} most=${most} chosen=${chosen === broker.id} />`)}</div></div>`)}
-    <p class="legend dim"><span>height: ${measure.label.toLowerCase()}${measure.whole ? "" : ", the greatest is full height"}</span><span>↓ receives</span><span>↑ gives</span><span>✕ down</span><span>hatched: drained</span></p>
+    <p class="legend dim"><span>height: ${measure.label.toLowerCase()}${measure.whole ? "" : ", the greatest is full height"}</span><span>↓ receives</span><span>↑ gives</span><span>✕ down</span><span>hatched: drained or replaced</span></p>
   </section>`;
 });
 
-function Intent({ name, broker, verb, back, set, label, told, who }) {
-  const off = !may(who, "administer");
-  const about = [String(broker.id)];
-  return html`<${Order} label=${set ? `${label[1]}` : label[0]} disabled=${off} why="This needs the role administer." comment=${true}
-    title="${set ? label[1] : label[0]} broker ${broker.id}" give=${(comment) => order(name, set ? back : verb, { about, comment })}>${set ? told[1] : told[0]}</${Order}>`;
-}
-
-function Broker({ name, broker, who }) {
+function Broker({ name, broker, brokers, who }) {
   const state = stateOf(broker);
+  const old = brokers.filter((each) => each.replaced_by === broker.id).map((each) => each.id);
   const used = MEASURES.disk.of(broker);
   return html`<section class="panel broker" aria-label="Broker ${broker.id}"><div class="head"><h2>Broker ${broker.id} <small>${broker.rack ?? "no rack"}</small></h2><${Chip} kind=${state.kind}>${state.told}</${Chip}>
       <button type="button" class="quiet" aria-label="Close" onClick=${() => show({ broker: "" })}>×</button></div>
@@ -77,13 +75,8 @@ function Broker({ name, broker, who }) {
       <${Figure} label="Disk" value=${percent(used)}>${broker.disk_total ? `${bytes(broker.disk_usable)} free of ${bytes(broker.disk_total)}` : "not told by this broker"}</${Figure}>
       <${Figure} label="Moves" value="↓ ${broker.receives}  ↑ ${broker.gives}" /></dl>
     ${used !== null && html`<${Meter} share=${used} kind=${used >= 0.9 ? "bad" : used >= 0.8 ? "watch" : "plain"} label="Disk of broker ${broker.id}" />`}
-    <div class="actions">
-      <${Intent} name=${name} broker=${broker} who=${who} verb="drain" back="undrain" set=${broker.drained} label=${["Drain", "Undrain"]}
-        told=${["From now on this broker holds nothing: the keeper proposes to move its replicas away, and no plan brings any back. It says when it is safe to remove.", "The broker may hold replicas again."]} />
-      <${Intent} name=${name} broker=${broker} who=${who} verb="demote" back="promote" set=${broker.demoted} label=${["Demote", "Promote"]}
-        told=${["From now on this broker leads nothing; its replicas stay.", "The broker may lead again."]} />
-      <${Intent} name=${name} broker=${broker} who=${who} verb="freeze-broker" back="unfreeze-broker" set=${broker.frozen} label=${["Freeze", "Unfreeze"]}
-        told=${["From now on nothing comes to this broker and nothing leaves it.", "Plans may use the broker again."]} /></div></section>`;
+    ${old.length > 0 && html`<p class="dim">It takes the place of broker ${old.join(", ")}.</p>`}
+    <${BrokerIntents} name=${name} broker=${broker} brokers=${brokers} who=${who} /></section>`;
 }
 
 const MODES = { act: "good", propose: "busy", notify: "still", off: "still" };
@@ -97,7 +90,7 @@ function Keeper({ view, name }) {
         <span class="dim">${each.since_ms ? html` since <${Moment} at=${each.since_ms} />` : " seen first now"}${each.minutes < each.wanted_minutes ? `, ${each.minutes} of ${each.wanted_minutes} minutes` : ""}</span></div>
       <p>${each.text}</p>${why.length > 0 && html`<p class="dim">Nothing is done now: ${why.join("; ")}.</p>`}</li>`)}</ul>
     ${prospects.length > 0 && html`<h3>What it would do</h3><ul class="conditions">${prospects.map((each) => html`<li><div><strong>${words(each.scope)}</strong>${" "}
-      <span class="dim">${each.partitions ? `${count(each.moves, "replica")} to copy, ${bytes(each.bytes)}; ${count(each.leader_changes, "partition")} with another preferred leader` : `the planner finds nothing that mends ${each.conditions.map(words).join(", ")}`}</span>
+      <span class="dim">${each.partitions ? `${count(each.moves, "replica")} to copy, ${bytes(each.bytes)}; ${count(each.leader_changes, "partition")} with another preferred leader` : each.behind ? `planned once ${words(each.behind)} is done` : `the planner finds nothing that mends ${each.conditions.map(words).join(", ")}`}</span>
       ${each.ready && html` <${Chip} kind="busy">ready</${Chip}>`}</div>
       ${each.held_back.map((why) => html`<p class="dim">Held back: ${why}</p>`)}${each.undone.slice(0, 3).map((why) => html`<p class="dim">Not done: ${why}</p>`)}</li>`)}</ul>
       ${view.row.proposals_waiting > 0 && html`<p><${Link} to="/clusters/${encodeURIComponent(name)}/proposals">See what waits for approval →</${Link}></p>`}`}</section>`;
@@ -134,13 +127,6 @@ const TOPICS = [
   { label: "Under-replicated", kind: "number", value: (each) => each.under_replicated, show: (each) => number(each.under_replicated) },
 ];
 
-function Intents({ view }) {
-  if (!view.intents.length && !view.policy) return null;
-  return html`<details class="panel"><summary><strong>Intents and policy</strong></summary>
-    ${view.intents.length ? html`<ul>${view.intents.map((each) => html`<li>${each.kind} <code>${each.about}</code>${each.value ? ` = ${each.value}` : ""}, by ${each.who} <${Moment} at=${each.at_ms} />${each.comment && html`: “${each.comment}”`}</li>`)}</ul>` : html`<p class="dim">No intents beside those of the policy file.</p>`}
-    ${view.policy && html`<pre tabindex="0">${JSON.stringify(view.policy, null, 2)}</pre>`}</details>`;
-}
-
 export function Cluster({ name, who }) {
   const view = useView(`/clusters/${encodeURIComponent(name)}`, name);
   const query = useWatched(place).searchParams;
@@ -158,15 +144,16 @@ export function Cluster({ name, who }) {
         <${Figure} label="Under-replicated" value=${number(row.under_replicated)} kind=${row.under_replicated ? "watch" : ""} />
         <${Figure} label="Offline" value=${number(row.offline)} kind=${row.offline ? "bad" : ""} /></dl>
       <${Keeper} view=${page} name=${name} />
+      ${page.policy?.controllers?.length > 0 && html`<${Controllers} name=${name} />`}
       <${Throttles} view=${page} name=${name} who=${who} />
       <${Named} title="Offline partitions" names=${page.offline} all=${row.offline} kind="bad" />
       <${Named} title="Partitions under min ISR" names=${page.under_min_isr} all=${row.under_min_isr} kind="bad" />
       <${Named} title="Under-replicated partitions" names=${page.under_replicated} all=${row.under_replicated} kind="watch" />
       ${page.brokers.length > 0 && html`<${Yard} brokers=${page.brokers} chosen=${chosen} measureName=${query.get("measure") || "disk"} />`}
-      ${broker && html`<${Broker} name=${name} broker=${broker} who=${who} />`}
+      ${broker && html`<${Broker} name=${name} broker=${broker} brokers=${page.brokers} who=${who} />`}
       <${Drawer} title=${html`<strong>Brokers as a table</strong>`}>${() => html`<${SortedTable} caption="Brokers" columns=${BROKERS} rows=${page.brokers} initial=${{ label: "Broker", down: false }} keyOf=${(each) => each.id} />`}</${Drawer}>
       <${Drawer} title=${html`<strong>Topics</strong> ${page.topics.length < page.topics_in_all ? `the ${page.topics.length} largest of ${number(page.topics_in_all)}` : number(page.topics_in_all)}`}>
         ${() => html`<${SortedTable} caption="Topics" columns=${TOPICS} rows=${page.topics} initial=${{ label: "Bytes", down: true }} keyOf=${(each) => each.name} />`}</${Drawer}>
-      <${Intents} view=${page} />`;
+      <${Intents} view=${page} name=${name} who=${who} />`;
   }}</${Shown}>`;
 }

@@ -1,6 +1,6 @@
 // Each cluster with health, balance, disk runway, what moves, what waits for approval.
 import { html } from "/assets/vendor/htm-preact.js";
-import { Ago, Chip, Empty, Figure, Link, Meter, Progress, Shown } from "/assets/parts.js";
+import { Ago, Chip, Empty, Figure, Link, Meter, Progress, Shown, memo } from "/assets/parts.js";
 import { count, days, duration, number, percent } from "/assets/words.js";
 
 // The worst thing first: what somebody at 3 a.m. has to know.
@@ -19,7 +19,7 @@ export function healthOf(row) {
 
 const diskKind = (share) => (share >= 0.9 ? "bad" : share >= 0.8 ? "watch" : "plain");
 
-function Card({ row }) {
+const Card = memo(({ row }) => {
   const to = `/clusters/${encodeURIComponent(row.name)}`;
   const health = healthOf(row);
   return html`<article class="panel card ${health.kind}">
@@ -38,7 +38,7 @@ function Card({ row }) {
     ${row.proposals_waiting > 0 && html`<${Link} class="ask" to="${to}/proposals">${count(row.proposals_waiting, "proposal")} ${row.proposals_waiting === 1 ? "waits" : "wait"} for approval →</${Link}>`}
     ${row.paused && html`<p class="why watch">Paused by ${row.paused.who}</p>`}
   </article>`;
-}
+});
 
 const RANK = { bad: 0, watch: 1, good: 2, still: 3 };
 

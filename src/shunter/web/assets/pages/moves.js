@@ -1,13 +1,15 @@
-// What moves: steps, bytes, rate, ETA; stop, pause, roll back one, a selection, everything; the throttle.
-import { html, useCallback, useMemo, useRef, useState } from "/assets/vendor/htm-preact.js";
+// What moves: steps, bytes, rate, ETA; stop, pause, roll back one, a selection, everything; the throttle. And what was moved.
+import { html, useCallback, useEffect, useMemo, useRef, useState } from "/assets/vendor/htm-preact.js";
 import { may, note, order, place, read, show, useView, useWatched } from "/assets/store.js";
 import { Chip, Empty, Figure, Link, LongTable, Meter, Order, Progress, Shown, memo } from "/assets/parts.js";
+import { Executions } from "/assets/pages/executions.js";
+import { KINDS, Replica, Story } from "/assets/pages/story.js";
 import { Chart, axis, colour, times } from "/assets/charts.js";
 import { bytes, count, duration, number, percent, rate } from "/assets/words.js";
 
-const KINDS = { moving: "busy", pending: "still", paused: "watch", done: "good", "rolled-back": "watch", stopped: "watch" };
 const MB = 1_000_000;
 const DRAWN_EVERY_S = 5;
+const OPEN = { moving: 1, pending: 1, paused: 1 };
 const LIMITS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000].map((each) => each * MB);
 
 // What there is, with what the target adds and drops: told by marks and words, not by colours alone.
@@ -18,8 +20,7 @@ function Replicas({ move }) {
     const wanted = move.target.includes(id);
     const insync = move.isr.includes(id);
     const kind = !here ? (wanted ? "later" : "gone") : wanted ? (insync ? "stays" : "comes") : "goes";
-    const told = { later: "will come", gone: "was dropped", stays: "in sync", comes: "copying", goes: "will go" }[kind];
-    return html`<span class="replica ${kind}" title="broker ${id}: ${told}"><span class="hidden">broker </span>${id}<span class="hidden"> ${told}</span></span>`;
+    return html`<${Replica} key=${id} id=${id} kind=${kind} />`;
   })}</span>`;
 }
 
@@ -27,6 +28,9 @@ function Throttle({ name, limit, who }) {
   const nearest = limit === null ? LIMITS.length : LIMITS.findIndex((each) => each >= limit);
   const [at, setAt] = useState(null);
   const timer = useRef(0);
+  // What was asked for is shown until the cluster's own figure comes.
+  useEffect(() => { if (at === null) return undefined; const patience = setTimeout(() => setAt(null), 6000); return () => clearTimeout(patience); }, [at]);
+  useEffect(() => setAt(null), [limit]);
   const shown = at ?? (nearest < 0 ? LIMITS.length - 1 : nearest);
   const told = (index) => (index === LIMITS.length ? "no limit" : rate(LIMITS[index]));
   const change = (event) => {
@@ -34,20 +38,31 @@ function Throttle({ name, limit, who }) {
     setAt(index);
     clearTimeout(timer.current);
     timer.current = setTimeout(async () => {
-      try { note((await order(name, "limit", { value: index === LIMITS.length ? null : LIMITS[index] })).text); } catch (error) { note(error.message, "error"); }
-      setAt(null);
+      try { note((await order(name, "limit", { value: index === LIMITS.length ? null : LIMITS[index] })).text); } catch (error) { note(error.message, "error"); setAt(null); }
     }, 500);
   };
   const now = at === null && limit !== null ? rate(limit) : told(shown);
   return html`<label class="throttle"><span>Throttle <b>${now}</b></span>
-    <input type="range" min="0" max=${LIMITS.length} step="1" value=${shown} aria-valuetext=${told(shown)} disabled=${!may(who, "operate")} onInput=${change} />
+    <input type="range" min="0" max=${LIMITS.length} step="1" value=${shown} aria-valuetext=${now} disabled=${!may(who, "operate")} onInput=${change} />
     <small class="dim" aria-hidden="true"><span>1 MB/s</span><span>50 MB/s</span><span>no limit</span></small></label>`;
 }
 
-// The rate and the estimate since this page was opened.
-function useHistory(summary) {
+// The rate and the estimate: what the service kept of them, and what came since.
+function useHistory(name, summary) {
   const kept = useRef({ at: [], rate: [], end: [], low: [], high: [] });
   const drawn = useRef(null);
+  const [before, setBefore] = useState(0);
+  useEffect(() => {
+    let gone = false;
+    const far = (all) => all.map((each) => (each === null ? null : each / 1000));
+    read(`/clusters/${encodeURIComponent(name)}/forecasts`).then((all) => {
+      if (gone) return;
+      kept.current = { at: far(all.at_ms), rate: all.bytes_per_s, end: far(all.end_ms), low: far(all.low_ms), high: far(all.high_ms) };
+      drawn.current = null;
+      setBefore(all.at_ms.length);
+    }, () => {});
+    return () => { gone = true; };
+  }, [name, summary.proposal]);
   return useMemo(() => {
     const all = kept.current;
     const at = summary.at_ms / 1000;
@@ -59,15 +74,16 @@ function useHistory(summary) {
     }
     // Painting a chart costs more than all else of an update, and a second more is not seen on a long line.
     const last = drawn.current?.at.at(-1) ?? 0;
-    if (all.at.length < 10 || at - last >= DRAWN_EVERY_S) {
+    const span = at - (all.at[0] ?? at);
+    if (!drawn.current || at - last >= Math.max(DRAWN_EVERY_S, span / 200)) {
       drawn.current = { at: [...all.at], rate: [...all.rate], end: [...all.end], low: [...all.low], high: [...all.high] };
     }
     return drawn.current;
-  }, [summary]);
+  }, [summary, before]);
 }
 
-function History({ summary }) {
-  const all = useHistory(summary);
+function History({ name, summary }) {
+  const all = useHistory(name, summary);
   const rates = useMemo(() => [all.at, all.rate], [all]);
   const ends = useMemo(() => [all.at, all.high, all.low, all.end], [all]);
   if (all.at.length < 3) return null;
@@ -75,7 +91,7 @@ function History({ summary }) {
   const scales = { x: { time: true } };
   const far = summary.high_ms > 20 * 3_600_000 ? { day: "numeric", month: "short" } : {};
   const clock = new Intl.DateTimeFormat("en-GB", { ...far, hour: "2-digit", minute: "2-digit" });
-  return html`<div class="pair"><figure><figcaption>Rate since this page was opened</figcaption><${Chart} label="Bytes per second over time" height=${150} data=${rates}
+  return html`<div class="pair"><figure><figcaption>Rate</figcaption><${Chart} label="Bytes per second over time" height=${150} data=${rates}
       options=${() => ({ legend: { show: false }, cursor: { y: false }, scales: { ...scales, y: { range: (_plot, _low, high) => [0, (high || 1) * 1.15] } }, axes: [times(), axis({ size: 70, values: (_plot, values) => values.map(rate) })], series: [{}, line("rate", { fill: () => colour("busy-soft") })] })} /></figure>
     <figure><figcaption>When it was expected to end, and between when (80 %)</figcaption><${Chart} label="Expected end over time" height=${150} data=${ends}
       options=${() => ({ legend: { show: false }, cursor: { y: false }, scales: { ...scales, y: { time: false } }, axes: [times(), axis({ size: far.day ? 104 : 56, values: (_plot, values) => values.map((each) => clock.format(each * 1000)) })],
@@ -104,52 +120,74 @@ function Turns({ name, who, partitions, what, some }) {
 
 function Head({ name, summary, counts, who }) {
   const open = (counts.moving || 0) + (counts.pending || 0) + (counts.paused || 0);
+  const others = counts["another's"] || 0;
   const interval = summary.low_ms === null ? summary.why_no_eta : `80 % sure: ${duration(summary.low_ms)} to ${duration(summary.high_ms)}`;
-  return html`<section class="panel moving"><div class="head"><h2>${open ? count(open, "move") + " open" : "Nothing is open"}</h2>
+  return html`<section class="panel moving"><div class="head"><h2>${open ? count(open, "move") + " open" : "Nothing of ours is open"}</h2>${others > 0 && html`<span class="dim">${count(others, "move")} of others</span>`}
       ${summary.proposal && html`<span class="dim">carries out proposal <${Link} to="/clusters/${encodeURIComponent(name)}/proposals?ended=1#${summary.proposal}">${summary.proposal}</${Link}></span>`}
       <span class="spring"></span><${Turns} name=${name} who=${who} partitions=${[]} what="everything of ours in ${name}" some=${open > 0} /></div>
     ${summary.silent_ms > 0 && html`<p class="banner bad" role="status">The cluster has not answered the executor for ${duration(summary.silent_ms)}. Steps that are under way go on.</p>`}
-    <${Progress} share=${summary.share} label="Done" />
+    ${(open > 0 || summary.total_bytes > 0) && html`<${Progress} share=${summary.share} label="Done" />
     <dl class="figures small"><${Figure} label="Done" value=${percent(summary.share, 1)}>${bytes(summary.copied_bytes)} of ${bytes(summary.total_bytes)}</${Figure}>
       <${Figure} label="Rate" value=${rate(summary.bytes_per_s)} />
       <${Figure} label="Left" value=${summary.left_ms === null ? "not known" : duration(summary.left_ms)}>${interval}</${Figure}>
       <${Figure} label="A rollback copies" value=${bytes(summary.rollback_bytes)}>at the most</${Figure}></dl>
-    <${Throttle} name=${name} limit=${summary.limit} who=${who} />
-    <${History} summary=${summary} /></section>`;
+    ${open > 0 && html`<${Throttle} name=${name} limit=${summary.limit} who=${who} />`}`}
+    <${History} name=${name} summary=${summary} /></section>`;
 }
 
-const COLUMNS = [{ label: "", kind: "check" }, { label: "Partition" }, { label: "State" }, { label: "Replicas", kind: "wide" }, { label: "Copied" }, { label: "Steps", kind: "number" }, { label: "Waits for", kind: "wide" }];
+const CHOICES = [{ label: "Pause", value: "pause" }, { label: "Resume", value: "resume" }, { label: "Stop", value: "stop" }, { label: "Roll back", value: "rollback", kind: "danger" }];
 
-const Row = memo(({ move, chosen, toggle }) => {
+// One move, in two clicks. What a rollback copies is told before the second one.
+function TurnOne({ name, who, partition }) {
+  return html`<${Order} label="Turn…" kind="quiet" about="Turn ${partition}" title="Turn ${partition}" disabled=${!may(who, "operate")} why="You may only look." comment=${true} choices=${CHOICES}
+    cost=${async () => `A rollback: ${(await costOf(name, [partition])()).replace(/^./, (first) => first.toLowerCase())}`} give=${(comment, verb) => order(name, verb, { about: [partition], comment })}>
+    <p>Paused, no further step begins and copies stand still. Stopped, it ends where it is: replicas in sync stay. Rolled back, its original replicas come back.</p></${Order}>`;
+}
+
+const COLUMNS = [{ label: "", kind: "check" }, { label: "Partition" }, { label: "State" }, { label: "Replicas", kind: "wide" }, { label: "Copied" }, { label: "Steps", kind: "number" }, { label: "Waits for", kind: "wide" }, { label: "" }];
+
+const Row = memo(({ name, who, move, chosen, toggle, opened }) => {
   const share = move.total_bytes ? move.copied_bytes / move.total_bytes : move.state === "done" ? 1 : 0;
-  return html`<td class="check"><input type="checkbox" checked=${chosen} disabled=${move.whose !== "ours" || !(move.state in { moving: 1, pending: 1, paused: 1 })} aria-label="Choose ${move.partition}" onChange=${() => toggle(move.partition)} /></td>
-    <td class="name" title=${move.partition}>${move.partition}</td>
+  return html`<td class="check"><input type="checkbox" checked=${chosen} disabled=${move.whose !== "ours" || !(move.state in OPEN)} aria-label="Choose ${move.partition}" onChange=${() => toggle(move.partition)} /></td>
+    <td class="name" title=${move.partition}>${move.whose === "ours" ? html`<button type="button" class="link" aria-expanded=${opened} onClick=${() => show({ move: opened ? "" : move.partition, execution: "" })}>${move.partition}</button>` : move.partition}</td>
     <td><${Chip} kind=${move.whose === "ours" ? KINDS[move.state] || "still" : "still"}>${move.whose === "ours" ? move.state : "another's"}</${Chip}></td>
     <td class="wide"><${Replicas} move=${move} /></td>
     <td class="copied">${move.total_bytes === null ? html`<span class="dim">not ours</span>` : html`<${Meter} share=${share} kind="busy" label="Copied of ${move.partition}" /><small>${bytes(move.copied_bytes)} of ${bytes(move.total_bytes)}</small>`}</td>
-    <td class="number">${move.steps || ""}</td><td class="wide ${move.stuck ? "bad" : "dim"}" title=${move.stuck || move.waits}>${move.stuck || move.waits}</td>`;
+    <td class="number">${move.steps || ""}</td><td class="wide ${move.stuck ? "bad" : "dim"}" title=${move.stuck || move.waits}>${move.stuck || move.waits}</td>
+    <td class="check">${move.whose === "ours" && move.state in OPEN && html`<${TurnOne} name=${name} who=${who} partition=${move.partition} />`}</td>`;
 });
 
-export function Moves({ name, who }) {
+function Now({ name, who }) {
   const base = `/clusters/${encodeURIComponent(name)}/moves`;
   const head = useView(`${base}?limit=1`, name);
   const query = useWatched(place).searchParams;
   const [chosen, setChosen] = useState(new Set());
   const search = query.get("search") || "";
   const state = query.get("state") || "";
+  const opened = query.get("move") || "";
   const toggle = useCallback((partition) => setChosen((before) => { const next = new Set(before); if (!next.delete(partition)) next.add(partition); return next; }), []);
   return html`<${Shown} view=${head} what="the moves of ${name}">${({ summary, counts }) => {
     const all = Object.values(counts).reduce((sum, each) => sum + each, 0);
-    return html`<div class="title"><h1>Moves</h1></div><${Head} name=${name} summary=${summary} counts=${counts} who=${who} />
+    return html`<${Head} name=${name} summary=${summary} counts=${counts} who=${who} />
+      ${opened && html`<${Story} name=${name} partition=${opened} />`}
       ${all === 0 ? html`<section class="panel"><${Empty} title="Nothing moves">${summary.why_no_eta || "No execution of this service is open."} What the keeper proposes is under <${Link} to="/clusters/${encodeURIComponent(name)}/proposals">proposals</${Link}>.</${Empty}></section>`
         : html`<section class="panel"><div class="head filters"><label><span class="hidden">Search for a partition</span><input type="search" placeholder="Partition…" value=${search} onInput=${(event) => show({ search: event.target.value })} /></label>
         <div class="tabs" role="group" aria-label="State">${[["", all], ...Object.entries(counts)].map(([each, many]) => html`<button type="button" aria-pressed=${state === each} onClick=${() => show({ state: each })}>${each || "all"} <b>${number(many)}</b></button>`)}</div>
         <span class="spring"></span></div>
-        ${chosen.size > 0 && html`<div class="chosen" role="region" aria-label="Chosen moves"><strong>${count(chosen.size, "move")} chosen</strong><button type="button" class="quiet" onClick=${() => setChosen(new Set())}>None</button>
-          <${Turns} name=${name} who=${who} partitions=${[...chosen]} what=${count(chosen.size, "chosen move")} some=${true} /></div>`}
+        ${chosen.size > 0 && html`<div class="chosen" role="region" aria-label="Chosen moves"><strong>${count(chosen.size, "move")} chosen</strong><button type="button" class="quiet" onClick=${() => setChosen(new Set())}>Choose none</button>
+          <span class="spring"></span><${Turns} name=${name} who=${who} partitions=${[...chosen]} what=${count(chosen.size, "chosen move")} some=${true} /></div>`}
         <${LongTable} label="Moves" path=${base} query=${new URLSearchParams({ search, state })} version=${summary.version} columns=${COLUMNS}
-          selected=${(move) => chosen.has(move.partition)} row=${(move) => html`<${Row} move=${move} chosen=${chosen.has(move.partition)} toggle=${toggle} />`}
+          selected=${(move) => chosen.has(move.partition)} row=${(move) => html`<${Row} name=${name} who=${who} move=${move} chosen=${chosen.has(move.partition)} toggle=${toggle} opened=${move.partition === opened} />`}
           empty=${html`<${Empty} title="No such move">Nothing fits this search.</${Empty}>`} />
         <p class="legend dim"><span class="replica stays">1</span> in sync <span class="replica comes">2</span> copying <span class="replica later">3</span> will come <span class="replica goes">4</span> will go <span class="replica gone">5</span> was dropped</p></section>`}`;
   }}</${Shown}>`;
+}
+
+const NOW = { past: "", execution: "", plan: "", move: "", search: "", state: "" };
+
+export function Moves({ name, who }) {
+  const query = useWatched(place).searchParams;
+  const past = query.has("past") || query.has("execution") || query.has("plan");
+  return html`<div class="title"><h1>Moves</h1><div class="tabs" role="group" aria-label="Which moves"><button type="button" aria-pressed=${!past} onClick=${() => show(NOW)}>Now</button><button type="button" aria-pressed=${past} onClick=${() => show({ ...NOW, past: "1" })}>All executions</button></div></div>
+    ${past ? html`<${Executions} name=${name} query=${query} />` : html`<${Now} name=${name} who=${who} />`}`;
 }

@@ -14,8 +14,24 @@ const SCOPES = [
   ["drain", "Empty brokers once", "Moves everything away. To keep a broker empty, drain it in the overview.", "brokers"],
   ["demote", "Take leadership from brokers once", "Others become the preferred leaders.", "brokers"],
   ["replace", "Replace brokers", "What the old one holds, the new one gets. OLD=NEW, as 3=7; more with spaces between.", "pairs"],
+  ["disks", "Balance log dirs within brokers", "Copies replicas from one log dir of a broker to another one; none chosen: of all brokers that have several.", "some brokers"],
   ["topics", "Change a topic's replication", "Topics with spaces between, and how many replicas each shall have.", "topics"],
 ];
+
+// Rules stand beside what a plan is about, as words NAME=VALUE; they narrow the policy. `shunter serve propose` takes the same.
+const RULES = [
+  ["band", "Band, %", "How far from its share a broker may be", { type: "number", min: "0.1", max: "100", step: "any" }],
+  ["most-moves", "Most replicas to copy", "", { type: "number", min: "1", step: "1" }],
+  ["most-gigabytes", "Most gigabytes to copy", "", { type: "number", min: "0", step: "any" }],
+  ["without-brokers", "Without brokers", "Nothing comes to these or leaves them", { type: "text", placeholder: "3,7" }],
+  ["without-topics", "Without topics", "Names, or patterns with * and ?", { type: "text", placeholder: "logs-*,audit" }],
+];
+const wordsOf = (rules) => RULES.filter(([rule]) => rules[rule]?.trim()).map(([rule]) => `${rule}=${listed(rules[rule]).join(",")}`);
+
+function Rules({ rules, setRules }) {
+  return html`<fieldset><legend>Rules <small class="dim">empty: as the policy has it; a rule narrows the policy, and never widens it</small></legend><div class="rules">${RULES.map(([rule, label, told, input]) => html`<label class="field" key=${rule}><span>${label}</span>
+    <input ...${input} value=${rules[rule] || ""} title=${told} onInput=${(event) => setRules({ ...rules, [rule]: event.target.value })} /></label>`)}</div></fieldset>`;
+}
 
 function Sketch({ view, changed }) {
   const { proposal: each } = view;
@@ -34,15 +50,17 @@ export function Plan({ name, who }) {
   const [chosen, setChosen] = useState(new Set());
   const [text, setText] = useState("");
   const [replicas, setReplicas] = useState("3");
+  const [rules, setRules] = useState({});
   const [comment, setComment] = useState("");
   const [busy, setBusy] = useState("");
   const [problem, setProblem] = useState("");
   const [seen, setSeen] = useState(null);
   const [, , , takes] = SCOPES.find(([each]) => each === scope);
-  const items = takes === "brokers" ? [...chosen].sort((a, b) => a - b).map(String) : takes ? listed(text) : [];
-  const asked = { about: [scope, ...items], value: takes === "topics" ? Number(replicas) : null };
+  const ofBrokers = takes === "brokers" || takes === "some brokers";
+  const items = ofBrokers ? [...chosen].sort((a, b) => a - b).map(String) : takes ? listed(text) : [];
+  const asked = { about: [scope, ...items, ...wordsOf(rules)], value: takes === "topics" ? Number(replicas) : null };
   const fresh = seen && seen.asked === JSON.stringify(asked);
-  const missing = takes && !items.length;
+  const missing = takes && takes !== "some brokers" && !items.length;
   const off = Boolean(busy || missing || !may(who, "operate"));
   const toggle = (id) => { const next = new Set(chosen); if (!next.delete(id)) next.add(id); setChosen(next); };
   const attempt = async (what, work) => {
@@ -62,9 +80,10 @@ export function Plan({ name, who }) {
   return html`<div class="title"><h1>Plan</h1></div><${Shown} view=${view} what=${name}>${(page) => html`<form class="panel plan" onSubmit=${look}>
     <fieldset><legend>What for</legend><div class="choices">${SCOPES.map(([each, label, told]) => html`<label class="choice"><input type="radio" name="scope" value=${each} checked=${scope === each} onChange=${() => setScope(each)} />
       <span><strong>${label}</strong><small>${told}</small></span></label>`)}</div></fieldset>
-    ${takes === "brokers" && html`<fieldset><legend>Which brokers</legend><div class="brokers">${page.brokers.map((broker) => html`<label><input type="checkbox" checked=${chosen.has(broker.id)} onChange=${() => toggle(broker.id)} /> ${broker.id}<small class="dim">${broker.live ? "" : " down"}</small></label>`)}</div></fieldset>`}
+    ${ofBrokers && html`<fieldset><legend>Which brokers</legend><div class="brokers">${page.brokers.map((broker) => html`<label><input type="checkbox" checked=${chosen.has(broker.id)} onChange=${() => toggle(broker.id)} /> ${broker.id}<small class="dim">${broker.live ? "" : " down"}</small></label>`)}</div></fieldset>`}
     ${(takes === "pairs" || takes === "topics") && html`<label class="field">${takes === "pairs" ? "OLD=NEW" : "Topics"} <input type="text" value=${text} placeholder=${takes === "pairs" ? "3=7" : "orders payments"} onInput=${(event) => setText(event.target.value)} /></label>`}
     ${takes === "topics" && html`<label class="field">Replicas of each <input type="number" min="1" max="99" value=${replicas} onInput=${(event) => setReplicas(event.target.value)} /></label>`}
+    <${Rules} rules=${rules} setRules=${setRules} />
     ${problem && html`<p class="banner bad" role="alert">${problem}</p>`}
     <div class="actions">${missing && html`<span class="dim">Say about what.</span>`}${!may(who, "operate") && html`<span class="dim">You may only look.</span>`}
       <button class=${fresh ? "" : "primary"} disabled=${off}>${busy === "look" ? "Planning…" : seen ? "See it again" : "See the plan"}</button></div></form>

@@ -1,5 +1,5 @@
 // What the keeper proposes: reasons, cost, before and after; approve or decline with a comment.
-import { html, useMemo, useState } from "/assets/vendor/htm-preact.js";
+import { html, useEffect, useMemo, useRef, useState } from "/assets/vendor/htm-preact.js";
 import { may, order, place, show, useView, useWatched } from "/assets/store.js";
 import { Chip, Drawer, Empty, Figure, Link, LongTable, Moment, Order, Shown } from "/assets/parts.js";
 import { Chart, axis, colour } from "/assets/charts.js";
@@ -7,6 +7,7 @@ import uPlot from "/assets/vendor/uPlot.esm.js";
 import { bytes, count, duration, number, words } from "/assets/words.js";
 
 const STATES = { waiting: "watch", approved: "busy", starting: "busy", running: "busy", done: "good", partly: "watch", turned: "watch", declined: "still", stale: "still", refused: "bad" };
+const CARRIED_OUT = new Set(["running", "done", "partly", "turned"]);
 const FIGURES = ["Bytes of replicas", "Replicas", "Preferred leader of"];
 
 export function BeforeAfter({ brokers, id }) {
@@ -32,25 +33,32 @@ function Partitions({ name, id }) {
   const [search, setSearch] = useState("");
   return html`<label><span class="hidden">Search for a partition</span><input type="search" placeholder="Partition…" value=${search} onInput=${(event) => setSearch(event.target.value)} /></label>
     <${LongTable} label="Changes" path=${base} query=${new URLSearchParams({ search })} columns=${[{ label: "Partition" }, { label: "Replicas now" }, { label: "Replicas then" }]}
-    row=${(each) => html`<td class="name">${each.topic}-${each.partition}</td><td>${each.original.join(", ")}</td><td>${each.replicas.map((id, index) => html`${index ? ", " : ""}${each.original.includes(id) ? id : html`<b class="new">${id}</b>`}`)}</td>`}
+    row=${(each) => html`<td class="name">${each.topic}-${each.partition}</td><td>${each.original.join(", ")}</td><td>${each.replicas.map((id, index) => html`${index ? ", " : ""}${each.original.includes(id) ? id : html`<b class="new">${id}</b>`}`)}${(each.log_dirs || []).map((dir) => html`<small class="dim"> · on ${dir.broker} from ${dir.original} to <b class="new">${dir.target}</b>, ${bytes(dir.bytes)}</small>`)}</td>`}
     empty=${html`<${Empty} title="No such partition">Nothing fits this search.</${Empty}>`} />`;
 }
+
+// How far the plan is from the best there can be: a lower bound that the planner proves.
+const besideTheBound = (each) => each.least_bytes === null || !each.bytes ? ""
+  : each.bytes < each.least_bytes ? `; to reach everything takes ${bytes(each.least_bytes)} at the least` : `; no plan that reaches this copies less than ${bytes(each.least_bytes)}`;
 
 export function Cost({ view }) {
   const { proposal: each } = view;
   const yes = each.votes.filter((vote) => vote.approves);
-  return html`<dl class="figures small"><${Figure} label="To copy" value=${bytes(each.bytes)}>${count(each.moves, "replica")}</${Figure}><${Figure} label="At the least" value=${view.least_ms === null ? "not known" : duration(view.least_ms)}>${view.least_ms === null ? "the policy has no throttle" : "at the policy's throttle"}</${Figure}>
+  return html`<dl class="figures small"><${Figure} label="To copy" value=${bytes(each.bytes)}>${count(each.moves, "replica")}${besideTheBound(each)}</${Figure}><${Figure} label="At the least" value=${view.least_ms === null ? "not known" : duration(view.least_ms)}>${view.least_ms === null ? "the policy has no throttle" : "at the policy's throttle"}</${Figure}>
       <${Figure} label="Leaders that change" value=${number(each.leader_changes)} /><${Figure} label="A rollback copies" value=${bytes(each.rollback_bytes)}>at its dearest point</${Figure}>
       ${view.wanted_votes > 1 && html`<${Figure} label="Approved by" value="${yes.length} of ${view.wanted_votes}" />`}</dl>`;
 }
 
-function Proposal({ name, view, who, opened }) {
+function Proposal({ name, view, who, opened, meant }) {
   const { proposal: each } = view;
+  const box = useRef(null);
+  useEffect(() => { if (meant) box.current.scrollIntoView({ block: "start" }); }, [meant]);
   const off = !may(who, "operate");
   const yes = each.votes.filter((vote) => vote.approves);
   const decides = { disabled: off, why: "You may only look.", comment: true };
-  return html`<article class="panel proposal" id=${each.id}><div class="head"><h2>${words(each.scope)} <small>${each.id}</small></h2><${Chip} kind=${STATES[each.state]}>${each.state}</${Chip}>
+  return html`<article class="panel proposal" id=${each.id} ref=${box}><div class="head"><h2>${words(each.scope)} <small>${each.id}</small></h2><${Chip} kind=${STATES[each.state]}>${each.state}</${Chip}>
       <span class="dim"><${Moment} at=${each.made_at_ms} /></span><span class="spring"></span>
+      ${CARRIED_OUT.has(each.state) && html`<${Link} to="/clusters/${encodeURIComponent(name)}/moves?plan=${encodeURIComponent(each.id)}">Its moves</${Link}>`}
       ${each.state === "waiting" && html`<${Order} label="Approve" kind="primary" title="Approve ${words(each.scope)}" ...${decides} give=${(comment) => order(name, "approve", { about: [each.id], comment })}>
           ${count(each.moves, "replica")}, ${bytes(each.bytes)}, are copied. It can be paused, stopped and rolled back at any moment.${view.wanted_votes > 1 ? ` ${view.wanted_votes} people have to approve it; ${yes.length} did.` : ""}</${Order}>
         <${Order} label="Decline" title="Decline ${words(each.scope)}" ...${decides} give=${(comment) => order(name, "decline", { about: [each.id], comment })}>Nothing is moved, and nothing of this kind is proposed for a while.</${Order}>`}</div>
@@ -65,10 +73,12 @@ function Proposal({ name, view, who, opened }) {
 }
 
 export function Proposals({ name, who }) {
-  const ended = useWatched(place).searchParams.has("ended");
+  const here = useWatched(place);
+  const ended = here.searchParams.has("ended");
+  const meant = decodeURIComponent(here.hash.slice(1));
   const view = useView(`/clusters/${encodeURIComponent(name)}/proposals${ended ? "?ended=true" : ""}`, name);
   return html`<div class="title"><h1>Proposals</h1><div class="tabs" role="group" aria-label="Which proposals"><button type="button" aria-pressed=${!ended} onClick=${() => show({ ended: "" })}>Open</button><button type="button" aria-pressed=${ended} onClick=${() => show({ ended: 1 })}>All</button></div></div>
     <${Shown} view=${view} what="the proposals of ${name}">${({ proposals }) => proposals.length
-      ? proposals.map((each, index) => html`<${Proposal} key=${each.proposal.id} name=${name} view=${each} who=${who} opened=${index === 0} />`)
+      ? proposals.map((each, index) => html`<${Proposal} key=${each.proposal.id} name=${name} view=${each} who=${who} opened=${meant ? each.proposal.id === meant : index === 0} meant=${each.proposal.id === meant} />`)
       : html`<section class="panel"><${Empty} title="Nothing is proposed">${ended ? "Nothing was proposed yet." : "No proposal is open."} What the keeper sees is in the <${Link} to="/clusters/${encodeURIComponent(name)}">overview</${Link}>; <${Link} to="/clusters/${encodeURIComponent(name)}/plan">plan something</${Link}> yourself.</${Empty}></section>`}</${Shown}>`;
 }

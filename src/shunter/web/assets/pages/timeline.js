@@ -18,7 +18,7 @@ function useLanes(events) {
 
 const end = (each) => each.until_ms ?? each.at_ms;
 
-function Lanes({ events, range, onRange, onPick, chosen }) {
+export function Lanes({ events, range, onRange, onPick, chosen }) {
   const { kinds, laneOf } = useLanes(events);
   const plot = useRef(null);
   const data = useMemo(() => [events.map((each) => each.at_ms / 1000), events.map((each) => laneOf.get(each.kind))], [events]);
@@ -90,12 +90,15 @@ function Zoom({ range, onRange }) {
     <button type="button" aria-label="Zoom out" onClick=${() => by(2)}>−</button><button type="button" aria-label="Later" onClick=${() => by(1, 0.5)}>→</button></div></div>`;
 }
 
+// Kinds of events about a proposal that was carried out, so that there are moves of it.
+const CARRIED_OUT = new Set(["begun", "proposal-running", "proposal-done", "proposal-partly", "proposal-turned"]);
+
 const Event = memo(({ event, chosen, fleet }) => {
   const facts = Object.entries(event.facts || {});
   return html`<li id="event-${event.number}" class=${chosen ? "chosen" : ""}><div class="when"><${Moment} at=${event.at_ms} />${event.until_ms ? html`<small>for ${duration(event.until_ms - event.at_ms)}</small>` : ""}</div>
     <div class="what"><div><button type="button" class="kind" onClick=${() => show({ kind: event.kind })}>${words(event.kind)}</button>${fleet && event.cluster ? html` <${Link} to="/clusters/${encodeURIComponent(event.cluster)}/timeline">${event.cluster}</${Link}>` : ""}
       ${event.subject && html` <button type="button" class="subject" title="Only what is about this" onClick=${() => show({ about: event.subject })}>${event.subject}</button>`}${event.who && html` <span class="dim">by ${event.who}</span>`}</div>
-      <p>${event.text}</p>${event.cause && html`<p class="dim">Because: ${event.cause}</p>`}
+      <p>${event.text}${CARRIED_OUT.has(event.kind) && html` <${Link} to="/clusters/${encodeURIComponent(event.cluster)}/moves?plan=${encodeURIComponent(event.subject)}">Its moves</${Link}>`}</p>${event.cause && html`<p class="dim">Because: ${event.cause}</p>`}
       ${facts.length > 0 && html`<details open=${chosen}><summary>Facts</summary><dl class="facts">${facts.map(([label, value]) => html`<dt>${words(label)}</dt><dd>${typeof value === "object" ? JSON.stringify(value) : String(value)}</dd>`)}</dl></details>`}</div></li>`;
 });
 

@@ -1,4 +1,7 @@
-"""Moves between log dirs of one broker: asked for before a replica comes, and seen through after it is there."""
+"""Moves between log dirs of one broker: asked for before a replica comes, and seen through after it is there.
+
+A rollback asks for the log dirs that the originals were in. A broker that has not copied everything yet gives its copy up then.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,15 @@ from dataclasses import replace
 from shunter.core.executor.ready import AlterLogDirs, Collected
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.throttles import Gate
-from shunter.model.execution import Direction
 from shunter.model.partition import BrokerId, TopicPartition
 
 ASK_AGAIN_MS = 10_000
 
 
 def decide_log_dirs(state: ExecutorState) -> None:
-    """See which moves have all their replicas in the log dirs that the plan names."""
+    """See which moves have all their replicas in the log dirs where they shall be."""
     for move in state.open_moves():
-        if not move.log_dirs or move.step is not None:
+        if not move.places or move.step is not None:
             continue
         if not move.log_dir_status.done and _placed(state, move):
             move.log_dir_status = replace(move.log_dir_status, done=True)
@@ -26,9 +28,9 @@ def decide_log_dirs(state: ExecutorState) -> None:
 
 
 def _placed(state: ExecutorState, move: Move) -> bool:
-    """Whether each replica was seen in its log dir since that was asked for: where one was before, it may not be any more."""
+    """Whether each replica was seen in its log dir since that was asked for; what was seen before that may be out of date."""
     cluster, status = state.cluster, move.log_dir_status
-    for broker, path in move.log_dirs:
+    for broker, path in move.places:
         key = (broker, move.tp)
         if broker not in move.goal or broker in status.refused:
             continue
@@ -39,14 +41,14 @@ def _placed(state: ExecutorState, move: Move) -> bool:
 
 
 def _moved_on(state: ExecutorState, move: Move) -> bool:
-    """Whether a replica was seen elsewhere after it had come: somebody else moved it while its move waited for its end."""
+    """Whether a replica was seen in another log dir after it had arrived: somebody else moved it meanwhile."""
     cluster, status = state.cluster, move.log_dir_status
     return any(
         broker in move.goal
         and broker not in status.refused
         and cluster.sizes_at_ms.get((broker, move.tp), -1) > (status.asked_at_ms or 0)
         and not _is_there(state, move, broker, path)
-        for broker, path in move.log_dirs
+        for broker, path in move.places
     )
 
 
@@ -58,20 +60,20 @@ def send_log_dirs(
     new_id: Callable[[], int],
     out: Collected,
 ) -> None:
-    """Ask brokers to put replicas where the plan says; again from time to time, for a replica that came meanwhile.
+    """Ask brokers to put replicas where they shall be; again from time to time, for a replica that came meanwhile.
 
     Pre: the time window is open: a replica that is there already is copied at once.
 
     Args:
-        held: Partitions of which something is being written: it may be an order.
+        held: Partitions about which an entry is being written: it may be an order.
         throttled: Which brokers' throttles let such copies begin.
     """
     due: list[tuple[BrokerId, TopicPartition, str]] = []
     asking: list[Move] = []
     for move in state.open_moves():
-        if not move.log_dirs or move.log_dir_status.done or move.paused or move.direction is not Direction.FORWARD:
+        if not move.places or move.log_dir_status.done or move.paused:
             continue
-        wanted = [each for each in move.log_dirs if _askable(state, move, each[0])]
+        wanted = [each for each in move.places if _askable(state, move, each[0])]
         if move.tp in held:
             continue
         asked = move.log_dir_status.asked_at_ms
@@ -79,7 +81,7 @@ def send_log_dirs(
         if again is not None and now_ms < again:
             out.wake(again)
             continue
-        if asked is not None:  # Who was seen where it shall be is left alone.
+        if asked is not None:  # A replica that was seen in its log dir is left alone.
             wanted = [each for each in wanted if not _is_there(state, move, *each)]
         if wanted and throttled.refusal([f"broker {broker}" for broker, _path in wanted]) is None:
             due += [(broker, move.tp, path) for broker, path in wanted]

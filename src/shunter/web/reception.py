@@ -14,6 +14,7 @@ from shunter.app.audit_log import AuditLine, AuditLog
 from shunter.app.service.front import Front
 from shunter.model.service import OrderDone, OrderRefused, Refusal, ServiceOrder, Signature
 from shunter.web.answers import RenderedAnswers
+from shunter.web.forecasts import Forecasts
 from shunter.web.hub import Hub
 from shunter.web.identity import Caller, Identity, demand
 from shunter.web.problems import HttpRefusal
@@ -40,12 +41,13 @@ class Reception:
     hub: Hub
     audit: AuditLog
     answers: RenderedAnswers = field(default_factory=RenderedAnswers)
+    forecasts: Forecasts = field(default_factory=Forecasts)
 
     async def carry_out(self, caller: Caller, order: ServiceOrder, comment: str, key: str, peer: str) -> OrderDone:
         """Hand an order to the service, and write down who gave it and what came of it.
 
         Raises:
-            HttpRefusal: it was refused.
+            OrderRefused: it was refused.
         """
         line = AuditLine(
             who=caller.person.name,
@@ -61,7 +63,7 @@ class Reception:
             done = await self.front.order(order, Signature(caller.person.name, comment, key))
         except OrderRefused as refused:
             self.audit.write(line, f"refused: {refused}")
-            raise refusal_of(refused) from refused
+            raise
         self.audit.write(line, done.text)
         return done
 
@@ -71,16 +73,16 @@ def refusal_of(refused: OrderRefused) -> HttpRefusal:
     return HttpRefusal(STATUSES[refused.refusal], refused.refusal.value, str(refused))
 
 
-def desk_of(request: Request) -> Reception:
-    """The desk of the application that serves a request."""
-    desk = request.app.state.desk
-    assert isinstance(desk, Reception)
-    return desk
+def reception_of(request: Request) -> Reception:
+    """The reception of the application that serves a request."""
+    reception = request.app.state.reception
+    assert isinstance(reception, Reception)
+    return reception
 
 
-def caller_of(request: Request, desk: Annotated[Reception, Depends(desk_of)]) -> Caller:
+def caller_of(request: Request, reception: Annotated[Reception, Depends(reception_of)]) -> Caller:
     """Who asks."""
-    return desk.identity.caller(request)
+    return reception.identity.caller(request)
 
 
 def may(role: AccessRole) -> Callable[[Caller], Caller]:
@@ -93,6 +95,6 @@ def may(role: AccessRole) -> Callable[[Caller], Caller]:
     return allowed
 
 
-TheDesk = Annotated[Reception, Depends(desk_of)]
+TheReception = Annotated[Reception, Depends(reception_of)]
 Asker = Annotated[Caller, Depends(caller_of)]
 Reader = Annotated[Caller, Depends(may(AccessRole.READ))]

@@ -1,0 +1,115 @@
+"""Shunter's service as a process of its own, as an operator runs it, and its HTTP API as a client asks it."""
+
+from __future__ import annotations
+
+import re
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from shunter.app.access_tokens import AccessRole, add_token
+from shunter.drivers.service_api import ServiceServer, call_service
+from shunter.errors import DriverError
+from shunter.testbed.process import ManagedProcess
+
+PAGE = re.compile(r"the page is at (http://\S+)")
+SERVES_WITHIN_S = 60.0
+PERSON = "anna"
+
+
+class ServiceProcess:
+    """`shunter serve FILE --listen`: one life after another, on one state folder and one address."""
+
+    def __init__(self, folder: Path, policy: str, cluster: str) -> None:
+        """Write the policy file and a token that may do everything; nothing starts yet.
+
+        Args:
+            folder: Its own; made here.
+            policy: The policy file, as TOML.
+            cluster: The name of the cluster in it that is asked about.
+        """
+        folder.mkdir(parents=True)
+        file, self._tokens, self._secret = folder / "keeper.toml", folder / "tokens.json", folder / "token"
+        file.write_text(policy, encoding="utf-8")
+        self.token = add_token(self._tokens, PERSON, AccessRole.ADMINISTER, None)
+        self._secret.touch(mode=0o600)
+        self._secret.write_text(self.token, encoding="utf-8")
+        self._file, self._folder = file, folder
+        self._cluster = cluster
+        self._address = ""
+        self._lives = 0
+        self._process: ManagedProcess | None = None
+
+    @property
+    def page(self) -> str:
+        """The page's URL, with what signs in; what follows the `#` stays in the browser."""
+        return f"{self._address}#token={self.token}"
+
+    def start(self) -> None:
+        """Begin a life, at the address of the one before, and wait until it answers.
+
+        Raises:
+            PartFailed: it does not serve in time.
+        """
+        self._lives += 1
+        listen = self._address.removeprefix("http://").rstrip("/") or "127.0.0.1:0"
+        command = [sys.executable, "-m", "shunter", "serve", str(self._file), "--state-dir", str(self._folder / "s")]
+        command += ["--listen", listen, "--tokens", str(self._tokens)]
+        self._process = ManagedProcess(f"service-{self._lives}", command, self._folder)
+        self._process.start()
+        self._process.wait_ready(self._answers, what="it serves its page", timeout_s=SERVES_WITHIN_S)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process is not None:
+            self._process.kill()
+
+    def stop(self) -> int | None:
+        """Tell it to end; its exit status."""
+        if self._process is None:
+            return None
+        self._process.stop()
+        return self._process.exit_status
+
+    def ask(self, what: str = "") -> dict[str, Any]:
+        """What the API tells of the cluster: "" the cluster itself, or `moves`, `proposals`, `timeline`.
+
+        Raises:
+            DriverError: it does not answer.
+        """
+        answer: dict[str, Any] = call_service(self._server(), "GET", self._route(what))
+        return answer
+
+    def order(self, verb: str, *about: str, comment: str) -> str:
+        """Give an order through the API; what came of it, in words.
+
+        Raises:
+            OrderRefused: it was refused.
+            DriverError: it does not answer.
+        """
+        body = {"about": list(about), "value": None, "comment": comment}
+        return str(call_service(self._server(), "POST", self._route(verb), body, uuid.uuid4().hex)["text"])
+
+    def log_tail(self) -> str:
+        """The last lines that it wrote."""
+        return "" if self._process is None else self._process.log_tail(8)
+
+    def _route(self, what: str) -> str:
+        return f"/clusters/{quote(self._cluster, safe='')}" + (f"/{what}" if what else "")
+
+    def _server(self) -> ServiceServer:
+        return ServiceServer(self._address.rstrip("/"), self._secret)
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        found = PAGE.search(self._process.log_tail())
+        if found is None:
+            return False
+        self._address = found[1]
+        try:
+            self.ask()
+        except DriverError:
+            return False
+        return True

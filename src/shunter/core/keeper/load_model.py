@@ -1,0 +1,74 @@
+"""A sighting with what the pipeline's model knows beside it: bytes in and out, and what they cost processors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from shunter.core.keeper.sighting import Sighting
+from shunter.core.planning.cluster import ClusterLoad, ProcessorCosts
+from shunter.core.planning.processors import capacity_left
+from shunter.core.wording import counted
+from shunter.model.load_model import LoadModel, ModelTold, PartitionRates
+
+LEAST_SHARE = 0.9
+"""A model that knows the rates of a smaller share of the partitions is not used: the others would count as idle."""
+HOUR_MS = 3_600_000
+NOTHING_KNOWN = PartitionRates(None, None)
+
+
+def with_model(sighting: Sighting, model: LoadModel, most_hours: int) -> Sighting:
+    """Add a model's rates and processors to what a look saw; where it must not be used, say why.
+
+    Args:
+        sighting: Of one look; its load has no rates.
+        model: Of this cluster.
+        most_hours: A model whose rates end longer ago is not used.
+    """
+    unused = _unused(sighting, model, most_hours)
+    if unused:
+        return replace(sighting, model=ModelTold(model.until_ms, unused))
+    load = sighting.load
+    found = _rates(sighting, model)
+    rates_in, rates_out = (
+        np.array([rate or 0.0 for rate in column], np.float64) for column in zip(*found, strict=True)
+    )
+    load = replace(load, bytes_in=rates_in, bytes_out=rates_out)
+    return replace(sighting, load=_with_processors(load, model), model=ModelTold(model.until_ms))
+
+
+def _unused(sighting: Sighting, model: LoadModel, most_hours: int) -> str:
+    if model.until_ms is None or not model.rates:
+        return "it has no rates of this cluster"
+    hours = (sighting.at_ms - model.until_ms) / HOUR_MS
+    if hours > most_hours:
+        return f"its newest rates are {hours:.0f} hours old, and model-hours = {most_hours}"
+    found = _rates(sighting, model)
+    known = sum(each != NOTHING_KNOWN for each in found)
+    if known < LEAST_SHARE * len(found) or not found:
+        return (
+            f"it knows the rates of {known:,} of {counted(len(found), 'partition')}, and {LEAST_SHARE:.0%} are wanted"
+        )
+    return ""
+
+
+def _rates(sighting: Sighting, model: LoadModel) -> list[PartitionRates]:
+    """One for each row of the load, in its order: by the topic's id, else by its name where samples tell no ids."""
+    ids = {each.topic: each.topic_id for each in sighting.inventory.partitions}
+    load, found = sighting.load, list[PartitionRates]()
+    for topic, number in zip(load.topic_of.tolist(), load.numbers.tolist(), strict=True):
+        name = load.topics[topic]
+        known = model.rates.get((ids.get(name) or "", number)) or model.rates.get((f"name:{name}", number))
+        found.append(known or NOTHING_KNOWN)
+    return found
+
+
+def _with_processors(load: ClusterLoad, model: LoadModel) -> ClusterLoad:
+    processors = model.processors
+    if processors is None:
+        return load
+    # A broker that nobody has measured is an average one.
+    left = [capacity_left(processors.powers.get(broker, 1.0), processors.idling) for broker in load.brokers]
+    costs = ProcessorCosts(processors.received, processors.led, processors.sent)
+    return replace(load, processor_costs=costs, processor_capacity=np.array(left, np.float64))

@@ -1,0 +1,125 @@
+"""Rules that a person adds to a plan: words NAME=VALUE beside what it is about. They narrow the policy, and never widen it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from shunter.core.planning.request import PlanRequest
+from shunter.model.keeper import KeeperPolicy
+from shunter.model.service import OrderRefused, Refusal
+
+_RULE = re.compile(r"([a-z][a-z-]*)=(.*)", re.DOTALL)
+MOST_BAND = 100.0
+
+
+class Rules(NamedTuple):
+    """What a person asks for besides. `band` is a share; None: as the policy has it."""
+
+    band: float | None = None
+    moves: int | None = None
+    bytes: int | None = None
+    brokers: tuple[int, ...] = ()
+    """Nothing comes to these and nothing leaves them."""
+    topics: tuple[str, ...] = ()
+    """Names, or patterns with * and ?: nothing of these changes."""
+
+    def narrowed(self, policy: KeeperPolicy) -> KeeperPolicy:
+        """The policy with these rules."""
+        rails = policy.rails
+        return replace(
+            policy,
+            rails=replace(
+                rails,
+                moves=_least(rails.moves, self.moves),
+                bytes=_least(rails.bytes, self.bytes),
+                frozen_brokers=(*rails.frozen_brokers, *self.brokers),
+                frozen_topics=(*rails.frozen_topics, *self.topics),
+            ),
+        )
+
+    def applied(self, request: PlanRequest) -> PlanRequest:
+        """The request with these rules, as far as they are not in the policy."""
+        return request if self.band is None else replace(request, band=self.band)
+
+
+def split_rules(items: Iterable[str]) -> tuple[tuple[str, ...], Rules]:
+    """What a plan is about, and the rules that stand beside it.
+
+    Raises:
+        OrderRefused: there is no such rule, or its value is none.
+    """
+    about: list[str] = []
+    rules = Rules()
+    for item in items:
+        found = _RULE.fullmatch(item)
+        if found is None:
+            about.append(item)
+            continue
+        name, value = found.groups()
+        if name not in RULES:
+            raise OrderRefused(Refusal.INVALID, f"{item!r}: there is no rule {name!r}; there are {', '.join(RULES)}")
+        rules = RULES[name](rules, value.strip(), item)
+    return tuple(about), rules
+
+
+def _band(rules: Rules, value: str, item: str) -> Rules:
+    percent = _number(value, item, "a percentage above 0 and up to 100")
+    if not 0 < percent <= MOST_BAND:
+        raise _refused(item, "a percentage above 0 and up to 100")
+    return rules._replace(band=percent / 100)
+
+
+def _moves(rules: Rules, value: str, item: str) -> Rules:
+    return rules._replace(moves=_whole(value, item))
+
+
+def _gigabytes(rules: Rules, value: str, item: str) -> Rules:
+    gigabytes = _number(value, item, "a number of gigabytes above 0")
+    if not 0 < gigabytes <= 1e9:
+        raise _refused(item, "a number of gigabytes above 0")
+    return rules._replace(bytes=round(gigabytes * 10**9))
+
+
+def _brokers(rules: Rules, value: str, item: str) -> Rules:
+    return rules._replace(brokers=(*rules.brokers, *(_whole(each, item, least=0) for each in value.split(","))))
+
+
+def _topics(rules: Rules, value: str, item: str) -> Rules:
+    names = tuple(value.split(","))
+    if not all(names):
+        raise _refused(item, "names of topics, or patterns with * and ?")
+    return rules._replace(topics=(*rules.topics, *names))
+
+
+RULES: dict[str, Callable[[Rules, str, str], Rules]] = {
+    "band": _band,
+    "most-moves": _moves,
+    "most-gigabytes": _gigabytes,
+    "without-brokers": _brokers,
+    "without-topics": _topics,
+}
+"""By name: takes the rules so far, the value and the whole word."""
+
+
+def _number(value: str, item: str, wanted: str) -> float:
+    try:
+        return float(value.removesuffix("%"))
+    except ValueError:
+        raise _refused(item, wanted) from None
+
+
+def _whole(value: str, item: str, *, least: int = 1) -> int:
+    if not value.isdecimal() or not value.isascii() or not least <= int(value) < 2**31:
+        raise _refused(item, f"whole numbers from {least} on")
+    return int(value)
+
+
+def _refused(item: str, wanted: str) -> OrderRefused:
+    return OrderRefused(Refusal.INVALID, f"{item!r}: {wanted} is wanted")
+
+
+def _least(before: int | None, asked: int | None) -> int | None:
+    return asked if before is None else before if asked is None else min(before, asked)

@@ -1,0 +1,73 @@
+"""How a controller of Shunter's stands, asked of its metrics port: one GET, bounded in size and time."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from shunter.errors import DriverError, FormatError
+from shunter.views.controller_status import ControllerStatus, decode_status
+
+WITHIN_S = 3.0
+MOST_BYTES = 65_536
+WAYS = {
+    http.client.UNAUTHORIZED: "it asks for a token: name controllers-token-file",
+    http.client.NOT_FOUND: "nothing is at /status there: is it `metrics_port` of a controller of this version?",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ControllersPlace:
+    """Where all controllers of one cluster serve metrics, as `http://HOST:PORT`, and what it takes to ask them."""
+
+    urls: tuple[str, ...]
+    token_file: Path | None = None
+    ca_file: Path | None = None
+    """PEM with the authorities of an https URL; None: the system's."""
+
+
+def ask_controller(url: str, place: ControllersPlace) -> ControllerStatus:
+    """Ask one of them. Blocks for a few seconds at the most.
+
+    Raises:
+        DriverError: it does not answer, or does not let us read.
+        FormatError: what answers is no controller of Shunter's, or a file can't be read.
+    """
+    headers = {} if place.token_file is None else {"Authorization": f"Bearer {_token(place.token_file)}"}
+    connection = _connection(url, place.ca_file)
+    try:
+        connection.request("GET", "/status", headers=headers)
+        answer = connection.getresponse()
+        raw = answer.read(MOST_BYTES + 1)
+    except (OSError, http.client.HTTPException) as error:
+        raise DriverError(f"{url} does not answer: {error or type(error).__name__}", retriable=True) from error
+    finally:
+        connection.close()
+    if answer.status != http.client.OK:
+        way = WAYS.get(answer.status, "is it `metrics_port` of a controller?")
+        raise DriverError(f"{url} answers {answer.status}: {way}", retriable=False)
+    if len(raw) > MOST_BYTES:
+        raise FormatError(url, f"answers with more than {MOST_BYTES} bytes: is it `metrics_port` of a controller?")
+    return decode_status(raw, url)
+
+
+def _connection(url: str, ca_file: Path | None) -> http.client.HTTPConnection:
+    parts = urlsplit(url)
+    assert parts.hostname is not None, "the policy file was checked"
+    if parts.scheme == "http":
+        return http.client.HTTPConnection(parts.hostname, parts.port, timeout=WITHIN_S)
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise FormatError(str(ca_file), f"can't be used as certificates: {error}") from error
+    return http.client.HTTPSConnection(parts.hostname, parts.port, timeout=WITHIN_S, context=context)
+
+
+def _token(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FormatError(str(path), f"can't be read as a token: {error}") from error

@@ -1,0 +1,158 @@
+"""The policy file of a service that runs: a change is taken over whole, or refused whole and said."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from shunter.app.service.local import ask_service
+from shunter.app.service.reloading import PolicyFile
+from shunter.app.service.running import serve_until_told
+from shunter.app.service.service import ClusterService, open_service
+from shunter.model.keeper import Condition, Mode
+from shunter.model.service import OrderKind, ServiceOrder, Signature
+
+FILE = '[cluster.away]\nbootstrap-server = "127.0.0.1:1"\n'
+FROZEN = FILE + "limits.frozen-brokers = [3]\n"
+
+
+class Watched:
+    """A policy file, and the service that keeps to it."""
+
+    def __init__(self, path: Path, policy: PolicyFile, service: ClusterService, told: list[str]) -> None:
+        self.path = path
+        self.policy = policy
+        self.service = service
+        self.told = told
+
+    async def change(self, text: str) -> None:
+        """Write another file, and let it be read."""
+        self.path.write_text(text)
+        await self.policy.reload(self.service)
+
+    async def kinds(self) -> list[str]:
+        """What the history says."""
+        return [event.kind for event in (await self.service.timeline("", 0, None, 100)).events]
+
+
+@asynccontextmanager
+async def watched(folder: Path) -> AsyncIterator[Watched]:
+    path, told = folder / "k.toml", list[str]()
+    path.write_text(FILE)
+    policy = PolicyFile(path, told.append)
+    async with open_service(policy.file, folder) as (service, _front):
+        yield Watched(path, policy, service, told)
+
+
+def test_a_change_is_in_force_at_once_and_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with watched(tmp_path) as at:
+            keeper = at.service.keepers["away"]
+            await at.change(FILE + 'conditions.racks = "act"\nexecution.throttle = "5M"\n[service]\nlook-seconds = 7\n')
+            assert keeper.policy.mode(Condition.RACKS) is Mode.ACT
+            assert (keeper.cluster.options.throttle, keeper.parts.look_every_s) == (5_000_000, 7.0)
+            assert at.told[-1].endswith("is in force: away: conditions, execution; [service]: look-seconds = 7")
+            assert await at.kinds() == ["policy-taken"]
+            await at.policy.reload(at.service)
+            assert at.told[-1].endswith("nothing of it changed")
+            assert await at.kinds() == ["policy-taken"]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (FILE + "limits.moves = 0\n", "limits.moves = 0: a whole number from 1 on is wanted"),
+        ("[cluster", "can't be read: Expected"),
+        (FILE + '[cluster.near]\nbootstrap-server = "h:1"\n', "cluster.near came, which needs a restart"),
+        ('[cluster.near]\nbootstrap-server = "h:1"\n', "cluster.away went, which needs a restart"),
+        (FILE.replace("127.0.0.1:1", "127.0.0.1:2"), "cluster.away is elsewhere, or has another journal"),
+        (FILE + 'journal = "j"\n', "cluster.away is elsewhere, or has another journal"),
+        (FILE + '[service]\nsnapshots = "s"\n', "snapshots changed, which needs a restart"),
+        (FILE + '[[notify]]\nkind = "command"\ncommand = ["true"]\n', "[[notify]] changed, which needs a restart"),
+    ],
+)
+def test_a_file_that_is_refused_leaves_the_one_before_in_force(tmp_path: Path, text: str, why: str) -> None:
+    async def scenario() -> None:
+        async with watched(tmp_path) as at:
+            await at.change(FROZEN)
+            await at.change(text)
+            assert at.service.keepers["away"].policy.rails.frozen_brokers == (3,)
+            trouble = at.service.fleet().policy_trouble
+            assert why in trouble
+            assert str(at.path) in trouble
+            assert trouble.endswith("The policy that was read before stays in force")
+            assert at.told[-1] == trouble
+            await at.policy.reload(at.service)
+            assert await at.kinds() == ["policy-taken", "policy-refused"], "the same trouble is told once"
+            await at.change(FROZEN)
+            assert at.service.fleet().policy_trouble == ""
+            assert await at.kinds() == ["policy-taken", "policy-refused", "policy-taken"]
+
+    asyncio.run(scenario())
+
+
+def test_a_file_that_contradicts_what_somebody_asked_for_is_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with watched(tmp_path) as at:
+            await at.service.carry_out(ServiceOrder(OrderKind.DRAIN, "away", ("3",)), Signature("anna"))
+            await at.change(FROZEN)
+            trouble = at.service.fleet().policy_trouble
+            assert "anna asked for drain of 3 in away: broker 3 is frozen" in trouble
+            await at.service.carry_out(ServiceOrder(OrderKind.UNDRAIN, "away", ("3",)), Signature("anna"))
+            await at.policy.reload(at.service)
+            assert at.service.keepers["away"].policy.rails.frozen_brokers == (3,)
+
+    asyncio.run(scenario())
+
+
+def test_a_service_that_stood_by_serves_by_the_file_as_it_is_then(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path, told = tmp_path / "k.toml", list[str]()
+        path.write_text(FILE)
+        policy = PolicyFile(path, told.append)
+        path.write_text(FROZEN)
+        policy.refresh()
+        assert policy.file.clusters[0].policy.rails.frozen_brokers == (3,)
+        path.write_text("[cluster")
+        policy.refresh()
+        assert policy.file.clusters[0].policy.rails.frozen_brokers == (3,)
+        assert "is in force" in told[-1]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("by", ["a change", "SIGHUP"])
+def test_a_process_reads_the_file_again_by_itself_and_on_sighup(tmp_path: Path, by: str) -> None:
+    async def scenario() -> None:
+        path, told = tmp_path / "k.toml", list[str]()
+        path.write_text(FILE)
+
+        async def until(found: Callable[[], bool]) -> None:
+            async with asyncio.timeout(60):
+                while not found():  # noqa: ASYNC110 - turns of the loop
+                    await asyncio.sleep(0)
+
+        serving = asyncio.create_task(serve_until_told(path, tmp_path / "s", told.append))
+        await until(lambda: any("serves away" in each for each in told))
+        if by == "a change":
+            path.write_text(FROZEN + "limits.moves = 0\n")
+            await until(lambda: any("limits.moves = 0" in each for each in told))
+            fleet = await ask_service(tmp_path / "s", "fleet")
+            assert "limits.moves = 0" in fleet["policy_trouble"]
+            path.write_text(FROZEN)
+        else:
+            os.kill(os.getpid(), signal.SIGHUP)
+        await until(lambda: "is in force" in told[-1])
+        assert "away: limits" in told[-1] or by == "SIGHUP"
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(serving, 60)
+
+    asyncio.run(scenario())

@@ -1,0 +1,55 @@
+"""Throttles that our journal does not know, while another executor drives the cluster: they may be its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from shunter.app import throttles
+from shunter.app.executor import Target
+from shunter.app.journals import JournalPlace
+from shunter.app.throttles import FoundThrottle, clear_loose_throttles
+from shunter.core.throttles import LEADER_RATE
+from shunter.drivers.claimants import ClusterClaimed
+from shunter.model.execution import ThrottleKey
+
+FOUND = (FoundThrottle(ThrottleKey("broker", "1", LEADER_RATE), "2000000", journaled=False),)
+TARGET = Target("kafka1:9092")
+
+
+class Cluster:
+    """A cluster with one throttle, and who drives it under another journal."""
+
+    def __init__(self, claimant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.claimant = claimant
+        self.cleared: list[FoundThrottle] = []
+        for name in ("list_throttles", "holder_of", "claimed_by", "clear_throttles"):
+            monkeypatch.setattr(throttles, name, getattr(self, name))
+
+    async def list_throttles(self, _target: Target) -> tuple[FoundThrottle, ...]:
+        return FOUND
+
+    async def holder_of(self, _target: Target) -> tuple[JournalPlace | None, None]:
+        return None, None
+
+    async def claimed_by(self, _target: Target, _place: JournalPlace | None) -> str:
+        return self.claimant
+
+    async def clear_throttles(self, _target: Target, found: Sequence[FoundThrottle]) -> None:
+        self.cleared += found
+
+
+def test_another_executors_throttles_are_not_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its copies would go on without a limit, and its own status would still tell one."""
+    cluster = Cluster("ann on h, process 7", monkeypatch)
+    with pytest.raises(ClusterClaimed, match="driven by ann on h, process 7"):
+        asyncio.run(clear_loose_throttles(TARGET))
+    assert cluster.cleared == []
+
+
+def test_what_is_left_over_is_cleared_where_nobody_else_drives(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster("", monkeypatch)
+    assert asyncio.run(clear_loose_throttles(TARGET)) == "1 throttle setting is taken away"
+    assert cluster.cleared == list(FOUND)

@@ -1,0 +1,82 @@
+"""`shunter status`, `watch` and `history`: without the cluster, and about what nothing moves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import orjson
+import pytest
+from click.testing import CliRunner, Result
+
+from shunter.app.exit_codes import ExitCode
+from shunter.cli import main
+
+CLOSED = "127.0.0.1:1"
+"""Nothing listens there."""
+
+
+def said(*arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments])
+
+
+def test_a_status_without_the_cluster_still_tells_what_the_journal_says(undriven: Path) -> None:
+    done = said("status", "--journal", str(undriven), "--bootstrap-server", CLOSED)
+    assert done.exit_code == ExitCode.CLUSTER
+    assert "the cluster's part is missing: what follows is the journal's word alone" in done.stderr
+    assert f"shunter: no broker answers: {CLOSED} refuses connections: nothing listens there" in done.stderr
+    assert "  t-0 [1, 2] → [3, 2] (forward, pending)" in done.output
+    as_json = json.loads(said("status", "--journal", str(undriven), "--bootstrap-server", CLOSED, "--json").stdout)
+    assert as_json["unasked"].startswith(f"no broker answers: {CLOSED} refuses")
+    assert [move["partition"] for move in as_json["moves"]] == ["t-0"]
+
+
+def test_the_journal_of_a_cluster_that_does_not_answer_is_found_by_its_servers(
+    undriven: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHUNTER_STATE", str(undriven.parent))
+    view = undriven.with_name(undriven.name + ".view")
+    view.write_bytes(orjson.dumps({"bootstrap": f"127.0.0.1:2,{CLOSED}"}))
+    done = said("status", "--bootstrap-server", CLOSED)
+    assert done.exit_code == ExitCode.CLUSTER
+    assert f"journal {undriven}" in done.output
+    assert "t-0 [1, 2] → [3, 2]" in done.output
+    past = said("history", "--bootstrap-server", CLOSED)
+    assert (past.exit_code, "  1  20" in past.output) == (ExitCode.CLUSTER, True)
+    assert f"could not be asked, {undriven} was the last one: no broker answers" in past.output
+    view.write_bytes(orjson.dumps({"bootstrap": "127.0.0.1:2"}))
+    other = said("status", "--bootstrap-server", CLOSED)
+    assert other.exit_code == ExitCode.CLUSTER
+    assert f"`shunter status --offline --journal FILE`, there is {undriven}" in other.output
+    assert "t-0 [" not in other.output
+
+
+def test_what_nothing_moves_is_told_and_is_no_success(undriven: Path) -> None:
+    journal = ("--offline", "--journal", str(undriven))
+    unknown = said("status", "nosuch-1", *journal)
+    assert unknown.exit_code == ExitCode.REFUSED
+    assert "  nosuch-1: the journal knows no move of it" in unknown.output
+    topic = said("status", "--topic", "typo", *journal)
+    assert (topic.exit_code, "topic typo: the journal knows no move of it" in topic.output) == (ExitCode.REFUSED, True)
+    some = said("status", "t-0", "nosuch-1", *journal)
+    assert some.exit_code == ExitCode.PARTLY
+    assert "t-0 [1, 2] → [3, 2]" in some.output
+    assert said("status", "--topic", "t", *journal).exit_code == ExitCode.DONE
+    told = json.loads(said("status", "nosuch-1", *journal, "--json").stdout)
+    assert (told["moves"], told["counts"], list(told["unknown"])) == ([], {}, ["nosuch-1"])
+
+
+def test_a_plan_of_which_nothing_moves_is_told(undriven: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    for topic, code in (("t", ExitCode.DONE), ("u", ExitCode.REFUSED)):
+        entry = {"topic": topic, "partition": 0, "replicas": [1]}
+        plan.write_text(json.dumps({"version": 1, "partitions": [entry, {**entry, "partition": 1}]}))
+        done = said("status", "--plan", str(plan), "--offline", "--journal", str(undriven))
+        assert (done.exit_code, "the plan: the journal knows no move" in done.output) == (code, code != ExitCode.DONE)
+
+
+def test_history_tells_every_throttle(undriven: Path) -> None:
+    at = ("--journal", str(undriven), "--bootstrap-server", CLOSED)
+    assert "throttle 5.0 MB/s, then 2.0 MB/s" in said("history", *at).output
+    assert "5000000,2000000" in said("history", *at, "--output", "plain").output
+    assert json.loads(said("history", *at, "--json").stdout)["throttles"] == [5_000_000, 2_000_000]

@@ -1,0 +1,93 @@
+"""Rules beside a plan that a person asks for: they narrow what the policy allows, and a wrong one is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from keeper_clusters import MIB, cluster, only
+
+from shunter.core.keeper.rules import split_rules
+from shunter.core.keeper.wishes import wished
+from shunter.core.planning.request import PlanRequest
+from shunter.model.keeper import Condition, GuardRails, KeeperPolicy
+from shunter.model.service import KeptProposal, OrderRefused, Refusal
+
+POLICY = only(Condition.DISK_BAND)
+TWO_TOPICS = {"t": [[1, 2]] * 6, "u": [[1, 2]] * 6}
+
+
+def asked(*about: str, policy: KeeperPolicy = POLICY) -> KeptProposal:
+    return wished(about, None, cluster(TWO_TOPICS), policy, "prod", "anna")
+
+
+def test_a_plan_keeps_to_its_rules() -> None:
+    free = asked("rebalance")
+    assert free.moves > 2
+    assert 0 < asked("rebalance", "most-moves=2").moves <= 2
+    one_topic = asked("rebalance", "without-topics=u*")
+    assert {each.topic for each in one_topic.changes} == {"t"}
+    with pytest.raises(OrderRefused, match="nothing to move"):
+        asked("rebalance", "without-topics=t,u")
+    touched = {broker for each in asked("rebalance", "without-brokers=3").changes for broker in each.replicas}
+    assert 3 not in touched
+    assert "most-moves=2" in asked("rebalance", "most-moves=2").reasons[0]
+
+
+def test_a_cap_in_gigabytes_is_kept_to() -> None:
+    free = asked("rebalance")
+    half = asked("rebalance", f"most-gigabytes={free.bytes / 2e9}")
+    assert 0 < half.bytes <= free.bytes / 2
+
+
+def test_rules_stand_anywhere_beside_what_a_plan_is_about() -> None:
+    assert split_rules(("replace", "3=7")) == (("replace", "3=7"), split_rules(())[1])
+    about, rules = split_rules(("fill", "most-moves=5", "3", "without-brokers=1,2", "without-topics=a", "band=2.5%"))
+    assert about == ("fill", "3")
+    assert (rules.moves, rules.brokers, rules.topics, rules.band) == (5, (1, 2), ("a",), 0.025)
+    assert rules.applied(PlanRequest()).band == 0.025
+    assert split_rules(())[1].applied(PlanRequest()) == PlanRequest()
+
+
+def test_the_policy_is_narrowed_and_never_widened() -> None:
+    rails = GuardRails(moves=3, bytes=10 * MIB, frozen_brokers=(9,), frozen_topics=("x",))
+    policy = replace(POLICY, rails=rails)
+    wide = split_rules(("most-moves=100", "most-gigabytes=100", "without-brokers=1", "without-topics=t"))[1]
+    assert wide.narrowed(policy).rails == replace(rails, frozen_brokers=(9, 1), frozen_topics=("x", "t"))
+    tight = split_rules(("most-moves=1", "most-gigabytes=0.001"))[1].narrowed(policy).rails
+    assert (tight.moves, tight.bytes) == (1, 1_000_000)
+    alone = split_rules(("most-moves=7",))[1].narrowed(POLICY).rails
+    assert (alone.moves, alone.bytes) == (7, None)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "bands=3",
+        "band=0",
+        "band=101",
+        "band=nan",
+        "band=wide",
+        "most-moves=0",
+        "most-moves=-1",
+        "most-moves=1.5",
+        "most-moves=99999999999",
+        "most-gigabytes=0",
+        "most-gigabytes=inf",
+        "most-gigabytes=much",
+        "without-brokers=",
+        "without-brokers=1,x",
+        "without-topics=",
+        "without-topics=a,,b",
+    ],
+)
+def test_a_rule_that_is_none_is_told(rule: str) -> None:
+    with pytest.raises(OrderRefused) as refused:
+        asked("rebalance", rule)
+    assert refused.value.refusal is Refusal.INVALID
+    assert repr(rule) in str(refused.value)
+
+
+def test_a_broker_that_is_not_there_cannot_be_left_out() -> None:
+    with pytest.raises(OrderRefused, match="there is no broker '77'"):
+        asked("rebalance", "without-brokers=77")

@@ -1,0 +1,35 @@
+"""Figures as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from shunter.core.wording import counted, told_bytes, told_rate
+
+
+def test_one_is_singular_and_everything_else_is_not() -> None:
+    assert [counted(number, "move") for number in (0, 1, 2, 12_000)] == ["0 moves", "1 move", "2 moves", "12,000 moves"]
+    assert [counted(number, "copy is", "copies are") for number in (0, 1, 2)] == [
+        "0 copies are",
+        "1 copy is",
+        "2 copies are",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (999.9, "1.0 kB"),
+        (1_000, "1.0 kB"),
+        (999_949, "999.9 kB"),
+        (999_950, "1.0 MB"),
+        (23.5e9, "23.5 GB"),
+        (-1_500, "-1.5 kB"),
+        (2.5e18, "2,500.0 PB"),
+    ],
+)
+def test_bytes_are_told_in_powers_of_ten(number: float, told: str) -> None:
+    assert told_bytes(number) == told
+    assert told_rate(number) == f"{told}/s"
