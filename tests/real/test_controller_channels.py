@@ -13,11 +13,10 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from shunter.testbed.controller import ShunterController
-from shunter.testbed.failures import PartFailed
 from shunter.testbed.kafka import KafkaBroker
 from shunter.testbed.ports import LOOPBACK, free_ports
 from shunter.testbed.probes import brokers_known_at
-from shunter.testbed.waiting import wait_until
+from shunter.testbed.waiting import stays, wait_until
 from shunter.testbed.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.real
@@ -215,13 +214,18 @@ def test_a_broker_may_go_when_the_others_know_their_new_leaders(yard, topic, zk)
     (tp,) = yard.create(topic, (1, 2, 3), partitions=1)
     leaving, frozen = yard.cluster.brokers[1], yard.cluster.brokers[2]
     seen = leaving.log_tail(4000).count(APPROVED)
+
+    def told_to_wait():
+        told = leaving.log_tail(4000).count(APPROVED) > seen
+        # Nobody waits for the dead, and on a busy machine its session may end.
+        return not (told and zk.exists("/brokers/ids/2"))
+
     stopping = threading.Thread(target=leaving.stop, kwargs={"timeout_s": 40})
     frozen.pause()
     try:
         stopping.start()
         wait_until(lambda: state(zk, tp)["leader"] == 2, what="2 leads, durably", timeout_s=3)
-        with pytest.raises(PartFailed):
-            wait_until(lambda: leaving.log_tail(4000).count(APPROVED) > seen, what="1 may go", timeout_s=1)
+        assert stays(told_to_wait, for_s=1), "1 may go although 2 lives and has not heard of it"
         assert leaving.alive
     finally:
         frozen.resume()

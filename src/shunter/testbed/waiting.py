@@ -43,3 +43,19 @@ def wait_until(
             raise PartFailed(f"waited {waited:.1f} s (bound {bound_s:g} s) in vain until {what}")
         time.sleep(interval_s)
     return time.monotonic() - started
+
+
+def stays(condition: Callable[[], bool], *, for_s: float, interval_s: float = POLL_INTERVAL_S) -> bool:
+    """Whether `condition` holds at every look for a while.
+
+    Args:
+        condition: Asked every `interval_s` seconds; what it raises goes to the caller.
+        for_s: How long, in seconds. No patience makes it longer: in more time more would happen.
+        interval_s: Between two looks, in seconds.
+    """
+    until = time.monotonic() + for_s
+    while condition():
+        if time.monotonic() >= until:
+            return True
+        time.sleep(interval_s)
+    return False
