@@ -68,9 +68,8 @@ def pytest_runtest_makereport(item):
     """Remember that a test failed, for the fixtures that tidy up after it, and show what the controller saw."""
     report = yield
     item.failed_once = getattr(item, "failed_once", False) or report.failed
-    if report.failed and (yard := item.funcargs.get("yard")):
-        report.sections.append(("Moves under way", f"{yard.moving()}"))
-        report.sections.append(("The end of the controller's log", yard.controller.log_tail(150)))
+    if report.failed and (evidence := getattr(item.funcargs.get("yard"), "evidence", None)):
+        report.sections.extend(evidence())
     return report
 
 

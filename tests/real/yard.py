@@ -53,6 +53,13 @@ class Yard:
         """Where the controller keeps its logs for programs."""
         return self.settings_file.parent / "log"
 
+    def evidence(self):
+        """What the report of a failed test shows, as (title, text)."""
+        return [
+            ("Moves under way", f"{self.moving()}"),
+            ("The end of the controller's log", self.controller.log_tail(150)),
+        ]
+
     @contextmanager
     def settings(self, **changed):
         """Let the controller decide by other settings for a while."""
