@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import socket
 import time
 import uuid
@@ -18,6 +17,7 @@ import orjson
 from shunter.app.client_configuration import configuration_of
 from shunter.app.dry_run import DryRun, dry_run
 from shunter.app.journals import JournalPlace
+from shunter.app.state_folder import state_folder
 from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
 from shunter.core.executor.machine import Executor
@@ -75,14 +75,6 @@ class Target:
     journal_topic: str | None = None
     take_over_cluster: bool = False
     """Drive the cluster even if another executor claims it, dead or alive."""
-
-
-def state_folder() -> Path:
-    """Where journals live: `$SHUNTER_STATE`, else `$XDG_STATE_HOME/shunter`, else `~/.local/state/shunter`."""
-    named = os.environ.get("SHUNTER_STATE")
-    if named:
-        return Path(named)
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "shunter"
 
 
 def only_journal() -> Path:

@@ -17,7 +17,7 @@ import click
 
 from shunter.app.exit_codes import ExitCode
 from shunter.app.service.local import ServiceServer, ask_service, order_service
-from shunter.app.service.running import default_folder
+from shunter.app.state_folder import service_folder
 from shunter.cli.consent import agreed
 from shunter.cli.execution_display import say_json
 from shunter.cli.execution_options import LIMIT, yes_option
@@ -59,7 +59,7 @@ def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
             raise click.UsageError("--token-file and --ca-file are for --server")
         if server is not None and state_dir is not None:
             raise click.UsageError("--state-dir and --server: name one of them")
-        folder = default_folder() if state_dir is None else state_dir
+        folder = service_folder() if state_dir is None else state_dir
         place: Place = folder if server is None else ServiceServer(server, token_file, ca_file)
         return command(*args, place=place, **rest)
 

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shunter.app.service.running import Doors
-
 if TYPE_CHECKING:
     # The HTTP framework is half of a command's start: what serves no page goes without it.
     from shunter.app.service.front import Front
+    from shunter.app.service.running import Doors
     from shunter.web.server import WebOptions
 
 _FILE = click.Path(dir_okay=False, path_type=Path)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from shunter.core.keeper.memory import Holding
-from shunter.core.keeper.proposals import Proposal
+if TYPE_CHECKING:
+    # They come with the planner, which takes longer to load than what a command shows by these views takes in all.
+    from shunter.core.keeper.memory import Holding
+    from shunter.core.keeper.proposals import Proposal
 
 
 @dataclass(frozen=True, slots=True)

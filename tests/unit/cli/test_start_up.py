@@ -7,12 +7,19 @@ import sys
 
 import pytest
 
-HEAVY = ("kafka", "kio", "numpy", "pandas", "pyspark", "rich", "scipy")
+HEAVY = ("kafka", "kio", "numpy", "pandas", "pyspark", "pydantic", "rich", "scipy")
 
 
 @pytest.mark.parametrize(
     "module",
-    ["shunter.cli.execute", "shunter.cli.turn", "shunter.cli.look", "shunter.cli.throttles", "shunter.cli.history"],
+    [
+        "shunter.cli.execute",
+        "shunter.cli.turn",
+        "shunter.cli.look",
+        "shunter.cli.throttles",
+        "shunter.cli.history",
+        "shunter.cli.serve",
+    ],
 )
 def test_orders_and_status_start_without_the_client_library(module: str) -> None:
     told = f"import sys, {module}; print(*sorted(set(sys.modules) & set({HEAVY!r})))"

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from shunter.app.service.front import Front
 from shunter.drivers.local_door import Answering, ask_at_door
 from shunter.drivers.service_api import ServiceServer, call_service
 from shunter.errors import DriverError
 from shunter.model.service import OrderDone, OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
 from shunter.views.service import service_json
+
+if TYPE_CHECKING:
+    # A command that asks has no use for what the service is made of.
+    from shunter.app.service.front import Front
 
 SOCKET = "service.sock"
 """In the state folder. The path of a UNIX socket has at most 107 bytes."""

@@ -10,7 +10,6 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
-from shunter.app.executor import state_folder
 from shunter.app.service.front import Front
 from shunter.app.service.local import SOCKET, answering
 from shunter.app.service.reloading import PolicyFile
@@ -20,11 +19,6 @@ from shunter.drivers.together import run_together
 
 Doors = Callable[[Front], AbstractAsyncContextManager[None]]
 """Opens another way to the front, as HTTP."""
-
-
-def default_folder() -> Path:
-    """Where the service keeps what it knows, unless told otherwise."""
-    return state_folder() / "service"
 
 
 async def serve_until_told(path: Path, folder: Path, say: Callable[[str], None], *doors: Doors) -> None:
