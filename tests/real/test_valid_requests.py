@@ -1,7 +1,7 @@
 """Valid requests of any content and size against a controller process: it goes on, and brokers start with what it wrote.
 
 Every API that the node serves itself, in every version: well-formed requests, drawn at random, some of them made from what
-the cluster has, some of any values that the protocol's types can hold. A minute by default, ten minutes with `--long`
+the cluster has, some of any values that the protocol's types can hold. Half a minute by default, ten minutes with `--long`
 (`SHUNTER_REQUEST_FUZZ_SECONDS`, `SHUNTER_REQUEST_FUZZ_LONG_SECONDS`); the seed is printed, and `SHUNTER_REQUEST_FUZZ_SEED`
 sets it.
 """
@@ -120,7 +120,7 @@ def run(cluster, seconds, record_property, brokers=1):
 
 @pytest.mark.timeout(400)
 def test_no_valid_request_ends_the_controller_or_keeps_a_broker_from_starting(cluster, record_property):
-    run(cluster, float(os.environ.get("SHUNTER_REQUEST_FUZZ_SECONDS", "60")), record_property)
+    run(cluster, float(os.environ.get("SHUNTER_REQUEST_FUZZ_SECONDS", "30")), record_property)
 
 
 @pytest.mark.long
