@@ -8,6 +8,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from shunter.testbed.kraft import KRaftCluster
+from shunter.testbed.waiting import wait_until
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -69,15 +70,21 @@ def pytest_runtest_makereport(item):
     report = yield
     item.failed_once = getattr(item, "failed_once", False) or report.failed
     if report.failed and (evidence := getattr(item.funcargs.get("yard"), "evidence", None)):
-        report.sections.extend(evidence())
+        try:
+            report.sections.extend(evidence())
+        except Exception as error:  # noqa: BLE001 - the report tells why the test failed, whatever the cluster does
+            report.sections.append(("No evidence", repr(error)))
     return report
 
 
 @pytest.fixture
-def yard(shared_yard, tidied):
+def yard(request, shared_yard, tidied):
     """The cluster of all tests that leave it as they found it; a test that fails is tidied up after."""
     with tidied(shared_yard.cluster.brokers, shared_yard.bootstrap):
         yield shared_yard
+    if not getattr(request.node, "failed_once", False):
+        # A move that goes on would be the next test's, which may kill a broker that it needs.
+        wait_until(lambda: shared_yard.moving() == set(), what="nothing of this test moves any more", timeout_s=60)
 
 
 @pytest.fixture(scope="session")
