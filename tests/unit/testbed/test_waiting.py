@@ -7,7 +7,8 @@ from shunter.testbed.failures import PartFailed
 from shunter.testbed.waiting import stays, wait_until
 
 
-def test_a_bound_is_told_when_it_is_reached():
+def test_a_bound_is_told_when_it_is_reached(monkeypatch):
+    monkeypatch.setattr(waiting, "PATIENCE", 1)
     with pytest.raises(PartFailed, match=r"bound 0\.01 s\) in vain until pigs fly"):
         wait_until(lambda: False, what="pigs fly", timeout_s=0.01, interval_s=0.001)
 
