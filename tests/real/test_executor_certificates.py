@@ -19,7 +19,7 @@ from shunter.testbed.kraft import KRaftCluster
 from shunter.testbed.waiting import wait_until
 from token_endpoint import TokenEndpoint
 
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(400)]
 
 KEY_PASSWORD = "a-key-password"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"

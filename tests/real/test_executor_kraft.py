@@ -25,7 +25,7 @@ from shunter.drivers.journal_sqlite import SqliteJournal
 from shunter.testbed.kraft import KRaftCluster
 from shunter.testbed.waiting import wait_until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

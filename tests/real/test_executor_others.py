@@ -15,7 +15,7 @@ from shunter.testbed import tools
 from shunter.testbed.kraft import KRaftCluster
 from shunter.testbed.waiting import wait_until
 
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(600)]
 
 THEIRS = {0: (3, 1), 1: (3, 2)}
 OURS = {0: (3, 2), 1: (3, 2)}

@@ -28,7 +28,7 @@ from shunter.app.exit_codes import ExitCode
 from shunter.testbed.kraft import KRaftCluster
 from shunter.testbed.waiting import wait_until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(300)]
 
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 PLANTED = "planted-Secret-5e1d"

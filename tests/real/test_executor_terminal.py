@@ -18,7 +18,7 @@ from shunter.app.exit_codes import ExitCode
 from shunter.testbed.kraft import KRaftCluster
 from shunter.testbed.waiting import wait_until
 
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(300)]
 
 
 class Terminal:

@@ -19,7 +19,7 @@ from shunter.model.execution import ExecutionOptions, JournalEntry, PlanAccepted
 from shunter.testbed.kraft import KRaftCluster
 from shunter.testbed.waiting import wait_until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(600)]
 
 NOW = 1_000_000
 

@@ -25,7 +25,7 @@ from shunter.app.service.stories import Stories, journal_of
 from shunter.testbed.kraft import KRaftCluster
 from shunter.testbed.waiting import wait_until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(600)]
 
 PARTITIONS = 12
 TILTED = 6

@@ -19,7 +19,7 @@ from shunter.testbed.kraft import KRaftCluster
 dataset = pytest.importorskip("pyarrow.dataset")
 
 # Long: 65 s, with which Spark's share of the default run would be above four minutes. `./demo` shows it, too.
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(600)]
 
 PARTITIONS = 9
 

@@ -15,7 +15,7 @@ from serve_process import Service
 from shunter.testbed.kraft import KRaftCluster
 from shunter.testbed.waiting import wait_until
 
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(900)]
 
 TOPIC = "heaped"
 PARTITIONS = 4
