@@ -36,7 +36,9 @@ class ChannelStats:
 
     def sent(self, broker: int, waited_s: float) -> None:
         """Count a request that leaves its queue."""
-        self.queued.setdefault(broker, Durations()).add(waited_s)
+        if broker not in self.queued:
+            self.queued[broker] = Durations()
+        self.queued[broker].add(waited_s)
 
     def written(self, api_key: int, size: int) -> None:
         """Count a request."""

@@ -10,6 +10,7 @@ kazoo is told of a connection only when the login is over. What it does not do b
 from __future__ import annotations
 
 import logging
+import select
 import socket
 import ssl
 import time
@@ -19,6 +20,7 @@ from typing import Any, Final
 from kazoo.client import KazooClient
 from kazoo.exceptions import EXCEPTIONS, AuthFailedError, ConnectionDropped, ZookeeperError
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.handlers.utils import fileobj_to_fd
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import SASL
 from kazoo.protocol.states import KeeperState
@@ -100,6 +102,25 @@ class TlsSocket:
         self._encrypted.close()
 
 
+def _polled(
+    rlist: Sequence[Any], wlist: Sequence[Any], timeout: float | None
+) -> tuple[list[Any], list[Any], list[Any]]:
+    """Wait as `select` does, by one call of the system: kazoo waits three times for each answer, by five calls each."""
+    if timeout is not None and timeout < 0:
+        raise ValueError(f"nobody can wait for {timeout} s")
+    readers = {each: fileobj_to_fd(each) for each in rlist}
+    writers = {each: fileobj_to_fd(each) for each in wlist}
+    poll = select.poll()
+    for number in {*readers.values(), *writers.values()}:
+        events = select.POLLIN if number in readers.values() else 0
+        poll.register(number, events | (select.POLLOUT if number in writers.values() else 0))
+    # What is broken is both readable and writable: whoever reads or writes learns why.
+    happened = dict(poll.poll(None if timeout is None else timeout * 1000))
+    readable = [each for each, number in readers.items() if happened.get(number, 0) & ~select.POLLOUT]
+    writable = [each for each, number in writers.items() if happened.get(number, 0) & ~select.POLLIN]
+    return readable, writable, []
+
+
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
     """Opens connections, and waits for them, by TLS where that is wanted."""
 
@@ -119,16 +140,16 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
             opened.close()
             raise
 
-    def select(self, rlist: Sequence[Any], wlist: Sequence[Any], xlist: Sequence[Any], timeout: Any = None) -> Any:
+    def select(self, rlist: Sequence[Any], wlist: Sequence[Any], _: Sequence[Any], timeout: Any = None) -> Any:
         """Wait as `select` does; what TLS holds already counts, and what is TLS's own business does not."""
         secured = [each for each in rlist if isinstance(each, TlsSocket)]
         if not secured:
-            return super().select(rlist, wlist, xlist, timeout)
+            return _polled(rlist, wlist, timeout)
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             left = None if until is None else max(0.0, until - time.monotonic())
             wait = 0.0 if any(each.pending() for each in secured) else left
-            found, writable, strange = super().select(rlist, wlist, xlist, wait)
+            found, writable, strange = _polled(rlist, wlist, wait)
             for each in secured:
                 if each in found and not each.pending():
                     each.take_in()

@@ -88,6 +88,22 @@ def test_other_sockets_are_waited_for_beside(talk):
         assert handler.select([connection, one], [], [], SOON)[0] == [connection, one]
 
 
+def test_plain_sockets_are_waited_for_as_select_does():
+    handler = _Handler(None)
+    one, other = socket.socketpair()
+    with one, other:
+        assert handler.select([one, other], [], [], NEVER) == ([], [], [])
+        assert handler.select([one], [one], [], SOON) == ([], [one], [])
+        other.send(b"x")
+        assert handler.select([one, other], [other], [], None) == ([one], [other], [])
+        with pytest.raises(ValueError, match="-1 s"):
+            handler.select([one], [], [], -1)
+        other.close()
+        assert handler.select([one], [], [], SOON) == ([one], [], []), "the end counts as readable"
+        with pytest.raises(TypeError):
+            handler.select([one, other], [], [], SOON)
+
+
 @pytest.mark.parametrize(
     ("failure", "encrypted", "told"),
     [
