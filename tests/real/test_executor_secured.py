@@ -119,11 +119,10 @@ def test_who_may_do_everything_moves(shunter: Shunter, plan: str, tmp_path: Path
     assert json.loads(done.stdout.splitlines()[-1])["counts"] == {"done": 1}
 
 
-@pytest.mark.long
 def test_a_wrong_password_is_told_as_such(shunter: Shunter, plan: str, tmp_path: Path) -> None:
     refused = shunter.run("execute", plan, "--yes", "--command-config", login(tmp_path, "admin", "wrong"))
     assert refused.returncode == ExitCode.CLUSTER
-    assert "does not let us in" in refused.stderr
+    assert "does not let us in: Authentication failed: Invalid username or password" in refused.stderr
 
 
 def test_every_missing_permission_is_named(

@@ -108,7 +108,8 @@ def translated(what: str, permission: str, error: Exception) -> DriverError:
     if isinstance(error, kafka_errors.AuthorizationError):
         return DriverError(f"{what} is not allowed: needs {permission} ({type(error).__name__})", retriable=False)
     if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
-        return DriverError(f"{what}: the cluster does not let us in: {error}", retriable=False)
+        why = str(error).rpartition(f"{type(error).__name__}: ")[2]  # The library puts its own name before it, twice.
+        return DriverError(f"{what}: the cluster does not let us in: {why}", retriable=False)
     if isinstance(error, kafka_errors.UnsupportedVersionError | kafka_errors.IncompatibleBrokerVersion):
         return DriverError(f"{what} is not known to this cluster (it came with Kafka 2.4): {error}", retriable=False)
     if isinstance(error, kafka_errors.KafkaConfigurationError):

@@ -10,6 +10,9 @@ from typing import Any
 from kafka import KafkaAdminClient
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource
+from kafka.net.compat import KafkaNetClient
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 
 from shunter.drivers.admin.answers import FEATURE, check_described, translated
@@ -83,6 +86,53 @@ class PinnedAdminClient(KafkaAdminClient):  # type: ignore[misc]
         return super()._describe_configs_process_responses(answered, config_filter)
 
 
+REFUSALS_AT_MOST = 3
+"""So often a login may be refused: a broker may not know yet of a user that was just made."""
+
+
+class _Connections(KafkaConnectionManager):  # type: ignore[misc]
+    """The library's, but it hears why a broker refuses a login, and takes the third refusal for an answer.
+
+    A broker says why and hangs up. When both arrive together, the library forgets what it has read. And it would try again
+    until its time is over.
+    """
+
+    def __init__(self, *arguments: Any, **configuration: Any) -> None:
+        super().__init__(*arguments, **configuration)
+        self.refusals: list[Exception] = []
+        self.connects = True
+        """Until the cluster is found; whoever was let in once tries again for as long as the library likes."""
+
+    def get_connection(self, *arguments: Any, **options: Any) -> Any:
+        """As the library's."""
+        connection = super().get_connection(*arguments, **options)
+        connection.init_future.add_errback(self._failed)
+        return connection
+
+    def _failed(self, error: Exception) -> None:
+        refused = isinstance(error, kafka_errors.SaslAuthenticationFailedError | kafka_errors.AuthorizationError)
+        if refused and all(error is not known for known in self.refusals):  # Two of them compare as equal.
+            self.refusals.append(error)
+        if len(self.refusals) >= REFUSALS_AT_MOST and self.connects:
+            self.closed = True  # Its own loop looks at this; `close` is for other threads.
+
+    async def _build_transport(self, *arguments: Any, **options: Any) -> Any:
+        transport = await super()._build_transport(*arguments, **options)
+        receive = transport._sock_recv  # noqa: SLF001
+
+        def received() -> tuple[bytes, Exception | None]:
+            data, error = receive()
+            return data, (None if data else error)  # The next read comes to the same end.
+
+        transport._sock_recv = received  # noqa: SLF001
+        return transport
+
+
+def _net_client(**configuration: Any) -> KafkaNetClient:
+    net = NetworkSelector(**configuration)
+    return KafkaNetClient(net=net, manager=_Connections(net, **configuration), **configuration)
+
+
 class _Overheard(logging.Handler):
     """Keeps the errors that the library logs while it connects: it raises none of them, and goes on trying in silence."""
 
@@ -108,19 +158,22 @@ def connected(configuration: Mapping[str, Any]) -> Any:
     _check_certificates(configuration)
     if isinstance(tokens := configuration.get(PROVIDER), BearerTokens):
         tokens.token()  # The library would try again and again, and say only that nobody answers.
+    client: Any = PinnedAdminClient.__new__(PinnedAdminClient)
     overheard = _Overheard()
     listened = logging.getLogger("kafka.net")
     listened.addHandler(overheard)
-    client: Any = PinnedAdminClient.__new__(PinnedAdminClient)
     try:
-        client.__init__(**configuration)
+        client.__init__(**configuration, kafka_client=_net_client)
     except Exception as error:
         if hasattr(client, "_net"):
             client._net.stop()  # noqa: SLF001  its thread would go on trying
+        if hasattr(client, "_manager") and client._manager.refusals:  # noqa: SLF001
+            raise translated("connecting", "", client._manager.refusals[-1]) from error  # noqa: SLF001
         heard = [one for one in overheard.errors if not isinstance(one, kafka_errors.KafkaTimeoutError)]
         raise _why_not(configuration, error, heard) from error
     finally:
         listened.removeHandler(overheard)
+    client._manager.connects = False  # noqa: SLF001
     return client
 
 
@@ -144,9 +197,6 @@ def _check_certificates(configuration: Mapping[str, Any]) -> None:
 
 def _why_not(configuration: Mapping[str, Any], error: Exception, overheard: Sequence[BaseException]) -> DriverError:
     """Why the library found no cluster, by what it logged: it says itself only that it found none."""
-    for heard in overheard:
-        if isinstance(heard, kafka_errors.SaslAuthenticationFailedError | kafka_errors.AuthorizationError):
-            return translated("connecting", "", heard)
     protocol = configuration.get("security_protocol", "PLAINTEXT")
     told = " ".join(str(heard) for heard in overheard)
     hung_up = "disconnected" in told or "reset by peer" in told or "alert" in told
