@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from shunter.testbed.java import QUICK_SPARK
+
 pytest.importorskip("pyspark")
 
 # Long: it fetches Delta's jars the first time.
@@ -33,7 +35,7 @@ CONF = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.log.level": "ERROR",
     "spark.driver.host": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": QUICK_SPARK,
 }
 
 # As an older version left it: without `joint_bound_percent`, which the next plan brings.

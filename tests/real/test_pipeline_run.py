@@ -14,6 +14,7 @@ from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 
 from shunter.formats.inventory_files import decode_inventory
+from shunter.testbed.java import QUICK_SPARK
 from shunter.testbed.kraft import KRaftCluster
 
 dataset = pytest.importorskip("pyarrow.dataset")
@@ -62,7 +63,7 @@ def test_from_a_live_cluster_to_its_report(work_dir: Path) -> None:
         admin.create_topics({"orders": {"assignments": assignments}})
         with Traffic(cluster.bootstrap):
             out = work_dir / "out"
-            java = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+            java = f"spark.driver.extraJavaOptions={QUICK_SPARK}"
             command = [
                 sys.executable, "-m", "shunter", "pipeline", "--root", str(work_dir / "lake"), "--master", "local[2]",
                 "--memory", "512m", "--conf", "spark.sql.shuffle.partitions=2", "--conf", java, "--conf",

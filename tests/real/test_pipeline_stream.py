@@ -14,6 +14,7 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 
+from shunter.testbed.java import QUICK_SPARK
 from shunter.testbed.kraft import KRaftCluster
 
 pa_dataset = pytest.importorskip("pyarrow.dataset")
@@ -34,7 +35,7 @@ def sample(number: int) -> bytes:
 
 def start_stream(bootstrap: str, folder: Path, *more: str) -> subprocess.Popen[bytes]:
     # Small queries: compiling them costs more than running them.
-    java = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    java = f"spark.driver.extraJavaOptions={QUICK_SPARK}"
     command = [
         sys.executable, "-m", "shunter", "pipeline", "--root", str(folder / "lake"), "--master", "local[2]",
         "--memory", "512m", "--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.driver.bindAddress=127.0.0.1",

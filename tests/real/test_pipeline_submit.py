@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from shunter.testbed.java import QUICK_SPARK
 from shunter.testbed.spark import SparkStandalone
 
 pyspark = pytest.importorskip("pyspark")
@@ -80,7 +81,7 @@ def test_ingest_model_and_plan_run_where_shunter_is_not_installed(work_dir: Path
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.codegen.wholeStage": "false",
-            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.executor.extraJavaOptions": QUICK_SPARK,
         }
         conf = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
         command = [str(HOME / "bin" / "spark-submit"), "--master", url, "--py-files", str(archive), *conf, str(main)]
@@ -161,5 +162,5 @@ SMALL = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.codegen.wholeStage": "false",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": QUICK_SPARK,
 }

@@ -18,6 +18,7 @@ def spark(tmp_path_factory):
     from pyspark import SparkContext
 
     from shunter.pipeline.session import SessionSettings, open_session
+    from shunter.testbed.java import QUICK_SPARK
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # Rows come back from Spark in local time, and the tests compare them with times of UTC.
@@ -36,8 +37,7 @@ def spark(tmp_path_factory):
             "spark.driver.host": "127.0.0.1",
             "spark.log.level": "ERROR",
             # Tests are a hundred tiny queries: compiling them costs more than running them.
-            # With this compiler the JVM keeps 48 MB of compiled code: full after a minute of tests, and all else is interpreted.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m -XX:+UseSerialGC",
+            "spark.driver.extraJavaOptions": QUICK_SPARK,
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.adaptive.enabled": "false",
         },

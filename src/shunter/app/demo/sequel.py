@@ -26,6 +26,7 @@ from shunter.app.demo.traffic import Acks, Traffic, read_everything
 from shunter.drivers.admin.inventory import take_inventory
 from shunter.model.inventory import Inventory
 from shunter.model.partition import Replicas, TopicPartition
+from shunter.testbed.java import QUICK_SPARK
 
 THROTTLE_BYTES_PER_S = 4_000_000
 SNAPSHOTS = 3
@@ -41,7 +42,7 @@ SPARK = {
     # Small tables: compiling queries costs more than running them.
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.codegen.wholeStage": "false",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": QUICK_SPARK,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.log.level": "ERROR",
