@@ -153,7 +153,7 @@ def _read_partitions(
     topic_of = np.fromiter(map(topic_index.__getitem__, names), dtype=np.int32, count=len(rows))
     numbers = np.array([row["partition"] for row in rows], dtype=np.int32)
     _check_repeats(rows, topic_of, numbers, place)
-    return PlanInput(
+    found = PlanInput(
         brokers=tuple(brokers),
         racks=tuple(racks),
         rack_of=np.array(rack_of, dtype=np.int32),
@@ -169,6 +169,17 @@ def _read_partitions(
         bytes_in_capacity=capacities["bytes_in_capacity"],
         bytes_out_capacity=capacities["bytes_out_capacity"],
     )
+    return _in_order(found)
+
+
+def _in_order(found: PlanInput) -> PlanInput:
+    """Sort by topic and partition: the planner takes equals in the order in which they come, and a file has any order."""
+    order = np.lexsort((found.numbers, found.topic_of))
+    if (np.diff(order) == 1).all():
+        return found
+    by_partition = ("topic_of", "numbers", "replicas", "sizes", "bytes_in", "bytes_out", "min_isr")
+    given = {name: getattr(found, name) for name in by_partition}
+    return found._replace(**{name: values[order] for name, values in given.items() if values is not None})
 
 
 def _refuse(rows: Sequence[Any], place: str, key: str, fits: Callable[[Any], bool], rule: str) -> FormatError:

@@ -194,6 +194,8 @@ def cluster_load(cluster_id: str, table: pa.Table, leaving: Sequence[int] = ()) 
     """
     is_broker = pc.is_null(table["topic"])
     broker_rows, rows = table.filter(is_broker).sort_by("number"), table.filter(pc.invert(is_broker))
+    # The planner takes equals in the order in which they come, and Spark's rows come in any order.
+    rows = rows.sort_by([("topic", "ascending"), ("number", "ascending")])
     if rows.num_rows == 0:
         raise FormatError(f"cluster {cluster_id}", "has no partitions in its model or snapshot")
     lists = rows["replicas"].combine_chunks()

@@ -94,6 +94,8 @@ def schedule_cluster(table: pa.Table, options: ScheduleOptions) -> list[dict[str
             other (another replica), target, bytes, growth (bytes/s appended), traffic_in and traffic_out (bytes/s that
             the target receives and the source sends already; null where unknown).
     """
+    # Copies of one size are taken in the order in which they come, and Spark's rows come in any order.
+    table = table.sort_by([(name, "ascending") for name in ("topic", "partition", "target")])
     return [_schedule_one(table, options, scenario) for scenario in options.scenarios]
 
 

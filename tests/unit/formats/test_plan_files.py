@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def read(found: Any, **options: bool):
     return read_plan_input(json.dumps(found).encode(), "in.json", **options)
 
 
-def test_columns_are_read_in_the_order_of_the_file() -> None:
+def test_columns_are_read_by_topic_and_partition() -> None:
     found = read(document())
     assert found.brokers == (1, 2, 10)
     assert found.racks == ("a", "b")
@@ -43,6 +44,22 @@ def test_columns_are_read_in_the_order_of_the_file() -> None:
     assert found.sizes.tolist() == [8, 16.5]
     assert found.numbers.tolist() == [0, 1]
     assert (found.bytes_in, found.min_isr, found.disk_capacity) == (None, None, None)
+
+
+def test_the_order_of_the_rows_does_not_matter() -> None:
+    """The planner takes equals in the order in which they come; the same cluster gets the same plan."""
+    partitions = [
+        row(topic=topic, partition=number, size=100 * number + len(topic), bytes_in=number, min_isr=1 + number % 2)
+        for topic in ("aa", "b")
+        for number in (2, 10, 1)
+    ]
+    expected, *others = (read(document(partitions=list(order))) for order in permutations(partitions))
+    assert expected.numbers.tolist() == [1, 2, 10] * 2
+    assert expected.sizes.tolist() == [102, 202, 1002, 101, 201, 1001]
+    assert expected.topic_of.tolist() == [0, 0, 0, 1, 1, 1]
+    for found in others:
+        for name, values in expected._asdict().items():
+            assert np.array_equal(getattr(found, name), values) or values is None, name
 
 
 def test_what_is_optional_is_read_where_it_is() -> None:

@@ -45,6 +45,15 @@ def test_a_dead_broker_stands_in_the_way_of_any_other_plan() -> None:
         plan_cluster("yard", rows([9, 2, 3]), PlanRequest(Scope.FILL, brokers=(5,)))
 
 
+def test_the_order_of_the_rows_does_not_matter() -> None:
+    """Spark's rows come in any order; the same model and the same snapshot give the same plan."""
+    table = rows([2, 3], [2, 4], [2, 5], [3, 2], [4, 2], [5, 2], [2, 3], [2, 4])
+    expected = plan_cluster("yard", table, PlanRequest())
+    assert expected["assignments"]
+    backwards = table.take(list(range(table.num_rows))[::-1])
+    assert plan_cluster("yard", backwards, PlanRequest()) == expected
+
+
 def test_a_network_that_every_broker_has_is_a_bound() -> None:
     found = cluster_load("yard", rows([2, 3], bytes_in=1e6, bytes_out=2e6))
     assert found.bytes_in_capacity is not None
