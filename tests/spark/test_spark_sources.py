@@ -106,8 +106,43 @@ def test_prometheus_splits_no_bytes_while_leaders_change(spark, tmp_path):
     assert found[9, 1][-1] == (6000, 6000)
 
 
+def test_prometheus_of_topics_that_nobody_reads(spark, tmp_path):
+    """A broker has no series of a topic's bytes out until somebody reads it."""
+    came, went = "kafka_server_brokertopicmetrics_bytesin_total", "kafka_server_brokertopicmetrics_bytesout_total"
+    mute = {"instance": "kafka-2:7071"}
+    result = [
+        *(of_one(topic, "kafka_log_log_size", [1] * 5, partition="0") for topic in ("read", "unread", "later", "last")),
+        *(of_one(topic, came, [60 * n for n in range(5)]) for topic in ("read", "unread", "later", "last")),
+        of_one("read", went, [600 * n for n in range(5)]),
+        # First read in the third minute, and at the very end: how much that was nobody knows.
+        of_one("later", went, [None, None, None, 7, 307]),
+        of_one("last", went, [None, None, None, None, 7]),
+        # This broker shows no bytes out at all.
+        of_one("read", "kafka_log_log_size", [1] * 5, partition="1", **mute),
+        of_one("read", came, [60 * n for n in range(5)], **mute),
+    ]
+    for one in result:
+        if "brokertopicmetrics" in one["metric"]["__name__"]:
+            del one["metric"]["partition"]
+    path = tmp_path / "range.json"
+    path.write_text(json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}))
+    rows = read_prometheus(spark, [str(path)], cluster="c1", brokers={"kafka-1:7071": 1, "kafka-2:7071": 2}).collect()
+    assert {row["reader_rule"] for row in rows} == {None}
+    found = {}
+    for row in sorted(rows, key=lambda row: row["window_start"]):
+        assert row["bytes_in"] == 60
+        found.setdefault((row["topic"], row["broker_id"]), []).append(row["bytes_out"])
+    assert found == {
+        ("read", 1): [600, 600, 600, 600],
+        ("unread", 1): [0, 0, 0, 0],
+        ("later", 1): [0, 0, None, 300],
+        ("last", 1): [0, 0, 0, None],
+        ("read", 2): [None] * 4,
+    }
+
+
 def of_one(topic, name, values, at=0, **labels):
-    one = series(name, [], topic=topic, partition="0", **labels)
+    one = series(name, [], **{"topic": topic, "partition": "0", **labels})
     one["values"] = [[T0 + at + 60 * minute, str(value)] for minute, value in enumerate(values) if value is not None]
     return one
 

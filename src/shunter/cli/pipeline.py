@@ -130,7 +130,7 @@ def model(ctx: click.Context, source: str, clusters: tuple[str, ...], json: bool
             else "plans do not aim at them (the table processor_model has the figures)"
         )
         click.echo(
-            f"{one.cluster_id}: the processors of {counted(one.brokers, 'broker')} are explained by their bytes to {one.error:.0%}; {aim}"
+            f"{one.cluster_id}: bytes tell the processors of {counted(one.brokers, 'broker')} with an error of {one.error:.0%}; {aim}"
         )
 
 

@@ -161,7 +161,7 @@ def _told_basis(basis: Any) -> str:
     if basis.with_bytes_out < basis.with_rates:
         text += f" ({basis.with_rates - basis.with_bytes_out:,} of bytes in alone)"
     if basis.with_rates:
-        text += f", until {datetime.fromtimestamp(basis.rates_until, UTC):%Y-%m-%d %H:%M} UTC"
+        text += f", the newest window from {datetime.fromtimestamp(basis.rates_until, UTC):%Y-%m-%d %H:%M} UTC on"
     if basis.with_sizes < basis.partitions:
         text += f"; {basis.partitions - basis.with_sizes:,} have no size"
     if basis.snapshot_at is None:

@@ -223,6 +223,8 @@ def told(one: ToldAnswer, *, headroom_percent: float, later: bool) -> str:
         lines.append(
             f"{missing:,} of {counted(one.partitions, 'partition stays as it is', 'partitions stay as they are')}: nobody knows their topics' growth"
         )
+    if one.message is not None:
+        lines.append(one.message)
     return "\n  ".join(lines)
 
 

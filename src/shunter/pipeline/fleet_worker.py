@@ -23,9 +23,12 @@ from shunter.core.planning.cluster import ABSENT, GONE, ClusterLoad, ProcessorCo
 from shunter.core.planning.explain import broker_changes, move_reasons, summarise
 from shunter.core.planning.moves import BalancedPlan
 from shunter.core.planning.request import PlanRequest
+from shunter.core.wording import counted
 from shunter.errors import FormatError, ShunterError
 
 PLANNED, FAILED, TIMED_OUT = "planned", "failed", "timed_out"
+UNKNOWN_OUT_AT_MOST = 0.1
+"""Partitions whose consumers nobody counted may take in this part of a cluster's bytes; with more of them bytes out are no aim."""
 _NO_RACKS = "no broker has a rack: all are taken for one, and a partition's replicas may end in one place"
 
 _MOVE = pa.struct(
@@ -143,10 +146,11 @@ def plan_cluster(cluster_id: str, table: pa.Table, request: PlanRequest, joint: 
     jointly = joint_bound(made.cluster, made.targets) if joint and request.scope in JOINTLY else None
     summary = summarise(made, byte_bound(made.cluster, made.request, made.targets), jointly)
     reachable = summary.joint_percent is not None and np.isfinite(summary.joint_percent)
+    no_racks = _NO_RACKS if cluster.racks == ("",) and len(cluster.brokers) > 1 else None
     return {
         "cluster_id": cluster_id,
         "status": PLANNED,
-        "message": _NO_RACKS if cluster.racks == ("",) and len(cluster.brokers) > 1 else None,
+        "message": "; ".join(filter(None, (no_racks, told_of_bytes_out(table)))) or None,
         "partitions": len(cluster.sizes),
         "bytes_moved": summary.bytes_moved,
         "bytes_percent": summary.bytes_percent,
@@ -224,7 +228,7 @@ def cluster_load(cluster_id: str, table: pa.Table, leaving: Sequence[int] = ()) 
         replicas=_matrix(np.searchsorted(known, flat).astype(np.int32), lengths),
         sizes=_floats(rows, "size"),
         bytes_in=_optional(rows, "bytes_in"),
-        bytes_out=_optional(rows, "bytes_out"),
+        bytes_out=_optional(rows, "bytes_out") if _unknown_out(rows)[1] <= UNKNOWN_OUT_AT_MOST else None,
         min_isr=pc.fill_null(rows["min_insync"], 1).to_numpy().astype(np.int32),
         disk_capacity=_capacity(broker_rows["size"]),
         bytes_in_capacity=_capacity(broker_rows["bytes_in"]),
@@ -232,6 +236,32 @@ def cluster_load(cluster_id: str, table: pa.Table, leaving: Sequence[int] = ()) 
         processor_costs=_costs(broker_rows["costs"]),
         processor_capacity=_capacity(broker_rows["processors"]),
     )
+
+
+def told_of_bytes_out(table: pa.Table) -> str | None:
+    """What becomes of partitions of which bytes in are known and bytes out are not; None: there are none, or no others.
+
+    Args:
+        table: A cluster's rows, as `plan_batches` gets them.
+    """
+    rows = table.filter(pc.is_valid(table["topic"]))
+    if rows["bytes_out"].null_count == rows.num_rows:
+        return None  # No source told of consumers, as snapshots don't: nobody expects that aim.
+    count, share = _unknown_out(rows)
+    if not count:
+        return None
+    whose = f"bytes out of {counted(count, 'partition')}, with {share:.0%} of the bytes in, are unknown"
+    if share <= UNKNOWN_OUT_AT_MOST:
+        return f"{whose} and counted as 0"
+    return f"{whose}: they are neither an aim nor bound by a capacity. Which brokers or topics did not tell them?"
+
+
+def _unknown_out(rows: pa.Table) -> tuple[int, float]:
+    """How many partitions have bytes in alone, and their part of all bytes in."""
+    alone = pc.and_(pc.is_valid(rows["bytes_in"]), pc.is_null(rows["bytes_out"]))
+    whole = pc.sum(rows["bytes_in"]).as_py() or 0.0
+    part = pc.sum(rows["bytes_in"].filter(alone)).as_py() or 0.0
+    return int(pc.sum(alone).as_py() or 0), part / whole if whole else 0.0
 
 
 def _child(pipe: Connection, work: Callable[[], dict[str, Any]]) -> None:

@@ -10,7 +10,16 @@ import pyarrow as pa
 
 from shunter.core.planning.request import PlanRequest
 from shunter.core.planning.what_if import ClusterChange, answer, fewest_brokers
-from shunter.pipeline.fleet_worker import ASSIGNMENT, PLANNED, UNDONE, assignments_of, cluster_load, clusters_of, within
+from shunter.pipeline.fleet_worker import (
+    ASSIGNMENT,
+    PLANNED,
+    UNDONE,
+    assignments_of,
+    cluster_load,
+    clusters_of,
+    told_of_bytes_out,
+    within,
+)
 
 _TOLD = 20
 """At most so many partitions are named; all are counted."""
@@ -81,7 +90,7 @@ def answer_cluster(cluster_id: str, table: pa.Table, asked: ChangeQuestion) -> d
     return {
         "cluster_id": cluster_id,
         "status": PLANNED,
-        "message": None,
+        "message": told_of_bytes_out(table),
         "fits": found.fits,
         "added": list(found.added),
         "lost": list(found.lost),

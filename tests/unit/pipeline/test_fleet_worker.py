@@ -54,6 +54,41 @@ def test_the_order_of_the_rows_does_not_matter() -> None:
     assert plan_cluster("yard", backwards, PlanRequest()) == expected
 
 
+def with_bytes_out(*bytes_out: float | None) -> pa.Table:
+    table = rows(*([2, 3] for _ in bytes_out))
+    told = [{**row, "bytes_in": 10.0} if row["topic"] else row for row in table.to_pylist()]
+    brokers = len(told) - len(bytes_out)
+    for row, sent in zip(told[brokers:], bytes_out, strict=True):
+        row["bytes_out"] = sent
+    return pa.Table.from_pylist(told, schema=table.schema)
+
+
+def test_bytes_out_that_nobody_told_are_not_taken_for_none() -> None:
+    """A broker whose exporter is silent leaves its partitions to the snapshots, which tell of no consumers."""
+    table = with_bytes_out(*[50.0] * 8, None, None)
+    assert Resource.BYTES_OUT not in cluster_load("yard", table).resources()
+    message = plan_cluster("yard", table, PlanRequest())["message"]
+    assert message.startswith(
+        "bytes out of 2 partitions, with 20% of the bytes in, are unknown: they are neither an aim"
+    )
+
+
+def test_few_that_nobody_told_do_not_cost_the_aim() -> None:
+    table = with_bytes_out(*[50.0] * 10, None)
+    assert Resource.BYTES_OUT in cluster_load("yard", table).resources()
+    assert (
+        plan_cluster("yard", table, PlanRequest())["message"]
+        == "bytes out of 1 partition, with 9% of the bytes in, are unknown and counted as 0"
+    )
+
+
+def test_where_no_source_tells_of_consumers_nothing_is_said() -> None:
+    table = with_bytes_out(None, None)
+    assert Resource.BYTES_OUT not in cluster_load("yard", table).resources()
+    assert plan_cluster("yard", table, PlanRequest())["message"] is None
+    assert plan_cluster("yard", with_bytes_out(1.0, 0.0), PlanRequest())["message"] is None
+
+
 def test_a_network_that_every_broker_has_is_a_bound() -> None:
     found = cluster_load("yard", rows([2, 3], bytes_in=1e6, bytes_out=2e6))
     assert found.bytes_in_capacity is not None

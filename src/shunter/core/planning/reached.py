@@ -29,16 +29,26 @@ def what_is_left(plan: BalancedPlan, budget: Budget) -> tuple[Undone, ...]:
         for broker in brokers[:_TOLD]:
             over = bool(load[broker] > goal.high[broker, column])
             edge = goal.high[broker, column] if over else goal.low[broker, column]
+            carries, limit = _told_apart(float(load[broker]), float(edge))
             found.append(
                 Undone(
-                    f"broker {plan.cluster.brokers[broker]}: {resource.label} {load[broker]:.3f} of the mean, "
-                    f"{'above' if over else 'below'} {edge:.3f}",
+                    f"broker {plan.cluster.brokers[broker]}: {resource.label} {carries} of the mean, "
+                    f"{'above' if over else 'below'} {limit}",
                     _why(plan, budget, broker, column, over=over),
                 )
             )
         if len(brokers) > _TOLD:
             found.append(Undone(f"{counted(len(brokers) - _TOLD, 'more broker')}: {resource.label}", "as above"))
     return tuple(found) + _forced_racks(plan)
+
+
+def _told_apart(load: float, edge: float) -> tuple[str, str]:
+    """Both with as many digits as show which is greater; three, where that is enough."""
+    for digits in range(3, 9):
+        told = f"{load:.{digits}f}", f"{edge:.{digits}f}"
+        if told[0] != told[1]:
+            break
+    return told
 
 
 def _forced_racks(plan: BalancedPlan) -> tuple[Undone, ...]:
@@ -74,7 +84,8 @@ def _why(plan: BalancedPlan, budget: Budget, broker: int, column: int, *, over: 
         return f"the scope {plan.request.scope.value} lets nothing move to it"
     if np.isfinite(goal.hard[broker, column]) and not over:
         return "its capacity with headroom leaves no room, also for what is copied before old replicas go"
-    return f"no move or swap found lowers its {resource.label} without costing a more important aim as much"
+    change = "lowers" if over else "raises"
+    return f"no move or swap found {change} its {resource.label} without costing a more important aim as much"
 
 
 def _capped(plan: BalancedPlan, budget: Budget) -> bool:

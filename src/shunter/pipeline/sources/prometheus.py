@@ -212,7 +212,7 @@ def _points(series: DataFrame) -> DataFrame:
 def _increases(points: DataFrame) -> DataFrame:
     """Add `seconds` since the point before and `increase`; null over a gap, where time goes back, and at the start.
 
-    Only a series of `in_sync` keeps its first point, without `seconds`.
+    Only series of `in_sync` and `bytes_out` keep their first points, without `seconds`.
 
     A counter that falls was reset, and what it shows since counts; where it falls from one origin to the next nobody knows.
     An end offset is no counter: one that falls lost its tail or its topic, and what came meanwhile is not known. A gap
@@ -232,8 +232,8 @@ def _increases(points: DataFrame) -> DataFrame:
     reset = F.col("same_origin") & (F.col("measure") != "end_offset")
     grown = F.when(F.col("value") >= F.col("before"), F.col("value") - F.col("before")).when(reset, F.col("value"))
     amount = F.when(F.col("kind") == "rate", F.col("value") * F.col("seconds")).otherwise(grown)
-    # Who leads is no amount: it is told by a series' first point as well.
-    begins = F.col("seconds").isNull() & (F.col("measure") == "in_sync")
+    # Who leads is no amount: it is told by a series' first point as well. And that of bytes out tells since when they are counted.
+    begins = F.col("seconds").isNull() & F.col("measure").isin("in_sync", "bytes_out")
     increased = stepped.where((F.col("seconds") > 0) | begins).withColumns(
         {"increase": F.when(~is_gap, amount), "step": step, "gap": is_gap}
     )
@@ -285,15 +285,23 @@ def _by_topic(points: DataFrame, where: Sequence[str], rate: Column) -> DataFram
     """What each broker counted for a topic, and whether it led other partitions of it than at the point before (`leaders_changed`).
 
     In such a window the broker counted bytes of partitions that it led for a part of it. Which part nobody knows.
+
+    A broker begins to count a topic's bytes out when somebody reads it for the first time (`BrokerTopicStats` of Kafka). Until then they
+    are 0, where the broker counts other topics' at that time.
     """
     of_leader = F.when((F.col("measure") == "in_sync") & (F.col("value") > 0), F.xxhash64("partition"))
     counted = points.where(F.col("partition").isNull() | (F.col("measure") == "in_sync")).groupBy(*where).agg(
         *(F.max(F.when(F.col("partition").isNull() & (F.col("measure") == name), rate)).alias(f"topic_{name}") for name in AMOUNTS),
         F.when(F.count_if(F.col("measure") == "in_sync") > 0, F.coalesce(F.bit_xor(of_leader), F.lit(0))).alias("led"),
+        F.min(F.when(F.col("partition").isNull() & (F.col("measure") == "bytes_out"), F.col("at"))).alias("read_at"),
     )  # fmt: skip
+    first_read = F.min("read_at").over(Window.partitionBy("cluster_id", "topic", "broker_id"))
+    others_read = F.count("topic_bytes_out").over(Window.partitionBy("cluster_id", "broker_id", "at")) > 0
+    unread = F.col("topic_bytes_in").isNotNull() & others_read & F.coalesce(F.col("at") < first_read, F.lit(True))
+    counted = counted.withColumn("topic_bytes_out", F.coalesce("topic_bytes_out", F.when(unread, F.lit(0.0))))
     earlier = Window.partitionBy("cluster_id", "topic", "broker_id").orderBy("at")
     led_before = F.last("led", ignorenulls=True).over(earlier.rowsBetween(Window.unboundedPreceding, -1))
-    return counted.withColumn("leaders_changed", F.col("led") != led_before).drop("led")
+    return counted.withColumn("leaders_changed", F.col("led") != led_before).drop("led", "read_at")
 
 
 def _share(taking: WindowSpec) -> Column:
